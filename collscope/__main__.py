@@ -1,0 +1,5 @@
+"""``python -m collscope``."""
+
+from collscope.cli import main
+
+main()

@@ -1,0 +1,277 @@
+"""What this machine has of what collscope uses, and the command that mends what is missing.
+
+GPU libraries and MPI are opened in child processes: one that is broken can crash or hang its
+child, and shows as an answer here. Nothing heavy is imported into the calling process.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import collscope
+from collscope.gpu_libraries import LIBRARIES, Library
+
+# schemas/views.sql uses window functions, which SQLite has since 3.25.0 (sqlite.org/changes.html).
+MIN_SQLITE = (3, 25, 0)
+NATIVE_MODULES = ("collscope._native",)
+PACKAGES = ("typer", "polars", "numpy", "msgspec", "zstandard", "matplotlib")
+
+# A runtime that finds eight GPUs asleep takes seconds to count them.
+_CHILD_TIMEOUT_S = 30
+_CHILD = "import sys; from {0} import {1}; sys.stdout.write({1}(*sys.argv[1:]))"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked for."""
+
+    name: str
+    found: bool | None  # None: it could not be told
+    detail: str  # version and place, or what was wrong
+    fix: str | None = None  # command or commands that mend it
+    needed: bool = False  # ingest and report do not work without it
+
+
+def diagnose(db: Path = Path("collscope.db")) -> tuple[Check, ...]:
+    """Every check, in the order in which a reader wants them; takes about a second.
+
+    db  the store that commands would open; it need not exist
+    """
+    with ThreadPoolExecutor() as pool:
+        libraries = [pool.submit(_check_library, library) for library in LIBRARIES]
+        mpi = pool.submit(lambda: [*_check_launchers(), _check_mpi4py()])
+        checks = [
+            _check_python(),
+            _check_collscope(),
+            *map(_check_native, NATIVE_MODULES),
+            _check_sqlite(),
+            *map(_check_package, PACKAGES),
+            _check_pandas(),
+            _check_writable(db),
+            *mpi.result(),
+            *(check for future in libraries for check in future.result()),
+            *map(_check_program, ("rocm-smi", "nvidia-smi")),
+            Check("replayer", False, "not part of this version, which measures nothing"),
+        ]
+    return tuple(checks)
+
+
+def render(checks: Sequence[Check]) -> str:
+    """Checks as aligned text, one line each and one more for what mends it, with a summary."""
+    words = {True: "ok", False: "missing", None: "unknown"}
+    width = max((len(check.name) for check in checks), default=0)
+    lines = []
+    for check in checks:
+        lines.append(f"{words[check.found]:<8} {check.name:<{width}}  {check.detail}")
+        if check.fix is not None:
+            lines.append(f"{'':<8} {'':<{width}}  to mend: {check.fix}")
+    lacking = [check.name for check in checks if check.needed and check.found is not True]
+    if lacking:
+        lines.append(f"ingest and report cannot work: {', '.join(lacking)}.")
+    else:
+        lines.append("ingest and report have all they need; they use neither a GPU nor MPI.")
+    return "\n".join(lines) + "\n"
+
+
+def _check_python() -> Check:
+    found = sys.version_info >= (3, 10)
+    fix = None if found else "make a virtual environment with Python 3.10 or newer"
+    return Check("Python", found, f"{platform.python_version()} ({sys.executable})", fix, True)
+
+
+def _check_collscope() -> Check:
+    return Check(
+        "collscope", True, f"{collscope.__version__} ({Path(__file__).parent})", None, True
+    )
+
+
+def _check_native(module: str) -> Check:
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        return Check(module, False, str(error), "pip install --force-reinstall collscope", True)
+    return Check(module, True, "imports", None, True)
+
+
+def _check_sqlite() -> Check:
+    found = sqlite3.sqlite_version_info >= MIN_SQLITE
+    wanted = ".".join(map(str, MIN_SQLITE))
+    fix = None if found else f"use a Python that is linked with SQLite {wanted} or newer"
+    return Check("SQLite", found, sqlite3.sqlite_version, fix, True)
+
+
+def _version_of(package: str) -> str | None:
+    """Installed version of a distribution, without importing it."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _check_package(package: str) -> Check:
+    version = _version_of(package)
+    if version is None:
+        return Check(package, False, "not installed", f"pip install {package}", True)
+    return Check(package, True, version, None, True)
+
+
+def _check_pandas() -> Check:
+    """The ``pandas`` extra: polars converts to pandas through pyarrow."""
+    versions = {package: _version_of(package) for package in ("pandas", "pyarrow")}
+    missing = [package for package, version in versions.items() if version is None]
+    if missing:
+        detail = f"optional; no {' and no '.join(missing)}"
+        return Check("pandas extra", False, detail, "pip install 'collscope[pandas]'")
+    detail = ", ".join(f"{package} {version}" for package, version in versions.items())
+    return Check("pandas extra", True, detail)
+
+
+def _check_writable(db: Path) -> Check:
+    """A store needs a writable file and folder: SQLite puts its log beside the database."""
+    folder = db.resolve().parent
+    fix = "change to a folder that you may write to, or pass --db"
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        return Check("store", False, f"{folder}: {error.strerror}", fix, True)
+    if db.exists() and not os.access(db, os.W_OK):
+        return Check("store", False, f"{db.resolve()}: not writable", fix, True)
+    state = "exists, writable" if db.exists() else "not made yet, folder writable"
+    return Check("store", True, f"{db.resolve()} ({state})", None, True)
+
+
+def _check_program(name: str) -> Check:
+    path = shutil.which(name)
+    return Check(name, path is not None, path or "not in PATH")
+
+
+def _check_launchers() -> list[Check]:
+    """``mpiexec`` beside this Python (from a wheel) and, when it is another one, in PATH."""
+    beside = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
+    in_path = shutil.which("mpiexec")
+    paths = dict.fromkeys(path for path in (beside, in_path) if path is not None)
+    if not paths:
+        return [Check("mpiexec", False, "not in PATH, not beside Python", "pip install mpich")]
+    return [_check_launcher(path) for path in paths]
+
+
+def _check_launcher(path: str) -> Check:
+    answer = _run([path, "--version"])
+    version = mpi_version(answer.stdout)
+    if version is None:
+        wrong = answer.error or "prints no version that is known"
+        return Check("mpiexec", None, f"{path}: {wrong}", "pip install mpich")
+    return Check("mpiexec", True, f"{version} ({path})")
+
+
+def mpi_version(text: str) -> str | None:
+    """Implementation and version from what ``mpiexec --version`` prints; None when unknown.
+
+    >>> mpi_version("mpiexec (OpenRTE) 4.1.4")
+    'Open MPI 4.1.4'
+    """
+    patterns = (
+        # MPICH 5.0.2: "HYDRA build details:\n    Version:                                 5.0.2"
+        ("MPICH", r"HYDRA build details:\s+Version:\s+(\S+)"),
+        # Open MPI 4.1: "mpiexec (OpenRTE) 4.1.4"; 5.0: "mpiexec (Open MPI) 5.0.11"
+        ("Open MPI", r"\((?:OpenRTE|Open MPI)\) (\S+)"),
+        # Intel MPI: "Intel(R) MPI Library for Linux* OS, Version 2021.10 Build 20230619"
+        ("Intel MPI", r"Intel\(R\) MPI Library.*Version (\S+)"),
+    )
+    for name, pattern in patterns:
+        match = re.search(pattern, text)
+        if match is not None:
+            return f"{name} {match[1]}"
+    return None
+
+
+def _check_mpi4py() -> Check:
+    version = _version_of("mpi4py")
+    if version is None:
+        return Check("mpi4py", False, "not installed", "pip install mpi4py mpich")
+    answer = _run_child(__name__, "mpi_library")
+    if answer.error is not None:
+        fix = "pip install mpich, or set MPI4PY_LIBMPI to the libmpi to use"
+        return Check("mpi4py", False, f"{version}, but {answer.error}", fix)
+    return Check("mpi4py", True, f"{version} with {answer.stdout}")
+
+
+def mpi_library() -> str:
+    """First line of the MPI library's version, as mpi4py binds it. For a child process."""
+    mpi4py = importlib.import_module("mpi4py")
+    mpi4py.rc.initialize = False
+    text: str = importlib.import_module("mpi4py.MPI").Get_library_version()
+    # Some libraries count the terminating NUL into the length of the text.
+    line = text.replace("\0", "").strip().splitlines()[0]
+    return re.sub(r"\s+", " ", line)
+
+
+def _check_library(library: Library) -> list[Check]:
+    """The library's check and, for a runtime, one of the devices it counts."""
+    answer = _run_child("collscope.gpu_libraries", "probe", library.name)
+    if answer.error is not None:
+        return [Check(library.name, None, answer.error, library.fix)]
+    return library_checks(library, json.loads(answer.stdout))
+
+
+def library_checks(library: Library, answer: dict[str, str | int | None]) -> list[Check]:
+    """Checks from an answer of `gpu_libraries.probe`."""
+    if answer["path"] is None:
+        return [Check(library.name, False, str(answer["reason"]), library.fix)]
+    checks = [Check(library.name, True, f"{answer['version']} ({answer['path']})")]
+    if library.count_symbol is not None:
+        checks.append(_devices(library, answer["status"], answer["devices"]))
+    return checks
+
+
+def _devices(library: Library, status: str | int | None, devices: str | int | None) -> Check:
+    name = library.name.replace("runtime", "devices")
+    # 35 cudaErrorInsufficientDriver and 100 {cuda,hip}ErrorNoDevice: no GPU, or no driver for it.
+    if status in (35, 100) or (status == 0 and not devices):
+        return Check(name, False, f"no usable GPU ({library.count_symbol} returns {status})")
+    if status != 0:
+        return Check(name, None, f"{library.count_symbol} returns {status}")
+    return Check(name, True, str(devices))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a child process printed, and why it is not to be used."""
+
+    stdout: str
+    error: str | None
+
+
+def _run_child(module: str, function: str, *arguments: str) -> _Answer:
+    """Call a function that returns text in a child process."""
+    return _run([sys.executable, "-c", _CHILD.format(module, function), *arguments])
+
+
+def _run(command: list[str]) -> _Answer:
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_CHILD_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return _Answer("", f"gave no answer within {_CHILD_TIMEOUT_S} s")
+    except OSError as error:
+        return _Answer("", f"did not start: {error.strerror}")
+    stdout = done.stdout.decode(errors="replace")
+    if done.returncode == 0:
+        return _Answer(stdout, None)
+    last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+    how = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
+    return _Answer(stdout, ": ".join([f"it ended with {how}", *last]))

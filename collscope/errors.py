@@ -1,0 +1,43 @@
+"""Exceptions with the exit code each one ends the command with.
+
+A message reads ``<where>: <what is wrong>. <what to do>.`` Only caller problems raise;
+problems in the content of an input are counted `Diagnostic` records (see `collscope.model`).
+"""
+
+from __future__ import annotations
+
+
+class CollscopeError(Exception):
+    """Base of every error that a command reports; `exit_code` is the process's exit status."""
+
+    exit_code = 1
+
+
+class UsageError(CollscopeError):
+    """The command line asks for something that cannot be done."""
+
+    exit_code = 2
+
+
+class InputError(CollscopeError):
+    """An input file or a store cannot be used."""
+
+    exit_code = 3
+
+
+class NoVerdictError(CollscopeError):
+    """Nothing was measured, or the samples are too noisy to judge."""
+
+    exit_code = 4
+
+
+class MissingToolError(CollscopeError):
+    """A needed program or library is not installed."""
+
+    exit_code = 5
+
+
+class ReplayError(CollscopeError):
+    """The replay failed on the device."""
+
+    exit_code = 6

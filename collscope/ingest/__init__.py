@@ -1,0 +1,1 @@
+"""Files in, store out: open, decompress, parse, one transaction per source."""

@@ -1,0 +1,86 @@
+"""What the ingest commands do: every input in turn, then the matching."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from collscope.errors import InputError
+from collscope.ingest.files import expand
+from collscope.ingest.logs import Progress, ingest_log
+from collscope.ingest.match import match_stored
+from collscope.ingest.profiles import ingest_profile
+from collscope.ingest.result import Ingested
+from collscope.store.connection import open_store
+
+_Ingest = Callable[[sqlite3.Connection, str], Ingested]
+
+
+def ingest_logs(paths: list[str], db: Path, run: str, progress: Progress) -> list[Ingested]:
+    """Put logs into a run and match its calls.
+
+    raises  InputError when none of the paths holds a usable log
+    """
+    return _ingest(paths, db, run, lambda c, path: ingest_log(c, db, run, path, progress))
+
+
+def ingest_profiles(paths: list[str], db: Path, run: str) -> list[Ingested]:
+    """Put profiles into a run.
+
+    raises  InputError when none of the paths holds a usable profile
+    """
+    return _ingest(paths, db, run, lambda c, path: ingest_profile(c, db, run, path))
+
+
+def ingest_auto(paths: list[str], db: Path, run: str, progress: Progress) -> list[Ingested]:
+    """Put each path into a run as what it is: a profile if a dialect knows it, else a log.
+
+    raises  InputError when none of the paths is usable
+    """
+
+    def either(connection: sqlite3.Connection, path: str) -> Ingested:
+        result = ingest_profile(connection, db, run, path)
+        if result.status != "unusable":
+            return result
+        log = ingest_log(connection, db, run, path, progress)
+        return log if log.status != "unusable" else result
+
+    return _ingest(paths, db, run, either)
+
+
+def _ingest(paths: list[str], db: Path, run: str, one: _Ingest) -> list[Ingested]:
+    files = expand(paths)
+    results = []
+    with _store(db) as connection:
+        for path in files:
+            results.append(_tolerant(one, connection, path, alone=len(files) == 1))
+        match_stored(connection, db, run)
+    if results and all(r.status == "unusable" for r in results):
+        more = f" (and {len(results) - 1} more)" if len(results) > 1 else ""
+        raise InputError(f"{results[0].path}{more}: {results[0].reason}. Nothing was stored.")
+    return results
+
+
+def _tolerant(one: _Ingest, connection: sqlite3.Connection, path: str, *, alone: bool) -> Ingested:
+    """One input of many must not keep the others out: what cannot be read is unusable."""
+    readable = path == "-" or Path(path).is_file()
+    try:
+        if readable and path != "-":
+            with Path(path).open("rb"):
+                pass
+    except OSError as error:
+        if not alone:
+            return Ingested(path, "unusable", reason=f"{error.strerror}")
+        raise InputError(f"{path}: {error.strerror}. Check the file's permissions.") from error
+    return one(connection, path)
+
+
+@contextmanager
+def _store(db: Path) -> Iterator[sqlite3.Connection]:
+    connection = open_store(db)
+    try:
+        yield connection
+    finally:
+        connection.close()

@@ -1,0 +1,156 @@
+"""NCCL and RCCL text logs into the store."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from collscope._logscan import Scanner
+from collscope.ingest.files import open_input
+from collscope.ingest.result import Ingested
+from collscope.match.observe import Observed, observe
+from collscope.model import Diagnostic, LibraryVersion, LogRecord, Severity
+from collscope.parsers.nccl_log import parse_messages
+from collscope.segment import encode
+from collscope.store import sources
+from collscope.store.connection import transaction
+
+Progress = Callable[[str, int], None]  # path, bytes read so far
+
+# What the scanner counts as damage, with what each means.
+_DAMAGE = {
+    "torn": "lines cut before their end: not counted as calls",
+    "invalid_number": "lines with a number that cannot be read",
+    "overlong": "lines too long to be the library's",
+}
+_PARSED = ("coll", "call", "kernel", "tuning", "messages")
+
+
+def ingest_log(
+    connection: sqlite3.Connection, store: Path, run: str, path: str, progress: Progress
+) -> Ingested:
+    """Put one log into the store, in one transaction; its calls are matched later.
+
+    raises  InputError when the file cannot be read or the store refuses
+    """
+    scanner = Scanner()
+    with open_input(path) as reader:
+        done = 0
+        for chunk in reader.chunks():
+            scanner.feed(chunk)
+            done += len(chunk)
+            progress(path, done)
+    scan = scanner.finish()
+    if sources.has_source(connection, run, reader.sha256):
+        return Ingested(path, "known")
+    if not any(scan["counters"][name] for name in _PARSED):
+        return Ingested(path, "unusable", reason=_why_unusable(scan, done))
+    records, found = parse_messages(scan["messages"])
+    observed = observe(scan, records)
+    diagnostics = [*found, *observed.diagnostics, *_scan_diagnostics(scan)]
+    if reader.truncated:
+        text = "the compressed file ends early: what was read before its end is kept"
+        diagnostics.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", text))
+    row = _source_row(path, reader.sha256, scan, records)
+    with transaction(connection, store):
+        _insert(connection, run, row, scan, records, observed, diagnostics)
+    counters = scan["counters"]
+    counts = (
+        ("lines", counters["lines"]),
+        ("observations", len(observed.observations)),
+        ("kernels", len(observed.kernels)),
+        ("communicator views", len(observed.observations.streams)),
+    )
+    return Ingested(path, "added", row.dialect, counts, tuple(diagnostics))
+
+
+def _why_unusable(scan: dict[str, Any], size: int) -> str:
+    if size == 0:
+        return "the file is empty"
+    if scan["counters"]["unknown"]:
+        return "library lines, but none about communicators or calls: set NCCL_DEBUG_SUBSYS=INIT,COLL"
+    return "no line of NCCL or RCCL: not a log of NCCL_DEBUG=INFO"
+
+
+def _source_row(
+    path: str, sha256: str, scan: dict[str, Any], records: list[LogRecord]
+) -> sources.SourceRow:
+    counters = scan["counters"]
+    version = next(
+        (r for r in records if isinstance(r, LibraryVersion) and r.component in ("nccl", "rccl")), None
+    )
+    # RCCL alone prints a rank or a kernel trace with its calls.
+    rccl = (scan["comms"]["global_rank"] >= 0).any() or len(scan["kernel"]["line"])
+    return sources.SourceRow(
+        path=path,
+        sha256=sha256,
+        kind="log",
+        dialect="nccl_log",
+        library=version.component if version else "rccl" if rccl else None,
+        library_version=version.version if version else None,
+        lines=counters["lines"],
+        parsed=sum(counters[name] for name in _PARSED),
+        ignored=counters["unknown"] + counters["structure_skipped"] + counters["data_trace"],
+        foreign_lines=counters["foreign"],
+        damaged=sum(counters[name] for name in _DAMAGE),
+    )
+
+
+def _scan_diagnostics(scan: dict[str, Any]) -> list[Diagnostic]:
+    first: dict[str, tuple[int, str]] = {}
+    for line, code, excerpt in scan["damage"]:
+        first.setdefault(code, (line, excerpt[:200]))
+    found = [
+        Diagnostic(
+            Severity.DATA_LOSS, f"{code}_line", text, *first.get(code, (None, None)),
+            count=scan["counters"][code],
+        )  # fmt: skip
+        for code, text in _DAMAGE.items()
+        if scan["counters"][code]
+    ]
+    if scan["counters"]["interleaved"]:
+        text = "lines in which another process's line begins: both were read where whole"
+        found.append(
+            Diagnostic(
+                Severity.NOTICE, "interleaved_line", text, *first.get("interleaved", (None, None)),
+                count=scan["counters"]["interleaved"],
+            )  # fmt: skip
+        )
+    if scan["counters"]["unknown"]:
+        line, excerpt = (scan["unknown_samples"] or [(None, None)])[0]
+        text = "lines of the library of a kind that says nothing kept here"
+        found.append(
+            Diagnostic(
+                Severity.INFO, "other_line", text, line, excerpt and excerpt[:200],
+                scan["counters"]["unknown"],
+            )  # fmt: skip
+        )
+    return found
+
+
+def _insert(
+    connection: sqlite3.Connection,
+    run: str,
+    row: sources.SourceRow,
+    scan: dict[str, Any],
+    records: list[LogRecord],
+    observed: Observed,
+    diagnostics: list[Diagnostic],
+) -> None:
+    run_key = sources.run_id(connection, run)
+    source = sources.insert_source(connection, run_key, row)
+    first = sources.insert_processes(connection, source, scan["processes"])
+    streams = observed.observations.streams
+    first_stream = sources.insert_streams(connection, first, streams)
+    by_pointer = {(s.process, s.comm_ptr): first_stream + i for i, s in enumerate(streams)}
+    messages = scan["messages"]
+    texts = dict(zip(messages["line"].tolist(), messages["text"], strict=True))
+    sources.insert_records(connection, source, first, by_pointer, records, texts)
+    sources.insert_traced_kernels(connection, source, first, observed.kernels)
+    sources.insert_diagnostics(connection, run_key, source, diagnostics)
+    connection.execute(
+        "INSERT INTO _segment VALUES (?, ?)", (source, encode(observed.observations))
+    )
+    connection.execute("UPDATE _run SET matched = 0 WHERE run_id = ?", (run_key,))

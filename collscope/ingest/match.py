@@ -1,0 +1,37 @@
+"""The matching of a run's logs, stored."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from collscope.match.run import match_run
+from collscope.store.connection import open_readonly, open_store, transaction
+from collscope.store.matching import load_run, store_matching
+
+
+def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> None:
+    """Match the run again if its sources changed; the calls of before stay until it is done."""
+    row = connection.execute("SELECT run_id, matched FROM _run WHERE label = ?", (run,)).fetchone()
+    if row is None or row[1]:
+        return
+    given = load_run(connection, row[0])
+    matched = match_run(given.observed, given.hosts, given.kernels)
+    with transaction(connection, store):
+        store_matching(connection, row[0], given, matched)
+
+
+def open_matched(store: Path) -> sqlite3.Connection:
+    """Open a store for reading, after finishing what an interrupted ingest left unmatched."""
+    connection = open_readonly(store)
+    waiting = [r[0] for r in connection.execute("SELECT label FROM _run WHERE matched = 0")]
+    if waiting:
+        connection.close()
+        writer = open_store(store)
+        try:
+            for run in waiting:
+                match_stored(writer, store, run)
+        finally:
+            writer.close()
+        connection = open_readonly(store)
+    return connection

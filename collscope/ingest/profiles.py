@@ -1,0 +1,95 @@
+"""Profiles into the store: SQLite files by their tables, text by its first lines."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+from collscope import parsers
+from collscope.ingest.files import open_input
+from collscope.ingest.result import Ingested
+from collscope.kernel_names import looks_related
+from collscope.model import Diagnostic, Profile, Severity
+from collscope.store import sources
+from collscope.store.connection import transaction
+
+_SQLITE_MAGIC = b"SQLite format 3\0"
+_HEAD_CHARACTERS = 4096
+
+
+def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, path: str) -> Ingested:
+    """Put one profile into the store, in one transaction.
+
+    raises  InputError when the file cannot be read or the store refuses
+    """
+    with open_input(path) as reader:
+        data = b"".join(reader.chunks())
+    if sources.has_source(connection, run, reader.sha256):
+        return Ingested(path, "known")
+    profile = _parse_sqlite(data) if data[:16] == _SQLITE_MAGIC else _parse_text(data)
+    if profile is None:
+        return Ingested(path, "unusable", reason=_why_unusable(data))
+    diagnostics = [*profile.diagnostics, *_unclassified(profile)]
+    if reader.truncated:
+        text = "the compressed file ends early: what was read before its end is kept"
+        diagnostics.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", text))
+    row = sources.SourceRow(path, reader.sha256, "profile", profile.dialect)
+    with transaction(connection, store):
+        run_key = sources.run_id(connection, run)
+        source = sources.insert_source(connection, run_key, row)
+        sources.insert_profile(connection, source, profile.totals, profile.spans)
+        sources.insert_diagnostics(connection, run_key, source, diagnostics)
+    counts = (("kernel names", len(profile.totals)), ("kernel executions", len(profile.spans)))
+    return Ingested(path, "added", profile.dialect, counts, tuple(diagnostics))
+
+
+def _parse_sqlite(data: bytes) -> Profile | None:
+    """Profile of an SQLite file, read from a copy: a profiler's WAL beside it is not touched."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "profile.db"
+        copy.write_bytes(data)
+        uri = f"file:{quote(str(copy))}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(uri, uri=True)) as profile:
+            try:
+                rows = profile.execute(
+                    "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+                ).fetchall()
+            except sqlite3.DatabaseError:
+                return None
+            parser = parsers.sqlite_parser({name for (name,) in rows})
+            return parser.parse(profile) if parser else None
+
+
+def _parse_text(data: bytes) -> Profile | None:
+    text = data.decode("utf-8", errors="replace")
+    parser = parsers.text_parser(text[:_HEAD_CHARACTERS])
+    return parser.parse(text) if parser else None
+
+
+def _why_unusable(data: bytes) -> str:
+    if not data:
+        return "the file is empty"
+    if data[:16] == _SQLITE_MAGIC:
+        return "an SQLite file without the tables of RPD, rocpd or Nsight Systems, or damaged"
+    if b" NCCL " in data[:65536]:
+        return "looks like a log: use 'collscope ingest log'"
+    return "no known profile: RPD, rocpd, Nsight Systems SQLite, rocprof CSV, pasted 'top'"
+
+
+def _unclassified(profile: Profile) -> list[Diagnostic]:
+    """Names that speak of ccl but are no known collective: for a look by a person."""
+    return [
+        Diagnostic(
+            Severity.NOTICE,
+            "unclassified_name",
+            "a kernel name with 'ccl' that is no known collective: not counted as one",
+            excerpt=total.name[:200],
+            count=total.calls,
+        )
+        for total in profile.totals
+        if looks_related(total.name)
+    ]
+

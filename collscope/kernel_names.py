@@ -1,0 +1,253 @@
+"""What a GPU kernel's name tells about the collective it belongs to: family and hints.
+
+Hints only: NCCL starts one specialised kernel for many functions, and RCCL a single generic one,
+so algorithm and protocol of the name need not be those that ran. None: the name does not tell.
+Name patterns: generate.py, collectives.h, common.h of NVIDIA/nccl and ROCm/rccl (2.4 to 2.30),
+msccl_kernel_impl.h of ROCm/rccl, src/ext/collectives of microsoft/mscclpp.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from collscope.model import Datatype, Op, parse_op
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class KernelName:
+    """A collective kernel's family and what else its name says."""
+
+    family: str  # nccl, rccl, msccl, mscclpp, custom
+    op_hint: str | None = None  # value of `model.Op`
+    algorithm_hint: str | None = None  # upper case: RING, TREE, NVLS, COLLNET_DIRECT, …
+    protocol_hint: str | None = None  # LL, LL128, SIMPLE
+    redop_hint: str | None = None  # device spelling: Sum, Prod, MinMax, PreMulSum, …
+    datatype_hint: str | None = None  # label of `model.Datatype`
+
+
+_SPELLINGS = {
+    Datatype.INT8: "int8_t i8 char",
+    Datatype.UINT8: "uint8_t u8",
+    Datatype.INT32: "int32_t i32 int",
+    Datatype.UINT32: "uint32_t u32",
+    Datatype.INT64: "int64_t i64",
+    Datatype.UINT64: "uint64_t u64",
+    Datatype.FLOAT16: "half f16 __half",
+    Datatype.FLOAT32: "float f32",
+    Datatype.FLOAT64: "double f64",
+    Datatype.BFLOAT16: "__nv_bfloat16 __hip_bfloat16 hip_bfloat16 rccl_bfloat16 bf16",
+    Datatype.FLOAT8E4M3: "__nv_fp8_e4m3 rccl_float8 f8e4m3 f8",
+    Datatype.FLOAT8E5M2: "__nv_fp8_e5m2 rccl_bfloat8 f8e5m2 bf8",
+}
+_DATATYPES = {name: d.label for d, names in _SPELLINGS.items() for name in names.split()}
+_TYPE = "|".join(sorted(_DATATYPES, key=len, reverse=True))
+_REDOPS = {
+    name.lower(): name
+    for name in ("PreMulSum", "SumPostDiv", "MinMax", "Sum", "Prod", "Min", "Max", "Avg")
+}
+_REDOP = "|".join(_REDOPS)
+
+# ncclDevKernel_AllReduce_Sum_f32_RING_LL            NCCL 2.19 and later
+# ncclKernel_AllReduce_RING_LL_Sum___nv_bfloat16     NCCL 2.7 to 2.18, RCCL to 2.17
+# ncclDevFunc_AllReduce_RING_LL_Sum_double           RCCL 2.18 and later, kernel trace only
+# mscclKernel_Sum_half_Simple_false                  RCCL with MSCCL
+_PREFIXED = re.compile(r"(nccl(?:DevKernel|Kernel|DevFunc)|mscclKernel)[A-Za-z0-9]*_(\w*)")
+_TOKEN = re.compile(
+    r"_(?:(?P<algorithm>COLLNET_DIRECT|COLLNET_CHAIN|COLLNET|NVLS_TREE|NVLS|RING|TREE|PAT)"
+    r"|(?P<protocol>LL128|LL|SIMPLE)"
+    rf"|(?P<redop>{_REDOP})|(?P<datatype>{_TYPE}))(?=_|$)",
+    re.IGNORECASE,
+)
+# ncclAllReduceRingLLKernel_sum_f32                  NCCL 2.4 to 2.6
+_EARLY = re.compile(
+    r"nccl(?P<op>[A-Z][A-Za-z]+?)(?P<algorithm>Ring|Tree|CollNet)?(?P<protocol>LL128|LL)?"
+    rf"Kernel_(?P<redop>[a-z]+)_(?P<datatype>{_TYPE})"
+)
+# ncclSymkDevKernel_AllReduce_RSxLD_AGxST_sum_bf16   NCCL 2.28; 2.27 has ncclSymDevKernel
+_SYMMETRIC = re.compile(
+    r"ncclSymk?(?:Dev)?Kernel_(?P<op>[A-Za-z]+)(?:_(?P<algorithm>\w+?))??"
+    rf"(?:_(?P<redop>{_REDOP})_(?P<datatype>{_TYPE}))?",
+    re.IGNORECASE,
+)
+# AllReduceRingLLSum_f32, OneRankReducePreMulSum_f32 RCCL before ROCm 6.1, kernel trace only
+_CAMEL = re.compile(
+    r"(?P<op>AllReduce|AllGather|ReduceScatter|Broadcast|Reduce|SendRecv|AllToAllPivot)"
+    r"(?P<algorithm>Ring|Tree|CollNet(?:Direct|Chain)?)(?P<protocol>LL128|LL|Simple)"
+    rf"(?P<redop>{_REDOP})_(?P<datatype>{_TYPE})"
+    rf"|OneRankReduce(?P<redop1>{_REDOP})_(?P<datatype1>{_TYPE})",
+    re.IGNORECASE,
+)
+# mscclpp::allreduceAllPairs<…>, allgatherFullmesh2, allreduce7<…>
+_MSCCLPP = re.compile(
+    r"(?:\w+::)*(?:mscclpp::[\w:]+|allreduce(?:AllPairs|Packet|Nvls|Fullmesh|RsAg)\w*"
+    r"|allgatherFullmesh\w*|allreduce[678]|allgather[568])"
+)
+# oneRankReduce<…>: a communicator of one rank, both libraries
+_ONE_RANK = re.compile(r"(?:\w+::)*oneRankReduce")
+_RCCL = re.compile(r"rccl\w*(?:::\w+)*")
+# aiter::cross_device_reduce_1stage<…>, quickreduce::…, deep_ep::intranode::dispatch<…>
+_CUSTOM = re.compile(
+    r"(?:.*::)?cross_device_reduce_.*|.*allreduce_fusion.*|(?:.*::)?quick_?reduce.*"
+    r"|nvshmem.*|deep_ep::.*"
+    r"|(?:.*::)?(?:one_shot|two_shot|multimem)_.*(?:all_reduce|all_gather|reduce_scatter).*"
+)
+_LOWER_OPS = (
+    (re.compile(r"all_?reduce|cross_device_reduce|quick_?reduce"), Op.ALL_REDUCE),
+    (re.compile(r"all_?gather"), Op.ALL_GATHER),
+    (re.compile(r"reduce_?scatter"), Op.REDUCE_SCATTER),
+)
+# Their "Sum" and "int8_t" are placeholders: the kernel moves bytes.
+_WITHOUT_TYPE = {op.value for op in (Op.ALL_GATHER, Op.BROADCAST, Op.SEND_RECV, Op.ALL_TO_ALL)}
+_CAMEL_ALGORITHMS = {"COLLNETDIRECT": "COLLNET_DIRECT", "COLLNETCHAIN": "COLLNET_CHAIN"}
+
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*")
+_TAIL = re.compile(r"[(<]| \[|\.kd\b")
+_MANGLED = re.compile(r"_Z(N?)K?(?=\d)")
+_COMPONENT = re.compile(r"(\d{1,4})")
+_AMD_ONLY = re.compile(r"\.kd\b|rccl_|hip_b")
+_DECOY = "__amd_rocclr_"
+
+
+def classify(name: str) -> KernelName | None:
+    """Family and hints of a device kernel's name, or None when it is not a collective's.
+
+    name  as a profiler prints it: with or without arguments, mangled, with ``.kd`` or
+          `` [clone .kd]``, or cut with ``...``
+
+    >>> classify("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
+    ... # doctest: +NORMALIZE_WHITESPACE
+    KernelName(family='nccl', op_hint='AllGather', algorithm_hint='RING', protocol_hint='LL',
+               redop_hint=None, datatype_hint=None)
+    >>> classify("__amd_rocclr_copyBuffer.kd") is None
+    True
+    """
+    base = _base(name)
+    if base is None:
+        return None
+    for pattern, read in _READERS:
+        match = pattern.fullmatch(base)
+        if match is not None:
+            return read(match, name)
+    return None
+
+
+def is_decoy(name: str) -> bool:
+    """True for AMD's runtime kernels (``__amd_rocclr_copyBuffer``): no collective, despite 'ccl'.
+
+    >>> is_decoy("__amd_rocclr_fillBufferAligned.kd")
+    True
+    """
+    return name.startswith(_DECOY)
+
+
+def looks_related(name: str) -> bool:
+    """True for a name that contains 'ccl' and that `classify` does not know: worth listing.
+
+    AMD's runtime kernels are left out; count them with `is_decoy`.
+    """
+    return "ccl" in name.lower() and not is_decoy(name) and classify(name) is None
+
+
+def _base(name: str) -> str | None:
+    """Qualified function name without return type, arguments and suffixes; None: not a function."""
+    text = name.strip().removeprefix("void ").replace("(anonymous namespace)::", "")
+    mangled = _MANGLED.match(text)
+    if mangled is not None:
+        return _demangled(text[mangled.end() :], nested=bool(mangled[1]))
+    text = _TAIL.split(text, maxsplit=1)[0].replace("…", "...")
+    if text.endswith("..."):
+        text = text.rstrip(".")
+        # A cut name's last word may be a piece of a longer one: LL of LL128.
+        text = text[: text.rfind("_") + 1] or text
+    return text if _IDENTIFIER.fullmatch(text) else None
+
+
+def _demangled(text: str, *, nested: bool) -> str | None:
+    """Name behind an Itanium-mangled prefix: one component, or all of a nested name."""
+    parts: list[str] = []
+    while (length := _COMPONENT.match(text)) and (nested or not parts):
+        start = length.end()
+        parts.append(text[start : start + int(length[1])])
+        text = text[start + int(length[1]) :]
+    base = "::".join(parts)
+    return base if _IDENTIFIER.fullmatch(base) else None
+
+
+def _op(word: str) -> str | None:
+    # "AllToAllPivot" is one operation to the library; "Generic" and "OneRankReduce" are none.
+    op = parse_op(word)
+    return None if op is Op.UNKNOWN else op.value
+
+
+def _hints(family: str, op: str | None, groups: dict[str, str | None]) -> KernelName:
+    words = {kind: (word or "").strip("_") for kind, word in groups.items()}
+    algorithm = words.get("algorithm", "").upper()
+    placeholder = op in _WITHOUT_TYPE
+    return KernelName(
+        family,
+        op_hint=op,
+        algorithm_hint=_CAMEL_ALGORITHMS.get(algorithm, algorithm) or None,
+        protocol_hint=words.get("protocol", "").upper() or None,
+        redop_hint=None if placeholder else _REDOPS.get(words.get("redop", "").lower()),
+        datatype_hint=None if placeholder else _DATATYPES.get(groups.get("datatype") or ""),
+    )
+
+
+def _read_prefixed(match: re.Match[str], name: str) -> KernelName:
+    prefix, rest = match[1], match[2]
+    if prefix == "mscclKernel":
+        return _hints("msccl", None, _tokens("_" + rest))
+    word = rest.partition("_")[0]
+    if word == "Generic":
+        # NCCL has a Generic kernel as well, for functions without their own; its mask is a number.
+        family = "nccl" if "(ncclDevComm*, unsigned long" in name else "rccl"
+        return KernelName(family)
+    family = "rccl" if prefix == "ncclDevFunc" or _AMD_ONLY.search(name) else "nccl"
+    if word == "SendRecv":
+        # Its "RING_SIMPLE_Sum_int8_t" only names the table's first entry.
+        return KernelName(family, op_hint=Op.SEND_RECV.value)
+    return _hints(family, _op(word), _tokens(rest))
+
+
+def _tokens(text: str) -> dict[str, str | None]:
+    """First algorithm, protocol, redop and datatype among the words; their order differs."""
+    found: dict[str, str | None] = {}
+    for match in _TOKEN.finditer(text):
+        kind = str(match.lastgroup)
+        found.setdefault(kind, match[kind])
+    return found
+
+
+def _read_camel(match: re.Match[str], _name: str) -> KernelName:
+    groups = match.groupdict()
+    groups["redop"] = groups["redop"] or groups["redop1"]
+    groups["datatype"] = groups["datatype"] or groups["datatype1"]
+    return _hints("rccl", _op(groups["op"] or ""), groups)
+
+
+def _read_nccl(match: re.Match[str], _name: str) -> KernelName:
+    groups = match.groupdict()
+    return _hints("nccl", _op(groups["op"] or ""), groups)
+
+
+def _read_lower(family: str, text: str) -> KernelName:
+    lower = text.lower()
+    op = next((op.value for pattern, op in _LOWER_OPS if pattern.search(lower)), None)
+    return KernelName(family, op_hint=op)
+
+
+_READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], KernelName]], ...] = (
+    (_PREFIXED, _read_prefixed),
+    (_EARLY, _read_nccl),
+    (_SYMMETRIC, _read_nccl),
+    (_CAMEL, _read_camel),
+    (_MSCCLPP, lambda match, _: _read_lower("mscclpp", match[0])),
+    (_ONE_RANK, lambda _match, _: KernelName("nccl")),
+    (_RCCL, lambda _match, _: KernelName("rccl")),
+    (_CUSTOM, lambda match, _: _read_lower("custom", match[0])),
+)

@@ -1,0 +1,1 @@
+"""Observations of many ranks joined into communicators, calls, transfers and kernels (pure)."""

@@ -1,0 +1,114 @@
+"""Collective calls: the rows of a communicator's ranks aligned with each other (pure).
+
+Rows are matched by order. Where the ranks' sequences differ (a lost or torn line, a rank that
+stopped) they are re-aligned by longest common subsequence, with opCount as a witness when it
+moves; it does not on NCCL >= 2.27 within one node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from collscope._align import align
+from collscope.match.communicators import Communicator
+from collscope.match.observations import Ints, Observations
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedCalls:
+    """Calls of one communicator in order: `rows[c, m]` is the row of member m, -1 if absent."""
+
+    ranks: tuple[int, ...]  # of the members, in the order of the columns
+    rows: Ints  # (calls, members), int64
+    realigned: bool  # the ranks' sequences were not equal
+
+
+def align_calls(comm: Communicator, rows_of: list[Ints], observed: Observations) -> AlignedCalls:
+    """Calls of `comm` from the rows of its members.
+
+    rows_of  per stream, the rows of collective operations in order
+    """
+    ranks = tuple(sorted(comm.members))
+    rows = [rows_of[comm.members[rank]] for rank in ranks]
+    sig = observed.columns["sig"]
+    sequences = [sig[r] for r in rows]
+    if all(np.array_equal(sequences[0], s) for s in sequences[1:]):
+        return AlignedCalls(ranks, np.stack(rows, axis=1).astype(np.int64), realigned=False)
+    keys = _keys(rows, observed)
+    return AlignedCalls(ranks, _merge(rows, keys), realigned=True)
+
+
+def _keys(rows: list[Ints], observed: Observations) -> list[Ints]:
+    """What must be equal for two rows to be the same call: signature, and opCount if it helps."""
+    sig, op_count = observed.columns["sig"], observed.columns["op_count"]
+    plain = [sig[r].astype(np.uint64) for r in rows]
+    present = [r for r in rows if len(r)]
+    if not all(_moves(op_count[r]) for r in present):
+        return plain
+    # 2^20 signatures are far more than a job has; opCount's low 44 bits cannot wrap in one.
+    witnessed = [sig[r].astype(np.uint64) | (op_count[r] << np.uint64(20)) for r in rows]
+    longest = max(range(len(rows)), key=lambda m: len(rows[m]))
+    for m in range(len(rows)):
+        together = int((align(witnessed[longest], witnessed[m]) >= 0).sum())
+        if together < 0.9 * int((align(plain[longest], plain[m]) >= 0).sum()):
+            return plain  # the counters of the ranks do not run alike: they prove nothing
+    return witnessed
+
+
+def _moves(op_counts: Ints) -> bool:
+    return len(op_counts) < 2 or bool((op_counts != op_counts[0]).any())
+
+
+def _merge(rows: list[Ints], keys: list[Ints]) -> Ints:
+    """Common supersequence of all members' keys, longest first, as a (calls, members) matrix."""
+    order = sorted(range(len(rows)), key=lambda m: -len(rows[m]))
+    reference = keys[order[0]]
+    placed: dict[int, Ints] = {order[0]: np.arange(len(reference))}
+    for m in order[1:]:
+        matched = align(reference, keys[m]).astype(np.int64)
+        reference, moved, place = _insert(reference, keys[m], matched)
+        placed = {k: moved[p] for k, p in placed.items()}
+        placed[m] = place
+    matrix = np.full((len(reference), len(rows)), -1, dtype=np.int64)
+    for m, place in placed.items():
+        matrix[place, m] = rows[m]
+    return matrix
+
+
+def _insert(reference: Ints, key: Ints, matched: Ints) -> tuple[Ints, Ints, Ints]:
+    """Put the unmatched elements of `key` into `reference` behind their last matched neighbour.
+
+    returns the new reference, the new place of each old reference element, and of each of `key`
+    """
+    behind = np.maximum.accumulate(np.where(matched >= 0, matched, -1))
+    extra = matched < 0
+    slots = behind[extra] + 1  # new elements stand before this old index
+    added_before = np.searchsorted(slots, np.arange(len(reference)), side="right")
+    moved = np.arange(len(reference)) + added_before
+    place = np.empty(len(key), dtype=np.int64)
+    place[~extra] = moved[matched[~extra]]
+    place[extra] = slots + np.arange(len(slots))
+    merged = np.empty(len(reference) + len(slots), dtype=np.uint64)
+    merged[moved] = reference
+    merged[place[extra]] = key[extra]
+    return merged, moved, place
+
+
+def in_place(op_root_rows: Ints, ranks: Any, slots: Ints, *, offset: bool) -> Ints:
+    """In-place state per call: 1, 0, or -1 when not known; shape (calls,).
+
+    op_root_rows  (calls,) member index whose buffers decide, or -1: all members must agree
+    ranks         (members,) rank of each member
+    slots         (calls, members) the rows' slot, -2 where absent or not known
+    offset        True where the in-place buffer depends on the rank (AllGather, ReduceScatter)
+    """
+    wanted = np.asarray(ranks)[None, :] if offset else np.zeros((1, slots.shape[1]))
+    known = slots != -2
+    decides = op_root_rows >= 0
+    columns = np.arange(slots.shape[1])[None, :]
+    known &= ~decides[:, None] | (columns == op_root_rows[:, None])
+    yes = ((slots == wanted) | ~known).all(axis=1) & known.any(axis=1)
+    return np.where(yes, 1, np.where(known.any(axis=1), 0, -1)).astype(np.int8)

@@ -1,0 +1,205 @@
+"""Streams of all processes joined into communicators (pure).
+
+In order of trust: the commId that INIT lines print, the split lineage (parent, splitCount,
+colour), the rank that RCCL's COLL lines or older INIT lines give, and, last, equal sequences of
+calls ("inferred").
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+
+from collscope.match.streams import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Communicator:
+    """A set of ranks; `members` maps a rank to the index of its stream."""
+
+    nranks: int | None
+    members: dict[int, int]
+    matched_by: str  # commId, parent/color, globalrank, inferred
+    nnodes: int | None = None
+    parent: int | None = None  # index of the communicator it was split from
+    comm_hash: int | None = None
+    color: int | None = None
+
+
+def join_communicators(
+    streams: Sequence[Stream], hosts: Sequence[str], digests: Sequence[int]
+) -> list[Communicator]:
+    """Communicators of one run.
+
+    streams  of all sources; `Stream.process` indexes `hosts`
+    hosts    host name per process
+    digests  per stream a hash of its sequence of collective calls, to tell apart communicators
+             that only inference can join
+    """
+    order = sorted(range(len(streams)), key=lambda i: (streams[i].process, streams[i].first_line))
+    joiner = _Joiner(streams, digests)
+    hashed = [i for i in order if streams[i].comm_hash is not None]
+    joiner.by_key(hashed, lambda s: (s.comm_hash, s.nranks), "commId")
+    joiner.by_lineage([i for i in order if streams[i].parent_ptr is not None])
+    rest = [i for i in order if i not in joiner.comm_of]
+    joiner.by_rank([i for i in rest if streams[i].rank is not None])
+    joiner.by_sequence([i for i in rest if streams[i].rank is None])
+    return [_finish(c, streams, hosts, joiner) for c in joiner.comms]
+
+
+class _Joiner:
+    """Communicators under construction."""
+
+    def __init__(self, streams: Sequence[Stream], digests: Sequence[int]) -> None:
+        self.streams = streams
+        self.digests = digests
+        self.comms: list[Communicator] = []
+        self.comm_of: dict[int, int] = {}
+
+    def add(self, comm: int, rank: int, stream: int) -> None:
+        self.comms[comm].members[rank] = stream
+        self.comm_of[stream] = comm
+
+    def open(self, stream: int, matched_by: str) -> int:
+        s = self.streams[stream]
+        self.comms.append(Communicator(s.nranks, {}, matched_by, color=s.color))
+        return len(self.comms) - 1
+
+    def by_key(
+        self, indices: list[int], key: Callable[[Stream], Hashable], matched_by: str
+    ) -> None:
+        """Join streams of equal key; a rank seen again belongs to the next communicator."""
+        instances: dict[Hashable, list[int]] = defaultdict(list)
+        for i in indices:
+            rank = self.streams[i].rank or 0
+            comms = instances[key(self.streams[i])]
+            free = next((c for c in comms if rank not in self.comms[c].members), None)
+            if free is None:
+                free = self.open(i, matched_by)
+                comms.append(free)
+            self.add(free, rank, i)
+
+    def by_lineage(self, indices: list[int]) -> None:
+        """Join splits whose lines carry no commId by parent communicator, count and colour."""
+        ordinals: dict[tuple[int, int | None], int] = defaultdict(int)
+        waiting = [i for i in indices if i not in self.comm_of]
+        numbered: dict[int, int] = {}
+        for i in waiting:
+            s = self.streams[i]
+            parent = self.parent_stream(i)
+            ordinals[parent if parent is not None else -1, s.process] += 1
+            numbered[i] = ordinals[parent if parent is not None else -1, s.process]
+        progress = True
+        while waiting and progress:
+            ready = [i for i in waiting if self.parent_stream(i) in self.comm_of]
+            keys = {i: self._lineage_key(i, numbered[i]) for i in ready}
+            by_stream = {id(self.streams[i]): keys[i] for i in ready}
+            self.by_key(ready, lambda s: by_stream[id(s)], "parent/color")
+            progress = bool(ready)
+            waiting = [i for i in waiting if i not in self.comm_of]
+
+    def _lineage_key(self, i: int, ordinal: int) -> Hashable:
+        s = self.streams[i]
+        parent = self.parent_stream(i)
+        count = s.split_count if s.split_count is not None else ordinal
+        return (self.comm_of[parent] if parent is not None else None, count, s.color, s.nranks)
+
+    def parent_stream(self, i: int) -> int | None:
+        """Stream of the communicator that stream `i` was split from, in the same process."""
+        s = self.streams[i]
+        if s.parent_ptr is None:
+            return None
+        candidates = [
+            j
+            for j in self._by_pointer().get((s.process, s.parent_ptr), ())
+            if self.streams[j].first_line < s.first_line
+        ]
+        return max(candidates, key=lambda j: self.streams[j].first_line, default=None)
+
+    def _by_pointer(self) -> dict[tuple[int, int], list[int]]:
+        if not hasattr(self, "_pointers"):
+            self._pointers: dict[tuple[int, int], list[int]] = defaultdict(list)
+            for j, s in enumerate(self.streams):
+                self._pointers[s.process, s.comm_ptr].append(j)
+        return self._pointers
+
+    def by_rank(self, indices: list[int]) -> None:
+        """Join streams whose rank is known but not their communicator."""
+        for nranks, ordinal, group in self._by_shape(indices):
+            clash = len({self.streams[i].rank for i in group}) < len(group)
+            how = "inferred" if clash or ordinal else "globalrank"
+            if nranks == 1:
+                how = "globalrank"
+            self._fill(group, how)
+
+    def by_sequence(self, indices: list[int]) -> None:
+        """Join streams of which only nranks and the calls are known."""
+        for _nranks, _ordinal, group in self._by_shape(indices):
+            self._fill(group, "inferred")
+
+    def _by_shape(self, indices: list[int]) -> list[tuple[int | None, int, list[int]]]:
+        """Streams grouped by nranks and order of creation within (process, rank)."""
+        ordinal: dict[tuple[int, int | None, int | None], int] = defaultdict(int)
+        shapes: dict[tuple[int | None, int], list[int]] = defaultdict(list)
+        for i in indices:
+            s = self.streams[i]
+            slot = (s.process, s.nranks, s.rank if s.nranks and s.nranks > 1 else None)
+            shapes[s.nranks, ordinal[slot]].append(i)
+            ordinal[slot] += 1
+        return [(nranks, o, group) for (nranks, o), group in shapes.items()]
+
+    def _fill(self, group: list[int], how: str) -> None:
+        """Give each stream to the first open communicator that lacks its rank, same calls first."""
+        opened: list[int] = []
+        for i in group:
+            s = self.streams[i]
+            free = [c for c in opened if self._has_room(c, s.rank)]
+            alike = [c for c in free if self._digest(c) == self.digests[i]]
+            comm = (alike or free or [self.open(i, how)])[0]
+            if comm not in opened:
+                opened.append(comm)
+            taken = self.comms[comm].members
+            rank = s.rank if s.rank is not None else len(taken)
+            self.add(comm, rank, i)
+
+    def _has_room(self, comm: int, rank: int | None) -> bool:
+        members, nranks = self.comms[comm].members, self.comms[comm].nranks
+        if rank is not None:
+            return rank not in members
+        return nranks is None or len(members) < nranks
+
+    def _digest(self, comm: int) -> int:
+        return self.digests[next(iter(self.comms[comm].members.values()))]
+
+
+def _finish(
+    comm: Communicator, streams: Sequence[Stream], hosts: Sequence[str], joiner: _Joiner
+) -> Communicator:
+    """Add what the members tell: nodes, parent, hash."""
+    members = [streams[i] for i in comm.members.values()]
+    nnodes = next((m.nnodes for m in members if m.nnodes is not None), None)
+    if nnodes is None and comm.nranks in (1, len(members)):
+        nnodes = len({hosts[m.process] for m in members})
+    parents = (joiner.parent_stream(i) for i in comm.members.values())
+    parent = next((joiner.comm_of[p] for p in parents if p is not None and p in joiner.comm_of), None)
+    comm_hash = next((m.comm_hash for m in members if m.comm_hash is not None), None)
+    return replace(comm, nnodes=nnodes, parent=parent, comm_hash=comm_hash)
+
+
+def world_ranks(streams: Sequence[Stream], comms: Sequence[Communicator]) -> list[int | None]:
+    """World rank per stream: its rank in the largest, then first, communicator of its device.
+
+    A process with several devices is told apart by bus id or device index where INIT lines give
+    them, and by nothing else: then the process's first rank stands for all.
+    """
+    best: dict[tuple[int, int | None], tuple[int, int]] = {}
+    ranked = sorted(range(len(comms)), key=lambda c: (-(comms[c].nranks or 0), c))
+    for c in ranked:
+        for rank, i in comms[c].members.items():
+            best.setdefault(_device(streams[i]), (rank, c))
+    return [best[_device(s)][0] if _device(s) in best else None for s in streams]
+
+
+def _device(stream: Stream) -> tuple[int, int | None]:
+    return (stream.process, stream.bus_id if stream.bus_id is not None else stream.cuda_dev)

@@ -1,0 +1,114 @@
+"""The matching's input: one row per logged call of one rank, as columns (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from collscope.match.streams import Stream
+from collscope.model import Datatype, Op, datatype_of
+
+Ints = npt.NDArray[Any]
+
+COUNT_MODULO_2_32 = 1  # flag of a signature: newest RCCL prints count with %u
+
+
+class Signature(NamedTuple):
+    """What all ranks of one call log alike (Send and Recv: what one rank logs)."""
+
+    op: Op
+    backend: str  # native, msccl, mscclpp
+    count: int
+    datatype: int  # ncclDataType_t
+    redop: int  # ncclRedOp_t, 5 for every custom operator
+    root: int  # root, or peer of Send and Recv
+    flags: int
+
+    @property
+    def element(self) -> Datatype:
+        """Element type."""
+        return datatype_of(self.datatype)
+
+
+COLUMNS = {
+    "stream": np.int32,  # index into the streams
+    "sig": np.int32,  # index into the signatures
+    "op_count": np.uint64,  # opCount as logged
+    "slot": np.int32,  # rank for which the buffers are in place; -1 none, -2 not known
+    "task": np.int32,  # RCCL's task, -1 absent
+    "thread": np.int32,  # logging thread
+    "line": np.uint32,  # line in the source
+    "group": np.int32,  # ncclGroupStart/End interval of a CALL trace, -1 outside
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Observations:
+    """Rows of many ranks. `columns` are arrays of equal length, see `COLUMNS`."""
+
+    streams: Sequence[Stream]
+    signatures: Sequence[Signature]
+    columns: dict[str, Ints]
+    tuning: dict[str, Ints]  # row, setting: index into `tuning_settings`
+    tuning_settings: Sequence[TuningSetting]
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.columns["stream"])
+
+
+class TuningSetting(NamedTuple):
+    """What a TUNING line says the library chose."""
+
+    algorithm: str | None
+    protocol: str | None
+    channels: int | None
+    kernel: str | None
+
+
+def concatenate(parts: Sequence[Observations]) -> Observations:
+    """One set of rows from several sources; equal signatures and settings are joined.
+
+    Processes of the parts' streams must already be numbered apart; threads are renumbered here.
+    """
+    signatures: dict[Signature, int] = {}
+    settings: dict[TuningSetting, int] = {}
+    streams: list[Stream] = []
+    columns: dict[str, list[Ints]] = {name: [] for name in COLUMNS}
+    tuning: dict[str, list[Ints]] = {"row": [], "setting": []}
+    rows = threads = groups = 0
+    for part in parts:
+        sig_map = _intern(part.signatures, signatures)
+        set_map = _intern(part.tuning_settings, settings)
+        for name, values in part.columns.items():
+            columns[name].append(values)
+        columns["stream"][-1] = part.columns["stream"] + np.int32(len(streams))
+        columns["sig"][-1] = sig_map[part.columns["sig"]]
+        columns["thread"][-1] = part.columns["thread"] + np.int32(threads)
+        grouped = part.columns["group"]
+        columns["group"][-1] = np.where(grouped >= 0, grouped + np.int32(groups), np.int32(-1))
+        groups += int(grouped.max(initial=-1)) + 1
+        tuning["row"].append(part.tuning["row"] + rows)
+        tuning["setting"].append(set_map[part.tuning["setting"]])
+        threads += int(part.columns["thread"].max(initial=-1)) + 1
+        rows += len(part)
+        streams.extend(part.streams)
+    return Observations(
+        streams,
+        list(signatures),
+        {n: _join(v, COLUMNS[n]) for n, v in columns.items()},
+        {n: _join(v, np.int64) for n, v in tuning.items()},
+        list(settings),
+    )
+
+
+def _intern(values: Sequence[Any], known: dict[Any, int]) -> Ints:
+    return np.array([known.setdefault(v, len(known)) for v in values], dtype=np.int32)
+
+
+def _join(arrays: list[Ints], dtype: Any) -> Ints:
+    return np.concatenate(arrays).astype(dtype, copy=False) if arrays else np.empty(0, dtype)

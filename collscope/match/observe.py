@@ -1,0 +1,116 @@
+"""One source's scan turned into the matching's input (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from collscope.match.kernels import TracedKernel, pair_kernels
+from collscope.match.observations import COLUMNS, COUNT_MODULO_2_32, Ints, Observations, Signature
+from collscope.match.streams import resolve_streams
+from collscope.match.tuning import join_tuning
+from collscope.model import Diagnostic, LogRecord, Severity, parse_op
+
+_CALL_TRACE = 1  # value of the scanner's `source` column
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What one log holds for the matching."""
+
+    observations: Observations
+    kernels: list[TracedKernel]
+    diagnostics: list[Diagnostic]
+
+
+def observe(scan: dict[str, Any], records: Sequence[LogRecord]) -> Observed:
+    """Observations, kernels and diagnostics of one source.
+
+    scan     what `collscope._logscan.Scanner.finish` returned
+    records  the records of its `messages`
+    """
+    coll = scan["coll"]
+    streams, of_row = resolve_streams(scan["comms"], coll, records)
+    signatures, sig_map = _signatures(scan)
+    columns = {
+        "stream": of_row,
+        "sig": sig_map[coll["sig"]] if len(sig_map) else coll["sig"],
+        "group": _trace_groups(scan),
+        **{name: coll[name] for name in ("op_count", "slot", "task", "thread", "line")},
+    }
+    columns = {name: columns[name].astype(dtype, copy=False) for name, dtype in COLUMNS.items()}
+    columns, doubled = _drop_call_twins(columns, coll["source"])
+    tuning, settings, alone = join_tuning(scan, columns, signatures, streams)
+    kernels, found = pair_kernels(scan["kernel"], scan["kernel_names"])
+    found += _counted(doubled, alone, signatures, columns)
+    return Observed(Observations(streams, signatures, columns, tuning, settings), kernels, found)
+
+
+def _signatures(scan: dict[str, Any]) -> tuple[list[Signature], Ints]:
+    """Distinct signatures and the map from the scanner's: spellings of one operation are joined."""
+    table = scan["signatures"]
+    index: dict[Signature, int] = {}
+    mapped = []
+    for op, count, datatype, redop, root, flags in zip(
+        *(table[c].tolist() for c in ("op", "count", "datatype", "redop", "root", "flags")),
+        strict=True,
+    ):
+        name = scan["ops"][op]
+        backend = (
+            "mscclpp" if name.startswith("mscclpp") else "msccl" if name.startswith("msccl") else "native"
+        )
+        signature = Signature(parse_op(name), backend, count, datatype, redop, root, flags)
+        mapped.append(index.setdefault(signature, len(index)))
+    return list(index), np.array(mapped, dtype=np.int32)
+
+
+def _trace_groups(scan: dict[str, Any]) -> Ints:
+    """Number of the outermost ncclGroupStart/End interval each row stands in, or -1."""
+    coll, marks = scan["coll"], scan["groups"]
+    group = np.full(len(coll["line"]), -1, dtype=np.int32)
+    number = 0
+    for thread in np.unique(marks["thread"]).tolist():
+        own = np.flatnonzero(marks["thread"] == thread)
+        rows = np.flatnonzero(coll["thread"] == thread)
+        depth, start = 0, 0
+        for line, delta in zip(
+            marks["line"][own].tolist(), marks["delta"][own].tolist(), strict=True
+        ):
+            if depth == 0 and delta > 0:
+                start = line
+            depth = max(0, depth + delta)
+            if depth == 0 and delta < 0:
+                low, high = np.searchsorted(coll["line"][rows], [start, line])
+                group[rows[low:high]] = number
+                number += 1
+    return group
+
+
+def _drop_call_twins(columns: dict[str, Ints], source: Ints) -> tuple[dict[str, Ints], int]:
+    """Leave out CALL-trace rows of communicators that also have COLL lines: the same calls."""
+    traced = source == _CALL_TRACE
+    if not traced.any() or traced.all():
+        return columns, 0
+    twins = traced & np.isin(columns["stream"], np.unique(columns["stream"][~traced]))
+    return {name: values[~twins] for name, values in columns.items()}, int(twins.sum())
+
+
+def _counted(
+    doubled: int, alone: int, signatures: list[Signature], columns: dict[str, Ints]
+) -> list[Diagnostic]:
+    found = []
+    if doubled:
+        text = "CALL lines of calls that COLL lines give too: counted once"
+        found.append(Diagnostic(Severity.INFO, "call_line_twin", text, count=doubled))
+    if alone:
+        text = "TUNING lines that fit no call before them"
+        found.append(Diagnostic(Severity.INFO, "tuning_without_call", text, count=alone))
+    modulo = np.array([bool(s.flags & COUNT_MODULO_2_32) for s in signatures], dtype=bool)
+    cut = int(modulo[columns["sig"]].sum()) if len(modulo) else 0
+    if cut:
+        text = "calls of an RCCL release that prints count modulo 2^32: larger counts look smaller"
+        found.append(Diagnostic(Severity.NOTICE, "count_modulo_2_32", text, count=cut))
+    return found

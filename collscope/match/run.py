@@ -1,0 +1,411 @@
+"""All observations of a run matched: communicators, classes, calls, transfers (pure)."""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from collscope.busbw import size_bytes
+from collscope.match import p2p
+from collscope.match.calls import AlignedCalls, align_calls, in_place
+from collscope.match.communicators import Communicator, join_communicators, world_ranks
+from collscope.match.kernels import KernelCall, TracedKernel, join_kernels
+from collscope.match.observations import Ints, Observations
+from collscope.model import Diagnostic, Op, Severity, redop_of
+
+_REDUCES = (Op.ALL_REDUCE, Op.REDUCE, Op.REDUCE_SCATTER)
+_OFFSET = (Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.GATHER, Op.SCATTER)
+
+
+class CallClass(NamedTuple):
+    """The key of a class; None where the operation has no such part or it is not known."""
+
+    op: Op
+    datatype: str
+    redop: str | None
+    count: int | None
+    root: int | None
+    size_bytes: int | None
+    in_place: int | None
+    nranks: int | None
+    nnodes: int | None
+    shape: str | None
+    backend: str
+
+
+class Deviation(NamedTuple):
+    """A rank that did not log a call (`missing`) or logged another at its place (`differs`)."""
+
+    call: int
+    rank: int
+    what: str
+    detail: str | None
+    row: int | None
+
+
+@dataclass(slots=True)
+class Matched:
+    """A matched run. `calls` are columns of equal length; -1 stands for None in them."""
+
+    comms: list[Communicator]
+    world_ranks: list[int | None]  # per stream
+    classes: list[CallClass] = field(default_factory=list)
+    calls: dict[str, Ints] = field(default_factory=dict)
+    deviations: list[Deviation] = field(default_factory=list)
+    transfers: list[tuple[int, p2p.Transfer]] = field(default_factory=list)
+    kernel_calls: list[KernelCall] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+
+CALL_COLUMNS = ("comm", "seq", "class", "group", "setting", "op_count", "ranks_seen")
+
+
+def match_run(
+    observed: Observations, hosts: Sequence[str], kernels: Sequence[TracedKernel]
+) -> Matched:
+    """Match everything a run's logs hold.
+
+    hosts    host name per process
+    kernels  traced kernels of all sources, processes numbered as in `observed`
+    """
+    matching = _Matching(observed, hosts)
+    for c in range(len(matching.matched.comms)):
+        matching.match_communicator(c)
+    return matching.finish(kernels)
+
+
+class _Matching:
+    """Calls under construction; one `match_communicator` per communicator, then `finish`."""
+
+    def __init__(self, observed: Observations, hosts: Sequence[str]) -> None:
+        self.observed = observed
+        sig = observed.columns["sig"]
+        halves = np.array([s.op.point_to_point for s in observed.signatures], dtype=bool)
+        self.is_half = halves[sig] if len(halves) else np.zeros(0, bool)
+        order = np.argsort(observed.columns["stream"], kind="stable")
+        bounds = np.searchsorted(
+            observed.columns["stream"][order], np.arange(len(observed.streams) + 1)
+        )
+        rows = [order[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        self.coll_rows = [r[~self.is_half[r]] for r in rows]
+        self.half_rows = [r[self.is_half[r]] for r in rows]
+        digests = [zlib.crc32(sig[r].tobytes()) for r in self.coll_rows]
+        comms = join_communicators(observed.streams, hosts, digests)
+        self.matched = Matched(comms, world_ranks(observed.streams, comms))
+        self.leader = _group_leaders(observed, rows)
+        self.setting_of = np.full(len(sig), -1, dtype=np.int32)
+        self.setting_of[observed.tuning["row"]] = observed.tuning["setting"]
+        self.call_of_row = np.full(len(sig), -1, dtype=np.int64)
+        self.class_index: dict[CallClass, int] = {}
+        self.parts: list[dict[str, Ints]] = []
+        self.calls = 0
+
+    def match_communicator(self, c: int) -> None:
+        """Add the calls of communicator `c`."""
+        comm = self.matched.comms[c]
+        aligned = align_calls(comm, self.coll_rows, self.observed)
+        rows, differing = _join_disagreements(aligned)
+        collectives = self._collectives(comm, aligned.ranks, rows)
+        patterns = self._patterns(comm)
+        seq_c, seq_p = self._sequence(comm, aligned.ranks, rows, patterns)
+        self._emit(c, collectives | {"seq": seq_c})
+        self._note_deviations(aligned.ranks, rows, differing, self.calls - len(rows))
+        base = self.calls
+        self._emit(c, self._pattern_columns(comm, patterns) | {"seq": seq_p})
+        for k, pattern in enumerate(patterns):
+            for t in pattern.transfers:
+                self.matched.transfers.append((base + k, t))
+                for row in (t.send_row, t.recv_row):
+                    if row is not None:
+                        self.call_of_row[row] = base + k
+        if aligned.realigned:
+            text = f"communicators whose ranks' call sequences differ (first: {_name(comm)})"
+            self.matched.diagnostics.append(
+                Diagnostic(Severity.NOTICE, "sequences_realigned", text)
+            )
+
+    def _emit(self, c: int, columns: dict[str, Ints]) -> None:
+        n = len(columns["seq"])
+        if n:
+            self.parts.append(columns | {"comm": np.full(n, c, dtype=np.int64)})
+            self.calls += n
+
+    def _collectives(self, comm: Communicator, ranks: Sequence[int], rows: Ints) -> dict[str, Ints]:
+        """Columns of the aligned collective calls, shape (calls,)."""
+        n = len(rows)
+        if not n:
+            return {name: np.empty(0, np.int64) for name in CALL_COLUMNS if name != "comm"}
+        present = rows >= 0
+        first = rows[np.arange(n), present.argmax(axis=1)]
+        self.call_of_row[rows[present]] = np.repeat(
+            np.arange(self.calls, self.calls + n), present.sum(axis=1)
+        )
+        columns = self.observed.columns
+        sig = columns["sig"][first]
+        state = self._in_place(ranks, rows, sig)
+        settings = np.where(present, self.setting_of[rows], -1).max(axis=1)
+        return {
+            "class": self._classify(comm, sig, state),
+            "group": self.leader[first],
+            "setting": settings,
+            "op_count": columns["op_count"][first].astype(np.int64),
+            "ranks_seen": present.sum(axis=1),
+        }
+
+    def _in_place(self, ranks: Sequence[int], rows: Ints, sig: Ints) -> Ints:
+        slots = np.where(rows >= 0, self.observed.columns["slot"][rows], -2)
+        member = {rank: m for m, rank in enumerate(ranks)}
+        state = np.full(len(sig), -1, dtype=np.int8)
+        for s in np.unique(sig).tolist():
+            signature = self.observed.signatures[s]
+            chosen = np.flatnonzero(sig == s)
+            # Only the root's buffers count where the others may pass anything.
+            decides = member.get(signature.root, -1) if signature.op.rooted else -1
+            roots = np.full(len(chosen), decides)
+            offset = signature.op in _OFFSET
+            state[chosen] = in_place(roots, ranks, slots[chosen], offset=offset)
+        return state
+
+    def _classify(self, comm: Communicator, sig: Ints, state: Ints) -> Ints:
+        """Class of each call, from its signature and in-place state."""
+        keys, inverse = np.unique(sig.astype(np.int64) * 4 + state + 1, return_inverse=True)
+        classes = []
+        for key in keys.tolist():
+            signature, place = self.observed.signatures[key // 4], key % 4 - 1
+            op, datatype = signature.op, signature.element
+            classes.append(
+                self._class(
+                    CallClass(
+                        op,
+                        datatype.label,
+                        redop_of(signature.redop).label if op in _REDUCES else None,
+                        signature.count,
+                        signature.root if op.rooted else None,
+                        size_bytes(op, count=signature.count, datatype=datatype, nranks=comm.nranks),
+                        place if place >= 0 else None,
+                        comm.nranks,
+                        comm.nnodes,
+                        None,
+                        signature.backend,
+                    )
+                )
+            )
+        return np.array(classes, dtype=np.int64)[inverse]
+
+    def _class(self, key: CallClass) -> int:
+        return self.class_index.setdefault(key, len(self.class_index))
+
+    def _patterns(self, comm: Communicator) -> list[p2p.PatternCall]:
+        """Point-to-point calls of a communicator, in the order of their first rows."""
+        rows_of = {r: self.half_rows[s].tolist() for r, s in comm.members.items()}
+        if not any(rows_of.values()):
+            return []
+        group_of: dict[int, int] = {}
+        offset = 0
+        for rank, rows in rows_of.items():
+            between = np.searchsorted(self.coll_rows[comm.members[rank]], rows).tolist()
+            numbers = p2p.split_groups(rows, between, self.observed)
+            group_of.update((row, offset + g) for row, g in zip(rows, numbers, strict=True))
+            offset += max(numbers, default=-1) + 1
+        transfers = p2p.pair_transfers(comm, rows_of, self.observed)
+        groups = p2p.join_groups(transfers, group_of)
+        return [
+            call for g, group in enumerate(groups) for call in p2p.recognise(group, comm.nranks, g)
+        ]
+
+    def _pattern_columns(
+        self, comm: Communicator, patterns: Sequence[p2p.PatternCall]
+    ) -> dict[str, Ints]:
+        classes, leaders = [], []
+        heads: dict[int, int] = {}
+        for p in patterns:
+            key = CallClass(
+                p.op, p.datatype.label, None, p.count, p.root, p.size_bytes, None,
+                comm.nranks, comm.nnodes, p.shape, "native",
+            )  # fmt: skip
+            classes.append(self._class(key))
+            leaders.append(heads.setdefault(p.together, int(self.leader[p.first_row])))
+        first = np.array([p.first_row for p in patterns], dtype=np.int64)
+        return {
+            "class": np.array(classes, dtype=np.int64),
+            "group": np.array(leaders, dtype=np.int64),
+            "setting": np.full(len(patterns), -1, dtype=np.int64),
+            "op_count": self.observed.columns["op_count"][first].astype(np.int64),
+            "ranks_seen": np.array([p.ranks_seen for p in patterns], dtype=np.int64),
+        }
+
+    def _sequence(
+        self,
+        comm: Communicator,
+        ranks: Sequence[int],
+        rows: Ints,
+        patterns: Sequence[p2p.PatternCall],
+    ) -> tuple[Ints, Ints]:
+        """Order of the collective and of the point-to-point calls on their communicator."""
+        if not patterns:
+            return np.arange(len(rows)), np.empty(0, np.int64)
+        place = np.full(len(self.observed), -1, dtype=np.int64)
+        for m in range(len(ranks)):
+            present = rows[:, m] >= 0
+            place[rows[present, m]] = np.flatnonzero(present)
+        behind: list[tuple[int, int]] = []
+        stream = self.observed.columns["stream"]
+        for p in patterns:
+            own = self.coll_rows[stream[p.first_row]]
+            before = int(np.searchsorted(own, p.first_row)) - 1
+            behind.append((int(place[own[before]]) if before >= 0 else -1, p.first_row))
+        order = sorted(range(len(patterns)), key=lambda k: behind[k])
+        after = np.sort(np.array([b for b, _ in behind]))
+        seq_c = np.arange(len(rows)) + np.searchsorted(after, np.arange(len(rows)), side="left")
+        seq_p = np.empty(len(patterns), dtype=np.int64)
+        for position, k in enumerate(order):
+            seq_p[k] = behind[k][0] + 1 + position
+        return seq_c, seq_p
+
+    def _note_deviations(
+        self, ranks: Sequence[int], rows: Ints, differing: dict[tuple[int, int], int], base: int
+    ) -> None:
+        for c, m in np.argwhere(rows < 0).tolist():
+            row = differing.get((c, m))
+            if row is None:
+                self.matched.deviations.append(Deviation(base + c, ranks[m], "missing", None, None))
+            else:
+                self.call_of_row[row] = base + c
+                s = self.observed.signatures[int(self.observed.columns["sig"][row])]
+                detail = f"{s.op.value} count {s.count} {s.element.label} root {s.root}"
+                self.matched.deviations.append(
+                    Deviation(base + c, ranks[m], "differs", detail, row)
+                )
+
+    def finish(self, kernels: Sequence[TracedKernel]) -> Matched:
+        """Everything together; group numbers only where a group has more than one call."""
+        names = CALL_COLUMNS
+        calls = {
+            n: np.concatenate([p[n] for p in self.parts]) if self.parts else np.empty(0, np.int64)
+            for n in names
+        }
+        leaders, inverse, sizes = np.unique(
+            calls["group"], return_inverse=True, return_counts=True
+        )
+        calls["group"] = np.where((sizes > 1)[inverse] & (calls["group"] >= 0), inverse, -1)
+        self.matched.classes = list(self.class_index)
+        self.matched.calls = calls
+        if kernels:
+            ops = [self.matched.classes[k].op for k in calls["class"].tolist()]
+            self.matched.kernel_calls = join_kernels(
+                kernels, self.observed, self.call_of_row.tolist(), ops
+            )
+        self._count_losses()
+        return self.matched
+
+    def _count_losses(self) -> None:
+        missing = sum(1 for d in self.matched.deviations if d.what == "missing")
+        differs = len(self.matched.deviations) - missing
+        halves = sum(1 for _, t in self.matched.transfers if None in (t.send_row, t.recv_row))
+        observed_all = [c for c in self.matched.comms if c.nranks == len(c.members)]
+        found = [
+            (missing, Severity.DATA_LOSS, "observation_missing",
+             "calls that a rank with a log did not log: lost lines, or the rank stopped"),
+            (differs, Severity.ERROR, "ranks_disagree",
+             "calls at whose place a rank logged another operation, count, datatype or root"),
+            (halves if observed_all else 0, Severity.DATA_LOSS, "transfer_half_missing",
+             "transfers of which only the Send or only the Recv was logged"),
+        ]  # fmt: skip
+        self.matched.diagnostics = _summed(self.matched.diagnostics) + [
+            Diagnostic(severity, code, text, count=n) for n, severity, code, text in found if n
+        ]
+
+
+def _summed(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
+    """Equal codes joined, the first one's text kept."""
+    by_code: dict[str, list[Diagnostic]] = defaultdict(list)
+    for d in diagnostics:
+        by_code[d.code].append(d)
+    return [
+        Diagnostic(ds[0].severity, code, ds[0].message, ds[0].line, ds[0].excerpt, len(ds))
+        for code, ds in by_code.items()
+    ]
+
+
+def _name(comm: Communicator) -> str:
+    return f"{comm.nranks} ranks, matched by {comm.matched_by}"
+
+
+def _group_leaders(observed: Observations, rows: Sequence[Ints]) -> Ints:
+    """First row of the group each row was launched in, -1 where nothing tells of groups.
+
+    Told by: the interval of a CALL trace; RCCL's task above 0; an opCount that moves and is
+    shared by neighbouring rows of a stream.
+    """
+    leader = np.full(len(observed), -1, dtype=np.int64)
+    columns = observed.columns
+    for own in rows:
+        if not len(own):
+            continue
+        task, count = columns["task"][own], columns["op_count"][own]
+        continues = np.zeros(len(own), dtype=bool)
+        if (task >= 0).any():
+            continues[1:] = task[1:] > 0
+        elif (count != count[0]).any():
+            continues[1:] = count[1:] == count[:-1]
+        else:
+            continue
+        starts = np.maximum.accumulate(np.where(continues, 0, np.arange(len(own))))
+        leader[own] = own[starts]
+    traced = columns["group"] >= 0
+    if traced.any():
+        _, first, inverse = np.unique(
+            columns["group"][traced], return_index=True, return_inverse=True
+        )
+        leader[traced] = np.flatnonzero(traced)[first][inverse]
+    return leader
+
+
+def _join_disagreements(aligned: AlignedCalls) -> tuple[Ints, dict[tuple[int, int], int]]:
+    """Neighbouring calls with complementary ranks are one call that the ranks log differently.
+
+    returns rows (calls, members) with the minority's rows taken out, and those rows by
+            (call, member)
+    """
+    rows = aligned.rows
+    present = rows >= 0
+    partial = np.flatnonzero(~present.all(axis=1)) if aligned.realigned else []
+    drop: set[int] = set()
+    differing: dict[int, dict[int, int]] = {}
+    runs = _runs([int(c) for c in partial], present)
+    k = 0
+    while k + 1 < len(runs):
+        a, b = runs[k], runs[k + 1]
+        adjacent = a[-1] + 1 == b[0] and len(a) == len(b)
+        if not adjacent or (present[a[0]] == present[b[0]]).any():
+            k += 1
+            continue
+        keep, other = (a, b) if present[a[0]].sum() >= present[b[0]].sum() else (b, a)
+        for kept, dropped in zip(keep, other, strict=True):
+            members = np.flatnonzero(present[dropped]).tolist()
+            differing[kept] = {m: int(rows[dropped, m]) for m in members}
+            drop.add(dropped)
+        k += 2
+    kept_rows = [c for c in range(len(rows)) if c not in drop] if drop else None
+    if kept_rows is None:
+        return rows, {}
+    new = {old: i for i, old in enumerate(kept_rows)}
+    moved = {(new[c], m): row for c, by in differing.items() for m, row in by.items()}
+    return rows[kept_rows], moved
+
+
+def _runs(partial: list[int], present: Ints) -> list[list[int]]:
+    """Neighbouring incomplete calls that the same ranks logged."""
+    runs: list[list[int]] = []
+    for c in partial:
+        last = runs[-1][-1] if runs else -2
+        if last + 1 == c and (present[last] == present[c]).all():
+            runs[-1].append(c)
+        else:
+            runs.append([c])
+    return runs

@@ -1,0 +1,157 @@
+"""What one rank saw of one communicator: pointers split into generations (pure).
+
+A communicator pointer is an address of one process, reused after the communicator is destroyed.
+A *stream* is one life of such a pointer: the lines between one initialisation and the next.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collscope.model import CommInit, CommTopology, LogRecord
+
+Ints = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One communicator as one rank of one process saw it. None: not in the source."""
+
+    process: int  # index of the process; unique within what is matched together
+    comm_ptr: int
+    generation: int
+    first_line: int
+    rank: int | None = None
+    nranks: int | None = None
+    nnodes: int | None = None
+    cuda_dev: int | None = None
+    nvml_dev: int | None = None
+    bus_id: int | None = None
+    comm_hash: int | None = None
+    parent_ptr: int | None = None
+    split_count: int | None = None
+    color: int | None = None
+    key: int | None = None
+    function: str | None = None
+    global_rank: int | None = None
+
+
+def resolve_streams(
+    comms: Mapping[str, Ints], coll: Mapping[str, Ints], records: Iterable[LogRecord]
+) -> tuple[list[Stream], Ints]:
+    """Streams of one source, and for every row of `coll` the index of its stream, shape (rows,).
+
+    comms    the scanner's communicator pointers (process, ptr, nranks, global_rank)
+    coll     the scanner's observations (comm, line, …) in line order
+    records  the parsed INIT and topology lines of the same source
+    """
+    records = list(records)
+    epochs = _epochs(record for record in records if isinstance(record, CommInit))
+    streams: list[Stream] = []
+    index: dict[tuple[int, int, int, int], int] = {}
+
+    def intern(process: int, ptr: int, epoch: int, comm: int, line: int) -> int:
+        known = epochs.get((process, ptr), [])
+        slot = (process, ptr, epoch, comm if epoch < 0 else -1)
+        if slot not in index:
+            index[slot] = len(streams)
+            base = known[epoch] if epoch >= 0 else Stream(process, ptr, 0, line)
+            streams.append(base)
+        return index[slot]
+
+    for (process, ptr), lives in epochs.items():
+        for epoch in range(len(lives)):
+            intern(process, ptr, epoch, -1, 0)
+    of_row = _stream_of_rows(comms, coll, epochs, intern)
+    _learn_from_comms(streams, of_row, comms, coll)
+    _learn_topology(streams, [r for r in records if isinstance(r, CommTopology)])
+    return _number_generations(streams), of_row
+
+
+def _epochs(inits: Iterable[CommInit]) -> dict[tuple[int, int], list[Stream]]:
+    """Lives of each (process, pointer) in line order, from its Init START and COMPLETE lines."""
+    lives: dict[tuple[int, int], list[Stream]] = defaultdict(list)
+    complete: dict[tuple[int, int], bool] = {}
+    for init in sorted(inits, key=lambda r: r.line):
+        where = (init.process, init.comm_ptr)
+        known = lives[where]
+        same = bool(known) and known[-1].rank == init.rank and known[-1].nranks == init.nranks
+        if init.complete and same and not complete[where]:
+            known[-1] = _merge(known[-1], init)
+        else:
+            known.append(_merge(Stream(*where, 0, init.line), init))
+        complete[where] = init.complete
+    return lives
+
+
+def _merge(stream: Stream, init: CommInit) -> Stream:
+    fields = (
+        "rank nranks function cuda_dev nvml_dev bus_id comm_hash parent_ptr split_count color key"
+    ).split()
+    news = {f: getattr(init, f) for f in fields if getattr(init, f) is not None}
+    return replace(stream, **news)
+
+
+def _stream_of_rows(comms: Any, coll: Any, epochs: Any, intern: Any) -> Ints:
+    """Stream of every row: by pointer, and by line where a pointer lived more than once."""
+    of_row = np.full(len(coll["comm"]), -1, dtype=np.int32)
+    order = np.argsort(coll["comm"], kind="stable")
+    bounds = np.searchsorted(coll["comm"][order], np.arange(len(comms["ptr"]) + 1))
+    for comm, (process, ptr) in enumerate(
+        zip(comms["process"].tolist(), comms["ptr"].tolist(), strict=True)
+    ):
+        rows = order[bounds[comm] : bounds[comm + 1]]
+        if not len(rows):
+            continue
+        lines = coll["line"][rows]
+        starts = [life.first_line for life in epochs.get((process, ptr), [])]
+        epoch_of = np.searchsorted(starts, lines, side="right") - 1
+        for epoch in np.unique(epoch_of).tolist():
+            chosen = rows[epoch_of == epoch]
+            line = int(coll["line"][chosen[0]])
+            of_row[chosen] = intern(process, ptr, epoch, comm, line)
+    return of_row
+
+
+def _learn_from_comms(streams: list[Stream], of_row: Ints, comms: Any, coll: Any) -> None:
+    """Fill nranks and global rank that the COLL lines themselves carry."""
+    pairs = np.unique(
+        np.stack([of_row.astype(np.int64), coll["comm"].astype(np.int64)], axis=1), axis=0
+    )
+    for stream, comm in pairs.tolist():
+        nranks, rank = int(comms["nranks"][comm]), int(comms["global_rank"][comm])
+        old = streams[stream]
+        streams[stream] = replace(
+            old,
+            nranks=old.nranks if old.nranks is not None or nranks < 0 else nranks,
+            global_rank=old.global_rank if rank < 0 else rank,
+            rank=old.rank if old.rank is not None or rank < 0 else rank,
+        )
+
+
+def _learn_topology(streams: list[Stream], topologies: list[CommTopology]) -> None:
+    by_pointer: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for i, stream in enumerate(streams):
+        by_pointer[stream.process, stream.comm_ptr].append(i)
+    for topology in topologies:
+        lives = by_pointer.get((topology.process, topology.comm_ptr), [])
+        before = [i for i in lives if streams[i].first_line <= topology.line] or lives[:1]
+        if before:
+            last = max(before, key=lambda i: streams[i].first_line)
+            streams[last] = replace(streams[last], nnodes=topology.nnodes)
+
+
+def _number_generations(streams: list[Stream]) -> list[Stream]:
+    seen: dict[tuple[int, int], int] = defaultdict(int)
+    numbered = list(streams)
+    for i in sorted(range(len(streams)), key=lambda i: streams[i].first_line):
+        where = (streams[i].process, streams[i].comm_ptr)
+        numbered[i] = replace(streams[i], generation=seen[where])
+        seen[where] += 1
+    return numbered

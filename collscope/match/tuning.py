@@ -1,0 +1,112 @@
+"""TUNING lines joined to the calls they speak of (pure).
+
+Rank 0 of a communicator prints, at launch, what the library chose for each call; the COLL line
+was printed before, at the API call. Within one thread the lines alternate call, choice; in a
+group all calls come first. So each choice belongs to one of the calls printed since the last
+run of choices, of the same operation and size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from collscope.match.observations import Ints, Signature, TuningSetting
+from collscope.match.streams import Stream
+from collscope.model import Op, parse_op
+
+NONE = 0xFFFFFFFF
+_NUMERIC = 0  # kind of a line "Algo 0 proto 1 time 54.7" (2.20-2.23)
+_SHARDED = (Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL)
+
+
+def join_tuning(
+    scan: dict[str, Any],
+    columns: dict[str, Ints],
+    signatures: Sequence[Signature],
+    streams: Sequence[Stream],
+) -> tuple[dict[str, Ints], list[TuningSetting], int]:
+    """Rows that a TUNING line speaks of.
+
+    returns {"row": row of `columns`, "setting": index}, the settings, lines that fit no call
+    """
+    tuning = scan["tuning"]
+    candidates = _candidate_rows(columns, streams)
+    settings: dict[TuningSetting, int] = {}
+    rows: list[int] = []
+    chosen: list[int] = []
+    alone = 0
+    for thread in np.unique(tuning["thread"]).tolist():
+        lines = np.flatnonzero(tuning["thread"] == thread)
+        own = candidates[columns["thread"][candidates] == thread]
+        for line, row in _pair(tuning, lines, own, scan["ops"], columns, signatures):
+            if row is None:
+                alone += 1
+                continue
+            setting = _setting(tuning, line, scan["tuning_names"])
+            rows.append(row)
+            chosen.append(settings.setdefault(setting, len(settings)))
+    joined = {"row": np.array(rows, np.int64), "setting": np.array(chosen, np.int64)}
+    return joined, list(settings), alone
+
+
+def _candidate_rows(columns: dict[str, Ints], streams: Sequence[Stream]) -> Ints:
+    """Rows of ranks that print choices: rank 0, or a rank that is not known."""
+    prints = np.array([s.rank in (0, None) for s in streams], dtype=bool)
+    return np.flatnonzero(prints[columns["stream"]]) if len(prints) else np.empty(0, np.int64)
+
+
+def _pair(
+    tuning: dict[str, Ints],
+    lines: Ints,
+    rows: Ints,
+    ops: list[str],
+    columns: dict[str, Ints],
+    signatures: Sequence[Signature],
+) -> list[tuple[int, int | None]]:
+    """Each TUNING line of one thread with its row, or with None."""
+    behind = np.searchsorted(columns["line"][rows], tuning["line"][lines]) - 1
+    pairs: list[tuple[int, int | None]] = []
+    start = 0  # first row of the current burst of calls
+    last = -1
+    pending: list[int] = []
+    row_list, sig_list = rows.tolist(), columns["sig"][rows].tolist()
+    for line, b in zip(lines.tolist(), behind.tolist(), strict=True):
+        if b != last:
+            start, last = last + 1, b
+            pending = list(range(start, b + 1))
+        found = next((k for k in pending if _fits(tuning, line, ops, signatures[sig_list[k]])), None)
+        if found is not None:
+            pending.remove(found)
+        pairs.append((line, None if found is None else row_list[found]))
+    return pairs
+
+
+def _fits(tuning: dict[str, Ints], line: int, ops: list[str], signature: Signature) -> bool:
+    """True if a choice's operation and bytes are those of a call."""
+    name = int(tuning["op"][line])
+    if name != NONE and parse_op(ops[name]) is not signature.op:
+        return False
+    item = signature.element.itemsize
+    if item is None:
+        return False
+    per_rank = signature.count * item
+    size = int(tuning["bytes"][line])
+    if size == per_rank:
+        return True
+    # 2.22 and 2.23 print the larger of what is sent and received: the whole of the ranks' parts.
+    sharded = signature.op in _SHARDED and int(tuning["kind"][line]) == _NUMERIC
+    return sharded and per_rank > 0 and size % per_rank == 0
+
+
+def _setting(tuning: dict[str, Ints], line: int, names: list[str]) -> TuningSetting:
+    def name(column: str) -> str | None:
+        index = int(tuning[column][line])
+        return None if index == NONE else names[index]
+
+    channels = int(tuning["channels"][line])
+    return TuningSetting(
+        name("algorithm"), name("protocol"), channels if channels >= 0 else None, name("kernel")
+    )

@@ -1,0 +1,249 @@
+"""Rows of profiles into totals and spans: the checks and counters that all dialects share.
+
+A bad row is skipped and counted by kind; nothing in a profile's content raises.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from collscope.model import Diagnostic, KernelSpan, KernelTotal, Profile, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_LIMIT = 2**63  # first value a 64-bit signed integer cannot hold
+_NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?")
+_NUMBER_LENGTH = 64  # characters; no profiler prints more, and int() refuses very long ones
+_EXCERPT = 200
+_TOLERANCE = 0.5  # percent that rounding of printed percentages may add up to
+
+# CopyHostToDevice, FillBuffer (roctracer); MEMORY_COPY_HOST_TO_DEVICE (rocprofiler-sdk);
+# [CUDA memcpy HtoD] (nsys). copy_kernel(float*) is a kernel.
+_COPY = re.compile(
+    r"Copy(?:Host|Device|Peer|Buffer|Image)\w*|Fill(?:Buffer|Image)\w*|MEMORY_COPY_\w+"
+    r"|(?:HOST|DEVICE)_TO_(?:HOST|DEVICE)|\[CUDA mem(?:cpy|set).*\]"
+)
+_UNITS_NS = {"": 1000, "ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
+_TOTAL_COLUMN = re.compile(r"totalduration(ns|us|ms|s|)")
+
+_PROBLEMS = {
+    "row_without_name": "Rows without a kernel name were skipped.",
+    "bad_number": "Rows with a missing, negative or unreadable number were skipped.",
+    "ends_before_start": "Rows that end before they start were skipped.",
+    "torn_row": "Rows with too few or too many fields were skipped.",
+}
+
+
+def number(value: object) -> int | float | None:
+    """Value as a finite number from 0 to 2^63, or None; text may hold a decimal number."""
+    if isinstance(value, str):
+        text = value.strip()
+        if len(text) > _NUMBER_LENGTH or not _NUMBER.fullmatch(text):
+            return None
+        value = int(text) if text.isdigit() else float(text)
+    if not isinstance(value, int | float) or not 0 <= value < _LIMIT:
+        return None
+    return value
+
+
+def whole(value: object, scale: int = 1) -> int | None:
+    """`number(value)` times `scale`, rounded; None when the value or the product is no number."""
+    found = number(value)
+    if found is None or found * scale >= _LIMIT:
+        return None
+    return round(found * scale)
+
+
+def kind_of(name: str) -> str:
+    """``copy`` for the names that profilers give to copies and fills, else ``kernel``."""
+    return "copy" if _COPY.fullmatch(name) else "kernel"
+
+
+def text_lines(source: str | Iterable[str]) -> Iterable[str]:
+    """Lines of a text, or of an open file, without line ends."""
+    lines = source.split("\n") if isinstance(source, str) else source
+    return (line.rstrip("\r\n") for line in lines)
+
+
+def column_key(title: str) -> str:
+    """Title of a column in lower case without marks: ``gpu-id`` and ``GPU_ID`` are one."""
+    return re.sub(r"[^a-z0-9]", "", title.lower())
+
+
+@dataclass(frozen=True, slots=True)
+class TopColumns:
+    """Places of the columns of a "top" table."""
+
+    width: int  # columns in the table
+    scale_ns: int  # ns of one unit of the durations
+    name: int
+    calls: int
+    total: int
+    minimum: int | None
+    maximum: int | None
+    percentage: int | None
+
+
+def top_columns(titles: Sequence[str]) -> TopColumns | None:
+    """Places of the columns of a header, or None when it is not the header of a "top" table.
+
+    Durations are microseconds unless the title of the total has another unit.
+
+    >>> top_columns(["Name", "TotalCalls", "TotalDuration", "Ave", "Percentage"]).scale_ns
+    1000
+    """
+    keys = [column_key(title) for title in titles]
+    unit = next((match[1] for key in keys if (match := _TOTAL_COLUMN.fullmatch(key))), None)
+    calls = next((key for key in ("totalcalls", "calls") if key in keys), None)
+    if unit is None or calls is None or "name" not in keys:
+        return None
+
+    def place(key: str) -> int | None:
+        return keys.index(key) if key in keys else None
+
+    return TopColumns(
+        width=len(keys),
+        scale_ns=_UNITS_NS[unit],
+        name=keys.index("name"),
+        calls=keys.index(calls),
+        total=keys.index("totalduration" + unit),
+        minimum=place("min" + unit),
+        maximum=place("max" + unit),
+        percentage=place("percentage"),
+    )
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Running total of one name on one device."""
+
+    calls: int
+    total_ns: int
+    min_ns: int
+    max_ns: int
+
+
+class Rows:
+    """Collects the good rows of one profile and counts the rest."""
+
+    def __init__(self) -> None:
+        """Start without rows."""
+        self._sums: dict[tuple[str, str | None, str], _Sum] = {}
+        self._totals: list[KernelTotal] = []
+        self._spans: list[KernelSpan] = []
+        self._notes: dict[str, Diagnostic] = {}
+        self._shared: dict[str, str] = {}  # one object per distinct name, not one per row
+
+    @property
+    def empty(self) -> bool:
+        """True while no row was kept."""
+        return not self._totals and not self._spans
+
+    def note(self, found: Diagnostic) -> None:
+        """Count a problem; the first one of a code keeps its line and excerpt."""
+        known = self._notes.get(found.code)
+        if known is not None:
+            self._notes[found.code] = replace(known, count=known.count + found.count)
+            return
+        cut = None if found.excerpt is None else found.excerpt[:_EXCERPT]
+        self._notes[found.code] = replace(found, excerpt=cut)
+
+    def skip(self, code: str, row: object, line: int | None = None) -> None:
+        """Count a row that is not kept; `code` is one of the module's problems."""
+        excerpt = row if isinstance(row, str) else repr(row)
+        self.note(Diagnostic(Severity.DATA_LOSS, code, _PROBLEMS[code], line, excerpt))
+
+    def add_span(
+        self, row: Sequence[object], kind: str = "kernel", line: int | None = None
+    ) -> None:
+        """Add one execution.
+
+        row   name, start in ns, end in ns, device, stream; the last two are anything printable
+        kind  ``kernel`` or ``copy``
+        """
+        name, start, end, device, stream = row
+        start_ns, end_ns = whole(start), whole(end)
+        if not isinstance(name, str) or not name.strip():
+            self.skip("row_without_name", row, line)
+        elif start_ns is None or end_ns is None:
+            self.skip("bad_number", row, line)
+        elif end_ns < start_ns:
+            self.skip("ends_before_start", row, line)
+        else:
+            name = self._shared.setdefault(name, name)
+            where, queue = self._label(device), self._label(stream)
+            self._spans.append(KernelSpan(name, start_ns, end_ns, where, queue, kind))
+            self._accumulate((name, where, kind), end_ns - start_ns)
+
+    def _label(self, value: object) -> str | None:
+        if value is None or value == "":
+            return None
+        text = str(value)
+        return self._shared.setdefault(text, text)
+
+    def _accumulate(self, key: tuple[str, str | None, str], duration_ns: int) -> None:
+        known = self._sums.get(key)
+        if known is None:
+            self._sums[key] = _Sum(1, duration_ns, duration_ns, duration_ns)
+            return
+        known.calls += 1
+        known.total_ns += duration_ns
+        known.min_ns = min(known.min_ns, duration_ns)
+        known.max_ns = max(known.max_ns, duration_ns)
+
+    def add_top(self, columns: TopColumns, cells: Sequence[object], line: int | None) -> None:
+        """Add one row of a "top" table; durations are in the table's unit."""
+        name = cells[columns.name]
+        calls = whole(cells[columns.calls])
+        total_ns = whole(cells[columns.total], columns.scale_ns)
+        if not isinstance(name, str) or not name.strip():
+            self.skip("row_without_name", cells, line)
+            return
+        if calls is None or total_ns is None:
+            self.skip("bad_number", cells, line)
+            return
+
+        def optional(place: int | None) -> object:
+            return None if place is None else cells[place]
+
+        percentage = number(optional(columns.percentage))
+        self._totals.append(
+            KernelTotal(
+                name.strip(),
+                calls,
+                total_ns,
+                min_ns=whole(optional(columns.minimum), columns.scale_ns),
+                max_ns=whole(optional(columns.maximum), columns.scale_ns),
+                kind=kind_of(name.strip()),
+                reported_percentage=None if percentage is None else float(percentage),
+            )
+        )
+
+    def check_percentages(self) -> None:
+        """Note when the printed percentages do not add up to 100: rows are missing."""
+        printed = [t.reported_percentage for t in self._totals if t.reported_percentage is not None]
+        if not printed:
+            return
+        covered = math.fsum(printed)
+        if abs(covered - 100) > _TOLERANCE:
+            message = (
+                f"The percentages of the table add up to {covered:.4g} %, not 100 %: rows were "
+                "filtered out, lost or counted twice. Use the printed percentages for shares."
+            )
+            self.note(Diagnostic(Severity.NOTICE, "partial_top", message))
+
+    def profile(self, dialect: str) -> Profile:
+        """Records of the profile: totals largest first, spans in the source's order."""
+        totals = self._totals + [
+            KernelTotal(name, s.calls, s.total_ns, s.min_ns, s.max_ns, device, kind)
+            for (name, device, kind), s in self._sums.items()
+        ]
+        totals.sort(key=lambda t: (-t.total_ns, t.name, t.device or ""))
+        if not totals and not self._notes:
+            message = "The profile holds no kernels and no copies."
+            self.note(Diagnostic(Severity.NOTICE, "no_rows", message))
+        return Profile(dialect, tuple(totals), tuple(self._spans), tuple(self._notes.values()))

@@ -1,0 +1,63 @@
+"""Reading foreign SQLite files: names, columns and rows, whatever state the file is in."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from collscope.model import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from collscope.parsers._rows import Rows
+
+
+def select(connection: sqlite3.Connection, sql: str) -> Iterator[tuple[Any, ...]]:
+    """Rows of a query; text that is not UTF-8 comes with replacement characters."""
+    before = connection.text_factory
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    try:
+        yield from connection.execute(sql)
+    finally:
+        connection.text_factory = before
+
+
+def object_names(connection: sqlite3.Connection) -> dict[str, str]:
+    """Tables and views: name to ``table`` or ``view``."""
+    sql = "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view')"
+    return {str(name): str(kind) for name, kind in select(connection, sql)}
+
+
+def quoted(name: str) -> str:
+    """Name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def columns(connection: sqlite3.Connection, table: str) -> dict[str, str]:
+    """Columns of a table or view: lower-case name to the name as declared."""
+    rows = select(connection, f"PRAGMA table_info({quoted(table)})")
+    return {str(row[1]).lower(): str(row[1]) for row in rows}
+
+
+def first_of(known: dict[str, str], alias: str, *names: str) -> str:
+    """SQL for the first of the columns that exists, ``NULL`` when none does.
+
+    known   what `columns` gave
+    alias   table alias to put before the column
+    """
+    for name in names:
+        if name.lower() in known:
+            return f"{alias}.{quoted(known[name.lower()])}"
+    return "NULL"
+
+
+@contextmanager
+def damage_noted(connection: sqlite3.Connection, rows: Rows) -> Iterator[None]:
+    """Turn an error of the file into a diagnostic; rows read before it stay."""
+    try:
+        yield
+    except connection.DatabaseError as error:
+        message = f"The database cannot be read to its end ({error}). Copy or export it again."
+        rows.note(Diagnostic(Severity.ERROR, "corrupt_database", message))

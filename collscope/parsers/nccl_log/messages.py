@@ -1,0 +1,106 @@
+"""From the scanner's rarer lines to records: one parser or several for each kind of message."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import Any
+
+from collscope.model import Diagnostic, LogRecord, Severity
+from collscope.parsers.nccl_log.facts import (
+    parse_error,
+    parse_net,
+    parse_structure,
+    parse_warning,
+)
+from collscope.parsers.nccl_log.lifecycle import parse_init, parse_misc, parse_topology
+from collscope.parsers.nccl_log.links import parse_link
+from collscope.parsers.nccl_log.settings import parse_built_for, parse_setting, parse_version
+
+NO_PROCESS = 0xFFFFFFFF
+"""The scanner's process index of a line that no process can be told for."""
+
+
+class MessageKind(IntEnum):
+    """Kind of a message; values are the native scanner's."""
+
+    INIT = 1
+    TOPOLOGY = 2
+    LINK = 3
+    NET = 4
+    SETTING = 5
+    VERSION = 6
+    WARNING = 7
+    ERROR = 8
+    STRUCTURE = 9
+    MISC = 10
+
+
+_OfProcess = Callable[[int, int, str], LogRecord | None]
+_OfAny = Callable[[int | None, int, str], LogRecord | None]
+
+# Every parser of a kind is asked, since a version line holds two versions.
+_ANY: dict[int, tuple[_OfAny, ...]] = {
+    MessageKind.NET: (parse_net,),
+    MessageKind.SETTING: (parse_setting,),
+    MessageKind.VERSION: (parse_version, parse_built_for),
+    MessageKind.WARNING: (parse_warning,),
+    MessageKind.ERROR: (parse_error,),
+    MessageKind.STRUCTURE: (parse_structure,),
+}
+_PROCESS: dict[int, tuple[_OfProcess, ...]] = {
+    **_ANY,
+    MessageKind.INIT: (parse_init,),
+    MessageKind.TOPOLOGY: (parse_topology,),
+    MessageKind.LINK: (parse_link,),
+    MessageKind.MISC: (parse_misc,),
+}
+
+# Known lines that hold nothing to keep: tree listings, paths of the topology search, API calls
+# that neither create nor end a communicator.
+# NCCL 2.18: Trees [0] 1/-1/-1->0->-1 [1] …
+# NCCL 2.28: NET/0-0 :GPU/0-1 (3/20.0/PHB) …      TOPO/NET : Importing network plugins to topology
+# NCCL 2.15: ncclGetUniqueId(0x17)
+_SILENT = re.compile(
+    r"Trees |NVLS Trees |NET/\d+-\d+ |TOPO/NET |nccl(?!Comm(?:InitRank|Split|Destroy|Abort)\b)\w+\("
+)
+
+
+def parse_messages(messages: Mapping[str, Any]) -> tuple[list[LogRecord], list[Diagnostic]]:
+    """Records of the scanner's `messages` columns, in the order of the lines.
+
+    `messages` holds equally long columns `process`, `line`, `kind` (integer arrays) and `text`
+    (list of str). Text of a known kind in no known form is counted, one Diagnostic for each kind.
+    """
+    records: list[LogRecord] = []
+    unparsed: Counter[int] = Counter()
+    first: dict[int, tuple[int, str]] = {}
+    columns = (list(map(int, messages[name])) for name in ("process", "line", "kind"))
+    for process, line, kind, text in zip(*columns, messages["text"], strict=True):
+        before = len(records)
+        if process == NO_PROCESS:
+            for parse_any in _ANY.get(kind, ()):
+                if (record := parse_any(None, line, text)) is not None:
+                    records.append(record)
+        else:
+            for parse in _PROCESS.get(kind, ()):
+                if (record := parse(process, line, text)) is not None:
+                    records.append(record)
+        if len(records) == before and not _SILENT.match(text):
+            unparsed[kind] += 1
+            first.setdefault(kind, (line, text))
+    return records, [_unparsed(kind, *first[kind], unparsed[kind]) for kind in sorted(unparsed)]
+
+
+def _unparsed(kind: int, line: int, text: str, count: int) -> Diagnostic:
+    name = next((k.name.lower() for k in MessageKind if k == kind), f"kind {kind}")
+    return Diagnostic(
+        severity=Severity.INFO,
+        code="unparsed_message",
+        message=f"Lines of kind {name} in a form that is not known; they were not stored.",
+        line=line,
+        excerpt=text[:200],
+        count=count,
+    )

@@ -1,0 +1,167 @@
+"""CSV files of rocprof v1, rocprofv2 and rocprofv3: kernel statistics, kernel and copy traces.
+
+The header decides. Lines are read one by one, so a torn line (an open quote) costs only itself.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from collscope.model import Diagnostic, Profile, Severity
+from collscope.parsers._rows import Rows, TopColumns, column_key, text_lines, top_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_STARTS = ("beginns", "starttimestamp")
+_ENDS = ("endns", "endtimestamp", "stoptimestamp")
+_HEAD_LINES = 5
+
+# Rows of statistics that are host calls or whole domains: hipMemcpy, hsa_signal_wait_scacquire,
+# ncclAllReduce, HIP_API, KERNEL_DISPATCH. Kernels of those names have arguments or underscores.
+_HOST = re.compile(
+    r"(?:__)?hip[A-Z]\w*|hsa_\w+|p?nccl(?!\w*Kernel)[A-Z][A-Za-z]*|rocdec\w+|omp_\w+"
+    r"|[A-Z0-9_]+_API(?:_EXT)?|KERNEL_DISPATCH|MEMORY_COPY|MEMORY_ALLOCATION|SCRATCH_MEMORY"
+)
+_WITHOUT_TIMES = {
+    "no_gpu_times": "The file lists host calls: no kernel times, no sizes. Ingest the kernel "
+    "trace or the kernel statistics of the same run.",
+    "counter_rows": "The file lists hardware counters, one row per counter, so its times are "
+    "repeated. Ingest the kernel trace of a run without counters.",
+    "no_timestamps": "The file lists kernels without times. Record with --timestamp on, or "
+    "--stats.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """What a header says about the rows below it."""
+
+    dialect: str
+    width: int
+    top: TopColumns | None = None  # statistics
+    places: tuple[int, ...] = ()  # name, start, end of a trace
+    device: int | None = None
+    source: int | None = None  # agent a copy reads from
+    stream: int | None = None
+    kind: str = "kernel"
+    refused: str | None = None  # key of _WITHOUT_TIMES
+
+
+def sniff_text(head: str) -> bool:
+    """True when one of the first lines is the header of a rocprof CSV file."""
+    lines = head.split("\n")[:_HEAD_LINES]
+    return any(_layout(cells) is not None for line in lines if (cells := _cells(line)))
+
+
+def parse(text: str | Iterable[str]) -> Profile:
+    """Totals of a statistics file; totals and spans of a trace.
+
+    text     whole text, or its lines
+    returns  times in ns; no totals for host-call files (diagnostic ``host_api_stats`` for
+             statistics, ``no_gpu_times`` for traces)
+    """
+    rows = Rows()
+    layout: _Layout | None = None
+    title: str | None = None
+    for number, line in enumerate(text_lines(text), start=1):
+        cells = _cells(line)
+        if not cells and not line.strip():
+            continue
+        # Files are also read one behind the other: a second header may follow.
+        if layout is None or len(cells) != layout.width or cells[0] == title:
+            found = _layout(cells)
+            if found is not None:
+                layout, title = found, cells[0]
+                continue
+        if layout is None:
+            message = "No header of a rocprof CSV file stands before this line."
+            rows.note(Diagnostic(Severity.ERROR, "unknown_header", message, number, line))
+        elif len(cells) != layout.width:
+            rows.skip("torn_row", line, number)
+        else:
+            _add_row(rows, layout, cells, number)
+    rows.check_percentages()
+    return rows.profile("rocprof_csv" if layout is None else layout.dialect)
+
+
+def _cells(line: str) -> list[str]:
+    """Fields of one line; none when it is not CSV."""
+    try:
+        return next(csv.reader([line.strip("\ufeff\r\n")]), [])
+    except csv.Error:
+        return []
+
+
+def _layout(cells: list[str]) -> _Layout | None:
+    keys = {column_key(title): place for place, title in reversed(list(enumerate(cells)))}
+    top = top_columns(cells)
+    if top is not None:
+        if "totaldurationns" not in keys:
+            return None
+        # "Name","Calls","TotalDurationNs","AverageNs","Percentage"       v1; v3 adds "MinNs", …
+        version = "rocprofv3_stats" if "minns" in keys else "rocprof_v1_stats"
+        return _Layout(version, len(cells), top=top)
+    return _trace_layout(keys, len(cells))
+
+
+def _trace_layout(keys: Mapping[str, int], width: int) -> _Layout | None:
+    start = next((keys[key] for key in _STARTS if key in keys), None)
+    end = next((keys[key] for key in _ENDS if key in keys), None)
+    # "Index","KernelName","gpu-id","queue-id",…,"BeginNs","EndNs",…   rocprof v1
+    # "Kind","Agent_Id","Queue_Id",…,"Kernel_Name",…,"Start_Timestamp","End_Timestamp",…   v3
+    # "Kind","Direction","Source_Agent_Id","Destination_Agent_Id",…    v3, copies
+    dialect = "rocprof_v1_trace" if "gpuid" in keys else "rocprofv3_trace"
+    name = keys.get("kernelname", keys.get("direction"))
+    if name is None:
+        # "Domain","Function","Process_Id",…,"Start_Timestamp","End_Timestamp"   v3, host calls
+        host = "function" in keys and start is not None
+        return _Layout(dialect, width, refused="no_gpu_times") if host else None
+    if "countername" in keys:
+        return _Layout(dialect, width, refused="counter_rows")
+    if start is None or end is None:
+        return _Layout(dialect, width, refused="no_timestamps")
+    return _Layout(
+        dialect,
+        width,
+        places=(name, start, end),
+        device=_first(keys, "agentid", "gpuid", "destinationagentid"),
+        source=keys.get("sourceagentid"),
+        stream=_first(keys, "streamid", "queueid"),
+        kind="kernel" if "kernelname" in keys else "copy",
+    )
+
+
+def _first(keys: Mapping[str, int], *names: str) -> int | None:
+    return next((keys[name] for name in names if name in keys), None)
+
+
+def _add_row(rows: Rows, layout: _Layout, cells: list[str], line: int) -> None:
+    if layout.refused is not None:
+        message = _WITHOUT_TIMES[layout.refused]
+        rows.note(Diagnostic(Severity.NOTICE, layout.refused, message, line))
+    elif layout.top is not None:
+        _add_total(rows, layout.top, cells, line)
+    else:
+        name, start, end = (cells[place] for place in layout.places)
+        device = layout.device
+        if layout.source is not None and "TO_HOST" in name:
+            device = layout.source  # the GPU side of a copy to the host
+        agent = None if device is None else cells[device]
+        stream = None if layout.stream is None else cells[layout.stream]
+        rows.add_span((name, start, end, agent, stream), layout.kind, line)
+
+
+def _add_total(rows: Rows, top: TopColumns, cells: list[str], line: int) -> None:
+    if _HOST.fullmatch(cells[top.name]):
+        message = (
+            "Rows of host calls or whole domains were left out: their time is not GPU time. "
+            "Ingest the file of kernel statistics (kernel_stats.csv)."
+        )
+        name = cells[top.name]
+        rows.note(Diagnostic(Severity.NOTICE, "host_api_stats", message, line, name))
+        return
+    rows.add_top(top, cells, line)

@@ -1,0 +1,113 @@
+"""The communicators section: who talks to whom, how that is known, and what went over it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from collscope.reports.classes import CallTotal
+from collscope.reports.model import ClassRow, CommunicatorRow, OpCalls
+
+_COMMUNICATORS = """
+SELECT comm_id, nranks, nnodes, parent_id, matched_by, ranks_seen
+FROM communicators WHERE run = ? ORDER BY nranks DESC, comm_id
+"""
+
+_MEMBERS = """
+SELECT comm_id, rank, world_rank, source_id IS NOT NULL FROM members WHERE run = ?
+"""
+
+
+class _Usage:
+    """Calls and bytes of one communicator, summed over its classes."""
+
+    def __init__(self) -> None:
+        self.total_bytes = 0
+        self.ops: Counter[str] = Counter()
+
+
+def communicator_rows(
+    connection: sqlite3.Connection,
+    run: str,
+    totals: Iterable[CallTotal],
+    classes: Iterable[ClassRow],
+) -> tuple[CommunicatorRow, ...]:
+    """Every communicator of the run, the largest first."""
+    usage = _usage(totals, classes)
+    seen: dict[int, set[int]] = defaultdict(set)
+    world: dict[int, set[int]] = defaultdict(set)
+    for comm_id, rank, world_rank, logged in connection.execute(_MEMBERS, (run,)):
+        if logged:
+            seen[comm_id].add(rank)
+        if world_rank is not None:
+            world[comm_id].add(world_rank)
+    rows = []
+    for comm_id, nranks, nnodes, parent, matched, ranks_seen in connection.execute(
+        _COMMUNICATORS, (run,)
+    ):
+        missing = set(range(nranks or 0)) - seen[comm_id]
+        used = usage[comm_id]
+        rows.append(
+            CommunicatorRow(
+                comm_id=comm_id,
+                nranks=nranks,
+                nnodes=nnodes,
+                parent_id=parent,
+                matched_by=matched,
+                ranks_seen=ranks_seen,
+                missing_ranks=compact_ranges(missing),
+                world_ranks=compact_ranges(world[comm_id]),
+                calls=used.ops.total(),
+                total_bytes=used.total_bytes,
+                ops=count_ops(used.ops),
+            )
+        )
+    return tuple(rows)
+
+
+def _usage(totals: Iterable[CallTotal], classes: Iterable[ClassRow]) -> dict[int, _Usage]:
+    by_id = {row.class_id: row for row in classes}
+    usage: dict[int, _Usage] = defaultdict(_Usage)
+    for total in totals:
+        of_class, used = by_id[total.class_id], usage[total.comm_id]
+        used.ops[of_class.op] += total.calls
+        used.total_bytes += total.calls * (of_class.size_bytes or 0)
+    return usage
+
+
+def count_ops(ops: Counter[str]) -> tuple[OpCalls, ...]:
+    """Operations with their calls, the most frequent first, then by name."""
+    return tuple(OpCalls(op, n) for op, n in sorted(ops.items(), key=lambda item: (-item[1], item)))
+
+
+def compact_ranges(ranks: Iterable[int]) -> str | None:
+    """Ranks as text: runs as first-last, three or more with a step as first-last:step.
+
+    >>> compact_ranges([0, 1, 2, 3, 8, 10]), compact_ranges([0, 8, 16]), compact_ranges([])
+    ('0-3,8,10', '0-16:8', None)
+    """
+    ordered = sorted(set(ranks))
+    parts = []
+    start = 0
+    while start < len(ordered):
+        end = _run_end(ordered, start)
+        first, last = ordered[start], ordered[end - 1]
+        if end - start == 1:
+            parts.append(f"{first}")
+        else:
+            step = ordered[start + 1] - first
+            parts.append(f"{first}-{last}" if step == 1 else f"{first}-{last}:{step}")
+        start = end
+    return ",".join(parts) or None
+
+
+def _run_end(ordered: Sequence[int], start: int) -> int:
+    """Index after the arithmetic run that begins at `start`; two ranks with a gap are no run."""
+    end = start + 1
+    if end == len(ordered):
+        return end
+    step = ordered[end] - ordered[start]
+    while end < len(ordered) and ordered[end] - ordered[end - 1] == step:
+        end += 1
+    return end if step == 1 or end - start > 2 else start + 1

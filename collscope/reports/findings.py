@@ -1,0 +1,23 @@
+"""Findings: what costs time or hides something, each by its own rule over a finished report.
+
+A rule is a pure function from a report to findings; adding one is a function in the file of its
+subject (fabric, environment, calls) and a line in that file's RULES.
+"""
+
+from __future__ import annotations
+
+from collscope.reports import rules_calls, rules_environment, rules_fabric
+from collscope.reports.model import Finding, Report
+
+RULES = (*rules_fabric.RULES, *rules_environment.RULES, *rules_calls.RULES)
+
+SEVERITIES = ("problem", "warning", "note")
+
+
+def find(report: Report) -> tuple[Finding, ...]:
+    """Findings of every rule, problems before warnings before notes.
+
+    report  with all its classes: rules about sizes and time look at every one
+    """
+    findings = [finding for rule in RULES for finding in rule(report)]
+    return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))

@@ -1,0 +1,184 @@
+"""Sections of sentences and tables, and their two readable forms: aligned text and Markdown."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+WIDTH = 120  # columns of the text form
+TEXT, NUMBER = False, True  # kinds of column
+_NARROWEST = 6  # a text column is not cut below this
+_GAP = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Heading of a table column, with its unit; numbers are aligned right."""
+
+    title: str
+    number: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cells by row, already formatted; a missing value is `-`."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A headline with lines that belong to it."""
+
+    head: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading and what stands below it: sentences (str), items and tables."""
+
+    title: str
+    blocks: tuple[str | Item | Table, ...]
+
+
+def table(columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[object]]) -> Table:
+    """Table of plain values.
+
+    columns  (title with unit, whether it holds numbers)
+    rows     values; None becomes `-`, a float keeps four digits
+    """
+    return Table(
+        tuple(Column(title, number) for title, number in columns),
+        tuple(tuple(cell(value) for value in row) for row in rows),
+    )
+
+
+def cell(value: object) -> str:
+    """Text of one value.
+
+    >>> cell(None), cell(True), cell(12), cell(0.012345), cell(123456.7)
+    ('-', 'yes', '12', '0.01234', '123457')
+    """
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return " ".join(str(value).split())
+
+
+def scaled(value: float | None, unit: float) -> float | None:
+    """Value in `unit`, for instance ns in us with unit 1e3."""
+    return None if value is None else value / unit
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """A number with its noun.
+
+    >>> count(1, "class", "classes"), count(2, "call")
+    ('1 class', '2 calls')
+    """
+    return f"{number} {one}" if number == 1 else f"{number} {many or one + 's'}"
+
+
+def or_unknown(value: object) -> str:
+    """Text of a value within a sentence."""
+    return "unknown" if value is None else str(value)
+
+
+def to_text(title: str, sections: Iterable[Section]) -> str:
+    """Plain text, at most 120 columns wide as long as the numbers fit."""
+    lines = [title, "=" * len(title)]
+    for section in sections:
+        if section.title:
+            lines += ["", section.title, "-" * len(section.title)]
+        for index, block in enumerate(section.blocks):
+            if isinstance(block, Table) and index > 0:
+                lines.append("")
+            lines += _text_block(block)
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _text_block(block: str | Item | Table) -> list[str]:
+    if isinstance(block, Table):
+        return _text_table(block)
+    if isinstance(block, str):
+        return textwrap.wrap(block, WIDTH)
+    lines = textwrap.wrap(block.head, WIDTH, subsequent_indent="  ")
+    for line in block.lines:
+        lines += textwrap.wrap(line, WIDTH, initial_indent="    ", subsequent_indent="      ")
+    return lines
+
+
+def _text_table(block: Table) -> list[str]:
+    widths = _widths(block)
+    header = [column.title for column in block.columns]
+    rule = ["-" * width for width in widths]
+    return [_text_row(block.columns, widths, row) for row in (header, rule, *block.rows)]
+
+
+def _widths(block: Table) -> list[int]:
+    """Widths of the columns; text columns give way, the widest first, when the sum is too much."""
+    cells = zip(*((column.title for column in block.columns), *block.rows), strict=True)
+    widths = [max(len(text) for text in column) for column in cells]
+    excess = sum(widths) + len(_GAP) * (len(widths) - 1) - WIDTH
+    texts = [index for index, column in enumerate(block.columns) if not column.number]
+    while excess > 0 and texts:
+        widest = max(texts, key=widths.__getitem__)
+        if widths[widest] <= _NARROWEST:
+            break
+        widths[widest] -= 1
+        excess -= 1
+    return widths
+
+
+def _text_row(columns: Sequence[Column], widths: Sequence[int], row: Sequence[str]) -> str:
+    cells = [
+        text.rjust(width) if column.number else _cut(text, width).ljust(width)
+        for column, width, text in zip(columns, widths, row, strict=True)
+    ]
+    return _GAP.join(cells)
+
+
+def _cut(text: str, width: int) -> str:
+    """Text of at most `width` characters; of a path the end is kept, of other text the start."""
+    if len(text) <= width:
+        return text
+    return "~" + text[1 - width :] if "/" in text else text[: width - 1] + "~"
+
+
+def to_markdown(title: str, sections: Iterable[Section]) -> str:
+    """GitHub Markdown: the same sections with tables that GitHub renders."""
+    lines = [f"# {title}", ""]
+    for section in sections:
+        if section.title:
+            lines += [f"## {section.title}", ""]
+        for block in section.blocks:
+            lines += [*_markdown_block(block), ""]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _markdown_block(block: str | Item | Table) -> list[str]:
+    if isinstance(block, Table):
+        return _markdown_table(block)
+    if isinstance(block, str):
+        return [_escape(block)]
+    return [f"- **{_escape(block.head)}**", *(f"  - {_escape(line)}" for line in block.lines)]
+
+
+def _markdown_table(block: Table) -> list[str]:
+    header = [_escape(column.title) for column in block.columns]
+    rule = ["---:" if column.number else "---" for column in block.columns]
+    body = [[_escape(text) for text in row] for row in block.rows]
+    return ["| " + " | ".join(row) + " |" for row in (header, rule, *body)]
+
+
+def _escape(text: str) -> str:
+    """Text that Markdown shows as it stands."""
+    for character in "\\|*_<>`":
+        text = text.replace(character, "\\" + character)
+    return text.strip()

@@ -1,0 +1,300 @@
+"""What a report holds: frozen records, one per section, shared by every output format.
+
+Units are in the field names; ns and bytes are integers; ratios lie in 0..1 and percentages in
+0..100, each with its denominator in the description. None means "not in the source".
+Field for field this is `schemas/report.schema.json`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+SCHEMA = "collscope.report/1"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCount:
+    """How many sources of one kind and dialect the run has."""
+
+    kind: str
+    dialect: str
+    sources: int
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the run consists of."""
+
+    run: str
+    sources: tuple[SourceCount, ...]
+    libraries: tuple[str, ...]  # "rccl 2.21.5", also cuda, hip, rocm, driver
+    hosts: tuple[str, ...]
+    processes: int  # distinct (source, host, pid) behind the communicators' ranks
+    gpus: int | None  # distinct devices of those processes, None when no line names one
+    ranks: int | None  # ranks of the largest communicator
+    communicators: int
+    classes: int
+    calls: int
+    total_bytes: int  # over the calls whose size is known
+    calls_without_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyShare:
+    """Collective kernels of one family (nccl, rccl, msccl, mscclpp, custom) in one profile."""
+
+    family: str
+    calls: int
+    total_ns: int
+    percent: float | None  # of the profile's denominator
+
+
+@dataclass(frozen=True, slots=True)
+class KernelShare:
+    """One collective kernel's total in one profile, all devices together."""
+
+    name: str
+    family: str
+    calls: int
+    total_ns: int
+    mean_ns: float | None
+    percent: float | None  # of the profile's denominator
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Share of GPU time in collectives, of one profile."""
+
+    source: str
+    dialect: str
+    percent: float | None  # the answer, of `denominator`
+    denominator: str  # in words
+    rows: int  # rows of the profile's table
+    partial: bool  # the table is an excerpt: its own percentages are used
+    collective_calls: int
+    collective_ns: int
+    kernel_ns: int | None  # all kernels, None for an excerpt
+    busy_ns: int | None  # kernels and copies, None for an excerpt
+    share_of_kernels: float | None  # ratio to kernel_ns
+    share_of_busy: float | None  # ratio to busy_ns
+    reported_percentage: float | None  # sum of what the source printed for the collectives
+    reported_coverage: float | None  # sum of everything it printed; 100 when whole
+    families: tuple[FamilyShare, ...]
+    kernels: tuple[KernelShare, ...]
+    kernels_total: int  # collective kernel names before the cut to the top ones
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRow:
+    """Calls that cost the same."""
+
+    class_id: int
+    op: str
+    datatype: str | None
+    redop: str | None
+    root: int | None
+    count: int | None  # elements as the API takes it
+    size_bytes: int | None  # nccl-tests size of one call
+    in_place: bool | None
+    nranks: int | None
+    nnodes: int | None
+    shape: str | None
+    backend: str
+    calls: int
+    total_bytes: int | None  # calls times size_bytes
+    share_of_bytes: float | None  # ratio to the run's total_bytes
+    algorithm: str | None  # of the most calls that a TUNING line describes
+    protocol: str | None
+    channels: int | None
+    tuned_calls: int  # calls that a TUNING line describes
+    kernel_calls: int | None  # calls with kernel times
+    kernel_observations: int | None  # kernels of those calls: one per rank and call
+    transfer_ns: float | None  # mean per call: shortest kernel over the ranks
+    wait_ns: float | None  # mean per call and rank: kernel minus transfer
+    kernel_ns: int | None  # summed kernel durations over calls and ranks
+
+
+@dataclass(frozen=True, slots=True)
+class OpCalls:
+    """Number of calls of one operation."""
+
+    op: str
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommunicatorRow:
+    """One communicator and what went over it."""
+
+    comm_id: int
+    nranks: int | None
+    nnodes: int | None
+    parent_id: int | None
+    matched_by: str  # commId, parent/color, globalrank, inferred
+    ranks_seen: int
+    missing_ranks: str | None  # compact: ranks without a line, None when all were seen
+    world_ranks: str | None  # compact: 0-3 or 0,2 or 0-56:8 (first-last:step)
+    calls: int
+    total_bytes: int
+    ops: tuple[OpCalls, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Calls with low_bytes <= size < high_bytes."""
+
+    low_bytes: int
+    high_bytes: int | None  # None: no upper limit
+    calls: int
+    total_bytes: int
+    ops: tuple[OpCalls, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Message sizes (nccl-tests size of one call) in bins."""
+
+    name: str  # perftools or powers_of_two
+    bins: tuple[Bin, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransportRow:
+    """Connections of one kind."""
+
+    transport: str
+    net: str | None
+    gdr: bool | None  # GPUDirect RDMA; None: not a NET link
+    pairs: int  # directed pairs of ranks, per communicator
+    channels: int  # over those pairs
+    intra_node: int  # pairs on one host
+    inter_node: int  # pairs on two hosts
+    unknown: int  # pairs whose hosts the sources do not tell
+    source: str  # of the first line that says so
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One value of one variable that the library said it used."""
+
+    name: str
+    value: str
+    origin: str  # environment, config, invalid
+    processes: int  # that logged this value
+    of_processes: int  # that logged any setting
+    source: str  # of the first such line
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class FactRow:
+    """A statement of the library (network, plugin, warning), counted over the sources."""
+
+    kind: str
+    value: str
+    count: int
+    source: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Where a finding comes from: a line of a source and what it says."""
+
+    source: str
+    line: int | None
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that costs time or limits what the report can say, and what to do about it."""
+
+    severity: str  # problem, warning, note
+    code: str  # stable snake_case name
+    title: str
+    detail: str
+    advice: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLines:
+    """What became of the lines of one source."""
+
+    source: str
+    kind: str
+    dialect: str
+    library: str | None
+    library_version: str | None
+    lines: int | None
+    parsed: int | None
+    ignored: int | None
+    foreign_lines: int | None
+    damaged: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnosticRow:
+    """One kind of content problem, counted over the sources."""
+
+    severity: str  # info, notice, data_loss, error
+    code: str
+    message: str
+    count: int
+    sources: int  # sources it was seen in
+    source: str | None  # the first of them; None: found while matching
+    line: int | None
+    excerpt: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviationRow:
+    """Calls that one rank of one communicator lacks, or saw otherwise than its peers."""
+
+    comm_id: int
+    rank: int
+    what: str  # missing or differs
+    calls: int
+    detail: str | None  # of the first such call
+    source: str | None
+    line: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A question the run's sources do not answer, and what would answer it."""
+
+    question: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of the job the sources show."""
+
+    sources: tuple[SourceLines, ...]
+    calls_complete: int  # logged by every rank of their communicator
+    calls_incomplete: int
+    calls_unknown: int  # the number of ranks is not known
+    deviations: tuple[DeviationRow, ...]
+    diagnostics: tuple[DiagnosticRow, ...]
+    gaps: tuple[Gap, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything a report says about one run."""
+
+    header: Header
+    shares: tuple[Share, ...]
+    classes: tuple[ClassRow, ...]  # the top ones, see Header.classes for their number
+    communicators: tuple[CommunicatorRow, ...]
+    histograms: tuple[Histogram, ...]
+    transports: tuple[TransportRow, ...]
+    settings: tuple[SettingRow, ...]
+    facts: tuple[FactRow, ...]
+    findings: tuple[Finding, ...]
+    coverage: Coverage
+    schema: str = field(default=SCHEMA)

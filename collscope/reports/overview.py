@@ -1,0 +1,166 @@
+"""The first and the last section: what the run consists of, and how much of it was seen."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from collscope.reports.classes import CallTotal
+from collscope.reports.model import (
+    ClassRow,
+    CommunicatorRow,
+    Coverage,
+    DeviationRow,
+    DiagnosticRow,
+    Gap,
+    Header,
+    SourceCount,
+    SourceLines,
+)
+
+_SOURCE_COUNTS = """
+SELECT kind, dialect, COUNT(*) FROM sources WHERE run = ? GROUP BY kind, dialect
+ORDER BY kind, dialect
+"""
+
+_LIBRARIES = """
+SELECT DISTINCT library || coalesce(' ' || library_version, '') FROM sources
+WHERE run = :run AND library IS NOT NULL
+UNION SELECT DISTINCT kind || ' ' || value FROM facts
+WHERE run = :run AND kind IN ('cuda', 'hip', 'rocm', 'driver')
+"""
+
+_HOSTS = "SELECT DISTINCT host FROM members WHERE run = ? AND host <> '' ORDER BY host"
+
+_PROCESSES = """
+SELECT COUNT(*) FROM (SELECT DISTINCT source_id, host, pid FROM members
+                      WHERE run = ? AND source_id IS NOT NULL)
+"""
+
+# A bus id names a device of a host; a device index only one of a process.
+_GPUS = """
+SELECT COUNT(*) FROM (
+    SELECT DISTINCT host, bus_id, CASE WHEN bus_id IS NULL THEN source_id END,
+           CASE WHEN bus_id IS NULL THEN pid END, CASE WHEN bus_id IS NULL THEN cuda_dev END
+    FROM members WHERE run = ? AND (bus_id IS NOT NULL OR cuda_dev IS NOT NULL))
+"""
+
+_SOURCES = """
+SELECT path, kind, dialect, library, library_version, lines, parsed, ignored, foreign_lines,
+       damaged
+FROM sources WHERE run = ? ORDER BY source_id
+"""
+
+_DEVIATIONS = """
+SELECT comm_id, rank, what, COUNT(*), detail, path, MIN(line)
+FROM deviations WHERE run = ? GROUP BY comm_id, rank, what ORDER BY comm_id, rank, what
+"""
+
+_DIAGNOSTICS = """
+SELECT severity, code, message, SUM(count), COUNT(DISTINCT path), path, MIN(line), excerpt
+FROM diagnostics WHERE run = ? GROUP BY severity, code
+"""
+
+_SEVERITIES = ("error", "data_loss", "notice", "info")
+
+
+def read_header(
+    connection: sqlite3.Connection,
+    run: str,
+    classes: Sequence[ClassRow],
+    communicators: Sequence[CommunicatorRow],
+) -> Header:
+    """What the run consists of: sources, libraries, machines, ranks and the number of calls."""
+    (processes,) = connection.execute(_PROCESSES, (run,)).fetchone()
+    (gpus,) = connection.execute(_GPUS, (run,)).fetchone()
+    return Header(
+        run=run,
+        sources=tuple(SourceCount(*row) for row in connection.execute(_SOURCE_COUNTS, (run,))),
+        libraries=tuple(row[0] for row in connection.execute(_LIBRARIES, {"run": run})),
+        hosts=tuple(row[0] for row in connection.execute(_HOSTS, (run,))),
+        processes=processes,
+        gpus=gpus or None,
+        ranks=max((row.nranks for row in communicators if row.nranks), default=None),
+        communicators=len(communicators),
+        classes=len(classes),
+        calls=sum(row.calls for row in classes),
+        total_bytes=sum(row.total_bytes or 0 for row in classes),
+        calls_without_size=sum(row.calls for row in classes if row.size_bytes is None),
+    )
+
+
+def read_coverage(
+    connection: sqlite3.Connection,
+    run: str,
+    totals: Iterable[CallTotal],
+    communicators: Iterable[CommunicatorRow],
+) -> Coverage:
+    """How much of the job the sources show, what was wrong with them, what they do not answer."""
+    nranks = {row.comm_id: row.nranks for row in communicators}
+    complete = incomplete = unknown = 0
+    for total in totals:
+        expected = nranks.get(total.comm_id)
+        if expected is None:
+            unknown += total.calls
+        elif total.ranks_seen < expected:
+            incomplete += total.calls
+        else:
+            complete += total.calls
+    diagnostics = [DiagnosticRow(*row) for row in connection.execute(_DIAGNOSTICS, (run,))]
+    return Coverage(
+        sources=tuple(SourceLines(*row) for row in connection.execute(_SOURCES, (run,))),
+        calls_complete=complete,
+        calls_incomplete=incomplete,
+        calls_unknown=unknown,
+        deviations=tuple(DeviationRow(*row) for row in connection.execute(_DEVIATIONS, (run,))),
+        diagnostics=tuple(sorted(diagnostics, key=_diagnostic_order)),
+        gaps=tuple(_gaps(connection, run, complete + incomplete + unknown)),
+    )
+
+
+def _diagnostic_order(row: DiagnosticRow) -> tuple[int, int, str]:
+    return (_SEVERITIES.index(row.severity), -row.count, row.code)
+
+
+# (question, remedy, query that gives a row where the question can be answered); those after the
+# first two are asked only of a run that has calls.
+_ALWAYS_ASKED = 2
+_QUESTIONS = (
+    (
+        "share of GPU time in collectives: no profile",
+        "collscope ingest profile PATH (RPD, rocpd, nsys, rocprof, or a pasted top table)",
+        "SELECT 1 FROM share WHERE run = ? LIMIT 1",
+    ),
+    (
+        "which collectives, sizes and communicators: no calls",
+        "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,COLL, then collscope ingest log PATH",
+        "SELECT 1 FROM call_totals WHERE run = ? LIMIT 1",
+    ),
+    (
+        "time of each class in the job: no kernel times that belong to calls",
+        "with RCCL run with RCCL_KERNEL_COLL_TRACE_ENABLE=1, then collscope ingest log PATH",
+        "SELECT 1 FROM classes WHERE run = ? AND kernel_calls > 0 LIMIT 1",
+    ),
+    (
+        "algorithm, protocol and channels: no TUNING lines",
+        "add TUNING to NCCL_DEBUG_SUBSYS, then collscope ingest log PATH",
+        "SELECT 1 FROM call_totals WHERE run = ? AND algorithm IS NOT NULL LIMIT 1",
+    ),
+    (
+        "transports between ranks: no channel lines",
+        "add INIT and P2P,NET,SHM to NCCL_DEBUG_SUBSYS, then collscope ingest log PATH",
+        "SELECT 1 FROM links WHERE run = ? LIMIT 1",
+    ),
+    (
+        "settings in the environment: no ENV lines",
+        "add ENV to NCCL_DEBUG_SUBSYS, then collscope ingest log PATH",
+        "SELECT 1 FROM settings WHERE run = ? LIMIT 1",
+    ),
+)
+
+
+def _gaps(connection: sqlite3.Connection, run: str, calls: int) -> Iterable[Gap]:
+    asked = _QUESTIONS if calls else _QUESTIONS[:_ALWAYS_ASKED]
+    for question, remedy, query in asked:
+        if connection.execute(query, (run,)).fetchone() is None:
+            yield Gap(question, remedy)

@@ -1,0 +1,222 @@
+"""Rules about calls and their records: what is missing, disagrees, is lost, tiny or waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from collscope.reports.communicators import compact_ranges
+from collscope.reports.model import (
+    ClassRow,
+    DeviationRow,
+    DiagnosticRow,
+    Evidence,
+    Finding,
+    Report,
+)
+
+TINY_BYTES = 4 * 1024
+# Below this an all-reduce costs its latency, whatever its size: on 8 GPUs of one host the
+# latency floor of about 20 us moves 64 KiB at only 3 GB/s, 1 % of what the links carry.
+FUSABLE_BYTES = 64 * 1024
+FUSABLE_CALLS = 100
+MOST_EVIDENCE = 5
+
+
+def _lines(rows: Sequence[DeviationRow]) -> tuple[Evidence, ...]:
+    return tuple(
+        Evidence(row.source, row.line, row.detail) for row in rows[:MOST_EVIDENCE] if row.source
+    )
+
+
+def missing_ranks(report: Report) -> Iterable[Finding]:
+    """Communicators with ranks of which no source has a line."""
+    rows = [row for row in report.communicators if row.missing_ranks and row.calls]
+    if not rows:
+        return
+    named = "; ".join(f"{row.comm_id}: {row.missing_ranks}" for row in rows[:MOST_EVIDENCE])
+    more = f"; and {len(rows) - MOST_EVIDENCE} more" if len(rows) > MOST_EVIDENCE else ""
+    yield Finding(
+        severity="warning",
+        code="missing_ranks",
+        title=f"ranks without a log in {len(rows)} of {len(report.communicators)} communicators",
+        detail=f"Communicator and ranks not seen: {named}{more}.",
+        advice="Ingest the logs of all ranks (NCCL_DEBUG_FILE with %h and %p, on every host) to "
+        "see waiting and disagreement; calls, sizes and shares stand without them.",
+    )
+
+
+def missing_calls(report: Report) -> Iterable[Finding]:
+    """Calls that a rank with a log did not log."""
+    rows = [row for row in report.coverage.deviations if row.what == "missing"]
+    if not rows:
+        return
+    calls = report.coverage.calls_incomplete
+    named = "; ".join(
+        f"communicator {row.comm_id} rank {row.rank}: {row.calls}" for row in rows[:MOST_EVIDENCE]
+    )
+    yield Finding(
+        severity="warning",
+        code="missing_calls",
+        title=f"{calls} of {report.header.calls} calls were not logged by all their ranks",
+        detail=f"Calls missing per rank: {named}.",
+        advice="Lines were lost (shared stdout, full disk) or a rank stopped: see the damaged "
+        "lines in the coverage, and give each process its own NCCL_DEBUG_FILE.",
+        evidence=_lines(rows),
+    )
+
+
+def ranks_disagree(report: Report) -> Iterable[Finding]:
+    """Ranks that issued another operation or count at the same place of a communicator."""
+    rows = [row for row in report.coverage.deviations if row.what == "differs"]
+    if not rows:
+        return
+    calls = sum(row.calls for row in rows)
+    ranks = sorted({(row.comm_id, row.rank) for row in rows})
+    named = "; ".join(f"communicator {comm} rank {rank}" for comm, rank in ranks[:MOST_EVIDENCE])
+    yield Finding(
+        severity="problem",
+        code="ranks_disagree",
+        title="ranks of one communicator issued different calls at the same place",
+        detail=f"{calls} calls of {named}.",
+        advice="Operation, count, datatype and order must be equal on all ranks; look for "
+        "rank-dependent branches around the calls, which hang or corrupt data.",
+        evidence=_lines(rows),
+    )
+
+
+def communicators_inferred(report: Report) -> Iterable[Finding]:
+    """Communicators whose ranks were joined only because their sequences of calls are equal."""
+    rows = [row for row in report.communicators if row.matched_by == "inferred"]
+    if not rows:
+        return
+    ids = compact_ranges(row.comm_id for row in rows)
+    yield Finding(
+        severity="note",
+        code="communicators_inferred",
+        title=f"{len(rows)} of {len(report.communicators)} communicators are inferred",
+        detail=f"Communicators {ids}: no INIT line or globalrank names their ranks.",
+        advice="Log with NCCL_DEBUG_SUBSYS=INIT,COLL to have communicators joined by their id.",
+    )
+
+
+def counts_modulo(report: Report) -> Iterable[Finding]:
+    """Counts that the library printed modulo 2^32."""
+    for row in _diagnostics(report):
+        if "modulo" in row.code:
+            yield Finding(
+                severity="warning",
+                code="counts_modulo",
+                title=f"{row.count} counts may be wrong: printed modulo 2^32",
+                detail=row.message,
+                advice="Sizes of 2^32 elements and more show too small; TUNING lines print the "
+                "bytes in full.",
+                evidence=_excerpt(row),
+            )
+
+
+def tiny_messages(report: Report) -> Iterable[Finding]:
+    """More than half of the calls of known size are below 4 KiB."""
+    sized = [row for row in report.classes if row.size_bytes is not None]
+    tiny = _calls(row for row in sized if (row.size_bytes or 0) < TINY_BYTES)
+    every = _calls(sized)
+    if 2 * tiny <= every:
+        return
+    yield Finding(
+        severity="note",
+        code="tiny_messages",
+        title=f"{100 * tiny / every:.1f} % of the calls are below 4 KiB",
+        detail=f"{tiny} of {every} calls of known size: they cost latency, not bandwidth.",
+        advice="Combine scalars and small tensors into one call, or make the calls less often.",
+    )
+
+
+def fusable_all_reduces(report: Report) -> Iterable[Finding]:
+    """Many all-reduces too small to use the links; one fused call would do."""
+    reduces = [row for row in report.classes if row.op == "AllReduce" and row.size_bytes]
+    small = [row for row in reduces if (row.size_bytes or 0) < FUSABLE_BYTES]
+    calls, every = _calls(small), _calls(reduces)
+    if calls < FUSABLE_CALLS or 2 * calls <= every:
+        return
+    total = sum(row.total_bytes or 0 for row in small)
+    yield Finding(
+        severity="note",
+        code="fusable_all_reduces",
+        title=f"{calls} of {every} all-reduces are below 64 KiB and could be fused",
+        detail=f"Together they move {total} bytes, {total // calls} per call.",
+        advice="Use larger gradient buckets (bucket_cap_mb of DDP, HOROVOD_FUSION_THRESHOLD).",
+    )
+
+
+def data_loss(report: Report) -> Iterable[Finding]:
+    """Content problems of a source that lost records."""
+    for row in _diagnostics(report):
+        if row.severity in ("data_loss", "error"):
+            yield Finding(
+                severity="problem" if row.severity == "error" else "warning",
+                code="data_loss",
+                title=f"records were lost: {row.code} ({row.count} times)",
+                detail=row.message,
+                advice="Counts and bytes below are lower bounds; the diagnostics view names the "
+                "sources.",
+                evidence=_excerpt(row),
+            )
+
+
+def waiting_dominates(report: Report) -> Iterable[Finding]:
+    """Kernels spend more time waiting for a late rank than transferring."""
+    timed = [row for row in report.classes if row.kernel_ns and row.wait_ns is not None]
+    every = sum(row.kernel_ns or 0 for row in timed)
+    waited = sum((row.wait_ns or 0) * (row.kernel_observations or 0) for row in timed)
+    if 2 * waited <= every:
+        return
+    worst = max(timed, key=lambda row: (row.wait_ns or 0) * (row.kernel_observations or 0))
+    yield Finding(
+        severity="warning",
+        code="waiting_dominates",
+        title=f"{100 * waited / every:.1f} % of the time in collective kernels is waiting",
+        detail=f"{waited / 1e6:.3f} of {every / 1e6:.3f} ms over all ranks, most of it in "
+        f"{worst.op} of {worst.count} {worst.datatype}.",
+        advice="Faster collectives will not help here: look for ranks that arrive late (uneven "
+        "work, input pipeline, host jitter).",
+    )
+
+
+def library_warnings(report: Report) -> Iterable[Finding]:
+    """Warnings and errors that the library printed."""
+    rows = [fact for fact in report.facts if fact.kind in ("warning", "error")]
+    if not rows:
+        return
+    yield Finding(
+        severity="warning",
+        code="library_warnings",
+        title=f"the library printed {sum(row.count for row in rows)} warnings or errors",
+        detail=f"{len(rows)} different texts; the first {min(len(rows), MOST_EVIDENCE)} follow.",
+        advice="Read them: they often name the reason of a slow path.",
+        evidence=tuple(Evidence(row.source, row.line, row.value) for row in rows[:MOST_EVIDENCE]),
+    )
+
+
+def _diagnostics(report: Report) -> tuple[DiagnosticRow, ...]:
+    return report.coverage.diagnostics
+
+
+def _excerpt(row: DiagnosticRow) -> tuple[Evidence, ...]:
+    return (Evidence(row.source, row.line, row.excerpt),) if row.source else ()
+
+
+def _calls(rows: Iterable[ClassRow]) -> int:
+    return sum(row.calls for row in rows)
+
+
+RULES = (
+    ranks_disagree,
+    missing_ranks,
+    missing_calls,
+    data_loss,
+    waiting_dominates,
+    counts_modulo,
+    library_warnings,
+    tiny_messages,
+    fusable_all_reduces,
+    communicators_inferred,
+)

@@ -1,0 +1,98 @@
+"""Rules about what carries the data: networks, GPUDirect RDMA, shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from collscope.reports.model import Evidence, Finding, Report, TransportRow
+
+_FAST_NETWORK = (
+    "Install the network's plugin (aws-ofi-nccl on Slingshot and EFA) or its verbs library, put it "
+    "on LD_LIBRARY_PATH of every rank, and look for 'Using network' in the log."
+)
+
+
+def _says(row: TransportRow) -> Evidence:
+    gdr = {None: "", True: ", GDR", False: ", no GDR"}[row.gdr]
+    return Evidence(row.source, row.line, f"via {row.transport}{gdr}, first of {row.pairs} pairs")
+
+
+def _is_socket(row: TransportRow) -> bool:
+    return row.net == "Socket" or row.transport.startswith("NET/Socket")
+
+
+def internode_socket(report: Report) -> Iterable[Finding]:
+    """Pairs of ranks on two hosts that talk over TCP sockets."""
+    rows = [row for row in report.transports if _is_socket(row) and row.inter_node]
+    if not rows:
+        return
+    pairs = sum(row.inter_node for row in rows)
+    every = sum(row.inter_node for row in report.transports)
+    yield Finding(
+        severity="problem",
+        code="internode_socket",
+        title="traffic between hosts goes over TCP sockets (NET/Socket)",
+        detail=f"{pairs} of {every} pairs of ranks on two hosts use NET/Socket.",
+        advice=_FAST_NETWORK,
+        evidence=tuple(_says(row) for row in rows),
+    )
+
+
+def socket_network(report: Report) -> Iterable[Finding]:
+    """The library chose the Socket network for a job with communicators over several hosts.
+
+    Silent where `internode_socket` speaks: the channel lines are the better evidence.
+    """
+    facts = [fact for fact in report.facts if fact.kind == "network" and fact.value == "Socket"]
+    spanning = [row for row in report.communicators if (row.nnodes or 1) > 1]
+    if not facts or not spanning or any(True for _ in internode_socket(report)):
+        return
+    yield Finding(
+        severity="warning",
+        code="socket_network",
+        title="the network in use is Socket, and communicators span hosts",
+        detail=f"{len(spanning)} of {len(report.communicators)} communicators span hosts.",
+        advice=_FAST_NETWORK,
+        evidence=tuple(
+            Evidence(fact.source, fact.line, f"Using network {fact.value}") for fact in facts
+        ),
+    )
+
+
+def gdr_not_in_use(report: Report) -> Iterable[Finding]:
+    """NET connections of a network that could use GPUDirect RDMA, without it."""
+    able = [row for row in report.transports if row.gdr is not None and not _is_socket(row)]
+    without = [row for row in able if not row.gdr]
+    if not without:
+        return
+    pairs, every = sum(row.pairs for row in without), sum(row.pairs for row in able)
+    yield Finding(
+        severity="warning",
+        code="gdr_not_in_use",
+        title="GPUDirect RDMA is not in use on NET links: data is staged in host memory",
+        detail=f"{pairs} of {every} pairs of ranks over NET have no GDR.",
+        advice="Check the peer-memory support of driver and NIC, and try a higher "
+        "NCCL_NET_GDR_LEVEL (PHB or SYS); remove it again if the job hangs.",
+        evidence=tuple(_says(row) for row in without),
+    )
+
+
+def shared_memory_instead_of_p2p(report: Report) -> Iterable[Finding]:
+    """Pairs of ranks on one host that go through host memory instead of the GPU links."""
+    rows = [row for row in report.transports if row.transport.startswith("SHM")]
+    if not rows:
+        return
+    pairs = sum(row.pairs for row in rows)
+    every = sum(row.intra_node for row in report.transports)
+    yield Finding(
+        severity="warning",
+        code="shared_memory_instead_of_p2p",
+        title="ranks of one host exchange data through host memory (SHM) instead of P2P",
+        detail=f"{pairs} of {every} pairs of ranks on one host use SHM.",
+        advice="Check that P2P is not disabled, that the containers of a host see each other's "
+        "devices, and that ACS is off in PCIe bridges; without GPU links SHM is normal.",
+        evidence=tuple(_says(row) for row in rows),
+    )
+
+
+RULES = (internode_socket, socket_network, gdr_not_in_use, shared_memory_instead_of_p2p)

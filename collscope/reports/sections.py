@@ -1,0 +1,241 @@
+"""What the readable forms of a report say, section by section."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from collscope.reports.layout import (
+    NUMBER,
+    TEXT,
+    Item,
+    Section,
+    Table,
+    count,
+    or_unknown,
+    scaled,
+    table,
+)
+from collscope.reports.model import (
+    ClassRow,
+    DiagnosticRow,
+    Evidence,
+    Finding,
+    Header,
+    Report,
+    Share,
+)
+from collscope.reports.sections_calls import classes, communicators, histograms
+from collscope.units import format_size, format_time
+
+_MOST_TEXTS = 20  # rows of settings, facts, sources and diagnostics
+
+
+def sections(report: Report) -> tuple[Section, ...]:
+    """All sections, the answer first."""
+    return (
+        Section("", tuple(_answer(report))),
+        Section("Findings", tuple(_findings(report.findings))),
+        Section("Share of GPU time", tuple(_shares(report.shares))),
+        Section("Classes", tuple(classes(report))),
+        Section("Message sizes", tuple(histograms(report))),
+        Section("Communicators", tuple(communicators(report.communicators))),
+        Section("Transports and settings", tuple(_transports(report))),
+        Section("Run", tuple(_run(report.header))),
+        Section("Coverage", tuple(_coverage(report))),
+    )
+
+
+def _answer(report: Report) -> Iterable[str]:
+    header = report.header
+    if not report.shares:
+        yield "Share of GPU time: not known (no profile; collscope ingest profile PATH)."
+    for share in report.shares:
+        of = f" ({share.source})" if len(report.shares) > 1 else ""
+        yield f"Collectives take {share_sentence(share)}{of}."
+    if not header.calls:
+        yield "No calls: no log with COLL lines in this run (collscope ingest log PATH)."
+        return
+    yield (
+        f"{count(header.calls, 'call')} in {count(header.classes, 'class', 'classes')}, "
+        f"{format_size(header.total_bytes)}, on {count(header.communicators, 'communicator')}; "
+        f"{or_unknown(header.ranks)} ranks, {count(len(header.hosts), 'host')}"
+        + (f", {', '.join(header.libraries)}" if header.libraries else "")
+        + "."
+    )
+    yield f"Most: {_most(report.classes[0])}." if report.classes else ""
+    waits = [row for row in report.classes if row.kernel_ns]
+    if waits:
+        yield "Classes with kernel times are ordered by them, the rest by bytes."
+
+
+def share_sentence(share: Share) -> str:
+    """The share of one profile with its denominator in words."""
+    percent = "an unknown part" if share.percent is None else f"{share.percent:.2f} %"
+    return f"{percent} of GPU time (denominator: {share.denominator})"
+
+
+def _most(row: ClassRow) -> str:
+    # of which whole the first class is the largest part: time where it is known, else bytes
+    part = ""
+    if row.kernel_ns:
+        part = f", {format_time(row.kernel_ns)} in kernels over all ranks"
+    elif row.share_of_bytes is not None:
+        part = f", {100 * row.share_of_bytes:.1f} % of the run's bytes"
+    return (
+        f"{row.op} of {or_unknown(row.count)} {or_unknown(row.datatype)} "
+        f"({format_size(row.size_bytes)}) on {or_unknown(row.nranks)} ranks, "
+        f"{count(row.calls, 'call')}{part}"
+    )
+
+
+def _findings(findings: Sequence[Finding]) -> Iterable[str | Item]:
+    if not findings:
+        yield "None of the rules found anything."
+    for finding in findings:
+        evidence = (_evidence(line) for line in finding.evidence)
+        yield Item(
+            f"[{finding.severity}] {finding.title}",
+            (finding.detail, *evidence, f"-> {finding.advice}"),
+        )
+
+
+def _evidence(evidence: Evidence) -> str:
+    where = evidence.source + (f":{evidence.line}" if evidence.line is not None else "")
+    return f"{where}: {evidence.text}" if evidence.text else where
+
+
+def _shares(shares: Sequence[Share]) -> Iterable[str | Table]:
+    if not shares:
+        yield "Not known: the run has no profile."
+    for share in shares:
+        yield f"{share.source} ({share.dialect}): {share_sentence(share)}."
+        if share.partial:
+            yield (
+                f"The table is an excerpt ({share.reported_coverage:.2f} % of its total): "
+                "its own percentages are used."
+            )
+        elif share.share_of_kernels is not None:
+            yield f"Of kernels alone, without copies: {100 * share.share_of_kernels:.2f} %."
+        yield _family_table(share)
+        yield _kernel_table(share)
+        if share.kernels_total > len(share.kernels):
+            yield f"{share.kernels_total - len(share.kernels)} more kernel names not shown."
+
+
+def _family_table(share: Share) -> Table:
+    columns = [("family", TEXT), ("calls", NUMBER), ("time ms", NUMBER), ("% GPU time", NUMBER)]
+    return table(
+        columns,
+        (
+            (family.family, family.calls, family.total_ns / 1e6, family.percent)
+            for family in share.families
+        ),
+    )
+
+
+def _kernel_table(share: Share) -> Table:
+    columns = [
+        ("collective kernel", TEXT),
+        ("calls", NUMBER),
+        ("time ms", NUMBER),
+        ("mean us", NUMBER),
+        ("% GPU time", NUMBER),
+    ]
+    return table(
+        columns,
+        (
+            (k.name, k.calls, k.total_ns / 1e6, scaled(k.mean_ns, 1e3), k.percent)
+            for k in share.kernels
+        ),
+    )
+
+
+def _transports(report: Report) -> Iterable[str | Table]:
+    if report.transports:
+        columns = [
+            ("transport", TEXT),
+            ("net", TEXT),
+            ("GDR", TEXT),
+            ("pairs", NUMBER),
+            ("channels", NUMBER),
+            ("intra-node pairs", NUMBER),
+            ("inter-node pairs", NUMBER),
+            ("unknown", NUMBER),
+        ]
+        yield table(
+            columns,
+            (
+                (t.transport, t.net, t.gdr, t.pairs, t.channels, t.intra_node, t.inter_node)
+                + (t.unknown,)
+                for t in report.transports
+            ),
+        )
+    else:
+        yield "Transports: no channel lines in the sources."
+    facts = [fact for fact in report.facts if fact.kind not in ("warning", "error")]
+    if facts:
+        shown = ((f.kind, f.value, f.count) for f in facts[:_MOST_TEXTS])
+        yield table([("library says", TEXT), ("value", TEXT), ("times", NUMBER)], shown)
+        yield from _more(len(facts), "statements")
+    if report.settings:
+        settings = ((s.name, s.value, s.origin, s.processes) for s in report.settings[:_MOST_TEXTS])
+        names = [("setting", TEXT), ("value", TEXT), ("from", TEXT), ("processes", NUMBER)]
+        yield table(names, settings)
+        yield from _more(len(report.settings), "settings")
+
+
+def _run(header: Header) -> Iterable[str | Table]:
+    yield (
+        f"Run {header.run}: {or_unknown(header.ranks)} ranks in the largest communicator, "
+        f"{count(header.processes, 'process', 'processes')}, {or_unknown(header.gpus)} GPUs, "
+        f"hosts {', '.join(header.hosts) or 'unknown'}."
+    )
+    yield f"Libraries: {', '.join(header.libraries) or 'no version line in the sources'}."
+    columns = [("source kind", TEXT), ("dialect", TEXT), ("sources", NUMBER)]
+    yield table(columns, ((s.kind, s.dialect, s.sources) for s in header.sources))
+
+
+def _coverage(report: Report) -> Iterable[str | Table]:
+    coverage = report.coverage
+    yield (
+        f"Calls logged by all their ranks: {coverage.calls_complete} of {report.header.calls}; "
+        f"by some: {coverage.calls_incomplete}; number of ranks unknown: {coverage.calls_unknown}."
+    )
+    if coverage.sources:
+        columns = [
+            ("source", TEXT),
+            ("lines", NUMBER),
+            ("parsed", NUMBER),
+            ("ignored", NUMBER),
+            ("foreign", NUMBER),
+            ("damaged", NUMBER),
+        ]
+        yield table(
+            columns,
+            (
+                (s.source, s.lines, s.parsed, s.ignored, s.foreign_lines, s.damaged)
+                for s in coverage.sources[:_MOST_TEXTS]
+            ),
+        )
+        yield from _more(len(coverage.sources), "sources")
+    if coverage.diagnostics:
+        names = [("diagnostic", TEXT), ("code", TEXT), ("count", NUMBER), ("message", TEXT)]
+        yield table(
+            names,
+            (
+                (d.severity, d.code, d.count, _message(d))
+                for d in coverage.diagnostics[:_MOST_TEXTS]
+            ),
+        )
+        yield from _more(len(coverage.diagnostics), "diagnostics")
+    for gap in coverage.gaps:
+        yield f"Not known: {gap.question}. To know it: {gap.remedy}."
+
+
+def _message(row: DiagnosticRow) -> str:
+    return f"{row.message}: {row.excerpt}" if row.excerpt else row.message
+
+
+def _more(number: int, what: str) -> Iterable[str]:
+    if number > _MOST_TEXTS:
+        yield f"{number - _MOST_TEXTS} more {what} not shown."

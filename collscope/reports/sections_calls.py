@@ -1,0 +1,206 @@
+"""What the readable forms say about the calls: classes, message sizes, communicators."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from collscope.reports.layout import NUMBER, TEXT, Table, count, scaled, table
+from collscope.reports.model import Bin, ClassRow, CommunicatorRow, Histogram, OpCalls, Report
+from collscope.units import format_size
+
+_BAR = 20  # characters of the longest bar
+_MOST_COMMUNICATORS = 20
+
+
+def classes(report: Report) -> Iterable[str | Table]:
+    if not report.classes:
+        yield "No calls."
+        return
+    if any(row.kernel_calls for row in report.classes):
+        yield _time_table(report.classes)
+    columns = [
+        ("class", NUMBER),
+        ("op", TEXT),
+        ("type/redop", TEXT),
+        ("count", NUMBER),
+        ("size B", NUMBER),
+        ("in place", TEXT),
+        ("ranks", NUMBER),
+        ("nodes", NUMBER),
+        ("calls", NUMBER),
+        ("total GB", NUMBER),
+        ("% bytes", NUMBER),
+        ("algorithm", TEXT),
+    ]
+    yield table(columns, (_class_cells(row) for row in report.classes))
+    yield (
+        "size B: nccl-tests size of one call; % bytes: of the bytes of all calls; GB = 1e9 bytes; "
+        "algorithm/protocol/channels of most calls with a TUNING line."
+    )
+    if report.header.classes > len(report.classes):
+        yield f"{report.header.classes - len(report.classes)} more classes not shown."
+
+
+def _class_cells(row: ClassRow) -> tuple[object, ...]:
+    percent = None if row.share_of_bytes is None else 100 * row.share_of_bytes
+    return (
+        row.class_id,
+        _operation(row),
+        "/".join(part for part in (row.datatype, row.redop) if part) or None,
+        row.count,
+        row.size_bytes,
+        row.in_place,
+        row.nranks,
+        row.nnodes,
+        row.calls,
+        scaled(row.total_bytes, 1e9),
+        percent,
+        _tuning(row),
+    )
+
+
+def _operation(row: ClassRow) -> str:
+    root = f" root {row.root}" if row.root is not None else ""
+    backend = f" ({row.backend})" if row.backend != "native" else ""
+    shape = f" {row.shape}" if row.shape and row.shape.lower() != row.op.lower() else ""
+    return f"{row.op}{shape}{root}{backend}"
+
+
+def _tuning(row: ClassRow) -> str | None:
+    parts = [row.algorithm, row.protocol, None if row.channels is None else str(row.channels)]
+    return "/".join(part or "-" for part in parts) if any(parts) else None
+
+
+def _time_table(classes: Sequence[ClassRow]) -> Table:
+    columns = [
+        ("class", NUMBER),
+        ("op", TEXT),
+        ("type/redop", TEXT),
+        ("size B", NUMBER),
+        ("calls timed", NUMBER),
+        ("transfer us", NUMBER),
+        ("wait us", NUMBER),
+        ("kernels ms", NUMBER),
+        ("% waiting", NUMBER),
+    ]
+    return table(
+        columns,
+        (
+            (
+                row.class_id,
+                _operation(row),
+                "/".join(part for part in (row.datatype, row.redop) if part) or None,
+                row.size_bytes,
+                row.kernel_calls,
+                scaled(row.transfer_ns, 1e3),
+                scaled(row.wait_ns, 1e3),
+                scaled(row.kernel_ns, 1e6),
+                _waiting_percent(row),
+            )
+            for row in classes
+            if row.kernel_calls
+        ),
+    )
+
+
+def _waiting_percent(row: ClassRow) -> float | None:
+    if row.wait_ns is None or not row.kernel_ns:
+        return None
+    return 100 * row.wait_ns * (row.kernel_observations or 0) / row.kernel_ns
+
+
+def histograms(report: Report) -> Iterable[str | Table]:
+    if not report.histograms:
+        yield "No calls of known size."
+        return
+    yield "Size is the nccl-tests size of one call; a bar is the bin's part of all these calls."
+    for histogram in report.histograms:
+        yield _histogram_table(histogram)
+    if report.header.calls_without_size:
+        yield f"{count(report.header.calls_without_size, 'call')} of unknown size left out."
+
+
+def _histogram_table(histogram: Histogram) -> Table:
+    title = "Perftools bin" if histogram.name == "perftools" else "power of two"
+    columns = [
+        (title, TEXT),
+        ("calls", NUMBER),
+        ("% calls", NUMBER),
+        ("total GB", NUMBER),
+        ("", TEXT),
+        ("calls per operation", TEXT),
+    ]
+    every = sum(row.calls for row in histogram.bins)
+    return table(columns, (_bin_cells(row, every) for row in histogram.bins))
+
+
+def _bin_cells(row: Bin, every: int) -> tuple[object, ...]:
+    part = row.calls / every if every else 0.0
+    # a bin with calls never looks empty
+    bar = "#" * max(round(_BAR * part), 1 if row.calls else 0)
+    return (_interval(row), row.calls, 100 * part, row.total_bytes / 1e9, bar, _ops(row.ops))
+
+
+def _interval(row: Bin) -> str:
+    low = format_size(row.low_bytes)
+    if row.high_bytes is None:
+        return f">= {low}"
+    if row.low_bytes == 0:
+        return f"< {format_size(row.high_bytes)}"
+    return f"{low} .. < {format_size(row.high_bytes)}"
+
+
+def _ops(ops: Sequence[OpCalls]) -> str | None:
+    return ", ".join(f"{op.op} {op.calls}" for op in ops) or None
+
+
+def communicators(rows: Sequence[CommunicatorRow]) -> Iterable[str | Table]:
+    if not rows:
+        yield "None known."
+        return
+    columns = [
+        ("id", TEXT),
+        ("number", NUMBER),
+        ("ranks", NUMBER),
+        ("nodes", NUMBER),
+        ("world ranks", TEXT),
+        ("matched by", TEXT),
+        ("calls each", NUMBER),
+        ("GB each", NUMBER),
+        ("calls per operation", TEXT),
+    ]
+    groups = _siblings(rows)
+    yield table(columns, (_sibling_cells(group) for group in groups[:_MOST_COMMUNICATORS]))
+    yield "Communicators of equal shape, parent and calls share a line; GB = 1e9 bytes."
+    if len(groups) > _MOST_COMMUNICATORS:
+        yield f"{len(groups) - _MOST_COMMUNICATORS} more lines not shown."
+
+
+def _siblings(rows: Sequence[CommunicatorRow]) -> list[list[CommunicatorRow]]:
+    """Rows that differ only in their members, the busiest group first."""
+    groups: dict[tuple[object, ...], list[CommunicatorRow]] = defaultdict(list)
+    for row in rows:
+        shape = (row.nranks, row.nnodes, row.parent_id, row.matched_by)
+        groups[(*shape, row.calls, row.total_bytes, row.ops)].append(row)
+    return sorted(
+        groups.values(),
+        key=lambda group: (-group[0].total_bytes, -group[0].calls, group[0].comm_id),
+    )
+
+
+def _sibling_cells(group: Sequence[CommunicatorRow]) -> tuple[object, ...]:
+    first = group[0]
+    ids = [row.comm_id for row in group]
+    world = [f"{{{row.world_ranks}}}" for row in group if row.world_ranks]
+    return (
+        str(ids[0]) if len(ids) == 1 else f"{ids[0]} and {len(ids) - 1} more",
+        len(group),
+        first.nranks,
+        first.nnodes,
+        " ".join(world) or None,
+        first.matched_by,
+        first.calls,
+        first.total_bytes / 1e9,
+        _ops(first.ops),
+    )

@@ -1,0 +1,151 @@
+"""The share section: how much of the GPU time the collectives take, and of which GPU time."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from collscope.reports.model import FamilyShare, KernelShare, Share
+
+# A pasted table whose percentages sum to less is an excerpt: what stands in it is no total.
+WHOLE_TABLE_PERCENT = 99.5
+
+_SHARES = """
+SELECT v.source_id, s.path, s.dialect, v.collective_calls, v.collective_ns, v.kernel_ns,
+       v.busy_ns, v.reported_percentage, v.reported_coverage
+FROM share v JOIN sources s USING (source_id) WHERE v.run = ? AND s.run = v.run
+ORDER BY v.source_id
+"""
+
+# One row per table row would do for the sums, but a profile may list each device.
+_TOTALS = """
+SELECT source_id, name, family, kind, SUM(calls), SUM(total_ns), SUM(reported_percentage), COUNT(*)
+FROM kernel_totals WHERE run = ? GROUP BY source_id, name, family, kind
+"""
+
+
+class _Total(NamedTuple):
+    name: str
+    family: str | None
+    kind: str
+    calls: int
+    total_ns: int
+    reported: float | None
+    rows: int
+
+
+class _Profile(NamedTuple):
+    source: str
+    dialect: str
+    collective_calls: int
+    collective_ns: int
+    kernel_ns: int
+    busy_ns: int
+    reported_percentage: float | None
+    reported_coverage: float | None
+
+
+def read_shares(connection: sqlite3.Connection, run: str, top: int | None) -> tuple[Share, ...]:
+    """Share of GPU time in collectives, one per profile of the run.
+
+    top  how many collective kernel names to list, None for all
+    """
+    totals: dict[int, list[_Total]] = defaultdict(list)
+    for source_id, *columns in connection.execute(_TOTALS, (run,)):
+        totals[source_id].append(_Total(*columns))
+    return tuple(
+        _share(_Profile(*columns), totals[source_id], top)
+        for source_id, *columns in connection.execute(_SHARES, (run,))
+    )
+
+
+def _share(profile: _Profile, totals: Sequence[_Total], top: int | None) -> Share:
+    coverage = profile.reported_coverage
+    partial = coverage is not None and coverage < WHOLE_TABLE_PERCENT
+    copies = any(total.kind == "copy" for total in totals)
+    rows = sum(total.rows for total in totals)
+    kernels = _kernels(totals, None if partial else profile.busy_ns)
+    of_kernels, of_busy = _ratios(profile, partial)
+    return Share(
+        source=profile.source,
+        dialect=profile.dialect,
+        percent=_percent(profile, partial, of_busy),
+        denominator=_denominator(profile.dialect, partial, copies, rows),
+        rows=rows,
+        partial=partial,
+        collective_calls=profile.collective_calls,
+        collective_ns=profile.collective_ns,
+        kernel_ns=None if partial else profile.kernel_ns,
+        busy_ns=None if partial else profile.busy_ns,
+        share_of_kernels=of_kernels,
+        share_of_busy=of_busy,
+        reported_percentage=profile.reported_percentage,
+        reported_coverage=coverage,
+        families=_families(kernels),
+        kernels=kernels[:top],
+        kernels_total=len(kernels),
+    )
+
+
+def _ratios(profile: _Profile, partial: bool) -> tuple[float | None, float | None]:
+    """Ratios to all kernels, and to kernels and copies; None of an excerpt, which has no total."""
+    if partial:
+        return None, None
+    return (
+        profile.collective_ns / profile.kernel_ns if profile.kernel_ns else None,
+        profile.collective_ns / profile.busy_ns if profile.busy_ns else None,
+    )
+
+
+def _percent(profile: _Profile, partial: bool, of_busy: float | None) -> float | None:
+    if partial:
+        return profile.reported_percentage or 0.0
+    return None if of_busy is None else 100 * of_busy
+
+
+def _denominator(dialect: str, partial: bool, copies: bool, rows: int) -> str:
+    """What the percentage is of, in words."""
+    plural = "s" if rows != 1 else ""
+    # RPD's `top` lists copies beside kernels and computes its percentages over both.
+    if partial and dialect == "top_text":
+        return f"the profile's own total, kernels and copies; {rows} row{plural} pasted"
+    if partial:
+        return f"the profile's own total; {rows} row{plural} present"
+    return "all kernels and copies" if copies else "all kernels; the profile lists no copies"
+
+
+def _kernels(totals: Sequence[_Total], busy_ns: int | None) -> tuple[KernelShare, ...]:
+    """Collective kernels by time; percentages over `busy_ns`, or as reported where it is None."""
+    kernels = [
+        KernelShare(
+            name=total.name,
+            family=total.family,
+            calls=total.calls,
+            total_ns=total.total_ns,
+            mean_ns=total.total_ns / total.calls if total.calls else None,
+            percent=100 * total.total_ns / busy_ns if busy_ns else total.reported,
+        )
+        for total in totals
+        if total.family is not None
+    ]
+    return tuple(sorted(kernels, key=lambda kernel: (-kernel.total_ns, kernel.name)))
+
+
+def _families(kernels: Sequence[KernelShare]) -> tuple[FamilyShare, ...]:
+    families = [
+        _family(name, [kernel for kernel in kernels if kernel.family == name])
+        for name in {kernel.family for kernel in kernels}
+    ]
+    return tuple(sorted(families, key=lambda family: (-family.total_ns, family.family)))
+
+
+def _family(name: str, kernels: Sequence[KernelShare]) -> FamilyShare:
+    percents = [kernel.percent for kernel in kernels if kernel.percent is not None]
+    return FamilyShare(
+        family=name,
+        calls=sum(kernel.calls for kernel in kernels),
+        total_ns=sum(kernel.total_ns for kernel in kernels),
+        percent=sum(percents) if percents else None,
+    )

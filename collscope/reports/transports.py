@@ -1,0 +1,129 @@
+"""The transports section: what carries the data, and the settings and plugins in use."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from collscope.reports.model import CommunicatorRow, FactRow, SettingRow, TransportRow
+
+# A pair is logged by its sender and by its receiver: the sums per direction, not over both.
+_LINKS = """
+SELECT transport, net, gdr, comm_id, src_rank, dst_rank, direction, SUM(channels), MIN(line), path
+FROM links WHERE run = ?
+GROUP BY transport, net, gdr, comm_id, src_rank, dst_rank, direction
+ORDER BY transport, net, gdr, path, MIN(line)
+"""
+
+_HOSTS = "SELECT comm_id, rank, host FROM members WHERE run = ? AND host IS NOT NULL"
+
+_SETTINGS = """
+SELECT name, value, origin, COUNT(DISTINCT path || char(0) || coalesce(host, '') || char(0)
+       || coalesce(pid, '')), path, MIN(line)
+FROM settings WHERE run = ? GROUP BY name, value, origin ORDER BY name, value
+"""
+
+_SETTING_PROCESSES = """
+SELECT COUNT(*) FROM (SELECT DISTINCT path, host, pid FROM settings WHERE run = ?)
+"""
+
+_FACTS = """
+SELECT kind, value, SUM(count), path, MIN(line)
+FROM facts WHERE run = ? GROUP BY kind, value ORDER BY kind, SUM(count) DESC, value
+"""
+
+
+class _Line(NamedTuple):
+    transport: str
+    net: str | None
+    gdr: int | None
+    comm_id: int | None
+    src_rank: int
+    dst_rank: int
+    direction: str | None
+    channels: int
+    line: int
+    source: str
+
+
+class _Places:
+    """Where ranks run, and how many hosts a communicator has."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, run: str, communicators: Iterable[CommunicatorRow]
+    ) -> None:
+        self.hosts: dict[tuple[int | None, int], str] = {
+            (comm_id, rank): host for comm_id, rank, host in connection.execute(_HOSTS, (run,))
+        }
+        self.nnodes = {row.comm_id: row.nnodes for row in communicators}
+        known = [nodes for nodes in self.nnodes.values() if nodes is not None]
+        self.most_nodes = max(known, default=None)
+
+    def inter_node(self, line: _Line) -> bool | None:
+        """Whether the pair spans two hosts; None when the sources do not tell."""
+        src = self.hosts.get((line.comm_id, line.src_rank))
+        dst = self.hosts.get((line.comm_id, line.dst_rank))
+        if src and dst:
+            return src != dst
+        nodes = self.most_nodes if line.comm_id is None else self.nnodes.get(line.comm_id)
+        if nodes == 1:
+            return False
+        # P2P and SHM need shared memory of one host; MNNVL is NVLink between hosts.
+        if line.transport.startswith(("P2P/", "SHM/")) and "MNNVL" not in line.transport:
+            return False
+        # Several hosts and NET, but one end is not in the sources: the library takes NET within
+        # a host only when P2P and SHM are off, so the host boundary is the likely reason.
+        if line.transport.startswith(("NET/", "COLLNET/")) and (nodes or 0) > 1:
+            return True
+        return None
+
+
+def read_transports(
+    connection: sqlite3.Connection, run: str, communicators: Iterable[CommunicatorRow]
+) -> tuple[TransportRow, ...]:
+    """Connections of the run by (transport, net, gdr), those between hosts first."""
+    places = _Places(connection, run, communicators)
+    groups: dict[tuple[str, str | None, int | None], list[_Line]] = defaultdict(list)
+    for columns in connection.execute(_LINKS, (run,)):
+        line = _Line(*columns)
+        groups[line.transport, line.net, line.gdr].append(line)
+    rows = [_transport(lines, places) for lines in groups.values()]
+    return tuple(sorted(rows, key=lambda row: (-row.inter_node, -row.pairs, row.transport)))
+
+
+def _transport(lines: list[_Line], places: _Places) -> TransportRow:
+    channels: dict[tuple[int | None, int, int], int] = {}
+    between: dict[tuple[int | None, int, int], bool | None] = {}
+    for line in lines:
+        pair = (line.comm_id, line.src_rank, line.dst_rank)
+        channels[pair] = max(channels.get(pair, 0), line.channels)
+        between[pair] = places.inter_node(line)
+    first = lines[0]
+    return TransportRow(
+        transport=first.transport,
+        net=first.net,
+        gdr=None if first.gdr is None else bool(first.gdr),
+        pairs=len(channels),
+        channels=sum(channels.values()),
+        intra_node=sum(inter is False for inter in between.values()),
+        inter_node=sum(inter is True for inter in between.values()),
+        unknown=sum(inter is None for inter in between.values()),
+        source=first.source,
+        line=first.line,
+    )
+
+
+def read_settings(connection: sqlite3.Connection, run: str) -> tuple[SettingRow, ...]:
+    """Environment and configuration values that the library said it used, by name."""
+    (of_processes,) = connection.execute(_SETTING_PROCESSES, (run,)).fetchone()
+    return tuple(
+        SettingRow(name, value, origin, processes, of_processes, path, line)
+        for name, value, origin, processes, path, line in connection.execute(_SETTINGS, (run,))
+    )
+
+
+def read_facts(connection: sqlite3.Connection, run: str) -> tuple[FactRow, ...]:
+    """Networks, plugins, warnings and other statements of the library, by kind and frequency."""
+    return tuple(FactRow(*columns) for columns in connection.execute(_FACTS, (run,)))

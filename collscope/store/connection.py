@@ -1,0 +1,162 @@
+"""Open, create and migrate the store; transactions that leave it whole."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import collscope._logscan as native
+from collscope.errors import InputError
+
+# The build puts schemas/ beside the native modules, in a wheel as in an editable install.
+SCHEMAS = Path(native.__file__).parent / "_schemas"
+
+
+def _migrations() -> list[Path]:
+    return sorted(SCHEMAS.glob("[0-9][0-9][0-9]_*.sql"))
+
+
+def schema_version() -> int:
+    """Version of the schema this release writes: the number of its migrations."""
+    return len(_migrations())
+
+
+def open_store(path: Path) -> sqlite3.Connection:
+    """Open a store for writing; create it or bring it to this release's schema.
+
+    raises  InputError when the file is no store, is locked, damaged or of a newer release
+    """
+    if path.exists() and path.stat().st_size and not _is_sqlite(path):
+        raise InputError(f"{path}: not a collscope store. Name another file with --db.")
+    with _explained(path):
+        connection = sqlite3.connect(path, isolation_level=None, timeout=10)
+    try:
+        with _explained(path):
+            _check(connection, path)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            _migrate(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_readonly(path: Path) -> sqlite3.Connection:
+    """Open an existing store for reading only.
+
+    raises  InputError when there is no such store, or it cannot be read by this release
+    """
+    if not path.is_file():
+        raise InputError(
+            f"{path}: no such store. Run 'collscope ingest log PATH' first, or name it with --db."
+        )
+    if not _is_sqlite(path):
+        raise InputError(f"{path}: not a collscope store. Name another file with --db.")
+    connection = sqlite3.connect(
+        f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, isolation_level=None, timeout=10
+    )
+    try:
+        with _explained(path):
+            version = _check(connection, path)
+            if version < schema_version():
+                raise InputError(
+                    f"{path}: schema version {version} is older than this release's "
+                    f"{schema_version()}. Run any 'collscope ingest' on it to migrate it."
+                )
+            connection.execute("SELECT COUNT(*) FROM sources").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _is_sqlite(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}. Check the path and its permissions.") from error
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> int:
+    """Version of the store's schema; 0 for an empty file."""
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version > schema_version():
+        raise InputError(
+            f"{path}: written by a newer release (schema version {version}, this one knows "
+            f"{schema_version()}). Upgrade collscope, or name another file with --db."
+        )
+    tables = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+    if version == 0 and tables:
+        raise InputError(
+            f"{path}: an SQLite file that is not a collscope store. Name another file with --db."
+        )
+    return version
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Apply missing migrations and remake the views, all in one transaction."""
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version == schema_version():
+        return
+    with transaction(connection, path):
+        for view in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall():
+            connection.execute(f"DROP VIEW {view[0]}")
+        for migration in _migrations()[version:]:
+            _run_script(connection, migration.read_text())
+        _run_script(connection, (SCHEMAS / "views.sql").read_text())
+        connection.execute(f"PRAGMA user_version = {schema_version()}")
+
+
+def _run_script(connection: sqlite3.Connection, script: str) -> None:
+    """Like executescript, which would commit the open transaction first."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            connection.execute(statement)
+            statement = ""
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """All or nothing: commits at the end, rolls back on any exception.
+
+    raises  InputError for what SQLite refuses: a locked store, a full disk, damage
+    """
+    with _explained(path):
+        connection.execute("BEGIN IMMEDIATE")
+    try:
+        with _explained(path):
+            yield
+            connection.execute("COMMIT")
+    except BaseException:
+        # A full disk may have ended the transaction already.
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """SQLite's errors as ours, with what to do."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        text = str(error)
+        if "locked" in text or "busy" in text:
+            what = "the store is locked by another process. Wait for it to finish, then try again."
+        elif "full" in text:
+            what = "the disk is full. Free some space, then ingest again; the store is unchanged."
+        elif "malformed" in text or "not a database" in text:
+            what = "the store is damaged. Restore it from a copy, or ingest into a new file."
+        elif "unable to open" in text or "readonly" in text or "read-only" in text:
+            what = "the store cannot be opened for this. Check the folder and its permissions."
+        else:
+            what = f"SQLite says '{text}'. The store is unchanged; report this if it persists."
+        raise InputError(f"{path}: {what}") from error

@@ -1,0 +1,235 @@
+"""The matched run: observations out of the store, communicators and calls into it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from collscope.match.kernels import TracedKernel
+from collscope.match.observations import Observations, concatenate
+from collscope.match.run import Matched
+from collscope.match.streams import Stream
+from collscope.segment import decode
+from collscope.store.sources import insert_diagnostics, next_id
+
+
+@dataclass(frozen=True, slots=True)
+class RunInput:
+    """What the matching of a run needs, with the keys of the rows it came from."""
+
+    observed: Observations
+    hosts: list[str]
+    kernels: list[TracedKernel]
+    stream_ids: list[int]
+    kernel_ids: list[int]
+    source_of_stream: list[int]
+
+
+def load_run(connection: sqlite3.Connection, run: int) -> RunInput:
+    """Observations of all sources of a run, processes numbered through."""
+    processes = connection.execute(
+        "SELECT process_id, COALESCE(host, '') FROM _process JOIN _source USING (source_id)"
+        " WHERE run_id = ? ORDER BY process_id",
+        (run,),
+    ).fetchall()
+    number = {process: i for i, (process, _) in enumerate(processes)}
+    parts, stream_ids, source_of = [], [], []
+    for source, blob in connection.execute(
+        "SELECT source_id, columns FROM _segment JOIN _source USING (source_id)"
+        " WHERE run_id = ? ORDER BY source_id",
+        (run,),
+    ).fetchall():
+        ids, streams = _load_streams(connection, source, number)
+        parts.append(decode(blob, streams))
+        stream_ids += ids
+        source_of += [source] * len(ids)
+    kernel_ids, kernels = _load_kernels(connection, run, number)
+    hosts = [host for _, host in processes]
+    return RunInput(concatenate(parts), hosts, kernels, stream_ids, kernel_ids, source_of)
+
+
+def _int(text: str | None) -> int | None:
+    return None if text is None else int(text, 16)
+
+
+def _load_streams(
+    connection: sqlite3.Connection, source: int, number: dict[int, int]
+) -> tuple[list[int], list[Stream]]:
+    rows = connection.execute(
+        "SELECT stream_id, process_id, comm_ptr, generation, first_line, rank, nranks, nnodes,"
+        " cuda_dev, nvml_dev, bus_id, comm_hash, parent_ptr, split_count, color, key, function,"
+        " global_rank FROM _stream JOIN _process USING (process_id) WHERE source_id = ?"
+        " ORDER BY stream_id",
+        (source,),
+    ).fetchall()
+    streams = [
+        Stream(
+            number[r[1]], int(r[2], 16), *r[3:10], _int(r[10]), _int(r[11]), _int(r[12]), *r[13:]
+        )
+        for r in rows
+    ]
+    return [r[0] for r in rows], streams
+
+
+def _load_kernels(
+    connection: sqlite3.Connection, run: int, number: dict[int, int]
+) -> tuple[list[int], list[TracedKernel]]:
+    rows = connection.execute(
+        "SELECT k.kernel_id, k.process_id, n.name, k.rank, k.nranks, k.bus_id, k.stream,"
+        " k.op_count, k.start_ns, k.end_ns, k.blocks, k.line"
+        " FROM _kernel k JOIN _kernel_name n USING (name_id) JOIN _source s USING (source_id)"
+        " WHERE s.run_id = ? AND k.process_id IS NOT NULL ORDER BY k.kernel_id",
+        (run,),
+    ).fetchall()
+    kernels = [
+        TracedKernel(number[r[1]], r[2], r[3], r[4], _int(r[5]), _int(r[6]), *r[7:]) for r in rows
+    ]
+    return [r[0] for r in rows], kernels
+
+
+def clear_matching(connection: sqlite3.Connection, run: int) -> None:
+    """Forget what was matched before; children first, since cascades go row by row."""
+    comms = "(SELECT comm_id FROM _comm WHERE run_id = :run)"
+    calls = f"(SELECT call_id FROM _call WHERE comm_id IN {comms})"
+    if connection.execute(f"SELECT EXISTS {comms}".replace(":run", "?"), (run,)).fetchone()[0]:
+        for table in ("_deviation", "_transfer", "_kernel_call"):
+            connection.execute(f"DELETE FROM {table} WHERE call_id IN {calls}", {"run": run})
+        for table in ("_call", "_call_total", "_member"):
+            connection.execute(f"DELETE FROM {table} WHERE comm_id IN {comms}", {"run": run})
+        connection.execute("DELETE FROM _comm WHERE run_id = ?", (run,))
+    connection.execute("DELETE FROM _class WHERE run_id = ?", (run,))
+    connection.execute("DELETE FROM _diagnostic WHERE run_id = ? AND source_id IS NULL", (run,))
+
+
+def store_matching(connection: sqlite3.Connection, run: int, given: RunInput, matched: Matched) -> None:
+    """Replace the run's communicators, classes, calls and transfers by those just matched."""
+    clear_matching(connection, run)
+    first_comm = _store_comms(connection, run, given, matched)
+    first_class = next_id(connection, "_class", "class_id")
+    connection.executemany(
+        f"INSERT INTO _class VALUES ({','.join('?' * 13)})",
+        [
+            (first_class + i, run, c.op.value, *c[1:5], *c[5:])
+            for i, c in enumerate(matched.classes)
+        ],
+    )
+    first_call = next_id(connection, "_call", "call_id")
+    settings = _store_settings(connection, given.observed)
+    connection.executemany(
+        "INSERT INTO _call VALUES (?,?,?,?,?,?,?,?)",
+        _call_rows(matched, first_call, first_comm, first_class, settings),
+    )
+    _store_totals(connection, matched, first_comm, first_class, settings)
+    _store_details(connection, given, matched, first_call)
+    insert_diagnostics(connection, run, None, matched.diagnostics)
+    connection.execute("UPDATE _run SET matched = 1 WHERE run_id = ?", (run,))
+
+
+def _store_comms(
+    connection: sqlite3.Connection, run: int, given: RunInput, matched: Matched
+) -> int:
+    first = next_id(connection, "_comm", "comm_id")
+    comm_rows, member_rows = [], []
+    for i, c in enumerate(matched.comms):
+        parent = None if c.parent is None else first + c.parent
+        comm_hash = None if c.comm_hash is None else f"0x{c.comm_hash:x}"
+        comm_rows.append(
+            (first + i, run, c.nranks, c.nnodes, parent, comm_hash, c.color, c.matched_by, len(c.members))
+        )
+        for rank, stream in c.members.items():
+            world = matched.world_ranks[stream]
+            member_rows.append((first + i, rank, world, given.stream_ids[stream]))
+    connection.executemany("INSERT INTO _comm VALUES (?,?,?,?,?,?,?,?,?)", comm_rows)
+    connection.executemany("INSERT INTO _member VALUES (?,?,?,?)", member_rows)
+    return first
+
+
+def _store_settings(connection: sqlite3.Connection, observed: Observations) -> list[int]:
+    """Key in `_tuning` of each setting."""
+    keys = []
+    where = " AND ".join(f"{c} IS ?" for c in ("algorithm", "protocol", "channels", "kernel"))
+    for setting in observed.tuning_settings:
+        row = connection.execute(f"SELECT tuning_id FROM _tuning WHERE {where}", setting).fetchone()
+        if row is None:
+            cursor = connection.execute(
+                "INSERT INTO _tuning (algorithm, protocol, channels, kernel) VALUES (?,?,?,?)", setting
+            )
+            row = (cursor.lastrowid,)
+        keys.append(int(row[0]))
+    return keys
+
+
+def _call_rows(
+    matched: Matched, first_call: int, first_comm: int, first_class: int, settings: Sequence[int]
+) -> Iterator[tuple[Any, ...]]:
+    calls = matched.calls
+    n = len(calls["seq"])
+    groups = [None if g < 0 else g for g in calls["group"].tolist()]
+    tuned = [None if s < 0 else settings[s] for s in calls["setting"].tolist()]
+    return zip(
+        range(first_call, first_call + n),
+        (calls["comm"] + first_comm).tolist(),
+        calls["seq"].tolist(),
+        (calls["class"] + first_class).tolist(),
+        groups,
+        tuned,
+        calls["op_count"].tolist(),
+        calls["ranks_seen"].tolist(),
+        strict=True,
+    )
+
+
+def _store_totals(
+    connection: sqlite3.Connection,
+    matched: Matched,
+    first_comm: int,
+    first_class: int,
+    settings: Sequence[int],
+) -> None:
+    """Calls counted by communicator, class, setting and ranks seen."""
+    columns = [matched.calls[n] for n in ("comm", "class", "setting", "ranks_seen")]
+    if not len(columns[0]):
+        return
+    keys, counts = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)
+    connection.executemany(
+        "INSERT INTO _call_total VALUES (?,?,?,?,?)",
+        [
+            (first_comm + comm, first_class + cls, None if s < 0 else settings[s], seen, count)
+            for (comm, cls, s, seen), count in zip(keys.tolist(), counts.tolist(), strict=True)
+        ],
+    )
+
+
+def _store_details(
+    connection: sqlite3.Connection, given: RunInput, matched: Matched, first_call: int
+) -> None:
+    columns = given.observed.columns
+    deviations = []
+    for d in matched.deviations:
+        source = line = None
+        if d.row is not None:
+            source = given.source_of_stream[int(columns["stream"][d.row])]
+            line = int(columns["line"][d.row])
+        deviations.append((first_call + d.call, d.rank, d.what, d.detail, source, line))
+    connection.executemany("INSERT INTO _deviation VALUES (?,?,?,?,?,?)", deviations)
+    connection.executemany(
+        "INSERT INTO _transfer VALUES (?,?,?,?,?,?,?)",
+        [
+            (
+                first_call + call, t.src_rank, t.dst_rank, t.count, t.datatype.label, t.size_bytes,
+                "recv" if t.send_row is None else "send" if t.recv_row is None else "both",
+            )
+            for call, t in matched.transfers
+        ],
+    )  # fmt: skip
+    connection.executemany(
+        "INSERT INTO _kernel_call VALUES (?,?,?,?)",
+        [
+            (given.kernel_ids[k.kernel], first_call + k.call, k.transfer_ns, k.wait_ns)
+            for k in matched.kernel_calls
+        ],
+    )

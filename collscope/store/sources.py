@@ -1,0 +1,264 @@
+"""Rows of one source: what its parser found, before any matching."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from collscope.kernel_names import classify
+from collscope.match.kernels import TracedKernel
+from collscope.match.streams import Stream
+from collscope.model import (
+    Diagnostic,
+    Fact,
+    KernelSpan,
+    KernelTotal,
+    LibraryVersion,
+    Link,
+    LogRecord,
+    Setting,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """A source and what became of its lines."""
+
+    path: str
+    sha256: str
+    kind: str
+    dialect: str
+    library: str | None = None
+    library_version: str | None = None
+    lines: int | None = None
+    parsed: int | None = None
+    ignored: int | None = None
+    foreign_lines: int | None = None
+    damaged: int | None = None
+
+
+def run_id(connection: sqlite3.Connection, label: str) -> int:
+    """Key of a run, made if it is new."""
+    connection.execute("INSERT OR IGNORE INTO _run (label) VALUES (?)", (label,))
+    row = connection.execute("SELECT run_id FROM _run WHERE label = ?", (label,)).fetchone()
+    return int(row[0])
+
+
+def has_source(connection: sqlite3.Connection, run: str, sha256: str) -> bool:
+    """True if the run already holds a source with these bytes."""
+    row = connection.execute(
+        "SELECT 1 FROM _source JOIN _run USING (run_id) WHERE label = ? AND sha256 = ?",
+        (run, sha256),
+    ).fetchone()
+    return row is not None
+
+
+def insert_source(connection: sqlite3.Connection, run: int, source: SourceRow) -> int:
+    """Key of a new source."""
+    cursor = connection.execute(
+        "INSERT INTO _source (run_id, path, sha256, kind, dialect, library, library_version,"
+        " lines, parsed, ignored, foreign_lines, damaged) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+        (
+            run, source.path, source.sha256, source.kind, source.dialect, source.library,
+            source.library_version, source.lines, source.parsed, source.ignored,
+            source.foreign_lines, source.damaged,
+        ),
+    )  # fmt: skip
+    return int(cursor.lastrowid or 0)
+
+
+def insert_diagnostics(
+    connection: sqlite3.Connection, run: int, source: int | None, found: Iterable[Diagnostic]
+) -> None:
+    """Diagnostics of a source, or of the matching when `source` is None."""
+    connection.executemany(
+        "INSERT INTO _diagnostic VALUES (?,?,?,?,?,?,?,?)",
+        [
+            (run, source, d.severity.value, d.code, d.message, d.line, d.excerpt, d.count)
+            for d in found
+        ],
+    )
+
+
+def next_id(connection: sqlite3.Connection, table: str, key: str) -> int:
+    """First unused key of a table; rows are written with explicit keys, many at a time."""
+    return int(connection.execute(f"SELECT COALESCE(MAX({key}), 0) + 1 FROM {table}").fetchone()[0])
+
+
+def insert_processes(
+    connection: sqlite3.Connection, source: int, processes: dict[str, list[Any]]
+) -> int:
+    """Processes of a log in the scanner's order; returns the key of the first."""
+    first = next_id(connection, "_process", "process_id")
+    rows = zip(processes["host"], processes["pid"], processes["prefix"], strict=True)
+    connection.executemany(
+        "INSERT INTO _process VALUES (?,?,?,?,?)",
+        [
+            (first + i, source, host or None, pid if host or pid else None, prefix or None)
+            for i, (host, pid, prefix) in enumerate(rows)
+        ],
+    )
+    return first
+
+
+def _hex(value: int | None) -> str | None:
+    return None if value is None else f"0x{value:x}"
+
+
+def insert_streams(
+    connection: sqlite3.Connection, first_process: int, streams: Sequence[Stream]
+) -> int:
+    """Streams of a log; returns the key of the first."""
+    first = next_id(connection, "_stream", "stream_id")
+    connection.executemany(
+        f"INSERT INTO _stream VALUES ({','.join('?' * 18)})",
+        [
+            (
+                first + i, first_process + s.process, _hex(s.comm_ptr), s.generation, s.rank,
+                s.nranks, s.nnodes, s.cuda_dev, s.nvml_dev, _hex(s.bus_id), _hex(s.comm_hash),
+                _hex(s.parent_ptr), s.split_count, s.color, s.key, s.function, s.global_rank,
+                s.first_line,
+            )
+            for i, s in enumerate(streams)
+        ],
+    )  # fmt: skip
+    return first
+
+
+def name_ids(connection: sqlite3.Connection, names: Iterable[str]) -> dict[str, int]:
+    """Keys of kernel names, each classified when it is first stored."""
+    rows = []
+    for name in set(names):
+        k = classify(name)
+        hints = (None,) * 6 if k is None else (
+            k.family, k.op_hint, k.algorithm_hint, k.protocol_hint, k.redop_hint, k.datatype_hint,
+        )  # fmt: skip
+        rows.append((name, *hints))
+    connection.executemany(
+        "INSERT OR IGNORE INTO _kernel_name (name, family, op_hint, algorithm_hint, protocol_hint,"
+        " redop_hint, datatype_hint) VALUES (?,?,?,?,?,?,?)",
+        rows,
+    )
+    query = "SELECT name_id FROM _kernel_name WHERE name = ?"
+    return {row[0]: int(connection.execute(query, (row[0],)).fetchone()[0]) for row in rows}
+
+
+def insert_traced_kernels(
+    connection: sqlite3.Connection, source: int, first_process: int, kernels: Sequence[TracedKernel]
+) -> None:
+    """Kernels of an RCCL kernel trace, in order."""
+    ids = name_ids(connection, (k.name for k in kernels))
+    connection.executemany(
+        "INSERT INTO _kernel (source_id, name_id, kind, process_id, rank, nranks, bus_id, stream,"
+        " op_count, blocks, start_ns, end_ns, line) VALUES (?,?,'kernel',?,?,?,?,?,?,?,?,?,?)",
+        [
+            (
+                source, ids[k.name], first_process + k.process, k.rank, k.nranks, _hex(k.bus_id),
+                _hex(k.comm_ptr), k.op_count, k.blocks, k.start_ns, k.end_ns, k.line,
+            )
+            for k in kernels
+        ],
+    )  # fmt: skip
+
+
+def insert_profile(
+    connection: sqlite3.Connection,
+    source: int,
+    totals: Sequence[KernelTotal],
+    spans: Sequence[KernelSpan],
+) -> None:
+    """Totals and single executions of a profile."""
+    ids = name_ids(connection, [t.name for t in totals] + [s.name for s in spans])
+    connection.executemany(
+        "INSERT INTO _kernel_total VALUES (?,?,?,?,?,?,?,?,?)",
+        [
+            (
+                source, ids[t.name], t.kind, t.device, t.calls, t.total_ns, t.min_ns, t.max_ns,
+                t.reported_percentage,
+            )
+            for t in totals
+        ],
+    )  # fmt: skip
+    connection.executemany(
+        "INSERT INTO _kernel (source_id, name_id, kind, device, stream, start_ns, end_ns)"
+        " VALUES (?,?,?,?,?,?,?)",
+        [(source, ids[s.name], s.kind, s.device, s.stream, s.start_ns, s.end_ns) for s in spans],
+    )
+
+
+def insert_records(
+    connection: sqlite3.Connection,
+    source: int,
+    first_process: int,
+    stream_of: dict[tuple[int, int], int],
+    records: Sequence[LogRecord],
+    texts: dict[int, str],
+) -> None:
+    """Links, settings and facts of a log; equal links of several channels become one row.
+
+    stream_of  stream key of (process, communicator pointer), where a line names its communicator
+    texts      message by line number, kept as evidence
+    """
+    settings = [r for r in records if isinstance(r, Setting)]
+    connection.executemany(
+        "INSERT INTO _setting VALUES (?,?,?,?,?,?,?)",
+        [
+            (
+                source, _key(first_process, r.process), r.name, r.value, r.origin, r.line,
+                texts.get(r.line),
+            )
+            for r in settings
+        ],  # fmt: skip
+    )
+    facts: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    for r in records:
+        if isinstance(r, LibraryVersion):
+            facts[r.process, r.component, r.version].append(r.line)
+        if isinstance(r, Fact):
+            facts[r.process, r.kind, r.value].append(r.line)
+    connection.executemany(
+        "INSERT INTO _fact VALUES (?,?,?,?,?,?,?)",
+        [
+            (
+                source, _key(first_process, process), kind, value, lines[0], len(lines),
+                texts.get(lines[0]),
+            )
+            for (process, kind, value), lines in facts.items()
+        ],
+    )
+    _insert_links(connection, source, first_process, stream_of, records, texts)
+
+
+def _insert_links(
+    connection: sqlite3.Connection,
+    source: int,
+    first_process: int,
+    stream_of: dict[tuple[int, int], int],
+    records: Sequence[LogRecord],
+    texts: dict[int, str],
+) -> None:
+    links: dict[tuple[Any, ...], list[Link]] = defaultdict(list)
+    for r in records:
+        if isinstance(r, Link):
+            stream = stream_of.get((r.process, r.comm_ptr or 0))
+            links[
+                r.process, stream, r.src_rank, r.dst_rank, r.direction, r.transport, r.net,
+                r.net_dev, r.gdr,
+            ].append(r)  # fmt: skip
+    connection.executemany(
+        f"INSERT INTO _link VALUES ({','.join('?' * 13)})",
+        [
+            (
+                source, _key(first_process, process), *rest,
+                len({link.channel for link in same}), same[0].line, texts.get(same[0].line),
+            )
+            for (process, *rest), same in links.items()
+        ],
+    )  # fmt: skip
+
+
+def _key(first: int, process: int | None) -> int | None:
+    return None if process is None else first + process

@@ -1,0 +1,57 @@
+"""Parse and print sizes (binary prefixes), times and rates (decimal prefixes)."""
+
+from __future__ import annotations
+
+import re
+
+from collscope.errors import UsageError
+
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGTP]?)(?:i?B)?\s*$", re.IGNORECASE)
+_BINARY = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size such as ``4096``, ``64K``, ``1.5GiB``; prefixes are powers of 1024.
+
+    raises  UsageError when the text is not a size or not a whole number of bytes
+
+    >>> parse_size("64K")
+    65536
+    """
+    match = _SIZE.match(text)
+    if match is None:
+        raise UsageError(f"size '{text}': not a size. Write bytes or use K, M, G, T, as in 64K.")
+    value = float(match[1]) * 1024 ** _BINARY[match[2].upper()]
+    if value != int(value):
+        raise UsageError(f"size '{text}': not a whole number of bytes. Use a larger unit.")
+    return int(value)
+
+
+def format_size(size_bytes: int | None) -> str:
+    """Human form of a byte count, binary prefixes.
+
+    >>> format_size(536870912)
+    '512 MiB'
+    """
+    if size_bytes is None:
+        return "?"
+    value = float(size_bytes)
+    for prefix in ("", "Ki", "Mi", "Gi", "Ti"):
+        if abs(value) < 1024:
+            return f"{value:.4g} {prefix}B"
+        value /= 1024
+    return f"{value:.4g} PiB"
+
+
+def format_time(time_ns: float | None) -> str:
+    """Human form of a duration given in nanoseconds.
+
+    >>> format_time(3_252_990)
+    '3.253 ms'
+    """
+    if time_ns is None:
+        return "?"
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if abs(time_ns) >= scale:
+            return f"{time_ns / scale:.4g} {unit}"
+    return f"{time_ns:.4g} ns"

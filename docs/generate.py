@@ -1,0 +1,125 @@
+"""Write the views' part of docs/data-model.md from the comments in schemas/views.sql.
+
+usage: python docs/generate.py [--check]    --check writes nothing and fails when it would
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VIEWS = ROOT / "schemas" / "views.sql"
+PAGE = ROOT / "docs" / "data-model.md"
+BEGIN = "<!-- views: written by docs/generate.py from schemas/views.sql -->"
+END = "<!-- end of views -->"
+
+_VIEW = re.compile(r"(?P<purpose>(?:^--.*\n)+)CREATE VIEW (?P<name>\w+) AS SELECT\n", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """An output column of a view and what the SQL file says of it."""
+
+    name: str
+    comment: str  # empty: the file says nothing
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view of the store."""
+
+    name: str
+    purpose: str  # comment above it, one line
+    columns: tuple[Column, ...]
+
+
+def read_views(sql: str) -> tuple[View, ...]:
+    """Views of an SQL text, in order, with the comments of their output columns.
+
+    A column's comment stands on the line where the column ends, or alone on the lines above it;
+    columns that end on one line share its comment.
+    """
+    views = []
+    for match in _VIEW.finditer(sql):
+        purpose = " ".join(line.removeprefix("--").strip() for line in match["purpose"].split("\n"))
+        columns = tuple(_columns(sql[match.end() :]))
+        views.append(View(match["name"], purpose.strip(), columns))
+    return tuple(views)
+
+
+def _columns(body: str) -> Iterator[Column]:
+    """Columns of a select list; `body` starts after SELECT and may go on after its FROM."""
+    lines = list(takewhile(lambda line: not line.startswith("FROM "), body.split("\n")))
+    above: list[str] = []  # comments that stand alone, since the last column ended
+    pending = ""  # text of the column that is being read
+    for number, line in enumerate(lines, 1):
+        code, _, comment = line.partition("--")
+        if not code.strip():
+            above.append(comment.strip())
+            continue
+        comma = "," if number == len(lines) else ""  # the last column has none of its own
+        *ended, pending = _split_top_level(f"{pending} {code}{comma}")
+        for text in ended:
+            yield Column(_output_name(text), comment.strip() or " ".join(above))
+        if ended:
+            above = []
+
+
+def _split_top_level(text: str) -> list[str]:
+    """Parts between the commas that stand outside parentheses."""
+    parts = [""]
+    depth = 0
+    for character in text:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
+def _output_name(expression: str) -> str:
+    """Name SQLite gives to a column: the alias, or the column's own name.
+
+    >>> _output_name(" r.label AS run"), _output_name("s.path")
+    ('run', 'path')
+    """
+    return re.split(r"\s|\.", expression.strip())[-1]
+
+
+def render(views: tuple[View, ...]) -> str:
+    """Markdown of the views: a heading, the purpose and a table of columns each."""
+    parts = []
+    for view in views:
+        rows = "\n".join(f"| `{c.name}` | {c.comment.replace('|', '/')} |" for c in view.columns)
+        table = f"| column | meaning |\n|---|---|\n{rows}"
+        parts.append(f"### {view.name}\n\n{view.purpose}\n\n{table}\n")
+    return "\n".join(parts)
+
+
+def generated_page(page: str, views: tuple[View, ...]) -> str:
+    """`page` with the text between the markers replaced."""
+    head, _, rest = page.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}\n\n{render(views)}\n{END}{tail}"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or with --check compare it; returns the exit status."""
+    old = PAGE.read_text(encoding="utf-8")
+    new = generated_page(old, read_views(VIEWS.read_text(encoding="utf-8")))
+    if "--check" not in arguments:
+        PAGE.write_text(new, encoding="utf-8")
+    elif new != old:
+        sys.stderr.write("docs/data-model.md: not as schemas/views.sql. Run docs/generate.py.\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,159 @@
+#include "message.h"
+
+#include "text.h"
+
+namespace logscan {
+
+namespace {
+
+constexpr std::size_t text_bytes = 1100;
+
+bool starts_with_any(std::string_view text, std::initializer_list<std::string_view> words) {
+    for (const std::string_view word : words) {
+        if (text.starts_with(word)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool contains_any(std::string_view text, std::initializer_list<std::string_view> words) {
+    for (const std::string_view word : words) {
+        if (contains(text, word)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// "transport/net_ib.cc:667 -> 2", "[Proxy Service]" may follow
+bool is_error_return(std::string_view message) {
+    const std::size_t arrow = find(message, " -> ");
+    if (arrow == npos || arrow + 4 >= message.size() || !is_digit(message[arrow + 4])) {
+        return false;
+    }
+    const std::string_view place = message.substr(0, arrow);
+    const std::size_t colon = place.rfind(':');
+    if (colon == npos || colon + 1 >= place.size() || place.find(' ') != npos) {
+        return false;
+    }
+    Cursor number(place.substr(colon + 1));
+    std::uint64_t line = 0;
+    return number.take_decimal(line) && number.done() && place.find('.') < colon;
+}
+
+bool is_init(std::string_view message) {
+    return contains_any(message, {"- Init START", "- Init COMPLETE", " - Init ", "- Destroy ",
+                                  "- Abort ", "- Revoke "}) ||
+           message.starts_with("CommRevokeAsync ");
+}
+
+bool is_link(std::string_view message) {
+    return starts_with_any(message, {"Channel ", "Ring ", "Coll ", "CollNet"}) &&
+           contains(message, " via ");
+}
+
+bool is_env(std::string_view message) {
+    return contains_any(message, {" set by environment to ", " set to "}) ||
+           starts_with_any(message, {"Comm config", "Invalid value"});
+}
+
+bool is_version(std::string_view message) {
+    return starts_with_any(message, {"NCCL version", "RCCL version", "HIP version", "ROCm version",
+                                     "cudaDriverVersion", "Hostname  ", "Librccl path"});
+}
+
+bool is_net(std::string_view message) {
+    return message.starts_with("NET/") ||
+           contains_any(message, {"/Plugin", "Using network", "plugin", "Plugin Path"});
+}
+
+bool is_structure(std::string_view message) {
+    return contains_any(message, {" coll channels", "Connected all", "Connected NVLS",
+                                  "NVLS multicast", "MSCCL"}) ||
+           starts_with_any(message, {"Trees [", "P2P Chunksize", "NVLS comm"});
+}
+
+bool is_misc(std::string_view message) {
+    return starts_with_any(message, {"Init timings", "ncclCommGrow", "Bootstrap : Using",
+                                     "Bootstrap: Using", "Launch mode"}) ||
+           contains(message, "NCCL_SPLIT_NOCOLOR");
+}
+
+// Rings, trees, the topology's drawing, proxies and buffers: thousands of lines in a large job.
+bool is_skipped(std::string_view message) {
+    if (message.empty() || is_blank(message[0]) || is_digit(message[0])) {
+        return true;  // "  0 : GPU/0-60 GPU/0-70", the cost table, the topology tree
+    }
+    return starts_with_any(
+        message, {"Ring ", "Tree ", "ReduceScatter |", "Channel ", "NVLS Trees", "Pattern ", "Connected to proxy",
+                  "New proxy ", "Imported shareable", "Allocated shareable", "UDS converted",
+                  "Setting affinity", "threadThresholds", "GPU/", "CPU/", "NVS/", "+ ", "===",
+                  "[Proxy ", "Topology detection", "[node_id"});
+}
+
+}  // namespace
+
+MessageKind classify(std::string_view message) {
+    if (is_link(message)) {
+        return MessageKind::link;
+    }
+    if (is_init(message)) {
+        return MessageKind::init;
+    }
+    if (contains(message, " nRanks ") && contains(message, " nNodes ")) {
+        return MessageKind::topology;
+    }
+    if (is_misc(message)) {
+        return MessageKind::misc;
+    }
+    if (is_structure(message)) {
+        return MessageKind::structure;
+    }
+    if (is_version(message)) {
+        return MessageKind::version;
+    }
+    if (is_env(message)) {
+        return MessageKind::env;
+    }
+    if (is_net(message)) {
+        return MessageKind::net;
+    }
+    if (is_error_return(message)) {
+        return MessageKind::error_return;
+    }
+    return is_skipped(message) ? MessageKind::skipped : MessageKind::unknown;
+}
+
+bool is_bare_version(std::string_view line, bool in_block, std::size_t& offset) {
+    // NCCL: "NCCL version 2.18.5+cuda12.2"; RCCL: "RCCL version : 2.22.3-HEAD:271856d"
+    offset = find(line, "CCL version ");
+    if (offset != npos && offset > 0 && (line[offset - 1] == 'N' || line[offset - 1] == 'R')) {
+        --offset;
+        return offset == 0 || !is_digit(line[offset - 1]);
+    }
+    if (!in_block) {
+        return false;
+    }
+    // The lines that follow it: "HIP version  : 6.3.42134", "Librccl path : /opt/rocm/lib/..."
+    for (const std::string_view word :
+         {"HIP version ", "ROCm version ", "Hostname  ", "Librccl path "}) {
+        offset = find(line, word);
+        if (offset != npos && contains(line.substr(offset), ": ")) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void store_message(Result& result, const Place& place, MessageKind kind, std::string_view text) {
+    Messages& messages = result.messages;
+    messages.process.push(place.process);
+    messages.thread.push(place.thread);
+    messages.line.push(place.line);
+    messages.kind.push(static_cast<std::uint8_t>(kind));
+    messages.text.push_back(clean_text(text, text_bytes));
+    result.count(Counter::messages);
+}
+
+}  // namespace logscan

@@ -1,0 +1,297 @@
+-- The store's interface: stable within a schema version. One comment per column.
+
+-- Every source read, with what became of its lines.
+CREATE VIEW sources AS SELECT
+    r.label AS run,            -- run the source belongs to
+    s.source_id,               -- key
+    s.path,                    -- path as given
+    s.sha256,                  -- of the bytes as stored on disk
+    s.kind,                    -- log, profile, trace, table, csv
+    s.dialect,                 -- format within the kind
+    s.library,                 -- nccl or rccl, where the source tells
+    s.library_version,         -- as printed
+    s.lines,                   -- physical lines (text sources)
+    s.parsed,                  -- lines that gave a record
+    s.ignored,                 -- library lines that say nothing kept
+    s.foreign_lines,           -- lines of other programs
+    s.damaged                  -- torn or cut lines
+FROM _source s JOIN _run r USING (run_id);
+
+-- Communicators: one row each, however many ranks logged it.
+CREATE VIEW communicators AS SELECT
+    r.label AS run,            -- run
+    c.comm_id,                 -- key
+    c.nranks,                  -- ranks it has
+    c.nnodes,                  -- hosts of the ranks seen, or as the library printed
+    c.parent_id,               -- communicator it was split from
+    c.color,                   -- colour of the split
+    c.comm_hash,               -- commId printed by the library, hexadecimal
+    c.matched_by,              -- commId, parent/color, globalrank, inferred
+    c.ranks_seen               -- ranks with at least one line
+FROM _comm c JOIN _run r USING (run_id);
+
+-- Ranks of communicators and the process, device and pointer behind each.
+CREATE VIEW members AS SELECT
+    r.label AS run,            -- run
+    m.comm_id,                 -- communicator
+    m.rank,                    -- rank in the communicator
+    m.world_rank,              -- rank in the largest first communicator of the same process
+    p.host,                    -- host name as logged
+    p.pid,                     -- process id as logged
+    t.comm_ptr,                -- pointer in that process
+    t.generation,              -- how often the process had used this pointer before
+    t.cuda_dev,                -- device index in the process
+    t.bus_id,                  -- PCI bus id, packed hexadecimal as logged
+    s.source_id                -- source of the rank's lines
+FROM _member m JOIN _comm c USING (comm_id) JOIN _run r USING (run_id)
+LEFT JOIN _stream t USING (stream_id) LEFT JOIN _process p USING (process_id)
+LEFT JOIN _source s USING (source_id);
+
+-- One row per call, however many ranks logged it.
+CREATE VIEW calls AS SELECT
+    r.label AS run,            -- run
+    k.call_id,                 -- key
+    k.comm_id,                 -- communicator
+    k.seq,                     -- order on the communicator, from 0
+    k.class_id,                -- class, see classes
+    l.op,                      -- operation in the library's spelling
+    l.datatype,                -- element type
+    l.redop,                   -- reduction, NULL where the operation has none
+    l.root,                    -- root rank, NULL where the operation has none
+    l.count,                   -- elements as the API takes it; NULL for all-to-all-v
+    l.size_bytes,              -- nccl-tests size S (total bytes)
+    l.nranks,                  -- ranks of the communicator
+    l.nnodes,                  -- hosts of the communicator
+    l.in_place,                -- 1, 0, or NULL when not known
+    l.shape,                   -- point-to-point pattern
+    l.backend,                 -- native, msccl, mscclpp
+    k.group_id,                -- calls launched together
+    k.op_count,                -- opCount of the first rank that logged it
+    u.algorithm,               -- from a TUNING line
+    u.protocol,                -- from a TUNING line
+    u.channels,                -- from a TUNING line
+    k.ranks_seen,              -- ranks that logged it
+    c.matched_by               -- how the communicator's ranks were joined
+FROM _call k JOIN _comm c USING (comm_id) JOIN _run r ON r.run_id = c.run_id
+JOIN _class l USING (class_id) LEFT JOIN _tuning u USING (tuning_id);
+
+-- Calls counted per communicator, class, tuning and number of ranks that logged them.
+CREATE VIEW call_totals AS SELECT
+    r.label AS run,            -- run
+    t.comm_id,                 -- communicator
+    t.class_id,                -- class, see classes
+    u.algorithm,               -- from a TUNING line
+    u.protocol,                -- from a TUNING line
+    u.channels,                -- from a TUNING line
+    t.ranks_seen,              -- ranks that logged the calls
+    t.calls                    -- number of such calls
+FROM _call_total t JOIN _comm c USING (comm_id) JOIN _run r ON r.run_id = c.run_id
+LEFT JOIN _tuning u USING (tuning_id);
+
+-- Calls that cost the same, with their number.
+CREATE VIEW classes AS SELECT
+    r.label AS run,            -- run
+    l.class_id,                -- key
+    l.op,                      -- operation
+    l.datatype,                -- element type
+    l.redop,                   -- reduction
+    l.root,                    -- root rank
+    l.count,                   -- elements as the API takes it
+    l.size_bytes,              -- nccl-tests size S of one call
+    l.in_place,                -- 1, 0, or NULL when not known
+    l.nranks,                  -- ranks
+    l.nnodes,                  -- hosts
+    l.shape,                   -- point-to-point pattern
+    l.backend,                 -- native, msccl, mscclpp
+    n.calls,                   -- calls of the class in the run
+    n.calls * l.size_bytes AS total_bytes, -- calls times size_bytes
+    w.kernel_calls,            -- calls with kernel times from an RCCL kernel trace
+    w.transfer_ns,             -- sum over those calls of the shortest kernel over ranks
+    w.wait_ns,                 -- sum over those calls and their ranks of waiting
+    w.kernel_observations,     -- kernels behind the two sums: one per rank and call
+    w.kernel_ns                -- their summed duration
+FROM _class l JOIN _run r USING (run_id)
+JOIN (SELECT class_id, SUM(calls) AS calls FROM _call_total GROUP BY class_id) n USING (class_id)
+LEFT JOIN (
+    SELECT class_id, COUNT(*) AS kernel_calls, SUM(transfer_ns) AS transfer_ns,
+           SUM(wait_ns) AS wait_ns, SUM(observations) AS kernel_observations,
+           SUM(kernel_ns) AS kernel_ns
+    FROM (SELECT k.class_id, MAX(j.transfer_ns) AS transfer_ns, SUM(j.wait_ns) AS wait_ns,
+                 COUNT(*) AS observations, SUM(j.transfer_ns + j.wait_ns) AS kernel_ns
+          FROM _kernel_call j JOIN _call k USING (call_id) GROUP BY j.call_id)
+    GROUP BY class_id
+) w USING (class_id);
+
+-- Ranks that did not log a call, or logged another operation or count at its place.
+CREATE VIEW deviations AS SELECT
+    r.label AS run,            -- run
+    d.call_id,                 -- call
+    k.comm_id,                 -- communicator
+    k.seq,                     -- order on the communicator
+    d.rank,                    -- rank that deviates
+    d.what,                    -- missing or differs
+    d.detail,                  -- what the rank logged instead
+    s.path,                    -- its source
+    d.line                     -- line in the source
+FROM _deviation d JOIN _call k USING (call_id) JOIN _comm c USING (comm_id)
+JOIN _run r ON r.run_id = c.run_id LEFT JOIN _source s ON s.source_id = d.source_id;
+
+-- Point-to-point transfers, joined from a Send of one rank and a Recv of another.
+CREATE VIEW transfers AS SELECT
+    r.label AS run,            -- run
+    t.call_id,                 -- call (group) it belongs to
+    k.comm_id,                 -- communicator
+    t.src_rank,                -- sender
+    t.dst_rank,                -- receiver
+    t.count,                   -- elements
+    t.datatype,                -- element type
+    t.size_bytes,              -- bytes
+    t.seen                     -- both, send, recv: which halves were logged
+FROM _transfer t JOIN _call k USING (call_id) JOIN _comm c USING (comm_id)
+JOIN _run r ON r.run_id = c.run_id;
+
+-- Single executions of kernels and copies with times.
+CREATE VIEW kernels AS SELECT
+    r.label AS run,            -- run
+    e.kernel_id,               -- key
+    e.source_id,               -- source
+    n.name,                    -- as the source spells it
+    n.family,                  -- nccl, rccl, msccl, mscclpp, custom; NULL: not a collective
+    e.kind,                    -- kernel or copy
+    e.device,                  -- device as the source names it
+    e.stream,                  -- stream or queue
+    e.rank,                    -- rank in its communicator
+    e.nranks,                  -- ranks of its communicator
+    e.bus_id,                  -- PCI bus id, packed hexadecimal
+    e.op_count,                -- opCount of an RCCL kernel trace (may be truncated)
+    e.blocks,                  -- distinct blocks seen
+    e.start_ns,                -- start on the source's clock
+    e.end_ns,                  -- end on the same clock, NULL when never printed
+    e.end_ns - e.start_ns AS duration_ns, -- duration
+    j.call_id,                 -- logged call it executed
+    j.transfer_ns,             -- shortest duration over the call's ranks
+    j.wait_ns                  -- duration minus transfer_ns
+FROM _kernel e JOIN _source s USING (source_id) JOIN _run r USING (run_id)
+LEFT JOIN _kernel_name n USING (name_id) LEFT JOIN _kernel_call j USING (kernel_id);
+
+-- Totals per kernel name, as in a profiler's "top".
+-- denominator of share: sum of total_ns of kernels and copies of the same source
+CREATE VIEW kernel_totals AS SELECT
+    r.label AS run,            -- run
+    t.source_id,               -- profile
+    n.name,                    -- kernel name
+    n.family,                  -- NULL: not a collective
+    t.kind,                    -- kernel or copy
+    t.device,                  -- device, NULL: all together
+    t.calls,                   -- executions
+    t.total_ns,                -- summed duration
+    t.min_ns,                  -- shortest
+    t.max_ns,                  -- longest
+    1.0 * t.total_ns / SUM(t.total_ns) OVER (PARTITION BY t.source_id) AS share, -- ratio
+    t.reported_percentage,     -- the source's own figure, 0..100
+    n.op_hint,                 -- operation the name speaks of; a hint only
+    n.algorithm_hint,          -- algorithm of the name; a hint only
+    n.protocol_hint,           -- protocol of the name; a hint only
+    n.redop_hint,              -- reduction of the name; a hint only
+    n.datatype_hint            -- type of the name; a hint only
+FROM _kernel_total t JOIN _source s USING (source_id) JOIN _run r USING (run_id)
+JOIN _kernel_name n USING (name_id);
+
+-- Share of GPU time in collectives, per profile.
+CREATE VIEW share AS SELECT
+    run,                       -- run
+    source_id,                 -- profile
+    SUM(CASE WHEN family IS NOT NULL THEN calls ELSE 0 END) AS collective_calls, -- executions
+    SUM(CASE WHEN family IS NOT NULL THEN total_ns ELSE 0 END) AS collective_ns, -- their time
+    SUM(CASE WHEN kind = 'kernel' THEN total_ns ELSE 0 END) AS kernel_ns, -- all kernels
+    SUM(total_ns) AS busy_ns,  -- all kernels and copies
+    -- denominator: all kernels, copies left out
+    1.0 * SUM(CASE WHEN family IS NOT NULL THEN total_ns ELSE 0 END)
+        / NULLIF(SUM(CASE WHEN kind = 'kernel' THEN total_ns ELSE 0 END), 0) AS share_of_kernels,
+    -- denominator: all kernels and copies
+    1.0 * SUM(CASE WHEN family IS NOT NULL THEN total_ns ELSE 0 END)
+        / NULLIF(SUM(total_ns), 0) AS share_of_busy,
+    -- sum of the percentages the source printed for the collectives, 0..100
+    SUM(CASE WHEN family IS NOT NULL THEN reported_percentage END) AS reported_percentage,
+    -- sum of every percentage printed; 100 when the table is whole
+    SUM(reported_percentage) AS reported_coverage
+FROM kernel_totals GROUP BY run, source_id;
+
+-- Connections between ranks and what carries them.
+CREATE VIEW links AS SELECT
+    r.label AS run,            -- run
+    m.comm_id,                 -- communicator, NULL when the line does not tell
+    l.src_rank,                -- sender in the communicator
+    l.dst_rank,                -- receiver
+    l.direction,               -- send, receive, or NULL
+    l.transport,               -- P2P/CUMEM, P2P/IPC, SHM/…, NET/IB, NET/Socket, …
+    l.net,                     -- NET plugin's name
+    l.net_dev,                 -- its device
+    l.gdr,                     -- 1 with GPUDirect RDMA, 0 without, NULL: not a NET link
+    l.channels,                -- channels that use it
+    p.host,                    -- host that logged it
+    s.path,                    -- source
+    l.line,                    -- first of its lines
+    l.excerpt                  -- that line's message
+FROM _link l JOIN _source s USING (source_id) JOIN _run r USING (run_id)
+LEFT JOIN _process p USING (process_id)
+LEFT JOIN (SELECT DISTINCT stream_id, comm_id FROM _member) m ON m.stream_id = l.stream_id;
+
+-- Environment and configuration values that the library said it used.
+CREATE VIEW settings AS SELECT
+    r.label AS run,            -- run
+    t.name,                    -- variable or configuration field
+    t.value,                   -- value as printed
+    t.origin,                  -- environment, config, invalid
+    p.host,                    -- host that logged it
+    p.pid,                     -- process that logged it
+    s.path,                    -- source
+    t.line,                    -- line
+    t.excerpt                  -- that line's message
+FROM _setting t JOIN _source s USING (source_id) JOIN _run r USING (run_id)
+LEFT JOIN _process p USING (process_id);
+
+-- Other statements of the library: network in use, plugins, channel counts, warnings.
+CREATE VIEW facts AS SELECT
+    r.label AS run,            -- run
+    f.kind,                    -- network, net_plugin, warning, …
+    f.value,                   -- text
+    f.count,                   -- how often in the source
+    p.host,                    -- host that logged it first
+    s.path,                    -- source
+    f.line,                    -- first line
+    f.excerpt                  -- that line's message
+FROM _fact f JOIN _source s USING (source_id) JOIN _run r USING (run_id)
+LEFT JOIN _process p USING (process_id);
+
+-- Measured classes: replays, benchmark tables.
+CREATE VIEW measurements AS SELECT
+    r.label AS run,            -- run
+    m.measurement_id,          -- key
+    m.label,                   -- setting, library or machine measured
+    m.op, m.datatype, m.redop, m.root, m.count, m.size_bytes, m.in_place, m.nranks, m.nnodes, -- class
+    m.calls,                   -- calls of the class in the replayed run
+    m.time_us_median,          -- slowest rank, median over samples
+    m.time_us_min,             -- shortest sample
+    m.time_us_max,             -- longest sample
+    m.time_us_mad,             -- median absolute deviation of the samples
+    m.iterations,              -- timed iterations
+    m.algbw_gbps,              -- size / time, GB = 1e9 bytes
+    m.busbw_gbps,              -- algbw times the operation's factor
+    m.reported_busbw_gbps,     -- as a foreign tool printed it; never used
+    m.n_wrong,                 -- wrong elements, NULL when not checked
+    m.method, m.backend, m.library, m.device, m.host, m.status -- how and where
+FROM _measurement m JOIN _run r USING (run_id);
+
+-- Everything that was not as it should be, counted.
+CREATE VIEW diagnostics AS SELECT
+    r.label AS run,            -- run
+    d.severity,                -- info, notice, data_loss, error
+    d.code,                    -- stable name of the problem
+    d.message,                 -- one sentence
+    s.path,                    -- source, NULL: found while matching
+    d.line,                    -- first line
+    d.excerpt,                 -- that line, cut
+    d.count                    -- occurrences
+FROM _diagnostic d JOIN _run r ON r.run_id = d.run_id
+LEFT JOIN _source s ON s.source_id = d.source_id;
