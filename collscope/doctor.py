@@ -27,9 +27,10 @@ from collscope.gpu_libraries import LIBRARIES, Library
 
 # schemas/views.sql uses window functions, which SQLite has since 3.25.0 (sqlite.org/changes.html).
 MIN_SQLITE = (3, 25, 0)
-NATIVE_MODULES = ("collscope._native",)
+NATIVE_MODULES = ("collscope._logscan", "collscope._align")
 PACKAGES = ("typer", "polars", "numpy", "msgspec", "zstandard", "matplotlib")
 
+_REINSTALL = "pip install --force-reinstall collscope, or in a checkout: pip install -e ."
 # A runtime that finds eight GPUs asleep takes seconds to count them.
 _CHILD_TIMEOUT_S = 30
 _CHILD = "import sys; from {0} import {1}; sys.stdout.write({1}(*sys.argv[1:]))"
@@ -43,7 +44,7 @@ class Check:
     found: bool | None  # None: it could not be told
     detail: str  # version and place, or what was wrong
     fix: str | None = None  # command or commands that mend it
-    needed: bool = False  # ingest and report do not work without it
+    required: bool = False  # ingest and report do not work without it
 
 
 def diagnose(db: Path = Path("collscope.db")) -> tuple[Check, ...]:
@@ -79,7 +80,7 @@ def render(checks: Sequence[Check]) -> str:
         lines.append(f"{words[check.found]:<8} {check.name:<{width}}  {check.detail}")
         if check.fix is not None:
             lines.append(f"{'':<8} {'':<{width}}  to mend: {check.fix}")
-    lacking = [check.name for check in checks if check.needed and check.found is not True]
+    lacking = [check.name for check in checks if check.required and check.found is not True]
     if lacking:
         lines.append(f"ingest and report cannot work: {', '.join(lacking)}.")
     else:
@@ -103,7 +104,7 @@ def _check_native(module: str) -> Check:
     try:
         importlib.import_module(module)
     except ImportError as error:
-        return Check(module, False, str(error), "pip install --force-reinstall collscope", True)
+        return Check(module, False, str(error), _REINSTALL, True)
     return Check(module, True, "imports", None, True)
 
 

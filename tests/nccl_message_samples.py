@@ -192,7 +192,6 @@ SETTINGS = {
     "Invalid value 99999999999999999999 for NCCL_BUFFSIZE, using default -2.": (
         *("NCCL_BUFFSIZE", "-2", "invalid"),
     ),
-    "P2P Chunksize set to 131072": ("P2P Chunksize", "131072", "config"),
 }
 
 VERSIONS = {
@@ -263,6 +262,7 @@ FACTS = {
     (MessageKind.STRUCTURE, "NVLS multicast support is not available on dev 0"): (
         *("nvls", "multicast support is not available on dev 0"),
     ),
+    (MessageKind.STRUCTURE, "P2P Chunksize set to 131072"): ("p2p_chunksize", "131072"),
     (MessageKind.STRUCTURE, "MSCCL: Initialization finished, localSize 1024"): (
         *("msccl", "MSCCL: Initialization finished, localSize 1024"),
     ),

@@ -149,7 +149,7 @@ def test_launcher_in_path_is_named_with_its_version(
 def test_store_in_a_folder_that_does_not_exist(tmp_path: Path) -> None:
     check = {c.name: c for c in doctor.diagnose(tmp_path / "absent" / "t.db")}["store"]
     assert check.found is False
-    assert check.needed
+    assert check.required
     assert "No such file" in check.detail
     assert check.fix is not None
 

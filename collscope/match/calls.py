@@ -37,25 +37,39 @@ def align_calls(comm: Communicator, rows_of: list[Ints], observed: Observations)
     sequences = [sig[r] for r in rows]
     if all(np.array_equal(sequences[0], s) for s in sequences[1:]):
         return AlignedCalls(ranks, np.stack(rows, axis=1).astype(np.int64), realigned=False)
-    keys = _keys(rows, observed)
-    return AlignedCalls(ranks, _merge(rows, keys), realigned=True)
+    keys, witnessed = _keys(rows, observed)
+    matrix = _merge(rows, keys)
+    if witnessed:
+        matrix = _order_by_op_count(matrix, observed.columns["op_count"])
+    return AlignedCalls(ranks, matrix, realigned=True)
 
 
-def _keys(rows: list[Ints], observed: Observations) -> list[Ints]:
+def _keys(rows: list[Ints], observed: Observations) -> tuple[list[Ints], bool]:
     """What must be equal for two rows to be the same call: signature, and opCount if it helps."""
     sig, op_count = observed.columns["sig"], observed.columns["op_count"]
     plain = [sig[r].astype(np.uint64) for r in rows]
     present = [r for r in rows if len(r)]
     if not all(_moves(op_count[r]) for r in present):
-        return plain
+        return plain, False
     # 2^20 signatures are far more than a job has; opCount's low 44 bits cannot wrap in one.
     witnessed = [sig[r].astype(np.uint64) | (op_count[r] << np.uint64(20)) for r in rows]
     longest = max(range(len(rows)), key=lambda m: len(rows[m]))
     for m in range(len(rows)):
         together = int((align(witnessed[longest], witnessed[m]) >= 0).sum())
         if together < 0.9 * int((align(plain[longest], plain[m]) >= 0).sum()):
-            return plain  # the counters of the ranks do not run alike: they prove nothing
-    return witnessed
+            return plain, False  # the ranks' counters do not run alike: they prove nothing
+    return witnessed, True
+
+
+def _order_by_op_count(matrix: Ints, op_count: Ints) -> Ints:
+    """Calls that no rank logged both of, in the order of their opCount; others stay as they are."""
+    first = matrix[np.arange(len(matrix)), (matrix >= 0).argmax(axis=1)]
+    ordered = matrix[np.argsort(op_count[first], kind="stable")]
+    for member in ordered.T:
+        rows = member[member >= 0]
+        if (rows[1:] < rows[:-1]).any():
+            return matrix
+    return ordered
 
 
 def _moves(op_counts: Ints) -> bool:

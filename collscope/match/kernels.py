@@ -12,8 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from collscope.kernel_names import classify
-from collscope.match.observations import Observations
+from collscope.match.observations import Ints, Observations
 from collscope.model import Diagnostic, Op, Severity
 
 NONE = 0xFFFFFFFF
@@ -144,7 +146,7 @@ class KernelCall:
 
 
 def join_kernels(
-    kernels: Sequence[TracedKernel], observed: Observations, call_of_row: Sequence[int], ops: Sequence[Op]
+    kernels: Sequence[TracedKernel], observed: Observations, call_of_row: Ints, ops: Sequence[Op]
 ) -> list[KernelCall]:
     """Kernels with the call they executed.
 
@@ -161,9 +163,12 @@ def join_kernels(
         if len(fits) == 1:
             wanted[fits[0]].append(k)
     pairs: list[tuple[int, int]] = []
-    rows_of = _rows_by_stream(observed, set(wanted))
+    stream_of, op_count = observed.columns["stream"], observed.columns["op_count"] & _COUNTER_MASK
     for stream, ks in wanted.items():
-        pairs += _by_op_count(ks, kernels, rows_of[stream], observed, call_of_row)
+        counts = np.unique([kernels[k].op_count & _COUNTER_MASK for k in ks]).astype(np.uint64)
+        rows = np.flatnonzero(stream_of == stream)
+        rows = rows[np.isin(op_count[rows], counts)]
+        pairs += _by_op_count(ks, kernels, rows.tolist(), observed, call_of_row)
     return _split_waiting(pairs, kernels, ops)
 
 
@@ -176,37 +181,29 @@ def _same_comm(kernel: TracedKernel, observed: Observations, stream: int) -> boo
     return kernel.nranks is None or s.nranks is None or kernel.nranks == s.nranks
 
 
-def _rows_by_stream(observed: Observations, streams: set[int]) -> dict[int, list[int]]:
-    rows: dict[int, list[int]] = {s: [] for s in streams}
-    for row, s in enumerate(observed.columns["stream"].tolist()):
-        if s in rows:
-            rows[s].append(row)
-    return rows
-
-
 def _by_op_count(
     ks: list[int],
     kernels: Sequence[TracedKernel],
     rows: list[int],
     observed: Observations,
-    call_of_row: Sequence[int],
+    call_of_row: Ints,
 ) -> list[tuple[int, int]]:
     """Kernels of one stream with calls of equal opCount and operation, in order."""
     signatures, sig = observed.signatures, observed.columns["sig"]
     waiting: dict[tuple[int, Op], list[int]] = defaultdict(list)
-    for row, count in zip(rows, observed.columns["op_count"][rows].tolist(), strict=True):
+    for row in rows:
         op = signatures[int(sig[row])].op
         op = Op.SEND_RECV if op.point_to_point else op
-        call = call_of_row[row]
-        known = waiting[count & _COUNTER_MASK, op]
+        call = int(call_of_row[row])
+        known = waiting[int(observed.columns["op_count"][row]) & _COUNTER_MASK, op]
         if call >= 0 and call not in known:
             known.append(call)
     pairs = []
     for k in ks:
         hint = classify(kernels[k].name)
-        op = Op(hint.op_hint) if hint and hint.op_hint in Op._value2member_map_ else None
-        counts = kernels[k].op_count & _COUNTER_MASK
-        queue = next((waiting[counts, o] for o in ([op] if op else Op) if waiting.get((counts, o))), [])
+        named = [o for o in Op if hint and hint.op_hint == o.value]
+        count = kernels[k].op_count & _COUNTER_MASK
+        queue = next((waiting[count, o] for o in named or Op if waiting.get((count, o))), [])
         if queue:
             pairs.append((k, queue.pop(0)))
     return pairs

@@ -75,6 +75,8 @@ def concatenate(parts: Sequence[Observations]) -> Observations:
 
     Processes of the parts' streams must already be numbered apart; threads are renumbered here.
     """
+    if len(parts) == 1:
+        return parts[0]  # nothing to renumber, no copy
     signatures: dict[Signature, int] = {}
     settings: dict[TuningSetting, int] = {}
     streams: list[Stream] = []

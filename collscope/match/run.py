@@ -16,6 +16,7 @@ from collscope.match.calls import AlignedCalls, align_calls, in_place
 from collscope.match.communicators import Communicator, join_communicators, world_ranks
 from collscope.match.kernels import KernelCall, TracedKernel, join_kernels
 from collscope.match.observations import Ints, Observations
+from collscope.match.streams import rows_by
 from collscope.model import Diagnostic, Op, Severity, redop_of
 
 _REDUCES = (Op.ALL_REDUCE, Op.REDUCE, Op.REDUCE_SCATTER)
@@ -87,10 +88,7 @@ class _Matching:
         sig = observed.columns["sig"]
         halves = np.array([s.op.point_to_point for s in observed.signatures], dtype=bool)
         self.is_half = halves[sig] if len(halves) else np.zeros(0, bool)
-        order = np.argsort(observed.columns["stream"], kind="stable")
-        bounds = np.searchsorted(
-            observed.columns["stream"][order], np.arange(len(observed.streams) + 1)
-        )
+        order, bounds = rows_by(observed.columns["stream"], len(observed.streams))
         rows = [order[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
         self.coll_rows = [r[~self.is_half[r]] for r in rows]
         self.half_rows = [r[self.is_half[r]] for r in rows]
@@ -298,7 +296,7 @@ class _Matching:
         if kernels:
             ops = [self.matched.classes[k].op for k in calls["class"].tolist()]
             self.matched.kernel_calls = join_kernels(
-                kernels, self.observed, self.call_of_row.tolist(), ops
+                kernels, self.observed, self.call_of_row, ops
             )
         self._count_losses()
         return self.matched

@@ -27,7 +27,7 @@ _COPY = re.compile(
     r"Copy(?:Host|Device|Peer|Buffer|Image)\w*|Fill(?:Buffer|Image)\w*|MEMORY_COPY_\w+"
     r"|(?:HOST|DEVICE)_TO_(?:HOST|DEVICE)|\[CUDA mem(?:cpy|set).*\]"
 )
-_UNITS_NS = {"": 1000, "ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
+_UNITS_NS = {"": 1, "ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
 _TOTAL_COLUMN = re.compile(r"totalduration(ns|us|ms|s|)")
 
 _PROBLEMS = {
@@ -42,6 +42,7 @@ def number(value: object) -> int | float | None:
     """Value as a finite number from 0 to 2^63, or None; text may hold a decimal number."""
     if isinstance(value, str):
         text = value.strip()
+        # The pattern's digits may be any script's, which int() and float() read as well.
         if len(text) > _NUMBER_LENGTH or not _NUMBER.fullmatch(text):
             return None
         value = int(text) if text.isdigit() else float(text)

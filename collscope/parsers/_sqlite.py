@@ -58,6 +58,7 @@ def damage_noted(connection: sqlite3.Connection, rows: Rows) -> Iterator[None]:
     """Turn an error of the file into a diagnostic; rows read before it stay."""
     try:
         yield
-    except connection.DatabaseError as error:
+    except (connection.DatabaseError, UnicodeDecodeError) as error:
+        # UnicodeDecodeError: names of a damaged schema, or SQLite's message that quotes them.
         message = f"The database cannot be read to its end ({error}). Copy or export it again."
         rows.note(Diagnostic(Severity.ERROR, "corrupt_database", message))

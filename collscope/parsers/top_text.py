@@ -1,7 +1,8 @@
 """Text of ``select * from top`` as pasted from the sqlite3 shell.
 
 Output modes list, tabs, csv, quote, column, box, table and markdown, with or without prompts;
-list mode is also known without a header. Durations are microseconds unless the header names another unit.
+list mode is also known without a header. Durations are microseconds unless the header names
+another unit.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from collscope.model import Diagnostic, Profile, Severity
-from collscope.parsers._rows import Rows, TopColumns, number, text_lines, top_columns
+from collscope.parsers._rows import Rows, TopColumns, column_key, number, text_lines, top_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -155,13 +156,18 @@ class _Reader:
         self.rows.note(Diagnostic(Severity.NOTICE, "unread_line", message, line_number, line))
 
 
+def _titled(line: str) -> bool:
+    # Statistics of rocprof have "Calls" and belong to another parser.
+    return "totalcalls" in column_key(line)
+
+
 def _header(line: str) -> _Table | None:
     """Table of a header line of any mode but column, or None."""
     # │        Name         │ TotalCalls │ …      box
     # | Name | TotalCalls | …                    table, markdown
     # Name|TotalCalls|TotalDuration|Ave|Percentage    list; tabs and csv alike
     text = line.strip().removeprefix("\ufeff")
-    if "duration" not in text.lower():
+    if not _titled(text):
         return None
     for bar in ("│", "|"):
         if text.startswith(bar) and text.endswith(bar):
@@ -178,7 +184,7 @@ def _header(line: str) -> _Table | None:
 
 def _aligned(line: str) -> bool:
     # Name                  TotalCalls  TotalDuration  Ave   Percentage      column mode
-    return top_columns(line.split()) is not None
+    return _titled(line) and top_columns(line.split()) is not None
 
 
 def _column_table(titles: str, ruler: str) -> _Table | None:

@@ -7,17 +7,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 WIDTH = 120  # columns of the text form
-TEXT, NUMBER = False, True  # kinds of column
+TEXT, PATH, NUMBER = "text", "path", "number"  # kinds of column
 _NARROWEST = 6  # a text column is not cut below this
 _GAP = "  "
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Heading of a table column, with its unit; numbers are aligned right."""
+    """Heading of a table column, with its unit, and its kind: numbers are aligned right."""
 
     title: str
-    number: bool = True
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class Section:
     blocks: tuple[str | Item | Table, ...]
 
 
-def table(columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[object]]) -> Table:
+def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[object]]) -> Table:
     """Table of plain values.
 
-    columns  (title with unit, whether it holds numbers)
-    rows     values; None becomes `-`, a float keeps four digits
+    columns  (title with unit, kind)
+    rows     values; None becomes `-`, a float four digits
     """
     return Table(
-        tuple(Column(title, number) for title, number in columns),
+        tuple(Column(title, kind) for title, kind in columns),
         tuple(tuple(cell(value) for value in row) for row in rows),
     )
 
@@ -76,6 +76,11 @@ def scaled(value: float | None, unit: float) -> float | None:
     return None if value is None else value / unit
 
 
+def percent(ratio: float | None) -> str | None:
+    """A ratio as a percentage with two decimals, without the sign."""
+    return None if ratio is None else f"{100 * ratio:.2f}"
+
+
 def count(number: int, one: str, many: str | None = None) -> str:
     """A number with its noun.
 
@@ -96,8 +101,8 @@ def to_text(title: str, sections: Iterable[Section]) -> str:
     for section in sections:
         if section.title:
             lines += ["", section.title, "-" * len(section.title)]
-        for index, block in enumerate(section.blocks):
-            if isinstance(block, Table) and index > 0:
+        for before, block in zip((None, *section.blocks), section.blocks, strict=False):
+            if before is not None and (isinstance(block, Table) or isinstance(before, Table)):
                 lines.append("")
             lines += _text_block(block)
     return "\n".join(line.rstrip() for line in lines) + "\n"
@@ -126,7 +131,7 @@ def _widths(block: Table) -> list[int]:
     cells = zip(*((column.title for column in block.columns), *block.rows), strict=True)
     widths = [max(len(text) for text in column) for column in cells]
     excess = sum(widths) + len(_GAP) * (len(widths) - 1) - WIDTH
-    texts = [index for index, column in enumerate(block.columns) if not column.number]
+    texts = [index for index, column in enumerate(block.columns) if column.kind != NUMBER]
     while excess > 0 and texts:
         widest = max(texts, key=widths.__getitem__)
         if widths[widest] <= _NARROWEST:
@@ -138,17 +143,17 @@ def _widths(block: Table) -> list[int]:
 
 def _text_row(columns: Sequence[Column], widths: Sequence[int], row: Sequence[str]) -> str:
     cells = [
-        text.rjust(width) if column.number else _cut(text, width).ljust(width)
+        text.rjust(width) if column.kind == NUMBER else _cut(text, width, column.kind).ljust(width)
         for column, width, text in zip(columns, widths, row, strict=True)
     ]
     return _GAP.join(cells)
 
 
-def _cut(text: str, width: int) -> str:
+def _cut(text: str, width: int, kind: str) -> str:
     """Text of at most `width` characters; of a path the end is kept, of other text the start."""
     if len(text) <= width:
         return text
-    return "~" + text[1 - width :] if "/" in text else text[: width - 1] + "~"
+    return "~" + text[1 - width :] if kind == PATH else text[: width - 1] + "~"
 
 
 def to_markdown(title: str, sections: Iterable[Section]) -> str:
@@ -172,13 +177,13 @@ def _markdown_block(block: str | Item | Table) -> list[str]:
 
 def _markdown_table(block: Table) -> list[str]:
     header = [_escape(column.title) for column in block.columns]
-    rule = ["---:" if column.number else "---" for column in block.columns]
+    rule = ["---:" if column.kind == NUMBER else "---" for column in block.columns]
     body = [[_escape(text) for text in row] for row in block.rows]
     return ["| " + " | ".join(row) + " |" for row in (header, rule, *body)]
 
 
 def _escape(text: str) -> str:
     """Text that Markdown shows as it stands."""
-    for character in "\\|*_<>`":
+    for character in "\\|*_<`":
         text = text.replace(character, "\\" + character)
     return text.strip()

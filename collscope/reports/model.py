@@ -7,7 +7,7 @@ Field for field this is `schemas/report.schema.json`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 SCHEMA = "collscope.report/1"
 
@@ -32,6 +32,7 @@ class Header:
     processes: int  # distinct (source, host, pid) behind the communicators' ranks
     gpus: int | None  # distinct devices of those processes, None when no line names one
     ranks: int | None  # ranks of the largest communicator
+    nodes: int | None  # hosts of the communicator with the most
     communicators: int
     classes: int
     calls: int
@@ -62,6 +63,14 @@ class KernelShare:
 
 
 @dataclass(frozen=True, slots=True)
+class UnclassifiedName:
+    """A kernel name with "ccl" that is no known collective, and is not counted as one."""
+
+    name: str
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
     """Share of GPU time in collectives, of one profile."""
 
@@ -82,6 +91,7 @@ class Share:
     families: tuple[FamilyShare, ...]
     kernels: tuple[KernelShare, ...]
     kernels_total: int  # collective kernel names before the cut to the top ones
+    unclassified: tuple[UnclassifiedName, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +182,7 @@ class TransportRow:
     unknown: int  # pairs whose hosts the sources do not tell
     source: str  # of the first line that says so
     line: int
+    excerpt: str | None  # that line's message
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +196,7 @@ class SettingRow:
     of_processes: int  # that logged any setting
     source: str  # of the first such line
     line: int
+    excerpt: str | None  # that line's message
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +208,7 @@ class FactRow:
     count: int
     source: str
     line: int
+    excerpt: str | None  # that line's message
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,10 +296,11 @@ class Coverage:
     gaps: tuple[Gap, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Everything a report says about one run."""
 
+    schema: str = SCHEMA
     header: Header
     shares: tuple[Share, ...]
     classes: tuple[ClassRow, ...]  # the top ones, see Header.classes for their number
@@ -297,4 +311,3 @@ class Report:
     facts: tuple[FactRow, ...]
     findings: tuple[Finding, ...]
     coverage: Coverage
-    schema: str = field(default=SCHEMA)

@@ -73,6 +73,8 @@ def read_header(
     """What the run consists of: sources, libraries, machines, ranks and the number of calls."""
     (processes,) = connection.execute(_PROCESSES, (run,)).fetchone()
     (gpus,) = connection.execute(_GPUS, (run,)).fetchone()
+    ranks = max((row.nranks for row in communicators if row.nranks), default=None)
+    nodes = max((row.nnodes for row in communicators if row.nnodes), default=None)
     return Header(
         run=run,
         sources=tuple(SourceCount(*row) for row in connection.execute(_SOURCE_COUNTS, (run,))),
@@ -80,7 +82,8 @@ def read_header(
         hosts=tuple(row[0] for row in connection.execute(_HOSTS, (run,))),
         processes=processes,
         gpus=gpus or None,
-        ranks=max((row.nranks for row in communicators if row.nranks), default=None),
+        ranks=ranks,
+        nodes=nodes,
         communicators=len(communicators),
         classes=len(classes),
         calls=sum(row.calls for row in classes),
@@ -139,7 +142,7 @@ _QUESTIONS = (
     (
         "time of each class in the job: no kernel times that belong to calls",
         "with RCCL run with RCCL_KERNEL_COLL_TRACE_ENABLE=1, then collscope ingest log PATH",
-        "SELECT 1 FROM classes WHERE run = ? AND kernel_calls > 0 LIMIT 1",
+        "SELECT 1 FROM classes WHERE run = ? AND kernel_ns > 0 LIMIT 1",
     ),
     (
         "algorithm, protocol and channels: no TUNING lines",

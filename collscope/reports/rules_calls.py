@@ -21,6 +21,9 @@ FUSABLE_BYTES = 64 * 1024
 FUSABLE_CALLS = 100
 MOST_EVIDENCE = 5
 
+# Diagnostics that the rules on deviations put into words, rank by rank.
+_SAID_BY_DEVIATIONS = {"ranks_disagree", "observation_missing"}
+
 
 def _lines(rows: Sequence[DeviationRow]) -> tuple[Evidence, ...]:
     return tuple(
@@ -30,7 +33,7 @@ def _lines(rows: Sequence[DeviationRow]) -> tuple[Evidence, ...]:
 
 def missing_ranks(report: Report) -> Iterable[Finding]:
     """Communicators with ranks of which no source has a line."""
-    rows = [row for row in report.communicators if row.missing_ranks and row.calls]
+    rows = [row for row in report.communicators if row.missing_ranks]
     if not rows:
         return
     named = "; ".join(f"{row.comm_id}: {row.missing_ranks}" for row in rows[:MOST_EVIDENCE])
@@ -50,15 +53,15 @@ def missing_calls(report: Report) -> Iterable[Finding]:
     rows = [row for row in report.coverage.deviations if row.what == "missing"]
     if not rows:
         return
-    calls = report.coverage.calls_incomplete
+    lines = sum(row.calls for row in rows)
     named = "; ".join(
         f"communicator {row.comm_id} rank {row.rank}: {row.calls}" for row in rows[:MOST_EVIDENCE]
     )
     yield Finding(
         severity="warning",
         code="missing_calls",
-        title=f"{calls} of {report.header.calls} calls were not logged by all their ranks",
-        detail=f"Calls missing per rank: {named}.",
+        title=f"{lines} lines of calls are missing on ranks that have a log",
+        detail=f"Calls missing per rank: {named}; the run has {report.header.calls} calls.",
         advice="Lines were lost (shared stdout, full disk) or a rank stopped: see the damaged "
         "lines in the coverage, and give each process its own NCCL_DEBUG_FILE.",
         evidence=_lines(rows),
@@ -77,7 +80,7 @@ def ranks_disagree(report: Report) -> Iterable[Finding]:
         severity="problem",
         code="ranks_disagree",
         title="ranks of one communicator issued different calls at the same place",
-        detail=f"{calls} calls of {named}.",
+        detail=f"Calls: {calls}, of {named}.",
         advice="Operation, count, datatype and order must be equal on all ranks; look for "
         "rank-dependent branches around the calls, which hang or corrupt data.",
         evidence=_lines(rows),
@@ -150,7 +153,8 @@ def fusable_all_reduces(report: Report) -> Iterable[Finding]:
 def data_loss(report: Report) -> Iterable[Finding]:
     """Content problems of a source that lost records."""
     for row in _diagnostics(report):
-        if row.severity in ("data_loss", "error"):
+        lost = row.severity in ("data_loss", "error")
+        if lost and row.code not in _SAID_BY_DEVIATIONS:
             yield Finding(
                 severity="problem" if row.severity == "error" else "warning",
                 code="data_loss",
@@ -183,7 +187,9 @@ def waiting_dominates(report: Report) -> Iterable[Finding]:
 
 def library_warnings(report: Report) -> Iterable[Finding]:
     """Warnings and errors that the library printed."""
-    rows = [fact for fact in report.facts if fact.kind in ("warning", "error")]
+    # an "error" is only the line number that an error code passed on its way up: it comes last
+    kinds = ("fatal", "warning", "error")
+    rows = [fact for kind in kinds for fact in report.facts if fact.kind == kind]
     if not rows:
         return
     yield Finding(

@@ -13,6 +13,8 @@ _FORCED = {
     "NCCL_PROTO": "protocol",
     "NCCL_MIN_NCHANNELS": "number of channels",
     "NCCL_MAX_NCHANNELS": "number of channels",
+    "NCCL_MIN_P2P_NCHANNELS": "number of channels of Send and Recv",
+    "NCCL_MAX_P2P_NCHANNELS": "number of channels of Send and Recv",
     "NCCL_MIN_CTAS": "number of channels",
     "NCCL_MAX_CTAS": "number of channels",
     "NCCL_NTHREADS": "threads per channel",
@@ -35,7 +37,7 @@ _DEBUG = {
 
 
 def _says(row: SettingRow) -> Evidence:
-    return Evidence(row.source, row.line, f"{row.name} set by {row.origin} to {row.value}")
+    return Evidence(row.source, row.line, row.excerpt)
 
 
 def _from_environment(report: Report) -> list[SettingRow]:

@@ -13,8 +13,7 @@ _FAST_NETWORK = (
 
 
 def _says(row: TransportRow) -> Evidence:
-    gdr = {None: "", True: ", GDR", False: ", no GDR"}[row.gdr]
-    return Evidence(row.source, row.line, f"via {row.transport}{gdr}, first of {row.pairs} pairs")
+    return Evidence(row.source, row.line, row.excerpt)
 
 
 def _is_socket(row: TransportRow) -> bool:
@@ -53,9 +52,7 @@ def socket_network(report: Report) -> Iterable[Finding]:
         title="the network in use is Socket, and communicators span hosts",
         detail=f"{len(spanning)} of {len(report.communicators)} communicators span hosts.",
         advice=_FAST_NETWORK,
-        evidence=tuple(
-            Evidence(fact.source, fact.line, f"Using network {fact.value}") for fact in facts
-        ),
+        evidence=tuple(Evidence(fact.source, fact.line, fact.excerpt) for fact in facts),
     )
 
 

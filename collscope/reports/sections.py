@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from collscope.reports.layout import (
     NUMBER,
+    PATH,
     TEXT,
     Item,
     Section,
@@ -17,17 +18,21 @@ from collscope.reports.layout import (
 )
 from collscope.reports.model import (
     ClassRow,
-    DiagnosticRow,
     Evidence,
     Finding,
     Header,
     Report,
     Share,
+    TransportRow,
 )
 from collscope.reports.sections_calls import classes, communicators, histograms
 from collscope.units import format_size, format_time
 
+_MOST_SENTENCES = 4  # profiles named in the first lines
 _MOST_TEXTS = 20  # rows of settings, facts, sources and diagnostics
+
+# Facts that tell what carries the data; the others stand in the findings, the header or the store.
+_ABOUT_TRANSPORT = ("network", "net_", "channels", "gdr_", "nvls", "msccl", "tuner_plugin")
 
 
 def sections(report: Report) -> tuple[Section, ...]:
@@ -47,25 +52,40 @@ def sections(report: Report) -> tuple[Section, ...]:
 
 def _answer(report: Report) -> Iterable[str]:
     header = report.header
-    if not report.shares:
-        yield "Share of GPU time: not known (no profile; collscope ingest profile PATH)."
-    for share in report.shares:
-        of = f" ({share.source})" if len(report.shares) > 1 else ""
-        yield f"Collectives take {share_sentence(share)}{of}."
+    yield from _share_answer(report.shares)
+    if header.communicators or header.calls:
+        yield _size(header)
     if not header.calls:
         yield "No calls: no log with COLL lines in this run (collscope ingest log PATH)."
-        return
-    yield (
+    if report.classes:
+        yield f"Most: {_most(report.classes[0])}."
+    if any(row.kernel_ns for row in report.classes):
+        yield "Classes with kernel times are ordered by them, the rest by bytes."
+
+
+def _share_answer(shares: Sequence[Share]) -> Iterable[str]:
+    if not shares:
+        yield "Share of GPU time: not known (no profile; collscope ingest profile PATH)."
+    elif len(shares) > _MOST_SENTENCES:
+        percents = [share.percent or 0.0 for share in shares]
+        yield (
+            f"Collectives take {min(percents):.2f} to {max(percents):.2f} % of GPU time in "
+            f"{len(shares)} profiles; each with its denominator under Share of GPU time."
+        )
+    else:
+        for share in shares:
+            of = f" ({share.source})" if len(shares) > 1 else ""
+            yield f"Collectives take {share_sentence(share)}{of}."
+
+
+def _size(header: Header) -> str:
+    return (
         f"{count(header.calls, 'call')} in {count(header.classes, 'class', 'classes')}, "
         f"{format_size(header.total_bytes)}, on {count(header.communicators, 'communicator')}; "
-        f"{or_unknown(header.ranks)} ranks, {count(len(header.hosts), 'host')}"
+        f"{or_unknown(header.ranks)} ranks, {or_unknown(header.nodes)} nodes"
         + (f", {', '.join(header.libraries)}" if header.libraries else "")
         + "."
     )
-    yield f"Most: {_most(report.classes[0])}." if report.classes else ""
-    waits = [row for row in report.classes if row.kernel_ns]
-    if waits:
-        yield "Classes with kernel times are ordered by them, the rest by bytes."
 
 
 def share_sentence(share: Share) -> str:
@@ -95,7 +115,7 @@ def _findings(findings: Sequence[Finding]) -> Iterable[str | Item]:
         evidence = (_evidence(line) for line in finding.evidence)
         yield Item(
             f"[{finding.severity}] {finding.title}",
-            (finding.detail, *evidence, f"-> {finding.advice}"),
+            (finding.detail, *evidence, f"Advice: {finding.advice}"),
         )
 
 
@@ -114,12 +134,18 @@ def _shares(shares: Sequence[Share]) -> Iterable[str | Table]:
                 f"The table is an excerpt ({share.reported_coverage:.2f} % of its total): "
                 "its own percentages are used."
             )
-        elif share.share_of_kernels is not None:
+        elif share.share_of_kernels is not None and share.kernel_ns != share.busy_ns:
             yield f"Of kernels alone, without copies: {100 * share.share_of_kernels:.2f} %."
-        yield _family_table(share)
-        yield _kernel_table(share)
+        if share.kernels:
+            yield _family_table(share)
+            yield _kernel_table(share)
         if share.kernels_total > len(share.kernels):
             yield f"{share.kernels_total - len(share.kernels)} more kernel names not shown."
+        for unclassified in share.unclassified:
+            yield (
+                f"Not counted, a name with 'ccl' that is no known collective: {unclassified.name} "
+                f"({count(unclassified.calls, 'call')})."
+            )
 
 
 def _family_table(share: Share) -> Table:
@@ -127,7 +153,7 @@ def _family_table(share: Share) -> Table:
     return table(
         columns,
         (
-            (family.family, family.calls, family.total_ns / 1e6, family.percent)
+            (family.family, family.calls, family.total_ns / 1e6, _two(family.percent))
             for family in share.families
         ),
     )
@@ -144,10 +170,14 @@ def _kernel_table(share: Share) -> Table:
     return table(
         columns,
         (
-            (k.name, k.calls, k.total_ns / 1e6, scaled(k.mean_ns, 1e3), k.percent)
+            (k.name, k.calls, k.total_ns / 1e6, scaled(k.mean_ns, 1e3), _two(k.percent))
             for k in share.kernels
         ),
     )
+
+
+def _two(percentage: float | None) -> str | None:
+    return None if percentage is None else f"{percentage:.2f}"
 
 
 def _transports(report: Report) -> Iterable[str | Table]:
@@ -165,14 +195,13 @@ def _transports(report: Report) -> Iterable[str | Table]:
         yield table(
             columns,
             (
-                (t.transport, t.net, t.gdr, t.pairs, t.channels, t.intra_node, t.inter_node)
-                + (t.unknown,)
+                (t.transport, t.net, t.gdr, t.pairs, t.channels, *_places(t))
                 for t in report.transports
             ),
         )
     else:
         yield "Transports: no channel lines in the sources."
-    facts = [fact for fact in report.facts if fact.kind not in ("warning", "error")]
+    facts = [fact for fact in report.facts if fact.kind.startswith(_ABOUT_TRANSPORT)]
     if facts:
         shown = ((f.kind, f.value, f.count) for f in facts[:_MOST_TEXTS])
         yield table([("library says", TEXT), ("value", TEXT), ("times", NUMBER)], shown)
@@ -182,6 +211,10 @@ def _transports(report: Report) -> Iterable[str | Table]:
         names = [("setting", TEXT), ("value", TEXT), ("from", TEXT), ("processes", NUMBER)]
         yield table(names, settings)
         yield from _more(len(report.settings), "settings")
+
+
+def _places(row: TransportRow) -> tuple[int, int, int]:
+    return row.intra_node, row.inter_node, row.unknown
 
 
 def _run(header: Header) -> Iterable[str | Table]:
@@ -203,7 +236,7 @@ def _coverage(report: Report) -> Iterable[str | Table]:
     )
     if coverage.sources:
         columns = [
-            ("source", TEXT),
+            ("source", PATH),
             ("lines", NUMBER),
             ("parsed", NUMBER),
             ("ignored", NUMBER),
@@ -222,18 +255,11 @@ def _coverage(report: Report) -> Iterable[str | Table]:
         names = [("diagnostic", TEXT), ("code", TEXT), ("count", NUMBER), ("message", TEXT)]
         yield table(
             names,
-            (
-                (d.severity, d.code, d.count, _message(d))
-                for d in coverage.diagnostics[:_MOST_TEXTS]
-            ),
+            ((d.severity, d.code, d.count, d.message) for d in coverage.diagnostics[:_MOST_TEXTS]),
         )
         yield from _more(len(coverage.diagnostics), "diagnostics")
     for gap in coverage.gaps:
         yield f"Not known: {gap.question}. To know it: {gap.remedy}."
-
-
-def _message(row: DiagnosticRow) -> str:
-    return f"{row.message}: {row.excerpt}" if row.excerpt else row.message
 
 
 def _more(number: int, what: str) -> Iterable[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from collscope.reports.layout import NUMBER, TEXT, Table, count, scaled, table
+from collscope.reports.layout import NUMBER, TEXT, Table, count, percent, scaled, table
 from collscope.reports.model import Bin, ClassRow, CommunicatorRow, Histogram, OpCalls, Report
 from collscope.units import format_size
 
@@ -14,10 +14,11 @@ _MOST_COMMUNICATORS = 20
 
 
 def classes(report: Report) -> Iterable[str | Table]:
+    """Classes: time in kernels where it is known, then sizes, calls and bytes."""
     if not report.classes:
         yield "No calls."
         return
-    if any(row.kernel_calls for row in report.classes):
+    if any(row.kernel_ns for row in report.classes):
         yield _time_table(report.classes)
     columns = [
         ("class", NUMBER),
@@ -25,43 +26,44 @@ def classes(report: Report) -> Iterable[str | Table]:
         ("type/redop", TEXT),
         ("count", NUMBER),
         ("size B", NUMBER),
-        ("in place", TEXT),
+        ("place", TEXT),
         ("ranks", NUMBER),
         ("nodes", NUMBER),
         ("calls", NUMBER),
-        ("total GB", NUMBER),
+        ("total MB", NUMBER),
         ("% bytes", NUMBER),
         ("algorithm", TEXT),
     ]
     yield table(columns, (_class_cells(row) for row in report.classes))
     yield (
-        "size B: nccl-tests size of one call; % bytes: of the bytes of all calls; GB = 1e9 bytes; "
-        "algorithm/protocol/channels of most calls with a TUNING line."
+        "op rN: root N. size B: nccl-tests size of one call. place: in or out. MB = 1e6 bytes. "
+        "% bytes: of the bytes of all calls. algorithm/protocol/channels: of most calls with a "
+        "TUNING line."
     )
     if report.header.classes > len(report.classes):
         yield f"{report.header.classes - len(report.classes)} more classes not shown."
 
 
 def _class_cells(row: ClassRow) -> tuple[object, ...]:
-    percent = None if row.share_of_bytes is None else 100 * row.share_of_bytes
+    place = {None: None, True: "in", False: "out"}[row.in_place]
     return (
         row.class_id,
         _operation(row),
         "/".join(part for part in (row.datatype, row.redop) if part) or None,
         row.count,
         row.size_bytes,
-        row.in_place,
+        place,
         row.nranks,
         row.nnodes,
         row.calls,
-        scaled(row.total_bytes, 1e9),
-        percent,
+        scaled(row.total_bytes, 1e6),
+        percent(row.share_of_bytes),
         _tuning(row),
     )
 
 
 def _operation(row: ClassRow) -> str:
-    root = f" root {row.root}" if row.root is not None else ""
+    root = f" r{row.root}" if row.root is not None else ""
     backend = f" ({row.backend})" if row.backend != "native" else ""
     shape = f" {row.shape}" if row.shape and row.shape.lower() != row.op.lower() else ""
     return f"{row.op}{shape}{root}{backend}"
@@ -96,25 +98,29 @@ def _time_table(classes: Sequence[ClassRow]) -> Table:
                 scaled(row.transfer_ns, 1e3),
                 scaled(row.wait_ns, 1e3),
                 scaled(row.kernel_ns, 1e6),
-                _waiting_percent(row),
+                percent(_waiting_share(row)),
             )
             for row in classes
-            if row.kernel_calls
+            if row.kernel_ns
         ),
     )
 
 
-def _waiting_percent(row: ClassRow) -> float | None:
+def _waiting_share(row: ClassRow) -> float | None:
     if row.wait_ns is None or not row.kernel_ns:
         return None
-    return 100 * row.wait_ns * (row.kernel_observations or 0) / row.kernel_ns
+    return row.wait_ns * (row.kernel_observations or 0) / row.kernel_ns
 
 
 def histograms(report: Report) -> Iterable[str | Table]:
+    """Message sizes in both sets of bins, with a bar."""
     if not report.histograms:
         yield "No calls of known size."
         return
-    yield "Size is the nccl-tests size of one call; a bar is the bin's part of all these calls."
+    yield (
+        "Size is the nccl-tests size of one call; a bar is the bin's part of all these calls. "
+        "Powers of two without calls are left out."
+    )
     for histogram in report.histograms:
         yield _histogram_table(histogram)
     if report.header.calls_without_size:
@@ -127,19 +133,21 @@ def _histogram_table(histogram: Histogram) -> Table:
         (title, TEXT),
         ("calls", NUMBER),
         ("% calls", NUMBER),
-        ("total GB", NUMBER),
+        ("total MB", NUMBER),
         ("", TEXT),
         ("calls per operation", TEXT),
     ]
     every = sum(row.calls for row in histogram.bins)
-    return table(columns, (_bin_cells(row, every) for row in histogram.bins))
+    # of the many powers of two those without calls are left out
+    shown = [row for row in histogram.bins if row.calls or histogram.name == "perftools"]
+    return table(columns, (_bin_cells(row, every) for row in shown))
 
 
 def _bin_cells(row: Bin, every: int) -> tuple[object, ...]:
     part = row.calls / every if every else 0.0
     # a bin with calls never looks empty
     bar = "#" * max(round(_BAR * part), 1 if row.calls else 0)
-    return (_interval(row), row.calls, 100 * part, row.total_bytes / 1e9, bar, _ops(row.ops))
+    return (_interval(row), row.calls, percent(part), row.total_bytes / 1e6, bar, _ops(row.ops))
 
 
 def _interval(row: Bin) -> str:
@@ -156,6 +164,7 @@ def _ops(ops: Sequence[OpCalls]) -> str | None:
 
 
 def communicators(rows: Sequence[CommunicatorRow]) -> Iterable[str | Table]:
+    """Communicators, siblings of one partition on one line."""
     if not rows:
         yield "None known."
         return
@@ -167,12 +176,12 @@ def communicators(rows: Sequence[CommunicatorRow]) -> Iterable[str | Table]:
         ("world ranks", TEXT),
         ("matched by", TEXT),
         ("calls each", NUMBER),
-        ("GB each", NUMBER),
+        ("MB each", NUMBER),
         ("calls per operation", TEXT),
     ]
     groups = _siblings(rows)
     yield table(columns, (_sibling_cells(group) for group in groups[:_MOST_COMMUNICATORS]))
-    yield "Communicators of equal shape, parent and calls share a line; GB = 1e9 bytes."
+    yield "Communicators of equal shape, parent and calls share a line; MB = 1e6 bytes."
     if len(groups) > _MOST_COMMUNICATORS:
         yield f"{len(groups) - _MOST_COMMUNICATORS} more lines not shown."
 
@@ -201,6 +210,6 @@ def _sibling_cells(group: Sequence[CommunicatorRow]) -> tuple[object, ...]:
         " ".join(world) or None,
         first.matched_by,
         first.calls,
-        first.total_bytes / 1e9,
+        first.total_bytes / 1e6,
         _ops(first.ops),
     )

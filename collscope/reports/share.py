@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from collscope.reports.model import FamilyShare, KernelShare, Share
+from collscope.reports.model import FamilyShare, KernelShare, Share, UnclassifiedName
 
 # A pasted table whose percentages sum to less is an excerpt: what stands in it is no total.
 WHOLE_TABLE_PERCENT = 99.5
@@ -23,6 +23,12 @@ ORDER BY v.source_id
 _TOTALS = """
 SELECT source_id, name, family, kind, SUM(calls), SUM(total_ns), SUM(reported_percentage), COUNT(*)
 FROM kernel_totals WHERE run = ? GROUP BY source_id, name, family, kind
+"""
+
+_UNCLASSIFIED = """
+SELECT path, excerpt, SUM(count) FROM diagnostics
+WHERE run = ? AND code = 'unclassified_name' AND excerpt IS NOT NULL GROUP BY path, excerpt
+ORDER BY SUM(count) DESC, excerpt
 """
 
 
@@ -55,13 +61,21 @@ def read_shares(connection: sqlite3.Connection, run: str, top: int | None) -> tu
     totals: dict[int, list[_Total]] = defaultdict(list)
     for source_id, *columns in connection.execute(_TOTALS, (run,)):
         totals[source_id].append(_Total(*columns))
+    names: dict[str, list[UnclassifiedName]] = defaultdict(list)
+    for path, name, calls in connection.execute(_UNCLASSIFIED, (run,)):
+        names[path].append(UnclassifiedName(name, calls))
     return tuple(
-        _share(_Profile(*columns), totals[source_id], top)
-        for source_id, *columns in connection.execute(_SHARES, (run,))
+        _share(_Profile(path, *columns), totals[source_id], names[path], top)
+        for source_id, path, *columns in connection.execute(_SHARES, (run,))
     )
 
 
-def _share(profile: _Profile, totals: Sequence[_Total], top: int | None) -> Share:
+def _share(
+    profile: _Profile,
+    totals: Sequence[_Total],
+    unclassified: Sequence[UnclassifiedName],
+    top: int | None,
+) -> Share:
     coverage = profile.reported_coverage
     partial = coverage is not None and coverage < WHOLE_TABLE_PERCENT
     copies = any(total.kind == "copy" for total in totals)
@@ -86,6 +100,7 @@ def _share(profile: _Profile, totals: Sequence[_Total], top: int | None) -> Shar
         families=_families(kernels),
         kernels=kernels[:top],
         kernels_total=len(kernels),
+        unclassified=tuple(unclassified),
     )
 
 

@@ -11,7 +11,8 @@ from collscope.reports.model import CommunicatorRow, FactRow, SettingRow, Transp
 
 # A pair is logged by its sender and by its receiver: the sums per direction, not over both.
 _LINKS = """
-SELECT transport, net, gdr, comm_id, src_rank, dst_rank, direction, SUM(channels), MIN(line), path
+SELECT transport, net, gdr, comm_id, src_rank, dst_rank, direction, SUM(channels), MIN(line), path,
+       excerpt
 FROM links WHERE run = ?
 GROUP BY transport, net, gdr, comm_id, src_rank, dst_rank, direction
 ORDER BY transport, net, gdr, path, MIN(line)
@@ -21,7 +22,8 @@ _HOSTS = "SELECT comm_id, rank, host FROM members WHERE run = ? AND host IS NOT 
 
 _SETTINGS = """
 SELECT name, value, origin, COUNT(DISTINCT path || char(0) || coalesce(host, '') || char(0)
-       || coalesce(pid, '')), path, MIN(line)
+       || coalesce(pid, '')), path, MIN(line),
+       excerpt
 FROM settings WHERE run = ? GROUP BY name, value, origin ORDER BY name, value
 """
 
@@ -30,7 +32,7 @@ SELECT COUNT(*) FROM (SELECT DISTINCT path, host, pid FROM settings WHERE run = 
 """
 
 _FACTS = """
-SELECT kind, value, SUM(count), path, MIN(line)
+SELECT kind, value, SUM(count), path, MIN(line), excerpt
 FROM facts WHERE run = ? GROUP BY kind, value ORDER BY kind, SUM(count) DESC, value
 """
 
@@ -46,6 +48,7 @@ class _Line(NamedTuple):
     channels: int
     line: int
     source: str
+    excerpt: str | None
 
 
 class _Places:
@@ -112,6 +115,7 @@ def _transport(lines: list[_Line], places: _Places) -> TransportRow:
         unknown=sum(inter is None for inter in between.values()),
         source=first.source,
         line=first.line,
+        excerpt=first.excerpt,
     )
 
 
@@ -119,8 +123,10 @@ def read_settings(connection: sqlite3.Connection, run: str) -> tuple[SettingRow,
     """Environment and configuration values that the library said it used, by name."""
     (of_processes,) = connection.execute(_SETTING_PROCESSES, (run,)).fetchone()
     return tuple(
-        SettingRow(name, value, origin, processes, of_processes, path, line)
-        for name, value, origin, processes, path, line in connection.execute(_SETTINGS, (run,))
+        SettingRow(name, value, origin, processes, of_processes, path, line, text)
+        for name, value, origin, processes, path, line, text in connection.execute(
+            _SETTINGS, (run,)
+        )
     )
 
 

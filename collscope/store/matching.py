@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
 from collscope.match.kernels import TracedKernel
@@ -119,10 +117,7 @@ def store_matching(connection: sqlite3.Connection, run: int, given: RunInput, ma
     )
     first_call = next_id(connection, "_call", "call_id")
     settings = _store_settings(connection, given.observed)
-    connection.executemany(
-        "INSERT INTO _call VALUES (?,?,?,?,?,?,?,?)",
-        _call_rows(matched, first_call, first_comm, first_class, settings),
-    )
+    _store_calls(connection, _call_values(matched, first_call, first_comm, first_class, settings))
     _store_totals(connection, matched, first_comm, first_class, settings)
     _store_details(connection, given, matched, first_call)
     insert_diagnostics(connection, run, None, matched.diagnostics)
@@ -163,24 +158,45 @@ def _store_settings(connection: sqlite3.Connection, observed: Observations) -> l
     return keys
 
 
-def _call_rows(
+_ROWS_PER_INSERT = 10  # measured: half the time of one row per statement, more gain nothing
+
+
+def _store_calls(connection: sqlite3.Connection, values: list[int | None]) -> None:
+    """Insert rows of `_call` given as one flat list, several rows a statement."""
+    row = "(?,?,?,?,?,?,?,?)"
+    block = 8 * _ROWS_PER_INSERT
+    whole = len(values) - len(values) % block
+    connection.executemany(
+        "INSERT INTO _call VALUES " + ",".join([row] * _ROWS_PER_INSERT),
+        (values[i : i + block] for i in range(0, whole, block)),
+    )
+    connection.executemany(
+        f"INSERT INTO _call VALUES {row}",
+        (values[i : i + 8] for i in range(whole, len(values), 8)),
+    )
+
+
+def _call_values(
     matched: Matched, first_call: int, first_comm: int, first_class: int, settings: Sequence[int]
-) -> Iterator[tuple[Any, ...]]:
+) -> list[int | None]:
     calls = matched.calls
     n = len(calls["seq"])
-    groups = [None if g < 0 else g for g in calls["group"].tolist()]
-    tuned = [None if s < 0 else settings[s] for s in calls["setting"].tolist()]
-    return zip(
-        range(first_call, first_call + n),
-        (calls["comm"] + first_comm).tolist(),
-        calls["seq"].tolist(),
-        (calls["class"] + first_class).tolist(),
-        groups,
-        tuned,
-        calls["op_count"].tolist(),
-        calls["ranks_seen"].tolist(),
-        strict=True,
-    )
+    keys = np.array([*settings, -1], dtype=np.int64)  # setting -1, none, finds the last
+    columns = [
+        np.arange(first_call, first_call + n),
+        calls["comm"] + first_comm,
+        calls["seq"],
+        calls["class"] + first_class,
+        calls["group"],
+        keys[calls["setting"]],
+        calls["op_count"],
+        calls["ranks_seen"],
+    ]
+    matrix = np.stack(columns, axis=1).astype(object)
+    for optional in (4, 5):
+        matrix[columns[optional] < 0, optional] = None
+    values: list[int | None] = matrix.reshape(-1).tolist()
+    return values
 
 
 def _store_totals(
@@ -194,12 +210,16 @@ def _store_totals(
     columns = [matched.calls[n] for n in ("comm", "class", "setting", "ranks_seen")]
     if not len(columns[0]):
         return
-    keys, counts = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)
+    # One integer per combination: sorting rows of a matrix is many times slower.
+    shape = tuple(int(c.max()) + 2 for c in columns)
+    combined = np.ravel_multi_index(tuple(c + 1 for c in columns), shape)
+    keys, counts = np.unique(combined, return_counts=True)
+    found = np.stack(np.unravel_index(keys, shape), axis=1) - 1
     connection.executemany(
         "INSERT INTO _call_total VALUES (?,?,?,?,?)",
         [
             (first_comm + comm, first_class + cls, None if s < 0 else settings[s], seen, count)
-            for (comm, cls, s, seen), count in zip(keys.tolist(), counts.tolist(), strict=True)
+            for (comm, cls, s, seen), count in zip(found.tolist(), counts.tolist(), strict=True)
         ],
     )
 

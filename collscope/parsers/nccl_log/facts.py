@@ -48,7 +48,10 @@ _STRUCTURE_RULES = (
     # NCCL 2.28: Connected all rings, use ring PXN 0 GDR 1
     (re.compile(r"Connected ((?:all|NVLS) .+)"), "connected"),
     # NCCL 2.17: NVLS multicast support is not available on dev 0
-    (re.compile(r"NVLS (multicast .+)"), "nvls"),
+    #            NVLS comm 0x7f2 headRank 0 nHeads 8 buffSize 1048576 …
+    (re.compile(r"NVLS ((?:multicast|comm) .+)"), "nvls"),
+    # NCCL 2.13: P2P Chunksize set to 524288
+    (re.compile(r"P2P Chunksize set to (\d+)"), "p2p_chunksize"),
     # RCCL 2.18: MSCCL: Initialization finished, localSize 1024    Using MSCCL files from /opt/…
     (re.compile(r"(MSCCL.+|Using MSCCL.+)"), "msccl"),
 )

@@ -52,6 +52,8 @@ _FACT_RULES = (
     (re.compile(r"Init timings(?: -|:) (.+)"), "init_timings"),
     # NCCL 2.12: Bootstrap : Using eth0:10.0.0.1<0>    NCCL 2.28: Bootstrap: Using eth0:…
     (re.compile(r"Bootstrap ?: Using (.+)"), "bootstrap"),
+    # NCCL 2.4: Launch mode Parallel
+    (re.compile(r"Launch mode (.+)"), "launch_mode"),
     # NCCL 2.23: Bootstrap timings total 0.03 (create 0.00, send 0.00, …)
     (re.compile(r"Bootstrap timings (.+)"), "bootstrap_timings"),
     # NCCL 2.18: Rank 1 has color with NCCL_SPLIT_NOCOLOR, not creating a new communicator

@@ -1,4 +1,4 @@
-"""From the scanner's rarer lines to records: one parser or several for each kind of message."""
+"""From the scanner's rarer lines to records: one parser for each kind of message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any
 
-from collscope.model import Diagnostic, LogRecord, Severity
+from collscope.model import Diagnostic, LibraryVersion, LogRecord, Severity
 from collscope.parsers.nccl_log.facts import (
     parse_error,
     parse_net,
@@ -41,21 +41,20 @@ class MessageKind(IntEnum):
 _OfProcess = Callable[[int, int, str], LogRecord | None]
 _OfAny = Callable[[int | None, int, str], LogRecord | None]
 
-# Every parser of a kind is asked, since a version line holds two versions.
-_ANY: dict[int, tuple[_OfAny, ...]] = {
-    MessageKind.NET: (parse_net,),
-    MessageKind.SETTING: (parse_setting,),
-    MessageKind.VERSION: (parse_version, parse_built_for),
-    MessageKind.WARNING: (parse_warning,),
-    MessageKind.ERROR: (parse_error,),
-    MessageKind.STRUCTURE: (parse_structure,),
+_ANY: dict[int, _OfAny] = {
+    MessageKind.NET: parse_net,
+    MessageKind.SETTING: parse_setting,
+    MessageKind.VERSION: parse_version,
+    MessageKind.WARNING: parse_warning,
+    MessageKind.ERROR: parse_error,
+    MessageKind.STRUCTURE: parse_structure,
 }
-_PROCESS: dict[int, tuple[_OfProcess, ...]] = {
+_PROCESS: dict[int, _OfProcess] = {
     **_ANY,
-    MessageKind.INIT: (parse_init,),
-    MessageKind.TOPOLOGY: (parse_topology,),
-    MessageKind.LINK: (parse_link,),
-    MessageKind.MISC: (parse_misc,),
+    MessageKind.INIT: parse_init,
+    MessageKind.TOPOLOGY: parse_topology,
+    MessageKind.LINK: parse_link,
+    MessageKind.MISC: parse_misc,
 }
 
 # Known lines that hold nothing to keep: tree listings, paths of the topology search, API calls
@@ -79,16 +78,20 @@ def parse_messages(messages: Mapping[str, Any]) -> tuple[list[LogRecord], list[D
     first: dict[int, tuple[int, str]] = {}
     columns = (list(map(int, messages[name])) for name in ("process", "line", "kind"))
     for process, line, kind, text in zip(*columns, messages["text"], strict=True):
-        before = len(records)
-        if process == NO_PROCESS:
-            for parse_any in _ANY.get(kind, ()):
-                if (record := parse_any(None, line, text)) is not None:
-                    records.append(record)
-        else:
-            for parse in _PROCESS.get(kind, ()):
-                if (record := parse(process, line, text)) is not None:
-                    records.append(record)
-        if len(records) == before and not _SILENT.match(text):
+        record: LogRecord | None = None
+        if process != NO_PROCESS:
+            if parse := _PROCESS.get(kind):
+                record = parse(process, line, text)
+        elif parse_any := _ANY.get(kind):
+            record = parse_any(None, line, text)
+        if record is not None:
+            records.append(record)
+            # NCCL version 2.27.7+cuda12.4 holds two versions.
+            if isinstance(record, LibraryVersion) and (
+                built_for := parse_built_for(record.process, line, text)
+            ):
+                records.append(built_for)
+        elif not _SILENT.match(text):
             unparsed[kind] += 1
             first.setdefault(kind, (line, text))
     return records, [_unparsed(kind, *first[kind], unparsed[kind]) for kind in sorted(unparsed)]

@@ -18,8 +18,6 @@ _OVERRIDE = re.compile(r"Comm config .+? reset to ([A-Z][A-Z0-9_]+)=(.+)")
 _CONFIG = re.compile(r"Comm config (.+?) set to (.+)")
 # NCCL 2.4: Invalid value 99999999999999999999 for NCCL_BUFFSIZE, using default -2.
 _INVALID = re.compile(r"Invalid value .*? for (\S+), using default (-?\d+)\.")
-# NCCL 2.13: P2P Chunksize set to 524288
-_INTERNAL = re.compile(r"([A-Za-z][\w ]{0,60}?) set to (\S+)")
 
 _ORIGINS = (
     (_ENVIRONMENT, "environment"),
@@ -27,7 +25,6 @@ _ORIGINS = (
     (_CONFIG, "config"),
     (_INVALID, "invalid"),
     (_VARIABLE, "environment"),
-    (_INTERNAL, "config"),
 )
 
 # NCCL 2.18, bare or after the prefix:  NCCL version 2.18.5+cuda12.2

@@ -1,0 +1,67 @@
+# A fresh machine needs Python >= 3.10 and a C++ compiler; everything else comes into $(VENV).
+#
+#   make demo    set up, read the samples, print the report
+#   make test    lint, types, import contracts, native tests, test suite
+#   make fuzz    fuzz the log scanner under ASan and UBSan
+#   make bench   speed and memory against stated peers
+#   make venv    set up only
+#   make clean   remove what was built ($(VENV) stays)
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(abspath $(VENV))/bin
+STAMP := $(VENV)/.collscope-installed
+NATIVE := CMakeLists.txt $(shell find native -name '*.cpp' -o -name '*.h')
+SANITIZED := build/sanitized
+FUZZ_ITERATIONS ?= 100000
+FUZZ_SEED ?= 1
+SEEDS := $(wildcard samples/rccl/*.log) samples/nccl/ddp/rank0.log samples/nccl/mixed/rank1.log
+
+.PHONY: venv demo test lint types imports native pytest fuzz bench clean
+
+venv: $(STAMP)
+
+# The extension is compiled by the installation, so it is repeated when a native source changes.
+$(STAMP): pyproject.toml $(NATIVE)
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed: make PYTHON=...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+demo: $(STAMP)
+	@db=$$(mktemp -d) && trap 'rm -rf "$$db"' EXIT && \
+	export COLLSCOPE_DB="$$db/demo.db" PATH="$(BIN):$$PATH" PS4='$$ ' && set -x && \
+	collscope ingest log samples/nccl/mixed && \
+	collscope ingest profile samples/profiles/guide-top.txt && \
+	collscope report
+
+test: lint types imports native pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy --strict collscope
+
+imports: $(STAMP)
+	$(BIN)/lint-imports
+
+native: $(STAMP)
+	$(BIN)/cmake -S . -B $(SANITIZED) -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja \
+		-DCOLLSCOPE_SANITIZE=ON -DCOLLSCOPE_NATIVE_TESTS=ON
+	$(BIN)/cmake --build $(SANITIZED)
+	$(BIN)/ctest --test-dir $(SANITIZED) --output-on-failure --no-tests=error
+
+pytest: $(STAMP)
+	$(BIN)/python -m pytest
+
+fuzz: native
+	$(SANITIZED)/native/logscan/logscan_fuzz $(FUZZ_ITERATIONS) $(FUZZ_SEED) $(SEEDS)
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/ingest.py
+
+clean:
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find collscope tests docs benchmarks -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,181 @@
+// Fuzz driver of the scanner: a libFuzzer target, or with COLLSCOPE_FUZZ_MAIN a program of its own
+// that mutates seed files: fuzz ITERATIONS SEED_NUMBER FILE...
+//
+// Properties: nothing is undefined on any input; how a log is cut into pieces does not change the
+// result; cutting a log at any byte loses no record of an earlier line.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "digest.h"
+#include "scanner.h"
+
+namespace {
+
+using logscan::Result;
+using logscan::Scanner;
+
+[[noreturn]] void fail(const char* what, std::string_view input) {
+    std::fprintf(stderr, "%s; the input is written to fuzz-failure.log\n", what);
+    std::ofstream("fuzz-failure.log", std::ios::binary) << input;
+    std::abort();
+}
+
+Result scan(std::string_view input, std::size_t piece) {
+    Scanner scanner;
+    for (std::size_t at = 0; at < input.size(); at += piece) {
+        // A copy of exact size, so that reading past a piece is seen by the sanitizer.
+        const std::vector<char> copy(input.begin() + static_cast<std::ptrdiff_t>(at),
+                                     input.begin() + static_cast<std::ptrdiff_t>(
+                                                         std::min(at + piece, input.size())));
+        scanner.feed({copy.data(), copy.size()});
+    }
+    return scanner.finish();
+}
+
+template <class T>
+bool starts_with(const logscan::Column<T>& whole, const logscan::Column<T>& part,
+                 std::size_t rows) {
+    return whole.size() >= rows && part.size() >= rows &&
+           std::equal(part.data(), part.data() + rows, whole.data());
+}
+
+void check_cut(const Result& whole, std::string_view input, std::size_t cut) {
+    const Result part = scan(input.substr(0, cut), cut);
+    const auto lines =
+        std::count(input.begin(), input.begin() + static_cast<std::ptrdiff_t>(cut), '\n');
+    const auto until = [lines](const logscan::Column<std::uint32_t>& column) {
+        std::size_t rows = 0;
+        while (rows < column.size() && column[rows] <= static_cast<std::uint64_t>(lines)) {
+            ++rows;
+        }
+        return rows;
+    };
+    const std::size_t calls = until(whole.calls.line);
+    const bool same_calls = calls == 0 || (starts_with(whole.calls.line, part.calls.line, calls) &&
+                                           starts_with(whole.calls.sig, part.calls.sig, calls) &&
+                                           starts_with(whole.calls.comm, part.calls.comm, calls));
+    const std::size_t kernels = until(whole.kernels.line);
+    const std::size_t messages = until(whole.messages.line);
+    if (!same_calls ||
+        (kernels > 0 && !starts_with(whole.kernels.time_ns, part.kernels.time_ns, kernels)) ||
+        (messages > 0 && !starts_with(whole.messages.kind, part.messages.kind, messages))) {
+        fail("a cut lost an earlier record", input);
+    }
+}
+
+void check(std::string_view input, std::size_t choice) {
+    const Result whole = scan(input, input.size() + 1);
+    const std::size_t piece = 1 + choice % (choice % 3 == 0 ? 7 : 300);
+    if (logscan::digest(scan(input, piece)) != logscan::digest(whole)) {
+        fail("the result depends on the pieces", input);
+    }
+    if (!input.empty()) {
+        check_cut(whole, input, 1 + choice / 7 % input.size());
+    }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
+    const std::string_view input(reinterpret_cast<const char*>(data), size);
+    check(input, size == 0 ? 0 : data[0] + 256u * data[size - 1] + size);
+    return 0;
+}
+
+#ifdef COLLSCOPE_FUZZ_MAIN
+namespace {
+
+class Mutator {
+public:
+    Mutator(std::vector<std::string> seeds, unsigned number)
+        : seeds_(std::move(seeds)), random_(number) {}
+
+    std::size_t below(std::size_t limit) {
+        return limit == 0 ? 0 : std::uniform_int_distribution<std::size_t>(0, limit - 1)(random_);
+    }
+
+    std::string next() {
+        std::string text = slice(2000);
+        for (std::size_t i = 1 + below(6); i > 0; --i) {
+            mutate(text);
+        }
+        return text;
+    }
+
+private:
+    // A stretch of a seed, whole lines more often than not.
+    std::string slice(std::size_t longest) {
+        const std::string& seed = seeds_[below(seeds_.size())];
+        std::size_t start = below(seed.size());
+        if (below(4) != 0) {
+            start = seed.rfind('\n', start);
+            start = start == std::string::npos ? 0 : start + 1;
+        }
+        return seed.substr(start, 1 + below(longest));
+    }
+
+    void mutate(std::string& text) {
+        static constexpr std::string_view tricks[] = {
+            std::string_view("\0", 1), "\r", "\x1b[32m", "\xff\xfe", "NCCL INFO ", " [0] NCCL INFO ",
+            "(nil)", "99999999999999999999", "0x", "-", ":", "[nranks=", "\n", "18446744073709551615",
+            "## [", " NCCL CALL nccl", "[FATAL ERROR]", " Bytes -> ", "NCCL WARN ", " -> "};
+        const std::size_t at = below(text.size() + 1);
+        switch (below(6)) {
+            case 0:
+                if (at < text.size()) {
+                    text[at] = static_cast<char>(below(256));
+                }
+                break;
+            case 1:
+                text.erase(at, 1 + below(40));
+                break;
+            case 2:
+                text.insert(at, slice(300));
+                break;
+            case 3:
+                text.insert(at, tricks[below(std::size(tricks))]);
+                break;
+            case 4:
+                text.resize(at);
+                break;
+            default:
+                text += text.substr(at, 200);
+                break;
+        }
+    }
+
+    std::vector<std::string> seeds_;
+    std::mt19937_64 random_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc < 4) {
+        std::fprintf(stderr, "usage: fuzz ITERATIONS SEED_NUMBER FILE...\n");
+        return 2;
+    }
+    std::vector<std::string> seeds;
+    for (int i = 3; i < argc; ++i) {
+        std::ifstream file(argv[i], std::ios::binary);
+        seeds.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+        if (seeds.back().empty()) {
+            std::fprintf(stderr, "%s: cannot be read or is empty. Give a log.\n", argv[i]);
+            return 3;
+        }
+    }
+    Mutator mutator(std::move(seeds), static_cast<unsigned>(std::atoi(argv[2])));
+    const long iterations = std::atol(argv[1]);
+    for (long i = 0; i < iterations; ++i) {
+        check(mutator.next(), mutator.below(1u << 30));
+    }
+    std::printf("%ld inputs, no failure\n", iterations);
+    return 0;
+}
+#endif

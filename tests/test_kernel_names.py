@@ -1,0 +1,170 @@
+"""Kernel names: every pattern of each library's releases, and names that only look alike."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collscope.kernel_names import KernelName, classify, is_decoy, looks_related
+
+# name: family, operation, algorithm, protocol, redop, datatype; "-" where the name does not tell
+NAMES = {
+    # NCCL 2.4 to 2.6
+    "ncclAllReduceRingLLKernel_sum_f32": "nccl AllReduce RING LL Sum Float32",
+    "ncclBroadcastTreeLL128Kernel_copy_i8(ncclColl)": "nccl Broadcast TREE LL128 - -",
+    # NCCL 2.7 to 2.18, RCCL to 2.17
+    "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)": (
+        "nccl AllReduce RING LL Sum Float32"
+    ),
+    "ncclKernel_AllReduce_TREE_LL_Sum___nv_bfloat16(ncclD...": (
+        "nccl AllReduce TREE LL Sum Bfloat16"
+    ),
+    "ncclKernel_ReduceScatter_RING_LL_Max_uint8_t(ncclWorkElem)": (
+        "nccl ReduceScatter RING LL Max Uint8"
+    ),
+    "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)": (
+        "nccl SendRecv - - - -"
+    ),
+    "ncclKernel_AllReduce_COLLNET_DIRECT_LL_PreMulSum_half [clone .kd]": (
+        "rccl AllReduce COLLNET_DIRECT LL PreMulSum Float16"
+    ),
+    "ncclKernel_AllReduce_RING_LL_Sum_rccl_bfloat16(ncclDevComm*)": (
+        "rccl AllReduce RING LL Sum Bfloat16"
+    ),
+    # NCCL 2.19 and later
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)": (
+        "nccl AllReduce RING LL Sum Float32"
+    ),
+    "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<(unsigned long)4096>)": (
+        "nccl AllReduce RING LL Sum Bfloat16"
+    ),
+    "ncclDevKernel_AllReduce_MinMax_i64_NVLS_TREE_SIMPLE(ncclDevKernelArgsStorage<4096ul>)": (
+        "nccl AllReduce NVLS_TREE SIMPLE MinMax Int64"
+    ),
+    "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)": (
+        "nccl AllGather RING LL - -"
+    ),
+    "ncclDevKernel_ReduceScatter_SumPostDiv_u32_PAT_SIMPLE": (
+        "nccl ReduceScatter PAT SIMPLE SumPostDiv Uint32"
+    ),
+    "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)": "nccl SendRecv - - - -",
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL1...": "nccl AllReduce RING - Sum Float32",
+    "_Z39ncclDevKernel_AllReduce_Sum_f64_RING_LLP11ncclDevCommmP8ncclWork": (
+        "nccl AllReduce RING LL Sum Float64"
+    ),
+    # NCCL 2.27, 2.28
+    "ncclSymDevKernel_AllGather_LL(ncclSymDevArgs)": "nccl AllGather LL - - -",
+    "ncclSymkDevKernel_AllReduce_RSxLD_AGxST_sum_bf16(ncclSymkDevWorkArgs4K)": (
+        "nccl AllReduce RSXLD_AGXST - Sum Bfloat16"
+    ),
+    # RCCL 2.18 and later: one kernel for all
+    "ncclDevKernel_Generic(ncclDevComm*, channelMasks, ncclWork*)": "rccl - - - - -",
+    "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>) [clone .kd]": "rccl - - - - -",
+    "ncclDevKernelDebug_Generic_2(ncclDevKernelArgsStorage<4096ul>)": "rccl - - - - -",
+    "_Z23ncclDevKernel_Generic_124ncclDevKernelArgsStorageILm4096EE.kd": "rccl - - - - -",
+    "ncclDevKernel_Generic(ncclDevComm*, unsigned long, ncclWork*)": "nccl - - - - -",
+    # RCCL kernel trace
+    "ncclDevFunc_AllReduce_RING_LL_Sum_double": "rccl AllReduce RING LL Sum Float64",
+    "ncclDevFunc_AllReduce_RING_SIMPLE_Sum_f8e4m3_0_0_4": (
+        "rccl AllReduce RING SIMPLE Sum Float8e4m3"
+    ),
+    "ncclDevFunc_OneRankReduce_PreMulSum_f32": "rccl - - - PreMulSum Float32",
+    "AllReduceRingLLSum_f32": "rccl AllReduce RING LL Sum Float32",
+    "SendRecvRingSimpleSum_i8": "rccl SendRecv RING SIMPLE - -",
+    "AllToAllPivotRingSimpleSum_i8": "rccl AllToAll RING SIMPLE - -",
+    "OneRankReducePreMulSum_f32": "rccl - - - PreMulSum Float32",
+    # a communicator of one rank
+    "void (anonymous namespace)::oneRankReduce<FuncPreMulSum<float> >(void*, void*)": (
+        "nccl - - - - -"
+    ),
+    # MSCCL, MSCCL++
+    "mscclKernel_Sum_half_Simple_false(ncclDevComm*, mscclAlgo*, mscclWork*)": (
+        "msccl - - SIMPLE Sum Float16"
+    ),
+    "mscclKernel_MinMax_rccl_bfloat8_LL128_false": "msccl - - LL128 MinMax Float8e5m2",
+    "void mscclpp::allreduceAllPairs<__half>(__half*, int)": "mscclpp AllReduce - - - -",
+    "void allgatherFullmesh2<false>(void*)": "mscclpp AllGather - - - -",
+    "void allreduce7<float>(float*)": "mscclpp AllReduce - - - -",
+    # other libraries' collectives
+    "void aiter::cross_device_reduce_2stage<__half, 8>(aiter::RankData*)": (
+        "custom AllReduce - - - -"
+    ),
+    "_ZN4vllm25cross_device_reduce_1stageIfLi8EEEvPNS_8RankDataE": "custom AllReduce - - - -",
+    "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot<(X)1>(X)": (
+        "custom AllReduce - - - -"
+    ),
+    "void quickreduce::allreduce_prototype_twoshot<X>(int)": "custom AllReduce - - - -",
+    "void deep_ep::intranode::dispatch<8>(int4*)": "custom - - - - -",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pattern(name: str) -> None:
+    family, *hints = NAMES[name].split()
+    assert classify(name) == KernelName(family, *(None if h == "-" else h for h in hints))
+    assert not looks_related(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "__amd_rocclr_copyBuffer",
+        "__amd_rocclr_fillBufferAligned.kd",
+        "__amd_rocclr_copyBuffer(void*, void*) [clone .kd]",
+    ],
+)
+def test_runtime_kernels_are_decoys_and_raise_no_alarm(name: str) -> None:
+    assert classify(name) is None
+    assert is_decoy(name)
+    assert not looks_related(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torch/cuda/nccl.py(12): ncclDevKernel_AllReduce",
+        "vllm/distributed/device_communicators/pynccl.py(120): all_reduce",
+        "<built-in method nccl_all_reduce of type object>",
+        "nccl:all_reduce",
+        "ncclAllReduce",
+        "ncclGroupEnd",
+    ],
+)
+def test_host_side_names_are_not_kernels_but_are_listed(name: str) -> None:
+    assert classify(name) is None
+    assert looks_related(name)
+
+
+@pytest.mark.parametrize("name", ["", "()", "gemm<float>(float*)", "copy_kernel", "Reduce", "..."])
+def test_other_names(name: str) -> None:
+    assert classify(name) is None
+    assert not looks_related(name)
+
+
+def test_every_ccl_symbol_of_a_profile_is_a_collective_or_a_decoy(corpus: Path) -> None:
+    path = corpus / "rocprof" / "tracelens-908_results.json.gz"
+    with gzip.open(path) as file:
+        symbols = json.load(file)["rocprofiler-sdk-tool"][0]["kernel_symbols"]
+    spellings = ("formatted_kernel_name", "kernel_name", "truncated_kernel_name")
+    related = {
+        symbol[spelling]
+        for symbol in symbols
+        for spelling in spellings
+        if "ccl" in symbol.get(spelling, "").lower()
+    }
+    assert len(related) > 200
+    for name in related:
+        assert is_decoy(name) is ("rocclr" in name)
+        assert (classify(name) is None) is is_decoy(name)
+
+
+@given(st.text() | st.sampled_from(sorted(NAMES)).flatmap(lambda n: st.just(n[: len(n) // 2])))
+def test_any_text_is_answered(name: str) -> None:
+    found = classify(name)
+    assert found is None or found.family in {"nccl", "rccl", "msccl", "mscclpp", "custom"}
+    assert not (found and looks_related(name))

@@ -1,0 +1,272 @@
+"""SQLite profiles: golden totals derived by hand or by an independent query, and damaged input."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import make_profiles
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collscope.kernel_names import classify
+from collscope.model import Profile, Severity
+from collscope.parsers import nsys, rocpd, rpd
+
+SAMPLES = make_profiles.SAMPLES
+SQLITE = {
+    "synthetic.rpd": rpd,
+    "synthetic.rocpd.sqlite": rocpd,
+    "synthetic.nsys.sqlite": nsys,
+}
+
+
+def codes(profile: Profile) -> dict[str, int]:
+    return {d.code: d.count for d in profile.diagnostics}
+
+
+def plain(profile: Profile) -> set[tuple[str, str | None, str, int, int]]:
+    return {(t.name, t.device, t.kind, t.calls, t.total_ns) for t in profile.totals}
+
+
+@pytest.fixture
+def memory() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        yield connection
+
+
+@pytest.mark.parametrize("name", make_profiles.FILES)
+def test_the_shipped_file_is_what_the_generator_writes(
+    name: str, memory: sqlite3.Connection
+) -> None:
+    make_profiles.FILES[name](memory)
+    with closing(sqlite3.connect(SAMPLES / name)) as shipped:
+        assert list(shipped.iterdump()) == list(memory.iterdump())
+
+
+def test_synthetic_rpd() -> None:
+    with closing(sqlite3.connect(SAMPLES / "synthetic.rpd")) as connection:
+        profile = rpd.parse(connection)
+    assert plain(profile) == {
+        (make_profiles.RCCL, "0", "kernel", 2, 6_000),
+        (make_profiles.RCCL, "1", "kernel", 2, 5_500),
+        (make_profiles.GEMM, "0", "kernel", 1, 3_000),
+        (make_profiles.GEMM, "1", "kernel", 1, 3_500),
+        (make_profiles.DECOY, "0", "kernel", 1, 100),
+        ("CopyHostToDevice", "0", "copy", 1, 500),
+    }
+    assert profile.totals[0].min_ns == 1_000
+    assert profile.totals[0].max_ns == 5_000
+    assert len(profile.spans) == len(make_profiles.STEP)
+    assert (profile.spans[3].start_ns, profile.spans[3].end_ns) == (3_600, 8_600)
+    assert (profile.spans[3].stream, profile.spans[3].device) == ("2", "0")
+    assert profile.diagnostics == ()
+
+
+def test_synthetic_rocpd() -> None:
+    with closing(sqlite3.connect(SAMPLES / "synthetic.rocpd.sqlite")) as connection:
+        profile = rocpd.parse(connection)
+    assert plain(profile) == {
+        (make_profiles.RCCL, "Agent 4", "kernel", 2, 6_000),
+        (make_profiles.RCCL, "Agent 5", "kernel", 2, 5_500),
+        (make_profiles.GEMM, "Agent 4", "kernel", 1, 3_000),
+        (make_profiles.GEMM, "Agent 5", "kernel", 1, 3_500),
+        (make_profiles.DECOY, "Agent 4", "kernel", 1, 100),
+        ("MEMORY_COPY_HOST_TO_DEVICE", "Agent 4", "copy", 1, 500),
+    }
+    assert len(profile.spans) == len(make_profiles.STEP)
+    assert profile.diagnostics == ()
+
+
+def test_synthetic_nsys() -> None:
+    with closing(sqlite3.connect(SAMPLES / "synthetic.nsys.sqlite")) as connection:
+        profile = nsys.parse(connection)
+    assert plain(profile) == {
+        (make_profiles.NCCL, "0", "kernel", 2, 6_000),
+        (make_profiles.NCCL, "1", "kernel", 2, 5_500),
+        (make_profiles.GEMM, "0", "kernel", 1, 3_000),
+        (make_profiles.GEMM, "1", "kernel", 1, 3_500),
+        ("[CUDA memcpy Host-to-Device]", "0", "copy", 1, 500),
+        ("[CUDA memset]", "0", "copy", 1, 100),
+    }
+    assert profile.diagnostics == ()
+
+
+def test_each_file_is_sniffed_by_its_parser_only() -> None:
+    for name, owner in SQLITE.items():
+        with closing(sqlite3.connect(SAMPLES / name)) as connection:
+            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+        assert [parser for parser in SQLITE.values() if parser.sniff_tables(tables)] == [owner]
+
+
+def test_corpus_rpd_equals_a_direct_query(corpus: Path) -> None:
+    path = corpus / "rpd" / "rocmProfileData-matmul_result.rpd"
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+        profile = rpd.parse(connection)
+        # The file's own `op` view, not the tables that the parser joins.
+        expected = {
+            (name, str(gpu)): (calls, total)
+            for name, gpu, calls, total in connection.execute(
+                "SELECT CASE description WHEN '' THEN opType ELSE description END, gpuId,"
+                " count(*), sum(end - start) FROM op GROUP BY 1, 2"
+            )
+        }
+        printed = dict(connection.execute("SELECT Name, TotalDuration FROM top"))
+    assert {(t.name, t.device): (t.calls, t.total_ns) for t in profile.totals} == expected
+    assert {t.name: t.total_ns // 1000 for t in profile.totals} == printed
+    assert sum(t.total_ns for t in profile.totals) == 183_918_056
+    assert {t.name for t in profile.totals if t.kind == "copy"} == {
+        "CopyHostToDevice",
+        "CopyDeviceToHost",
+        "FillBuffer",
+    }
+    assert len(profile.spans) == 85
+    assert not any(classify(t.name) for t in profile.totals)
+    assert profile.diagnostics == ()
+
+
+@pytest.mark.parametrize("suffix", ["", "_us"])
+@pytest.mark.parametrize("kind", ["TABLE", "VIEW"])
+def test_rpd_with_only_top(memory: sqlite3.Connection, suffix: str, kind: str) -> None:
+    memory.execute(
+        f"CREATE {kind} top AS SELECT 'k<int>(int)' AS Name, 4 AS TotalCalls,"
+        f" 2500 AS TotalDuration{suffix}, 625 AS Ave{suffix}, 60.5 AS Percentage"
+        " UNION ALL SELECT 'CopyHostToDevice', 1, 1000, 1000, 39.5"
+    )
+    assert rpd.sniff_tables({"top"})
+    profile = rpd.parse(memory)
+    assert plain(profile) == {
+        ("k<int>(int)", None, "kernel", 4, 2_500_000),
+        ("CopyHostToDevice", None, "copy", 1, 1_000_000),
+    }
+    assert [t.reported_percentage for t in profile.totals] == [60.5, 39.5]
+    assert profile.spans == ()
+    assert codes(profile) == {"totals_only": 1}
+
+
+def test_rpd_with_a_filtered_top_is_noted(memory: sqlite3.Connection) -> None:
+    memory.execute("CREATE TABLE top (Name, TotalCalls, TotalDuration, Ave, Percentage)")
+    memory.execute("INSERT INTO top VALUES ('k', 1, 10, 10, 12.5), (NULL, 1, 1, 1, 1.0)")
+    assert codes(rpd.parse(memory)) == {"totals_only": 1, "row_without_name": 1, "partial_top": 1}
+
+
+def test_rpd_skips_and_counts_bad_rows(memory: sqlite3.Connection) -> None:
+    make_profiles.rpd(memory)
+    good = rpd.parse(memory)
+    memory.executescript(
+        """
+        INSERT INTO rocpd_op VALUES
+            (90, 0, 0, 0, '', 50, 40, 4, 2), (91, 0, 0, 0, '', -5, 40, 4, 2),
+            (92, 0, 0, 0, '', 'soon', 40, 4, 2), (93, 0, 0, 0, '', 10, 40, 777, 778),
+            (94, 0, 0, 0, '', x'00', 40, 4, 2);
+        """
+    )
+    profile = rpd.parse(memory)
+    assert profile.totals == good.totals
+    assert profile.spans == good.spans
+    assert codes(profile) == {"ends_before_start": 1, "bad_number": 3, "row_without_name": 1}
+    assert {d.severity for d in profile.diagnostics} == {Severity.DATA_LOSS}
+
+
+def test_names_that_are_not_utf8_are_kept(memory: sqlite3.Connection) -> None:
+    make_profiles.rpd(memory)
+    memory.execute("UPDATE rocpd_string SET string = CAST(x'6bff' AS TEXT) WHERE id = 5")
+    assert "k\ufffd" in {t.name for t in rpd.parse(memory).totals}
+    assert memory.text_factory is str
+
+
+def test_rocpd_draft_schema_with_timestamps_and_tracks(memory: sqlite3.Connection) -> None:
+    memory.executescript(
+        """
+        CREATE TABLE rocpd_timestamp_a (id INTEGER PRIMARY KEY, value BIGINT);
+        CREATE TABLE rocpd_track_a (id INTEGER PRIMARY KEY, agent_id, stream_id);
+        CREATE TABLE rocpd_info_agent_a (id INTEGER PRIMARY KEY, type, absolute_index);
+        CREATE TABLE rocpd_info_kernel_symbol_a (id INTEGER PRIMARY KEY, kernel_name, display_name);
+        CREATE TABLE rocpd_kernel_dispatch_a (id INTEGER PRIMARY KEY, track_id, kernel_id,
+            start_id, end_id);
+        INSERT INTO rocpd_timestamp_a VALUES (1, 100), (2, 350);
+        INSERT INTO rocpd_track_a VALUES (1, 9, 3);
+        INSERT INTO rocpd_info_agent_a VALUES (9, 'GPU', 2);
+        INSERT INTO rocpd_info_kernel_symbol_a VALUES (1, '_Z1k', NULL);
+        INSERT INTO rocpd_kernel_dispatch_a VALUES (1, 1, 1, 1, 2), (2, 1, 1, 2, 1);
+        """
+    )
+    profile = rocpd.parse(memory)
+    assert plain(profile) == {("_Z1k", "Agent 2", "kernel", 1, 250)}
+    assert profile.spans[0].stream == "3"
+    assert codes(profile) == {"ends_before_start": 1}
+
+
+def test_rocpd_views_and_top_kernels_without_tables(memory: sqlite3.Connection) -> None:
+    memory.execute(
+        "CREATE TABLE top_kernels (name, total_calls, total_duration, average, percentage)"
+    )
+    memory.execute("INSERT INTO top_kernels VALUES ('k', 2, 1.5, 0.75, 100.0)")
+    assert plain(rocpd.parse(memory)) == {("k", None, "kernel", 2, 1_500)}
+    memory.execute('CREATE TABLE kernels (name, start, "end", agent_abs_index, stream_id)')
+    memory.execute("INSERT INTO kernels VALUES ('k', 5, 25, 4, 1)")
+    assert plain(rocpd.parse(memory)) == {("k", "Agent 4", "kernel", 1, 20)}
+
+
+def test_two_processes_of_rocpd_are_read_once_each(memory: sqlite3.Connection) -> None:
+    make_profiles.rocpd(memory)
+    once = rocpd.parse(memory)
+    for name, sql in memory.execute(
+        "SELECT name, sql FROM sqlite_master WHERE name LIKE '%\\_1f' ESCAPE '\\'"
+    ).fetchall():
+        other = name.replace("_1f", "_2e")
+        memory.execute(sql.replace(name, other))
+        memory.execute(f"INSERT INTO {other} SELECT * FROM {name}")
+    twice = rocpd.parse(memory)
+    assert len(twice.spans) == 2 * len(once.spans)
+    assert [t.total_ns for t in twice.totals] == [2 * t.total_ns for t in once.totals]
+
+
+def test_nsys_separates_processes_and_reports_graphs(memory: sqlite3.Connection) -> None:
+    make_profiles.nsys(memory)
+    memory.executescript(
+        """
+        INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (0, 0, 0, 1, 33554432, 1, 1),
+            (10, 30, 0, 1, 33554432, 1, 1), (10, 30, 0, 1, 33554432, 999, 998);
+        DROP TABLE ENUM_CUDA_MEMCPY_OPER;
+        CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start, "end");
+        INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (1, 2), (3, 4);
+        """
+    )
+    profile = nsys.parse(memory)
+    totals = plain(profile)
+    assert (make_profiles.NCCL, "2:0", "kernel", 1, 20) in totals
+    assert (make_profiles.NCCL, "1:0", "kernel", 2, 6_000) in totals
+    assert ("[CUDA memcpy Host-to-Device]", "0", "copy", 1, 500) in totals
+    assert codes(profile) == {
+        "bad_number": 1,
+        "row_without_name": 1,
+        "graphs_without_kernels": 2,
+    }
+
+
+@pytest.mark.parametrize("name", SQLITE)
+@given(cut=st.integers(0, 6_000), hole=st.integers(0, 6_000))
+def test_damaged_database_never_raises(
+    name: str, tmp_path_factory: pytest.TempPathFactory, cut: int, hole: int
+) -> None:
+    raw = bytearray((SAMPLES / name).read_bytes())
+    raw[hole : hole + 64] = b"\xff" * len(raw[hole : hole + 64])
+    path = tmp_path_factory.mktemp("damaged") / "p"
+    path.write_bytes(raw[: max(1, cut)])
+    with closing(sqlite3.connect(path)) as connection:
+        profile = SQLITE[name].parse(connection)
+    assert all(t.total_ns >= 0 for t in profile.totals)
+
+
+@pytest.mark.parametrize("name", SQLITE)
+def test_a_cut_database_is_reported(name: str, tmp_path: Path) -> None:
+    raw = (SAMPLES / name).read_bytes()
+    (tmp_path / "p").write_bytes(raw[: len(raw) - 512])
+    with closing(sqlite3.connect(tmp_path / "p")) as connection:
+        profile = SQLITE[name].parse(connection)
+    found = {d.code: d.severity for d in profile.diagnostics}
+    assert found["corrupt_database"] is Severity.ERROR
