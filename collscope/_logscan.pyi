@@ -25,8 +25,8 @@ class Scanner:
 
         Rows are in order of the log; `line` is the 1-based physical line.
 
-        - processes: lists host, pid, prefix (what a launcher put before its first line), first_line.
-          A line without a host has host "" and pid 0 and is told apart by its prefix.
+        - processes: lists host, pid, prefix (what a launcher put before its first line),
+          first_line. A line without a host has host "" and pid 0 and is told apart by its prefix.
         - threads: process u32, tid i64
         - ops: names as logged
         - comms: process u32, ptr u64, nranks i32 (-1 unknown), global_rank i32 (-1 absent),
@@ -43,9 +43,9 @@ class Scanner:
           op_count2 u64 (2^64-1 absent; then of send, op_count of receive), name u32 (in
           kernel_names), bus_id i64 (-1), nranks i32 (-1), comm_ptr u64 (0), root i32, nc i32, line
         - kernel_names: list of str
-        - tuning: process, thread, line u32, kind u8 (0 numeric, 1 named, 2 symmetric, 3 copy engine,
-          4 hierarchical copy engine), op u32, bytes u64, algorithm, protocol, kernel u32 (in
-          tuning_names), channels i32 (-1), time_us f64 (NaN), comm_ptr u64 (0)
+        - tuning: process, thread, line u32, kind u8 (0 numeric, 1 named, 2 symmetric, 3 copy
+          engine, 4 hierarchical copy engine), op u32, bytes u64, algorithm, protocol, kernel u32
+          (in tuning_names), channels i32 (-1), time_us f64 (NaN), comm_ptr u64 (0)
         - tuning_names: list of str
         - messages: process, thread, line u32, kind u8 (1 init, 2 topology, 3 link, 4 net, 5 env,
           6 version, 7 warn, 8 error return, 9 structure, 10 misc), text list of str

@@ -49,7 +49,7 @@ def bus_factor(op: Op, nranks: int | None) -> float | None:
 
 
 def algorithm_bandwidth(size: int | None, time_s: float | None) -> float | None:
-    """Algorithm bandwidth in GB/s of `size` bytes in `time_s` seconds; None if either is missing."""
+    """Algorithm bandwidth in GB/s: `size` bytes in `time_s` seconds; None if either is missing."""
     if size is None or time_s is None or time_s <= 0:
         return None
     return size / time_s / 1e9

@@ -15,6 +15,8 @@ from collscope import __version__
 from collscope.errors import CollscopeError, InputError, MissingToolError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from collscope.ingest.result import Ingested
 
 app = typer.Typer(
@@ -37,9 +39,7 @@ class Format(str, Enum):
     JSON = "json"
 
 
-Db = Annotated[
-    Path, typer.Option("--db", envvar="COLLSCOPE_DB", help="The store, an SQLite file.")
-]
+Db = Annotated[Path, typer.Option("--db", envvar="COLLSCOPE_DB", help="The store, an SQLite file.")]
 Run = Annotated[str, typer.Option("--run", help="Label of the run, to tell several apart.")]
 Paths = Annotated[
     list[str], typer.Argument(help="Files, folders, globs, .gz or .zst, or - for standard input.")
@@ -125,7 +125,7 @@ def sql(
 ) -> None:
     """Ask the store in SQL, read-only; without a query, list its views and their columns."""
     from collscope.ingest.match import open_matched
-    from collscope.reports.tables import render_rows
+    from collscope.reports.rows import render_rows
 
     connection = open_matched(db)
     try:
@@ -133,7 +133,9 @@ def sql(
         names = [column[0] for column in cursor.description or ()]
         text = render_rows(names, cursor.fetchall(), format.value)
     except (sqlite3.Error, sqlite3.Warning) as error:
-        raise UsageError(f"query: {error}. 'collscope sql' alone lists views and columns.") from error
+        raise UsageError(
+            f"query: {error}. 'collscope sql' alone lists views and columns."
+        ) from error
     _write(text, output)
 
 
@@ -172,7 +174,7 @@ def _write(text: str, output: Path | None) -> None:
         raise InputError(f"{output}: {error.strerror}. Name another file with -o.") from error
 
 
-def _progress():  # type: ignore[no-untyped-def]
+def _progress() -> Callable[[str, int], None]:
     """Bytes read so far on a terminal, nothing in a pipe."""
     if not sys.stderr.isatty():
         return lambda _path, _done: None

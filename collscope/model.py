@@ -69,6 +69,10 @@ def parse_op(name: str) -> Op:
 class Datatype(Enum):
     """Element type; `code` is ncclDataType_t's value (nccl.h, rccl.h; equal on both sides)."""
 
+    label: str
+    code: int
+    itemsize: int | None
+
     INT8 = ("Int8", 0, 1)
     UINT8 = ("Uint8", 1, 1)
     INT32 = ("Int32", 2, 4)
@@ -83,20 +87,11 @@ class Datatype(Enum):
     FLOAT8E5M2 = ("Float8e5m2", 11, 1)
     UNKNOWN = ("Unknown", -1, None)
 
-    @property
-    def label(self) -> str:
-        """Name printed and stored."""
-        return self.value[0]
-
-    @property
-    def code(self) -> int:
-        """Value in the library's enumeration."""
-        return self.value[1]
-
-    @property
-    def itemsize(self) -> int | None:
-        """Bytes of one element, None when the type is unknown."""
-        return self.value[2]
+    def __init__(self, label: str, code: int, itemsize: int | None) -> None:
+        """Name printed and stored, value in the library's enumeration, bytes of one element."""
+        self.label = label
+        self.code = code
+        self.itemsize = itemsize  # None when the type is unknown
 
 
 DATATYPE_BY_CODE = {d.code: d for d in Datatype if d is not Datatype.UNKNOWN}
@@ -110,6 +105,9 @@ def datatype_of(code: int) -> Datatype:
 class Redop(Enum):
     """Reduction; `code` is ncclRedOp_t's value (note 2 is Max and 3 is Min)."""
 
+    label: str
+    code: int
+
     SUM = ("Sum", 0)
     PROD = ("Prod", 1)
     MAX = ("Max", 2)
@@ -117,15 +115,10 @@ class Redop(Enum):
     AVG = ("Avg", 4)
     CUSTOM = ("Custom", 5)
 
-    @property
-    def label(self) -> str:
-        """Name printed and stored."""
-        return self.value[0]
-
-    @property
-    def code(self) -> int:
-        """Value in the library's enumeration; every value from 5 on is a custom operator."""
-        return self.value[1]
+    def __init__(self, label: str, code: int) -> None:
+        """Name printed and stored, value in the library's enumeration."""
+        self.label = label
+        self.code = code  # from 5 on every value is a custom operator
 
 
 def redop_of(code: int) -> Redop:

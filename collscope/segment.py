@@ -33,8 +33,11 @@ def encode(observed: Observations) -> bytes:
     header = _Header(
         _VERSION,
         [(name, a.dtype.str, len(a)) for name, a in arrays.items()],
-        [(s.op.value, *s[1:]) for s in observed.signatures],
-        [tuple(s) for s in observed.tuning_settings],
+        [
+            (s.op.value, s.backend, s.count, s.datatype, s.redop, s.root, s.flags)
+            for s in observed.signatures
+        ],
+        [(s.algorithm, s.protocol, s.channels, s.kernel) for s in observed.tuning_settings],
     )
     head = msgspec.msgpack.encode(header)
     compressor = zstandard.ZstdCompressor(level=1, threads=-1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -48,7 +50,7 @@ def test_is_the_longest_common_subsequence(a: list[int], b: list[int]) -> None:
     partners = align(array(a), array(b))
     pairs = [(int(i), j) for j, i in enumerate(partners) if i >= 0]
     assert all(a[i] == b[j] for i, j in pairs)
-    assert all(p[0] < q[0] for p, q in zip(pairs, pairs[1:], strict=False))
+    assert all(p[0] < q[0] for p, q in itertools.pairwise(pairs))
     assert len(pairs) == common_length(a, b)
 
 

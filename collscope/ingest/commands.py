@@ -52,10 +52,8 @@ def ingest_auto(paths: list[str], db: Path, run: str, progress: Progress) -> lis
 
 def _ingest(paths: list[str], db: Path, run: str, one: _Ingest) -> list[Ingested]:
     files = expand(paths)
-    results = []
     with _store(db) as connection:
-        for path in files:
-            results.append(_tolerant(one, connection, path, alone=len(files) == 1))
+        results = [_tolerant(one, connection, path, alone=len(files) == 1) for path in files]
         match_stored(connection, db, run)
     if results and all(r.status == "unusable" for r in results):
         more = f" (and {len(results) - 1} more)" if len(results) > 1 else ""

@@ -29,12 +29,14 @@ def expand(paths: list[str]) -> list[str]:
     """
     found: list[str] = []
     for path in paths:
-        names = [path] if path == STDIN or Path(path).exists() else sorted(glob.glob(path))
+        names = [path] if path == STDIN or Path(path).exists() else sorted(glob.glob(path))  # noqa: PTH207 - the pattern may be absolute
         if not names:
             raise InputError(f"{path}: no such file or folder. Check the path.")
         for name in names:
             folder = name != STDIN and Path(name).is_dir()
-            files = sorted(str(p) for p in Path(name).rglob("*") if p.is_file()) if folder else [name]
+            files = (
+                sorted(str(p) for p in Path(name).rglob("*") if p.is_file()) if folder else [name]
+            )
             if not files:
                 raise InputError(f"{name}: an empty folder. Name the folder that holds the files.")
             found += files
@@ -137,8 +139,10 @@ def open_input(path: str) -> Iterator[Reader]:
         yield Reader(path)
         return
     try:
-        file = Path(path).open("rb")
+        file = Path(path).open("rb")  # noqa: SIM115 - closed below, its opening explained here
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}. Check the path and its permissions.") from error
+        raise InputError(
+            f"{path}: {error.strerror}. Check the path and its permissions."
+        ) from error
     with file:
         yield Reader(path, _file=file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ _DAMAGE = {
     "invalid_number": "lines with a number that cannot be read",
     "overlong": "lines too long to be the library's",
 }
+_EXCERPT = 200  # characters of a line kept in a diagnostic
 _PARSED = ("coll", "call", "kernel", "tuning", "messages")
 
 
@@ -55,7 +57,7 @@ def ingest_log(
         diagnostics.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", text))
     row = _source_row(path, reader.sha256, scan, records)
     with transaction(connection, store):
-        _insert(connection, run, row, scan, records, observed, diagnostics)
+        _insert(connection, run, _Parsed(row, scan, records, observed, diagnostics))
     counters = scan["counters"]
     counts = (
         ("lines", counters["lines"]),
@@ -70,7 +72,9 @@ def _why_unusable(scan: dict[str, Any], size: int) -> str:
     if size == 0:
         return "the file is empty"
     if scan["counters"]["unknown"]:
-        return "library lines, but none about communicators or calls: set NCCL_DEBUG_SUBSYS=INIT,COLL"
+        return (
+            "library lines, but none about communicators or calls: set NCCL_DEBUG_SUBSYS=INIT,COLL"
+        )
     return "no line of NCCL or RCCL: not a log of NCCL_DEBUG=INFO"
 
 
@@ -79,7 +83,8 @@ def _source_row(
 ) -> sources.SourceRow:
     counters = scan["counters"]
     version = next(
-        (r for r in records if isinstance(r, LibraryVersion) and r.component in ("nccl", "rccl")), None
+        (r for r in records if isinstance(r, LibraryVersion) and r.component in ("nccl", "rccl")),
+        None,
     )
     # RCCL alone prints a rank or a kernel trace with its calls.
     rccl = (scan["comms"]["global_rank"] >= 0).any() or len(scan["kernel"]["line"])
@@ -99,58 +104,56 @@ def _source_row(
 
 
 def _scan_diagnostics(scan: dict[str, Any]) -> list[Diagnostic]:
-    first: dict[str, tuple[int, str]] = {}
+    """Damage and strangers among the lines, counted by the scanner."""
+    first: dict[str, tuple[int | None, str | None]] = {}
     for line, code, excerpt in scan["damage"]:
-        first.setdefault(code, (line, excerpt[:200]))
-    found = [
-        Diagnostic(
-            Severity.DATA_LOSS, f"{code}_line", text, *first.get(code, (None, None)),
-            count=scan["counters"][code],
-        )  # fmt: skip
-        for code, text in _DAMAGE.items()
-        if scan["counters"][code]
+        first.setdefault(code, (line, excerpt[:_EXCERPT]))
+    for line, text in scan["unknown_samples"][:1]:
+        first["unknown"] = (line, text[:_EXCERPT])
+    kinds = [(code, f"{code}_line", Severity.DATA_LOSS, text) for code, text in _DAMAGE.items()]
+    kinds += [
+        (
+            "interleaved", "interleaved_line", Severity.NOTICE,
+            "lines in which another process's line begins: both were read where whole",
+        ),
+        (
+            "unknown", "other_line", Severity.INFO,
+            "lines of the library of a kind that says nothing kept here",
+        ),
+    ]  # fmt: skip
+    counters = scan["counters"]
+    return [
+        Diagnostic(severity, name, text, *first.get(code, (None, None)), counters[code])
+        for code, name, severity, text in kinds
+        if counters[code]
     ]
-    if scan["counters"]["interleaved"]:
-        text = "lines in which another process's line begins: both were read where whole"
-        found.append(
-            Diagnostic(
-                Severity.NOTICE, "interleaved_line", text, *first.get("interleaved", (None, None)),
-                count=scan["counters"]["interleaved"],
-            )  # fmt: skip
-        )
-    if scan["counters"]["unknown"]:
-        line, excerpt = (scan["unknown_samples"] or [(None, None)])[0]
-        text = "lines of the library of a kind that says nothing kept here"
-        found.append(
-            Diagnostic(
-                Severity.INFO, "other_line", text, line, excerpt and excerpt[:200],
-                scan["counters"]["unknown"],
-            )  # fmt: skip
-        )
-    return found
 
 
-def _insert(
-    connection: sqlite3.Connection,
-    run: str,
-    row: sources.SourceRow,
-    scan: dict[str, Any],
-    records: list[LogRecord],
-    observed: Observed,
-    diagnostics: list[Diagnostic],
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """One log, ready to be stored."""
+
+    row: sources.SourceRow
+    scan: dict[str, Any]
+    records: list[LogRecord]
+    observed: Observed
+    diagnostics: list[Diagnostic]
+
+
+def _insert(connection: sqlite3.Connection, run: str, log: _Parsed) -> None:
     run_key = sources.run_id(connection, run)
-    source = sources.insert_source(connection, run_key, row)
-    first = sources.insert_processes(connection, source, scan["processes"])
-    streams = observed.observations.streams
+    source = sources.insert_source(connection, run_key, log.row)
+    first = sources.insert_processes(connection, source, log.scan["processes"])
+    streams = log.observed.observations.streams
     first_stream = sources.insert_streams(connection, first, streams)
     by_pointer = {(s.process, s.comm_ptr): first_stream + i for i, s in enumerate(streams)}
-    messages = scan["messages"]
+    messages = log.scan["messages"]
     texts = dict(zip(messages["line"].tolist(), messages["text"], strict=True))
-    sources.insert_records(connection, source, first, by_pointer, records, texts)
-    sources.insert_traced_kernels(connection, source, first, observed.kernels)
-    sources.insert_diagnostics(connection, run_key, source, diagnostics)
+    keys = sources.LogKeys(source, first, by_pointer, texts)
+    sources.insert_records(connection, keys, log.records)
+    sources.insert_traced_kernels(connection, source, first, log.observed.kernels)
+    sources.insert_diagnostics(connection, run_key, source, log.diagnostics)
     connection.execute(
-        "INSERT INTO _segment VALUES (?, ?)", (source, encode(observed.observations))
+        "INSERT INTO _segment VALUES (?, ?)", (source, encode(log.observed.observations))
     )
     connection.execute("UPDATE _run SET matched = 0 WHERE run_id = ?", (run_key,))

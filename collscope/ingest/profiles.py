@@ -92,4 +92,3 @@ def _unclassified(profile: Profile) -> list[Diagnostic]:
         for total in profile.totals
         if looks_related(total.name)
     ]
-

@@ -7,8 +7,8 @@ moves; it does not on NCCL >= 2.27 within one node.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ class AlignedCalls:
     ranks: tuple[int, ...]  # of the members, in the order of the columns
     rows: Ints  # (calls, members), int64
     realigned: bool  # the ranks' sequences were not equal
+    witnessed: bool = False  # opCount took part in the re-alignment
 
 
 def align_calls(comm: Communicator, rows_of: list[Ints], observed: Observations) -> AlignedCalls:
@@ -41,7 +42,7 @@ def align_calls(comm: Communicator, rows_of: list[Ints], observed: Observations)
     matrix = _merge(rows, keys)
     if witnessed:
         matrix = _order_by_op_count(matrix, observed.columns["op_count"])
-    return AlignedCalls(ranks, matrix, realigned=True)
+    return AlignedCalls(ranks, matrix, realigned=True, witnessed=witnessed)
 
 
 def _keys(rows: list[Ints], observed: Observations) -> tuple[list[Ints], bool]:
@@ -111,7 +112,7 @@ def _insert(reference: Ints, key: Ints, matched: Ints) -> tuple[Ints, Ints, Ints
     return merged, moved, place
 
 
-def in_place(op_root_rows: Ints, ranks: Any, slots: Ints, *, offset: bool) -> Ints:
+def in_place(op_root_rows: Ints, ranks: Sequence[int], slots: Ints, *, offset: bool) -> Ints:
     """In-place state per call: 1, 0, or -1 when not known; shape (calls,).
 
     op_root_rows  (calls,) member index whose buffers decide, or -1: all members must agree

@@ -8,7 +8,7 @@ calls ("inferred").
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from collscope.match.streams import Stream
@@ -39,8 +39,9 @@ def join_communicators(
     """
     order = sorted(range(len(streams)), key=lambda i: (streams[i].process, streams[i].first_line))
     joiner = _Joiner(streams, digests)
-    hashed = [i for i in order if streams[i].comm_hash is not None]
-    joiner.by_key(hashed, lambda s: (s.comm_hash, s.nranks), "commId")
+    for i in order:
+        if streams[i].comm_hash is not None:
+            joiner.by_key(i, ("commId", streams[i].comm_hash, streams[i].nranks), "commId")
     joiner.by_lineage([i for i in order if streams[i].parent_ptr is not None])
     rest = [i for i in order if i not in joiner.comm_of]
     joiner.by_rank([i for i in rest if streams[i].rank is not None])
@@ -56,6 +57,10 @@ class _Joiner:
         self.digests = digests
         self.comms: list[Communicator] = []
         self.comm_of: dict[int, int] = {}
+        self.instances: dict[Hashable, list[int]] = defaultdict(list)
+        self.pointers: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for i, s in enumerate(streams):
+            self.pointers[s.process, s.comm_ptr].append(i)
 
     def add(self, comm: int, rank: int, stream: int) -> None:
         self.comms[comm].members[rank] = stream
@@ -66,19 +71,15 @@ class _Joiner:
         self.comms.append(Communicator(s.nranks, {}, matched_by, color=s.color))
         return len(self.comms) - 1
 
-    def by_key(
-        self, indices: list[int], key: Callable[[Stream], Hashable], matched_by: str
-    ) -> None:
-        """Join streams of equal key; a rank seen again belongs to the next communicator."""
-        instances: dict[Hashable, list[int]] = defaultdict(list)
-        for i in indices:
-            rank = self.streams[i].rank or 0
-            comms = instances[key(self.streams[i])]
-            free = next((c for c in comms if rank not in self.comms[c].members), None)
-            if free is None:
-                free = self.open(i, matched_by)
-                comms.append(free)
-            self.add(free, rank, i)
+    def by_key(self, i: int, key: Hashable, matched_by: str) -> None:
+        """Join stream `i` to those of equal key; a rank seen again is of the next communicator."""
+        rank = self.streams[i].rank or 0
+        comms = self.instances[key]
+        free = next((c for c in comms if rank not in self.comms[c].members), None)
+        if free is None:
+            free = self.open(i, matched_by)
+            comms.append(free)
+        self.add(free, rank, i)
 
     def by_lineage(self, indices: list[int]) -> None:
         """Join splits whose lines carry no commId by parent communicator, count and colour."""
@@ -93,9 +94,8 @@ class _Joiner:
         progress = True
         while waiting and progress:
             ready = [i for i in waiting if self.parent_stream(i) in self.comm_of]
-            keys = {i: self._lineage_key(i, numbered[i]) for i in ready}
-            by_stream = {id(self.streams[i]): keys[i] for i in ready}
-            self.by_key(ready, lambda s: by_stream[id(s)], "parent/color")
+            for i in ready:
+                self.by_key(i, self._lineage_key(i, numbered[i]), "parent/color")
             progress = bool(ready)
             waiting = [i for i in waiting if i not in self.comm_of]
 
@@ -112,17 +112,10 @@ class _Joiner:
             return None
         candidates = [
             j
-            for j in self._by_pointer().get((s.process, s.parent_ptr), ())
+            for j in self.pointers.get((s.process, s.parent_ptr), ())
             if self.streams[j].first_line < s.first_line
         ]
         return max(candidates, key=lambda j: self.streams[j].first_line, default=None)
-
-    def _by_pointer(self) -> dict[tuple[int, int], list[int]]:
-        if not hasattr(self, "_pointers"):
-            self._pointers: dict[tuple[int, int], list[int]] = defaultdict(list)
-            for j, s in enumerate(self.streams):
-                self._pointers[s.process, s.comm_ptr].append(j)
-        return self._pointers
 
     def by_rank(self, indices: list[int]) -> None:
         """Join streams whose rank is known but not their communicator."""
@@ -182,7 +175,9 @@ def _finish(
     if nnodes is None and comm.nranks in (1, len(members)):
         nnodes = len({hosts[m.process] for m in members})
     parents = (joiner.parent_stream(i) for i in comm.members.values())
-    parent = next((joiner.comm_of[p] for p in parents if p is not None and p in joiner.comm_of), None)
+    parent = next(
+        (joiner.comm_of[p] for p in parents if p is not None and p in joiner.comm_of), None
+    )
     comm_hash = next((m.comm_hash for m in members if m.comm_hash is not None), None)
     return replace(comm, nnodes=nnodes, parent=parent, comm_hash=comm_hash)
 

@@ -25,6 +25,12 @@ _COUNTER_MASK = (1 << 25) - 1
 _SYMMETRIC = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL, Op.ALL_TO_ALLV)
 
 
+_TRACE_COLUMNS = (
+    "process", "kind", "time_ns", "rank", "block", "channel", "op_count", "name", "bus_id",
+    "nranks", "comm_ptr", "line",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class TracedKernel:
     """One kernel's work on one rank. Times in ns of the GPU's clock; end None: never printed."""
@@ -42,7 +48,9 @@ class TracedKernel:
     line: int
 
 
-def pair_kernels(trace: dict[str, Any], names: Sequence[str]) -> tuple[list[TracedKernel], list[Diagnostic]]:
+def pair_kernels(
+    trace: dict[str, Any], names: Sequence[str]
+) -> tuple[list[TracedKernel], list[Diagnostic]]:
     """Kernels of one source from the scanner's `kernel` columns, in line order of their start."""
     spans, orphans = _spans(trace, names)
     kernels = _merge_blocks(spans)
@@ -76,11 +84,10 @@ def _spans(trace: dict[str, Any], names: Sequence[str]) -> tuple[list[TracedKern
     open_spans: dict[tuple[int, ...], TracedKernel] = {}
     done: list[TracedKernel] = []
     orphans: list[int] = []
-    columns = (
-        "process kind time_ns rank block channel op_count name bus_id nranks comm_ptr line".split()
-    )
-    for values in zip(*(trace[c].tolist() for c in columns), strict=True):
-        process, kind, time_ns, rank, block, channel, op_count, name, bus, nranks, ptr, line = values
+    for values in zip(*(trace[c].tolist() for c in _TRACE_COLUMNS), strict=True):
+        process, kind, time_ns, rank, block, channel, op_count, name, bus, nranks, ptr, line = (
+            values
+        )
         # CL of older builds has no busId and nRanks: the block's open kernel is found without.
         where = (process, rank, block, channel, ptr)
         current = open_spans.get(where)
@@ -228,6 +235,10 @@ def _split_waiting(
         end = kernels[k].end_ns
         known = ops[call] in _SYMMETRIC and len(durations[call]) > 1 and end is not None
         transfer = min(durations[call]) if known else None
-        wait = end - kernels[k].start_ns - transfer if end is not None and transfer is not None else None
+        wait = (
+            end - kernels[k].start_ns - transfer
+            if end is not None and transfer is not None
+            else None
+        )
         joined.append(KernelCall(k, call, transfer, wait))
     return joined

@@ -17,7 +17,8 @@ Ints = npt.NDArray[Any]
 COUNT_MODULO_2_32 = 1  # flag of a signature: newest RCCL prints count with %u
 
 
-class Signature(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Signature:
     """What all ranks of one call log alike (Send and Recv: what one rank logs)."""
 
     op: Op
@@ -112,5 +113,5 @@ def _intern(values: Sequence[Any], known: dict[Any, int]) -> Ints:
     return np.array([known.setdefault(v, len(known)) for v in values], dtype=np.int32)
 
 
-def _join(arrays: list[Ints], dtype: Any) -> Ints:
+def _join(arrays: list[Ints], dtype: npt.DTypeLike) -> Ints:
     return np.concatenate(arrays).astype(dtype, copy=False) if arrays else np.empty(0, dtype)

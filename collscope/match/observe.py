@@ -60,7 +60,11 @@ def _signatures(scan: dict[str, Any]) -> tuple[list[Signature], Ints]:
     ):
         name = scan["ops"][op]
         backend = (
-            "mscclpp" if name.startswith("mscclpp") else "msccl" if name.startswith("msccl") else "native"
+            "mscclpp"
+            if name.startswith("mscclpp")
+            else "msccl"
+            if name.startswith("msccl")
+            else "native"
         )
         signature = Signature(parse_op(name), backend, count, datatype, redop, root, flags)
         mapped.append(index.setdefault(signature, len(index)))

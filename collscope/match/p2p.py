@@ -72,7 +72,7 @@ def pair_transfers(
             else:
                 recvs[peer, rank].append(row)
     pairs: list[Transfer] = []
-    for (src, dst) in sends | recvs:
+    for src, dst in sends | recvs:
         for send, recv in _pair(sends[src, dst], recvs[src, dst], observed, comm):
             s = signatures[int(sig[send if send is not None else recv])]
             pairs.append(Transfer(src, dst, s.count, s.element, send, recv))
@@ -94,7 +94,9 @@ def _pair(
     return pairs + [(sends[m], None) for m in sorted(alone)]
 
 
-def _size_keys(rows: list[int], observed: Observations) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+def _size_keys(
+    rows: list[int], observed: Observations
+) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     """What a Send and its Recv have in common: count and datatype."""
     sigs = [observed.signatures[s] for s in observed.columns["sig"][rows].tolist()]
     return np.array([s.count << 6 | (s.datatype & 63) for s in sigs], dtype=np.uint64)
@@ -173,21 +175,45 @@ def _pattern(group: list[Transfer], nranks: int | None) -> tuple[Op, str, int | 
         return None
     seen = {t.src_rank for t in group if t.send_row is not None}
     seen |= {t.dst_rank for t in group if t.recv_row is not None}
-    wanted = {(s, d) for s in range(nranks) for d in range(nranks) if s != d and {s, d} & seen}
-    targets, origins = {d for _, d in others}, {s for s, _ in others}
-    if nranks > 2 and others == {p for p in wanted if len(targets) == 1 and p[1] in targets}:
-        return Op.GATHER, "gather", next(iter(targets))
-    if nranks > 2 and others == {p for p in wanted if len(origins) == 1 and p[0] in origins}:
-        return Op.SCATTER, "scatter", next(iter(origins))
-    if _is_shift(others, pairs, seen, nranks):
-        return Op.SEND_RECV, "shift", None
-    if others == wanted:
-        even = len({(t.count, t.datatype) for t in group}) == 1
-        return (Op.ALL_TO_ALL, "alltoall", None) if even else (Op.ALL_TO_ALLV, "alltoallv", None)
-    # Peers with nothing to exchange are left out of an uneven all-to-all.
-    if nranks > 2 and len(others) > nranks and targets | origins == set(range(nranks)):
-        return Op.ALL_TO_ALLV, "alltoallv", None
-    return None
+    shape = _shape(pairs, others, seen, nranks)
+    if shape == "alltoall" and len({(t.count, t.datatype) for t in group}) > 1:
+        shape = "alltoallv"
+    return None if shape is None else (_OPS[shape], shape, _root(shape, others))
+
+
+_OPS = {
+    "gather": Op.GATHER,
+    "scatter": Op.SCATTER,
+    "shift": Op.SEND_RECV,
+    "alltoall": Op.ALL_TO_ALL,
+    "alltoallv": Op.ALL_TO_ALLV,
+}
+
+
+def _root(shape: str, others: set[tuple[int, int]]) -> int | None:
+    src, dst = next(iter(others))
+    return {"gather": dst, "scatter": src}.get(shape)
+
+
+def _shape(
+    pairs: set[tuple[int, int]], others: set[tuple[int, int]], seen: set[int], nranks: int
+) -> str | None:
+    """Shape of distinct transfers, of which only those of the ranks `seen` could be logged."""
+    ranks = range(nranks)
+    wanted = {(s, d) for s in ranks for d in ranks if s != d and {s, d} & seen}
+    origins, targets = {s for s, _ in others}, {d for _, d in others}
+    shape: str | None = None
+    if nranks > 2 and len(targets) == 1 and others == {p for p in wanted if p[1] in targets}:
+        shape = "gather"
+    elif nranks > 2 and len(origins) == 1 and others == {p for p in wanted if p[0] in origins}:
+        shape = "scatter"
+    elif _is_shift(others, pairs, seen, nranks):
+        shape = "shift"
+    elif others == wanted:
+        shape = "alltoall"
+    elif nranks > 2 and len(others) > nranks and origins | targets == set(ranks):
+        shape = "alltoallv"  # peers with nothing to exchange are left out of an uneven one
+    return shape
 
 
 def _is_shift(

@@ -6,6 +6,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,8 @@ _REDUCES = (Op.ALL_REDUCE, Op.REDUCE, Op.REDUCE_SCATTER)
 _OFFSET = (Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.GATHER, Op.SCATTER)
 
 
-class CallClass(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CallClass:
     """The key of a class; None where the operation has no such part or it is not known."""
 
     op: Op
@@ -89,7 +91,7 @@ class _Matching:
         halves = np.array([s.op.point_to_point for s in observed.signatures], dtype=bool)
         self.is_half = halves[sig] if len(halves) else np.zeros(0, bool)
         order, bounds = rows_by(observed.columns["stream"], len(observed.streams))
-        rows = [order[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        rows = [order[a:b] for a, b in pairwise(bounds)]
         self.coll_rows = [r[~self.is_half[r]] for r in rows]
         self.half_rows = [r[self.is_half[r]] for r in rows]
         digests = [zlib.crc32(sig[r].tobytes()) for r in self.coll_rows]
@@ -107,7 +109,7 @@ class _Matching:
         """Add the calls of communicator `c`."""
         comm = self.matched.comms[c]
         aligned = align_calls(comm, self.coll_rows, self.observed)
-        rows, differing = _join_disagreements(aligned)
+        rows, differing = _join_disagreements(aligned, self.observed.columns["op_count"])
         collectives = self._collectives(comm, aligned.ranks, rows)
         patterns = self._patterns(comm)
         seq_c, seq_p = self._sequence(comm, aligned.ranks, rows, patterns)
@@ -184,7 +186,9 @@ class _Matching:
                         redop_of(signature.redop).label if op in _REDUCES else None,
                         signature.count,
                         signature.root if op.rooted else None,
-                        size_bytes(op, count=signature.count, datatype=datatype, nranks=comm.nranks),
+                        size_bytes(
+                            op, count=signature.count, datatype=datatype, nranks=comm.nranks
+                        ),
                         place if place >= 0 else None,
                         comm.nranks,
                         comm.nnodes,
@@ -287,17 +291,13 @@ class _Matching:
             n: np.concatenate([p[n] for p in self.parts]) if self.parts else np.empty(0, np.int64)
             for n in names
         }
-        leaders, inverse, sizes = np.unique(
-            calls["group"], return_inverse=True, return_counts=True
-        )
+        _, inverse, sizes = np.unique(calls["group"], return_inverse=True, return_counts=True)
         calls["group"] = np.where((sizes > 1)[inverse] & (calls["group"] >= 0), inverse, -1)
         self.matched.classes = list(self.class_index)
         self.matched.calls = calls
         if kernels:
             ops = [self.matched.classes[k].op for k in calls["class"].tolist()]
-            self.matched.kernel_calls = join_kernels(
-                kernels, self.observed, self.call_of_row, ops
-            )
+            self.matched.kernel_calls = join_kernels(kernels, self.observed, self.call_of_row, ops)
         self._count_losses()
         return self.matched
 
@@ -364,22 +364,28 @@ def _group_leaders(observed: Observations, rows: Sequence[Ints]) -> Ints:
     return leader
 
 
-def _join_disagreements(aligned: AlignedCalls) -> tuple[Ints, dict[tuple[int, int], int]]:
+def _join_disagreements(
+    aligned: AlignedCalls, op_count: Ints
+) -> tuple[Ints, dict[tuple[int, int], int]]:
     """Neighbouring calls with complementary ranks are one call that the ranks log differently.
+
+    Where opCount took part in the alignment, it must be the same too.
 
     returns rows (calls, members) with the minority's rows taken out, and those rows by
             (call, member)
     """
     rows = aligned.rows
     present = rows >= 0
-    partial = np.flatnonzero(~present.all(axis=1)) if aligned.realigned else []
+    partial = np.flatnonzero(~present.all(axis=1)).tolist() if aligned.realigned else []
     drop: set[int] = set()
     differing: dict[int, dict[int, int]] = {}
-    runs = _runs([int(c) for c in partial], present)
+    runs = _runs(partial, present)
     k = 0
     while k + 1 < len(runs):
         a, b = runs[k], runs[k + 1]
         adjacent = a[-1] + 1 == b[0] and len(a) == len(b)
+        if adjacent and aligned.witnessed:
+            adjacent = bool((op_count[rows[a].max(axis=1)] == op_count[rows[b].max(axis=1)]).all())
         if not adjacent or (present[a[0]] == present[b[0]]).any():
             k += 1
             continue

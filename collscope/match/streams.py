@@ -7,7 +7,7 @@ A *stream* is one life of such a pointer: the lines between one initialisation a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -100,15 +100,21 @@ def _epochs(inits: Iterable[CommInit]) -> dict[tuple[int, int], list[Stream]]:
 
 
 def _merge(stream: Stream, init: CommInit) -> Stream:
-    fields = (
-        "rank nranks function cuda_dev nvml_dev bus_id comm_hash parent_ptr split_count color key"
-    ).split()
-    news = {f: getattr(init, f) for f in fields if getattr(init, f) is not None}
+    news = {f: getattr(init, f) for f in _INIT_FIELDS if getattr(init, f) is not None}
     return replace(stream, **news)
 
 
+_INIT_FIELDS = (
+    "rank", "nranks", "function", "cuda_dev", "nvml_dev", "bus_id", "comm_hash", "parent_ptr",
+    "split_count", "color", "key",
+)  # fmt: skip
+
+
 def _stream_of_rows(
-    comms: Any, coll: Any, epochs: Any, intern: Any
+    comms: Mapping[str, Ints],
+    coll: Mapping[str, Ints],
+    epochs: Mapping[tuple[int, int], list[Stream]],
+    intern: Callable[[int, int, int, int, int], int],
 ) -> tuple[Ints, list[tuple[int, int]]]:
     """Stream of every row: by pointer, and by line where a pointer lived more than once.
 
@@ -140,7 +146,9 @@ def _stream_of_rows(
     return of_row, pairs
 
 
-def _learn_from_comms(streams: list[Stream], pairs: list[tuple[int, int]], comms: Any) -> None:
+def _learn_from_comms(
+    streams: list[Stream], pairs: list[tuple[int, int]], comms: Mapping[str, Ints]
+) -> None:
     """Fill nranks and global rank that the COLL lines themselves carry."""
     for stream, comm in pairs:
         nranks, rank = int(comms["nranks"][comm]), int(comms["global_rank"][comm])

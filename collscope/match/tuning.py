@@ -77,7 +77,9 @@ def _pair(
         if b != last:
             start, last = last + 1, b
             pending = list(range(start, b + 1))
-        found = next((k for k in pending if _fits(tuning, line, ops, signatures[sig_list[k]])), None)
+        found = next(
+            (k for k in pending if _fits(tuning, line, ops, signatures[sig_list[k]])), None
+        )
         if found is not None:
             pending.remove(found)
         pairs.append((line, None if found is None else row_list[found]))

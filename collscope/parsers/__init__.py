@@ -6,6 +6,7 @@ asked for, so that a command loads only the parser it uses.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import ModuleType
 
@@ -25,6 +26,6 @@ def text_parser(head: str) -> ModuleType | None:
     return _first(TEXT_DIALECTS, lambda module: module.sniff_text(head))
 
 
-def _first(names, accepts):  # type: ignore[no-untyped-def]
+def _first(names: Sequence[str], accepts: Callable[[ModuleType], bool]) -> ModuleType | None:
     modules = (import_module(f"collscope.parsers.{name}") for name in names)
     return next((module for module in modules if accepts(module)), None)

@@ -27,7 +27,7 @@ _COPY = re.compile(
     r"Copy(?:Host|Device|Peer|Buffer|Image)\w*|Fill(?:Buffer|Image)\w*|MEMORY_COPY_\w+"
     r"|(?:HOST|DEVICE)_TO_(?:HOST|DEVICE)|\[CUDA mem(?:cpy|set).*\]"
 )
-_UNITS_NS = {"": 1, "ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
+_UNITS_NS = {"": 1000, "ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
 _TOTAL_COLUMN = re.compile(r"totalduration(ns|us|ms|s|)")
 
 _PROBLEMS = {

@@ -9,7 +9,7 @@ from collscope.reports.classes import class_rows, read_call_totals
 from collscope.reports.communicators import communicator_rows
 from collscope.reports.findings import find
 from collscope.reports.model import Report
-from collscope.reports.overview import read_coverage, read_header
+from collscope.reports.overview import find_gaps, read_coverage, read_header
 from collscope.reports.share import read_shares
 from collscope.reports.sizes import histograms
 from collscope.reports.transports import read_facts, read_settings, read_transports
@@ -39,5 +39,9 @@ def build_report(connection: sqlite3.Connection, run: str, *, top: int | None = 
         findings=(),
         coverage=read_coverage(connection, run, totals, communicators),
     )
-    report = replace(report, findings=find(report))
-    return replace(report, classes=report.classes[:top])
+    return replace(
+        report,
+        findings=find(report),
+        coverage=replace(report.coverage, gaps=find_gaps(report)),
+        classes=report.classes[:top],
+    )

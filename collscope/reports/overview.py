@@ -14,6 +14,7 @@ from collscope.reports.model import (
     DiagnosticRow,
     Gap,
     Header,
+    Report,
     SourceCount,
     SourceLines,
 )
@@ -98,7 +99,7 @@ def read_coverage(
     totals: Iterable[CallTotal],
     communicators: Iterable[CommunicatorRow],
 ) -> Coverage:
-    """How much of the job the sources show, what was wrong with them, what they do not answer."""
+    """How much of the job the sources show, and what was wrong with them; gaps come last."""
     nranks = {row.comm_id: row.nranks for row in communicators}
     complete = incomplete = unknown = 0
     for total in totals:
@@ -117,7 +118,7 @@ def read_coverage(
         calls_unknown=unknown,
         deviations=tuple(DeviationRow(*row) for row in connection.execute(_DEVIATIONS, (run,))),
         diagnostics=tuple(sorted(diagnostics, key=_diagnostic_order)),
-        gaps=tuple(_gaps(connection, run, complete + incomplete + unknown)),
+        gaps=(),
     )
 
 
@@ -125,45 +126,42 @@ def _diagnostic_order(row: DiagnosticRow) -> tuple[int, int, str]:
     return (_SEVERITIES.index(row.severity), -row.count, row.code)
 
 
-# (question, remedy, query that gives a row where the question can be answered); those after the
-# first two are asked only of a run that has calls.
-_ALWAYS_ASKED = 2
-_QUESTIONS = (
-    (
-        "share of GPU time in collectives: no profile",
-        "collscope ingest profile PATH (RPD, rocpd, nsys, rocprof, or a pasted top table)",
-        "SELECT 1 FROM share WHERE run = ? LIMIT 1",
-    ),
-    (
-        "which collectives, sizes and communicators: no calls",
-        "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,COLL, then collscope ingest log PATH",
-        "SELECT 1 FROM call_totals WHERE run = ? LIMIT 1",
-    ),
-    (
-        "time of each class in the job: no kernel times that belong to calls",
-        "with RCCL run with RCCL_KERNEL_COLL_TRACE_ENABLE=1, then collscope ingest log PATH",
-        "SELECT 1 FROM classes WHERE run = ? AND kernel_ns > 0 LIMIT 1",
-    ),
-    (
-        "algorithm, protocol and channels: no TUNING lines",
-        "add TUNING to NCCL_DEBUG_SUBSYS, then collscope ingest log PATH",
-        "SELECT 1 FROM call_totals WHERE run = ? AND algorithm IS NOT NULL LIMIT 1",
-    ),
-    (
-        "transports between ranks: no channel lines",
-        "add INIT and P2P,NET,SHM to NCCL_DEBUG_SUBSYS, then collscope ingest log PATH",
-        "SELECT 1 FROM links WHERE run = ? LIMIT 1",
-    ),
-    (
-        "settings in the environment: no ENV lines",
-        "add ENV to NCCL_DEBUG_SUBSYS, then collscope ingest log PATH",
-        "SELECT 1 FROM settings WHERE run = ? LIMIT 1",
-    ),
-)
-
-
-def _gaps(connection: sqlite3.Connection, run: str, calls: int) -> Iterable[Gap]:
-    asked = _QUESTIONS if calls else _QUESTIONS[:_ALWAYS_ASKED]
-    for question, remedy, query in asked:
-        if connection.execute(query, (run,)).fetchone() is None:
-            yield Gap(question, remedy)
+def find_gaps(report: Report) -> tuple[Gap, ...]:
+    """Questions that the run's sources leave open, and the command that answers each."""
+    always = (
+        (
+            bool(report.shares),
+            "share of GPU time in collectives: no profile",
+            "collscope ingest profile PATH (RPD, rocpd, nsys, rocprof, or a pasted top table)",
+        ),
+        (
+            bool(report.classes),
+            "which collectives, sizes and communicators: no calls",
+            "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,COLL, "
+            "then collscope ingest log PATH",
+        ),
+    )
+    with_calls = (
+        (
+            any(row.kernel_ns for row in report.classes),
+            "time of each class in the job: no kernel times that belong to calls",
+            "with RCCL run with RCCL_KERNEL_COLL_TRACE_ENABLE=1, then collscope ingest log PATH",
+        ),
+        (
+            any(row.algorithm for row in report.classes),
+            "algorithm, protocol and channels: no TUNING lines",
+            "add TUNING to NCCL_DEBUG_SUBSYS, then collscope ingest log PATH",
+        ),
+        (
+            bool(report.transports),
+            "transports between ranks: no channel lines",
+            "add INIT and P2P,NET,SHM to NCCL_DEBUG_SUBSYS, then collscope ingest log PATH",
+        ),
+        (
+            bool(report.settings),
+            "settings in the environment: no ENV lines",
+            "add ENV to NCCL_DEBUG_SUBSYS, then collscope ingest log PATH",
+        ),
+    )
+    asked = always + with_calls if report.classes else always
+    return tuple(Gap(question, remedy) for known, question, remedy in asked if not known)

@@ -80,7 +80,9 @@ def _is_sqlite(path: Path) -> bool:
         with path.open("rb") as file:
             return file.read(16) == b"SQLite format 3\0"
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}. Check the path and its permissions.") from error
+        raise InputError(
+            f"{path}: {error.strerror}. Check the path and its permissions."
+        ) from error
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> int:
@@ -105,7 +107,9 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     if version == schema_version():
         return
     with transaction(connection, path):
-        for view in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall():
+        for view in connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'view'"
+        ).fetchall():
             connection.execute(f"DROP VIEW {view[0]}")
         for migration in _migrations()[version:]:
             _run_script(connection, migration.read_text())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
+
 import numpy as np
 
 from collscope.match.kernels import TracedKernel
@@ -66,10 +67,13 @@ def _load_streams(
     ).fetchall()
     streams = [
         Stream(
-            number[r[1]], int(r[2], 16), *r[3:10], _int(r[10]), _int(r[11]), _int(r[12]), *r[13:]
+            process=number[r[1]], comm_ptr=int(r[2], 16), generation=r[3], first_line=r[4],
+            rank=r[5], nranks=r[6], nnodes=r[7], cuda_dev=r[8], nvml_dev=r[9], bus_id=_int(r[10]),
+            comm_hash=_int(r[11]), parent_ptr=_int(r[12]), split_count=r[13], color=r[14],
+            key=r[15], function=r[16], global_rank=r[17],
         )
         for r in rows
-    ]
+    ]  # fmt: skip
     return [r[0] for r in rows], streams
 
 
@@ -103,7 +107,9 @@ def clear_matching(connection: sqlite3.Connection, run: int) -> None:
     connection.execute("DELETE FROM _diagnostic WHERE run_id = ? AND source_id IS NULL", (run,))
 
 
-def store_matching(connection: sqlite3.Connection, run: int, given: RunInput, matched: Matched) -> None:
+def store_matching(
+    connection: sqlite3.Connection, run: int, given: RunInput, matched: Matched
+) -> None:
     """Replace the run's communicators, classes, calls and transfers by those just matched."""
     clear_matching(connection, run)
     first_comm = _store_comms(connection, run, given, matched)
@@ -111,10 +117,13 @@ def store_matching(connection: sqlite3.Connection, run: int, given: RunInput, ma
     connection.executemany(
         f"INSERT INTO _class VALUES ({','.join('?' * 13)})",
         [
-            (first_class + i, run, c.op.value, *c[1:5], *c[5:])
+            (
+                first_class + i, run, c.op.value, c.datatype, c.redop, c.count, c.root,
+                c.size_bytes, c.in_place, c.nranks, c.nnodes, c.shape, c.backend,
+            )
             for i, c in enumerate(matched.classes)
         ],
-    )
+    )  # fmt: skip
     first_call = next_id(connection, "_call", "call_id")
     settings = _store_settings(connection, given.observed)
     _store_calls(connection, _call_values(matched, first_call, first_comm, first_class, settings))
@@ -133,8 +142,11 @@ def _store_comms(
         parent = None if c.parent is None else first + c.parent
         comm_hash = None if c.comm_hash is None else f"0x{c.comm_hash:x}"
         comm_rows.append(
-            (first + i, run, c.nranks, c.nnodes, parent, comm_hash, c.color, c.matched_by, len(c.members))
-        )
+            (
+                first + i, run, c.nranks, c.nnodes, parent, comm_hash, c.color, c.matched_by,
+                len(c.members),
+            )
+        )  # fmt: skip
         for rank, stream in c.members.items():
             world = matched.world_ranks[stream]
             member_rows.append((first + i, rank, world, given.stream_ids[stream]))
@@ -151,7 +163,8 @@ def _store_settings(connection: sqlite3.Connection, observed: Observations) -> l
         row = connection.execute(f"SELECT tuning_id FROM _tuning WHERE {where}", setting).fetchone()
         if row is None:
             cursor = connection.execute(
-                "INSERT INTO _tuning (algorithm, protocol, channels, kernel) VALUES (?,?,?,?)", setting
+                "INSERT INTO _tuning (algorithm, protocol, channels, kernel) VALUES (?,?,?,?)",
+                setting,
             )
             row = (cursor.lastrowid,)
         keys.append(int(row[0]))

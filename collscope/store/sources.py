@@ -189,30 +189,35 @@ def insert_profile(
     )
 
 
-def insert_records(
-    connection: sqlite3.Connection,
-    source: int,
-    first_process: int,
-    stream_of: dict[tuple[int, int], int],
-    records: Sequence[LogRecord],
-    texts: dict[int, str],
-) -> None:
-    """Links, settings and facts of a log; equal links of several channels become one row.
+@dataclass(frozen=True, slots=True)
+class LogKeys:
+    """What the rows of one log refer to."""
 
-    stream_of  stream key of (process, communicator pointer), where a line names its communicator
-    texts      message by line number, kept as evidence
-    """
+    source: int
+    first_process: int  # key of the scanner's process 0
+    stream_of: dict[tuple[int, int], int]  # key by (process, communicator pointer)
+    texts: dict[int, str]  # message by line number, kept as evidence
+
+    def process(self, process: int | None) -> int | None:
+        """Key of a process."""
+        return None if process is None else self.first_process + process
+
+
+def insert_records(
+    connection: sqlite3.Connection, keys: LogKeys, records: Sequence[LogRecord]
+) -> None:
+    """Links, settings and facts of a log; equal links of several channels become one row."""
     settings = [r for r in records if isinstance(r, Setting)]
     connection.executemany(
         "INSERT INTO _setting VALUES (?,?,?,?,?,?,?)",
         [
             (
-                source, _key(first_process, r.process), r.name, r.value, r.origin, r.line,
-                texts.get(r.line),
+                keys.source, keys.process(r.process), r.name, r.value, r.origin, r.line,
+                keys.texts.get(r.line),
             )
             for r in settings
-        ],  # fmt: skip
-    )
+        ],
+    )  # fmt: skip
     facts: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for r in records:
         if isinstance(r, LibraryVersion):
@@ -223,27 +228,27 @@ def insert_records(
         "INSERT INTO _fact VALUES (?,?,?,?,?,?,?)",
         [
             (
-                source, _key(first_process, process), kind, value, lines[0], len(lines),
-                texts.get(lines[0]),
+                keys.source,
+                keys.process(process),
+                kind,
+                value,
+                lines[0],
+                len(lines),
+                keys.texts.get(lines[0]),
             )
             for (process, kind, value), lines in facts.items()
         ],
     )
-    _insert_links(connection, source, first_process, stream_of, records, texts)
+    _insert_links(connection, keys, records)
 
 
 def _insert_links(
-    connection: sqlite3.Connection,
-    source: int,
-    first_process: int,
-    stream_of: dict[tuple[int, int], int],
-    records: Sequence[LogRecord],
-    texts: dict[int, str],
+    connection: sqlite3.Connection, keys: LogKeys, records: Sequence[LogRecord]
 ) -> None:
     links: dict[tuple[Any, ...], list[Link]] = defaultdict(list)
     for r in records:
         if isinstance(r, Link):
-            stream = stream_of.get((r.process, r.comm_ptr or 0))
+            stream = keys.stream_of.get((r.process, r.comm_ptr or 0))
             links[
                 r.process, stream, r.src_rank, r.dst_rank, r.direction, r.transport, r.net,
                 r.net_dev, r.gdr,
@@ -252,13 +257,9 @@ def _insert_links(
         f"INSERT INTO _link VALUES ({','.join('?' * 13)})",
         [
             (
-                source, _key(first_process, process), *rest,
-                len({link.channel for link in same}), same[0].line, texts.get(same[0].line),
+                keys.source, keys.process(process), *rest,
+                len({link.channel for link in same}), same[0].line, keys.texts.get(same[0].line),
             )
             for (process, *rest), same in links.items()
         ],
     )  # fmt: skip
-
-
-def _key(first: int, process: int | None) -> int | None:
-    return None if process is None else first + process

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace align {
 
@@ -19,12 +20,31 @@ struct Point {
     Index x, y;
 };
 
+constexpr Index least_limit = 256;
+
+using Values = std::span<const std::uint64_t>;
+
+// Elements of one sequence that occur in the other; only they can have a partner.
+struct Kept {
+    std::vector<std::uint64_t> values;
+    std::vector<std::size_t> places;
+
+    Kept(Values all, Values other) {
+        const std::unordered_set<std::uint64_t> known(other.begin(), other.end());
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            if (known.contains(all[i])) {
+                values.push_back(all[i]);
+                places.push_back(i);
+            }
+        }
+    }
+};
+
 // E. W. Myers, "An O(ND) difference algorithm and its variations", Algorithmica 1 (1986), in its
 // linear-space form: paths grow from both corners of the box until they meet.
 class Aligner {
 public:
-    Aligner(std::span<const std::uint64_t> reference, std::span<const std::uint64_t> sequence,
-            std::size_t limit)
+    Aligner(Values reference, Values sequence, std::size_t limit)
         : a_(reference),
           b_(sequence),
           limit_(static_cast<Index>(limit / 2 + 1)),
@@ -67,8 +87,11 @@ private:
             return;
         }
         Point split{};
-        if (!meet(box, split) && push_between_anchors(box)) {
-            return;
+        if (!meet(box, split)) {
+            if (push_between_anchors(box)) {
+                return;
+            }
+            limit_ = std::max(limit_ / 2, least_limit);  // so that hopeless input stays cheap
         }
         todo_.push_back({box.a0, split.x, box.b0, split.y});
         todo_.push_back({split.x, box.a1, split.y, box.b1});
@@ -233,8 +256,8 @@ private:
         return chain;
     }
 
-    std::span<const std::uint64_t> a_;
-    std::span<const std::uint64_t> b_;
+    Values a_;
+    Values b_;
     Index limit_;
     Index offset_;
     std::vector<Index> forward_;   // by diagonal x - y: how far in x the path from the start came
@@ -245,9 +268,17 @@ private:
 
 }  // namespace
 
-std::vector<std::int32_t> match(std::span<const std::uint64_t> reference,
-                                std::span<const std::uint64_t> sequence, std::size_t limit) {
-    return Aligner(reference, sequence, limit).run();
+std::vector<std::int32_t> match(Values reference, Values sequence, std::size_t limit) {
+    const Kept a(reference, sequence);
+    const Kept b(sequence, reference);
+    const std::vector<std::int32_t> partner = Aligner(a.values, b.values, limit).run();
+    std::vector<std::int32_t> out(sequence.size(), -1);
+    for (std::size_t i = 0; i < partner.size(); ++i) {
+        if (partner[i] >= 0) {
+            out[b.places[i]] = static_cast<std::int32_t>(a.places[static_cast<std::size_t>(partner[i])]);
+        }
+    }
+    return out;
 }
 
 }  // namespace align

@@ -43,8 +43,9 @@ bool is_error_return(std::string_view message) {
 }
 
 bool is_init(std::string_view message) {
-    return contains_any(message, {"- Init START", "- Init COMPLETE", " - Init ", "- Destroy ",
-                                  "- Abort ", "- Revoke "}) ||
+    const std::size_t dash = find(message, "- ");  // "key 0- Init START" has no blank before it
+    return (dash != npos && contains_any(message.substr(dash), {"- Init ", "- Destroy ", "- Abort ",
+                                                                "- Revoke "})) ||
            message.starts_with("CommRevokeAsync ");
 }
 
@@ -80,21 +81,27 @@ bool is_misc(std::string_view message) {
            contains(message, "NCCL_SPLIT_NOCOLOR");
 }
 
-// Rings, trees, the topology's drawing, proxies and buffers: thousands of lines in a large job.
-bool is_skipped(std::string_view message) {
-    if (message.empty() || is_blank(message[0]) || is_digit(message[0])) {
-        return true;  // "  0 : GPU/0-60 GPU/0-70", the cost table, the topology tree
-    }
+// Proxies, buffers, trees, the drawing of the topology: thousands of lines in a large job, so they
+// are recognised before the searches.
+bool is_noise(std::string_view message) {
     return starts_with_any(
-        message, {"Ring ", "Tree ", "ReduceScatter |", "Channel ", "NVLS Trees", "Pattern ", "Connected to proxy",
-                  "New proxy ", "Imported shareable", "Allocated shareable", "UDS converted",
-                  "Setting affinity", "threadThresholds", "GPU/", "CPU/", "NVS/", "+ ", "===",
-                  "[Proxy ", "Topology detection", "[node_id"});
+        message, {"Connected to proxy", "New proxy ", "Imported shareable", "Allocated shareable",
+                  "UDS converted", "Tree ", "NVLS Trees", "Pattern ", "GPU/", "CPU/", "NVS/", "+ ",
+                  "===", "[Proxy ", "[node_id", "threadThresholds", "Setting affinity"});
+}
+
+// What is left of rings, channel lists and the cost table when nothing else claims it.
+bool is_listing(std::string_view message) {
+    return message.empty() || is_blank(message[0]) || is_digit(message[0]) ||
+           starts_with_any(message, {"Ring ", "Channel ", "ReduceScatter |", "Topology detection"});
 }
 
 }  // namespace
 
 MessageKind classify(std::string_view message) {
+    if (is_noise(message)) {
+        return MessageKind::skipped;
+    }
     if (is_link(message)) {
         return MessageKind::link;
     }
@@ -122,7 +129,7 @@ MessageKind classify(std::string_view message) {
     if (is_error_return(message)) {
         return MessageKind::error_return;
     }
-    return is_skipped(message) ? MessageKind::skipped : MessageKind::unknown;
+    return is_listing(message) ? MessageKind::skipped : MessageKind::unknown;
 }
 
 bool is_bare_version(std::string_view line, bool in_block, std::size_t& offset) {

@@ -1,0 +1,39 @@
+"""Rows of any query in every output format."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+SCHEMA = "collscope.rows/1"
+
+
+def render_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], fmt: str) -> str:
+    """Rows as text, md, csv or json; NULL is empty in csv, null in json and ``-`` elsewhere."""
+    if fmt == "json":
+        body = {"schema": SCHEMA, "columns": list(columns), "rows": [list(r) for r in rows]}
+        return msgspec.json.format(msgspec.json.encode(body)).decode()
+    if fmt == "csv":
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
+        return out.getvalue()
+    cells = [["-" if v is None else str(v) for v in row] for row in rows]
+    if fmt == "md":
+        lines = [list(columns), ["---"] * len(columns), *cells]
+        return "\n".join("| " + " | ".join(c.replace("|", "\\|") for c in r) + " |" for r in lines)
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    numeric = [all(isinstance(r[i], int | float | None) for r in rows) for i in range(len(columns))]
+    table = [list(columns), ["-" * w for w in widths], *cells]
+    return "\n".join(
+        "  ".join(
+            c.rjust(w) if right else c.ljust(w)
+            for c, w, right in zip(r, widths, numeric, strict=True)
+        ).rstrip()
+        for r in table
+    )

@@ -1,0 +1,161 @@
+"""A store built row by row, for tests of what reads it: no parser or matcher involved."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from collscope.reports import Report, build_report
+
+Value = str | int | float | None
+
+_SCHEMAS = Path(__file__).resolve().parent.parent / "schemas"
+
+
+class StoreBuilder:
+    """One run named main in a store in memory; every method adds rows and returns a key."""
+
+    def __init__(self) -> None:
+        self.connection = sqlite3.connect(":memory:")
+        for script in ("001_store.sql", "views.sql"):
+            self.connection.executescript((_SCHEMAS / script).read_text(encoding="utf-8"))
+        self.run = self.insert("_run", label="main")
+        self._seq = 0
+
+    def insert(self, table: str, **columns: Value) -> int:
+        names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+        cursor = self.connection.execute(
+            f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(columns.values())
+        )
+        return cursor.lastrowid or 0
+
+    def source(self, path: str = "a.log", **columns: Value) -> int:
+        defaults = {"sha256": path, "kind": "log", "dialect": "nccl_log"}
+        return self.insert("_source", run_id=self.run, path=path, **{**defaults, **columns})
+
+    def process(self, source: int, host: str = "n1", pid: int = 1) -> int:
+        return self.insert("_process", source_id=source, host=host, pid=pid)
+
+    def comm(self, processes: list[int | None], **columns: Value) -> int:
+        """Communicator with one rank per process; None is a rank that no source shows."""
+        defaults = {
+            "nranks": len(processes),
+            "nnodes": 1,
+            "matched_by": "commId",
+            "ranks_seen": sum(process is not None for process in processes),
+        }
+        worlds = columns.pop("world_ranks", range(len(processes)))
+        comm = self.insert("_comm", run_id=self.run, **{**defaults, **columns})
+        for rank, (process, world) in enumerate(zip(processes, worlds, strict=True)):
+            if process is not None:
+                stream = self.insert(
+                    "_stream",
+                    process_id=process,
+                    comm_ptr="0x1",
+                    generation=0,
+                    rank=rank,
+                    cuda_dev=rank,
+                    bus_id=f"{rank:x}000",
+                )
+                self.insert("_member", comm_id=comm, rank=rank, world_rank=world, stream_id=stream)
+        return comm
+
+    def group(self) -> tuple[int, int]:
+        """A log of two ranks on one host: its source and its communicator."""
+        source = self.source()
+        return source, self.comm([self.process(source, pid=1), self.process(source, pid=2)])
+
+    def collective(self, **columns: Value) -> int:
+        """Class; an all-reduce of 1024 Float32 (4096 bytes) on 2 ranks unless said otherwise."""
+        defaults = {
+            "op": "AllReduce",
+            "datatype": "Float32",
+            "redop": "Sum",
+            "count": 1024,
+            "size_bytes": 4096,
+            "in_place": 1,
+            "nranks": 2,
+            "nnodes": 1,
+        }
+        return self.insert("_class", run_id=self.run, **{**defaults, **columns})
+
+    def tuning(self, algorithm: str, protocol: str, channels: int) -> int:
+        return self.insert(
+            "_tuning", algorithm=algorithm, protocol=protocol, channels=channels, kernel=""
+        )
+
+    def calls(
+        self, comm: int, kind: int, number: int, *, ranks_seen: int = 2, tuning: int | None = None
+    ) -> list[int]:
+        ids = []
+        for _ in range(number):
+            ids.append(
+                self.insert(
+                    "_call",
+                    comm_id=comm,
+                    seq=self._seq,
+                    class_id=kind,
+                    tuning_id=tuning,
+                    ranks_seen=ranks_seen,
+                )
+            )
+            self._seq += 1
+        self.insert(
+            "_call_total",
+            comm_id=comm,
+            class_id=kind,
+            tuning_id=tuning,
+            ranks_seen=ranks_seen,
+            calls=number,
+        )
+        return ids
+
+    def kernel(self, call: int, source: int, *, transfer_ns: int, wait_ns: int) -> None:
+        kernel = self.insert("_kernel", source_id=source, kind="kernel")
+        self.insert(
+            "_kernel_call", kernel_id=kernel, call_id=call, transfer_ns=transfer_ns, wait_ns=wait_ns
+        )
+
+    def total(
+        self, source: int, name: str, family: str | None, total_ns: int, **columns: Value
+    ) -> None:
+        """One row of a profile's table."""
+        self.insert(
+            "_kernel_total",
+            source_id=source,
+            total_ns=total_ns,
+            name_id=self.insert("_kernel_name", name=name, family=family),
+            **{"kind": "kernel", "calls": 1, **columns},
+        )
+
+    def link(self, source: int, src: int, dst: int, transport: str, **columns: Value) -> None:
+        """Connection as logged by `stream`, which tells its communicator."""
+        defaults = {"channels": 2, "line": 7, "excerpt": f"{src} -> {dst} via {transport}"}
+        self.insert(
+            "_link",
+            source_id=source,
+            src_rank=src,
+            dst_rank=dst,
+            transport=transport,
+            **{**defaults, **columns},
+        )
+
+    def setting(self, source: int, name: str, value: str, **columns: Value) -> None:
+        defaults = {"origin": "environment", "line": 3, "excerpt": f"{name} set to {value}"}
+        self.insert("_setting", source_id=source, name=name, value=value, **{**defaults, **columns})
+
+    def fact(self, source: int, kind: str, value: str, **columns: Value) -> None:
+        defaults = {"line": 4, "excerpt": value, "count": 1}
+        self.insert("_fact", source_id=source, kind=kind, value=value, **{**defaults, **columns})
+
+    def deviation(self, call: int, rank: int, what: str, **columns: Value) -> None:
+        self.insert("_deviation", call_id=call, rank=rank, what=what, **columns)
+
+    def diagnostic(self, severity: str, code: str, **columns: Value) -> None:
+        defaults = {"message": f"what {code} means", "count": 1}
+        self.insert(
+            "_diagnostic", run_id=self.run, severity=severity, code=code, **{**defaults, **columns}
+        )
+
+    def report(self, *, top: int | None = 20) -> Report:
+        return build_report(self.connection, "main", top=top)

@@ -1,0 +1,241 @@
+"""Pieces of the matching on small hand-made inputs."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collscope.busbw import bus_bandwidth, bus_factor, size_bytes
+from collscope.ingest.commands import ingest_logs
+from collscope.match.calls import in_place
+from collscope.model import Datatype, Op, parse_op, redop_of
+from collscope.segment import decode, encode
+
+
+def _ingest(text: str, folder: Path) -> sqlite3.Connection:
+    (folder / "log").write_text(text)
+    ingest_logs([str(folder / "log")], folder / "t.db", "main", lambda _path, _done: None)
+    return sqlite3.connect(folder / "t.db")
+
+
+def _line(rank: int, op: str, *, comm: int = 1, tail: str = "", **keys: object) -> str:
+    v = {"opCount": 0, "sendbuff": "0x10", "recvbuff": "0x20", "count": 8, "datatype": 7, "op": 0}
+    v |= {"root": 0, **keys}
+    pairs = " ".join(f"{k} {x}" for k, x in v.items())
+    return (
+        f"h:{rank + 10}:{rank + 10} [{rank}] NCCL INFO {op}: {pairs} comm 0x{rank + 1}{comm}0"
+        f" [nranks=4] stream 0x1{tail}\n"
+    )
+
+
+def _rccl(rank: int, op: str, task: int = 0, **keys: object) -> str:
+    return _line(rank, op, tail=f" task {task} globalrank {rank}", **keys)
+
+
+# PERFORMANCE.md of nccl-tests, worked out by hand for 8 ranks, 1024 floats: S and busbw/algbw.
+@pytest.mark.parametrize(
+    ("op", "size", "factor"),
+    [
+        (Op.ALL_REDUCE, 4096, 14 / 8),
+        (Op.ALL_GATHER, 32768, 7 / 8),
+        (Op.REDUCE_SCATTER, 32768, 7 / 8),
+        (Op.ALL_TO_ALL, 32768, 7 / 8),
+        (Op.GATHER, 32768, 7 / 8),
+        (Op.SCATTER, 32768, 7 / 8),
+        (Op.BROADCAST, 4096, 1.0),
+        (Op.REDUCE, 4096, 1.0),
+        (Op.SEND_RECV, 4096, 1.0),
+    ],
+)
+def test_size_and_factor(op: Op, size: int, factor: float) -> None:
+    assert size_bytes(op, count=1024, datatype=Datatype.FLOAT32, nranks=8) == size
+    assert bus_factor(op, 8) == pytest.approx(factor)
+    assert bus_factor(op, 1) is None
+    assert bus_factor(op, None) is None
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "expected"), [(3.25299, 288.82), (3.22935, 290.93), (3.20286, 293.34)]
+)
+def test_the_guides_rows_have_their_true_bus_bandwidth(time_ms: float, expected: float) -> None:
+    size = size_bytes(Op.ALL_REDUCE, count=268435456, datatype=Datatype.FLOAT16, nranks=8)
+    busbw = bus_bandwidth(Op.ALL_REDUCE, size=size, time_s=time_ms / 1e3, nranks=8)
+    assert busbw == pytest.approx(expected, abs=0.005)
+
+
+def test_names_and_codes() -> None:
+    assert parse_op("mscclpp_ncclAllGather") is Op.ALL_GATHER
+    assert parse_op("AllToAllPivot") is Op.ALL_TO_ALL
+    assert parse_op("NoSuchThing") is Op.UNKNOWN
+    assert (redop_of(2).label, redop_of(3).label, redop_of(77).label) == ("Max", "Min", "Custom")
+
+
+def test_in_place_needs_every_member_or_the_root() -> None:
+    all_members, unknown = np.array([-1, -1, -1]), -2
+    slots = np.array([[0, 0], [0, -1], [unknown, unknown]])
+    assert in_place(all_members, [0, 1], slots, offset=False).tolist() == [1, 0, -1]
+    gathered = np.array([[0, 1], [0, 0], [unknown, 1]])
+    assert in_place(all_members, [0, 1], gathered, offset=True).tolist() == [1, 0, 1]
+    root_decides = np.array([0, 0, 0])
+    rooted = np.array([[0, -1], [-1, 0], [unknown, 0]])
+    assert in_place(root_decides, [0, 1], rooted, offset=False).tolist() == [1, 0, -1]
+
+
+def test_in_place_all_gather_is_an_offset_not_equal_pointers(tmp_path: Path) -> None:
+    # 8 floats a rank: rank r is in place where sendbuff = recvbuff + 32 r.
+    text = "".join(
+        _rccl(r, "AllGather", sendbuff=hex(0x1000 + 32 * r), recvbuff="0x1000") for r in range(4)
+    )
+    with _ingest(text, tmp_path) as db:
+        assert db.execute("SELECT op, in_place, size_bytes FROM calls").fetchall() == [
+            ("AllGather", 1, 128)
+        ]
+
+
+def test_a_rank_that_logs_another_count_is_a_disagreement(tmp_path: Path) -> None:
+    text = ""
+    for r in range(4):
+        text += _rccl(r, "AllReduce", opCount=0) + _rccl(
+            r, "AllReduce", opCount=1, count=9 + (r == 2)
+        )
+        text += _rccl(r, "Broadcast", opCount=2)
+    with _ingest(text, tmp_path) as db:
+        calls = db.execute("SELECT seq, op, count, ranks_seen FROM calls ORDER BY seq").fetchall()
+        deviations = db.execute("SELECT seq, rank, what, detail, line FROM deviations").fetchall()
+        found = db.execute("SELECT severity, code, count FROM diagnostics WHERE path IS NULL")
+        codes = {(severity, code): count for severity, code, count in found}
+    assert calls == [(0, "AllReduce", 8, 4), (1, "AllReduce", 9, 3), (2, "Broadcast", 8, 4)]
+    assert deviations == [(1, 2, "differs", "AllReduce count 10 Float32 root 0", 8)]
+    assert codes["error", "ranks_disagree"] == 1
+
+
+def test_rccl_task_numbers_make_groups(tmp_path: Path) -> None:
+    text = ""
+    for r in range(4):
+        text += _rccl(r, "AllReduce", opCount=0)
+        text += _rccl(r, "AllReduce", opCount=1) + _rccl(r, "Broadcast", task=1, opCount=1)
+        text += _rccl(r, "AllReduce", opCount=2)
+    with _ingest(text, tmp_path) as db:
+        groups = [g for (g,) in db.execute("SELECT group_id FROM calls ORDER BY seq")]
+    assert groups[0] is None
+    assert groups[3] is None
+    assert groups[1] is not None
+    assert groups[1] == groups[2]
+
+
+def test_pipeline_sends_stay_single_transfers(tmp_path: Path) -> None:
+    # 0 -> 1 -> 2 -> 3 in one direction is no shift around the ring.
+    p2p = {"sendbuff": "(nil)"}
+    text = ""
+    for r in range(4):
+        text += _line(r, "Recv", root=r - 1, **p2p) if r else ""
+        text += _line(r, "Send", root=r + 1, **p2p) if r < 3 else ""
+    with _ingest(text, tmp_path) as db:
+        calls = db.execute("SELECT op, shape, count, ranks_seen FROM calls").fetchall()
+        seen = db.execute("SELECT src_rank, dst_rank, seen FROM transfers ORDER BY 1").fetchall()
+    assert calls == [("SendRecv", "sendrecv", 8, 2)] * 3
+    assert seen == [(0, 1, "both"), (1, 2, "both"), (2, 3, "both")]
+
+
+def test_a_reused_pointer_is_a_new_communicator(tmp_path: Path) -> None:
+    init = (
+        "h:{0}:{0} [{1}] NCCL INFO ncclCommInitRank comm 0x{2}0 rank {1} nranks 2 cudaDev {1}"
+        " nvmlDev {1} busId {1}000 commId 0x{3} - Init {4}\n"
+    )
+    line = (
+        "h:{0}:{0} [{1}] NCCL INFO AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x2 count {2}"
+        " datatype 7 op 0 root 0 comm 0x{3}0 [nranks=2] stream (nil)\n"
+    )
+    text = ""
+    for r in range(2):
+        for life, count in (("aa", 1), ("bb", 2)):
+            text += init.format(10 + r, r, r + 1, life, "START")
+            text += init.format(10 + r, r, r + 1, life, "COMPLETE")
+            text += line.format(10 + r, r, count, r + 1)
+    with _ingest(text, tmp_path) as db:
+        found = db.execute(
+            "SELECT comm_hash, count FROM calls JOIN communicators USING (comm_id) ORDER BY 1"
+        ).fetchall()
+        generations = {g for (g,) in db.execute("SELECT generation FROM members")}
+    comms = db.execute("SELECT comm_hash, ranks_seen FROM communicators ORDER BY 1").fetchall()
+    assert comms == [("0xaa", 2), ("0xbb", 2)]
+    assert generations == {0, 1}
+    assert found == [("0xaa", 1), ("0xbb", 2)]
+
+
+def test_the_guides_log_lines(samples: Path, db_path: Path) -> None:
+    log = samples / "rccl" / "guide-coll-klke.log"
+    ingest_logs([str(log)], db_path, "main", lambda _path, _done: None)
+    with sqlite3.connect(db_path) as db:
+        big = db.execute(
+            "SELECT op, datatype, redop, nranks, in_place, size_bytes FROM calls"
+            " WHERE count = 268435456"
+        ).fetchall()
+        kernels = db.execute(
+            "SELECT rank, op_count, duration_ns FROM kernels WHERE name ="
+            " 'ncclDevFunc_AllReduce_RING_LL_Sum_double' AND duration_ns IS NOT NULL ORDER BY 1, 2"
+        ).fetchall()
+        joined = db.execute(
+            "SELECT k.rank, k.op_count, c.op, c.count FROM kernels k JOIN calls c USING (call_id)"
+            " ORDER BY 1, 2"
+        ).fetchall()
+    assert big == [("AllReduce", "Float16", "Sum", 8, 1, 536870912)]
+    # KE minus KL of the text, in ns: for instance rank 2, 170260.348966 - 170260.348133 s.
+    assert kernels == [
+        (0, 2, 22_000),
+        (2, 1, 833_000),
+        (3, 2, 113_000),
+        (4, 2, 119_000),
+        (5, 1, 21_000),
+        (5, 2, 19_000),
+    ]
+    # Ranks 2 and 5 also logged the calls of those kernels: opCount 1 is the count of 9.
+    assert joined == [(2, 2, "AllReduce", 1), (5, 1, "AllReduce", 9), (5, 2, "AllReduce", 1)]
+
+
+def test_kernel_times_of_all_ranks_split_into_transfer_and_wait(tmp_path: Path) -> None:
+    text = "".join(_rccl(r, "AllReduce", opCount="a") for r in range(4))
+    name = "ncclDevFunc_AllReduce_RING_LL_Sum_f32"
+    for r, (start, end) in enumerate([(100, 900), (300, 900), (800, 900), (500, 900)]):
+        head = f"h:{10 + r}:99 [0] NCCL INFO ## [{7:06d}.{{:06d}}] [{r:02d}:{{:02d}}] 00000a"
+        tail = f"busId {r}000 nRanks 4"
+        for block in range(2):
+            text += head.format(start + block, block)
+            text += f" KL HWID 42300700 {name} nw 4 bi 0 nc 0 {tail}\n"
+        for block in range(2):
+            text += head.format(end - block, block) + f" KE {tail}\n"
+    with _ingest(text, tmp_path) as db:
+        rows = db.execute(
+            "SELECT rank, blocks, duration_ns, transfer_ns, wait_ns FROM kernels ORDER BY rank"
+        ).fetchall()
+        classes = db.execute("SELECT kernel_calls, transfer_ns, wait_ns FROM classes").fetchall()
+    # Rank 2 came last: its 100 us are the transfer, the rest of the others' time is waiting.
+    assert rows == [
+        (0, 2, 800_000, 100_000, 700_000),
+        (1, 2, 600_000, 100_000, 500_000),
+        (2, 2, 100_000, 100_000, 0),
+        (3, 2, 400_000, 100_000, 300_000),
+    ]
+    assert classes == [(1, 100_000, 1_500_000)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(["AllReduce", "Broadcast", "AllGather"]), max_size=12))
+def test_segments_survive_the_store(
+    tmp_path_factory: pytest.TempPathFactory, ops: list[str]
+) -> None:
+    from collscope._logscan import Scanner
+    from collscope.match.observe import observe
+
+    scanner = Scanner()
+    scanner.feed("".join(_rccl(r, op) for op in ops for r in range(2)).encode())
+    observed = observe(scanner.finish(), []).observations
+    again = decode(encode(observed), observed.streams)
+    assert again.signatures == observed.signatures
+    for name, column in observed.columns.items():
+        np.testing.assert_array_equal(again.columns[name], column)
