@@ -13,7 +13,7 @@ BIN := $(abspath $(VENV))/bin
 STAMP := $(VENV)/.collscope-installed
 NATIVE := CMakeLists.txt $(shell find native -name '*.cpp' -o -name '*.h')
 SANITIZED := build/sanitized
-FUZZ_ITERATIONS ?= 100000
+FUZZ_ITERATIONS ?= 10000
 FUZZ_SEED ?= 1
 SEEDS := $(wildcard samples/rccl/*.log) samples/nccl/ddp/rank0.log samples/nccl/mixed/rank1.log
 
@@ -22,7 +22,7 @@ SEEDS := $(wildcard samples/rccl/*.log) samples/nccl/ddp/rank0.log samples/nccl/
 venv: $(STAMP)
 
 # The extension is compiled by the installation, so it is repeated when a native source changes.
-$(STAMP): pyproject.toml $(NATIVE)
+$(STAMP): pyproject.toml $(NATIVE) $(wildcard schemas/*)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed: make PYTHON=...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
@@ -32,8 +32,10 @@ demo: $(STAMP)
 	@db=$$(mktemp -d) && trap 'rm -rf "$$db"' EXIT && \
 	export COLLSCOPE_DB="$$db/demo.db" PATH="$(BIN):$$PATH" PS4='$$ ' && set -x && \
 	collscope ingest log samples/nccl/mixed && \
-	collscope ingest profile samples/profiles/guide-top.txt && \
-	collscope report
+	collscope report && \
+	collscope ingest log samples/rccl/guide-coll-klke.log --run guide && \
+	collscope ingest profile samples/profiles/guide-top.txt --run guide && \
+	collscope report --run guide
 
 test: lint types imports native pytest
 

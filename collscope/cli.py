@@ -39,8 +39,18 @@ class Format(str, Enum):
     JSON = "json"
 
 
+def _utf8(label: str) -> str:
+    """Refuse what the store cannot hold: bytes of the command line that are no UTF-8."""
+    if not label.isprintable():
+        raise typer.BadParameter("a run's label is printable UTF-8 text")
+    return label
+
+
 Db = Annotated[Path, typer.Option("--db", envvar="COLLSCOPE_DB", help="The store, an SQLite file.")]
-Run = Annotated[str, typer.Option("--run", help="Label of the run, to tell several apart.")]
+Run = Annotated[
+    str,
+    typer.Option("--run", help="Label of the run, to tell several apart.", callback=_utf8),
+]
 Paths = Annotated[
     list[str], typer.Argument(help="Files, folders, globs, .gz or .zst, or - for standard input.")
 ]
@@ -108,12 +118,13 @@ def report(
     output: Output = None,
 ) -> None:
     """Share of GPU time, classes, communicators, sizes, transports and findings of a run."""
-    from collscope.ingest.match import open_matched
+    from collscope.ingest.match import reading
     from collscope.reports import build_report, render
 
-    connection = open_matched(db)
-    _require_run(connection, db, run)
-    _write(render(build_report(connection, run, top=top or None), format.value), output)
+    with reading(db) as connection:
+        _require_run(connection, db, run)
+        built = build_report(connection, run, top=top or None)
+    _write(render(built, format.value), output)
 
 
 @app.command()
@@ -124,19 +135,19 @@ def sql(
     output: Output = None,
 ) -> None:
     """Ask the store in SQL, read-only; without a query, list its views and their columns."""
-    from collscope.ingest.match import open_matched
+    from collscope.ingest.match import reading
     from collscope.reports.rows import render_rows
 
-    connection = open_matched(db)
-    try:
-        cursor = connection.execute(query or _VIEWS)
-        names = [column[0] for column in cursor.description or ()]
-        text = render_rows(names, cursor.fetchall(), format.value)
-    except (sqlite3.Error, sqlite3.Warning) as error:
-        raise UsageError(
-            f"query: {error}. 'collscope sql' alone lists views and columns."
-        ) from error
-    _write(text, output)
+    with reading(db) as connection:
+        try:
+            cursor = connection.execute(query or _VIEWS)
+            rows = cursor.fetchall()
+        except (sqlite3.OperationalError, sqlite3.ProgrammingError, sqlite3.Warning) as error:
+            raise UsageError(
+                f"query: {error}. 'collscope sql' alone lists views and columns."
+            ) from error
+    names = [column[0] for column in cursor.description or ()]
+    _write(render_rows(names, rows, format.value), output)
 
 
 _VIEWS = (

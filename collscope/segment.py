@@ -7,6 +7,7 @@ arrays one after the other, all compressed with zstd. Streams are stored as rows
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -59,13 +60,10 @@ def decode(data: bytes, streams: Sequence[Stream]) -> Observations:
         raise InputError(f"store: observations cannot be read ({error}). Ingest again.") from error
     if header.version != _VERSION:
         raise InputError(f"store: observations of version {header.version}. Ingest again.")
-    decompressor = zstandard.ZstdDecompressor()
-    arrays, at = {}, 8 + length
-    for name, dtype, count in header.arrays:
-        size = int.from_bytes(data[at : at + 8], "little")
-        raw = decompressor.decompress(data[at + 8 : at + 8 + size]) if count else b""
-        arrays[name] = np.frombuffer(raw, dtype=dtype, count=count)
-        at += 8 + size
+    try:
+        arrays = _arrays(data, 8 + length, header)
+    except (zstandard.ZstdError, ValueError, TypeError) as error:
+        raise InputError(f"store: observations are damaged ({error}). Ingest again.") from error
     return Observations(
         streams,
         [Signature(Op(s[0]), *s[1:]) for s in header.signatures],
@@ -73,3 +71,15 @@ def decode(data: bytes, streams: Sequence[Stream]) -> Observations:
         {n.removeprefix("tuning."): a for n, a in arrays.items() if n.startswith("tuning.")},
         [TuningSetting(*s) for s in header.settings],
     )
+
+
+def _arrays(data: bytes, at: int, header: _Header) -> dict[str, np.ndarray[Any, Any]]:
+    """The columns that follow the header, by name."""
+    decompressor = zstandard.ZstdDecompressor()
+    arrays = {}
+    for name, dtype, count in header.arrays:
+        size = int.from_bytes(data[at : at + 8], "little")
+        raw = decompressor.decompress(data[at + 8 : at + 8 + size]) if count else b""
+        arrays[name] = np.frombuffer(raw, dtype=dtype, count=count)
+        at += 8 + size
+    return arrays

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 from collscope.reports import Report, build_report
@@ -30,21 +31,27 @@ class StoreBuilder:
         return cursor.lastrowid or 0
 
     def source(self, path: str = "a.log", **columns: Value) -> int:
-        defaults = {"sha256": path, "kind": "log", "dialect": "nccl_log"}
+        defaults: dict[str, Value] = {"sha256": path, "kind": "log", "dialect": "nccl_log"}
         return self.insert("_source", run_id=self.run, path=path, **{**defaults, **columns})
 
     def process(self, source: int, host: str = "n1", pid: int = 1) -> int:
         return self.insert("_process", source_id=source, host=host, pid=pid)
 
-    def comm(self, processes: list[int | None], **columns: Value) -> int:
+    def comm(
+        self,
+        processes: Sequence[int | None],
+        *,
+        world_ranks: Sequence[int] | None = None,
+        **columns: Value,
+    ) -> int:
         """Communicator with one rank per process; None is a rank that no source shows."""
-        defaults = {
+        defaults: dict[str, Value] = {
             "nranks": len(processes),
             "nnodes": 1,
             "matched_by": "commId",
             "ranks_seen": sum(process is not None for process in processes),
         }
-        worlds = columns.pop("world_ranks", range(len(processes)))
+        worlds = world_ranks or range(len(processes))
         comm = self.insert("_comm", run_id=self.run, **{**defaults, **columns})
         for rank, (process, world) in enumerate(zip(processes, worlds, strict=True)):
             if process is not None:
@@ -67,7 +74,7 @@ class StoreBuilder:
 
     def collective(self, **columns: Value) -> int:
         """Class; an all-reduce of 1024 Float32 (4096 bytes) on 2 ranks unless said otherwise."""
-        defaults = {
+        defaults: dict[str, Value] = {
             "op": "AllReduce",
             "datatype": "Float32",
             "redop": "Sum",
@@ -130,7 +137,11 @@ class StoreBuilder:
 
     def link(self, source: int, src: int, dst: int, transport: str, **columns: Value) -> None:
         """Connection as logged by `stream`, which tells its communicator."""
-        defaults = {"channels": 2, "line": 7, "excerpt": f"{src} -> {dst} via {transport}"}
+        defaults: dict[str, Value] = {
+            "channels": 2,
+            "line": 7,
+            "excerpt": f"{src} -> {dst} via {transport}",
+        }
         self.insert(
             "_link",
             source_id=source,
@@ -141,18 +152,22 @@ class StoreBuilder:
         )
 
     def setting(self, source: int, name: str, value: str, **columns: Value) -> None:
-        defaults = {"origin": "environment", "line": 3, "excerpt": f"{name} set to {value}"}
+        defaults: dict[str, Value] = {
+            "origin": "environment",
+            "line": 3,
+            "excerpt": f"{name} set to {value}",
+        }
         self.insert("_setting", source_id=source, name=name, value=value, **{**defaults, **columns})
 
     def fact(self, source: int, kind: str, value: str, **columns: Value) -> None:
-        defaults = {"line": 4, "excerpt": value, "count": 1}
+        defaults: dict[str, Value] = {"line": 4, "excerpt": value, "count": 1}
         self.insert("_fact", source_id=source, kind=kind, value=value, **{**defaults, **columns})
 
     def deviation(self, call: int, rank: int, what: str, **columns: Value) -> None:
         self.insert("_deviation", call_id=call, rank=rank, what=what, **columns)
 
     def diagnostic(self, severity: str, code: str, **columns: Value) -> None:
-        defaults = {"message": f"what {code} means", "count": 1}
+        defaults: dict[str, Value] = {"message": f"what {code} means", "count": 1}
         self.insert(
             "_diagnostic", run_id=self.run, severity=severity, code=code, **{**defaults, **columns}
         )

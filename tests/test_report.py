@@ -185,7 +185,7 @@ def test_communicators_have_world_ranks_missing_ranks_and_usage() -> None:
     store = StoreBuilder()
     source = store.source()
     ranks = [store.process(source, pid=pid) for pid in range(4)]
-    store.comm([*ranks])
+    store.comm(ranks)
     sub = store.comm([ranks[0], None], world_ranks=[0, 2], parent_id=1, matched_by="parent/color")
     store.calls(sub, store.collective(), 5, ranks_seen=1)
     world, split = store.report().communicators
@@ -199,11 +199,11 @@ def test_equal_siblings_share_a_line_of_text() -> None:
     store = StoreBuilder()
     source = store.source()
     ranks = [store.process(source, pid=pid) for pid in range(4)]
-    store.comm([*ranks])
+    store.comm(ranks)
     kind = store.collective()
     for world in ([0, 1], [2, 3]):
         pair = [ranks[rank] for rank in world]
-        store.calls(store.comm([*pair], world_ranks=world, parent_id=1), kind, 5)
+        store.calls(store.comm(pair, world_ranks=world, parent_id=1), kind, 5)
     (line,) = [
         line for line in render(store.report(), "text").splitlines() if "{0-1} {2-3}" in line
     ]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from collscope.errors import InputError
-from collscope.ingest.files import expand
+from collscope.ingest.files import expand, printable
 from collscope.ingest.logs import Progress, ingest_log
 from collscope.ingest.match import match_stored
 from collscope.ingest.profiles import ingest_profile
 from collscope.ingest.result import Ingested
-from collscope.store.connection import open_store
+from collscope.store.connection import explained, open_store
 
 _Ingest = Callable[[sqlite3.Connection, str], Ingested]
 
@@ -45,7 +46,9 @@ def ingest_auto(paths: list[str], db: Path, run: str, progress: Progress) -> lis
         if result.status != "unusable":
             return result
         log = ingest_log(connection, db, run, path, progress)
-        return log if log.status != "unusable" else result
+        if log.status != "unusable":
+            return log
+        return Ingested(path, "unusable", reason=f"no profile ({result.reason}); {log.reason}")
 
     return _ingest(paths, db, run, either)
 
@@ -70,15 +73,16 @@ def _tolerant(one: _Ingest, connection: sqlite3.Connection, path: str, *, alone:
                 pass
     except OSError as error:
         if not alone:
-            return Ingested(path, "unusable", reason=f"{error.strerror}")
+            return Ingested(printable(path), "unusable", reason=f"{error.strerror}")
         raise InputError(f"{path}: {error.strerror}. Check the file's permissions.") from error
-    return one(connection, path)
+    return replace(one(connection, path), path=printable(path))
 
 
 @contextmanager
 def _store(db: Path) -> Iterator[sqlite3.Connection]:
     connection = open_store(db)
     try:
-        yield connection
+        with explained(db):
+            yield connection
     finally:
         connection.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import os
 import sys
 import zlib
 from collections.abc import Iterator
@@ -29,7 +30,11 @@ def expand(paths: list[str]) -> list[str]:
     """
     found: list[str] = []
     for path in paths:
-        names = [path] if path == STDIN or Path(path).exists() else sorted(glob.glob(path))  # noqa: PTH207 - the pattern may be absolute
+        try:
+            there = path == STDIN or Path(path).exists()
+        except OSError as error:  # a name too long for the file system
+            raise InputError(f"{path}: {error.strerror}. Check the path.") from error
+        names = [path] if there else sorted(glob.glob(path))  # noqa: PTH207 - may be absolute
         if not names:
             raise InputError(f"{path}: no such file or folder. Check the path.")
         for name in names:
@@ -41,6 +46,11 @@ def expand(paths: list[str]) -> list[str]:
                 raise InputError(f"{name}: an empty folder. Name the folder that holds the files.")
             found += files
     return list(dict.fromkeys(found))
+
+
+def printable(path: str) -> str:
+    """The path as text for the store and the screen; file names may be any bytes."""
+    return os.fsencode(path).decode(errors="replace")
 
 
 @dataclass(slots=True)

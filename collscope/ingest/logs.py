@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from collscope._logscan import Scanner
-from collscope.ingest.files import open_input
+from collscope.ingest.files import open_input, printable
 from collscope.ingest.result import Ingested
 from collscope.match.observe import Observed, observe
 from collscope.model import Diagnostic, LibraryVersion, LogRecord, Severity
@@ -89,7 +89,7 @@ def _source_row(
     # RCCL alone prints a rank or a kernel trace with its calls.
     rccl = (scan["comms"]["global_rank"] >= 0).any() or len(scan["kernel"]["line"])
     return sources.SourceRow(
-        path=path,
+        path=printable(path),
         sha256=sha256,
         kind="log",
         dialect="nccl_log",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from collscope.match.run import match_run
-from collscope.store.connection import open_readonly, open_store, transaction
+from collscope.store.connection import explained, open_readonly, open_store, transaction
 from collscope.store.matching import load_run, store_matching
 
 
@@ -21,7 +23,21 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> None:
         store_matching(connection, row[0], given, matched)
 
 
-def open_matched(store: Path) -> sqlite3.Connection:
+@contextmanager
+def reading(store: Path) -> Iterator[sqlite3.Connection]:
+    """A store for reading, all its runs matched; closed at the end.
+
+    raises  InputError when the store cannot be read, be it in the middle
+    """
+    with explained(store):
+        connection = _open_matched(store)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+def _open_matched(store: Path) -> sqlite3.Connection:
     """Open a store for reading, after finishing what an interrupted ingest left unmatched."""
     connection = open_readonly(store)
     waiting = [r[0] for r in connection.execute("SELECT label FROM _run WHERE matched = 0")]

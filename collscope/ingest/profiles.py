@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from collscope import parsers
-from collscope.ingest.files import open_input
+from collscope.ingest.files import open_input, printable
 from collscope.ingest.result import Ingested
 from collscope.kernel_names import looks_related
 from collscope.model import Diagnostic, Profile, Severity
@@ -36,7 +36,7 @@ def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, path: 
     if reader.truncated:
         text = "the compressed file ends early: what was read before its end is kept"
         diagnostics.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", text))
-    row = sources.SourceRow(path, reader.sha256, "profile", profile.dialect)
+    row = sources.SourceRow(printable(path), reader.sha256, "profile", profile.dialect)
     with transaction(connection, store):
         run_key = sources.run_id(connection, run)
         source = sources.insert_source(connection, run_key, row)
@@ -57,7 +57,7 @@ def _parse_sqlite(data: bytes) -> Profile | None:
                 rows = profile.execute(
                     "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
                 ).fetchall()
-            except sqlite3.DatabaseError:
+            except (sqlite3.DatabaseError, UnicodeDecodeError):  # damaged names do not decode
                 return None
             parser = parsers.sqlite_parser({name for (name,) in rows})
             return parser.parse(profile) if parser else None
@@ -74,7 +74,7 @@ def _why_unusable(data: bytes) -> str:
         return "the file is empty"
     if data[:16] == _SQLITE_MAGIC:
         return "an SQLite file without the tables of RPD, rocpd or Nsight Systems, or damaged"
-    if b" NCCL " in data[:65536]:
+    if b" NCCL INFO " in data[:65536]:
         return "looks like a log: use 'collscope ingest log'"
     return "no known profile: RPD, rocpd, Nsight Systems SQLite, rocprof CSV, pasted 'top'"
 

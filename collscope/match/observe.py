@@ -14,6 +14,7 @@ from collscope.match.streams import resolve_streams
 from collscope.match.tuning import join_tuning
 from collscope.model import Diagnostic, LogRecord, Severity, parse_op
 
+_LARGEST_COUNT = 2**44  # elements; 128 TiB of 8 bytes, a thousand times a GPU's memory
 _CALL_TRACE = 1  # value of the scanner's `source` column
 
 
@@ -43,9 +44,13 @@ def observe(scan: dict[str, Any], records: Sequence[LogRecord]) -> Observed:
     }
     columns = {name: columns[name].astype(dtype, copy=False) for name, dtype in COLUMNS.items()}
     columns, doubled = _drop_call_twins(columns, coll["source"])
+    columns, impossible = _drop_impossible(columns, signatures)
     tuning, settings, alone = join_tuning(scan, columns, signatures, streams)
     kernels, found = pair_kernels(scan["kernel"], scan["kernel_names"])
     found += _counted(doubled, alone, signatures, columns)
+    if impossible:
+        text = "calls with a count that no memory holds: not counted as calls"
+        found.append(Diagnostic(Severity.DATA_LOSS, "impossible_count", text, count=impossible))
     return Observed(Observations(streams, signatures, columns, tuning, settings), kernels, found)
 
 
@@ -100,6 +105,17 @@ def _drop_call_twins(columns: dict[str, Ints], source: Ints) -> tuple[dict[str, 
         return columns, 0
     twins = traced & np.isin(columns["stream"], np.unique(columns["stream"][~traced]))
     return {name: values[~twins] for name, values in columns.items()}, int(twins.sum())
+
+
+def _drop_impossible(
+    columns: dict[str, Ints], signatures: list[Signature]
+) -> tuple[dict[str, Ints], int]:
+    """Leave out rows whose count is damaged: its bytes would not fit 64 bits."""
+    damaged = np.array([s.count > _LARGEST_COUNT for s in signatures], dtype=bool)
+    if not damaged.any():
+        return columns, 0
+    rows = damaged[columns["sig"]]
+    return {name: values[~rows] for name, values in columns.items()}, int(rows.sum())
 
 
 def _counted(

@@ -60,7 +60,7 @@ def cell(value: object) -> str:
     """Text of one value.
 
     >>> cell(None), cell(True), cell(12), cell(0.012345), cell(123456.7)
-    ('-', 'yes', '12', '0.01234', '123457')
+    ('-', 'yes', '12', '0.01235', '123457')
     """
     if value is None:
         return "-"

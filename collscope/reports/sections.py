@@ -79,12 +79,13 @@ def _share_answer(shares: Sequence[Share]) -> Iterable[str]:
 
 
 def _size(header: Header) -> str:
+    classes = count(header.classes, "class", "classes")
+    calls = f"{count(header.calls, 'call')} in {classes}, {format_size(header.total_bytes)}, on "
+    nodes = "unknown nodes" if header.nodes is None else count(header.nodes, "node")
+    libraries = f", {', '.join(header.libraries)}" if header.libraries else ""
     return (
-        f"{count(header.calls, 'call')} in {count(header.classes, 'class', 'classes')}, "
-        f"{format_size(header.total_bytes)}, on {count(header.communicators, 'communicator')}; "
-        f"{or_unknown(header.ranks)} ranks, {or_unknown(header.nodes)} nodes"
-        + (f", {', '.join(header.libraries)}" if header.libraries else "")
-        + "."
+        f"{calls if header.calls else ''}{count(header.communicators, 'communicator')}; "
+        f"{or_unknown(header.ranks)} ranks, {nodes}{libraries}."
     )
 
 

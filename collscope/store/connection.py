@@ -13,6 +13,7 @@ from collscope.errors import InputError
 
 # The build puts schemas/ beside the native modules, in a wheel as in an editable install.
 SCHEMAS = Path(native.__file__).parent / "_schemas"
+LOCK_TIMEOUT_S = 10.0  # how long to wait for another process that writes
 
 
 def _migrations() -> list[Path]:
@@ -29,12 +30,12 @@ def open_store(path: Path) -> sqlite3.Connection:
 
     raises  InputError when the file is no store, is locked, damaged or of a newer release
     """
-    if path.exists() and path.stat().st_size and not _is_sqlite(path):
+    if _size(path) and not _is_sqlite(path):
         raise InputError(f"{path}: not a collscope store. Name another file with --db.")
-    with _explained(path):
-        connection = sqlite3.connect(path, isolation_level=None, timeout=10)
+    with explained(path):
+        connection = sqlite3.connect(path, isolation_level=None, timeout=LOCK_TIMEOUT_S)
     try:
-        with _explained(path):
+        with explained(path):
             _check(connection, path)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -51,17 +52,20 @@ def open_readonly(path: Path) -> sqlite3.Connection:
 
     raises  InputError when there is no such store, or it cannot be read by this release
     """
-    if not path.is_file():
+    if _size(path) is None:
         raise InputError(
             f"{path}: no such store. Run 'collscope ingest log PATH' first, or name it with --db."
         )
     if not _is_sqlite(path):
         raise InputError(f"{path}: not a collscope store. Name another file with --db.")
     connection = sqlite3.connect(
-        f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, isolation_level=None, timeout=10
+        f"file:{quote(str(path.absolute()))}?mode=ro",
+        uri=True,
+        isolation_level=None,
+        timeout=LOCK_TIMEOUT_S,
     )
     try:
-        with _explained(path):
+        with explained(path):
             version = _check(connection, path)
             if version < schema_version():
                 raise InputError(
@@ -73,6 +77,16 @@ def open_readonly(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _size(path: Path) -> int | None:
+    """Bytes of the file, None when there is none."""
+    try:
+        return path.stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}. Name another file with --db.") from error
 
 
 def _is_sqlite(path: Path) -> bool:
@@ -133,10 +147,10 @@ def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
 
     raises  InputError for what SQLite refuses: a locked store, a full disk, damage
     """
-    with _explained(path):
+    with explained(path):
         connection.execute("BEGIN IMMEDIATE")
     try:
-        with _explained(path):
+        with explained(path):
             yield
             connection.execute("COMMIT")
     except BaseException:
@@ -146,19 +160,26 @@ def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
         raise
 
 
+_DAMAGED = "the store is damaged. Restore it from a copy, or ingest into a new file."
+
+
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
     """SQLite's errors as ours, with what to do."""
     try:
         yield
+    except UnicodeDecodeError as error:  # text of the store that is none any more
+        raise InputError(f"{path}: {_DAMAGED}") from error
     except sqlite3.DatabaseError as error:
         text = str(error)
         if "locked" in text or "busy" in text:
             what = "the store is locked by another process. Wait for it to finish, then try again."
         elif "full" in text:
             what = "the disk is full. Free some space, then ingest again; the store is unchanged."
-        elif "malformed" in text or "not a database" in text:
-            what = "the store is damaged. Restore it from a copy, or ingest into a new file."
+        elif "disk I/O" in text:
+            what = "the disk refuses to read or write. Check it and its quota, then try again."
+        elif any(t in text for t in ("malformed", "not a database", "not decode")):
+            what = _DAMAGED
         elif "unable to open" in text or "readonly" in text or "read-only" in text:
             what = "the store cannot be opened for this. Check the folder and its permissions."
         else:

@@ -97,11 +97,16 @@ def insert_processes(
     connection.executemany(
         "INSERT INTO _process VALUES (?,?,?,?,?)",
         [
-            (first + i, source, host or None, pid if host or pid else None, prefix or None)
+            (first + i, source, host or None, _pid(host, pid), prefix or None)
             for i, (host, pid, prefix) in enumerate(rows)
         ],
     )
     return first
+
+
+def _pid(host: str, pid: int) -> int | None:
+    """Process id, None where the line had none or a number that is no process id."""
+    return pid if (host or pid) and pid < 2**63 else None
 
 
 def _hex(value: int | None) -> str | None:

@@ -71,7 +71,9 @@ private:
     void pair(Index x, Index y) {
         partner_[static_cast<std::size_t>(y)] = static_cast<std::int32_t>(x);
     }
-    Index& forward(Index diagonal) { return forward_[static_cast<std::size_t>(diagonal + offset_)]; }
+    Index& forward(Index diagonal) {
+        return forward_[static_cast<std::size_t>(diagonal + offset_)];
+    }
     Index& backward(Index diagonal) {
         return backward_[static_cast<std::size_t>(diagonal + offset_)];
     }
@@ -140,8 +142,7 @@ private:
                     return true;
                 }
             }
-            behind.widen(least, most, INT64_MAX,
-                         [this](Index d) -> Index& { return backward(d); });
+            behind.widen(least, most, INT64_MAX, [this](Index d) -> Index& { return backward(d); });
             for (Index d = behind.high; d >= behind.low; d -= 2) {
                 const Index x = extend_backward(box, d);
                 if (!odd && ahead.holds(d) && x <= forward(d)) {
@@ -235,9 +236,9 @@ private:
         std::vector<std::size_t> tops;
         std::vector<std::size_t> previous(pairs.size(), pairs.size());
         for (std::size_t i = 0; i < pairs.size(); ++i) {
-            const auto pile = std::lower_bound(
-                tops.begin(), tops.end(), pairs[i].x,
-                [&](std::size_t top, Index x) { return pairs[top].x < x; });
+            const auto pile =
+                std::lower_bound(tops.begin(), tops.end(), pairs[i].x,
+                                 [&](std::size_t top, Index x) { return pairs[top].x < x; });
             if (pile != tops.begin()) {
                 previous[i] = *(pile - 1);
             }
@@ -275,7 +276,8 @@ std::vector<std::int32_t> match(Values reference, Values sequence, std::size_t l
     std::vector<std::int32_t> out(sequence.size(), -1);
     for (std::size_t i = 0; i < partner.size(); ++i) {
         if (partner[i] >= 0) {
-            out[b.places[i]] = static_cast<std::int32_t>(a.places[static_cast<std::size_t>(partner[i])]);
+            out[b.places[i]] =
+                static_cast<std::int32_t>(a.places[static_cast<std::size_t>(partner[i])]);
         }
     }
     return out;

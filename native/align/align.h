@@ -11,8 +11,8 @@ namespace align {
 // occur once on both sides.
 inline constexpr std::size_t edit_limit = 20000;
 
-// For each element of `sequence` the index of its partner in `reference`, or -1. Partners have equal
-// values and rise strictly. Linear memory in the lengths.
+// For each element of `sequence` the index of its partner in `reference`, or -1. Partners have
+// equal values and rise strictly. Linear memory in the lengths.
 std::vector<std::int32_t> match(std::span<const std::uint64_t> reference,
                                 std::span<const std::uint64_t> sequence,
                                 std::size_t limit = edit_limit);

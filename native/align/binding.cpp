@@ -17,13 +17,12 @@ Partners align_arrays(const Values& reference, const Values& sequence) {
     auto partners = std::make_unique<std::vector<std::int32_t>>();
     {
         const nb::gil_scoped_release release;
-        *partners = align::match({reference.data(), reference.size()},
-                                 {sequence.data(), sequence.size()});
+        *partners =
+            align::match({reference.data(), reference.size()}, {sequence.data(), sequence.size()});
     }
     auto* owned = partners.release();
-    const nb::capsule owner(owned, [](void* p) noexcept {
-        delete static_cast<std::vector<std::int32_t>*>(p);
-    });
+    const nb::capsule owner(
+        owned, [](void* p) noexcept { delete static_cast<std::vector<std::int32_t>*>(p); });
     return Partners(owned->data(), {owned->size()}, owner);
 }
 

@@ -12,8 +12,8 @@ using namespace logscan;
 namespace {
 
 nb::object text(std::string_view bytes) {
-    PyObject* decoded = PyUnicode_DecodeUTF8(
-        bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace");
+    PyObject* decoded =
+        PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace");
     if (decoded == nullptr) {
         throw nb::python_error();
     }

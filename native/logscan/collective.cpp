@@ -118,7 +118,8 @@ struct Collectives::Fields {
     // "[nranks=8]", or "[nranks=8, localRanks=8]" of NCCLX
     bool read_nranks(Cursor& in) {
         const bool ok = in.take_int32(nranks);
-        while (!in.done() && *in.p != ']' && (is_name_char(*in.p) || find(", =", {in.p, 1}) != npos)) {
+        while (!in.done() && *in.p != ']' &&
+               (is_name_char(*in.p) || find(", =", {in.p, 1}) != npos)) {
             ++in.p;
         }
         const bool closed = in.take("]");
@@ -302,12 +303,9 @@ void Collectives::store(Fields& fields, const Place& place, std::uint8_t source)
         distrust_cut_tail(fields, place);
     }
     const std::uint32_t op = find_op(fields.op);
-    const Signature signature{fields.count,
-                              op,
-                              fields.datatype,
-                              std::min(fields.redop, first_custom_redop),
-                              fields.root,
-                              fields.nranks,
+    const Signature signature{fields.count,    op,
+                              fields.datatype, std::min(fields.redop, first_custom_redop),
+                              fields.root,     fields.nranks,
                               fields.flags};
     Calls& calls = result_.calls;
     calls.comm.push(find_comm(fields, place));

@@ -72,7 +72,8 @@ std::string digest(const Result& result) {
     out.table("groups", groups.process, groups.thread, groups.line, groups.delta);
     const Kernels& k = result.kernels;
     out.table("kernel", k.process, k.kind, k.time_ns, k.rank, k.block, k.channel, k.thread,
-              k.op_count, k.op_count2, k.name, k.bus_id, k.nranks, k.comm_ptr, k.root, k.nc, k.line);
+              k.op_count, k.op_count2, k.name, k.bus_id, k.nranks, k.comm_ptr, k.root, k.nc,
+              k.line);
     out.strings("kernel_name", result.kernel_names.strings());
     const Tunings& t = result.tunings;
     out.table("tuning", t.process, t.thread, t.line, t.kind, t.op, t.bytes, t.algorithm, t.protocol,

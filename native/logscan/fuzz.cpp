@@ -30,9 +30,9 @@ Result scan(std::string_view input, std::size_t piece) {
     Scanner scanner;
     for (std::size_t at = 0; at < input.size(); at += piece) {
         // A copy of exact size, so that reading past a piece is seen by the sanitizer.
-        const std::vector<char> copy(input.begin() + static_cast<std::ptrdiff_t>(at),
-                                     input.begin() + static_cast<std::ptrdiff_t>(
-                                                         std::min(at + piece, input.size())));
+        const std::vector<char> copy(
+            input.begin() + static_cast<std::ptrdiff_t>(at),
+            input.begin() + static_cast<std::ptrdiff_t>(std::min(at + piece, input.size())));
         scanner.feed({copy.data(), copy.size()});
     }
     return scanner.finish();
@@ -121,10 +121,26 @@ private:
     }
 
     void mutate(std::string& text) {
-        static constexpr std::string_view tricks[] = {
-            std::string_view("\0", 1), "\r", "\x1b[32m", "\xff\xfe", "NCCL INFO ", " [0] NCCL INFO ",
-            "(nil)", "99999999999999999999", "0x", "-", ":", "[nranks=", "\n", "18446744073709551615",
-            "## [", " NCCL CALL nccl", "[FATAL ERROR]", " Bytes -> ", "NCCL WARN ", " -> "};
+        static constexpr std::string_view tricks[] = {std::string_view("\0", 1),
+                                                      "\r",
+                                                      "\x1b[32m",
+                                                      "\xff\xfe",
+                                                      "NCCL INFO ",
+                                                      " [0] NCCL INFO ",
+                                                      "(nil)",
+                                                      "99999999999999999999",
+                                                      "0x",
+                                                      "-",
+                                                      ":",
+                                                      "[nranks=",
+                                                      "\n",
+                                                      "18446744073709551615",
+                                                      "## [",
+                                                      " NCCL CALL nccl",
+                                                      "[FATAL ERROR]",
+                                                      " Bytes -> ",
+                                                      "NCCL WARN ",
+                                                      " -> "};
         const std::size_t at = below(text.size() + 1);
         switch (below(6)) {
             case 0:

@@ -83,9 +83,8 @@ class KeyTable {
 public:
     std::uint32_t intern(const Key& key) {
         const auto fresh = static_cast<std::uint32_t>(keys_.size());
-        const std::uint32_t found = slots_.find_or_add(hash(key), fresh, [&](std::uint32_t i) {
-            return words(keys_[i]) == words(key);
-        });
+        const std::uint32_t found = slots_.find_or_add(
+            hash(key), fresh, [&](std::uint32_t i) { return words(keys_[i]) == words(key); });
         if (found != NONE) [[likely]] {
             return found;
         }

@@ -140,7 +140,8 @@ void KernelTrace::body(Cursor& in, Row& row) {
         if (pair(in, row, word)) {
             continue;
         }
-        const bool letter = (word[0] >= 'A' && word[0] <= 'Z') || (word[0] >= 'a' && word[0] <= 'z');
+        const bool letter =
+            (word[0] >= 'A' && word[0] <= 'Z') || (word[0] >= 'a' && word[0] <= 'z');
         if (row.name.empty() && letter && row.kind != KA) {
             row.name = word;
         }
@@ -178,7 +179,8 @@ bool KernelTrace::pair(Cursor& in, Row& row, std::string_view word) {
         ok = in.take_pointer(row.comm_ptr, nil);
     } else if (word == "funcIndex") {  // RCCL 2.5-2.8 print the function's number only
         const std::string_view number = in.take_word();
-        row.name = {word.data(), static_cast<std::size_t>(number.data() + number.size() - word.data())};
+        row.name = {word.data(),
+                    static_cast<std::size_t>(number.data() + number.size() - word.data())};
         ok = !number.empty();
         row.seen |= WORK;
     } else {

@@ -44,8 +44,8 @@ bool is_error_return(std::string_view message) {
 
 bool is_init(std::string_view message) {
     const std::size_t dash = find(message, "- ");  // "key 0- Init START" has no blank before it
-    return (dash != npos && contains_any(message.substr(dash), {"- Init ", "- Destroy ", "- Abort ",
-                                                                "- Revoke "})) ||
+    return (dash != npos && contains_any(message.substr(dash),
+                                         {"- Init ", "- Destroy ", "- Abort ", "- Revoke "})) ||
            message.starts_with("CommRevokeAsync ");
 }
 

@@ -16,7 +16,7 @@ bool level_at(std::string_view text, Anchor& anchor) {
         Level level;
     };
     static constexpr Word words[] = {
-        {"INFO", Level::info}, {"WARN", Level::warn},   {"CALL", Level::call},
+        {"INFO", Level::info},   {"WARN", Level::warn},  {"CALL", Level::call},
         {"TRACE", Level::trace}, {"ABORT", Level::warn},
     };
     constexpr std::size_t lead = 5;  // "NCCL "
@@ -229,8 +229,7 @@ Origin Origins::resolve(std::string_view line, const Anchor& anchor, std::size_t
     } else {
         drop_glued_text(line, after, source);
     }
-    const std::string_view prefix =
-        after == 0 ? line.substr(0, source.begin) : std::string_view();
+    const std::string_view prefix = after == 0 ? line.substr(0, source.begin) : std::string_view();
     const std::uint32_t process = find_process(source, prefix, line_number);
     const std::uint32_t thread = find_thread(process, source.tid);
     if (hosted && cached != nullptr) {

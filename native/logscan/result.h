@@ -131,9 +131,10 @@ enum class Counter {
 };
 inline constexpr std::size_t counter_count = static_cast<std::size_t>(Counter::size_);
 inline constexpr std::array<const char*, counter_count> counter_names = {
-    "lines",   "bytes",             "coll",    "call",    "kernel",     "tuning",
-    "messages", "structure_skipped", "unknown", "foreign", "data_trace", "torn",
-    "interleaved", "overlong",      "nul",     "invalid_number"};
+    "lines",       "bytes",    "coll",       "call",
+    "kernel",      "tuning",   "messages",   "structure_skipped",
+    "unknown",     "foreign",  "data_trace", "torn",
+    "interleaved", "overlong", "nul",        "invalid_number"};
 
 struct Damage {
     std::uint64_t line;

@@ -12,8 +12,8 @@ enum Kind : std::uint8_t { numeric_line, named_line, symmetric, copy_engine, hie
 constexpr std::size_t head_bytes = 96;
 
 // NCCL_ALGO_* and NCCL_PROTO_* of NCCL 2.23 in the spelling of NCCL 2.24 and later.
-constexpr std::string_view algorithms[] = {"TREE", "RING",      "COLLNET_DIRECT", "COLLNET_CHAIN",
-                                           "NVLS", "NVLS_TREE", "PAT"};
+constexpr std::string_view algorithms[] = {
+    "TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT"};
 constexpr std::string_view protocols[] = {"LL", "LL128", "SIMPLE"};
 
 template <std::size_t N>

@@ -11,18 +11,20 @@ namespace {
 using Values = std::vector<std::uint64_t>;
 
 std::size_t common_length(const Values& a, const Values& b) {
-    std::vector<std::vector<std::size_t>> best(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+    std::vector<std::vector<std::size_t>> best(a.size() + 1,
+                                               std::vector<std::size_t>(b.size() + 1));
     for (std::size_t i = 0; i < a.size(); ++i) {
         for (std::size_t j = 0; j < b.size(); ++j) {
-            best[i + 1][j + 1] = a[i] == b[j] ? best[i][j] + 1
-                                              : std::max(best[i][j + 1], best[i + 1][j]);
+            best[i + 1][j + 1] =
+                a[i] == b[j] ? best[i][j] + 1 : std::max(best[i][j + 1], best[i + 1][j]);
         }
     }
     return best[a.size()][b.size()];
 }
 
 // Partners are equal and rise; returns how many there are.
-std::size_t checked_pairs(const Values& a, const Values& b, const std::vector<std::int32_t>& match) {
+std::size_t checked_pairs(const Values& a, const Values& b,
+                          const std::vector<std::int32_t>& match) {
     CHECK(match.size() == b.size());
     std::int32_t last = -1;
     std::size_t pairs = 0;

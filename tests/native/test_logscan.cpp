@@ -109,7 +109,8 @@ void reads_hexadecimal_op_count() {
 void reads_other_dialects() {
     // RCCL, rocm-systems enqueue.cc @ e149d7b5 (built)
     const Result acc = info(
-        "AllReduce: opCount 10 sendbuff 0x10 recvbuff 0x20 acc (nil) count 4294967295 datatype 9 op "
+        "AllReduce: opCount 10 sendbuff 0x10 recvbuff 0x20 acc (nil) count 4294967295 datatype 9 "
+        "op "
         "4 root 0 comm 0x5 [nranks=2] stream (nil) task 1 globalrank 1");
     CHECK(signature(acc, 0).flags == logscan::COUNT_MODULO_32);
     CHECK(signature(acc, 0).redop == 4);
@@ -122,7 +123,8 @@ void reads_other_dialects() {
     CHECK(scaled.counted(Counter::unknown) == 0);
     // RCCL of ROCm 4.0 (built)
     const Result pointers = info(
-        "AllToAllv: opCount 2 sendbuff 0x10 sendcounts 0x1 sdispls 0x2 recvbuff 0x20 recvcounts 0x3 "
+        "AllToAllv: opCount 2 sendbuff 0x10 sendcounts 0x1 sdispls 0x2 recvbuff 0x20 recvcounts "
+        "0x3 "
         "rdispls 0x4 datatype 7 typesize 4 op 0 root 0 comm 0x5 [nranks=2] stream 0x1");
     CHECK(signature(pointers, 0).flags == logscan::POINTERS_ONLY);
     CHECK(signature(pointers, 0).count == 0);
@@ -135,7 +137,8 @@ void reads_other_dialects() {
     CHECK(signature(meta, 0).nranks == 16);
     CHECK(meta.calls.slot[0] == -2);
     const Result msccl = info(
-        "mscclFuncAllReduce: opCount 0 sendbuff 0x8 recvbuff 0x8 count 4 datatype 6 op 0 root 0 comm "
+        "mscclFuncAllReduce: opCount 0 sendbuff 0x8 recvbuff 0x8 count 4 datatype 6 op 0 root 0 "
+        "comm "
         "0x1 [nranks=8] stream 0x2");
     CHECK(op(msccl, 0) == "mscclFuncAllReduce");
     CHECK(msccl.calls.slot[0] == 0);
@@ -143,9 +146,10 @@ void reads_other_dialects() {
 
 void finds_slots() {
     const auto slot = [](const char* name, const char* send, const char* recv) {
-        const Result result = info(std::string(name) + ": opCount 0 sendbuff " + send + " recvbuff " +
-                                   recv + " count 16 datatype 7 op 0 root 0 comm 0x1 [nranks=4] "
-                                          "stream 0x2");
+        const Result result =
+            info(std::string(name) + ": opCount 0 sendbuff " + send + " recvbuff " + recv +
+                 " count 16 datatype 7 op 0 root 0 comm 0x1 [nranks=4] "
+                 "stream 0x2");
         return result.calls.slot[0];
     };
     CHECK(slot("AllGather", "0x1080", "0x1000") == 2);   // 128 = 2 * 16 * 4
@@ -163,12 +167,14 @@ void finds_slots() {
 
 void tells_generations_apart() {
     const auto line = [](const char* nranks, const char* tail) {
-        return "n:1:1 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x8 recvbuff 0x8 count 4 datatype 6 "
-               "op 0 root 0 comm 0x1 [nranks=" + std::string(nranks) + "] stream 0x2" + tail + "\n";
+        return "n:1:1 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x8 recvbuff 0x8 count 4 "
+               "datatype 6 "
+               "op 0 root 0 comm 0x1 [nranks=" +
+               std::string(nranks) + "] stream 0x2" + tail + "\n";
     };
-    const Result result = scan(line("8", "") + line("8", " task 0 globalrank 3") + line("8", "") +
-                               line("4", " task 0 globalrank 3") +
-                               line("4", " task 0 globalrank 1"));
+    const Result result =
+        scan(line("8", "") + line("8", " task 0 globalrank 3") + line("8", "") +
+             line("4", " task 0 globalrank 3") + line("4", " task 0 globalrank 1"));
     CHECK(result.comms.ptr.size() == 3);
     CHECK(result.comms.global_rank[0] == 3);  // learned from the second line
     CHECK(result.calls.comm[2] == 0);
@@ -190,7 +196,8 @@ void finds_records_behind_any_prefix() {
     CHECK(nul.counted(Counter::nul) == 1);
     const Result colon = scan("fe80::1:12:13 [0] NCCL INFO Connected all rings\n");
     CHECK(colon.processes.at(0).host == "fe80::1");
-    const Result bare = scan("[7] NCCL INFO Connected all rings\nr3 NCCL INFO Connected all rings\n");
+    const Result bare =
+        scan("[7] NCCL INFO Connected all rings\nr3 NCCL INFO Connected all rings\n");
     CHECK(bare.processes.size() == 2);
     CHECK(bare.processes[0].host.empty() && bare.processes[0].pid == 0);
     CHECK(bare.processes[1].prefix == "r3");
@@ -237,7 +244,8 @@ void reads_the_call_trace() {
 
 void reads_kernel_traces() {
     const Result guide_kl = info(
-        "## [170260.347287] [07:00] 000001 KL HWID 42300700 ncclDevFunc_AllReduce_RING_LL_Sum_double "
+        "## [170260.347287] [07:00] 000001 KL HWID 42300700 "
+        "ncclDevFunc_AllReduce_RING_LL_Sum_double "
         "nw 4 bi 0 nc 0 busId df000 nRanks 8");
     const logscan::Kernels& kl = guide_kl.kernels;
     CHECK(kl.kind[0] == 0 && kl.rank[0] == 7 && kl.block[0] == 0 && kl.channel[0] == -1);
@@ -248,7 +256,8 @@ void reads_kernel_traces() {
     const Result ke = info("## [170260.348516] [06:00] 00000a KE busId bf000 nRanks 8 ");
     CHECK(ke.kernels.kind[0] == 4 && ke.kernels.name[0] == NONE && ke.kernels.op_count[0] == 10);
     const Result frontier = info(
-        "## [442509.637772] [00:00:00] 000000 KL HWID 42302610 ncclDevFunc_ReduceScatter_RING_SIMPLE_"
+        "## [442509.637772] [00:00:00] 000000 KL HWID 42302610 "
+        "ncclDevFunc_ReduceScatter_RING_SIMPLE_"
         "Sum_bf16 nw 4 bi 0 nc 8 root 0 busId d6000 nRanks 4096");
     CHECK(frontier.kernels.channel[0] == 0 && frontier.kernels.root[0] == 0);
     const Result cray = info(
@@ -262,26 +271,30 @@ void reads_kernel_traces() {
     const Result first = info("## [  1234.5] [00:01] 00001f KL hwid 42300700 funcIndex 12");
     CHECK(first.kernels.time_ns[0] == 1234500000000);
     CHECK(first.kernel_names.strings().at(0) == "funcIndex 12");
-    const Result second =
-        info("## [1.000001] [00:01] 00001f KL HWID 42300700 AllReduceRingLLSum_f32 nt 256 bi 0 nc 2");
+    const Result second = info(
+        "## [1.000001] [00:01] 00001f KL HWID 42300700 AllReduceRingLLSum_f32 nt 256 bi 0 nc 2");
     CHECK(second.kernel_names.strings().at(0) == "AllReduceRingLLSum_f32");
     const Result batch = info(
-        "## [1.000001] [00:01-01:c0] 00001f CL 3 ncclDevFunc_AllGather_RING_LL_Sum_i8 nw 4 bi 0 nc 2 "
+        "## [1.000001] [00:01-01:c0] 00001f CL 3 ncclDevFunc_AllGather_RING_LL_Sum_i8 nw 4 bi 0 nc "
+        "2 "
         "root 0 busId c000 nRanks 8");
     CHECK(batch.kernels.kind[0] == 1);
     CHECK(batch.kernel_names.strings().at(0) == "ncclDevFunc_AllGather_RING_LL_Sum_i8");
     const Result last = info(
-        "## [1.000001] [00:01-01:c0] 00001f KL ncclDevFunc_X [00:01-01:c0] HWID 2:42300700 nw 4 bi 0 "
+        "## [1.000001] [00:01-01:c0] 00001f KL ncclDevFunc_X [00:01-01:c0] HWID 2:42300700 nw 4 bi "
+        "0 "
         "nc 2 root 0 busId c000 nRanks 8 td->type:1");
     CHECK(last.kernels.bus_id[0] == 0xc000);
     CHECK(info("## [1.0] [00:01] 000001 Abort").kernels.kind[0] == 5);
-    const Result data = info("## [1.0] [00:01] L:0123 DT 00000001 0000000000000000 0000000000000001");
+    const Result data =
+        info("## [1.0] [00:01] L:0123 DT 00000001 0000000000000000 0000000000000001");
     CHECK(data.counted(Counter::data_trace) == 1 && data.kernels.line.size() == 0);
 }
 
 void rejects_torn_kernel_traces() {
     const std::string whole =
-        "## [170260.347287] [07:00] 000001 KL HWID 42300700 ncclDevFunc_AllReduce_RING_LL_Sum_double "
+        "## [170260.347287] [07:00] 000001 KL HWID 42300700 "
+        "ncclDevFunc_AllReduce_RING_LL_Sum_double "
         "nw 4 bi 0 nc 0 busId df000 nRanks 8";
     const std::size_t named = whole.find(" busId") - 1;  // releases before 2021 end with nc
     for (std::size_t cut = 5; cut < whole.size(); ++cut) {
@@ -298,11 +311,13 @@ void reads_tuning() {
         "channel{Lo..Hi}={0..15}\n"
         "n:1:1 [0] NCCL INFO 4 Bytes -> Algo 1 proto 0 time 54.700001\n"
         "n:1:1 [0] NCCL INFO AllReduce: 4 Bytes -> Algo 6 proto 2 time 1.5\n"
-        "n:1:1 [0] NCCL INFO AllReduce [Symmetric]: 8 Bytes -> Kernel AllReduce_AGxLL_R nchannels 2 "
+        "n:1:1 [0] NCCL INFO AllReduce [Symmetric]: 8 Bytes -> Kernel AllReduce_AGxLL_R nchannels "
+        "2 "
         "nthreads 512 nWorks 1\n"
         "n:1:1 [0] NCCL INFO AllGather [Copy Engine]: 8 Bytes -> cudaMemcpyBatch\n"
         "n:1:1 [0] NCCL INFO AllGather [Hierarchical CE]: 8 Bytes -> RMA proxy + CE\n"
-        "n:1:1 [0] NCCL INFO Broadcast: 4 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..0} comm 0x9\n"
+        "n:1:1 [0] NCCL INFO Broadcast: 4 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..0} comm "
+        "0x9\n"
         "n:1:1 [0] NCCL INFO AllReduce: 5368 Bytes -> Algo RI\n");
     const logscan::Tunings& rows = result.tunings;
     const std::vector<std::string>& names = result.tuning_names.strings();
@@ -324,8 +339,9 @@ void sorts_messages() {
         return result.messages.kind.size() == 1 ? result.messages.kind[0] : 0;
     };
     CHECK(kind("comm 0x1 rank 0 nranks 4 cudaDev 0 busId 60 - Init COMPLETE") == 1);
-    CHECK(kind("ncclCommSplit comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60 parent 0x2 color "
-               "1 key 0- Init START") == 1);
+    CHECK(
+        kind("ncclCommSplit comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60 parent 0x2 color "
+             "1 key 0- Init START") == 1);
     CHECK(kind("comm 0x1 rank 0 nranks 4 cudaDev 0 busId 60 - Destroy COMPLETE") == 1);
     CHECK(kind("comm 0x1 rank 0 nRanks 4 nNodes 1 localRanks 4 localRank 0 MNNVL 0") == 2);
     CHECK(kind("Channel 01 : 7[d0000] -> 2[4a000] [send] via NET/IB/3/GDRDMA") == 3);
@@ -360,8 +376,8 @@ void reads_warnings_and_bare_versions() {
 }
 
 void is_the_same_for_any_pieces() {
-    const std::string text = "0: " + guide + std::string(7, 'x') + "\n\n" + guide + "\x1b[0m" + guide +
-                             "RCCL version : 2\nHIP version  : 6\n" + guide.substr(0, 90);
+    const std::string text = "0: " + guide + std::string(7, 'x') + "\n\n" + guide + "\x1b[0m" +
+                             guide + "RCCL version : 2\nHIP version  : 6\n" + guide.substr(0, 90);
     const std::string expected = logscan::digest(scan(text));
     for (std::size_t piece = 1; piece < 40; ++piece) {
         Scanner scanner;

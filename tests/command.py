@@ -1,0 +1,68 @@
+"""The command line run in this process, and a look at everything a store holds."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sqlite3
+import sys
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from collscope import cli
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+def collscope(*arguments: str | Path) -> Outcome:
+    """Run `collscope ARGUMENTS` through its entry point."""
+    out, err = io.StringIO(), io.StringIO()
+    code, before = 0, sys.argv
+    sys.argv = ["collscope", *map(str, arguments)]
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        finally:
+            sys.argv = before
+    return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def dump(db: Path) -> list[str]:
+    """Every row of a store as SQL; empty where there is no store."""
+    if not db.exists():
+        return []
+    with closing(sqlite3.connect(db)) as connection:
+        return list(connection.iterdump())
+
+
+def rows(db: Path, query: str) -> list[tuple[object, ...]]:
+    """Answer of a query."""
+    with closing(sqlite3.connect(db)) as connection:
+        return connection.execute(query).fetchall()
+
+
+# What the answer to "which calls" is, whichever files they came from.
+CALLS = (
+    "SELECT c.nranks, (SELECT group_concat(world_rank) FROM (SELECT world_rank FROM members m"
+    " WHERE m.comm_id = k.comm_id ORDER BY rank)) AS world, seq, op, datatype, redop, root,"
+    " count, size_bytes, in_place, shape, algorithm, protocol, channels, k.ranks_seen"
+    " FROM calls k JOIN communicators c USING (comm_id) WHERE k.run = 'main'"
+    " ORDER BY 1, 2, 3"
+)
+CLASSES = (
+    "SELECT op, datatype, redop, root, count, size_bytes, in_place, nranks, nnodes, shape, calls"
+    " FROM classes WHERE run = 'main' ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10"
+)

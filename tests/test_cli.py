@@ -1,0 +1,159 @@
+"""The command line as a user types it: exit codes, messages, and what it imports."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command import collscope, dump
+
+from collscope import __version__
+
+
+@pytest.fixture(scope="module")
+def store(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    db = tmp_path_factory.mktemp("store") / "t.db"
+    assert collscope("ingest", "log", samples / "nccl" / "ddp", "--db", db).code == 0
+    return db
+
+
+def _process(*arguments: str | Path, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "collscope", *map(str, arguments)]
+    return subprocess.run(command, input=given, capture_output=True, check=False)
+
+
+def test_version() -> None:
+    done = _process("--version")
+    assert (done.returncode, done.stdout.decode()) == (0, f"collscope {__version__}\n")
+
+
+def test_errors_are_one_line_without_a_traceback(tmp_path: Path) -> None:
+    done = _process("ingest", "log", tmp_path / "none.log", "--db", tmp_path / "t.db")
+    assert done.returncode == 3
+    assert done.stderr.decode() == (
+        f"collscope: {tmp_path}/none.log: no such file or folder. Check the path.\n"
+    )
+    assert done.stdout == b""
+    assert not (tmp_path / "t.db").exists()
+
+
+def test_debug_shows_the_traceback(tmp_path: Path) -> None:
+    done = _process("--debug", "ingest", "log", tmp_path / "none.log", "--db", tmp_path / "t.db")
+    assert done.returncode != 0
+    assert b"Traceback" in done.stderr
+
+
+def test_standard_input(samples: Path, tmp_path: Path) -> None:
+    log = (samples / "nccl" / "mixed-coll-only.log").read_bytes()
+    done = _process("ingest", "log", "-", "--db", tmp_path / "t.db", given=log)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(b"-: nccl_log: 656 lines, ")
+    empty = _process("ingest", "log", "-", "--db", tmp_path / "t.db")
+    assert (empty.returncode, empty.stdout) == (3, b"")
+    assert b"-: the file is empty." in empty.stderr
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = (
+        "import sys; sys.argv = ['collscope', '--help']\n"
+        "from collscope.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'numpy', 'polars', 'pandas', 'matplotlib', 'msgspec', 'zstandard', 'rich'}\n"
+        "sys.exit(sorted(heavy & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"ingest" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--no-such-option",),
+        ("no-such-command",),
+        ("ingest", "log"),
+        ("ingest", "log", "x", "--no-such-option"),
+        ("ingest", "log", "x", "--run", "a\nb"),
+        ("ingest", "log", "x", "--run", os.fsdecode(b"\xff")),
+        ("report", "--format", "pdf"),
+        ("report", "--top", "-1"),
+    ],
+)
+def test_usage_errors(arguments: tuple[str, ...]) -> None:
+    done = collscope(*arguments)
+    assert done.code == 2
+    assert "Traceback" not in done.err
+    assert done.err
+
+
+def test_sql_answers_and_lists_views(store: Path) -> None:
+    done = collscope("sql", "SELECT COUNT(*) AS n FROM sources", "--db", store, "--format", "csv")
+    assert (done.code, done.out.split()) == (0, ["n", "4"])
+    views = collscope("sql", "--db", store)
+    assert views.code == 0
+    assert "communicators" in views.out
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "INSERT INTO _run (label) VALUES ('x')",
+        "DELETE FROM _source",
+        "DROP VIEW calls",
+        "PRAGMA user_version = 7",
+        "CREATE TABLE t (x)",
+        "SELECT no_such_column FROM calls",
+        "SELEC 1",
+        "SELECT 1; SELECT 2",
+        "SELECT ?",
+    ],
+)
+def test_sql_is_read_only_and_bad_queries_are_usage_errors(store: Path, query: str) -> None:
+    before = dump(store)
+    done = collscope("sql", query, "--db", store)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("collscope: query: ")
+    assert done.err.count("\n") == 1
+    assert dump(store) == before
+
+
+@pytest.mark.parametrize("command", ["report", "sql"])
+def test_a_missing_store(tmp_path: Path, command: str) -> None:
+    done = collscope(command, "--db", tmp_path / "t.db")
+    assert done.code == 3
+    assert f"{tmp_path}/t.db: no such store. Run 'collscope ingest log PATH' first" in done.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unknown_run_names_the_known(store: Path) -> None:
+    done = collscope("report", "--db", store, "--run", "other")
+    assert done.code == 3
+    assert "no run 'other' (runs: 'main'). Choose one with --run." in done.err
+
+
+def test_the_output_file(store: Path, tmp_path: Path) -> None:
+    target = tmp_path / "report.txt"
+    done = collscope("report", "--db", store, "-o", target)
+    assert (done.code, done.out) == (0, "")
+    assert target.read_text() == collscope("report", "--db", store).out
+    refused = collscope("report", "--db", store, "-o", tmp_path / "none" / "report.txt")
+    assert refused.code == 3
+    assert refused.err.count("\n") == 1
+
+
+def test_strict_makes_lost_data_an_error(samples: Path, tmp_path: Path) -> None:
+    log = (samples / "rccl" / "guide-coll-klke.log").read_bytes()
+    torn = tmp_path / "torn.log"
+    torn.write_bytes(log[: log.rindex(b"nranks") + 3])
+    relaxed = collscope("ingest", "log", torn, "--db", tmp_path / "a.db")
+    assert relaxed.code == 0
+    assert "data_loss: 1 x torn_line" in relaxed.out
+    strict = collscope("ingest", "log", torn, "--db", tmp_path / "b.db", "--strict")
+    assert strict.code == 3
+    assert f"{torn}: data was lost (--strict)." in strict.err
+    whole = samples / "rccl" / "guide-coll-klke.log"
+    assert collscope("ingest", "log", whole, "--db", tmp_path / "c.db", "--strict").code == 0

@@ -1,0 +1,298 @@
+"""Every rule of the findings: what makes it speak, what keeps it silent, and its evidence."""
+
+from __future__ import annotations
+
+from store_builder import StoreBuilder
+
+from collscope.reports import render
+from collscope.reports.findings import RULES, SEVERITIES
+from collscope.reports.model import Evidence, Finding
+
+
+def _found(store: StoreBuilder, code: str) -> list[Finding]:
+    return [finding for finding in store.report().findings if finding.code == code]
+
+
+def _only(store: StoreBuilder, code: str) -> Finding:
+    (finding,) = _found(store, code)
+    return finding
+
+
+def _two_hosts() -> StoreBuilder:
+    """Source 1 and communicator 1: rank 0 on n1 (stream 1), rank 1 on n2."""
+    store = StoreBuilder()
+    source = store.source()
+    store.comm([store.process(source, "n1", 1), store.process(source, "n2", 2)], nnodes=2)
+    return store
+
+
+def test_nothing_to_find_in_an_empty_or_a_quiet_run() -> None:
+    quiet = StoreBuilder()
+    _, comm = quiet.group()
+    quiet.calls(comm, quiet.collective(size_bytes=1 << 20), 1000)
+    for store in (StoreBuilder(), quiet):
+        assert store.report().findings == ()
+    assert "None of the rules found anything." in render(quiet.report(), "text")
+
+
+def test_sockets_between_hosts_are_a_problem_with_the_line_as_evidence() -> None:
+    store = _two_hosts()
+    line = "Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"
+    store.link(1, 0, 1, "NET/Socket", net="Socket", gdr=0, stream_id=1, line=12, excerpt=line)
+    store.fact(1, "network", "Socket")
+    finding = _only(store, "internode_socket")
+    assert finding.severity == "problem"
+    assert finding.detail == "1 of 1 pairs of ranks on two hosts use NET/Socket."
+    assert finding.evidence == (Evidence("a.log", 12, line),)
+    assert f"    a.log:12: {line}" in render(store.report(), "text").splitlines()
+    # said once, and Socket has no GDR to switch on
+    assert _found(store, "socket_network") == []
+    assert _found(store, "gdr_not_in_use") == []
+
+
+def test_sockets_within_a_host_are_no_problem() -> None:
+    store = StoreBuilder()
+    source, _ = store.group()
+    store.link(source, 0, 1, "NET/Socket", net="Socket", stream_id=1)
+    assert _found(store, "internode_socket") == []
+
+
+def test_network_socket_counts_only_when_communicators_span_hosts() -> None:
+    store = _two_hosts()
+    store.fact(1, "network", "Socket", line=9, excerpt="Using network Socket")
+    assert _only(store, "socket_network").evidence == (
+        Evidence("a.log", 9, "Using network Socket"),
+    )
+    single = StoreBuilder()
+    source, _ = single.group()
+    single.fact(source, "network", "Socket")
+    assert _found(single, "socket_network") == []
+
+
+def test_gdr_not_in_use_counts_pairs_of_networks_that_could() -> None:
+    store = _two_hosts()
+    store.link(1, 0, 1, "NET/IB", net="IB", gdr=0, stream_id=1, line=20)
+    store.link(1, 1, 0, "NET/IB", net="IB", gdr=1, stream_id=1)
+    finding = _only(store, "gdr_not_in_use")
+    assert finding.detail == "1 of 2 pairs of ranks over NET have no GDR."
+    assert finding.evidence == (Evidence("a.log", 20, "0 -> 1 via NET/IB"),)
+
+
+def test_shared_memory_instead_of_p2p() -> None:
+    store = StoreBuilder()
+    source, _ = store.group()
+    store.link(source, 0, 1, "SHM/direct", stream_id=1)
+    store.link(source, 1, 0, "P2P/IPC", stream_id=1)
+    finding = _only(store, "shared_memory_instead_of_p2p")
+    assert finding.detail == "1 of 2 pairs of ranks on one host use SHM."
+
+
+def test_forced_choices_are_named_with_their_line() -> None:
+    store = StoreBuilder()
+    source = store.source()
+    first, second = store.process(source, pid=1), store.process(source, pid=2)
+    for process in (first, second):
+        store.setting(source, "NCCL_ALGO", "Ring", process_id=process)
+        store.setting(source, "NCCL_IB_HCA", "mlx5", process_id=process)
+    finding = _only(store, "forced_choice")
+    assert finding.title == "algorithm forced by the environment: NCCL_ALGO=Ring"
+    assert "NCCL_ALGO=Ring in 2 of 2 processes" in finding.detail
+    assert finding.evidence == (Evidence("a.log", 3, "NCCL_ALGO set to Ring"),)
+
+
+def test_a_value_of_the_configuration_is_not_the_environment() -> None:
+    store = StoreBuilder()
+    store.setting(store.source(), "NCCL_ALGO", "Ring", origin="config")
+    assert store.report().findings == ()
+
+
+def test_disabled_features_depend_on_the_value() -> None:
+    store = StoreBuilder()
+    source = store.source()
+    for name, value in (
+        ("NCCL_P2P_DISABLE", "1"),
+        ("NCCL_SHM_DISABLE", "0"),
+        ("NCCL_IB_DISABLE", "0"),
+        ("NCCL_NVLS_ENABLE", "0"),
+        ("RCCL_MSCCL_ENABLE", "1"),
+    ):
+        store.setting(source, name, value)
+    titles = [finding.title for finding in _found(store, "disabled_feature")]
+    assert [title.rsplit(": ")[-1] for title in titles] == [
+        "NCCL_NVLS_ENABLE=0",
+        "NCCL_P2P_DISABLE=1",
+    ]
+
+
+def test_traces_left_on() -> None:
+    store = StoreBuilder()
+    source = store.source()
+    store.setting(source, "RCCL_KERNEL_COLL_TRACE_ENABLE", "1")
+    store.setting(source, "NCCL_DEBUG", "INFO")
+    assert _only(store, "debug_left_on").title.endswith("RCCL_KERNEL_COLL_TRACE_ENABLE=1")
+    off = StoreBuilder()
+    off.setting(off.source(), "RCCL_KERNEL_COLL_TRACE_ENABLE", "0")
+    assert off.report().findings == ()
+
+
+def test_environment_differs_by_value_or_by_absence() -> None:
+    store = StoreBuilder()
+    source = store.source()
+    first, second = store.process(source, pid=1), store.process(source, pid=2)
+    store.setting(source, "NCCL_PROTO", "LL", process_id=first)
+    store.setting(source, "NCCL_SOCKET_IFNAME", "eth0", process_id=first)
+    store.setting(source, "NCCL_SOCKET_IFNAME", "eth1", process_id=second)
+    titles = {finding.title for finding in _found(store, "environment_differs")}
+    assert titles == {
+        "NCCL_PROTO is not the same in all processes",
+        "NCCL_SOCKET_IFNAME is not the same in all processes",
+    }
+
+
+def test_library_versions_differ_between_sources() -> None:
+    store = StoreBuilder()
+    store.source("a.log", library="nccl", library_version="2.28.9")
+    store.source("b.log", library="nccl", library_version="2.28.9")
+    assert _found(store, "library_differs") == []
+    store.source("c.log", library="nccl", library_version="2.27.3")
+    finding = _only(store, "library_differs")
+    assert finding.detail == "nccl 2.27.3, nccl 2.28.9."
+    assert [evidence.source for evidence in finding.evidence] == ["c.log", "a.log"]
+
+
+def test_missing_ranks_are_named() -> None:
+    store = StoreBuilder()
+    source = store.source()
+    store.comm([store.process(source), None, None, None])
+    finding = _only(store, "missing_ranks")
+    assert finding.detail == "Communicator and ranks not seen: 1: 1-3."
+
+
+def test_missing_calls_are_counted_per_rank() -> None:
+    store = StoreBuilder()
+    source, comm = store.group()
+    calls = store.calls(comm, store.collective(), 3, ranks_seen=1)
+    for call in calls:
+        store.deviation(call, 1, "missing", source_id=source, line=40 + call)
+    store.diagnostic("data_loss", "observation_missing", count=3)
+    finding = _only(store, "missing_calls")
+    assert finding.title == "3 lines of calls are missing on ranks that have a log"
+    assert "communicator 1 rank 1: 3" in finding.detail
+    assert finding.evidence == (Evidence("a.log", 41, None),)
+    assert _found(store, "data_loss") == []  # the same loss is not told twice
+
+
+def test_disagreeing_ranks_are_a_problem_with_what_they_logged() -> None:
+    store = StoreBuilder()
+    source, comm = store.group()
+    (call,) = store.calls(comm, store.collective(), 1)
+    store.deviation(call, 1, "differs", source_id=source, line=8, detail="Broadcast count 4")
+    finding = _only(store, "ranks_disagree")
+    assert finding.severity == "problem"
+    assert finding.evidence == (Evidence("a.log", 8, "Broadcast count 4"),)
+
+
+def test_inferred_communicators_are_noted() -> None:
+    store = StoreBuilder()
+    source = store.source()
+    ranks = [store.process(source, pid=pid) for pid in (1, 2)]
+    for matched_by in ("inferred", "inferred", "commId"):
+        store.comm(ranks, matched_by=matched_by)
+    finding = _only(store, "communicators_inferred")
+    assert finding.title == "2 of 3 communicators are inferred"
+    assert finding.detail.startswith("Communicators 1-2:")
+
+
+def test_counts_modulo_2_32() -> None:
+    store = StoreBuilder()
+    store.diagnostic("notice", "count_modulo_2_32", count=12)
+    assert _only(store, "counts_modulo").title.startswith("12 counts may be wrong")
+
+
+def test_tiny_messages_are_more_than_half_of_the_calls_below_4_kib() -> None:
+    store = StoreBuilder()
+    _, comm = store.group()
+    store.calls(comm, store.collective(op="AllGather", size_bytes=4095), 5)
+    store.calls(comm, store.collective(op="AllGather", size_bytes=4096), 5)
+    assert _found(store, "tiny_messages") == []  # exactly half
+    store.calls(comm, store.collective(op="AllGather", size_bytes=0), 1)
+    # 6 of 11
+    assert _only(store, "tiny_messages").title == "54.5 % of the calls are below 4 KiB"
+
+
+def test_fusable_all_reduces_are_many_small_and_the_majority() -> None:
+    store = StoreBuilder()
+    _, comm = store.group()
+    store.calls(comm, store.collective(size_bytes=32768), 99)
+    assert _found(store, "fusable_all_reduces") == []  # too few
+    store.calls(comm, store.collective(size_bytes=65535), 1)
+    finding = _only(store, "fusable_all_reduces")
+    # 99 * 32768 + 65535 bytes over 100 calls
+    assert finding.detail == "Together they move 3309567 bytes, 33095 per call."
+    store.calls(comm, store.collective(size_bytes=1 << 24), 100)
+    assert _found(store, "fusable_all_reduces") == []  # half of the all-reduces are large
+
+
+def test_lost_data_is_a_warning_and_an_error_a_problem() -> None:
+    store = StoreBuilder()
+    source = store.source()
+    store.diagnostic("data_loss", "torn_line", source_id=source, line=3, excerpt="AllRed", count=4)
+    store.diagnostic("error", "corrupt_database", source_id=source)
+    store.diagnostic("notice", "interleaved_line", source_id=source)
+    worst, torn = _found(store, "data_loss")
+    assert (worst.severity, torn.severity) == ("problem", "warning")
+    assert torn.title == "records were lost: torn_line (4 times)"
+    assert torn.evidence == (Evidence("a.log", 3, "AllRed"),)
+
+
+def test_waiting_dominates_when_it_is_more_than_half_of_the_kernel_time() -> None:
+    store = StoreBuilder()
+    source, comm = store.group()
+    even, uneven = store.calls(comm, store.collective(), 2)
+    store.kernel(even, source, transfer_ns=100, wait_ns=0)
+    store.kernel(even, source, transfer_ns=100, wait_ns=200)
+    assert _found(store, "waiting_dominates") == []  # 200 of 400
+    store.kernel(uneven, source, transfer_ns=100, wait_ns=400)
+    # 600 of 900
+    finding = _only(store, "waiting_dominates")
+    assert finding.title == "66.7 % of the time in collective kernels is waiting"
+
+
+def test_warnings_of_the_library_come_before_error_returns() -> None:
+    store = StoreBuilder()
+    source = store.source()
+    store.fact(source, "error", "net_ib.cc:89 -> 2", count=64)
+    store.fact(source, "warning", "init.cc:1: slow path", count=2)
+    finding = _only(store, "library_warnings")
+    assert finding.title == "the library printed 66 warnings or errors"
+    assert [evidence.text for evidence in finding.evidence] == [
+        "init.cc:1: slow path",
+        "net_ib.cc:89 -> 2",
+    ]
+
+
+def test_rules_look_at_classes_that_the_table_leaves_out() -> None:
+    store = StoreBuilder()
+    _, comm = store.group()
+    store.calls(comm, store.collective(size_bytes=1 << 30), 1)
+    store.calls(comm, store.collective(size_bytes=4), 200)
+    report = store.report(top=1)
+    assert {finding.code for finding in report.findings} == {
+        "tiny_messages",
+        "fusable_all_reduces",
+    }
+
+
+def test_findings_are_ordered_by_severity() -> None:
+    store = _two_hosts()
+    store.link(1, 0, 1, "NET/Socket", net="Socket", stream_id=1)
+    store.setting(1, "NCCL_DEBUG", "TRACE")
+    store.setting(1, "NCCL_ALGO", "Ring")
+    severities = [finding.severity for finding in store.report().findings]
+    assert severities == ["problem", "warning", "note"]
+    assert severities == sorted(severities, key=SEVERITIES.index)
+
+
+def test_every_rule_says_what_it_looks_for() -> None:
+    assert all(rule.__doc__ for rule in RULES)
+    assert len({rule.__name__ for rule in RULES}) == len(RULES)

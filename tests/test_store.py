@@ -1,0 +1,255 @@
+"""The store under bad conditions: what cannot be done is said, and the rows stay as they were."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from command import CALLS, CLASSES, collscope, dump, rows
+
+from collscope.errors import InputError
+from collscope.ingest.commands import ingest_logs
+from collscope.ingest.logs import ingest_log
+from collscope.store import connection as store
+
+_COMMANDS = (("report",), ("sql", "SELECT * FROM calls"))
+
+
+@pytest.fixture(scope="module")
+def whole(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the four ranks of one job."""
+    db = tmp_path_factory.mktemp("whole") / "t.db"
+    ingest_logs([str(samples / "nccl" / "mixed")], db, "main", lambda _path, _done: None)
+    return db
+
+
+@pytest.fixture
+def db(whole: Path, tmp_path: Path) -> Path:
+    """A copy of that store."""
+    return Path(shutil.copy(whole, tmp_path / "t.db"))
+
+
+@pytest.fixture
+def log(samples: Path) -> Path:
+    """A log that the store does not hold."""
+    return samples / "rccl" / "guide-coll-klke.log"
+
+
+def _all_refused(db: Path, log: Path, said: str) -> None:
+    for command in (*_COMMANDS, ("ingest", "log", log)):
+        done = collscope(*command, "--db", db)
+        assert (done.code, done.out) == (3, ""), (command, done)
+        assert done.err.startswith(f"collscope: {db}: ")
+        assert said in done.err
+        assert done.err.count("\n") == 1
+
+
+def test_a_store_of_a_newer_schema(db: Path, log: Path) -> None:
+    with closing(sqlite3.connect(db)) as connection:
+        connection.execute("PRAGMA user_version = 999")
+    before = db.read_bytes()
+    _all_refused(db, log, "written by a newer release (schema version 999")
+    assert db.read_bytes() == before
+
+
+def test_a_file_that_is_no_store(db: Path, log: Path) -> None:
+    db.write_text("a shopping list\n")
+    _all_refused(db, log, "not a collscope store. Name another file with --db.")
+    assert db.read_text() == "a shopping list\n"
+
+
+def test_a_store_of_another_program(tmp_path: Path, log: Path) -> None:
+    db = tmp_path / "other.db"
+    with closing(sqlite3.connect(db)) as connection:
+        connection.execute("CREATE TABLE songs (title)")
+    before = db.read_bytes()
+    _all_refused(db, log, "not a collscope store. Name another file with --db.")
+    assert db.read_bytes() == before
+
+
+def test_a_store_that_cannot_be_there(tmp_path: Path, log: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for db in (tmp_path, tmp_path / "file" / "t.db", tmp_path / "none" / "t.db"):
+        done = collscope("ingest", "log", log, "--db", db)
+        assert (done.code, done.err.count("\n")) == (3, 1)
+        assert done.err.startswith(f"collscope: {db}: ")
+    assert collscope("ingest", "log", log, "--db", "x" * 5000).code == 3
+    assert collscope("report", "--db", "x" * 5000).code == 3
+
+
+def test_an_empty_file_becomes_a_store(db_path: Path, log: Path) -> None:
+    db_path.touch()
+    assert collscope("ingest", "log", log, "--db", db_path).code == 0
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.3, 0.5, 0.7, 0.9])
+def test_a_store_overwritten_in_the_middle(db: Path, log: Path, share: float) -> None:
+    data = bytearray(db.read_bytes())
+    at = int(len(data) * share)
+    data[at : at + 9000] = b"\xa5" * len(data[at : at + 9000])
+    db.write_bytes(data)
+    for command in (*_COMMANDS, ("ingest", "log", log)):
+        done = collscope(*command, "--db", db)
+        assert done.code in (0, 3), (command, done)
+        assert done.code == 0 or done.err.startswith(f"collscope: {db}: "), done.err
+
+
+def test_a_store_cut_short(db: Path, log: Path) -> None:
+    data = db.read_bytes()
+    for share in (0.001, 0.2, 0.6):
+        db.write_bytes(data[: int(len(data) * share)])
+        for command in (*_COMMANDS, ("ingest", "log", log)):
+            done = collscope(*command, "--db", db)
+            assert done.code == 3, (share, command, done)
+            assert done.err.count("\n") == 1
+
+
+def test_a_locked_store(db: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "LOCK_TIMEOUT_S", 0.01)
+    before = dump(db)
+    with closing(sqlite3.connect(db, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        done = collscope("ingest", "log", log, "--db", db)
+        assert (done.code, done.out) == (3, "")
+        assert done.err == (
+            f"collscope: {db}: the store is locked by another process. "
+            "Wait for it to finish, then try again.\n"
+        )
+        assert collscope("report", "--db", db).code == 0  # readers need not wait
+        other.execute("ROLLBACK")
+    assert dump(db) == before
+    assert collscope("ingest", "log", log, "--db", db).code == 0
+
+
+def test_a_full_disk_leaves_the_store_as_it_was(db: Path, log: Path, samples: Path) -> None:
+    before = dump(db)
+    with closing(store.open_store(db)) as connection:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages + 1}")
+        big = str(samples / "nccl" / "mixed-coll-only.log")
+        with pytest.raises(InputError, match="the disk is full"):
+            ingest_log(connection, db, "main", big, lambda _path, _done: None)
+    assert dump(db) == before
+    assert collscope("ingest", "log", log, "--db", db).code == 0
+
+
+def test_a_file_size_limit_leaves_the_store_as_it_was(db: Path, samples: Path) -> None:
+    pytest.importorskip("resource")
+    before = dump(db)
+    script = (
+        "import resource, signal, sys\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
+        "from collscope.cli import main\n"
+        "main()"
+    )
+    big = samples / "nccl" / "mixed-coll-only.log"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "ingest", "log", big, "--db", db],
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith(f"collscope: {db}: the disk ")
+    assert done.stderr.count("\n") == 1
+    assert dump(db) == before
+
+
+# Forks one ingest per argument; each kills itself before its n-th SQL statement, as a power cut
+# would, so that the kill falls between any two steps of any transaction.
+_KILLED = """
+import os, signal, sqlite3, sys
+from pathlib import Path
+from collscope.ingest.commands import ingest_logs
+from collscope.store import connection
+folder, logs, *points = sys.argv[1:]
+for point in map(int, points):
+    child = os.fork()
+    if child == 0:
+        left = point
+        def step(statement):
+            global left
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        plain = sqlite3.connect
+        def connect(*given, **named):
+            opened = plain(*given, **named)
+            opened.set_trace_callback(step)
+            return opened
+        sqlite3.connect = connect
+        ingest_logs([logs], Path(folder) / f"{point}.db", "main", lambda *_: None)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    print(point, os.WIFSIGNALED(status))
+"""
+
+_ROWS_OF_SOURCE = (
+    "SELECT sha256, lines, parsed, (SELECT COUNT(*) FROM _process p WHERE p.source_id ="
+    " s.source_id), (SELECT COUNT(*) FROM _stream JOIN _process p USING (process_id) WHERE"
+    " p.source_id = s.source_id), (SELECT COUNT(*) FROM _link l WHERE l.source_id = s.source_id),"
+    " (SELECT COUNT(*) FROM _setting t WHERE t.source_id = s.source_id), (SELECT columns FROM"
+    " _segment g WHERE g.source_id = s.source_id), (SELECT COUNT(*) FROM _diagnostic d WHERE"
+    " d.source_id = s.source_id) FROM _source s ORDER BY path"
+)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no fork")
+def test_a_killed_ingest_loses_only_what_it_was_reading(
+    samples: Path, whole: Path, tmp_path: Path
+) -> None:
+    points = [*range(1, 90, 9), 120, 160, 220, 400, 1000, 2000]
+    done = subprocess.run(
+        [sys.executable, "-c", _KILLED, tmp_path, samples / "nccl" / "mixed", *map(str, points)],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert done.stdout.count("True") > 10
+    complete = rows(whole, _ROWS_OF_SOURCE)
+    held = set()
+    for point in points:
+        db = tmp_path / f"{point}.db"
+        with closing(store.open_store(db)):
+            pass
+        sources = rows(db, _ROWS_OF_SOURCE)
+        held.add(len(sources))
+        assert sources == complete[: len(sources)], point  # each is whole
+        if sources:  # a reader finishes the matching of what is there
+            assert collscope("report", "--db", db).code == 0
+            assert rows(db, "SELECT COUNT(*) FROM _run WHERE matched = 0") == [(0,)]
+        again = collscope("ingest", "log", samples / "nccl" / "mixed", "--db", db)
+        assert again.code == 0
+        assert again.out.count("already in this run") == len(sources)
+        for query in (CALLS, CLASSES):
+            assert rows(db, query) == rows(whole, query)
+    assert len(held) > 3  # kills before, between and after the sources
+
+
+def test_an_interrupted_matching_is_finished_by_the_next_report(
+    samples: Path, whole: Path, db_path: Path
+) -> None:
+    with closing(store.open_store(db_path)) as connection:
+        for log in sorted((samples / "nccl" / "mixed").iterdir()):
+            ingest_log(connection, db_path, "main", str(log), lambda _path, _done: None)
+    assert rows(db_path, CALLS) == []
+    assert collscope("report", "--db", db_path).code == 0
+    assert rows(db_path, CALLS) == rows(whole, CALLS)
+
+
+def test_a_failed_transaction_leaves_nothing(db: Path) -> None:
+    before = dump(db)
+    with closing(store.open_store(db)) as connection:
+        with pytest.raises(ZeroDivisionError), store.transaction(connection, db):
+            connection.execute("DELETE FROM _source")
+            1 / 0  # noqa: B018 - any exception
+        with pytest.raises(InputError), store.transaction(connection, db):
+            connection.execute("DELETE FROM _source")
+            connection.execute("SELECT * FROM no_such_table")
+    assert dump(db) == before
