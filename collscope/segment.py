@@ -41,7 +41,7 @@ def encode(observed: Observations) -> bytes:
         [(s.algorithm, s.protocol, s.channels, s.kernel) for s in observed.tuning_settings],
     )
     head = msgspec.msgpack.encode(header)
-    compressor = zstandard.ZstdCompressor(level=1, threads=-1)
+    compressor = zstandard.ZstdCompressor(level=1, threads=-1, write_checksum=True)
     parts = [len(head).to_bytes(8, "little"), head]
     parts += [compressor.compress(np.ascontiguousarray(a).data) for a in arrays.values()]
     sizes = [len(p).to_bytes(8, "little") for p in parts[2:]]

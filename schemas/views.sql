@@ -22,7 +22,7 @@ CREATE VIEW communicators AS SELECT
     r.label AS run,            -- run
     c.comm_id,                 -- key
     c.nranks,                  -- ranks it has
-    c.nnodes,                  -- hosts of the ranks seen, or as the library printed
+    c.nnodes,                  -- as the library printed, or hosts where all ranks are seen
     c.parent_id,               -- communicator it was split from
     c.color,                   -- colour of the split
     c.comm_hash,               -- commId printed by the library, hexadecimal
@@ -105,7 +105,7 @@ CREATE VIEW classes AS SELECT
     l.backend,                 -- native, msccl, mscclpp
     n.calls,                   -- calls of the class in the run
     n.calls * l.size_bytes AS total_bytes, -- calls times size_bytes
-    w.kernel_calls,            -- calls with kernel times from an RCCL kernel trace
+    w.kernel_calls,            -- calls whose kernel times tell transfer from waiting
     w.transfer_ns,             -- sum over those calls of the shortest kernel over ranks
     w.wait_ns,                 -- sum over those calls and their ranks of waiting
     w.kernel_observations,     -- kernels behind the two sums: one per rank and call
@@ -118,7 +118,8 @@ LEFT JOIN (
            SUM(kernel_ns) AS kernel_ns
     FROM (SELECT k.class_id, MAX(j.transfer_ns) AS transfer_ns, SUM(j.wait_ns) AS wait_ns,
                  COUNT(*) AS observations, SUM(j.transfer_ns + j.wait_ns) AS kernel_ns
-          FROM _kernel_call j JOIN _call k USING (call_id) GROUP BY j.call_id)
+          FROM _kernel_call j JOIN _call k USING (call_id)
+          WHERE j.transfer_ns IS NOT NULL GROUP BY j.call_id)
     GROUP BY class_id
 ) w USING (class_id);
 

@@ -99,6 +99,19 @@ def test_a_store_overwritten_in_the_middle(db: Path, log: Path, share: float) ->
         assert done.code == 0 or done.err.startswith(f"collscope: {db}: "), done.err
 
 
+def test_observations_that_are_damaged(db: Path, log: Path) -> None:
+    with closing(sqlite3.connect(db)) as connection, connection:
+        ((blob,),) = connection.execute("SELECT columns FROM _segment LIMIT 1").fetchall()
+        at = len(blob) * 3 // 4
+        damaged = blob[:at] + bytes([blob[at] ^ 0xFF]) + blob[at + 1 :]
+        connection.execute("UPDATE _segment SET columns = ? WHERE source_id = 1", (damaged,))
+    done = collscope("ingest", "log", log, "--db", db)
+    assert done.code == 3
+    assert "observations" in done.err
+    assert "damaged" in done.err
+    assert done.err.count("\n") == 1
+
+
 def test_a_store_cut_short(db: Path, log: Path) -> None:
     data = db.read_bytes()
     for share in (0.001, 0.2, 0.6):
@@ -129,9 +142,10 @@ def test_a_locked_store(db: Path, log: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_full_disk_leaves_the_store_as_it_was(db: Path, log: Path, samples: Path) -> None:
     before = dump(db)
     with closing(store.open_store(db)) as connection:
+        connection.execute("VACUUM")  # no free pages left over from the matching
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
-        connection.execute(f"PRAGMA max_page_count = {pages + 1}")
-        big = str(samples / "nccl" / "mixed-coll-only.log")
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        big = str(samples / "nccl" / "ddp" / "rank0.log")
         with pytest.raises(InputError, match="the disk is full"):
             ingest_log(connection, db, "main", big, lambda _path, _done: None)
     assert dump(db) == before
@@ -244,12 +258,12 @@ def test_an_interrupted_matching_is_finished_by_the_next_report(
 
 
 def test_a_failed_transaction_leaves_nothing(db: Path) -> None:
-    before = dump(db)
-    with closing(store.open_store(db)) as connection:
-        with pytest.raises(ZeroDivisionError), store.transaction(connection, db):
-            connection.execute("DELETE FROM _source")
-            1 / 0  # noqa: B018 - any exception
-        with pytest.raises(InputError), store.transaction(connection, db):
+    def work(connection: sqlite3.Connection) -> None:
+        with store.transaction(connection, db):
             connection.execute("DELETE FROM _source")
             connection.execute("SELECT * FROM no_such_table")
+
+    before = dump(db)
+    with closing(store.open_store(db)) as connection, pytest.raises(InputError):
+        work(connection)
     assert dump(db) == before

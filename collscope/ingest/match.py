@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from collscope.errors import InputError
 from collscope.match.run import match_run
 from collscope.store.connection import explained, open_readonly, open_store, transaction
 from collscope.store.matching import load_run, store_matching
@@ -17,7 +18,12 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> None:
     row = connection.execute("SELECT run_id, matched FROM _run WHERE label = ?", (run,)).fetchone()
     if row is None or row[1]:
         return
-    given = load_run(connection, row[0])
+    try:
+        given = load_run(connection, row[0])
+    except (ValueError, KeyError) as error:  # SQLite itself does not notice a changed byte
+        raise InputError(
+            f"{store}: what is stored is damaged ({error}). Ingest into a new file."
+        ) from error
     matched = match_run(given.observed, given.hosts, given.kernels)
     with transaction(connection, store):
         store_matching(connection, row[0], given, matched)

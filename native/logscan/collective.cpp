@@ -74,8 +74,9 @@ struct Collectives::Fields {
 
     bool has(std::uint32_t keys) const { return (seen & keys) == keys; }
 
+    // Inlined by force, as the readers below: calls cost a tenth of the scan.
     // Notes that `key`'s value was read; false where the record cannot go on.
-    bool read(Cursor& in, std::uint32_t key, bool ok) {
+    [[gnu::always_inline]] bool read(Cursor& in, std::uint32_t key, bool ok) {
         if (ok && in.at_delimiter()) [[likely]] {
             if ((seen & key & ~static_cast<std::uint32_t>(IGNORED)) != 0) {
                 return clean = false;  // the key again: the rest belongs to another record
@@ -95,14 +96,14 @@ struct Collectives::Fields {
         return read(in, COUNT, ok);
     }
 
-    bool read_pointer(Cursor& in, std::uint32_t key, std::uint64_t& value) {
+    [[gnu::always_inline]] bool read_pointer(Cursor& in, std::uint32_t key, std::uint64_t& value) {
         bool nil = false;
         const bool ok = in.take_pointer(value, nil);
         flags |= key == ACC ? COUNT_MODULO_32 | (nil ? 0 : HAS_ACCUMULATOR) : 0;
         return read(in, key, ok);
     }
 
-    bool read_int(Cursor& in, std::uint32_t key, std::int32_t& value) {
+    [[gnu::always_inline]] bool read_int(Cursor& in, std::uint32_t key, std::int32_t& value) {
         return read(in, key, in.take_int32(value));
     }
 

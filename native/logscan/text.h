@@ -152,7 +152,7 @@ struct Cursor {
         return ok;
     }
 
-    bool take_hex(std::uint64_t& value) {
+    [[gnu::always_inline]] bool take_hex(std::uint64_t& value) {
         const char* start = p;
         std::uint64_t sum = 0;
         while (left() >= 8) {
