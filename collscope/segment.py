@@ -1,7 +1,8 @@
 """Observations of one source as bytes, and back: the store's private `_segment` format.
 
 Layout: msgpack header (version, array names, dtypes and lengths, signatures, settings) and the
-arrays one after the other, all compressed with zstd. Streams are stored as rows of their own.
+arrays one after the other, each compressed with zstd, or as its one value where all are equal
+(task and group mostly are). Streams are stored as rows of their own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 import zstandard
 
 from collscope.errors import InputError
-from collscope.match.observations import Observations, Signature, TuningSetting
+from collscope.match.observations import Ints, Observations, Signature, TuningSetting
 from collscope.match.streams import Stream
 from collscope.model import Op
 
@@ -43,9 +44,25 @@ def encode(observed: Observations) -> bytes:
     head = msgspec.msgpack.encode(header)
     compressor = zstandard.ZstdCompressor(level=1, threads=-1, write_checksum=True)
     parts = [len(head).to_bytes(8, "little"), head]
-    parts += [compressor.compress(np.ascontiguousarray(a).data) for a in arrays.values()]
+    parts += [_pack(a, compressor) for a in arrays.values()]
     sizes = [len(p).to_bytes(8, "little") for p in parts[2:]]
     return b"".join([*parts[:2], *(x for pair in zip(sizes, parts[2:], strict=True) for x in pair)])
+
+
+def _pack(array: Ints, compressor: zstandard.ZstdCompressor) -> bytes:
+    """Bytes of an array: one value where all are equal, else zstd."""
+    if len(array) and (array == array[0]).all():
+        return array[:1].tobytes()
+    return compressor.compress(np.ascontiguousarray(array).data)
+
+
+def _unpack(data: bytes, dtype: str, count: int, decompressor: zstandard.ZstdDecompressor) -> Ints:
+    if not count:
+        return np.empty(0, dtype)
+    # A zstd frame is longer than any single value: its magic alone takes 4 bytes, its header more.
+    if len(data) == np.dtype(dtype).itemsize:
+        return np.full(count, np.frombuffer(data, dtype)[0])
+    return np.frombuffer(decompressor.decompress(data), dtype=dtype, count=count)
 
 
 def decode(data: bytes, streams: Sequence[Stream]) -> Observations:
@@ -79,7 +96,6 @@ def _arrays(data: bytes, at: int, header: _Header) -> dict[str, np.ndarray[Any, 
     arrays = {}
     for name, dtype, count in header.arrays:
         size = int.from_bytes(data[at : at + 8], "little")
-        raw = decompressor.decompress(data[at + 8 : at + 8 + size]) if count else b""
-        arrays[name] = np.frombuffer(raw, dtype=dtype, count=count)
+        arrays[name] = _unpack(data[at + 8 : at + 8 + size], dtype, count, decompressor)
         at += 8 + size
     return arrays
