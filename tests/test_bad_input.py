@@ -159,7 +159,7 @@ def test_a_cut_log_is_ingested_up_to_the_cut(samples: Path, tmp_path: Path, cut:
 
 # Numbers that no library prints, in every place that has a number.
 _NUMBERS = (b"18446744073709551615", b"9223372036854775807", b"99999999999999999999999", b"-1")
-_PLACES = (rb"count \d+ ", rb"nranks \d+", rb" rank \d+", rb"root \d+", rb"vm:\d+", rb"busId \w+")
+_PLACES = (rb"count \d+", rb"nranks \d+", rb" rank \d+", rb"root \d+", rb"vm:\d+", rb"busId \w+")
 
 
 @pytest.mark.parametrize("number", _NUMBERS)
@@ -170,7 +170,7 @@ def test_impossible_numbers_are_counted_not_raised(
     data = (samples / name).read_bytes()
     for i, place in enumerate((*_PLACES, rb"\d+")):
         file, db = tmp_path / f"{i}.log", tmp_path / f"{i}.db"
-        file.write_bytes(re.sub(place, lambda m: re.sub(rb"[^ :]+$|\d+ $", number, m[0]), data))
+        file.write_bytes(re.sub(place, lambda m: re.sub(rb"[^ :]+$", number, m[0]), data))
         done = collscope("ingest", "log", file, "--db", db)
         assert done.code in (0, 3), done.err
         assert "Traceback" not in done.err

@@ -7,8 +7,8 @@ import hashlib
 import os
 import sys
 import zlib
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,27 +63,26 @@ class Reader:
     _file: BinaryIO = field(default=sys.stdin.buffer if sys.stdin else None)  # type: ignore[assignment]
 
     def chunks(self) -> Iterator[bytes]:
-        """Chunks of at least one byte; the file's own bytes are hashed beside, on another core."""
+        """Chunks of at least one byte, read and hashed ahead by another thread."""
         digest = hashlib.sha256()
         with ThreadPoolExecutor(1) as pool:
-            last: Future[None] | None = None
 
             def raw() -> Iterator[bytes]:
-                nonlocal last
-                while block := self._read():
-                    if last is not None:
-                        last.result()  # keeps at most two blocks in memory
-                    last = pool.submit(digest.update, block)
+                upcoming = pool.submit(self._read, digest.update)
+                while block := upcoming.result():
+                    upcoming = pool.submit(self._read, digest.update)
                     yield block
 
             yield from self._decompressed(raw())
         self.sha256 = digest.hexdigest()
 
-    def _read(self) -> bytes:
+    def _read(self, update: Callable[[bytes], None]) -> bytes:
         try:
-            return self._file.read(CHUNK_BYTES)
+            block = self._file.read(CHUNK_BYTES)
         except OSError as error:
             raise InputError(f"{self.path}: {error.strerror}. Check the file.") from error
+        update(block)
+        return block
 
     def _decompressed(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         first = next(blocks, b"")
