@@ -204,9 +204,11 @@ def _summarise(results: list[Ingested], strict: bool) -> None:
         sys.stderr.write("\r\x1b[K")
     for line in summary_lines(results):
         typer.echo(line)
-    lossy = [r.path for r in results if r.lost_data]
+    lossy = [r.path for r in results if r.lost_data or r.status == "unusable"]
     if strict and lossy:
-        raise InputError(f"{lossy[0]}: data was lost (--strict). See 'collscope sql' diagnostics.")
+        raise InputError(
+            f"{lossy[0]}: data was lost or skipped (--strict). Query the view diagnostics."
+        )
 
 
 def main() -> None:

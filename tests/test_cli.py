@@ -154,6 +154,16 @@ def test_strict_makes_lost_data_an_error(samples: Path, tmp_path: Path) -> None:
     assert "data_loss: 1 x torn_line" in relaxed.out
     strict = collscope("ingest", "log", torn, "--db", tmp_path / "b.db", "--strict")
     assert strict.code == 3
-    assert f"{torn}: data was lost (--strict)." in strict.err
+    assert f"{torn}: data was lost or skipped (--strict)." in strict.err
     whole = samples / "rccl" / "guide-coll-klke.log"
     assert collscope("ingest", "log", whole, "--db", tmp_path / "c.db", "--strict").code == 0
+
+
+def test_strict_makes_a_skipped_file_an_error(samples: Path, tmp_path: Path) -> None:
+    rubbish = tmp_path / "rubbish.txt"
+    rubbish.write_text("nothing of the library\n")
+    paths = (samples / "rccl" / "guide-coll-klke.log", rubbish)
+    assert collscope("ingest", "log", *paths, "--db", tmp_path / "a.db").code == 0
+    strict = collscope("ingest", "log", *paths, "--db", tmp_path / "b.db", "--strict")
+    assert strict.code == 3
+    assert f"{rubbish}: data was lost or skipped (--strict)." in strict.err

@@ -63,7 +63,7 @@ def ingest_log(
         ("lines", counters["lines"]),
         ("observations", len(observed.observations)),
         ("kernels", len(observed.kernels)),
-        ("communicator views", len(observed.observations.streams)),
+        ("communicator pointers", len(observed.observations.streams)),
     )
     return Ingested(path, "added", row.dialect, counts, tuple(diagnostics))
 

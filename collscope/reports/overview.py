@@ -144,8 +144,8 @@ def find_gaps(report: Report) -> tuple[Gap, ...]:
     with_calls = (
         (
             any(row.kernel_ns for row in report.classes),
-            "time of each class in the job: no kernel times that belong to calls",
-            "with RCCL run with RCCL_KERNEL_COLL_TRACE_ENABLE=1, then collscope ingest log PATH",
+            "time of each class in the job: no call with kernel times of two ranks or more",
+            "RCCL only: run all ranks with RCCL_KERNEL_COLL_TRACE_ENABLE=1, then ingest their logs",
         ),
         (
             any(row.algorithm for row in report.classes),
