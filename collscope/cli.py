@@ -152,7 +152,8 @@ def sql(
 
 _VIEWS = (
     "SELECT m.name AS view, group_concat(c.name, ', ') AS columns FROM sqlite_master m"
-    " JOIN pragma_table_info(m.name) c WHERE m.type = 'view' GROUP BY m.name ORDER BY m.name"
+    " JOIN pragma_table_info(m.name) c WHERE m.type = 'view' AND substr(m.name, 1, 1) <> '_'"
+    " GROUP BY m.name ORDER BY m.name"
 )
 
 

@@ -106,20 +106,20 @@ CREATE TABLE _tuning (
     UNIQUE (algorithm, protocol, channels, kernel)
 );
 
-CREATE TABLE _call (
+-- Narrow on purpose: inserting calls is the largest part of storing a big log, and costs by the
+-- column. What calls share stands in _call_total.
+CREATE TABLE _call_row (
     call_id INTEGER PRIMARY KEY,
-    comm_id INTEGER NOT NULL REFERENCES _comm ON DELETE CASCADE,
+    total_id INTEGER NOT NULL, -- of _call_total
     seq INTEGER NOT NULL, -- order on its communicator, from 0
-    class_id INTEGER NOT NULL,
     group_id INTEGER, -- calls launched together, unique in the run
-    tuning_id INTEGER,
-    op_count INTEGER,
-    ranks_seen INTEGER NOT NULL
+    op_count INTEGER
 );
 
 -- Calls counted by what reports group them by: written with the calls, so that no report counts
 -- millions of rows.
 CREATE TABLE _call_total (
+    total_id INTEGER PRIMARY KEY,
     comm_id INTEGER NOT NULL REFERENCES _comm ON DELETE CASCADE,
     class_id INTEGER NOT NULL,
     tuning_id INTEGER,
@@ -129,7 +129,7 @@ CREATE TABLE _call_total (
 
 -- Where the ranks of a call do not agree: rank absent, or another operation or count.
 CREATE TABLE _deviation (
-    call_id INTEGER NOT NULL REFERENCES _call ON DELETE CASCADE,
+    call_id INTEGER NOT NULL REFERENCES _call_row ON DELETE CASCADE,
     rank INTEGER NOT NULL,
     what TEXT NOT NULL, -- missing, differs
     detail TEXT,
@@ -138,7 +138,7 @@ CREATE TABLE _deviation (
 );
 
 CREATE TABLE _transfer (
-    call_id INTEGER NOT NULL REFERENCES _call ON DELETE CASCADE,
+    call_id INTEGER NOT NULL REFERENCES _call_row ON DELETE CASCADE,
     src_rank INTEGER NOT NULL,
     dst_rank INTEGER NOT NULL,
     count INTEGER NOT NULL,
@@ -178,7 +178,7 @@ CREATE TABLE _kernel (
 
 CREATE TABLE _kernel_call (
     kernel_id INTEGER PRIMARY KEY REFERENCES _kernel ON DELETE CASCADE,
-    call_id INTEGER NOT NULL REFERENCES _call ON DELETE CASCADE,
+    call_id INTEGER NOT NULL REFERENCES _call_row ON DELETE CASCADE,
     transfer_ns INTEGER, -- shortest duration of the call's kernels over ranks
     wait_ns INTEGER -- this kernel's duration minus transfer_ns
 );

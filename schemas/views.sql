@@ -47,6 +47,18 @@ FROM _member m JOIN _comm c USING (comm_id) JOIN _run r USING (run_id)
 LEFT JOIN _stream t USING (stream_id) LEFT JOIN _process p USING (process_id)
 LEFT JOIN _source s USING (source_id);
 
+-- Private: calls with what they share.
+CREATE VIEW _call AS SELECT
+    k.call_id,                 -- key
+    t.comm_id,                 -- communicator
+    k.seq,                     -- order on it
+    t.class_id,                -- class
+    k.group_id,                -- calls launched together
+    t.tuning_id,               -- what a TUNING line says
+    k.op_count,                -- opCount
+    t.ranks_seen               -- ranks that logged it
+FROM _call_row k JOIN _call_total t USING (total_id);
+
 -- One row per call, however many ranks logged it.
 CREATE VIEW calls AS SELECT
     r.label AS run,            -- run

@@ -94,20 +94,7 @@ class StoreBuilder:
     def calls(
         self, comm: int, kind: int, number: int, *, ranks_seen: int = 2, tuning: int | None = None
     ) -> list[int]:
-        ids = []
-        for _ in range(number):
-            ids.append(
-                self.insert(
-                    "_call",
-                    comm_id=comm,
-                    seq=self._seq,
-                    class_id=kind,
-                    tuning_id=tuning,
-                    ranks_seen=ranks_seen,
-                )
-            )
-            self._seq += 1
-        self.insert(
+        total = self.insert(
             "_call_total",
             comm_id=comm,
             class_id=kind,
@@ -115,6 +102,10 @@ class StoreBuilder:
             ranks_seen=ranks_seen,
             calls=number,
         )
+        ids = []
+        for _ in range(number):
+            ids.append(self.insert("_call_row", total_id=total, seq=self._seq))
+            self._seq += 1
         return ids
 
     def kernel(self, call: int, source: int, *, transfer_ns: int, wait_ns: int) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collscope.match.kernels import TracedKernel
-from collscope.match.observations import Observations, concatenate
+from collscope.match.observations import Ints, Observations, concatenate
 from collscope.match.run import Matched
 from collscope.match.streams import Stream
 from collscope.segment import decode
@@ -100,7 +100,8 @@ def clear_matching(connection: sqlite3.Connection, run: int) -> None:
     if connection.execute(f"SELECT EXISTS {comms}".replace(":run", "?"), (run,)).fetchone()[0]:
         for table in ("_deviation", "_transfer", "_kernel_call"):
             connection.execute(f"DELETE FROM {table} WHERE call_id IN {calls}", {"run": run})
-        for table in ("_call", "_call_total", "_member"):
+        connection.execute(f"DELETE FROM _call_row WHERE call_id IN {calls}", {"run": run})
+        for table in ("_call_total", "_member"):
             connection.execute(f"DELETE FROM {table} WHERE comm_id IN {comms}", {"run": run})
         connection.execute("DELETE FROM _comm WHERE run_id = ?", (run,))
     connection.execute("DELETE FROM _class WHERE run_id = ?", (run,))
@@ -124,10 +125,10 @@ def store_matching(
             for i, c in enumerate(matched.classes)
         ],
     )  # fmt: skip
-    first_call = next_id(connection, "_call", "call_id")
+    first_call = next_id(connection, "_call_row", "call_id")
     settings = _store_settings(connection, given.observed)
-    _store_calls(connection, _call_values(matched, first_call, first_comm, first_class, settings))
-    _store_totals(connection, matched, first_comm, first_class, settings)
+    totals = _store_totals(connection, matched, first_comm, first_class, settings)
+    _store_calls(connection, _call_values(matched, totals, first_call))
     _store_details(connection, given, matched, first_call)
     insert_diagnostics(connection, run, None, matched.diagnostics)
     connection.execute("UPDATE _run SET matched = 1 WHERE run_id = ?", (run,))
@@ -172,42 +173,31 @@ def _store_settings(connection: sqlite3.Connection, observed: Observations) -> l
 
 
 _ROWS_PER_INSERT = 10  # measured: half the time of one row per statement, more gain nothing
+_CALL_COLUMNS = 5
 
 
 def _store_calls(connection: sqlite3.Connection, values: list[int | None]) -> None:
-    """Insert rows of `_call` given as one flat list, several rows a statement."""
-    row = "(?,?,?,?,?,?,?,?)"
-    block = 8 * _ROWS_PER_INSERT
+    """Insert rows of `_call_row` given as one flat list, several rows a statement."""
+    row = f"({','.join('?' * _CALL_COLUMNS)})"
+    block = _CALL_COLUMNS * _ROWS_PER_INSERT
     whole = len(values) - len(values) % block
     connection.executemany(
-        "INSERT INTO _call VALUES " + ",".join([row] * _ROWS_PER_INSERT),
+        "INSERT INTO _call_row VALUES " + ",".join([row] * _ROWS_PER_INSERT),
         (values[i : i + block] for i in range(0, whole, block)),
     )
     connection.executemany(
-        f"INSERT INTO _call VALUES {row}",
-        (values[i : i + 8] for i in range(whole, len(values), 8)),
+        f"INSERT INTO _call_row VALUES {row}",
+        (values[i : i + _CALL_COLUMNS] for i in range(whole, len(values), _CALL_COLUMNS)),
     )
 
 
-def _call_values(
-    matched: Matched, first_call: int, first_comm: int, first_class: int, settings: Sequence[int]
-) -> list[int | None]:
+def _call_values(matched: Matched, totals: Ints, first_call: int) -> list[int | None]:
     calls = matched.calls
     n = len(calls["seq"])
-    keys = np.array([*settings, -1], dtype=np.int64)  # setting -1, none, finds the last
-    columns = [
-        np.arange(first_call, first_call + n),
-        calls["comm"] + first_comm,
-        calls["seq"],
-        calls["class"] + first_class,
-        calls["group"],
-        keys[calls["setting"]],
-        calls["op_count"],
-        calls["ranks_seen"],
-    ]
+    keys = np.arange(first_call, first_call + n)
+    columns = [keys, totals, calls["seq"], calls["group"], calls["op_count"]]
     matrix = np.stack(columns, axis=1).astype(object)
-    for optional in (4, 5):
-        matrix[columns[optional] < 0, optional] = None
+    matrix[calls["group"] < 0, 3] = None
     values: list[int | None] = matrix.reshape(-1).tolist()
     return values
 
@@ -218,23 +208,30 @@ def _store_totals(
     first_comm: int,
     first_class: int,
     settings: Sequence[int],
-) -> None:
-    """Calls counted by communicator, class, setting and ranks seen."""
+) -> Ints:
+    """Calls counted by communicator, class, setting and ranks seen; returns each call's total."""
     columns = [matched.calls[n] for n in ("comm", "class", "setting", "ranks_seen")]
     if not len(columns[0]):
-        return
+        return np.empty(0, np.int64)
     # One integer per combination: sorting rows of a matrix is many times slower.
     shape = tuple(int(c.max()) + 2 for c in columns)
     combined = np.ravel_multi_index(tuple(c + 1 for c in columns), shape)
-    keys, counts = np.unique(combined, return_counts=True)
+    keys, inverse, counts = np.unique(combined, return_inverse=True, return_counts=True)
     found = np.stack(np.unravel_index(keys, shape), axis=1) - 1
+    first = next_id(connection, "_call_total", "total_id")
     connection.executemany(
-        "INSERT INTO _call_total VALUES (?,?,?,?,?)",
+        "INSERT INTO _call_total VALUES (?,?,?,?,?,?)",
         [
-            (first_comm + comm, first_class + cls, None if s < 0 else settings[s], seen, count)
-            for (comm, cls, s, seen), count in zip(found.tolist(), counts.tolist(), strict=True)
+            (
+                first + i, first_comm + comm, first_class + cls,
+                None if s < 0 else settings[s], seen, count,
+            )
+            for i, ((comm, cls, s, seen), count) in enumerate(
+                zip(found.tolist(), counts.tolist(), strict=True)
+            )
         ],
-    )
+    )  # fmt: skip
+    return first + inverse
 
 
 def _store_details(
