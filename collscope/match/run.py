@@ -100,7 +100,7 @@ class _Matching:
         self.leader = _group_leaders(observed, rows)
         self.setting_of = np.full(len(sig), -1, dtype=np.int32)
         self.setting_of[observed.tuning["row"]] = observed.tuning["setting"]
-        self.call_of_row = np.full(len(sig), -1, dtype=np.int64)
+        self.call_of_row = np.full(len(sig), -1, dtype=np.int32)
         self.class_index: dict[CallClass, int] = {}
         self.parts: list[dict[str, Ints]] = []
         self.calls = 0
@@ -296,8 +296,10 @@ class _Matching:
         self.matched.classes = list(self.class_index)
         self.matched.calls = calls
         if kernels:
-            ops = [self.matched.classes[k].op for k in calls["class"].tolist()]
-            self.matched.kernel_calls = join_kernels(kernels, self.observed, self.call_of_row, ops)
+            ops = np.array([c.op for c in self.matched.classes], dtype=object)[calls["class"]]
+            self.matched.kernel_calls = join_kernels(
+                kernels, self.observed, self.call_of_row, ops.tolist()
+            )
         self._count_losses()
         return self.matched
 
@@ -340,7 +342,7 @@ def _group_leaders(observed: Observations, rows: Sequence[Ints]) -> Ints:
     Told by: the interval of a CALL trace; RCCL's task above 0; an opCount that moves and is
     shared by neighbouring rows of a stream.
     """
-    leader = np.full(len(observed), -1, dtype=np.int64)
+    leader = np.full(len(observed), -1, dtype=np.int32)
     columns = observed.columns
     for own in rows:
         if not len(own):
