@@ -57,6 +57,8 @@ def ingest_log(
         diagnostics.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", text))
     row = _source_row(path, reader.sha256, scan, records)
     with transaction(connection, store):
+        if sources.has_source(connection, run, reader.sha256):
+            return Ingested(path, "known")  # another process was faster
         _insert(connection, run, _Parsed(row, scan, records, observed, diagnostics))
     counters = scan["counters"]
     counts = (

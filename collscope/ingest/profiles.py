@@ -38,6 +38,8 @@ def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, path: 
         diagnostics.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", text))
     row = sources.SourceRow(printable(path), reader.sha256, "profile", profile.dialect)
     with transaction(connection, store):
+        if sources.has_source(connection, run, reader.sha256):
+            return Ingested(path, "known")  # another process was faster
         run_key = sources.run_id(connection, run)
         source = sources.insert_source(connection, run_key, row)
         sources.insert_profile(connection, source, profile.totals, profile.spans)

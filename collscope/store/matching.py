@@ -26,10 +26,12 @@ class RunInput:
     stream_ids: list[int]
     kernel_ids: list[int]
     source_of_stream: list[int]
+    sources: list[int]  # all sources of the run when it was read
 
 
 def load_run(connection: sqlite3.Connection, run: int) -> RunInput:
     """Observations of all sources of a run, processes numbered through."""
+    sources = _sources(connection, run)
     processes = connection.execute(
         "SELECT process_id, COALESCE(host, '') FROM _process JOIN _source USING (source_id)"
         " WHERE run_id = ? ORDER BY process_id",
@@ -48,7 +50,12 @@ def load_run(connection: sqlite3.Connection, run: int) -> RunInput:
         source_of += [source] * len(ids)
     kernel_ids, kernels = _load_kernels(connection, run, number)
     hosts = [host for _, host in processes]
-    return RunInput(concatenate(parts), hosts, kernels, stream_ids, kernel_ids, source_of)
+    return RunInput(concatenate(parts), hosts, kernels, stream_ids, kernel_ids, source_of, sources)
+
+
+def _sources(connection: sqlite3.Connection, run: int) -> list[int]:
+    rows = connection.execute("SELECT source_id FROM _source WHERE run_id = ? ORDER BY 1", (run,))
+    return [source for (source,) in rows]
 
 
 def _int(text: str | None) -> int | None:
@@ -131,7 +138,9 @@ def store_matching(
     _store_calls(connection, _call_values(matched, totals, first_call))
     _store_details(connection, given, matched, first_call)
     insert_diagnostics(connection, run, None, matched.diagnostics)
-    connection.execute("UPDATE _run SET matched = 1 WHERE run_id = ?", (run,))
+    # Another process may have added a source since the run was read: then it is to be done again.
+    whole = _sources(connection, run) == given.sources
+    connection.execute("UPDATE _run SET matched = ? WHERE run_id = ?", (whole, run))
 
 
 def _store_comms(
