@@ -1,0 +1,1 @@
+"""Measurements of two or more labels side by side: speed-ups, and a verdict for CI."""

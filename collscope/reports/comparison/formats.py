@@ -1,0 +1,267 @@
+"""Comparisons and verdicts as text, Markdown, CSV, JSON, JUnit XML and GitHub annotations."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+import msgspec
+
+from collscope.errors import UsageError
+from collscope.reports.comparison.compare import ClassComparison, Comparison
+from collscope.reports.comparison.gate import Check, ClassVerdict, Verdict
+from collscope.reports.comparison.measured import Key
+from collscope.reports.layout import (
+    NUMBER,
+    TEXT,
+    Section,
+    Table,
+    count,
+    percent,
+    table,
+    to_markdown,
+    to_text,
+)
+
+COMPARE_FORMATS = ("text", "md", "csv", "json")
+CHECK_FORMATS = ("text", "md", "json", "junit", "github")
+_PLACES = {1: "in", 0: "out", -1: None}
+
+
+def render_compare(comparison: Comparison, fmt: str) -> str:
+    """A comparison in one of `COMPARE_FORMATS`.
+
+    raises  UsageError for another format
+    """
+    title = f"collscope compare: {' -> '.join(comparison.labels)}"
+    if fmt == "text":
+        return to_text(title, _compare_sections(comparison))
+    if fmt == "md":
+        return to_markdown(title, _compare_sections(comparison))
+    if fmt == "csv":
+        return _compare_csv(comparison)
+    if fmt == "json":
+        return _json(comparison)
+    raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(COMPARE_FORMATS)}.")
+
+
+def render_check(check: Check, fmt: str) -> str:
+    """A verdict in one of `CHECK_FORMATS`.
+
+    raises  UsageError for another format
+    """
+    title = f"collscope check: {check.verdict.value}"
+    if fmt == "text":
+        return to_text(title, _check_sections(check))
+    if fmt == "md":
+        return to_markdown(title, _check_sections(check))
+    if fmt == "json":
+        return _json(check)
+    if fmt == "junit":
+        return _junit(check)
+    if fmt == "github":
+        return _github(check)
+    raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(CHECK_FORMATS)}.")
+
+
+def _json(value: Comparison | Check) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
+
+
+def _compare_sections(comparison: Comparison) -> list[Section]:
+    first = comparison.labels[0]
+    return [
+        Section("", (_headline(comparison), *comparison.notes)),
+        Section("Totals", (_totals(comparison, first),)),
+        Section("Classes", tuple(_class_tables(comparison))),
+        Section("Crossovers", tuple(_crossovers(comparison)) or ("None: one label leads all.",)),
+    ]
+
+
+def _headline(comparison: Comparison) -> str:
+    n = count(len(comparison.classes), "common class", "common classes")
+    weight = "every class counts the same" if comparison.run is None else (
+        f"weighted by the calls of run {comparison.run}"
+    )  # fmt: skip
+    return f"{n}; {weight}; speed-up is time of {comparison.labels[0]} / time of the label."
+
+
+def _totals(comparison: Comparison, first: str) -> Table:
+    columns = [("label", TEXT), (f"speed-up over {first}", NUMBER), ("95 % from", NUMBER),
+               ("to", NUMBER), ("job's collective time %", NUMBER)]  # fmt: skip
+    return table(
+        columns,
+        [(t.label, t.speed_up, t.low, t.high, percent(t.time_ratio)) for t in comparison.totals],
+    )
+
+
+def _class_tables(comparison: Comparison) -> list[str | Table]:
+    """One table per curve: sizes down, labels across."""
+    blocks: list[str | Table] = []
+    curves: dict[tuple[str | int, ...], list[ClassComparison]] = {}
+    for row in comparison.classes:
+        curves.setdefault(row.key.family, []).append(row)
+    weighted = comparison.run is not None
+    for rows in curves.values():
+        blocks.append(_curve_name(rows[0].key))
+        columns = [("size B", NUMBER), *([("% of time", NUMBER)] if weighted else [])]
+        for name in comparison.labels:
+            columns += [(f"{name} us", NUMBER), ("busbw GB/s", NUMBER)]
+            columns += [] if name == comparison.labels[0] else [("speed-up", NUMBER)]
+        blocks.append(table(columns, [_class_cells(r, comparison, weighted) for r in rows]))
+    return blocks
+
+
+def _class_cells(row: ClassComparison, comparison: Comparison, weighted: bool) -> list[object]:
+    cells: list[object] = [row.key.size_bytes, *([percent(row.weight)] if weighted else [])]
+    for cell in row.cells:
+        cells += [cell.time_us, cell.busbw_gbps]
+        if cell.label != comparison.labels[0]:
+            sure = cell.low is None or cell.high is None or not cell.low <= 1 <= cell.high
+            cells.append(f"{cell.speed_up:.2f}" + ("" if sure else "~"))
+    return cells
+
+
+def _curve_name(key: Key) -> str:
+    place = {1: ", in place", 0: ", out of place"}.get(key.in_place, "")
+    kind = " ".join(part for part in (key.datatype, key.redop, key.shape) if part)
+    return f"{key.op} {kind}, {key.nranks or 'unknown'} ranks{place} (~: within the noise)"
+
+
+def _crossovers(comparison: Comparison) -> list[str]:
+    return [
+        f"{c.op} {c.datatype}, {c.nranks} ranks{_place(c.in_place)}: from {c.size_bytes} B on"
+        f" {c.to} is faster than {c.before}."
+        for c in comparison.crossovers
+    ]
+
+
+def _place(in_place: int) -> str:
+    return {1: ", in place", 0: ", out of place"}.get(in_place, "")
+
+
+def _compare_csv(comparison: Comparison) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(
+        ["op", "datatype", "redop", "nranks", "in_place", "shape", "size_bytes", "weight", "label",
+         "time_us", "busbw_gbps", "speed_up", "low", "high"]
+    )  # fmt: skip
+    for row in comparison.classes:
+        k = row.key
+        in_place = None if k.in_place < 0 else k.in_place
+        for c in row.cells:
+            writer.writerow(
+                [k.op, k.datatype, k.redop, k.nranks, in_place, k.shape, k.size_bytes, row.weight,
+                 c.label, c.time_us, c.busbw_gbps, c.speed_up, c.low, c.high]
+            )  # fmt: skip
+    return out.getvalue()
+
+
+def _check_sections(check: Check) -> list[Section]:
+    head = [f"{check.why[0].upper()}{check.why[1:]}.", _scope(check), *check.notes]
+    sections = [Section("", tuple(head))]
+    if check.classes:
+        sections.append(Section("Classes, worst first", (_verdict_table(check.classes),)))
+    return sections
+
+
+def _scope(check: Check) -> str:
+    text = (
+        f"Looked at {count(check.classes_common, 'class', 'classes')} that '{check.baseline}' and"
+        f" '{check.current}' have in common; {check.classes_judged} have little enough noise"
+    )
+    missing = f"; {check.classes_missing} of the baseline are missing" * bool(check.classes_missing)
+    if check.total_ratio is None:
+        return text + missing + "."
+    interval = ""
+    if check.total_low is not None and check.total_high is not None:
+        interval = f" (95 %: {check.total_low:.3f} to {check.total_high:.3f})"
+    return f"{text}{missing}; weighted total: {check.total_ratio:.3f} x the time{interval}."
+
+
+def _verdict_table(rows: Sequence[ClassVerdict]) -> Table:
+    columns = [("outcome", TEXT), ("op", TEXT), ("type", TEXT), ("size B", NUMBER),
+               ("ranks", NUMBER), ("place", TEXT), ("% of time", NUMBER), ("baseline us", NUMBER),
+               ("current us", NUMBER), ("ratio", NUMBER), ("95 % from", NUMBER),
+               ("to", NUMBER)]  # fmt: skip
+    return table(
+        columns,
+        [
+            (r.outcome, " ".join(p for p in (r.key.op, r.key.shape) if p),
+             "/".join(p for p in (r.key.datatype, r.key.redop) if p), r.key.size_bytes,
+             r.key.nranks, _PLACES[r.key.in_place], percent(r.share), r.baseline_us, r.current_us,
+             r.ratio, r.low, r.high)
+            for r in rows
+        ],
+    )  # fmt: skip
+
+
+def _class_name(key: Key) -> str:
+    parts = (key.op, key.datatype, key.redop, key.shape, f"{key.size_bytes} B",
+             f"{key.nranks} ranks")  # fmt: skip
+    return " ".join(part for part in parts if part) + _place(key.in_place)
+
+
+def _junit(check: Check) -> str:
+    """One test case for the verdict and one per class; a noisy class is skipped, not passed.
+
+    A slower class fails only when the verdict is a regression: alone it may be an accident.
+    """
+    failed = check.verdict is Verdict.REGRESSION
+    bad = [r for r in check.classes if failed and r.outcome in ("slower", "wrong results")]
+    unsure = check.verdict is Verdict.NO_VERDICT
+    noisy = [r for r in check.classes if r.outcome == "noisy"]
+    suite = ElementTree.Element(
+        "testsuite", name=f"collscope check {check.baseline} {check.current}",
+        tests=str(len(check.classes) + 1), failures=str(len(bad) + failed),
+        errors="0", skipped=str(len(noisy) + unsure),
+    )  # fmt: skip
+    case = ElementTree.SubElement(suite, "testcase", classname="collscope.check", name="verdict")
+    if failed:
+        ElementTree.SubElement(case, "failure", message=check.why).text = _scope(check)
+    elif unsure:
+        ElementTree.SubElement(case, "skipped", message=check.why)
+    ElementTree.SubElement(case, "system-out").text = f"{check.why}. {_scope(check)}"
+    for row in check.classes:
+        case = ElementTree.SubElement(
+            suite, "testcase", classname="collscope.check", name=_class_name(row.key),
+            time=f"{row.current_us / 1e6:.9f}",
+        )  # fmt: skip
+        if row in bad:
+            ElementTree.SubElement(case, "failure", message=_finding(row))
+        elif row.outcome == "noisy":
+            ElementTree.SubElement(case, "skipped", message="too noisy to judge")
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _finding(row: ClassVerdict) -> str:
+    if row.outcome == "wrong results":
+        return "wrong results"
+    return f"{row.baseline_us:.2f} us -> {row.current_us:.2f} us, {row.ratio:.3f} x the time"
+
+
+def _github(check: Check) -> str:
+    """Workflow commands: one for the verdict, one per changed class."""
+    level = {Verdict.REGRESSION: "error", Verdict.NO_VERDICT: "warning"}.get(
+        check.verdict, "notice"
+    )
+    lines = [_command(level, f"collscope: {check.verdict.value}", f"{check.why}. {_scope(check)}")]
+    for row in check.classes:
+        if row.outcome in ("slower", "wrong results"):
+            severity = "error" if check.verdict is Verdict.REGRESSION else "warning"
+            lines.append(_command(severity, _class_name(row.key), _finding(row)))
+    return "\n".join(lines) + "\n"
+
+
+def _command(level: str, title: str, text: str) -> str:
+    """One workflow command, with the characters escaped that end its parts.
+
+    source  actions/toolkit packages/core/src/command.ts
+    """
+    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    title = title.replace("%", "%25").replace("\n", "%0A").replace(":", "%3A").replace(",", "%2C")
+    return f"::{level} title={title}::{text}"

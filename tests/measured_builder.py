@@ -1,0 +1,48 @@
+"""Labels of made-up measurements, for the tests of comparisons and verdicts."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from collscope.reports.comparison.measured import CIRCUMSTANCES, Key, Label, Measured
+from collscope.reports.comparison.noise import Samples
+
+
+def key(size: int, op: str = "AllReduce", in_place: int = 1) -> Key:
+    """A class of eight ranks."""
+    return Key(op, "Bfloat16", "Sum", 8, in_place, "", size)
+
+
+def label(
+    name: str, times: Mapping[Key, Mapping[int, tuple[float, ...]]], calls: int | None = 100
+) -> Label:
+    """A label from its samples in us by class and round."""
+    classes = {k: Measured(Samples(rounds), None, calls, 0) for k, rounds in times.items()}
+    return Label(name, classes, 0, dict.fromkeys(CIRCUMSTANCES, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Log-normal noise between samples, and between the launches (rounds) they are taken in."""
+
+    sigma: float
+    launch: float = 0.0
+    rounds: int = 5
+    samples: int = 11
+
+
+def noisy_label(name: str, rng: random.Random, base: Mapping[Key, float], noise: Noise) -> Label:
+    """A label whose classes take `base` microseconds, give or take."""
+    times: dict[Key, dict[int, tuple[float, ...]]] = {}
+    for k, microseconds in base.items():
+        times[k] = {}
+        for number in range(noise.rounds):
+            shift = rng.gauss(0, noise.launch)
+            times[k][number] = tuple(
+                microseconds * math.exp(shift + rng.gauss(0, noise.sigma))
+                for _ in range(noise.samples)
+            )
+    return label(name, times)

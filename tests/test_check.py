@@ -1,0 +1,121 @@
+"""The CI gate: verdicts in simulation and by hand, and their formats."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from xml.etree import ElementTree
+
+import pytest
+
+from collscope.reports.comparison.formats import CHECK_FORMATS, render_check
+from collscope.reports.comparison.gate import Check, Verdict, check
+from collscope.reports.comparison.measured import Key
+from tests.measured_builder import Noise, key, label, noisy_label
+
+# Sizes of a sweep and times of 10 us + size / 100 GB/s.
+SWEEP = {key(1 << p): 10 + (1 << p) / 1e5 for p in range(10, 30, 3)}
+DOMINANT = key(1 << 28)
+
+
+def slowed(base: dict[Key, float], which: Key, factor: float) -> dict[Key, float]:
+    return {k: t * factor if k == which else t for k, t in base.items()}
+
+
+def verdicts(trials: int, current: dict[Key, float], noise: Noise) -> Counter[Verdict]:
+    rng = random.Random(7)
+    found: Counter[Verdict] = Counter()
+    for _ in range(trials):
+        a = noisy_label("base", rng, SWEEP, noise)
+        b = noisy_label("new", rng, current, noise)
+        found[check(a, b).verdict] += 1
+    return found
+
+
+def test_a_against_a_gives_under_one_percent_false_alarms() -> None:
+    found = verdicts(1000, SWEEP, Noise(0.03, launch=0.01))
+    assert found[Verdict.REGRESSION] < 10
+    assert found[Verdict.NO_VERDICT] < 10
+
+
+def test_ten_percent_less_bandwidth_of_the_dominant_class_is_found() -> None:
+    found = verdicts(200, slowed(SWEEP, DOMINANT, 1 / 0.9), Noise(0.03, launch=0.01))
+    assert found[Verdict.REGRESSION] > 190
+
+
+def test_three_samples_of_much_noise_give_no_verdict() -> None:
+    found = verdicts(100, SWEEP, Noise(0.2, rounds=1, samples=3))
+    assert found[Verdict.NO_VERDICT] == 100
+
+
+def quick(current: dict[Key, float], base: dict[Key, float] | None = None) -> Check:
+    rng = random.Random(3)
+    a = noisy_label("base", rng, base or SWEEP, Noise(0.01))
+    b = noisy_label("new", rng, current, Noise(0.01))
+    return check(a, b)
+
+
+def test_one_small_class_alone_does_not_decide() -> None:
+    small = key(1 << 13)
+    result = quick(slowed(SWEEP, small, 1.5))
+    assert result.verdict is Verdict.PASS
+    assert result.classes[0].key == small
+    assert result.classes[0].outcome == "slower"
+
+
+def test_two_neighbouring_sizes_decide() -> None:
+    two = slowed(slowed(SWEEP, key(1 << 13), 1.5), key(1 << 16), 1.5)
+    assert quick(two).verdict is Verdict.REGRESSION
+
+
+def test_improvement_is_not_a_failure() -> None:
+    result = quick({k: t * 0.8 for k, t in SWEEP.items()})
+    assert (result.verdict, result.verdict.exit_code) == (Verdict.IMPROVEMENT, 0)
+
+
+def test_no_common_class_is_no_verdict() -> None:
+    result = quick({key(3): 5.0})
+    assert (result.verdict, result.verdict.exit_code) == (Verdict.NO_VERDICT, 4)
+    assert result.classes_missing == len(SWEEP)
+
+
+def test_a_control_raises_the_threshold() -> None:
+    rng = random.Random(5)
+    base = noisy_label("base", rng, SWEEP, Noise(0.01))
+    slow = noisy_label("new", rng, {k: 1.08 * t for k, t in SWEEP.items()}, Noise(0.01))
+    assert check(base, slow).verdict is Verdict.REGRESSION
+    # The same thing measured twice differs by 10 % here: 8 % says nothing.
+    control = (base, noisy_label("again", rng, {k: 1.1 * t for k, t in SWEEP.items()}, Noise(0.01)))
+    assert check(base, slow, control=control).verdict is Verdict.PASS
+
+
+def test_single_samples_cannot_be_judged() -> None:
+    a = label("a", {key(1): {0: (10.0,)}})
+    assert check(a, label("b", {key(1): {0: (20.0,)}})).verdict is Verdict.NO_VERDICT
+
+
+def test_a_green_result_says_how_many_classes_it_looked_at() -> None:
+    assert "Looked at 7 classes" in render_check(quick(SWEEP), "text")
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.3])
+def test_junit_counts_what_it_lists(factor: float) -> None:
+    result = quick({k: t * factor for k, t in SWEEP.items()})
+    suite = ElementTree.fromstring(render_check(result, "junit"))
+    cases = suite.findall("testcase")
+    assert int(suite.attrib["tests"]) == len(cases) == len(SWEEP) + 1
+    failures = [c for c in cases if c.find("failure") is not None]
+    assert int(suite.attrib["failures"]) == len(failures) == (len(cases) if factor > 1 else 0)
+
+
+def test_github_annotations_escape_what_ends_their_parts() -> None:
+    text = render_check(quick({k: t * 1.3 for k, t in SWEEP.items()}), "github")
+    first, *rest = text.splitlines()
+    assert first.startswith("::error title=collscope%3A regression::")
+    assert "%25" in first  # "95 %" of the text
+    assert len(rest) == len(SWEEP)
+
+
+@pytest.mark.parametrize("fmt", CHECK_FORMATS)
+def test_every_format_renders_an_empty_result(fmt: str) -> None:
+    assert render_check(quick({key(3): 5.0}), fmt)
