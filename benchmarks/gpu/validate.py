@@ -109,7 +109,8 @@ def show(title: str, rows: list[dict[str, str]], seconds: float) -> None:
     checked = sum(r["n_wrong"] != "" for r in rows)
     bad = [r for r in rows if r["status"] != "ok"]
     print(
-        f"{title}: {len(rows)} rows, {checked} verified, {wrong} wrong, {len(bad)} not ok, {seconds:.1f} s"
+        f"{title}: {len(rows)} rows, {checked} verified, {wrong} wrong, {len(bad)} not ok,"
+        f" {seconds:.1f} s"
     )
     for row in bad[:5]:
         print("   ", row["op"], row["datatype"], row["count"], row["status"], row["message"])
@@ -129,19 +130,8 @@ def sweep(host: Host) -> None:
         for row in rows:
             ours.setdefault(row["class_id"], []).append(float(row["time_us_median"] or "nan"))
         target = host.out / f"torch{round_}.csv"
-        host.run(
-            f"torch{round_}",
-            [
-                *MPIRUN,
-                "-np",
-                str(RANKS),
-                sys.executable,
-                HERE / "torch_peer.py",
-                plan,
-                target,
-                "0.15",
-            ],
-        )
+        peer = [sys.executable, HERE / "torch_peer.py", plan, target, "0.15"]
+        host.run(f"torch{round_}", [*MPIRUN, "-np", str(RANKS), *peer])
         if target.is_file():
             with target.open(newline="") as file:
                 for row in csv.DictReader(file):
@@ -172,10 +162,9 @@ def small_plan(host: Host) -> Path:
     path = host.out / "small.plan"
     lines = ["collscope-plan 1", "mode unique", f"nranks {RANKS}", f"comm 0 0-{RANKS - 1}"]
     for k, size in enumerate((1 << 10, 1 << 20, 1 << 26)):
-        lines.append(
-            f"class {2 * k} op=AllReduce datatype=Bfloat16 redop=Sum in_place=1 count={size // 2} comms=0"
-        )
-        lines.append(f"class {2 * k + 1} op=AllGather datatype=Bfloat16 count={size // 8} comms=0")
+        reduce = f"op=AllReduce datatype=Bfloat16 redop=Sum in_place=1 count={size // 2}"
+        gather = f"op=AllGather datatype=Bfloat16 count={size // 8}"
+        lines += [f"class {2 * k} {reduce} comms=0", f"class {2 * k + 1} {gather} comms=0"]
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -232,9 +221,8 @@ def overhead(host: Host) -> None:
                 f"1 MiB AllReduce: replayer {rows[0]['time_us_median']} us, direct {direct:.2f} us"
             )
     if ratios:
-        print(
-            f"overhead: median ratio {statistics.median(ratios):.4f} ({min(ratios):.4f}-{max(ratios):.4f})"
-        )
+        middle, low, high = statistics.median(ratios), min(ratios), max(ratios)
+        print(f"overhead: median ratio {middle:.4f} ({low:.4f}-{high:.4f})")
 
 
 def main() -> None:
