@@ -1,8 +1,9 @@
 # A fresh machine needs Python >= 3.10 and a C++ compiler; everything else comes into $(VENV).
 #
-#   make demo    set up, read the samples, print the report
+#   make demo    set up, read the samples, print the report, replay one on the host
 #   make test    lint, types, import contracts, native tests, test suite
 #   make fuzz    fuzz the log scanner under ASan and UBSan
+#   make check-abi   hold the replayer against the real NCCL, RCCL, CUDA and HIP (800 MB download)
 #   make bench   speed and memory against stated peers
 #   make venv    set up only
 #   make clean   remove what was built ($(VENV) stays)
@@ -17,7 +18,7 @@ FUZZ_ITERATIONS ?= 10000
 FUZZ_SEED ?= 1
 SEEDS := $(wildcard samples/rccl/*.log) samples/nccl/ddp/rank0.log samples/nccl/mixed/rank1.log
 
-.PHONY: venv demo test lint types imports native pytest fuzz bench clean
+.PHONY: venv demo test lint types imports native pytest fuzz check-abi bench clean
 
 venv: $(STAMP)
 
@@ -35,7 +36,9 @@ demo: $(STAMP)
 	collscope report && \
 	collscope ingest log samples/rccl/guide-coll-klke.log --run guide && \
 	collscope ingest profile samples/profiles/guide-top.txt --run guide && \
-	collscope report --run guide
+	collscope report --run guide && \
+	collscope replay --backend host --budget 0.1 --csv "$$db/replay.csv" \
+		--only allgather,alltoall,alltoallv,gather,reducescatter,scatter
 
 test: lint types imports native pytest
 
@@ -51,7 +54,7 @@ imports: $(STAMP)
 
 native: $(STAMP)
 	$(BIN)/cmake -S . -B $(SANITIZED) -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja \
-		-DCOLLSCOPE_SANITIZE=ON -DCOLLSCOPE_NATIVE_TESTS=ON
+		-DMPI_CXX_COMPILER=$(BIN)/mpicxx -DCOLLSCOPE_SANITIZE=ON -DCOLLSCOPE_NATIVE_TESTS=ON
 	$(BIN)/cmake --build $(SANITIZED)
 	$(BIN)/ctest --test-dir $(SANITIZED) --output-on-failure --no-tests=error
 
@@ -60,6 +63,14 @@ pytest: $(STAMP)
 
 fuzz: native
 	$(SANITIZED)/native/logscan/logscan_fuzz $(FUZZ_ITERATIONS) $(FUZZ_SEED) $(SEEDS)
+
+# Needs no GPU, but Debian's apt and the network; everything stays below build/check-abi.
+check-abi: $(STAMP)
+	$(BIN)/cmake -S native/replayer -B build/check-abi/replayer \
+		-DMPI_CXX_COMPILER=$(BIN)/mpicxx
+	$(BIN)/cmake --build build/check-abi/replayer
+	scripts/check_abi/check.sh build/check-abi build/check-abi/replayer/collscope-replayer \
+		$(BIN)/python
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/ingest.py

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import collscope
 from collscope.gpu_libraries import LIBRARIES, Library
+from collscope.programs import installed_replayer, launchers, mpi_version
 
 # schemas/views.sql uses window functions, which SQLite has since 3.25.0 (sqlite.org/changes.html).
 MIN_SQLITE = (3, 25, 0)
@@ -31,6 +32,7 @@ NATIVE_MODULES = ("collscope._logscan", "collscope._align")
 PACKAGES = ("typer", "polars", "numpy", "msgspec", "zstandard", "matplotlib")
 
 _REINSTALL = "pip install --force-reinstall collscope, or in a checkout: pip install -e ."
+_REPLAYER_FIX = f"pip install mpich, then {_REINSTALL}"
 # A runtime that finds eight GPUs asleep takes seconds to count them.
 _CHILD_TIMEOUT_S = 30
 _CHILD = "import sys; from {0} import {1}; sys.stdout.write({1}(*sys.argv[1:]))"
@@ -66,7 +68,7 @@ def diagnose(db: Path = Path("collscope.db")) -> tuple[Check, ...]:
             *mpi.result(),
             *(check for future in libraries for check in future.result()),
             *map(_check_program, ("rocm-smi", "nvidia-smi")),
-            Check("replayer", False, "not part of this version, which measures nothing"),
+            _check_replayer(),
         ]
     return tuple(checks)
 
@@ -163,12 +165,10 @@ def _check_program(name: str) -> Check:
 
 def _check_launchers() -> list[Check]:
     """``mpiexec`` beside this Python (from a wheel) and, when it is another one, in PATH."""
-    beside = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
-    in_path = shutil.which("mpiexec")
-    paths = dict.fromkeys(path for path in (beside, in_path) if path is not None)
+    paths = launchers()
     if not paths:
         return [Check("mpiexec", False, "not in PATH, not beside Python", "pip install mpich")]
-    return [_check_launcher(path) for path in paths]
+    return [_check_launcher(str(path)) for path in paths]
 
 
 def _check_launcher(path: str) -> Check:
@@ -180,25 +180,18 @@ def _check_launcher(path: str) -> Check:
     return Check("mpiexec", True, f"{version} ({path})")
 
 
-def mpi_version(text: str) -> str | None:
-    """Implementation and version from what ``mpiexec --version`` prints; None when unknown.
-
-    >>> mpi_version("mpiexec (OpenRTE) 4.1.4")
-    'Open MPI 4.1.4'
-    """
-    patterns = (
-        # MPICH 5.0.2: "HYDRA build details:\n    Version:                                 5.0.2"
-        ("MPICH", r"HYDRA build details:\s+Version:\s+(\S+)"),
-        # Open MPI 4.1: "mpiexec (OpenRTE) 4.1.4"; 5.0: "mpiexec (Open MPI) 5.0.11"
-        ("Open MPI", r"\((?:OpenRTE|Open MPI)\) (\S+)"),
-        # Intel MPI: "Intel(R) MPI Library for Linux* OS, Version 2021.10 Build 20230619"
-        ("Intel MPI", r"Intel\(R\) MPI Library.*Version (\S+)"),
-    )
-    for name, pattern in patterns:
-        match = re.search(pattern, text)
-        if match is not None:
-            return f"{name} {match[1]}"
-    return None
+def _check_replayer() -> Check:
+    """The executable of `collscope replay`, asked for its version."""
+    try:
+        path = installed_replayer()
+    except ImportError:  # reported with the native modules
+        path = None
+    if path is None:
+        return Check("replayer", False, "not built with this installation", _REPLAYER_FIX)
+    answer = _run([str(path), "--version"])
+    if answer.error is not None:
+        return Check("replayer", False, f"{path}: {answer.error}", _REPLAYER_FIX)
+    return Check("replayer", True, f"{answer.stdout.strip()} ({path})")
 
 
 def _check_mpi4py() -> Check:

@@ -5,8 +5,8 @@ CREATE VIEW sources AS SELECT
     r.label AS run,            -- run the source belongs to
     s.source_id,               -- key
     s.path,                    -- path as given
-    s.sha256,                  -- of the bytes as stored on disk
-    s.kind,                    -- log, profile, trace, table, csv
+    substr(s.sha256, 1, 64) AS sha256, -- of the bytes as stored on disk
+    s.kind,                    -- log, profile, trace, table, csv, metric
     s.dialect,                 -- format within the kind
     s.library,                 -- nccl or rccl, where the source tells
     s.library_version,         -- as printed
@@ -62,7 +62,7 @@ FROM _call_row k JOIN _call_total t USING (total_id);
 -- One row per call, however many ranks logged it.
 CREATE VIEW calls AS SELECT
     r.label AS run,            -- run
-    k.call_id,                 -- key
+    k.call_id,                 -- key; in launch order over all communicators, as the processes logged it
     k.comm_id,                 -- communicator
     k.seq,                     -- order on the communicator, from 0
     k.class_id,                -- class, see classes
@@ -281,20 +281,63 @@ LEFT JOIN _process p USING (process_id);
 CREATE VIEW measurements AS SELECT
     r.label AS run,            -- run
     m.measurement_id,          -- key
+    m.source_id,               -- file it was read from
     m.label,                   -- setting, library or machine measured
-    m.op, m.datatype, m.redop, m.root, m.count, m.size_bytes, m.in_place, m.nranks, m.nnodes, -- class
+    m.round,                   -- round, when several settings were measured in turns
+    m.op,                      -- operation
+    m.datatype,                -- element type
+    m.redop,                   -- reduction
+    m.root,                    -- root rank
+    m.count,                   -- elements as the API takes it
+    m.size_bytes,              -- nccl-tests size S of one call
+    m.in_place,                -- 1, 0, or NULL when not known
+    m.nranks,                  -- ranks measured
+    m.nnodes,                  -- hosts these ranks ran on
+    m.shape,                   -- point-to-point pattern
     m.calls,                   -- calls of the class in the replayed run
-    m.time_us_median,          -- slowest rank, median over samples
+    m.time_us_median,          -- one call on the slowest rank, median over the samples
     m.time_us_min,             -- shortest sample
     m.time_us_max,             -- longest sample
     m.time_us_mad,             -- median absolute deviation of the samples
-    m.iterations,              -- timed iterations
+    m.iterations,              -- calls timed, all samples together
     m.algbw_gbps,              -- size / time, GB = 1e9 bytes
-    m.busbw_gbps,              -- algbw times the operation's factor
+    m.busbw_gbps,              -- algbw times the operation's factor; NULL when nranks is 1 or unknown
     m.reported_busbw_gbps,     -- as a foreign tool printed it; never used
-    m.n_wrong,                 -- wrong elements, NULL when not checked
-    m.method, m.backend, m.library, m.device, m.host, m.status -- how and where
-FROM _measurement m JOIN _run r USING (run_id);
+    m.n_wrong,                 -- wrong elements over all ranks, NULL when not checked
+    m.checked,                 -- all or sample: what n_wrong looked at
+    m.method,                  -- batch, graph, isolated, sequence, or what a foreign tool does
+    m.backend,                 -- cuda, hip, host
+    m.library,                 -- name and version of the library
+    m.device,                  -- device of the slowest rank
+    m.host,                    -- host of the slowest rank
+    m.status,                  -- ok, wrong, failed, timeout, skipped
+    m.message,                 -- what the library said, when status is not ok
+    m.scaled_from,             -- ranks of the job, where fewer were measured
+    s.path,                    -- file it was read from
+    m.line                     -- its line there
+FROM _measurement m JOIN _run r USING (run_id) JOIN _source s USING (source_id);
+
+-- Every sample of a measurement that has them.
+CREATE VIEW measurement_samples AS SELECT
+    r.label AS run,            -- run
+    p.measurement_id,          -- measurement
+    p.ordinal,                 -- order in which it was taken, from 0
+    p.time_us                  -- one call on the slowest rank, mean of the sample's calls
+FROM _sample p JOIN _measurement m USING (measurement_id) JOIN _run r USING (run_id);
+
+-- Figures of the application: step times, throughput.
+CREATE VIEW metrics AS SELECT
+    r.label AS run,            -- run
+    m.metric_id,               -- key
+    m.source_id,               -- file it was read from
+    m.label,                   -- setting, library or machine
+    m.name,                    -- what was measured
+    m.value,                   -- figure
+    m.unit,                    -- its unit, NULL when the source does not tell
+    m.higher_is_better,        -- 1, 0, NULL when the unit does not tell
+    s.path,                    -- file it was read from
+    m.line                     -- its line there
+FROM _metric m JOIN _run r USING (run_id) JOIN _source s USING (source_id);
 
 -- Everything that was not as it should be, counted.
 CREATE VIEW diagnostics AS SELECT

@@ -18,7 +18,7 @@ class StoreBuilder:
 
     def __init__(self) -> None:
         self.connection = sqlite3.connect(":memory:")
-        for script in ("001_store.sql", "views.sql"):
+        for script in (*sorted(p.name for p in _SCHEMAS.glob("[0-9]*.sql")), "views.sql"):
             self.connection.executescript((_SCHEMAS / script).read_text(encoding="utf-8"))
         self.run = self.insert("_run", label="main")
         self._seq = 0

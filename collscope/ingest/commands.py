@@ -13,7 +13,11 @@ from collscope.ingest.files import expand, printable
 from collscope.ingest.logs import Progress, ingest_log
 from collscope.ingest.match import match_stored
 from collscope.ingest.profiles import ingest_profile
+from collscope.ingest.replays import ingest_csv
 from collscope.ingest.result import Ingested
+from collscope.ingest.tables import ingest_metric, ingest_table
+from collscope.parsers.metrics import MetricHints
+from collscope.parsers.tables import TableHints
 from collscope.store.connection import explained, open_store
 
 _Ingest = Callable[[sqlite3.Connection, str], Ingested]
@@ -35,8 +39,34 @@ def ingest_profiles(paths: list[str], db: Path, run: str) -> list[Ingested]:
     return _ingest(paths, db, run, lambda c, path: ingest_profile(c, db, run, path))
 
 
+def ingest_csvs(
+    paths: list[str], db: Path, run: str, nranks: int | None = None, label: str | None = None
+) -> list[Ingested]:
+    """Put replay CSVs into a run; `nranks` and `label` as `collscope.ingest.replays` has them.
+
+    raises  InputError when none of the paths holds a usable CSV
+    """
+    return _ingest(paths, db, run, lambda c, path: ingest_csv(c, db, run, path, nranks, label))
+
+
+def ingest_tables(paths: list[str], db: Path, run: str, hints: TableHints) -> list[Ingested]:
+    """Put benchmark tables into a run; `hints` hold for every file.
+
+    raises  InputError when none of the paths holds a usable table
+    """
+    return _ingest(paths, db, run, lambda c, path: ingest_table(c, db, run, path, hints))
+
+
+def ingest_metrics(paths: list[str], db: Path, run: str, hints: MetricHints) -> list[Ingested]:
+    """Put an application's figures into a run; `hints` hold for every file.
+
+    raises  InputError when none of the paths holds a figure
+    """
+    return _ingest(paths, db, run, lambda c, path: ingest_metric(c, db, run, path, hints))
+
+
 def ingest_auto(paths: list[str], db: Path, run: str, progress: Progress) -> list[Ingested]:
-    """Put each path into a run as what it is: a profile if a dialect knows it, else a log.
+    """Put each path into a run as what it is: a profile, a replay CSV, a log, else a table.
 
     raises  InputError when none of the paths is usable
     """
@@ -45,9 +75,15 @@ def ingest_auto(paths: list[str], db: Path, run: str, progress: Progress) -> lis
         result = ingest_profile(connection, db, run, path)
         if result.status != "unusable":
             return result
+        csv = ingest_csv(connection, db, run, path, None, None)
+        if csv.status != "unusable":
+            return csv
         log = ingest_log(connection, db, run, path, progress)
         if log.status != "unusable":
             return log
+        table = ingest_table(connection, db, run, path, TableHints())
+        if table.status != "unusable":
+            return table
         return Ingested(path, "unusable", reason=f"no profile ({result.reason}); {log.reason}")
 
     return _ingest(paths, db, run, either)

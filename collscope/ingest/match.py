@@ -43,6 +43,14 @@ def reading(store: Path) -> Iterator[sqlite3.Connection]:
             connection.close()
 
 
+def require_run(connection: sqlite3.Connection, store: Path, run: str) -> None:
+    """Raise InputError when the store does not hold the run, naming those it does."""
+    runs = [r[0] for r in connection.execute("SELECT DISTINCT run FROM sources ORDER BY run")]
+    if run not in runs:
+        known = ", ".join(f"'{r}'" for r in runs) or "none"
+        raise InputError(f"{store}: no run '{run}' (runs: {known}). Choose one with --run.")
+
+
 def _open_matched(store: Path) -> sqlite3.Connection:
     """Open a store for reading, after finishing what an interrupted ingest left unmatched."""
     connection = open_readonly(store)

@@ -15,6 +15,7 @@ import numpy as np
 from collscope._align import align
 from collscope.match.communicators import Communicator
 from collscope.match.observations import Ints, Observations
+from collscope.sequences import interleave
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +99,10 @@ def _insert(reference: Ints, key: Ints, matched: Ints) -> tuple[Ints, Ints, Ints
 
     returns the new reference, the new place of each old reference element, and of each of `key`
     """
-    behind = np.maximum.accumulate(np.where(matched >= 0, matched, -1))
-    extra = matched < 0
-    slots = behind[extra] + 1  # new elements stand before this old index
-    added_before = np.searchsorted(slots, np.arange(len(reference)), side="right")
-    moved = np.arange(len(reference)) + added_before
-    place = np.empty(len(key), dtype=np.int64)
-    place[~extra] = moved[matched[~extra]]
-    place[extra] = slots + np.arange(len(slots))
-    merged = np.empty(len(reference) + len(slots), dtype=np.uint64)
+    moved, place = interleave(len(reference), matched)
+    merged = np.empty(len(reference) + int((matched < 0).sum()), dtype=np.uint64)
     merged[moved] = reference
-    merged[place[extra]] = key[extra]
+    merged[place] = key
     return merged, moved, place
 
 

@@ -17,6 +17,7 @@ from collscope.match.calls import AlignedCalls, align_calls, in_place
 from collscope.match.communicators import Communicator, join_communicators, world_ranks
 from collscope.match.kernels import KernelCall, TracedKernel, join_kernels
 from collscope.match.observations import Ints, Observations
+from collscope.match.order import launch_order
 from collscope.match.streams import rows_by
 from collscope.model import Diagnostic, Op, Severity, redop_of
 
@@ -53,7 +54,11 @@ class Deviation(NamedTuple):
 
 @dataclass(slots=True)
 class Matched:
-    """A matched run. `calls` are columns of equal length; -1 stands for None in them."""
+    """A matched run.
+
+    `calls` are columns of equal length in launch order over all communicators (see
+    `collscope.match.order`); -1 stands for None in them.
+    """
 
     comms: list[Communicator]
     world_ranks: list[int | None]  # per stream
@@ -295,6 +300,8 @@ class _Matching:
         calls["group"] = np.where((sizes > 1)[inverse] & (calls["group"] >= 0), inverse, -1)
         self.matched.classes = list(self.class_index)
         self.matched.calls = calls
+        if len(self.parts) > 1:
+            self._renumber(launch_order(self.observed, self.call_of_row, calls))
         if kernels:
             ops = np.array([c.op for c in self.matched.classes], dtype=object)[calls["class"]]
             self.matched.kernel_calls = join_kernels(
@@ -302,6 +309,19 @@ class _Matching:
             )
         self._count_losses()
         return self.matched
+
+    def _renumber(self, order: Ints) -> None:
+        """Put the calls in `order`, with everything that refers to them."""
+        matched = self.matched
+        matched.calls = {name: values[order] for name, values in matched.calls.items()}
+        new = np.empty(len(order), dtype=np.int32)
+        new[order] = np.arange(len(order), dtype=np.int32)
+        self.call_of_row = np.where(self.call_of_row >= 0, new[self.call_of_row], np.int32(-1))
+        number = new.tolist()
+        matched.deviations = [d._replace(call=number[d.call]) for d in matched.deviations]
+        matched.transfers = sorted(
+            ((number[call], t) for call, t in matched.transfers), key=lambda pair: pair[0]
+        )
 
     def _count_losses(self) -> None:
         missing = sum(1 for d in self.matched.deviations if d.what == "missing")

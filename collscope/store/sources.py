@@ -47,6 +47,13 @@ def run_id(connection: sqlite3.Connection, label: str) -> int:
     return int(row[0])
 
 
+def identity(sha256: str, kind: str) -> str:
+    """What a source must not share with another of its run: its bytes, and for kinds of which a
+    document may hold several (tables, figures) the kind as well.
+    """
+    return f"{sha256}:{kind}" if kind in ("table", "metric") else sha256
+
+
 def has_source(connection: sqlite3.Connection, run: str, sha256: str) -> bool:
     """True if the run already holds a source with these bytes."""
     row = connection.execute(

@@ -5,6 +5,7 @@
 
 #include "align.h"
 #include "check.h"
+#include "merge_order.h"
 
 namespace {
 
@@ -67,10 +68,22 @@ void survives_its_limit() {
     CHECK(align::match(a, {}).empty());
 }
 
+void merges_orders() {
+    using Nodes = std::vector<std::int32_t>;
+    const auto merged = [](const Nodes& chain, const Nodes& node, std::int32_t nodes) {
+        return align::merge_order(chain, node, nodes);
+    };
+    CHECK(merged({0, 0, 1, 1}, {2, 0, 0, 1}, 4).order == (Nodes{2, 0, 1, 3}));
+    CHECK(merged({0, 0, 1, 1}, {0, 1, 1, 0}, 2).contradictions == 1);
+    CHECK(merged({0, -1, 0, 0}, {1, 0, -1, 7}, 2).order == (Nodes{0, 1}));
+    CHECK(merged({}, {}, 0).order.empty());
+}
+
 }  // namespace
 
 int main() {
     is_longest_on_small_inputs();
     survives_its_limit();
+    merges_orders();
     return check::result();
 }

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from collscope.errors import InputError
-from collscope.reports.comparison.measured import Key, Label
-from collscope.reports.comparison.noise import Effect, effects, weighted_total
+from collscope.errors import InputError, UsageError
+from collscope.reports.comparison.measured import Key, Label, unlike
+from collscope.reports.comparison.noise import LAUNCH_NOISE, Effect, effects, weighted_total
 
 SCHEMA = "collscope.compare/1"
-# An out-of-place call slower than the in-place one by more than this is first touch or an accident:
-# the published Frontier tables have 1.18 and 2.04 once each, and below 1.1 everywhere else.
+# Places that differ by more than this are first touch or an accident: of the published Frontier
+# tables' 68 pairs two are at 1.17 and 1.18, one at 2.04, and the others below 1.13.
 _PLACES_DIFFER = 1.15
 
 
@@ -29,8 +29,8 @@ class Cell:
     time_us: float  # median
     busbw_gbps: float | None
     speed_up: float  # time of the first label / time of this one
-    low: float | None  # 95 % confidence interval of speed_up; None: the noise is not known
-    high: float | None
+    low: float | None  # 95 % confidence interval of speed_up; None: the noise is not known,
+    high: float | None  # or this is the first label
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Crossover:
     datatype: str
     nranks: int
     in_place: int
-    size_bytes: int  # first measured size at which `to` is the fastest
+    size_bytes: int  # first measured size at which `to` is the fastest by more than the noise
     before: str
     to: str
 
@@ -86,29 +86,42 @@ def compare(
     """Compare labels on the classes that all of them have.
 
     weights  calls of the run by class; without it every class counts the same
-    raises   InputError when no class is common to all labels
+    raises   UsageError for one label or one twice; InputError when no class is common to all
+             labels, or the run has none of those that are
     """
+    names = [label.name for label in labels]
+    if len(set(names)) < max(2, len(names)):
+        told = " and ".join(f"'{name}'" for name in names) or "no label"
+        raise UsageError(f"compare {told}: nothing to compare. Name two or more different labels.")
     common = sorted(set.intersection(*(set(label.classes) for label in labels)))
     if not common:
         raise InputError(_why_nothing_common(labels))
     first = labels[0]
+    itself = [Effect(0.0, None, 0, paired=False)] * len(common)
     by_label = [
-        effects([(first.classes[k].samples, label.classes[k].samples) for k in common])
-        for label in labels
+        itself,
+        *(
+            effects([(first.classes[k].samples, label.classes[k].samples) for k in common])
+            for label in labels[1:]
+        ),
     ]
     time = [_seconds(first, key, weights) for key in common]
     whole = sum(time)
+    if not whole:
+        raise InputError(
+            f"run '{run}': none of its classes was measured with every label. Measure them with "
+            "'collscope replay', or compare without --run."
+        )
     classes = tuple(
         ClassComparison(
             key,
-            time[c] / whole if weights is not None and whole else None,
+            time[c] / whole if weights is not None else None,
             tuple(_cell(label, key, by_label[i][c]) for i, label in enumerate(labels)),
         )
         for c, key in enumerate(common)
     )
     totals = tuple(
-        _total(label.name, by_label[i], time if whole else [1.0] * len(common), weights is not None)
-        for i, label in enumerate(labels)
+        _total(label.name, by_label[i], time, weights is not None) for i, label in enumerate(labels)
     )
     return Comparison(
         tuple(label.name for label in labels),
@@ -116,7 +129,7 @@ def compare(
         classes,
         totals,
         tuple(_crossovers(classes)),
-        (*_unlike(labels), *_left_out(labels, len(common)), *_outliers(labels)),
+        (*unlike(labels), *_left_out(labels, len(common)), *_outliers(labels)),
     )
 
 
@@ -153,32 +166,31 @@ def _total(name: str, parts: list[Effect], weights: list[float], of_job: bool) -
     )
 
 
-def _crossovers(classes: Sequence[ClassComparison]) -> list[Crossover]:
-    curves: dict[tuple[str | int, ...], list[ClassComparison]] = defaultdict(list)
+def curves(classes: Sequence[ClassComparison]) -> list[list[ClassComparison]]:
+    """Classes that differ in size only, sizes rising."""
+    found: dict[tuple[str | int, ...], list[ClassComparison]] = defaultdict(list)
     for row in classes:
-        curves[row.key.family].append(row)
+        found[row.key.family].append(row)
+    return [sorted(curve, key=lambda row: row.key.size_bytes) for curve in found.values()]
+
+
+def _crossovers(classes: Sequence[ClassComparison]) -> list[Crossover]:
+    """Changes of the leader; a lead within the noise between launches is none."""
     found = []
-    for curve in curves.values():
-        curve.sort(key=lambda row: row.key.size_bytes)
-        fastest = [min(row.cells, key=lambda cell: cell.time_us).label for row in curve]
-        for before, to, row in zip(fastest, fastest[1:], curve[1:], strict=False):
-            if before != to:
+    for curve in curves(classes):
+        leader: str | None = None
+        for row in curve:
+            times = {cell.label: cell.time_us for cell in row.cells}
+            best = min(times, key=times.__getitem__)
+            if leader is None:
+                leader = best
+            elif times[best] * (1 + LAUNCH_NOISE) < times[leader]:
                 k = row.key
                 found.append(
-                    Crossover(k.op, k.datatype, k.nranks, k.in_place, k.size_bytes, before, to)
+                    Crossover(k.op, k.datatype, k.nranks, k.in_place, k.size_bytes, leader, best)
                 )
+                leader = best
     return found
-
-
-def _unlike(labels: Sequence[Label]) -> list[str]:
-    """Circumstances in which the labels differ: perhaps meant, perhaps not."""
-    notes = []
-    for name in labels[0].circumstances:
-        values = {label.name: label.circumstances[name] for label in labels}
-        if len(set(values.values())) > 1:
-            told = ", ".join(f"{k}: {'/'.join(v) or 'not known'}" for k, v in values.items())
-            notes.append(f"{name} differs ({told})")
-    return notes
 
 
 def _left_out(labels: Sequence[Label], common: int) -> list[str]:

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import msgspec
 
 from collscope.errors import UsageError
-from collscope.reports.comparison.compare import ClassComparison, Comparison
+from collscope.reports.comparison.compare import ClassComparison, Comparison, curves
 from collscope.reports.comparison.gate import Check, ClassVerdict, Verdict
 from collscope.reports.comparison.measured import Key
 from collscope.reports.layout import (
@@ -27,6 +27,7 @@ from collscope.reports.layout import (
 
 COMPARE_FORMATS = ("text", "md", "csv", "json")
 CHECK_FORMATS = ("text", "md", "json", "junit", "github")
+_LONGEST_LABEL = 16  # of a label in a column's heading
 _PLACES = {1: "in", 0: "out", -1: None}
 
 
@@ -35,7 +36,7 @@ def render_compare(comparison: Comparison, fmt: str) -> str:
 
     raises  UsageError for another format
     """
-    title = f"collscope compare: {' -> '.join(comparison.labels)}"
+    title = f"collscope compare, {len(comparison.labels)} labels"
     if fmt == "text":
         return to_text(title, _compare_sections(comparison))
     if fmt == "md":
@@ -71,13 +72,27 @@ def _json(value: Comparison | Check) -> str:
 
 
 def _compare_sections(comparison: Comparison) -> list[Section]:
-    first = comparison.labels[0]
+    short = _short_names(comparison.labels)
+    crossovers = tuple(_crossovers(comparison, short)) or ("None: one label leads all.",)
     return [
         Section("", (_headline(comparison), *comparison.notes)),
-        Section("Totals", (_totals(comparison, first),)),
-        Section("Classes", tuple(_class_tables(comparison))),
-        Section("Crossovers", tuple(_crossovers(comparison)) or ("None: one label leads all.",)),
+        Section("Totals", (_totals(comparison, short),)),
+        Section("Classes", tuple(_class_tables(comparison, short))),
+        Section("Crossovers", crossovers),
     ]
+
+
+def _short_names(labels: Sequence[str]) -> dict[str, str]:
+    """What labels are called in headings: themselves, or letters where one is too long."""
+    if max(map(len, labels)) <= _LONGEST_LABEL:
+        return {label: label for label in labels}
+    return {label: _letter(number) for number, label in enumerate(labels)}
+
+
+def _letter(number: int) -> str:
+    """A to Z, then A1, B1 and so on."""
+    turn, letter = divmod(number, 26)
+    return chr(ord("A") + letter) + (str(turn) if turn else "")
 
 
 def _headline(comparison: Comparison) -> str:
@@ -85,31 +100,36 @@ def _headline(comparison: Comparison) -> str:
     weight = "every class counts the same" if comparison.run is None else (
         f"weighted by the calls of run {comparison.run}"
     )  # fmt: skip
-    return f"{n}; {weight}; speed-up is time of {comparison.labels[0]} / time of the label."
-
-
-def _totals(comparison: Comparison, first: str) -> Table:
-    columns = [("label", TEXT), (f"speed-up over {first}", NUMBER), ("95 % from", NUMBER),
-               ("to", NUMBER), ("job's collective time %", NUMBER)]  # fmt: skip
-    return table(
-        columns,
-        [(t.label, t.speed_up, t.low, t.high, percent(t.time_ratio)) for t in comparison.totals],
+    return (
+        f"{n}; {weight}; speed-up is time of the first label / time of the label"
+        " (~: within the noise)."
     )
 
 
-def _class_tables(comparison: Comparison) -> list[str | Table]:
+def _totals(comparison: Comparison, short: dict[str, str]) -> Table:
+    lettered = any(label != name for label, name in short.items())
+    columns = [*([("", TEXT)] if lettered else []), ("label", TEXT), ("speed-up", NUMBER),
+               ("95 % from", NUMBER), ("to", NUMBER)]  # fmt: skip
+    weighted = comparison.run is not None
+    columns += [("job's collective time %", NUMBER)] if weighted else []
+    rows = []
+    for t in comparison.totals:
+        row: list[object] = [*([short[t.label]] if lettered else []), t.label, t.speed_up]
+        row += [t.low, t.high, *([percent(t.time_ratio)] if weighted else [])]
+        rows.append(row)
+    return table(columns, rows)
+
+
+def _class_tables(comparison: Comparison, short: dict[str, str]) -> list[str | Table]:
     """One table per curve: sizes down, labels across."""
     blocks: list[str | Table] = []
-    curves: dict[tuple[str | int, ...], list[ClassComparison]] = {}
-    for row in comparison.classes:
-        curves.setdefault(row.key.family, []).append(row)
     weighted = comparison.run is not None
-    for rows in curves.values():
+    for rows in curves(comparison.classes):
         blocks.append(_curve_name(rows[0].key))
         columns = [("size B", NUMBER), *([("% of time", NUMBER)] if weighted else [])]
-        for name in comparison.labels:
-            columns += [(f"{name} us", NUMBER), ("busbw GB/s", NUMBER)]
-            columns += [] if name == comparison.labels[0] else [("speed-up", NUMBER)]
+        for label in comparison.labels:
+            columns += [(f"{short[label]} us", NUMBER), ("busbw GB/s", NUMBER)]
+            columns += [] if label == comparison.labels[0] else [("speed-up", NUMBER)]
         blocks.append(table(columns, [_class_cells(r, comparison, weighted) for r in rows]))
     return blocks
 
@@ -125,15 +145,14 @@ def _class_cells(row: ClassComparison, comparison: Comparison, weighted: bool) -
 
 
 def _curve_name(key: Key) -> str:
-    place = {1: ", in place", 0: ", out of place"}.get(key.in_place, "")
     kind = " ".join(part for part in (key.datatype, key.redop, key.shape) if part)
-    return f"{key.op} {kind}, {key.nranks or 'unknown'} ranks{place} (~: within the noise)"
+    return f"{key.op} {kind}, {key.nranks or 'unknown'} ranks{_place(key.in_place)}"
 
 
-def _crossovers(comparison: Comparison) -> list[str]:
+def _crossovers(comparison: Comparison, short: dict[str, str]) -> list[str]:
     return [
         f"{c.op} {c.datatype}, {c.nranks} ranks{_place(c.in_place)}: from {c.size_bytes} B on"
-        f" {c.to} is faster than {c.before}."
+        f" {short[c.to]} is faster than {short[c.before]}."
         for c in comparison.crossovers
     ]
 
@@ -224,7 +243,8 @@ def _junit(check: Check) -> str:
         ElementTree.SubElement(case, "failure", message=check.why).text = _scope(check)
     elif unsure:
         ElementTree.SubElement(case, "skipped", message=check.why)
-    ElementTree.SubElement(case, "system-out").text = f"{check.why}. {_scope(check)}"
+    told = (f"{check.why}. {_scope(check)}", *check.notes)
+    ElementTree.SubElement(case, "system-out").text = "\n".join(told)
     for row in check.classes:
         case = ElementTree.SubElement(
             suite, "testcase", classname="collscope.check", name=_class_name(row.key),
@@ -254,6 +274,9 @@ def _github(check: Check) -> str:
         if row.outcome in ("slower", "wrong results"):
             severity = "error" if check.verdict is Verdict.REGRESSION else "warning"
             lines.append(_command(severity, _class_name(row.key), _finding(row)))
+    for value in check.impossible:
+        told = f"{value.busbw_gbps:.4g} GB/s of {value.label} is above {value.limit_gbps:.4g}"
+        lines.append(_command("warning", f"impossible: {_class_name(value.key)}", told))
     return "\n".join(lines) + "\n"
 
 

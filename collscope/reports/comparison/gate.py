@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from enum import Enum
 from statistics import NormalDist, median
 
-from collscope.reports.comparison.measured import Key, Label
+from collscope.reports.comparison.measured import Key, Label, unlike
 from collscope.reports.comparison.noise import Effect, discoveries, effects, weighted_total
+from collscope.reports.layout import count
 
 SCHEMA = "collscope.check/1"
 DISCOVERY_RATE = 0.01  # of the classes called changed, expected to be called so wrongly
@@ -57,6 +58,17 @@ class ClassVerdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Impossible:
+    """A value above what any schedule over the system's links can reach; rates in GB/s."""
+
+    label: str
+    key: Key
+    busbw_gbps: float
+    limit_gbps: float
+    why: str  # what sets the limit, and what to suspect
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """Answer of `collscope check`."""
 
@@ -66,11 +78,12 @@ class Check:
     current: str
     classes_common: int
     classes_judged: int  # of these, with little enough noise
-    classes_missing: int  # of the baseline without a counterpart in the current label
+    classes_missing: int  # of the baseline (and the run, if named) that `current` does not have
     total_ratio: float | None  # weighted: current time / baseline time
     total_low: float | None
     total_high: float | None
     classes: tuple[ClassVerdict, ...]  # worst first
+    impossible: tuple[Impossible, ...]  # values above what the links can do; needs a system
     notes: tuple[str, ...]
     schema: str = SCHEMA
 
@@ -108,17 +121,21 @@ def check(
              else every class counts the same
     control  two measurements of one and the same thing: their differences raise the thresholds
     """
-    common = sorted(baseline.classes.keys() & current.classes.keys())
+    both = baseline.classes.keys() & current.classes.keys()
+    times = _times(baseline, weights)
+    common = sorted(k for k in both if times[k])
     if not common:
-        return _nothing(baseline, current, "the labels have no class in common")
+        return _nothing(baseline, current, uncalled=bool(both))
+    whole = sum(times[k] for k in common)
+    shares = [times[k] / whole for k in common]
     pairs = [(baseline.classes[k].samples, current.classes[k].samples) for k in common]
     found = effects(pairs)
-    shares = _shares(baseline, common, weights)
     floor = _control_floor(control)
     judged = _judge(common, shares, found, max(math.log1p(rules.threshold), floor), rules)
     total = weighted_total(found, shares)
-    wrong = [k for k in common if current.classes[k].n_wrong]
-    verdict, why = _decide(judged, total, floor, wrong)
+    verdict, why = _decide(
+        judged, total, floor, _broken(baseline, current), whole / sum(times.values())
+    )
     rows = [_row(j, baseline, current) for j in judged]
     half = total.half_width()
     return Check(
@@ -128,26 +145,34 @@ def check(
         current.name,
         len(common),
         sum(j.resolvable for j in judged),
-        len(baseline.classes) - len(common),
+        sum(t > 0 for t in times.values()) - len(common),
         math.exp(total.log_ratio),
         None if half is None else math.exp(total.log_ratio - half),
         None if half is None else math.exp(total.log_ratio + half),
         tuple(sorted(rows, key=lambda row: -row.ratio)),
+        (),
         tuple(_notes(baseline, current, len(common), floor)),
     )
 
 
-def _shares(baseline: Label, keys: Sequence[Key], weights: Mapping[Key, int] | None) -> list[float]:
-    """Share of the baseline's time of each class, by calls; equal where no calls are known."""
-    calls = [
-        (weights.get(k, 0) if weights is not None else baseline.classes[k].calls) for k in keys
-    ]
-    if any(n is None for n in calls) or not any(calls):
-        return [1 / len(keys)] * len(keys)
-    times = [
-        (n or 0) * median(baseline.classes[k].samples.all) for n, k in zip(calls, keys, strict=True)
-    ]
-    return [t / sum(times) for t in times]
+def _times(baseline: Label, weights: Mapping[Key, int] | None) -> dict[Key, float]:
+    """Time of each class of the baseline in the job, by calls; 1 each where no calls are known."""
+    classes = baseline.classes
+    calls = {k: m.calls if weights is None else weights.get(k, 0) for k, m in classes.items()}
+    if weights is None and (any(n is None for n in calls.values()) or not any(calls.values())):
+        return dict.fromkeys(classes, 1.0)
+    return {k: (calls[k] or 0) * median(m.samples.all) for k, m in classes.items()}
+
+
+def _broken(baseline: Label, current: Label) -> str | None:
+    """What the current label does not do at all, or wrongly; None when nothing."""
+    wrong = sum(m.n_wrong > 0 for m in current.classes.values())
+    failed = len(current.failed & (baseline.classes.keys() - baseline.failed))
+    told = [f"{count(wrong, 'class', 'classes')} with wrong results"] if wrong else []
+    told += (
+        [f"{count(failed, 'class', 'classes')} that failed or ran out of time"] if failed else []
+    )
+    return f"'{current.name}' has {' and '.join(told)}" if told else None
 
 
 def _control_floor(control: tuple[Label, Label] | None) -> float:
@@ -189,11 +214,14 @@ def _judge(
 
 
 def _decide(
-    judged: Sequence[_Judged], total: Effect, floor: float, wrong: Sequence[Key]
+    judged: Sequence[_Judged], total: Effect, floor: float, broken: str | None, covered: float
 ) -> tuple[Verdict, str]:
-    """Verdict and its reason. Wrong results and slower classes come before everything else."""
-    if wrong:
-        return Verdict.REGRESSION, f"{len(wrong)} classes give wrong results"
+    """Verdict and its reason. What is broken or slower comes before everything else.
+
+    covered  part of the baseline's time that lies in classes which both labels have
+    """
+    if broken is not None:
+        return Verdict.REGRESSION, broken
     matters = max(math.log1p(TOTAL_THRESHOLD), floor)
     slower = _changed(judged, [j for j in judged if j.slower], "slower")
     if slower is None and total.log_ratio > matters and total.p_slower() < TOTAL_P:
@@ -201,11 +229,8 @@ def _decide(
     if slower is not None:
         return Verdict.REGRESSION, slower
     seen = sum(j.share for j in judged if j.resolvable)
-    if seen < _NEEDED_SHARE:
-        return Verdict.NO_VERDICT, (
-            f"only {100 * seen:.0f} % of the time lies in classes whose noise allows a judgement:"
-            " measure more rounds, or give a control"
-        )
+    if seen * covered < _NEEDED_SHARE:
+        return Verdict.NO_VERDICT, _too_little(seen, covered)
     faster = _changed(judged, [j for j in judged if j.faster], "faster")
     percent = 100 * math.expm1(total.log_ratio)
     if faster is None and total.log_ratio < -matters and total.p_faster() < TOTAL_P:
@@ -213,6 +238,21 @@ def _decide(
     if faster is not None:
         return Verdict.IMPROVEMENT, faster
     return Verdict.PASS, f"no change beyond the noise; weighted total {percent:+.1f} %"
+
+
+def _too_little(seen: float, covered: float) -> str:
+    """Why there is no verdict: of the time, `covered` was measured again, and of that `seen`
+    is quiet enough.
+    """
+    if covered < _NEEDED_SHARE:
+        return (
+            f"classes with only {100 * covered:.0f} % of the baseline's time were measured again:"
+            " measure the others too"
+        )
+    return (
+        f"only {100 * seen * covered:.0f} % of the time lies in classes whose noise allows a"
+        " judgement: measure more rounds"
+    )
 
 
 def _changed(judged: Sequence[_Judged], changed: Sequence[_Judged], how: str) -> str | None:
@@ -266,6 +306,7 @@ def _row(j: _Judged, baseline: Label, current: Label) -> ClassVerdict:
 def _notes(baseline: Label, current: Label, common: int, floor: float) -> Iterator[str]:
     if floor:
         yield f"the control raises thresholds to {100 * math.expm1(floor):.1f} %"
+    yield from unlike((baseline, current))
     for label in (baseline, current):
         if label.left_out:
             yield f"{label.name}: {label.left_out} rows failed or have no time"
@@ -273,7 +314,12 @@ def _notes(baseline: Label, current: Label, common: int, floor: float) -> Iterat
             yield f"{label.name}: {len(label.classes) - common} classes have no counterpart"
 
 
-def _nothing(baseline: Label, current: Label, why: str) -> Check:
-    names = (baseline.name, current.name)
-    missing = len(baseline.classes)
-    return Check(Verdict.NO_VERDICT, why, *names, 0, 0, missing, None, None, None, (), ())
+def _nothing(baseline: Label, current: Label, *, uncalled: bool) -> Check:
+    """Nothing to judge; `uncalled`: there are common classes, but the run calls none of them."""
+    why = "the labels have no class in common"
+    if uncalled:
+        why = "none of the classes that the run calls was measured with both labels"
+    return Check(
+        Verdict.NO_VERDICT, why, baseline.name, current.name, 0, 0, len(baseline.classes),
+        None, None, None, (), (), tuple(_notes(baseline, current, 0, 0.0)),
+    )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -38,7 +38,8 @@ class Measured:
     samples: Samples
     busbw_gbps: float | None  # of the median time
     calls: int | None  # of the class in the run it was planned from
-    n_wrong: int
+    n_wrong: int  # wrong elements; at least 1 where only their being wrong is known
+    nnodes: int | None = None  # hosts; None: not known, or not always the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +50,18 @@ class Label:
     classes: dict[Key, Measured]
     left_out: int  # rows without a time: failed, timed out, skipped
     circumstances: dict[str, tuple[str, ...]]  # nnodes, method, backend, library, device, …
+    failed: frozenset[Key] = frozenset()  # classes that failed or ran out of time at least once
 
 
 CIRCUMSTANCES = ("nnodes", "method", "backend", "library", "device", "scaled_from")
+_POOLED = ("method", "backend", "library", "device")  # what a label should have one of
 _COLUMNS = (
     "op", "datatype", "redop", "nranks", "in_place", "shape", "size_bytes", *CIRCUMSTANCES,
-    "measurement_id", "round", "status", "n_wrong", "calls", "time_us_median", "busbw_gbps",
+    "measurement_id", "source_id", "round", "status", "n_wrong", "calls",
+    "time_us_median", "busbw_gbps",
 )  # fmt: skip
 _USABLE = ("ok", "wrong")  # a wrong result is kept: it has a time, and must be told
+_FAILED = ("failed", "timeout")
 _Row = dict[str, Any]
 
 
@@ -66,13 +71,16 @@ def labels_of(connection: sqlite3.Connection) -> list[str]:
     return [row[0] for row in connection.execute(query)]
 
 
-def load_labels(connection: sqlite3.Connection, names: Sequence[str]) -> list[Label]:
+def load_labels(
+    connection: sqlite3.Connection, names: Sequence[str], run: str | None = None
+) -> list[Label]:
     """Measurements of the labels, rounds of one class together.
 
-    raises  InputError when the store has no measurement of a label
+    run     only those of this run; None: those of every run
+    raises  InputError when the store has no measurement of a label, or none with a time
     """
     samples = _samples(connection, names)
-    return [_load(connection, name, samples) for name in names]
+    return [_load(connection, name, run, samples) for name in names]
 
 
 def _samples(connection: sqlite3.Connection, names: Sequence[str]) -> dict[int, list[float]]:
@@ -89,15 +97,23 @@ def _samples(connection: sqlite3.Connection, names: Sequence[str]) -> dict[int, 
     return found
 
 
-def _load(connection: sqlite3.Connection, name: str, samples: dict[int, list[float]]) -> Label:
+def _load(
+    connection: sqlite3.Connection, name: str, run: str | None, samples: dict[int, list[float]]
+) -> Label:
     query = (
-        f"SELECT {', '.join(_COLUMNS)} FROM measurements WHERE label = ? ORDER BY measurement_id"
+        f"SELECT {', '.join(_COLUMNS)} FROM measurements WHERE label = ? AND run = COALESCE(?, run)"
+        " ORDER BY measurement_id"
     )
-    rows = [dict(zip(_COLUMNS, row, strict=True)) for row in connection.execute(query, (name,))]
+    rows = [dict(zip(_COLUMNS, row, strict=True)) for row in connection.execute(query, (name, run))]
     if not rows:
         known = ", ".join(f"'{known}'" for known in labels_of(connection)) or "none"
         raise InputError(f"label '{name}': no measurements (labels: {known}). Choose one of them.")
     usable = [r for r in rows if r["status"] in _USABLE and r["time_us_median"] and r["size_bytes"]]
+    if not usable:
+        raise InputError(
+            f"label '{name}': none of its {len(rows)} measurements has a size and a time. "
+            "Measure again, or choose another label."
+        )
     grouped: dict[Key, list[_Row]] = defaultdict(list)
     for row in usable:
         grouped[_key(row)].append(row)
@@ -105,7 +121,8 @@ def _load(connection: sqlite3.Connection, name: str, samples: dict[int, list[flo
         c: tuple(sorted({str(r[c]) for r in usable if r[c] is not None})) for c in CIRCUMSTANCES
     }
     classes = {key: _measured(group, samples) for key, group in grouped.items()}
-    return Label(name, classes, len(rows) - len(usable), circumstances)
+    failed = frozenset(_key(r) for r in rows if r["status"] in _FAILED and r["size_bytes"])
+    return Label(name, classes, len(rows) - len(usable), circumstances, failed)
 
 
 def _key(row: _Row) -> Key:
@@ -122,17 +139,38 @@ def _key(row: _Row) -> Key:
 
 
 def _measured(rows: Sequence[_Row], samples: dict[int, list[float]]) -> Measured:
-    """One class from its rows; rows without a round are rounds of their own."""
-    rounds: dict[int, tuple[float, ...]] = {}
+    """One class from its rows.
+
+    A round is one of a source: rounds of two files did not take turns, whatever their numbers.
+    A row without a round is one of its own.
+    """
+    rounds: dict[Hashable, tuple[float, ...]] = {}
     for row in rows:
         times = tuple(samples.get(row["measurement_id"], ())) or (row["time_us_median"],)
-        number = row["round"] if row["round"] is not None else -1 - len(rounds)
-        rounds[number] = rounds.get(number, ()) + times
+        alone = row["round"] is None
+        at = (row["measurement_id"],) if alone else (row["source_id"], row["round"])
+        rounds[at] = rounds.get(at, ()) + times
     bandwidths = [r["busbw_gbps"] for r in rows if r["busbw_gbps"] is not None]
     calls = [r["calls"] for r in rows if r["calls"] is not None]
+    nodes = {r["nnodes"] for r in rows}
     return Measured(
         Samples(rounds),
         median(bandwidths) if bandwidths else None,
         calls[0] if calls else None,
-        sum(r["n_wrong"] or 0 for r in rows),
+        sum(r["n_wrong"] or r["status"] == "wrong" for r in rows),
+        nodes.pop() if len(nodes) == 1 else None,
     )
+
+
+def unlike(labels: Sequence[Label]) -> list[str]:
+    """Circumstances in which labels differ, or a label from itself: perhaps meant, perhaps not."""
+    notes = []
+    for name in CIRCUMSTANCES:
+        values = {label.name: label.circumstances[name] for label in labels}
+        if len(set(values.values())) > 1:
+            told = ", ".join(f"{k}: {'/'.join(v) or 'not known'}" for k, v in values.items())
+            notes.append(f"{name} differs ({told})")
+        elif name in _POOLED and any(len(v) > 1 for v in values.values()):
+            told = "/".join(values[labels[0].name])
+            notes.append(f"every label mixes measurements of several values of {name} ({told})")
+    return notes

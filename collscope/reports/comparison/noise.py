@@ -7,7 +7,7 @@ Medians and median absolute deviations are used throughout, since launch noise h
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist, median
 
@@ -18,14 +18,19 @@ _MAD_TO_SIGMA = 1 / NormalDist().inv_cdf(0.75)
 _ROBUST_FROM = 8  # below this number of samples a MAD is too coarse: the usual formula is taken
 _PRIOR_FREEDOM = 4.0  # weight of the variance that classes have in common, as in Smyth 2004
 _POOL_FROM = 4  # classes below which there is nothing to pool
-LAUNCH_NOISE = 0.02  # between launches, assumed where each label was launched once only
+_ENOUGH_ROUNDS = 3  # from here on rounds are the units that are compared, not samples
+_NORMAL_FROM = 1e6  # degrees of freedom from which Student's distribution is the normal one
+LAUNCH_NOISE = 0.02  # between launches that did not take turns: assumed, for clocks and heat drift
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Times of one class with one label, by the round (launch) that they were taken in."""
+    """Times of one class with one label, by the round (launch) that they were taken in.
 
-    rounds: Mapping[int, tuple[float, ...]]  # us
+    Two labels have a round in common only where one session measured them in turns.
+    """
+
+    rounds: Mapping[Hashable, tuple[float, ...]]  # us
 
     @property
     def all(self) -> list[float]:
@@ -70,7 +75,8 @@ def effects(pairs: Sequence[tuple[Samples, Samples]]) -> list[Effect]:
     """Effect of each class, from its samples with the first and with the second label.
 
     Where both have three rounds or more in common, the rounds are the units and are compared pair
-    by pair, which takes slow drift out; else samples are, with the noise between launches added.
+    by pair, which takes slow drift out. Else the two are compared as groups, of rounds where each
+    has three or more and of samples where not, with noise between launches added.
     The classes' variances are moderated towards their median.
 
     source  moderation: G. Smyth, Linear models and empirical Bayes methods, 2004, doi
@@ -92,19 +98,26 @@ def _moderated(effect: Effect, prior: float) -> Effect:
 
 
 def _effect(first: Samples, second: Samples) -> Effect:
-    common = sorted(first.rounds.keys() & second.rounds.keys())
-    if len(common) >= 3:
+    common = [r for r in first.rounds if r in second.rounds]
+    if len(common) >= _ENOUGH_ROUNDS:
         differences = [math.log(median(second.rounds[r]) / median(first.rounds[r])) for r in common]
         error = _MEDIAN_ERROR * sigma(differences) / math.sqrt(len(common))
         return Effect(median(differences), error, len(common) - 1, paired=True)
-    logs = [[math.log(t) for t in samples.all] for samples in (first, second)]
+    logs = [_units(first), _units(second)]
     ratio = median(logs[1]) - median(logs[0])
     if min(len(log) for log in logs) < 2:
         return Effect(ratio, None, 0, paired=False)
-    within = sum((_MEDIAN_ERROR * sigma(log)) ** 2 / len(log) for log in logs)
+    within = [((_MEDIAN_ERROR * sigma(log)) ** 2 / len(log), len(log) - 1) for log in logs]
     between = sum(LAUNCH_NOISE**2 / len(s.rounds) for s in (first, second))
-    freedom = min(len(log) for log in logs) - 1
-    return Effect(ratio, math.sqrt(within + between), freedom, paired=False)
+    variance, freedom = _sum_of_variances([*within, (between, math.inf)])
+    return Effect(ratio, math.sqrt(variance), freedom, paired=False)
+
+
+def _units(samples: Samples) -> list[float]:
+    """Logarithms of what is independent: medians of the rounds, or all samples of a few rounds."""
+    if len(samples.rounds) >= _ENOUGH_ROUNDS:
+        return [math.log(median(times)) for times in samples.rounds.values()]
+    return [math.log(t) for t in samples.all]
 
 
 def sigma(values: Sequence[float]) -> float:
@@ -133,23 +146,27 @@ def discoveries(p_values: Sequence[float], rate: float) -> list[bool]:
 def weighted_total(parts: Sequence[Effect], weights: Sequence[float]) -> Effect:
     """Effect of the whole: the mean of the parts, by their weights.
 
-    A part whose noise is not known adds its ratio and no error; with none known the error is None.
+    Its error is not known as soon as that of one part with a weight is not.
     """
     whole = sum(weights)
     shares = [w / whole for w in weights]
-    ratio = sum(s * e.log_ratio for s, e in zip(shares, parts, strict=True))
-    terms = [
-        ((s * e.error) ** 2, e.freedom)
-        for s, e in zip(shares, parts, strict=True)
-        if e.error is not None
-    ]
-    variance = sum(v for v, _ in terms)
-    if not terms:
+    counted = [(s, e) for s, e in zip(shares, parts, strict=True) if s]
+    ratio = sum(s * e.log_ratio for s, e in counted)
+    terms = [((s * e.error) ** 2, e.freedom) for s, e in counted if e.error is not None]
+    if len(terms) < len(counted):
         return Effect(ratio, None, 0, paired=False)
-    # Welch and Satterthwaite: degrees of freedom of a sum of variances.
-    spread = sum(v**2 / max(f, 1) for v, f in terms)
-    freedom = variance**2 / spread if spread else max(f for _, f in terms)
+    variance, freedom = _sum_of_variances(terms)
     return Effect(ratio, math.sqrt(variance), freedom, paired=all(e.paired for e in parts))
+
+
+def _sum_of_variances(terms: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Sum of (variance, degrees of freedom), and the degrees of freedom of that sum.
+
+    source  F. Satterthwaite, An approximate distribution of estimates of variance components, 1946
+    """
+    variance = sum(v for v, _ in terms)
+    spread = sum(v**2 / max(f, 1) for v, f in terms)
+    return variance, variance**2 / spread if spread else max(f for _, f in terms)
 
 
 def _t_to_normal(t: float, freedom: float) -> float:
@@ -158,13 +175,13 @@ def _t_to_normal(t: float, freedom: float) -> float:
     source  D. Wallace, Bounds on normal approximations to Student's and the chi-square
             distributions, 1959
     """
-    f = max(freedom, 1.0)
+    f = min(max(freedom, 1.0), _NORMAL_FROM)
     size = (8 * f + 1) / (8 * f + 3) * math.sqrt(f * math.log1p(t * t / f))
     return math.copysign(size, t)
 
 
 def _t_quantile(probability: float, freedom: float) -> float:
     """Inverse of `_t_to_normal`."""
-    f = max(freedom, 1.0)
+    f = min(max(freedom, 1.0), _NORMAL_FROM)
     z = NormalDist().inv_cdf(probability) * (8 * f + 3) / (8 * f + 1)
     return math.sqrt(f * math.expm1(z * z / f))

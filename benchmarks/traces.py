@@ -1,0 +1,116 @@
+"""Times the parsing of PyTorch profiler traces: time, memory, and whether both grow linearly.
+
+Eight ranks of 4000 collectives with arguments (33 MB of JSON in all) are generated in the layout of
+the profiler. Then a trace of `--megabytes` is read in chunks, in a process of its own, for its peak
+memory. Times are wall and processor time, the best of the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+import time
+from collections.abc import Iterator
+
+from collscope.parsers.traces import parse
+
+RANKS, COLLECTIVES = 8, 4000
+CHUNK = 1 << 20
+
+KERNEL = """  {{
+    "ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "pid": {rank}, "tid": 20,
+    "ts": {ts}.{ns:03d}, "dur": {dur}.125,
+    "args": {{
+      "External id": {call}, "queued": 0, "device": {rank}, "context": 1, "stream": 20, "correlation": {call},
+      "registers per thread": 96, "shared memory": 103808, "blocks per SM": 0.007576, "warps per SM": 0.060606,
+      "grid": [1, 1, 1], "block": [256, 1, 1], "est. achieved occupancy %": 0, "Collective name": "allreduce",
+      "In msg nelems": {count}, "Out msg nelems": {count}, "Group size": 8, "dtype": "BFloat16",
+      "In split size": "[]", "Out split size": "[]", "Process Group Name": "0",
+      "Process Group Description": "default_pg", "Process Group Ranks": "[0, 1, 2, 3, 4, 5, 6, 7]"
+    }}
+  }},
+  {{
+    "ph": "X", "cat": "cuda_driver", "name": "cuLaunchKernelEx", "pid": 963, "tid": 963,
+    "ts": {host}.{ns:03d}, "dur": 12.422,
+    "args": {{
+      "External id": {call}, "cbid": 652, "correlation": {call}
+    }}
+  }}"""  # noqa: E501
+
+
+def event(rank: int, call: int) -> str:
+    """One collective: its kernel and the host call that launched it."""
+    host = 4320677110699 + call * 300
+    return KERNEL.format(
+        rank=rank,
+        call=call + 1,
+        host=host,
+        ts=host + 40,
+        ns=call * 7 % 1000,
+        dur=100 + call % 90,
+        count=1 << (10 + call % 16),
+    )
+
+
+def trace(rank: int, collectives: int) -> Iterator[bytes]:
+    """A rank's trace in chunks."""
+    yield (
+        '{\n  "schemaVersion": 1,\n  "distributedInfo": {"backend": "nccl", "rank": '
+        f'{rank}, "world_size": {RANKS}, "nccl_version": "2.28.9"}},\n'
+        '  "baseTimeNanoseconds": 1790857026000000000,\n  "traceEvents": [\n'
+    ).encode()
+    pending = ""
+    for call in range(collectives):
+        pending += event(rank, call) + (",\n" if call + 1 < collectives else "\n")
+        if len(pending) > CHUNK:
+            yield pending.encode()
+            pending = ""
+    yield pending.encode() + b'  ],\n  "traceName": "/tmp/trace.json"\n}\n'
+
+
+def repeated(megabytes: int) -> Iterator[bytes]:
+    """A trace of about that size without the cost of making it: one chunk again and again."""
+    head, *chunks, _ = trace(0, 3 * CHUNK // 1000)
+    yield head
+    for _ in range(max(1, (megabytes << 20) // len(chunks[0]))):
+        yield chunks[0]
+    yield event(0, 0).encode() + b"]}"
+
+
+def peak_of(megabytes: int) -> tuple[float, float, int]:
+    """Seconds, peak MB and rows of reading a large trace."""
+    begin = time.perf_counter()
+    (file,) = parse(repeated(megabytes), "large")
+    seconds = time.perf_counter() - begin
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return seconds, peak, len(file.columns)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", type=int, default=1024)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    for collectives in (COLLECTIVES // 2, COLLECTIVES):
+        files = [list(trace(rank, collectives)) for rank in range(RANKS)]
+        size = sum(len(chunk) for file in files for chunk in file)
+        walls, processor = [], []
+        for _ in range(arguments.rounds):
+            wall, cpu = time.perf_counter(), time.process_time()
+            rows = sum(len(parse(file, "rank")[0].columns) for file in files)
+            walls.append(time.perf_counter() - wall)
+            processor.append(time.process_time() - cpu)
+        print(
+            f"{RANKS} ranks x {collectives}: {size / 1e6:.1f} MB, {rows} rows:"
+            f" {min(walls):.3f} s, processor {min(processor):.3f} s"
+        )
+    spawn = multiprocessing.get_context("spawn")
+    for megabytes in (arguments.megabytes // 2, arguments.megabytes):
+        with spawn.Pool(1) as pool:
+            seconds, peak, rows = pool.apply(peak_of, (megabytes,))
+        print(f"{megabytes} MB in one trace: {rows} rows, {seconds:.2f} s, peak {peak:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""Replay CSVs into the store: collscope's own and the old rccl_replayer's."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from collscope.ingest.measurements import CSV, ingest_measurements
+from collscope.ingest.result import Ingested
+from collscope.model import MeasurementSet
+from collscope.parsers import rccl_replayer_csv, replay_csv
+from collscope.store.measurements import communicator_sizes
+
+
+def ingest_csv(
+    connection: sqlite3.Connection,
+    db: Path,
+    run: str,
+    path: str,
+    nranks: int | None,
+    label: str | None,
+) -> Ingested:
+    """Put one replay CSV into the store, in one transaction.
+
+    nranks  ranks that an rccl_replayer CSV was measured on, which the file does not tell; None:
+            those of the run's communicators, where all have the same number
+    label   for every row; None: each row's own
+    raises  InputError when the file cannot be read or the store refuses
+    """
+
+    def parse(text: str) -> MeasurementSet | None:
+        if replay_csv.sniff(text):
+            return replay_csv.parse(text)
+        if not rccl_replayer_csv.sniff(text):
+            return None
+        sizes = communicator_sizes(connection, run)
+        known = sizes[0] if len(sizes) == 1 else None
+        return rccl_replayer_csv.parse(text, nranks or known)
+
+    return ingest_measurements(connection, db, run, path, parse, label, CSV)

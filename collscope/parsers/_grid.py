@@ -1,0 +1,166 @@
+"""Tables of a heading and numbers inside any text: HTML, Markdown, tab-separated, CSV, aligned.
+
+A grid is a header line whose cells after the first are words, and the lines below it with as many
+cells, of which those after the first are numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from collscope.parsers._notes import cells as csv_cells
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+NUMERIC = re.compile(r"-?\d{1,19}(?:\.\d{0,19})?(?:[eE][+-]?\d{1,3})?[x%]?", re.ASCII)
+_TAG = re.compile(r"<(/?)(table|tr|th|td)\b[^<>]{0,200}>", re.IGNORECASE)
+_MARKUP = re.compile(r"<[^<>]{0,200}>|&nbsp;")
+_RULER = re.compile(r"[\s|:+=-]+")
+_GAP = re.compile(r"\t| {2,}")
+_NEAR = 3  # lines above and below that may name the table
+_FAR = 20  # lines, with blank ones
+_LONGEST = 2000  # characters of a line that can be a table's
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Cells of one line; `line` counts from 1."""
+
+    line: int
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """One table. `above` and `below` are the lines of text nearest to it, nearest first."""
+
+    header: tuple[str, ...]
+    rows: tuple[Row, ...]
+    above: tuple[str, ...]
+    below: tuple[str, ...] = ()
+    cut: tuple[Row, ...] = ()  # rows that do not have the header's cells
+
+    @property
+    def line(self) -> int:
+        """Line of the first row."""
+        return self.rows[0].line
+
+
+def grids(text: str) -> list[Grid]:
+    """Tables of a text, in order.
+
+    >>> [g.header for g in grids("Size\\tA\\tB\\n1 KB\\t2\\t3\\n")]
+    [('Size', 'A', 'B')]
+    """
+    lines = text.splitlines()
+    found = [*_html(text), *_plain(lines)]
+    return sorted(found, key=lambda grid: grid.line)
+
+
+def _plain(lines: Sequence[str]) -> Iterator[Grid]:
+    at = 0
+    while at + 1 < len(lines):
+        header = _split(lines[at])
+        if not _is_header(header):
+            at += 1
+            continue
+        rows, cut, end = _rows(lines, at + 1, len(header))
+        if rows:
+            above, below = (
+                _nearest(lines[max(0, at - 20) : at][::-1]),
+                _nearest(lines[end : end + 20]),
+            )
+            yield Grid(header, tuple(rows), above, below, tuple(cut))
+        at = max(end, at + 1)
+
+
+def _rows(lines: Sequence[str], at: int, width: int) -> tuple[list[Row], list[Row], int]:
+    """Rows below a header, those of another width, and the first line after them."""
+    rows: list[Row] = []
+    cut: list[Row] = []
+    while at < len(lines):
+        row = Row(at + 1, _split(lines[at]))
+        if not _RULER.fullmatch(lines[at]) or not lines[at].strip():
+            if not row.cells or not all(NUMERIC.fullmatch(c) for c in row.cells[1:]):
+                break
+            if len(row.cells) == width:
+                rows.append(row)
+            elif rows and NUMERIC.match(row.cells[0]):
+                cut.append(row)
+            else:
+                break
+        at += 1
+    return rows, cut, at
+
+
+def _split(line: str) -> tuple[str, ...]:
+    text = line.strip("\r\n")
+    if not text.strip() or len(text) > _LONGEST:
+        return ()
+    if text.lstrip().startswith("|"):
+        parts = text.strip().strip("|").split("|")
+    elif "\t" in text or "  " in text.strip():
+        parts = _GAP.split(text.rstrip() if "\t" in text else text.strip())
+    else:
+        parts = csv_cells(text) if "," in text else [text]
+    return tuple(part.strip(" \t*`") for part in parts)
+
+
+def _is_header(cells: tuple[str, ...]) -> bool:
+    return len(cells) > 1 and all(c and not NUMERIC.fullmatch(c) for c in cells[1:])
+
+
+def _nearest(lines: Sequence[str]) -> tuple[str, ...]:
+    """The first lines that hold something, without markup."""
+    found = []
+    for line in lines:
+        text = _MARKUP.sub(" ", line[:_LONGEST]).strip(" \t\r\n#*`")
+        if text:
+            found.append(text)
+        if len(found) == _NEAR:
+            break
+    return tuple(found)
+
+
+def _html(text: str) -> Iterator[Grid]:
+    """HTML tables: rows of th and td; a row of one cell is a title."""
+    rows: list[Row] = []
+    cells: list[str] = []
+    cell_at: int | None = None
+    line, counted, table_at = 1, 0, 0
+    for tag in _TAG.finditer(text):
+        line += text.count("\n", counted, tag.start())
+        counted = tag.start()
+        closes, name = bool(tag[1]), tag[2].lower()
+        if name in ("td", "th"):
+            if closes and cell_at is not None:
+                cells.append(" ".join(_MARKUP.sub(" ", text[cell_at : tag.start()]).split()))
+            cell_at = None if closes else tag.end()
+        elif name == "tr":
+            if closes and cells:
+                rows.append(Row(line, tuple(cells)))
+            cells = []
+        else:
+            if closes or rows:
+                yield from _html_grid(rows, text[max(0, table_at - 4000) : table_at])
+            rows, table_at = [], tag.start()
+    if cells:
+        rows.append(Row(line, tuple(cells)))
+    yield from _html_grid(rows, text[max(0, table_at - 4000) : table_at])
+
+
+def _html_grid(rows: list[Row], before: str) -> Iterator[Grid]:
+    titles = [row.cells[0] for row in rows if len(row.cells) == 1]
+    wide = [row for row in rows if len(row.cells) > 1]
+    if len(wide) < 2 or not _is_header(wide[0].cells):
+        return
+    header = wide[0].cells
+    numeric = [r for r in wide[1:] if all(NUMERIC.fullmatch(c) for c in r.cells[1:])]
+    full = tuple(r for r in numeric if len(r.cells) == len(header))
+    if full:
+        above = (*titles, *_nearest(before.splitlines()[-_FAR:][::-1]))
+        cut = tuple(r for r in numeric if len(r.cells) != len(header))
+        yield Grid(header, full, above, (), cut)

@@ -1,0 +1,46 @@
+"""Counted problems of one source, and what tables of comma-separated values have in common."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+
+from collscope.model import Diagnostic, Severity
+
+_EXCERPT = 200
+
+
+class Notes:
+    """Diagnostics by code: the first of a code keeps its line and excerpt, the rest are counted."""
+
+    def __init__(self) -> None:
+        """Start without a problem."""
+        self._found: dict[str, Diagnostic] = {}
+
+    def add(
+        self, severity: Severity, code: str, message: str, line: int, excerpt: str | None = None
+    ) -> None:
+        """Count one problem seen at a 1-based line."""
+        known = self._found.get(code)
+        if known is None:
+            cut = None if excerpt is None else excerpt[:_EXCERPT]
+            self._found[code] = Diagnostic(severity, code, message, line, cut)
+        else:
+            self._found[code] = replace(known, count=known.count + 1)
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """All of them, in the order in which their codes were first seen."""
+        return tuple(self._found.values())
+
+
+def cells(line: str) -> list[str]:
+    """Fields of one line without the blanks around them; none when it is not CSV.
+
+    >>> cells('3, AllReduce, "a, b"')
+    ['3', 'AllReduce', 'a, b']
+    """
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True), [])]
+    except csv.Error:
+        return []

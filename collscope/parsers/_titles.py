@@ -1,0 +1,36 @@
+"""Which line of a text is the title of what follows it."""
+
+from __future__ import annotations
+
+import re
+
+# srun -n16 … / $ command / NAME=value … / log lines / code
+_NO_PROSE = re.compile(
+    r"\b(?:srun|mpirun|mpiexec)\b|_perf\b|^\W*\$|^\w+=|NCCL (?:INFO|WARN)|[;{}]$"
+)
+_LONGEST = 120
+
+
+class Titles:
+    """The last paragraph of one line of prose, or Markdown heading below the first level."""
+
+    def __init__(self) -> None:
+        """Have no title."""
+        self.title: str | None = None
+        self._paragraph: list[str] = []
+
+    def read(self, line: str) -> None:
+        """Take one line. A line that begins with a single # is a program's comment."""
+        heading = line.startswith("##")
+        if line.strip() and not heading:
+            self._paragraph.append(line[: 2 * _LONGEST])
+            return
+        alone = [line] if heading else self._paragraph
+        self._paragraph = []
+        if len(alone) != 1:
+            return
+        text = alone[0].strip()
+        comment = text.startswith("#") and not heading
+        text = text.lstrip("#* ").rstrip("*: ")
+        if text and not comment and not _NO_PROSE.search(text):
+            self.title = text[:_LONGEST]

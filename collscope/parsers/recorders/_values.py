@@ -1,0 +1,104 @@
+"""Values of untyped records: what is not of the expected kind is None and raises nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_LIMIT = 2**63
+_UNSIGNED = 2**64
+_LONGEST_TEXT = 512
+_LARGEST_LIST = 1 << 20
+_DECIMAL = re.compile(r"\s*[0-9]{1,19}\s*")
+_HEX = re.compile(r"\s*(?:0[xX])?([0-9a-fA-F]{1,16})\s*")
+_RANKS = re.compile(r"\s*\[?([0-9,\s]*)\]?\s*")
+_DECODER = json.JSONDecoder()
+
+
+def whole(value: object) -> int | None:
+    """Value as an integer from 0 to 2^63 − 1; text may hold a decimal one."""
+    if isinstance(value, str) and _DECIMAL.fullmatch(value):
+        value = int(value)
+    # bool is an int to Python.
+    return value if type(value) is int and 0 <= value < _LIMIT else None
+
+
+def number(value: object) -> float | None:
+    """Value as a finite number from 0 on."""
+    if type(value) is not int and type(value) is not float:
+        return None
+    return float(value) if 0 <= value < _UNSIGNED and math.isfinite(value) else None
+
+
+def text(value: object) -> str | None:
+    """Value as a non-empty text of at most 512 characters."""
+    return value[:_LONGEST_TEXT] if isinstance(value, str) and value else None
+
+
+def communicator(value: object) -> str | None:
+    """Communicator hash as ``0x…``; a number up to 2^64 − 1, or hexadecimal text.
+
+    >>> communicator(17093776592125785438), communicator("0x7f8c496ae9f661")
+    ('0xed3931a30dc3715e', '0x7f8c496ae9f661')
+    """
+    if isinstance(value, str) and (match := _HEX.fullmatch(value)):
+        value = int(match[1], 16)
+    return f"0x{value:x}" if type(value) is int and 0 <= value < _UNSIGNED else None
+
+
+def mapping(value: object) -> Mapping[object, object]:
+    """Value itself if it is a dictionary, else an empty one; keys may be anything.
+
+    No copy is made: in a hostile pickle a million places may name one large dictionary.
+    """
+    return value if isinstance(value, dict) else {}
+
+
+def sequence(value: object) -> Sequence[object]:
+    """Value itself if it is a list or a tuple of at most a million items, else an empty one."""
+    return value if isinstance(value, list | tuple) and len(value) <= _LARGEST_LIST else ()
+
+
+def ranks(value: object) -> tuple[int, ...]:
+    """Ranks of a list or of text that holds one; empty when it is cut or something else.
+
+    >>> ranks("[0, 1, 2, 3]"), ranks([4, 5]), ranks("[0, 1, ..., 31]")
+    ((0, 1, 2, 3), (4, 5), ())
+    """
+    if isinstance(value, str) and len(value) < 8 * _LARGEST_LIST:
+        match = _RANKS.fullmatch(value)
+        value = match[1].replace(",", " ").split() if match else ()
+    found = [whole(item) for item in sequence(value)]
+    known = tuple(item for item in found if item is not None)
+    return known if len(known) == len(found) else ()
+
+
+def decode(source: str, start: int) -> tuple[object, int] | None:
+    """The JSON value that begins at `start` and where it ends; None when it is none or is cut."""
+    try:
+        return _DECODER.raw_decode(source, start)
+    # A number of thousands of digits is a ValueError too.
+    except (ValueError, RecursionError):
+        return None
+
+
+def json_objects(source: str) -> Iterator[tuple[int, Mapping[object, object] | None]]:
+    """Objects of a text, each with its 1-based line; None for one that cannot be read.
+
+    They may stand on one line each, over several lines, or in an array that nobody closed. After
+    one that cannot be read, the next line is tried.
+    """
+    place, line, counted = 0, 1, 0
+    while (place := source.find("{", place)) >= 0:
+        line, counted = line + source.count("\n", counted, place), place
+        found = decode(source, place)
+        yield line, None if found is None else mapping(found[0])
+        if found is not None:
+            place = found[1]
+        elif (place := source.find("\n", place)) < 0:
+            return

@@ -1,0 +1,239 @@
+"""PyTorch flight recorder, JSON form: the last collectives of a rank and how far they got.
+
+Fields: FlightRecorder.hpp and FlightRecorderDetail.hpp of torch/csrc/distributed/c10d (format 2.0
+to 2.10). The pickled form has the same fields; `flight_pickle` reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+from typing import TYPE_CHECKING
+
+from collscope.model import Severity
+from collscope.parsers._notes import Notes
+from collscope.parsers.recorders._values import (
+    decode,
+    mapping,
+    number,
+    ranks,
+    sequence,
+    text,
+    whole,
+)
+from collscope.parsers.traces.kineto_names import parse_collective, parse_dtype
+from collscope.trace import GroupStatus, RecordedCall, RecordedCalls, TraceCollective
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from collscope.model import Datatype
+
+_SIGNS = re.compile(
+    rb'"(?:collective_seq_id|p2p_seq_id|comm_lib_version|pg_config|time_created_ns)"\s*:'
+)
+_ENTRIES = re.compile(r'"entries"\s*:\s*\[')
+# nccl:all_reduce, ncclx:all_gather, gloo:broadcast; the arrow names the peer's rank in the group
+_BACKEND = re.compile(r"\w+:")
+_PEER = re.compile(r"(\d{1,9})\s*(?:->|<-)\s*(\d{1,9})")
+# ddp.fr.rank0.json, nccl_trace_rank_3, _dump_1, 12
+_SEPARATOR = re.compile(r"[_.\-]|(?<=[a-z])(?=\d)", re.IGNORECASE)
+_LIMIT = 2**63
+_MOST_RANKS = 1 << 24  # of all groups together, and characters that list them
+
+
+def sniff(head: bytes) -> bool:
+    """True for the beginning of a dump as JSON."""
+    return head.lstrip()[:1] == b"{" and _SIGNS.search(head) is not None
+
+
+def parse(data: bytes, name: str) -> RecordedCalls:
+    """Collectives of a JSON dump, in the order in which they were scheduled.
+
+    name   the file's name: the dump does not say which rank wrote it
+    """
+    notes = Notes()
+    source = data.decode("utf-8", errors="replace")
+    found = decode(source, max(source.find("{"), 0))
+    if found is not None:
+        return from_dump(found[0], name, "flight_recorder", notes)
+    message = "The dump is cut or damaged: entries before that place were kept."
+    notes.add(Severity.DATA_LOSS, "torn_dump", message, 1)
+    return from_dump({"entries": _whole_entries(source)}, name, "flight_recorder", notes)
+
+
+def from_dump(dump: object, name: str, dialect: str, notes: Notes) -> RecordedCalls:
+    """Records of a decoded dump, whichever form it had."""
+    fields = mapping(dump)
+    groups = _groups(fields.get("pg_config"))
+    world = max((len(members) for members in groups.values()), default=None)
+    rank = rank_of(name)
+    # One object in many places is one entry: only a hostile pickle does that.
+    entries = list({id(e): mapping(e) for e in sequence(fields.get("entries"))}.values())
+    reader = _Entries(groups, rank)
+    calls = []
+    for place, entry in enumerate(entries, start=1):
+        if text(entry.get("profiling_name")) is None:
+            message = "Entries without a name were skipped."
+            notes.add(Severity.DATA_LOSS, "entry_without_name", message, place)
+            continue
+        calls.append(reader.call(entry))
+    if not calls:
+        notes.add(Severity.NOTICE, "no_calls", "The recording holds no collectives.", 1)
+    version = text(fields.get("comm_lib_version")) or text(fields.get("nccl_version"))
+    return RecordedCalls(
+        dialect=dialect,
+        calls=tuple(calls),
+        rank=rank,
+        world_size=world,
+        groups=tuple(groups.items()),
+        library_version=version,
+        status=_status(fields.get("pg_status"), entries),
+        # Its first entry has record 0 until the ring buffer runs over.
+        whole=bool(entries) and whole(entries[0].get("record_id")) == 0,
+        diagnostics=notes.diagnostics,
+    )
+
+
+def rank_of(name: str) -> int | None:
+    """Rank in a file's name; None when it tells none.
+
+    >>> rank_of("ddp.fr.rank0.json"), rank_of("_dump_12"), rank_of("nccl_trace"), rank_of("h2_x3")
+    (0, 12, None, 3)
+    """
+    base = re.split(r"[/\\]", name)[-1][-255:]
+    parts = [part for part in _SEPARATOR.split(base) if part]
+    for marker, value in zip(parts[-2::-1], parts[:0:-1], strict=False):
+        if marker.lower() == "rank" and value.isascii() and value.isdigit():
+            return whole(value)
+    numbers = [part for part in parts if part.isascii() and part.isdigit()]
+    return whole(numbers[-1]) if numbers else None
+
+
+def _whole_entries(source: str) -> list[object]:
+    opening = _ENTRIES.search(source)
+    found: list[object] = []
+    place = -1 if opening is None else source.find("{", opening.end())
+    while place >= 0 and (entry := decode(source, place)) is not None:
+        found.append(entry[0])
+        place = entry[1]
+        after = source[place : place + 99].lstrip()
+        place = source.find("{", place) if after.startswith(",") else -1
+    return found
+
+
+def _groups(config: object) -> dict[str, tuple[int, ...]]:
+    # "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}}
+    groups = {}
+    room = _MOST_RANKS
+    for key, value in mapping(config).items():
+        group = mapping(value)
+        listed = group.get("ranks")
+        room -= len(listed) if isinstance(listed, str | list | tuple) else 0
+        name = text(group.get("name")) or text(key)
+        members = ranks(listed) if room > 0 else ()
+        if members and name is not None:
+            groups[name] = members
+    return groups
+
+
+def _status(status: object, entries: Sequence[Mapping[object, object]]) -> tuple[GroupStatus, ...]:
+    # "pg_status": {"5": {"last_enqueued_collective": 39416, …}}: keys are pg_id, not names.
+    # The JSON form quotes the numbers; -1 says that none was.
+    names = {whole(entry.get("pg_id")): _group(entry) for entry in entries}
+    found = []
+    for key, value in mapping(status).items():
+        counters = mapping(value)
+        name = names.get(whole(key))
+        if name is not None:
+            found.append(
+                GroupStatus(
+                    name,
+                    last_enqueued=whole(counters.get("last_enqueued_collective")),
+                    last_started=whole(counters.get("last_started_collective")),
+                    last_completed=whole(counters.get("last_completed_collective")),
+                )
+            )
+    return tuple(found)
+
+
+def _group(entry: Mapping[object, object]) -> str | None:
+    named = sequence(entry.get("process_group"))
+    if named:
+        return text(named[0])
+    key = whole(entry.get("pg_id"))
+    return None if key is None else str(key)
+
+
+class _Entries:
+    """Entries of one dump into calls."""
+
+    def __init__(self, groups: Mapping[str, tuple[int, ...]], rank: int | None) -> None:
+        self._groups = groups
+        self._rank = rank
+        self._elements: dict[int, int | None] = {}
+
+    def call(self, entry: Mapping[object, object]) -> RecordedCall:
+        """Call of one entry."""
+        collective = self._collective(entry)
+        one_sided = collective.op.point_to_point or entry.get("is_p2p") is True
+        started = whole(entry.get("time_discovered_started_ns")) or None
+        duration_ms = number(entry.get("duration_ms"))
+        members = collective.group_ranks or ()
+        return RecordedCall(
+            collective=collective,
+            seq=whole(entry.get("p2p_seq_id" if one_sided else "collective_seq_id")),
+            # When its start was not discovered, the call was made at time_created_ns.
+            start_ns=started or whole(entry.get("time_created_ns")),
+            end_ns=whole(entry.get("time_discovered_completed_ns")) or None,
+            duration_ns=None if duration_ms is None else _ns(duration_ms * 1e6),
+            state=text(entry.get("state")),
+            group_rank=members.index(self._rank) if self._rank in members else None,
+        )
+
+    def _collective(self, entry: Mapping[object, object]) -> TraceCollective:
+        name = text(entry.get("profiling_name")) or ""
+        op = parse_collective(_BACKEND.sub("", name, count=1))
+        arrow = _PEER.search(name)
+        datatype, factor = _datatype(entry)
+        group = _group(entry)
+        members = self._groups.get(group or "")
+        return TraceCollective(
+            op=op,
+            datatype=datatype,
+            in_count=self._count(entry.get("input_sizes"), factor),
+            out_count=self._count(entry.get("output_sizes"), factor),
+            group=group,
+            group_size=None if members is None else len(members),
+            group_ranks=members,
+            peer=int(arrow[2]) if arrow and op.point_to_point else None,
+        )
+
+    def _count(self, shapes: object, factor: int) -> int | None:
+        if id(shapes) not in self._elements:
+            self._elements[id(shapes)] = _elements(shapes)
+        found = self._elements[id(shapes)]
+        return None if found is None or found * factor >= _LIMIT else found * factor
+
+
+def _ns(value: float) -> int | None:
+    return round(value) if value < _LIMIT else None
+
+
+def _datatype(entry: Mapping[object, object]) -> tuple[Datatype | None, int]:
+    names = sequence(entry.get("input_dtypes")) or sequence(entry.get("output_dtypes"))
+    name = text(names[0]) if names else None
+    return (None, 1) if name is None else parse_dtype(name)
+
+
+def _elements(shapes: object) -> int | None:
+    """Elements of all tensors of a list of shapes; a shape without dimensions has one."""
+    total = 0
+    listed = sequence(shapes)
+    for shape in listed:
+        lengths = [whole(item) for item in sequence(shape)[:65]]
+        known = [item for item in lengths if item is not None]
+        if not isinstance(shape, list | tuple) or len(known) != len(lengths) or len(known) > 64:
+            return None
+        total += prod(known)
+    return total if listed else None

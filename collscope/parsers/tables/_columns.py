@@ -1,0 +1,137 @@
+"""Tables with a column of message sizes and one column of results per setting: what they share."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from collscope.errors import UsageError
+from collscope.model import Datatype, Op, Severity
+from collscope.parsers._grid import Grid
+from collscope.parsers.tables._measure import LIMIT, Setting, TableHints
+from collscope.parsers.tables._names import datatype_of_text, op_of_program, op_of_text
+from collscope.units import parse_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from collscope.parsers._notes import Notes
+
+# Message Size, Message  Size, Size, # Size, size (B), Bytes
+_SIZE_COLUMN = re.compile(
+    r"#?\s*(?:message\s+|msg\s+)?(?:size|bytes)\s*(\([^()]*\))?", re.IGNORECASE
+)
+# "64 nodes, 512 ranks" / "All_reduce on 2 nodes, 16 ranks (-n16 -N2)"
+_RANKS = re.compile(r"(\d{1,6})[\s-]*(?:ranks|processes|gpus)\b", re.IGNORECASE)
+_NODES = re.compile(r"(\d{1,6})[\s-]*nodes\b", re.IGNORECASE)
+_UNIT = re.compile(r"\(([^()]{1,20})\)")
+
+_OP_TEXT = "Tables with sizes that name no operation were left out. Name it with --op"
+_ASSUMED_TEXT = (
+    "A table does not name its operation: it is taken to be the last one that the text names. "
+    "Say otherwise with --op."
+)
+_CUT_TEXT = "Rows that are cut or broken were left out."
+_SIZE_TEXT = "Rows with an unreadable size were left out."
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Results of one setting: label, unit as printed, and (line, size in bytes, cell) each."""
+
+    label: str
+    unit: str
+    cells: tuple[tuple[int, int, str], ...]
+
+
+def is_size_table(grid: Grid) -> bool:
+    """True when the first column holds message sizes."""
+    return _SIZE_COLUMN.fullmatch(grid.header[0]) is not None
+
+
+def words_of(grid: Grid) -> str:
+    """Title and header, for a look at what the numbers are."""
+    return " ".join((*grid.above[:1], *grid.header))
+
+
+def unit_of(cell: str) -> str:
+    """Unit in parentheses at a header's cell, lower case; empty when there is none.
+
+    >>> unit_of("Pickle Bw(Gbps)")
+    'gbps'
+    """
+    found = _UNIT.findall(cell)
+    return found[-1].strip().lower() if found else ""
+
+
+def columns_of(grid: Grid, notes: Notes) -> Iterator[Column]:
+    """One column per setting; sizes are bytes with binary prefixes."""
+    for row in grid.cut:
+        notes.add(Severity.DATA_LOSS, "cut_row", _CUT_TEXT, row.line, " ".join(row.cells))
+    sizes = []
+    for row in grid.rows:
+        size = _size(row.cells[0])
+        if size is None:
+            notes.add(Severity.DATA_LOSS, "bad_size", _SIZE_TEXT, row.line, row.cells[0])
+        sizes.append(size)
+    for place, name in enumerate(grid.header[1:], start=1):
+        cells = tuple(
+            (row.line, size, row.cells[place])
+            for row, size in zip(grid.rows, sizes, strict=True)
+            if size
+        )
+        label = " ".join(_UNIT.sub(" ", name).split()) or name
+        yield Column(label, unit_of(name), cells)
+
+
+def _size(text: str) -> int | None:
+    if len(text) > 24:
+        return None
+    try:
+        size = parse_size(text)
+    except UsageError:
+        return None
+    return size if size < LIMIT else None
+
+
+def setting_of(grid: Grid, text: str, hints: TableHints, notes: Notes) -> Setting | None:
+    """Operation, ranks and hosts of a table by its title; None, counted, without an operation.
+
+    text  that the table stands in: the last program it names above is the last resort
+    """
+    op = hints.op or next((o for line in grid.above if (o := op_of_text(line))), None)
+    op = op or op_of_text(" ".join(grid.header)) or op_of_program(hints.name)
+    op = op or op_of_text(hints.name)
+    if op is None:
+        op = op_of_program("\n".join(text.splitlines()[: grid.line]))
+        severity, code, message = (
+            (Severity.NOTICE, "op_assumed", _ASSUMED_TEXT)
+            if op
+            else (Severity.DATA_LOSS, "op_unknown", _OP_TEXT)
+        )
+        notes.add(severity, code, message, grid.line, " ".join(grid.header))
+    if op is None or op is Op.UNKNOWN:
+        return None
+    return Setting(
+        op=op,
+        nranks=hints.nranks or _first(_RANKS, grid.above) or (2 if op is Op.SEND_RECV else None),
+        nnodes=hints.nnodes or _first(_NODES, grid.above),
+    )
+
+
+def datatype_of(grid: Grid, hints: TableHints) -> Datatype | None:
+    """Element type by the user or by the lines above the table."""
+    found = (datatype_of_text(line) for line in grid.above)
+    return hints.datatype or next((d for d in found if d), None)
+
+
+def label_of(column: Column, several: bool, hints: TableHints) -> str | None:
+    """A column's label; the user's comes first, and stands alone when there is one column."""
+    if not several:
+        return hints.label or column.label
+    return f"{hints.label}: {column.label}" if hints.label else column.label
+
+
+def _first(pattern: re.Pattern[str], lines: tuple[str, ...]) -> int | None:
+    return next((int(m[1]) for line in lines if (m := pattern.search(line))), None)

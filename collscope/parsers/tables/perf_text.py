@@ -1,0 +1,308 @@
+"""Tables that nccl-tests and rccl-tests print, of every generation, in files as people keep them.
+
+Also inside logs, job outputs, issue texts and slides; several tables in one text are told apart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from collscope.busbw import size_bytes
+from collscope.model import Datatype, Measurement, MeasurementSet, Op, Severity
+from collscope.parsers._notes import Notes
+from collscope.parsers._rows import text_lines
+from collscope.parsers.tables._context import Context
+from collscope.parsers.tables._measure import (
+    Result,
+    Setting,
+    TableHints,
+    measure,
+    ranks_by_bandwidth,
+)
+from collscope.parsers.tables._names import op_of_program, op_of_text
+from collscope.parsers.tables._rows import (
+    Layout,
+    begins_row,
+    clean,
+    continues_row,
+    layout_of,
+    results_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+DIALECT = "perf_text"
+_TRAILER = "Avg bus bandwidth"
+
+_CUT_TEXT = "Rows that are cut or broken were left out."
+_MIXED_TEXT = (
+    "Rows of two or more runs stand mixed in one table and cannot be told apart: they are kept as "
+    "one. Were the tests built without MPI, every process prints its own table."
+)
+_HEADER_TEXT = "A damaged table header was not used: the columns were read by position."
+_TYPE_TEXT = "Element types with an unknown name: their rows are kept without a type."
+_OP_TEXT = (
+    "A table whose operation neither the text nor the columns tell was left out. Name it with --op"
+)
+_INFERRED_TEXT = "The text does not name the operation: it was told from the table's columns."
+_RANKS_TEXT = (
+    "The text does not tell the number of ranks: it was computed from the printed times and "
+    "bandwidths."
+)
+_NO_RANKS_TEXT = (
+    "The text does not tell the number of ranks, so there is no bus bandwidth. Give it with "
+    "--nranks."
+)
+_SIZE_TEXT = (
+    "Sizes do not fit count, element type and ranks of this operation. Check --op and --nranks."
+)
+
+
+def parse(text: str | Iterable[str], hints: TableHints) -> MeasurementSet:
+    """Measurements of all tables of a text; out of place and in place are two.
+
+    hints    what the user says; it counts more than the text
+    returns  labels: the hint's, and where the text holds several tables the title above each;
+             tables whose operation nothing tells are left out and counted
+    """
+    reader = _Reader(hints)
+    last = 0
+    for last, line in enumerate(text_lines(text), start=1):
+        reader.feed(last, line)
+    found = reader.finish(last)
+    context = reader.context
+    return MeasurementSet(
+        DIALECT, found, context.library, context.library_version, last, reader.notes.diagnostics
+    )
+
+
+class _Table:
+    """Rows of one table, and the evidence that they are of one run."""
+
+    def __init__(self, layout: Layout, setting: Setting, title: str | None) -> None:
+        self.layout = layout
+        self.setting = setting
+        self.title = title
+        self.results: list[Result] = []
+        self.mixed_at: int | None = None
+        self._first = self._last = 0
+        self._key: object = None
+
+    def add(self, results: list[Result]) -> None:
+        """Take a row. Sizes of a sweep rise; a fall to another size than the first is a mix."""
+        row = results[0]
+        key = (row.datatype, row.redop, row.root)
+        if key != self._key or not self.results or row.size == self._first:
+            self._key, self._first = key, row.size
+        elif row.size < self._last:
+            self.mixed_at = self.mixed_at or row.line
+        self._last = row.size
+        self.results += results
+
+
+class _Reader:
+    """Line by line: the table being read, and a row that broke."""
+
+    def __init__(self, hints: TableHints) -> None:
+        self.hints = hints
+        self.notes = Notes()
+        self.context = Context()
+        self._tables: list[_Table] = []
+        self._open = False
+        self._layout = Layout()
+        self._broken: tuple[int, list[str]] | None = None  # line and cells of an unfinished row
+        self._awaited = 0  # headers since the last row
+        self._ended = 0  # averages printed since the last row
+        self._mixed_at: int | None = None
+
+    def feed(self, number: int, line: str) -> None:
+        """Take one line."""
+        text = clean(line)
+        cells = text.split()
+        if begins_row(cells):
+            self._drop_broken()
+            self._row(number, cells, text)
+        elif self._broken is not None and continues_row(cells):
+            start, known = self._broken
+            self._broken = None
+            self._row(start, known + cells, text)
+        elif layout := layout_of(text):
+            self._header(number, layout)
+        else:
+            self._other(number, line, text, cells)
+
+    def _row(self, number: int, cells: list[str], text: str) -> None:
+        width = len(self._layout.block)
+        at = text.rfind(cells[-width]) if len(cells) > width and "\t" not in text else None
+        if at is not None and len(cells) < 5 + 2 * width:
+            at = _offset(text, len(cells) - width)
+        results = results_of(cells, self._layout, number, at)
+        if results is None:
+            self._broken = (number, cells)
+            return
+        if results[0].datatype is Datatype.UNKNOWN:
+            self.notes.add(Severity.NOTICE, "unknown_datatype", _TYPE_TEXT, number, cells[2])
+        if not self._open:
+            self._tables.append(
+                _Table(self._layout, self.context.setting(), self.context.titles.title)
+            )
+            self._open = True
+        self._tables[-1].mixed_at = self._tables[-1].mixed_at or self._mixed_at
+        self._tables[-1].add(results)
+        self.context.rows_seen = True
+        self._awaited = self._ended = 0
+        self._mixed_at = None
+
+    def _header(self, number: int, layout: Layout) -> None:
+        self._drop_broken()
+        if layout.damaged:
+            self.notes.add(Severity.NOTICE, "damaged_header", _HEADER_TEXT, number)
+        self._awaited += 1
+        if self._awaited > 1:  # two headers, and no row between them
+            self._mixed_at = self._mixed_at or number
+        self._open = False
+        self._layout = layout
+
+    def _other(self, number: int, line: str, text: str, cells: list[str]) -> None:
+        if _TRAILER in text:
+            self._ended += 1
+            if self._ended > 1 and self._tables:
+                self._tables[-1].mixed_at = self._tables[-1].mixed_at or number
+            self._open = False
+        elif self._open and len(cells) < 3 and continues_row(cells) and not self._broken:
+            self._broken = (number, cells)
+            return
+        if self._open and (op_of_program(text) is not None and "oncluded" not in text):
+            self._open = False
+        if self.context.read(line if "ersion" in line else text):
+            self._open = False
+            self._layout = Layout()
+            self._awaited = 0  # another run begins: the last one may have failed before its rows
+
+    def _drop_broken(self) -> None:
+        if self._broken is not None:
+            line, cells = self._broken
+            self.notes.add(Severity.DATA_LOSS, "cut_row", _CUT_TEXT, line, " ".join(cells))
+            self._broken = None
+
+    def finish(self, last: int) -> tuple[Measurement, ...]:
+        """Measurements of all tables."""
+        self._drop_broken()
+        used: Counter[object] = Counter()
+        found: list[Measurement] = []
+        for table in self._tables:
+            found += self._measurements(table, used)
+        return tuple(found)
+
+    def _measurements(self, table: _Table, used: Counter[object]) -> list[Measurement]:
+        if table.mixed_at is not None:
+            self.notes.add(Severity.DATA_LOSS, "interleaved_tables", _MIXED_TEXT, table.mixed_at)
+        setting = self._complete(table)
+        if setting.op is Op.UNKNOWN:
+            return []
+        label = self._label(table, setting, used)
+        setting = replace(setting, label=label)
+        if table.layout.host_clock and "host clock" not in (setting.method or ""):
+            setting = replace(setting, method=f"{setting.method}, host clock")
+        measured = (measure(result, setting, self.notes) for result in _rounds(table.results))
+        return [m for m in measured if m is not None]
+
+    def _label(self, table: _Table, setting: Setting, used: Counter[object]) -> str | None:
+        """The user's; of several tables the titles above them; numbers where both are equal."""
+        if len(self._tables) == 1:
+            return self.hints.label
+        parts = [part for part in (self.hints.label, table.title) if part]
+        label = ": ".join(parts) or "table"
+        used[label, setting.op, setting.nranks] += 1
+        again = used[label, setting.op, setting.nranks]
+        return f"{label} ({again})" if again > 1 else label
+
+    def _complete(self, table: _Table) -> Setting:
+        """Setting of a table with what the user and the rows themselves say."""
+        hints, setting, rows = self.hints, table.setting, table.results
+        line = rows[0].line
+        op = hints.op or (setting.op if setting.op is not Op.UNKNOWN else None)
+        op = op or op_of_program(hints.name) or op_of_text(hints.name)
+        if op is None:
+            op = _op_of_columns(rows)
+            known = op is not Op.UNKNOWN
+            self.notes.add(
+                Severity.NOTICE if known else Severity.DATA_LOSS,
+                "op_inferred" if known else "op_unknown",
+                _INFERRED_TEXT if known else _OP_TEXT,
+                line,
+            )
+        nranks = hints.nranks or setting.nranks
+        if nranks is None:
+            nranks = _ranks_of_sizes(op, rows) or ranks_by_bandwidth(op, rows)
+            found = nranks is not None
+            self.notes.add(
+                Severity.NOTICE,
+                "nranks_inferred" if found else "nranks_unknown",
+                _RANKS_TEXT if found else _NO_RANKS_TEXT,
+                line,
+            )
+        for r in rows:
+            if not _size_fits(op, r, nranks):
+                self.notes.add(Severity.NOTICE, "size_mismatch", _SIZE_TEXT, r.line)
+        return replace(setting, op=op, nranks=nranks, nnodes=hints.nnodes or setting.nnodes)
+
+
+def _offset(text: str, index: int) -> int:
+    """Character at which the cell of an index begins."""
+    at = 0
+    for place, cell in enumerate(text.split()):
+        at = text.index(cell, at)
+        if place == index:
+            return at
+        at += len(cell)
+    return at
+
+
+def _bytes(row: Result) -> int:
+    itemsize = row.datatype.itemsize if row.datatype else None
+    return (row.count or 0) * (itemsize or 0)
+
+
+def _op_of_columns(rows: Sequence[Result]) -> Op:
+    """Operation by reduction, root, and whether a size is that of one rank's elements."""
+    whole = all(_bytes(r) == r.size for r in rows)
+    rooted = any(r.root is not None for r in rows)
+    if any(r.redop for r in rows):
+        if rooted:
+            return Op.REDUCE if whole else Op.UNKNOWN
+        return Op.ALL_REDUCE if whole else Op.REDUCE_SCATTER
+    return Op.BROADCAST if rooted and whole else Op.UNKNOWN
+
+
+def _ranks_of_sizes(op: Op, rows: Sequence[Result]) -> int | None:
+    """Ranks of an operation whose size is that of all ranks' elements."""
+    if size_bytes(op, count=1, datatype=Datatype.INT8, nranks=2) != 2:
+        return None
+    ratios = {r.size / _bytes(r) for r in rows if _bytes(r)}
+    ratio = next(iter(ratios), 0.5)
+    return int(ratio) if len(ratios) == 1 and ratio.is_integer() else None
+
+
+def _size_fits(op: Op, row: Result, nranks: int | None) -> bool:
+    if row.datatype in (None, Datatype.UNKNOWN) or row.count is None:
+        return True
+    size = size_bytes(op, count=row.count, datatype=row.datatype, nranks=nranks)
+    return size is None or size == row.size
+
+
+def _rounds(results: Sequence[Result]) -> list[Result]:
+    """Results with their round where a table repeats its rows (run cycles, -N)."""
+    keys = [(r.size, r.count, r.datatype, r.redop, r.root, r.in_place) for r in results]
+    sized = [key for key in keys if key[0]]  # small sweeps repeat size zero
+    if len(set(sized)) == len(sized):
+        return list(results)
+    seen: Counter[object] = Counter()
+    numbered = []
+    for key, result in zip(keys, results, strict=True):
+        seen[key] += 1
+        numbered.append(replace(result, round=seen[key]))
+    return numbered

@@ -1,0 +1,22 @@
+"""What a kernel's name alone tells of a collective."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from collscope.model import Datatype, Op
+from collscope.trace import TraceCollective
+
+if TYPE_CHECKING:
+    from collscope.kernel_names import KernelName
+
+
+def from_name(hints: KernelName | None) -> TraceCollective:
+    """What a kernel's name alone tells: the operation, and the type where it is reduced.
+
+    The name's algorithm, protocol and reduction are those of the specialised kernel that NCCL
+    starts for many functions, so they are left out (best_kernel of NCCL's generate.py).
+    """
+    op = Op.UNKNOWN if hints is None or hints.op_hint is None else Op(hints.op_hint)
+    label = None if hints is None else hints.datatype_hint
+    return TraceCollective(op, next((d for d in Datatype if d.label == label), None))

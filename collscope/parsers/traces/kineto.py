@@ -1,0 +1,69 @@
+"""Traces of the PyTorch profiler (Kineto), 2023 to today: CUDA and HIP, whole or cut.
+
+Event categories and arguments: kineto's output_json.cpp and ActivityType.cpp. What a collective
+kernel is comes from its own arguments (2024 and later), from the record_param_comms that launched
+it (early 2024), from the annotation around its launch, or from its name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from collscope.model import Diagnostic, Severity
+from collscope.parsers.traces._array import ArrayReader
+from collscope.parsers.traces.kineto_build import trace_files
+from collscope.parsers.traces.kineto_collect import Collector
+from collscope.parsers.traces.kineto_events import Event, ExactEvent
+from collscope.parsers.traces.kineto_header import read_header
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from collscope.trace import TraceFile
+
+_OPENING = re.compile(rb'(?<!\\)"traceEvents"\s{0,99}:\s{0,99}\[|\A\s{0,999}\[(?=\s{0,999}\{)')
+_FIRST_TIME = re.compile(rb'"ts"\s*:\s*"?(\d+)(\.\d*[1-9])?')
+_SIGNS = re.compile(rb'"(?:traceEvents|deviceProperties|distributedInfo)"\s*:')
+_EVENTS = re.compile(
+    rb'\s*\[\s*\{[^\x00]*?"cat"\s*:\s*"(?:kernel|cpu_op|cuda_|gpu_|ac2g|fwdbwd|user_annotation|'
+    rb"python_function)"
+)
+# "ts": 1682725898236567.123: a float of that size is exact to 250 ns only.
+_EXACT_DIGITS = 14
+
+
+def sniff(head: bytes) -> bool:
+    """True for the beginning of a trace of the PyTorch profiler, or of its bare event array."""
+    return bool(_SIGNS.search(head) or _EVENTS.match(head))
+
+
+def parse(chunks: Iterable[bytes], name: str) -> list[TraceFile]:
+    """The trace of one rank; of each device, when a process without rank drove several.
+
+    chunks   the decompressed file, in order
+    name     what diagnostics call the file
+    """
+    reader: ArrayReader[Event] = ArrayReader(chunks, _OPENING, _event_type)
+    collector = Collector()
+    for events in reader:
+        collector.add(events)
+    return trace_files(collector, read_header(reader.head, reader.tail), _problems(reader, name))
+
+
+def _event_type(text: bytes) -> type[Event]:
+    first = _FIRST_TIME.search(text)
+    large = first is not None and len(first[1]) >= _EXACT_DIGITS and first[2] is not None
+    return ExactEvent if large else Event
+
+
+def _problems(reader: ArrayReader[Event], name: str) -> list[Diagnostic]:
+    found = []
+    if reader.cut:
+        message = f"{name} ends inside the events: it was cut, or not written to its end."
+        found.append(Diagnostic(Severity.DATA_LOSS, "truncated_trace", message))
+    if reader.malformed:
+        message = "Trace events that are not as the format has them were skipped."
+        count = reader.malformed
+        found.append(Diagnostic(Severity.DATA_LOSS, "malformed_event", message, count=count))
+    return found

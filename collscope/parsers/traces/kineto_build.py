@@ -1,0 +1,177 @@
+"""The records of a PyTorch profiler trace, once all its events are collected."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from collscope.model import Diagnostic, Severity
+from collscope.parsers.traces import kineto_calls
+from collscope.parsers.traces._named import from_name
+from collscope.parsers.traces._table import Floats, Index, Times, as_numpy, columns
+from collscope.parsers.traces.kineto_collect import LATEST_US
+from collscope.trace import Ints, Kind, TraceCollective, TraceFile
+
+if TYPE_CHECKING:
+    from collscope.kernel_names import KernelName
+    from collscope.parsers.traces.kineto_collect import Collector
+    from collscope.parsers.traces.kineto_header import Header
+
+_LARGEST_WORLD = 1 << 31
+
+
+def trace_files(seen: Collector, header: Header, problems: list[Diagnostic]) -> list[TraceFile]:
+    """One trace; one per device, when a process without rank ran kernels on several."""
+    thread, launch_us = seen.host.launched_by(as_numpy(seen.rows.correlation, np.int64))
+    alone = _look_up(seen, thread, launch_us)
+    collectives = _collectives(seen, header)
+    times = _times(seen, header, launch_us)
+    rank, world_size = _identity(seen, header)
+    notes = (*problems, *_notes(seen, alone))
+    steps = np.array(seen.steps, dtype=np.float64).reshape(-1, 2)
+    step_start = _ns(steps[:, 0], seen.origin_us, header.base_ns)
+    step_end = step_start + np.rint(steps[:, 1] * 1000).astype(np.int64)
+    return [
+        TraceFile(
+            dialect="kineto",
+            names=seen.names.values,
+            streams=_stream_labels(seen, which),
+            collectives=collectives,
+            columns=columns(seen.rows, times, which),
+            rank=rank,
+            world_size=world_size,
+            device=_main_device(seen, which),
+            library_version=header.library_version,
+            steps=tuple(sorted(zip(step_start.tolist(), step_end.tolist(), strict=True))),
+            diagnostics=notes,
+        )
+        for which in _parts(seen, rank)
+    ]
+
+
+def _look_up(seen: Collector, thread: Ints, launch_us: Floats) -> int:
+    """Find the collectives of kernels without arguments; how many have only their name.
+
+    By External id, by the record_param_comms or else the annotation that launched them, or by
+    name. thread and launch_us are of the rows' launches.
+    """
+    rows, host, alone = seen.rows, seen.host, 0
+    for row, external in seen.unnamed:
+        where = int(thread[row]), float(launch_us[row])
+        number = host.records.with_external(external)
+        if number < 0:
+            number = host.records.around(*where)
+        if number >= 0:
+            rows.collective[row] = host.records.place[number]
+            rows.seq[row] = host.records.seq[number]
+            continue
+        number = host.annotations.around(*where)
+        if number >= 0:
+            rows.collective[row] = host.annotations.place[number]
+            continue
+        hint = seen.hint(rows.name[row])
+        rows.collective[row] = seen.place_of(hint, partial(_named, hint))
+        alone += 1
+    return alone
+
+
+def _named(hint: KernelName | None, _groups: kineto_calls.Groups) -> TraceCollective:
+    return from_name(hint)
+
+
+def _collectives(seen: Collector, header: Header) -> tuple[TraceCollective, ...]:
+    """The table of the collectives that rows have; the rows then hold places in it."""
+    used = as_numpy(seen.rows.collective, np.int32)
+    table: Index[TraceCollective] = Index()
+    final = np.full(len(seen.describe) + 1, -1, dtype=np.int32)  # the last one: of -1
+    for place in np.unique(used[used >= 0]).tolist():
+        final[place] = table[seen.describe[place](header.groups)]
+    seen.rows.collective = array("i", final[used].tobytes())
+    return table.values
+
+
+def _times(seen: Collector, header: Header, launch_us: Floats) -> Times:
+    start = _ns(as_numpy(seen.rows.start, np.float64), seen.origin_us, header.base_ns)
+    duration = np.rint(as_numpy(seen.rows.duration, np.float64) * 1000).astype(np.int64)
+    known = (launch_us + seen.origin_us >= 0) & (launch_us + seen.origin_us < LATEST_US)
+    launch = _ns(np.where(known, launch_us, 0), seen.origin_us, header.base_ns)
+    return Times(start, start + duration, np.where(known, launch, -1))
+
+
+def _ns(time_us: Floats, origin_us: int, base_ns: int) -> Ints:
+    """Microseconds in ns, exact where the float is: whole and broken part are scaled apart."""
+    whole = np.floor(time_us)
+    part = np.rint((time_us - whole) * 1000).astype(np.int64)
+    found: Ints = (whole.astype(np.int64) + origin_us) * 1000 + part + base_ns
+    return found
+
+
+def _identity(seen: Collector, header: Header) -> tuple[int | None, int | None]:
+    """Rank and world size: of the header, else as the collectives tell them."""
+    rank, world_size = header.rank, header.world_size
+    if rank is None:
+        told = (kineto_calls.own_rank(args) for args in seen.described)
+        ranks = Counter(found for found in told if found is not None).most_common(1)
+        rank = ranks[0][0] if ranks else None
+    if world_size is None:
+        sizes = [a.group_size or 0 for a in seen.described if a.description == "default_pg"]
+        size = max(sizes, default=0)
+        world_size = size if 0 < size < _LARGEST_WORLD else None
+    return rank, world_size
+
+
+def _parts(seen: Collector, rank: int | None) -> list[Ints]:
+    """Rows of each trace to give out, by device."""
+    devices = as_numpy(seen.rows.device, np.int32)
+    labels = ["" if device is None else str(device) for device in seen.devices.values]
+    busy = np.unique(devices[as_numpy(seen.rows.kind, np.int8) == Kind.KERNEL])
+    if rank is not None or sum(labels[device] != "" for device in busy) < 2:
+        return [np.arange(len(devices))]
+    order = sorted(range(len(labels)), key=lambda place: (len(labels[place]), labels[place]))
+    return [np.flatnonzero(devices == device) for device in order]
+
+
+def _stream_labels(seen: Collector, which: Ints) -> tuple[str, ...]:
+    """The stream's number; with the device before it where the rows are of several devices."""
+    several = len(np.unique(as_numpy(seen.rows.device, np.int32)[which])) > 1
+    return tuple(
+        f"{device}/{stream}" if several else str(stream) for device, stream in seen.streams.values
+    )
+
+
+def _main_device(seen: Collector, which: Ints) -> str | None:
+    """The device with the most rows."""
+    counts = np.bincount(as_numpy(seen.rows.device, np.int32)[which])
+    if not len(counts):
+        return None
+    device = seen.devices.values[int(counts.argmax())]
+    return None if device is None else str(device)
+
+
+def _notes(seen: Collector, alone: int) -> list[Diagnostic]:
+    found = []
+    if seen.bad:
+        message = "GPU activities without a usable time and duration were skipped."
+        found.append(Diagnostic(Severity.DATA_LOSS, "untimed_activity", message, count=seen.bad))
+    if alone:
+        message = (
+            "Collective kernels are known by their name only: their operation is a hint, their "
+            "sizes and groups are not known. PyTorch 2.4 and later record them."
+        )
+        found.append(Diagnostic(Severity.NOTICE, "no_collective_arguments", message, count=alone))
+    if seen.unknown:
+        message = "Kernels with a name like a collective's are not known, and not counted as one."
+        name, count = next(iter(seen.unknown)), sum(seen.unknown.values())
+        found.append(
+            Diagnostic(
+                Severity.NOTICE, "unknown_collective_kernel", message, None, name[:200], count
+            )
+        )
+    if not len(seen.rows):
+        message = "The trace holds no GPU activity. Profile with the CUDA (or HIP) activity."
+        found.append(Diagnostic(Severity.NOTICE, "no_gpu_activity", message))
+    return found

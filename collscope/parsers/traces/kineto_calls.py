@@ -1,0 +1,122 @@
+"""What record_param_comms and kernel arguments say of a collective, as `TraceCollective`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import prod
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from collscope.model import Datatype, Op
+from collscope.parsers.traces.kineto_names import parse_collective, parse_dtype
+from collscope.trace import TraceCollective
+
+if TYPE_CHECKING:
+    from collscope.parsers.traces.kineto_events import Arguments
+
+Groups = Mapping[str, tuple[int, ...]]
+"""World ranks of process groups by their names."""
+
+_LARGEST_LIST = 1 << 20  # ranks or split sizes
+_LIMIT = 2**63
+_LIST = re.compile(r"\s*\[?([\d,\s]*)\]?\s*")
+
+
+def whole_list(value: object) -> tuple[int, ...] | None:
+    """Numbers of a list or of a string that holds one; None when cut or no such list.
+
+    >>> whole_list("[0, 1]"), whole_list("[0, 1, ..., 31]"), whole_list([4, 5])
+    ((0, 1), None, (4, 5))
+    """
+    if isinstance(value, str) and len(value) <= 8 * _LARGEST_LIST and (m := _LIST.fullmatch(value)):
+        words = m[1].replace(",", " ").split()
+        return tuple(map(int, words)) if all(len(word) < 20 for word in words) else None
+    if isinstance(value, list | tuple) and all(type(item) is int for item in value):
+        return tuple(value) if all(0 <= item < _LIMIT for item in value) else None
+    return None
+
+
+def from_arguments(args: Arguments, groups: Groups) -> TraceCollective:
+    """The collective that arguments describe.
+
+    groups   ranks of the header's process groups by name; used where the printed ranks were cut
+    """
+    op = parse_collective(args.collective or "")
+    datatype, factor = (None, 1) if args.dtype is None else parse_dtype(args.dtype)
+    group = _group_name(args)
+    size = args.group_size if args.group_size and 0 < args.group_size < _LIMIT else None
+    peer = args.destination if op is Op.SEND else args.source if op is Op.RECV else None
+    return TraceCollective(
+        op=op,
+        datatype=datatype,
+        in_count=_count(args.in_count, factor),
+        out_count=_count(args.out_count, factor),
+        group=group,
+        group_size=size,
+        group_ranks=_ranks(args, groups.get(group or ""), size),
+        peer=None if peer is None or not 0 <= peer < _LIMIT else peer,
+        in_split=tuple(n * factor for n in whole_list(args.in_split) or ()),
+        out_split=tuple(n * factor for n in whole_list(args.out_split) or ()),
+    )
+
+
+def from_annotation(name: str, args: Arguments) -> TraceCollective:
+    """The collective of an ``nccl:`` annotation; its input's size where shapes were recorded."""
+    # "nccl:all_reduce", "Input Dims": [[19618307]], "Input type": ["float"]
+    op = parse_collective(name)
+    dims, types = _json(args.dims), _json(args.types)
+    if not (isinstance(dims, list) and len(dims) == 1 and isinstance(dims[0], list) and dims[0]):
+        return TraceCollective(op)
+    shape = whole_list(dims[0])
+    known = isinstance(types, list) and len(types) == 1 and isinstance(types[0], str)
+    datatype, factor = parse_dtype(types[0]) if known and isinstance(types, list) else (None, 1)
+    if shape is None or datatype in (None, Datatype.UNKNOWN):
+        return TraceCollective(op)
+    return TraceCollective(op, datatype, in_count=_count(prod(shape), factor))
+
+
+def own_rank(args: Arguments) -> int | None:
+    """World rank of the process, from a collective without a root; None when it does not tell.
+
+    "Rank" is the rank in the group; of rooted operations it may be the root, of P2P the peer.
+    """
+    op = parse_collective(args.collective or "")
+    ranks = whole_list(args.group_ranks)
+    if op not in (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER) or not ranks:
+        return None
+    place = args.rank
+    return ranks[place] if place is not None and 0 <= place < len(ranks) else None
+
+
+def _group_name(args: Arguments) -> str | None:
+    name = args.group_id if args.group in (None, "") else args.group
+    return None if name is None else str(name)
+
+
+def _count(value: int | None, factor: int) -> int | None:
+    return None if value is None or not 0 <= value * factor < _LIMIT else value * factor
+
+
+def _ranks(
+    args: Arguments, known: tuple[int, ...] | None, size: int | None
+) -> tuple[int, ...] | None:
+    printed = whole_list(args.group_ranks)
+    if printed and (size is None or len(printed) == size):
+        return printed
+    if known and (size is None or len(known) == size):
+        return known
+    start, stride = args.rank_start, args.rank_stride
+    if size is None or size > _LARGEST_LIST or start is None or stride is None:
+        return None
+    # -1: not evenly spaced.
+    regular = 0 <= start < _LIMIT and 0 < stride < _LARGEST_LIST
+    return tuple(range(start, start + size * stride, stride)) if regular else None
+
+
+def _json(text: msgspec.Raw) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None

@@ -1,0 +1,70 @@
+"""What stands around the events of a PyTorch profiler trace: rank, groups, versions, time base."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import msgspec
+
+from collscope.parsers.traces.kineto_calls import Groups, whole_list
+
+_BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
+_LARGEST_BASE = 4 * 10**18  # ns; the year 2096
+_LARGEST_RANK = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Members of the document that say where the trace comes from."""
+
+    rank: int | None = None
+    world_size: int | None = None
+    library_version: str | None = None
+    base_ns: int = 0  # added to the times of all events
+    groups: Groups = field(default_factory=dict)
+
+
+def read_header(head: bytes, tail: bytes) -> Header:
+    """Header of the text before and after the events; either may be cut or empty."""
+    members = {**_members(head.strip() + b"}"), **_members(b"{" + tail.strip().lstrip(b","))}
+    info = members.get("distributedInfo")
+    info = info if isinstance(info, dict) else {}
+    base = members.get("baseTimeNanoseconds")
+    if base is None and (found := _BASE.search(head) or _BASE.search(tail)):
+        base = int(found[1])
+    version = info.get("nccl_version")
+    return Header(
+        rank=_number(info.get("rank")),
+        world_size=_number(info.get("world_size")) or None,
+        library_version=version if isinstance(version, str) else None,
+        base_ns=_number(base, _LARGEST_BASE) or 0,
+        groups=_groups(info.get("pg_config")),
+    )
+
+
+def _members(text: bytes) -> dict[str, object]:
+    """Members of an object whose last one may be followed by a comma; none when it is damaged."""
+    text = re.sub(rb",\s*\}\Z", b"}", text)
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _groups(config: object) -> Groups:
+    # "pg_config": [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": 4, "ranks": [0, 1, 2, 3]}]
+    entries = config if isinstance(config, list) else []
+    named = {
+        str(entry["pg_name"]): whole_list(entry.get("ranks"))
+        for entry in entries
+        if isinstance(entry, dict) and isinstance(entry.get("pg_name"), str | int)
+    }
+    return {name: ranks for name, ranks in named.items() if ranks}
+
+
+def _number(value: object, limit: int = _LARGEST_RANK) -> int | None:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+        value = int(value)
+    return value if type(value) is int and 0 <= value < limit else None

@@ -1,0 +1,98 @@
+"""Host side of a PyTorch profiler trace: which call launched what, inside which annotation."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from collscope.parsers.traces._table import Floats, Index, as_numpy, launches
+
+if TYPE_CHECKING:
+    from collscope.trace import Ints
+
+_OUTER = 8  # annotations looked at from the innermost outwards
+
+
+class Spans:
+    """Host intervals that describe a collective: place of the description, External id, Seq."""
+
+    def __init__(self) -> None:
+        """Start without an interval."""
+        self.thread = array("q")
+        self.start = array("d")
+        self.end = array("d")
+        self.place = array("i")
+        self.seq = array("q")
+        self._external: dict[int, int] = {}
+        self._order: dict[int, tuple[Ints, Floats]] | None = None
+
+    def add(self, thread: int, start: float, end: float, place: int) -> int:
+        """Keep one; its number comes back."""
+        self.thread.append(thread)
+        self.start.append(start)
+        self.end.append(end)
+        self.place.append(place)
+        self.seq.append(-1)
+        return len(self.place) - 1
+
+    def refer(self, number: int, external: int, seq: int) -> None:
+        """Set an interval's External id and Seq."""
+        self._external[external] = number
+        self.seq[number] = seq
+
+    def with_external(self, external: int) -> int:
+        """Number of the interval with an External id, or -1."""
+        return self._external.get(external, -1)
+
+    def around(self, thread: int, time: float) -> int:
+        """Number of the innermost interval of a thread that holds a time, or -1."""
+        if self._order is None:
+            self._order = self._sorted()
+        numbers, starts = self._order.get(thread, (None, None))
+        if numbers is None or starts is None:
+            return -1
+        last = int(np.searchsorted(starts, time, side="right"))
+        for place in range(last - 1, max(-1, last - 1 - _OUTER), -1):
+            number = int(numbers[place])
+            if self.end[number] >= time:
+                return number
+        return -1
+
+    def _sorted(self) -> dict[int, tuple[Ints, Floats]]:
+        threads, starts = as_numpy(self.thread, np.int64), as_numpy(self.start, np.float64)
+        order = np.lexsort((starts, threads))
+        return {
+            int(thread): (mine := order[threads[order] == thread], starts[mine])
+            for thread in np.unique(threads)
+        }
+
+
+class Host:
+    """Runtime calls, record_param_comms and annotations of one trace; times as in the source."""
+
+    def __init__(self) -> None:
+        """Start without an event."""
+        self.threads: Index[int | str | None] = Index()
+        self.records = Spans()
+        self.annotations = Spans()
+        self._correlation = array("q")
+        self._thread = array("q")
+        self._start = array("d")
+
+    def launch(self, correlation: int, thread: int | str | None, start: float) -> None:
+        """Keep a call that may have launched something."""
+        self._correlation.append(correlation)
+        self._thread.append(self.threads[thread])
+        self._start.append(start)
+
+    def launched_by(self, correlation: Ints) -> tuple[Ints, Floats]:
+        """Thread and start of the call behind each correlation id; (-1, NaN) where not known."""
+        host = as_numpy(self._correlation, np.int64)
+        start = as_numpy(self._start, np.float64)
+        if not len(host):
+            return np.full(len(correlation), -1), np.full(len(correlation), np.nan)
+        place = launches(correlation, host, start)
+        thread = np.where(place < 0, -1, as_numpy(self._thread, np.int64)[place])
+        return thread, np.where(place < 0, np.nan, start[place])

@@ -1,0 +1,54 @@
+"""Programs that are started as processes: the replayer, and the launchers of MPI jobs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+REPLAYER = "collscope-replayer"
+
+
+def installed_replayer() -> Path | None:
+    """The replayer that was built with this installation; None when it was not built."""
+    # The build puts _bin beside the native modules, in a wheel as in an editable install.
+    import collscope._logscan as native  # noqa: PLC0415 - doctor reports a native part that fails
+
+    path = Path(native.__file__).parent / "_bin" / REPLAYER
+    return path if path.is_file() else None
+
+
+def launchers() -> tuple[Path, ...]:
+    """Every `mpiexec`: beside this Python (from a wheel) first, then another one in PATH.
+
+    The replayer is linked with the MPI beside this Python where there is one, and a launcher of
+    another implementation would start each rank as a job of its own.
+    """
+    beside = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
+    in_path = shutil.which("mpiexec")
+    found = dict.fromkeys(path for path in (beside, in_path) if path is not None)
+    return tuple(Path(path) for path in found)
+
+
+def mpi_version(text: str) -> str | None:
+    """Implementation and version from what ``mpiexec --version`` prints; None when unknown.
+
+    >>> mpi_version("mpiexec (OpenRTE) 4.1.4")
+    'Open MPI 4.1.4'
+    """
+    patterns = (
+        # MPICH 5.0.2: "HYDRA build details:\n    Version:                                 5.0.2"
+        ("MPICH", r"HYDRA build details:\s+Version:\s+(\S+)"),
+        # Open MPI 4.1: "mpiexec (OpenRTE) 4.1.4"; 5.0: "mpiexec (Open MPI) 5.0.11"
+        ("Open MPI", r"\((?:OpenRTE|Open MPI)\) (\S+)"),
+        # Intel MPI: "Intel(R) MPI Library for Linux* OS, Version 2021.10 Build 20230619"
+        ("Intel MPI", r"Intel\(R\) MPI Library.*Version (\S+)"),
+        # Slurm: "slurm 23.11.4"
+        ("Slurm", r"^slurm(?:-wlm)? (\S+)"),
+    )
+    for name, pattern in patterns:
+        match = re.search(pattern, text)
+        if match is not None:
+            return f"{name} {match[1]}"
+    return None

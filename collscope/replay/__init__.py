@@ -1,0 +1,1 @@
+"""Replay of the recorded collectives: the plan, and what reads and writes it."""

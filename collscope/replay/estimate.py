@@ -1,0 +1,143 @@
+"""What a plan needs before it runs: memory, time, and its classes as rows (pure)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from collscope.busbw import bus_factor
+from collscope.model import Op
+from collscope.replay.build import Planned
+from collscope.replay.patterns import amounts
+from collscope.replay.plan import SEQUENCE, Plan, PlanClass, itemsize
+from collscope.replay.select import weights
+
+ASSUMED_BUSBW_GBPS = 50.0
+ASSUMED_LAUNCH_US = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Needs of a plan; buffers are allocated once, so they are those of its largest class."""
+
+    send_bytes: int  # per rank, on the rank that needs most
+    recv_bytes: int
+    seconds: float  # without start-up, warm-up and verification
+    assumption: str  # what `seconds` rests on, one sentence
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRow:
+    """One class of a plan for people."""
+
+    id: int
+    op: str
+    shape: str | None
+    datatype: str
+    redop: str | None
+    root: int | None
+    count: int | None
+    size_bytes: int
+    in_place: bool
+    nranks: int
+    comms: int  # communicators: those of mode unique run at the same time
+    calls: int
+    share: float  # of the weight of all classes, see `collscope.replay.select`
+    send_bytes: int  # per rank, on the rank that needs most
+    recv_bytes: int
+
+
+def describe(planned: Planned) -> list[ClassRow]:
+    """The classes of a plan in their order."""
+    plan = planned.plan
+    nranks = {c.id: len(c.ranks) for c in plan.comms}
+    weight = weights(planned)
+    total = sum(weight.values()) or 1.0
+    rows = []
+    for c in plan.classes:
+        n = nranks[c.comms[0]]
+        rows.append(
+            ClassRow(
+                c.id, c.op.value, c.shape, c.datatype.label,
+                None if c.redop is None else c.redop.label,
+                c.root, c.count, c.size(n), c.in_place, n, len(c.comms), c.calls,
+                weight[c.id] / total, *buffer_bytes(c, n),
+            )
+        )  # fmt: skip
+    return rows
+
+
+def estimate(
+    plan: Plan,
+    *,
+    budget_s: float,
+    repeat: int = 1,
+    busbw_gbps: float = ASSUMED_BUSBW_GBPS,
+    launch_us: float = ASSUMED_LAUNCH_US,
+) -> Estimate:
+    """Memory and time of a plan.
+
+    budget_s    seconds of timed iterations per class; mode unique
+    repeat      how often the steps are run; mode sequence
+    busbw_gbps  bus bandwidth that every call is assumed to reach, GB = 1e9 bytes; mode sequence
+    launch_us   assumed time of a launch beside that; mode sequence
+    """
+    nranks = {c.id: len(c.ranks) for c in plan.comms}
+    buffers = [buffer_bytes(c, nranks[c.comms[0]]) for c in plan.classes]
+    if plan.mode == SEQUENCE:
+        seconds = repeat * _sequence_seconds(plan, nranks, busbw_gbps, launch_us)
+        assumption = (
+            f"every call at {busbw_gbps:g} GB/s bus bandwidth and {launch_us:g} us per launch"
+        )
+    else:
+        seconds = len(plan.classes) * budget_s
+        assumption = f"{budget_s:g} s of timed iterations per class"
+    return Estimate(
+        max((s for s, _ in buffers), default=0),
+        max((r for _, r in buffers), default=0),
+        seconds,
+        assumption,
+    )
+
+
+def _sequence_seconds(
+    plan: Plan, nranks: dict[int, int], busbw_gbps: float, launch_us: float
+) -> float:
+    """Steps one after the other, the calls of a step too."""
+    call_s = {}
+    for c in plan.classes:
+        n = nranks[c.comms[0]]
+        call_s[c.id] = c.size(n) * (bus_factor(c.op, n) or 1.0) / (busbw_gbps * 1e9)
+    distinct = {id(step): step for step in plan.steps}
+    times = Counter(id(step) for step in plan.steps)
+    return sum(
+        n * (launch_us * 1e-6 + sum(call_s[key] for key, _ in distinct[i].items))
+        for i, n in times.items()
+    )
+
+
+def buffer_bytes(planned: PlanClass, nranks: int) -> tuple[int, int]:
+    """Bytes of the send and the receive buffer on the rank that needs most.
+
+    In place there is one buffer: that of the larger side.
+
+    source  the functions' contracts, nccl.h: AllGather receives and ReduceScatter sends nranks
+            times count, AllToAll both, Gather's root receives and Scatter's root sends it
+    """
+    if planned.transfers:
+        sides = [amounts(t.items) for t in planned.transfers]
+        send = max(max(sent.values(), default=0) for sent, _ in sides)
+        recv = max(max(received.values(), default=0) for _, received in sides)
+    else:
+        count = planned.count or 0
+        many = count * nranks
+        send = many if planned.op in _MANY_SENT else count
+        recv = many if planned.op in _MANY_RECEIVED else count
+    if planned.in_place:
+        send, recv = (send, 0) if send > recv else (0, recv)
+    size = itemsize(planned.datatype)
+    return send * size, recv * size
+
+
+_MANY_SENT = (Op.REDUCE_SCATTER, Op.ALL_TO_ALL, Op.SCATTER)
+_MANY_RECEIVED = (Op.ALL_GATHER, Op.ALL_TO_ALL, Op.GATHER)

@@ -1,0 +1,154 @@
+"""Start the replayer on its ranks, wait for it, and leave nothing running behind."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from collscope.errors import MissingToolError
+from collscope.programs import REPLAYER, installed_replayer
+from collscope.replay.mpi import Place, find_launcher, launch_command
+from collscope.replay.progress import Relay
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_GRACE_S = 10.0  # for the launcher to end its ranks after it was asked to
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one start of the replayer needs."""
+
+    arguments: tuple[str, ...]  # of the replayer
+    processes: int
+    environment: tuple[tuple[str, str], ...] = ()  # for the ranks, beside what they inherit
+    replayer: Path | None = None  # None: the installed one
+    launcher: Path | None = None  # None: found by itself
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a job ended."""
+
+    status: int  # exit status of the replayer or its launcher
+    signal: int | None = None  # that ended a rank
+
+
+def find_replayer(given: Path | None) -> Path:
+    """The executable to start.
+
+    raises  MissingToolError when it is not there
+    """
+    path = given or installed_replayer()
+    if path is None:
+        raise MissingToolError(
+            f"replay: {REPLAYER} was not built with this installation. Reinstall collscope where "
+            "mpicxx is found ('pip install mpich' brings it), or name one with --replayer."
+        )
+    if not os.access(path, os.X_OK) or path.is_dir():
+        raise MissingToolError(f"{path}: no executable. Name the replayer with --replayer.")
+    return path
+
+
+def run_job(job: Job, place: Place | None) -> Ended:
+    """Run a job to its end, its messages passed on to standard error as they come.
+
+    place    where this process is one of several that a launcher started; the job is then this
+             rank's part only
+    raises   MissingToolError when a program is missing; KeyboardInterrupt after the ranks ended
+    """
+    replayer = find_replayer(job.replayer)
+    environment = dict(os.environ)
+    command = [str(replayer), *job.arguments]
+    # One process is a job of MPI without a launcher.
+    if place is None and job.processes > 1:
+        launcher = find_launcher(job.launcher)
+        command[:0] = launch_command(
+            launcher, job.processes, job.environment, root=os.geteuid() == 0
+        )
+        if launcher.implementation == "Slurm":
+            environment.update(job.environment)
+    else:
+        environment.update(job.environment)
+    return _run(command, environment)
+
+
+def _run(command: Sequence[str], environment: dict[str, str]) -> Ended:
+    with _started(command, environment) as process:
+        assert process.stdout is not None
+        relay = Relay(process.stdout)
+        try:
+            with _forwarding(process):
+                status = process.wait()
+        finally:
+            relay.finish()
+    return Ended(abs(status), -status if status < 0 else relay.signal)
+
+
+@contextlib.contextmanager
+def _started(
+    command: Sequence[str], environment: dict[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The process, in a session of its own: one that outlives the block is killed with its kin."""
+    try:
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,  # Hydra speaks of a dead rank there
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            close_fds=False,  # a rank talks to its launcher through an inherited descriptor
+            preexec_fn=_end_with_parent,  # noqa: PLW1509 - no thread runs yet
+        )
+    except OSError as error:
+        raise MissingToolError(
+            f"{command[0]}: {error.strerror}. Check the file and its permissions."
+        ) from error
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _end_with_parent() -> None:
+    """Have the kernel send SIGTERM when collscope is gone, be it killed."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class _Interrupted(KeyboardInterrupt):
+    """A signal that asks this process to end."""
+
+
+@contextlib.contextmanager
+def _forwarding(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Hand a signal that would end this process to the job, and end when the job has ended."""
+    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        raise _Interrupted(number)
+
+    before = {number: signal.signal(number, stop) for number in wanted}
+    try:
+        yield
+    except _Interrupted:
+        # The launcher ends its ranks on SIGTERM; one that does not is killed by `_started`.
+        for number in wanted:
+            signal.signal(number, signal.SIG_IGN)
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_S)
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

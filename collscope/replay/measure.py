@@ -1,0 +1,219 @@
+"""Measure a plan: start the replayer for every variant and round, then collect its CSV."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from collscope.errors import (
+    CollscopeError,
+    InputError,
+    MissingToolError,
+    ReplayError,
+    UsageError,
+)
+from collscope.model import Measurement
+from collscope.replay.launch import Ended, Job, run_job
+from collscope.replay.mpi import Place
+from collscope.replay.plan import Plan
+from collscope.replay.results import digest, rccl_replayer_layout, read_results, store_results
+from collscope.replay.session import (
+    COLLSCOPE,
+    DEFAULT_LABEL,
+    RCCL_REPLAYER,
+    Method,
+    Session,
+    Target,
+)
+from collscope.replay.text import plan_text
+from collscope.replay.variants import Variant, schedule
+from collscope.store.connection import open_store
+
+# What the replayer's exit statuses mean; it has said itself what was wrong.
+_ERRORS: dict[int, type[CollscopeError]] = {2: UsageError, 3: InputError, 5: MissingToolError}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was measured, also when it ended early, and then why."""
+
+    measurements: tuple[Measurement, ...]
+    error: CollscopeError | None = None
+
+
+def measure(plan: Plan, session: Session, target: Target) -> Outcome:
+    """Run a plan; finished classes are in the CSV and in the store, however it ends.
+
+    returns  every row of the CSV; nothing on another rank than 0
+    raises   CollscopeError when nothing could be started; KeyboardInterrupt
+    """
+    _check(plan, session, target)
+    with _files(target, session.place) as (plan_file, csv):
+        plan_file.write_text(plan_text(plan))
+        before = digest(csv)
+        if target.resume and before is None:
+            raise InputError(f"{csv}: no such file to resume. Leave --resume out.")
+        ended = Ended(0)
+        try:
+            ended = _run_all(plan, session, target, (plan_file, csv))
+        finally:
+            first = session.place is None or session.place.rank == 0
+            measurements = _collect(csv, target, before) if first else ()
+    return Outcome(measurements, _error(ended, measurements, csv if target.csv else None))
+
+
+def _check(plan: Plan, session: Session, target: Target) -> None:
+    """Refuse, before anything starts, what cannot work.
+
+    raises  UsageError, InputError
+    """
+    per_process, place = session.method.gpus_per_process, session.place
+    if plan.nranks % per_process:
+        raise UsageError(
+            f"replay: {plan.nranks} ranks are not a multiple of {per_process} GPUs per process. "
+            "Choose another --gpus-per-process."
+        )
+    if session.ranks is not None and session.ranks < plan.nranks:
+        raise UsageError(
+            f"replay: the plan needs {plan.nranks} ranks, {session.ranks} are at hand. Use "
+            f"{plan.nranks}, or measure on fewer with --scale-ranks {session.ranks}."
+        )
+    if place is not None and place.size * per_process != plan.nranks:
+        raise UsageError(
+            f"replay: the plan needs {plan.nranks} ranks, the launcher started {place.size} "
+            f"processes for {per_process} each. Start {plan.nranks // per_process}."
+        )
+    if place is not None and max(1, len(session.variants)) * session.rounds > 1:
+        raise UsageError(
+            "replay: a rank of srun or mpirun can start the replayer once, not for several "
+            "variants or rounds. Run the command alone, with --mpiexec srun where Slurm starts it."
+        )
+    if target.resume and (target.csv is None or target.layout != COLLSCOPE):
+        raise UsageError("replay: --resume goes on with a CSV of its own layout. Name it by --csv.")
+    if target.label is not None and session.variants:
+        raise UsageError("replay: each variant has its own label. Leave --label out.")
+    for path, option in ((target.csv, "--csv"), (target.db, "--db")):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise InputError(f"{path}: no such folder. Name another file with {option}.")
+    if target.db.exists():
+        # A file that is no store would be found out after all was measured.
+        open_store(target.db).close()
+
+
+@contextmanager
+def _files(target: Target, place: Place | None) -> Iterator[tuple[Path, Path]]:
+    """Paths of the plan and of the CSV that the replayer writes; temporary ones are removed.
+
+    Ranks on other hosts must find the plan: it is put beside the CSV, which is on a file system
+    that they share if any is. Ranks of a launcher write a plan each, all the same.
+    """
+    beside = target.csv.absolute().parent if target.csv is not None and place is None else None
+    try:
+        folder = tempfile.TemporaryDirectory(prefix=".collscope-replay-", dir=beside)
+    except OSError as error:
+        raise InputError(f"{beside}: {error.strerror}. Name another file with --csv.") from error
+    with folder as name:
+        own = target.csv is not None and target.layout == COLLSCOPE
+        csv = target.csv if own and target.csv is not None else Path(name) / "replay.csv"
+        yield Path(name) / "plan", csv.absolute()
+
+
+def _run_all(plan: Plan, session: Session, target: Target, files: tuple[Path, Path]) -> Ended:
+    """Every variant in every round; a failing class of one does not keep the others out."""
+    variants = session.variants or (Variant(target.label or DEFAULT_LABEL),)
+    several = len(variants) > 1 or session.rounds > 1
+    worst = Ended(0)
+    for started, (number, variant) in enumerate(schedule(variants, session.rounds)):
+        arguments = _arguments(session.method, variant, number if several else None, files)
+        if target.resume:
+            arguments.append("--resume")
+        if started:
+            arguments.append("--append")
+        job = Job(
+            tuple(arguments),
+            plan.nranks // session.method.gpus_per_process,
+            (*session.environment, *variant.environment),
+            session.replayer,
+            session.launcher,
+        )
+        ended = run_job(job, session.place)
+        worst = ended if ended.status else worst
+        if ended.status not in (0, ReplayError.exit_code):
+            break
+    return worst
+
+
+def _arguments(
+    method: Method, variant: Variant, number: int | None, files: tuple[Path, Path]
+) -> list[str]:
+    """Arguments of the replayer."""
+    method = replace(
+        method,
+        library=variant.library or method.library,
+        runtime=variant.runtime or method.runtime,
+    )
+    options = {
+        "--csv": files[1],
+        "--backend": method.backend,
+        "--library": method.library,
+        "--runtime": method.runtime,
+        "--gpus-per-process": method.gpus_per_process,
+        "--threads": method.threads,
+        "--budget": method.budget_s,
+        "--verify": method.verify,
+        "--repeat": method.repeat,
+        "--timeout": method.timeout_s,
+        "--label": variant.label,
+        "--round": number,
+    }
+    given = [(name, str(value)) for name, value in options.items() if value is not None]
+    arguments = [str(files[0]), *(part for pair in given for part in pair)]
+    if method.timing != "batch":
+        arguments.append(f"--{method.timing}")
+    # The ranks write to a pipe: whether a person looks on is known here only.
+    if sys.stderr.isatty():
+        arguments.append("--progress")
+    return arguments
+
+
+def _collect(csv: Path, target: Target, before: str | None) -> tuple[Measurement, ...]:
+    """Rows of the CSV, put into the store and, if so wanted, written in the other layout."""
+    # A job that died before it opened the file leaves that of another replay there.
+    measurements = read_results(csv) if target.resume or digest(csv) != before else ()
+    if measurements:
+        store_results(csv, target.db, target.run, before if target.resume else None)
+    if target.csv is not None and target.layout == RCCL_REPLAYER:
+        try:
+            target.csv.write_text(rccl_replayer_layout(measurements))
+        except OSError as error:
+            raise InputError(
+                f"{target.csv}: {error.strerror}. Name another file with --csv."
+            ) from error
+    return measurements
+
+
+def _error(
+    ended: Ended, measurements: tuple[Measurement, ...], csv: Path | None
+) -> CollscopeError | None:
+    """What a status other than 0 means, and what is kept."""
+    if ended.status == 0:
+        return None
+    kept = f"{len(measurements)} finished measurements are kept" if measurements else ""
+    kept += f" in {os.path.relpath(csv)}; go on with --resume" if measurements and csv else ""
+    hint = f"{kept}." if kept else "Nothing was measured."
+    if ended.signal is not None:
+        name = signal.Signals(ended.signal).name
+        return ReplayError(f"replay: a rank was ended by signal {name}. {hint}")
+    kind = _ERRORS.get(ended.status, ReplayError)
+    bad = sum(m.status in ("wrong", "failed", "timeout") for m in measurements)
+    if kind is ReplayError and bad:
+        return ReplayError(
+            f"replay: {bad} of {len(measurements)} measurements failed. See their messages; {hint}"
+        )
+    return kind(f"replay: the replayer ended with status {ended.status}, see above. {hint}")

@@ -1,0 +1,116 @@
+"""Under which launcher this process runs, and how each launcher is asked for ranks.
+
+Flags differ by implementation: Hydra (MPICH, Intel MPI) stops at `--oversubscribe` and
+`--allow-run-as-root`, and Open MPI refuses to start without them where they apply.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from collscope.errors import MissingToolError
+from collscope.programs import launchers, mpi_version
+
+_VERSION_TIMEOUT_S = 30
+
+# Variables of rank and number of ranks, by launcher; the first pair that is set counts.
+_RANK_VARIABLES = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # Open MPI
+    ("PMI_RANK", "PMI_SIZE"),  # Hydra; srun --mpi=pmi2; Cray PALS
+    ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),  # srun --mpi=pmix
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # srun with another or no plugin
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """This process among those that a launcher started."""
+
+    rank: int
+    size: int
+
+
+def launched(environment: Mapping[str, str]) -> Place | None:
+    """This process's place when srun or mpirun started several; None when it runs alone.
+
+    >>> launched({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8"})
+    Place(rank=3, size=8)
+    """
+    for rank, size in _RANK_VARIABLES:
+        values = environment.get(rank, ""), environment.get(size, "")
+        if all(value.isdigit() for value in values):
+            place = Place(int(values[0]), int(values[1]))
+            # One task is a shell within an allocation: the launcher is still to be started.
+            return place if place.size > 1 else None
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """A program that starts MPI ranks."""
+
+    path: Path
+    implementation: str  # MPICH, Open MPI, Intel MPI, Slurm
+
+
+def find_launcher(given: Path | None) -> Launcher:
+    """The launcher to use: the one given, else `mpiexec` beside this Python, else in PATH.
+
+    raises  MissingToolError when there is none, or it is none that is known
+    """
+    found = (given,) if given else launchers()
+    if not found:
+        raise MissingToolError(
+            "replay: no mpiexec beside this Python nor in PATH. Run 'pip install mpich', load your "
+            "site's MPI, or name a launcher with --mpiexec."
+        )
+    path = found[0]
+    try:
+        done = subprocess.run(
+            [path, "--version"], capture_output=True, timeout=_VERSION_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        why = error.strerror if isinstance(error, OSError) else "gives no answer"
+        raise MissingToolError(f"{path}: {why}. Name another launcher with --mpiexec.") from error
+    version = mpi_version(done.stdout.decode(errors="replace"))
+    if version is None:
+        raise MissingToolError(
+            f"{path}: neither MPICH's, Open MPI's nor Intel MPI's mpiexec, nor srun. Start the "
+            "ranks yourself ('LAUNCHER collscope replay ...') or name another with --mpiexec."
+        )
+    return Launcher(path, version.rpartition(" ")[0])
+
+
+def launch_command(
+    launcher: Launcher, processes: int, environment: Sequence[tuple[str, str]], *, root: bool
+) -> list[str]:
+    """Arguments that stand before the program and start it `processes` times.
+
+    environment  variables for the ranks alone, passed in the launcher's own way
+    root         this process is the superuser's
+    """
+    start = [str(launcher.path), "-n", str(processes)]
+    if launcher.implementation == "Slurm":
+        # srun hands its own environment on; ALL is its default, unless SLURM_EXPORT_ENV says not.
+        return [*start, "--export=ALL"]
+    if launcher.implementation == "Open MPI":
+        # It binds each rank to a core by default, and with it the network threads of the library.
+        start += ["--bind-to", "none"]
+        if root:
+            start += ["--allow-run-as-root"]
+        if processes > _slots():
+            start += ["--oversubscribe"]
+        return start + [part for name, value in environment for part in ("-x", f"{name}={value}")]
+    return start + [part for name, value in environment for part in ("-genv", name, value)]
+
+
+def _slots() -> int:
+    """Ranks that Open MPI starts here unasked; inside an allocation it knows better."""
+    if "SLURM_JOB_ID" in os.environ:
+        return 1 << 30
+    # It counts cores, of which the system may show two threads each.
+    return max(1, len(os.sched_getaffinity(0)) // 2)

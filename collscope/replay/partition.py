@@ -1,0 +1,80 @@
+"""Ranks of communicators on the machine, and which communicators may run at once (pure)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from collscope.replay.records import RunComm
+
+
+def place(comms: Sequence[RunComm]) -> tuple[dict[int, tuple[int, ...]], list[str]]:
+    """Ranks of the plan for every communicator of known size, by id; notices.
+
+    World ranks are kept where they are known. A communicator as large as the job has ranks
+    0 … n−1; other ranks not known take the first ones that no sibling has.
+    """
+    job = max((c.nranks or 0 for c in comms), default=0)
+    job = max([job, *(w + 1 for c in comms for w in c.world_ranks.values())])
+    taken: dict[tuple[int | None, int], set[int]] = defaultdict(set)
+    known = {c.id: _known(c) for c in comms}
+    for c in comms:
+        if c.nranks is not None:
+            taken[c.parent, c.nranks] |= set(known[c.id].values())
+    placed: dict[int, tuple[int, ...]] = {}
+    guessed = 0
+    for c in comms:
+        if c.nranks is None:
+            continue
+        ranks = known[c.id]
+        if c.nranks == job:
+            ranks = {r: r for r in range(job)} if len(ranks) < job else ranks
+        elif len(ranks) < c.nranks:
+            guessed += 1
+            ranks = _fill(ranks, c.nranks, job, taken[c.parent, c.nranks])
+            taken[c.parent, c.nranks] |= set(ranks.values())
+        placed[c.id] = tuple(ranks[r] for r in range(c.nranks))
+    notices = []
+    if guessed:
+        notices.append(
+            f"{guessed} communicators of ranks that no log shows: placed on the first free ranks"
+        )
+    return placed, notices
+
+
+def _known(comm: RunComm) -> dict[int, int]:
+    """World ranks by rank; nothing where two ranks would have the same one."""
+    found = {r: w for r, w in comm.world_ranks.items() if r < (comm.nranks or 0)}
+    return found if len(set(found.values())) == len(found) else {}
+
+
+def _fill(known: Mapping[int, int], nranks: int, job: int, siblings: set[int]) -> dict[int, int]:
+    """Every rank placed: those known where they are, others first where no sibling is."""
+    own = set(known.values())
+    free = [w for w in range(job) if w not in own and w not in siblings]
+    free += [w for w in range(job) if w not in own and w in siblings]
+    places = iter(free)
+    return {r: known[r] if r in known else next(places) for r in range(nranks)}
+
+
+def partitions(
+    comms: Iterable[int], ranks: Mapping[int, Sequence[int]], parents: Mapping[int, int | None]
+) -> list[list[int]]:
+    """Communicators in sets that can run at once: disjoint, those of one parent together first.
+
+    comms  ids; each goes to the first set with a sibling that has room, else the first with room
+    """
+    sets: list[list[int]] = []
+    busy: list[set[int]] = []
+    for comm in sorted(comms):
+        own = set(ranks[comm])
+        fits = [i for i, b in enumerate(busy) if not own & b]
+        kin = [i for i in fits if any(parents.get(c) == parents.get(comm) for c in sets[i])]
+        if kin or fits:
+            chosen = (kin or fits)[0]
+            sets[chosen].append(comm)
+            busy[chosen] |= own
+        else:
+            sets.append([comm])
+            busy.append(own)
+    return sets

@@ -1,0 +1,71 @@
+"""What planning a replay needs to know of a run (see `collscope.replay.load`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collscope.model import Datatype, Op
+from collscope.replay.plan import PlanTransfer
+
+Ints = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RunComm:
+    """A communicator of the run; `world_ranks` by rank, of the ranks whose world rank is known."""
+
+    id: int
+    nranks: int | None
+    parent: int | None = None
+    world_ranks: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunClass:
+    """A class of the run, see the view `classes`; None: not known or not applicable."""
+
+    id: int
+    op: Op
+    datatype: Datatype
+    redop: str | None = None
+    count: int | None = None
+    root: int | None = None
+    size_bytes: int | None = None
+    in_place: int | None = None
+    shape: str | None = None
+    kernel_ns: float | None = None  # mean duration of its kernels, waiting included
+
+
+@dataclass(frozen=True, slots=True)
+class RunSlot:
+    """Calls of a class on a communicator that are equal also in what they transfer.
+
+    transfers  of one of the calls, in elements, ordered; empty without a point-to-point shape
+    whole      every rank's halves were logged
+    """
+
+    class_id: int
+    comm_id: int
+    calls: int
+    transfers: tuple[PlanTransfer, ...] = ()
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecords:
+    """A run: its communicators, classes and slots, and where wanted its calls in launch order.
+
+    slot   per call the index into `slots`, shape (calls,); empty when only totals were loaded
+    group  per call a number that calls launched together share, -1 alone; shape (calls,)
+    """
+
+    comms: tuple[RunComm, ...]
+    classes: tuple[RunClass, ...]
+    slots: tuple[RunSlot, ...]
+    slot: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    group: Ints = field(default_factory=lambda: np.empty(0, np.int64))

@@ -1,0 +1,86 @@
+"""What a replay left in its CSV: into the store, and into other layouts."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+from collscope.errors import InputError
+from collscope.ingest.commands import ingest_csvs
+from collscope.model import Datatype, Measurement, Op
+from collscope.parsers import rccl_replayer_csv, replay_csv
+from collscope.store.connection import open_store, transaction
+from collscope.store.measurements import forget_source
+
+_FUNCTIONS = {Op.SEND_RECV: "Send/Recv"}
+_TYPES = {Datatype.FLOAT8E4M3: "Fp8E4M3", Datatype.FLOAT8E5M2: "Fp8E5M2"}
+_REDOPS = {"Prod": "Product", "Avg": "Average"}
+
+
+def read_results(path: Path) -> tuple[Measurement, ...]:
+    """Measurements of a replay CSV, also of one that was cut short; none without the file.
+
+    raises  InputError when it cannot be read
+    """
+    try:
+        return replay_csv.parse(path.read_text(errors="replace")).measurements
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}. Check the path given by --csv.") from error
+
+
+def digest(path: Path) -> str | None:
+    """SHA-256 of a file, None where there is none."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+def store_results(path: Path, db: Path, run: str, before: str | None) -> None:
+    """Put a replay CSV into a run of a store, which is made if it is new.
+
+    before  digest of the file as it was before it was resumed: what came from it then is replaced
+    raises  InputError when the store refuses
+    """
+    if before is not None and before != digest(path):
+        connection = open_store(db)
+        try:
+            with transaction(connection, db):
+                forget_source(connection, run, before)
+        finally:
+            connection.close()
+    ingest_csvs([str(path)], db, run)
+
+
+def rccl_replayer_layout(measurements: Sequence[Measurement]) -> str:
+    """The nine columns of ROCm/rccl's old rccl_replayer, one row per measurement with a time.
+
+    The last column is the bus bandwidth, which that tool's is not. `callNumber` counts rows;
+    fields that do not apply are 0 and Sum, as the tool has them.
+    """
+    out = io.StringIO()
+    out.write(rccl_replayer_csv.HEADER + "\n")
+    timed = (m for m in measurements if m.time_us_median is not None and m.op is not Op.SEQUENCE)
+    for number, m in enumerate(timed, 1):
+        out.write(", ".join(_nine(number, m)) + "\n")
+    return out.getvalue()
+
+
+def _nine(number: int, m: Measurement) -> tuple[str, ...]:
+    time_us = m.time_us_median or 0.0
+    label = "" if m.datatype is None else _TYPES.get(m.datatype, m.datatype.label)
+    return (
+        str(number),
+        _FUNCTIONS.get(m.op, m.op.value),
+        str(int(bool(m.in_place))),
+        "" if m.count is None else str(m.count),
+        label,
+        _REDOPS.get(m.redop or "Sum", m.redop or "Sum"),
+        str(m.root or 0),
+        f"{time_us / 1e3:.6g}",
+        "" if m.busbw_gbps is None else f"{m.busbw_gbps:.6g}",
+    )

@@ -1,0 +1,113 @@
+"""What a replay is started with: method, settings, ranks, and where its results go."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from collscope.errors import ReplayError, UsageError
+from collscope.replay.mpi import Place, launched
+from collscope.replay.variants import Variant, parse_assignment, parse_variants
+
+DEFAULT_LABEL = "replay"
+COLLSCOPE, RCCL_REPLAYER = "collscope", "rccl_replayer"  # layouts of the CSV
+_ROUNDS = 3  # of variants, where the command line says nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """How to measure; None leaves a choice to the replayer."""
+
+    backend: str = "auto"
+    library: str | None = None
+    runtime: str | None = None
+    gpus_per_process: int = 1
+    threads: str | None = None  # per-gpu or one
+    budget_s: float | None = None  # per class
+    timing: str = "batch"  # batch, graph, isolated
+    verify: int | None = None  # iterations verified; 0: none
+    repeat: int | None = None  # passes of mode sequence
+    timeout_s: float | None = None  # per class
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where results go, and under which names."""
+
+    db: Path
+    run: str
+    csv: Path | None = None
+    layout: str = COLLSCOPE
+    label: str | None = None
+    resume: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What is started, with what, and how often."""
+
+    method: Method
+    variants: tuple[Variant, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()  # for every variant
+    rounds: int = 1
+    replayer: Path | None = None
+    launcher: Path | None = None
+    place: Place | None = None  # where a launcher started several of this process
+    ranks: int | None = None  # at hand; None: as many as the plan needs
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What the command line says of settings and ranks, as it says it."""
+
+    variants: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    rounds: int | None = None
+    ranks: int | None = None
+    replayer: Path | None = None
+    launcher: Path | None = None
+
+
+def make_session(method: Method, words: Words) -> Session:
+    """The session that a command line asks for, at this process's place.
+
+    raises  UsageError for words that cannot be read
+    """
+    variants = parse_variants(words.variants)
+    place = launched(os.environ)
+    ranks = words.ranks
+    if ranks is None and place is not None:
+        ranks = place.size * method.gpus_per_process
+    return Session(
+        method,
+        variants,
+        tuple(parse_assignment(text) for text in words.environment),
+        words.rounds or (_ROUNDS if variants else 1),
+        words.replayer,
+        words.launcher,
+        place,
+        ranks,
+    )
+
+
+@contextlib.contextmanager
+def one_voice() -> Iterator[None]:
+    """Of the ranks that a launcher started let the first alone speak.
+
+    Errors that all ranks have, being those of the command line and of the replay, end the others
+    without a word; what only one rank may have, such as a file it cannot see, is said by it.
+    """
+    place = launched(os.environ)
+    if place is None or place.rank == 0:
+        yield
+        return
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    except (UsageError, ReplayError) as error:
+        sys.exit(error.exit_code)

@@ -1,0 +1,95 @@
+"""Values that no schedule over a system's links can reach: a wrong label, system or measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from collscope.errors import UsageError
+from collscope.model import parse_op
+from collscope.reports.comparison.gate import Check, Impossible, Verdict
+from collscope.reports.comparison.measured import Key, Label
+from collscope.roofline.bounds import Request, bounds
+from collscope.roofline.system import System
+
+_DIGITS = 0.005  # part of a bandwidth that tables round away
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What was found above the hard limit of a system, and what could not be looked at."""
+
+    system: str
+    impossible: tuple[Impossible, ...]
+    notes: tuple[str, ...]
+
+
+def limits(system: System, labels: Iterable[Label]) -> Limits:
+    """Hold every class with a bus bandwidth against the hard limit of its shape.
+
+    The limit is that of the links at their line rate or, where the switches can reduce, of that.
+    """
+    limit = _Hard(system)
+    found = tuple(v for label in labels for v in _above(label, limit))
+    return Limits(system.name, found, tuple(dict.fromkeys((*limit.notes, *_told(found)))))
+
+
+def limited(check: Check, limits: Limits) -> Check:
+    """The verdict with impossible values named; none when every class has one."""
+    common = {row.key for row in check.classes}
+    found = tuple(v for v in limits.impossible if v.key in common)
+    check = replace(check, impossible=found, notes=(*check.notes, *limits.notes))
+    if not common or {v.key for v in found} != common:
+        return check
+    why = f"every class is above what {limits.system} can do: wrong system, ranks or measurement"
+    return replace(check, verdict=Verdict.NO_VERDICT, why=why)
+
+
+class _Hard:
+    """Hard limits by operation, ranks and nodes, each computed once."""
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+        self.notes: list[str] = []
+        self._known: dict[tuple[str, int, int | None], tuple[float, str] | None] = {}
+
+    def of(self, key: Key, nnodes: int | None) -> tuple[float, str] | None:
+        """GB/s and what sets it; None where the system says nothing about such a class."""
+        shape = (key.op, key.nranks, nnodes)
+        if shape not in self._known:
+            self._known[shape] = self._compute(*shape)
+        return self._known[shape]
+
+    def _compute(self, op: str, nranks: int, nnodes: int | None) -> tuple[float, str] | None:
+        fabric = self.system.fabric
+        # Ranks are fastest on the fewest nodes that hold them: so nothing possible is refused.
+        fewest = 1 if fabric is None else -(-nranks // fabric.gpus)
+        request = Request(parse_op(op), nranks, nnodes or max(fewest, 1))
+        try:
+            plain = bounds(self.system, request)
+            reduced = bounds(self.system, replace(request, in_network=True))
+        except UsageError as error:
+            self.notes.append(f"not held against {self.system.name}: {error}")
+            return None
+        if plain is None or reduced is None:
+            return None
+        best = max(plain, reduced, key=lambda b: b.hard_gbps)
+        return best.hard_gbps, "; ".join((best.limit, *best.assumptions))
+
+
+def _above(label: Label, limit: _Hard) -> Iterator[Impossible]:
+    for key, measured in sorted(label.classes.items(), key=lambda item: item[0]):
+        if measured.busbw_gbps is None or key.nranks < 2:
+            continue
+        hard = limit.of(key, measured.nnodes)
+        if hard is not None and measured.busbw_gbps > hard[0] * (1 + _DIGITS):
+            yield Impossible(label.name, key, measured.busbw_gbps, hard[0], hard[1])
+
+
+def _told(found: Iterable[Impossible]) -> Iterator[str]:
+    for v in found:
+        yield (
+            f"{v.label}: {v.key.op} of {v.key.size_bytes} B on {v.key.nranks} ranks has"
+            f" {v.busbw_gbps:.4g} GB/s, which is impossible: the limit is {v.limit_gbps:.4g}"
+            f" ({v.why})"
+        )

@@ -1,0 +1,138 @@
+"""Bus bandwidth against size, one curve per label, with crossovers and the roof."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from collscope.errors import InputError, UsageError
+from collscope.model import parse_op
+from collscope.reports.comparison.compare import ClassComparison, Comparison, curves
+from collscope.roofline.roof import Roofs, Workload
+from collscope.units import format_size
+
+PLOT_FORMATS = (".png", ".svg", ".pdf")
+_PANELS = 6  # curves drawn; the rest would be too small to read
+_ROWS_OF = 2  # panels beside each other
+_WIDTH, _HEIGHT = 6.4, 4.2  # inches of a panel
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito
+_MARKERS = "osD^vP"
+
+
+@dataclass(frozen=True, slots=True)
+class RoofOf:
+    """Whose roof is drawn, and the number of nodes of the ranks where it is known."""
+
+    roofs: Roofs
+    nnodes: int | None
+
+
+def plot_compare(comparison: Comparison, path: Path, roof: RoofOf | None = None) -> None:
+    """Draw the curves with the most sizes into a file.
+
+    raises  UsageError for an ending that is not one of `PLOT_FORMATS`, or nothing to draw;
+            InputError when the file cannot be written
+    """
+    if path.suffix.lower() not in PLOT_FORMATS:
+        raise UsageError(f"{path}: no plot of this kind. End it in {', '.join(PLOT_FORMATS)}.")
+    drawn = [c for c in curves(comparison.classes) if any(_known(c, i) for i in _each(comparison))]
+    if not drawn:
+        raise UsageError(f"{path}: no common class has a bus bandwidth. Leave --plot out.")
+    chosen = sorted(drawn, key=lambda curve: -len(curve))[:_PANELS]
+    try:
+        _figure(comparison, chosen, len(drawn), roof).savefig(path, dpi=120)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}. Name another file with --plot.") from error
+
+
+def _each(comparison: Comparison) -> range:
+    return range(len(comparison.labels))
+
+
+def _figure(
+    comparison: Comparison,
+    chosen: Sequence[Sequence[ClassComparison]],
+    number: int,
+    roof: RoofOf | None,
+) -> Figure:
+    across = min(_ROWS_OF, len(chosen))
+    down = -(-len(chosen) // across)
+    figure = Figure(figsize=(_WIDTH * across, _HEIGHT * down + 0.4), layout="constrained")
+    panels = figure.subplots(down, across, squeeze=False).flat
+    for axes, curve in zip(panels, chosen, strict=False):
+        _panel(axes, comparison, curve, roof)
+    for unused in list(figure.axes)[len(chosen) :]:
+        unused.set_axis_off()
+    handles = {
+        str(line.get_label()): line
+        for axes in figure.axes
+        for line in axes.get_lines()
+        if not str(line.get_label()).startswith("_")
+    }
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", frameon=False)
+    if number > len(chosen):
+        figure.suptitle(f"{len(chosen)} of {number} curves, those with the most sizes")
+    return figure
+
+
+def _panel(
+    axes: Axes, comparison: Comparison, curve: Sequence[ClassComparison], roof: RoofOf | None
+) -> None:
+    key = curve[0].key
+    for i, label in enumerate(comparison.labels):
+        points = _known(curve, i)
+        colour, marker = _COLOURS[i % len(_COLOURS)], _MARKERS[i % len(_MARKERS)]
+        # A dollar sign would begin a formula.
+        name = label.replace("$", r"\$")
+        axes.plot(*_columns(points), label=name, color=colour, marker=marker, markersize=4)
+    if roof is not None:
+        _roof(axes, curve, roof)
+    family = (key.op, key.datatype, key.nranks, key.in_place)
+    for change in comparison.crossovers:
+        if family == (change.op, change.datatype, change.nranks, change.in_place):
+            axes.axvline(
+                change.size_bytes, label="crossover", color="0.6", linewidth=0.8, linestyle=":"
+            )
+    place = {1: ", in place", 0: ", out of place"}.get(key.in_place, "")
+    kind = " ".join(part for part in (key.op, key.datatype, key.redop, key.shape) if part)
+    axes.set_title(f"{kind}, {key.nranks} ranks{place}", fontsize=10)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: format_size(int(size))))
+    axes.tick_params(axis="x", labelrotation=30)
+    axes.set_xlabel("size S")
+    axes.set_ylabel("busbw GB/s")
+    axes.set_ylim(bottom=0)
+    axes.grid(visible=True, color="0.9")
+
+
+def _roof(axes: Axes, curve: Sequence[ClassComparison], roof: RoofOf) -> None:
+    """The target roof at the measured sizes; nothing where the system says nothing of them."""
+    key = curve[0].key
+    points, name = [], ""
+    for row in curve:
+        size = row.key.size_bytes
+        work = Workload(parse_op(key.op), size, key.nranks, roof.nnodes or 1)
+        try:
+            ceilings = roof.roofs.ceilings(work)
+        except UsageError:
+            return
+        if ceilings is not None:
+            points.append((size, ceilings.target.busbw_gbps))
+            name = f"roof: {ceilings.target.name}"
+    if points:
+        axes.plot(*_columns(points), label=name, color="black", linewidth=1.2, linestyle="--")
+
+
+def _known(curve: Sequence[ClassComparison], label: int) -> list[tuple[int, float]]:
+    """Sizes and bus bandwidths of one label."""
+    pairs = [(row.key.size_bytes, row.cells[label].busbw_gbps) for row in curve]
+    return [(size, busbw) for size, busbw in pairs if busbw is not None]
+
+
+def _columns(points: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]]:
+    return [size for size, _ in points], [busbw for _, busbw in points]

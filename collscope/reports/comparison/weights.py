@@ -1,0 +1,89 @@
+"""What a measured class counts for in a job: the run's calls, laid on the measured classes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from collscope.reports.comparison.measured import Key, Label
+
+# Of classes that fit equally well one is taken: place known before not known, and out of place
+# first, which is what a call is when nothing else is said.
+_PLACE_RANK = {-1: 2, 0: 0, 1: 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Calls of a run by measured class, and how much of the run they are."""
+
+    run: str
+    calls: dict[Key, int]
+    notes: tuple[str, ...]
+
+
+def run_weights(connection: sqlite3.Connection, run: str, labels: Sequence[Label]) -> Weights:
+    """Calls of the run's classes on the classes that every label has.
+
+    Operation, size and ranks must be equal; datatype, reduction, place and shape too where both
+    sides know them. A class of the run counts once, for the measured class that fits best.
+    """
+    common = set.intersection(*(set(label.classes) for label in labels))
+    places: dict[tuple[str, int, int], list[Key]] = defaultdict(list)
+    for key in sorted(common):
+        places[key.op, key.size_bytes, key.nranks].append(key)
+    called = _called(connection, run)
+    calls: dict[Key, int] = defaultdict(int)
+    found = []
+    for wanted, n in called:
+        fitting = [
+            k for k in places[wanted.op, wanted.size_bytes, wanted.nranks] if _fits(wanted, k)
+        ]
+        if fitting:
+            calls[min(fitting, key=lambda k: _distance(wanted, k))] += n
+            found.append((wanted, n))
+    return Weights(run, dict(calls), (_coverage(run, called, found),))
+
+
+def _called(connection: sqlite3.Connection, run: str) -> list[tuple[Key, int]]:
+    """Classes of the run that have a size, with their calls."""
+    query = (
+        "SELECT op, COALESCE(datatype, ''), COALESCE(redop, ''), COALESCE(nranks, 0),"
+        " COALESCE(in_place, -1), COALESCE(shape, ''), size_bytes, SUM(calls) FROM classes"
+        " WHERE run = ? AND size_bytes > 0 GROUP BY 1, 2, 3, 4, 5, 6, 7"
+    )
+    return [(Key(*row[:-1]), row[-1]) for row in connection.execute(query, (run,))]
+
+
+def _fits(wanted: Key, key: Key) -> bool:
+    texts = ((wanted.datatype, key.datatype), (wanted.redop, key.redop), (wanted.shape, key.shape))
+    same = all(a == b or not a or not b for a, b in texts)
+    return same and (wanted.in_place == key.in_place or -1 in (wanted.in_place, key.in_place))
+
+
+def _distance(wanted: Key, key: Key) -> tuple[int, int]:
+    """How many parts of the key were only not contradicted, then the preferred place."""
+    loose = sum(
+        getattr(wanted, name) != getattr(key, name)
+        for name in ("datatype", "redop", "shape", "in_place")
+    )
+    return loose, _PLACE_RANK[key.in_place]
+
+
+def _coverage(run: str, called: Sequence[tuple[Key, int]], found: Sequence[tuple[Key, int]]) -> str:
+    calls, size = (_part(_sums(found)[i], _sums(called)[i]) for i in range(2))
+    return (
+        f"run {run}: {len(found)} of its {len(called)} classes were measured, {calls} of its calls"
+        f" and {size} of their bytes; what it does not call has no weight"
+    )
+
+
+def _sums(classes: Iterable[tuple[Key, int]]) -> tuple[int, int]:
+    """Calls and bytes."""
+    listed = list(classes)
+    return sum(n for _, n in listed), sum(n * key.size_bytes for key, n in listed)
+
+
+def _part(some: int, whole: int) -> str:
+    return f"{100 * some / whole:.3g} %" if whole else "none"

@@ -1,0 +1,201 @@
+"""Where the collective time of a run goes, and what the whole job would gain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from collscope.reports.judgement.judged import Judged
+from collscope.reports.judgement.records import Decomposition, JudgedKernel, TimePart, Uplift
+from collscope.reports.judgement.uplift import (
+    Part,
+    Spread,
+    bootstrap,
+    ceiling,
+    gain,
+    saved_share,
+    split,
+)
+from collscope.reports.model import Share
+
+# A transfer in the job may be slower than its roof by this much before the rest is called waiting.
+SKEW_FACTOR = 3.0
+
+_NO_KERNELS = "not known: no kernel times of two ranks or more"
+_INSIDE = "not known: contained in the parts below; no kernel times of two ranks or more"
+
+
+def fraction_of(shares: Sequence[Share]) -> tuple[float, str] | None:
+    """Collective share of GPU time, with its denominator; None without a profile."""
+    known = [share for share in shares if share.percent is not None]
+    if not known:
+        return None
+    if len(known) == 1:
+        return (known[0].percent or 0.0) / 100, known[0].denominator
+    busy = sum(share.busy_ns or 0 for share in known)
+    if all(share.busy_ns for share in known):
+        ratio = sum(share.collective_ns for share in known) / busy
+        return ratio, f"all kernels and copies of {len(known)} profiles together"
+    mean = sum(share.percent or 0.0 for share in known) / len(known) / 100
+    return mean, f"mean of {len(known)} profiles"
+
+
+def decompose(judged: Sequence[Judged], shares: Sequence[Share]) -> Decomposition | None:
+    """Parts of the collective time over all devices; None when no class has any time.
+
+    In the job where kernel times are known; else the profiles' collective time, spread over the
+    classes by their expected times; else the time the classes took alone.
+    """
+    timed = [j for j in judged if j.job_us is not None]
+    if timed:
+        whole = sum(j.device_s or 0.0 for j in timed)
+        left = len(judged) - len(timed)
+        basis = "kernel times in the job, all calls of their classes"
+        basis += f"; {left} classes without kernel times left out" if left else ""
+        return _parts(timed, whole, 1.0, basis)
+    expected = [j for j in judged if j.device_s]
+    whole = sum(j.device_s or 0.0 for j in expected)
+    profile = sum(share.collective_ns for share in shares) / 1e9
+    if not whole or not any(j.least_us is not None or j.roof is not None for j in expected):
+        return None
+    if profile:
+        basis = "profile's collective kernels, spread over the classes by calls x expected time"
+        return _parts(expected, profile, profile / whole, basis)
+    measured = [j for j in expected if j.alone_us is not None]
+    whole = sum(j.device_s or 0.0 for j in measured)
+    basis = "times measured alone x calls; the job's own time is not known"
+    return _parts(measured, whole, 1.0, basis) if whole else None
+
+
+def _parts(judged: Sequence[Judged], whole: float, scale: float, basis: str) -> Decomposition:
+    """Sums over classes; `scale` turns their expected seconds into those of `whole`."""
+    in_job = any(j.job_us is not None for j in judged)
+    compared = any(j.job_us is not None and j.alone_us is not None for j in judged)
+    wait = sum(j.device_calls * (j.wait_us or 0.0) / 1e6 for j in judged)
+    contention = tunable = roof = 0.0
+    for j in judged:
+        parts = None if j.roof is None else split(j.roof.time_us, j.alone_us, j.transfer_us)
+        if parts is not None:
+            seconds = j.device_calls * scale / 1e6
+            contention += parts.contention * seconds
+            tunable += parts.tunable * seconds
+            roof += parts.roof * seconds
+    unjudged = max(0.0, whole - (wait if in_job else 0.0) - contention - tunable - roof)
+    known = any(j.roof is not None and j.least_us is not None for j in judged)
+    rows: tuple[tuple[str, float | None, str], ...] = (
+        ("wait", wait if in_job else None, "kernel - shortest kernel" if in_job else _INSIDE),
+        (
+            "contention",
+            contention if compared and known else None,
+            "transfer in the job - measured alone"
+            if compared
+            else ("not known: no replay; contained in tunable" if in_job else _INSIDE),
+        ),
+        ("tunable", tunable if known else None, "measured - roof" if known else _no_roof(judged)),
+        ("roof", roof if known else None, "roof x calls" if known else _no_roof(judged)),
+        ("unjudged", unjudged, "classes without a measurement or a roof"),
+    )
+    return Decomposition(
+        whole,
+        basis,
+        tuple(
+            TimePart(name, seconds, None if seconds is None or not whole else seconds / whole, why)
+            for name, seconds, why in rows
+        ),
+    )
+
+
+def _no_roof(judged: Sequence[Judged]) -> str:
+    if any(j.roof is not None for j in judged):
+        return "not known: nothing measured (collscope replay, collscope ingest csv)"
+    return "not known: no roof (--system NAME, or --system fit)"
+
+
+def uplift_of(
+    judged: Sequence[Judged], shares: Sequence[Share], kernels: Sequence[JudgedKernel]
+) -> Uplift | None:
+    """Expected gain; None without a profile, or when no class has an efficiency."""
+    known = fraction_of(shares)
+    expected = [j for j in judged if j.device_s]
+    whole = sum(j.device_s or 0.0 for j in expected)
+    if known is None or not whole:
+        return None
+    fraction, denominator = known
+    parts = [j.part(fraction * (j.device_s or 0.0) / whole) for j in expected]
+    counted = [
+        (part, j) for part, j in zip(parts, expected, strict=True) if part.efficiency is not None
+    ]
+    if not counted:
+        return None
+    judged_part = sum(part.fraction for part, _ in counted) / fraction if fraction else 0.0
+    saved = saved_share(parts)
+    alike = min(saved / judged_part if judged_part else 0.0, fraction)
+    spread = _spread(counted)
+    low, high = _skewed(saved, fraction, kernels) if len(shares) == 1 else (None, None)
+    in_job = any(j.job_us is not None for j in expected)
+    return Uplift(
+        fraction=fraction,
+        denominator=denominator,
+        judged=judged_part,
+        saved=saved,
+        gain=gain(saved) or 0.0,
+        low=None if spread is None else spread.low,
+        median=None if spread is None else spread.median,
+        high=None if spread is None else spread.high,
+        gain_if_alike=gain(alike) or 0.0,
+        gain_skewed_low=None if in_job else low,
+        gain_skewed_high=None if in_job else high,
+        ceiling=ceiling(parts),
+        assumptions=tuple(_assumptions([j for _, j in counted], in_job, judged_part)),
+    )
+
+
+def _spread(counted: Sequence[tuple[Part, Judged]]) -> Spread | None:
+    """Over the samples of the measurements, and over the best of other labels as a roof."""
+    weights, samples, roofs, best, in_job = [], [], [], [], []
+    for part, j in counted:
+        assert j.roof is not None
+        weights.append(part.fraction * part.exposure * part.transfer)
+        alone = j.match.samples_us if j.match is not None and j.alone_us is not None else ()
+        samples.append(alone or (j.least_us or 0.0,))
+        roofs.append(j.roof.time_us)
+        best.append(j.roof.time_us if j.best is None else max(j.best.time_us, j.roof.time_us))
+        in_job.append(j.in_job_or_inf)
+    ceilings = [roofs, best] if any(j.best is not None for _, j in counted) else [roofs]
+    return bootstrap(weights, samples, ceilings, in_job)
+
+
+def _skewed(
+    saved: float, fraction: float, kernels: Sequence[JudgedKernel]
+) -> tuple[float | None, float | None]:
+    """Gain without the waiting of skewed kernels: transfers at the roof, and three times slower."""
+    skewed = [kernel for kernel in kernels if kernel.skewed]
+    if not skewed or not fraction:
+        return None, None
+    idle = saved / fraction
+    rest = fraction - sum(kernel.share for kernel in skewed)
+    gains = []
+    for slower in (1.0, SKEW_FACTOR):
+        transfer = sum(
+            kernel.share * min(1.0, slower * kernel.roof_us / kernel.mean_us) for kernel in skewed
+        )
+        gains.append(gain(max(0.0, rest + transfer) * idle))
+    return gains[0], gains[1]
+
+
+def _assumptions(counted: Sequence[Judged], in_job: bool, judged_part: float) -> list[str]:
+    notes = ["all collective time is exposed (overlap with compute is not known): an upper bound"]
+    if not in_job:
+        notes += [
+            "waiting and contention are not known: all collective time counts as transfer",
+            "classes share the collective time by calls x measured time (roof time where nothing "
+            "was measured)",
+        ]
+    elif any(j.alone_us is None for j in counted):
+        notes.append("classes without a replay are judged by their transfers in the job")
+    if judged_part < 0.9995:
+        notes.append("no gain is counted for classes without a measurement")
+    if any(j.alone_us is not None and len(j.match.samples_us) < 10 for j in counted if j.match):
+        notes.append("fewer than 10 samples of some classes: the range is a rough one")
+    if any(j.best is not None for j in counted):
+        notes.append("the range is over the samples and two roofs: this one, and the best measured")
+    return notes

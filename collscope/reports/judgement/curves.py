@@ -1,0 +1,58 @@
+"""Bus bandwidth over size: every label and shape measured, with the roof."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from statistics import median
+
+from collscope.busbw import bus_bandwidth
+from collscope.reports.judgement.measured import Row, op_of
+from collscope.reports.judgement.records import Curve, CurvePoint
+from collscope.reports.judgement.roofs import AnyRoofs
+from collscope.roofline.roof import Workload
+
+_Shape = tuple[str, int, int | None, str]
+
+
+def curves_of(rows: Iterable[Row], roofs: AnyRoofs | None) -> tuple[Curve, ...]:
+    """One curve per operation, ranks, nodes and label.
+
+    Measurements of one size (places, types, rounds) are one point: the best of their times.
+    """
+    times: dict[_Shape, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row.usable and row.size_bytes and row.nranks and row.time_us_median:
+            shape = (row.op, row.nranks, row.nnodes, row.label)
+            times[shape][row.size_bytes].append(median(row.samples_us or (row.time_us_median,)))
+    found = [_curve(shape, sizes, roofs) for shape, sizes in times.items()]
+    return tuple(curve for curve in found if curve.points)
+
+
+def _curve(shape: _Shape, sizes: dict[int, list[float]], roofs: AnyRoofs | None) -> Curve:
+    op, nranks, nnodes, label = shape
+    points = []
+    for size in sorted(sizes):
+        busbw = bus_bandwidth(op_of(op), size=size, time_s=min(sizes[size]) / 1e6, nranks=nranks)
+        if busbw is not None:
+            points.append(CurvePoint(size, busbw))
+    name, roof = _roof(shape, sorted(sizes), roofs)
+    return Curve(op, nranks, nnodes, label, tuple(points), name, roof)
+
+
+def _roof(
+    shape: _Shape, sizes: list[int], roofs: AnyRoofs | None
+) -> tuple[str | None, tuple[CurvePoint, ...]]:
+    """The roof at the measured sizes, and at powers of two between them."""
+    if roofs is None:
+        return None, ()
+    op, nranks, nnodes, _ = shape
+    between = (2**k for k in range(sizes[0].bit_length(), sizes[-1].bit_length()))
+    points, name = [], None
+    for size in sorted({*sizes, *between}):
+        work = Workload(op_of(op), size, nranks, nnodes or 1)
+        found = roofs.at(work, nodes_known=nnodes is not None)
+        if not isinstance(found, str):
+            name = found.name
+            points.append(CurvePoint(size, found.busbw_gbps))
+    return name, tuple(points)

@@ -1,0 +1,149 @@
+"""An application's figures with each label: the actual gain beside the predicted one."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from collscope.reports.judgement.measured import Matcher, Row
+from collscope.reports.judgement.records import MetricRow
+from collscope.reports.judgement.uplift import implied_share, predicted_gain
+from collscope.reports.model import ClassRow
+from collscope.units import format_size
+
+_METRICS = """
+SELECT name, unit, higher_is_better, label, value FROM metrics WHERE run = ? ORDER BY metric_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _SpeedUp:
+    """How much faster the collectives are with one label than with another."""
+
+    value: float
+    of: str
+
+
+def metric_rows(
+    connection: sqlite3.Connection,
+    run: str,
+    rows: Sequence[Row],
+    classes: Sequence[ClassRow],
+    fraction: float | None,
+) -> tuple[MetricRow, ...]:
+    """Every figure with every label against its first label, in the order they were read.
+
+    rows      measurements of the run: they tell how much faster the collectives became
+    fraction  collective share of GPU time, None without a profile
+    """
+    values: dict[tuple[str, str | None, int | None], dict[str, list[float]]] = defaultdict(dict)
+    for name, unit, better, label, value in connection.execute(_METRICS, (run,)):
+        values[name, unit, better].setdefault(label, []).append(value)
+    by_label = _by_plain_label(rows)
+    found = []
+    for (name, unit, better), labels in values.items():
+        reference, *others = labels
+        for label in others:
+            faster = _speed_up(by_label, reference, label, classes)
+            pair = median(labels[reference]), median(labels[label])
+            found.append(_row((name, unit, better), (reference, label), pair, faster, fraction))
+    return tuple(found)
+
+
+def _row(
+    what: tuple[str, str | None, int | None],
+    labels: tuple[str, str],
+    values: tuple[float, float],
+    faster: _SpeedUp | None,
+    fraction: float | None,
+) -> MetricRow:
+    name, unit, better = what
+    old, new = values
+    gain = None
+    if better is not None and old > 0 and new > 0:
+        gain = (new / old if better else old / new) - 1
+    g = None if faster is None else faster.value
+    return MetricRow(
+        name=name,
+        unit=unit,
+        reference=labels[0],
+        label=labels[1],
+        reference_value=old,
+        value=new,
+        gain=gain,
+        collective_speed_up=g,
+        speed_up_of=None if faster is None else faster.of,
+        implied_share=None if gain is None or g is None else implied_share(gain, g),
+        predicted_gain=None if g is None or fraction is None else predicted_gain(fraction, g),
+    )
+
+
+def plain(label: str) -> str:
+    """Label as it is compared: people write "With the Plugin" and "with plugin".
+
+    >>> plain("With the Plugin + GDR=3")
+    'with plugin gdr 3'
+    """
+    words = re.findall(r"[a-z0-9.]+", label.casefold())
+    return " ".join(word for word in words if word != "the")
+
+
+def _by_plain_label(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.usable:
+            found[plain(row.label)].append(row)
+    return found
+
+
+def _speed_up(
+    by_label: Mapping[str, list[Row]], reference: str, label: str, classes: Sequence[ClassRow]
+) -> _SpeedUp | None:
+    """Of the run's calls where both labels measured them, else of the largest common message."""
+    old, new = by_label.get(plain(reference), ()), by_label.get(plain(label), ())
+    if not old or not new:
+        return None
+    return _of_calls(old, new, classes) or _of_largest(old, new)
+
+
+def _of_calls(
+    old: Iterable[Row], new: Iterable[Row], classes: Sequence[ClassRow]
+) -> _SpeedUp | None:
+    before, after = Matcher(old), Matcher(new)
+    old_s = new_s = 0.0
+    counted = 0
+    for row in classes:
+        first, second = before.match(row), after.match(row)
+        if first is None or second is None or not first.time_us or not second.time_us:
+            continue
+        old_s += row.calls * first.time_us
+        new_s += row.calls * second.time_us
+        counted += 1
+    plural = "class" if counted == 1 else "classes"
+    return _SpeedUp(old_s / new_s, f"the run's calls, {counted} {plural}") if new_s else None
+
+
+def _of_largest(old: Iterable[Row], new: Iterable[Row]) -> _SpeedUp | None:
+    before, after = _times(old), _times(new)
+    common = sorted(set(before) & set(after), key=lambda key: (key[-1], str(key)))
+    if not common:
+        return None
+    key = common[-1]
+    name = f"{key[0]} of {format_size(key[-1])} on {key[3]} ranks, the largest measured"
+    return _SpeedUp(median(before[key]) / median(after[key]), name)
+
+
+_Key = tuple[str, str | None, str | None, int | None, int | None, int]
+
+
+def _times(rows: Iterable[Row]) -> dict[_Key, list[float]]:
+    times: dict[_Key, list[float]] = defaultdict(list)
+    for row in rows:
+        if row.size_bytes and row.time_us_median:
+            key = (row.op, row.datatype, row.redop, row.nranks, row.in_place, row.size_bytes)
+            times[key].append(row.time_us_median)
+    return times

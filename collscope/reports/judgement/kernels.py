@@ -1,0 +1,93 @@
+"""Kernels of a profile against the roof of the largest message they can serve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from collscope.kernel_names import KernelName, classify
+from collscope.model import Op
+from collscope.reports.judgement.accounts import SKEW_FACTOR
+from collscope.reports.judgement.judged import Judged
+from collscope.reports.judgement.records import JudgedKernel
+from collscope.reports.judgement.roofs import AnyRoofs, RoofAt
+from collscope.reports.model import KernelShare, Share
+from collscope.roofline.roof import Workload
+
+KIB, MIB = 1024, 1024**2
+
+# Kernels below this part of GPU time are left out.
+_LEAST_SHARE = 0.01
+
+# Largest AllReduce that RCCL gives to MSCCL with the algorithm files that it ships, by protocol of
+# the kernel: tools/msccl-algorithms of ROCm/rccl @0cbce2a (8 ranks of one node; LL up to 512 KiB,
+# Simple up to 16 MiB).
+_MSCCL_RANKS = 8
+_MSCCL_LIMITS = {"LL": 512 * KIB, "SIMPLE": 16 * MIB}
+_MSCCL_SOURCE = "RCCL's stock MSCCL algorithms; other algorithm files void this"
+
+
+def judge_kernels(
+    shares: Iterable[Share], judged: Sequence[Judged], roofs: AnyRoofs | None
+) -> tuple[JudgedKernel, ...]:
+    """Kernels with 1 % of GPU time or more whose largest message is known, by share."""
+    if roofs is None:
+        return ()
+    found = [
+        row
+        for share in shares
+        for kernel in share.kernels
+        if (row := _judge(kernel, judged, roofs)) is not None
+    ]
+    return tuple(sorted(found, key=lambda row: (-row.share, row.name)))
+
+
+def _judge(
+    kernel: KernelShare, judged: Sequence[Judged], roofs: AnyRoofs
+) -> JudgedKernel | None:
+    """A kernel is skewed when its mean is over three roofs, and over what the class takes alone."""
+    share, name = (kernel.percent or 0.0) / 100, classify(kernel.name)
+    if share < _LEAST_SHARE or kernel.mean_ns is None or name is None:
+        return None
+    stock = _stock_msccl(name, judged, roofs) if name.family == "msccl" else None
+    largest = stock or _largest_class(name, judged)
+    if largest is None:
+        return None
+    roof, source, alone_us = largest
+    mean_us = kernel.mean_ns / 1000
+    return JudgedKernel(
+        name=kernel.name,
+        share=share,
+        mean_us=mean_us,
+        served_bytes=roof.work.size_bytes,
+        served_by=source,
+        roof_us=roof.time_us,
+        skewed=mean_us > max(SKEW_FACTOR * roof.time_us, alone_us),
+    )
+
+
+def _stock_msccl(
+    name: KernelName, judged: Sequence[Judged], roofs: AnyRoofs
+) -> tuple[RoofAt, str, float] | None:
+    """The largest AllReduce of the shipped algorithm files, where they apply."""
+    limit = _MSCCL_LIMITS.get(name.protocol_hint or "")
+    ranks = {j.row.nranks for j in judged}
+    if limit is None or name.redop_hint is None or _MSCCL_RANKS not in ranks:
+        return None
+    roof = roofs.at(Workload(Op.ALL_REDUCE, limit, _MSCCL_RANKS))
+    return None if isinstance(roof, str) else (roof, _MSCCL_SOURCE, 0.0)
+
+
+def _largest_class(
+    name: KernelName, judged: Sequence[Judged]
+) -> tuple[RoofAt, str, float] | None:
+    """The class with the longest roof among those that the kernel's name allows."""
+    fitting = [j for j in judged if j.roof is not None and _may_serve(name, j)]
+    slowest = max(fitting, key=lambda j: j.roof.time_us if j.roof else 0.0, default=None)
+    if slowest is None or slowest.roof is None:
+        return None
+    return slowest.roof, f"class {slowest.row.class_id}, the largest", slowest.alone_us or 0.0
+
+
+def _may_serve(name: KernelName, j: Judged) -> bool:
+    hints = ((name.op_hint, j.row.op), (name.datatype_hint, j.row.datatype))
+    return all(hint is None or value is None or hint == value for hint, value in hints)

@@ -1,0 +1,205 @@
+"""Measurements of a run out of the store's views, and those that belong to a class."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from collscope.errors import InputError
+from collscope.model import Measurement, Op
+from collscope.reports.model import ClassRow
+
+_COLUMNS = (
+    "measurement_id", "label", "op", "datatype", "redop", "count", "size_bytes", "in_place",
+    "nranks", "nnodes", "shape", "time_us_median", "busbw_gbps", "n_wrong", "backend", "status",
+    "scaled_from",
+)  # fmt: skip
+
+_SAMPLES = """
+SELECT measurement_id, time_us FROM measurement_samples WHERE run = ?
+ORDER BY measurement_id, ordinal
+"""
+
+_Key = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measurement of the run; columns as in the view `measurements`."""
+
+    measurement_id: int
+    label: str
+    op: str
+    datatype: str | None
+    redop: str | None
+    count: int | None
+    size_bytes: int | None
+    in_place: int | None
+    nranks: int | None
+    nnodes: int | None
+    shape: str | None
+    time_us_median: float | None
+    busbw_gbps: float | None
+    n_wrong: int | None
+    backend: str | None
+    status: str
+    scaled_from: int | None
+    samples_us: tuple[float, ...]
+
+    @property
+    def usable(self) -> bool:
+        """A time of correct results."""
+        return self.status == "ok" and not self.n_wrong and bool(self.time_us_median)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Measurements that belong to one class.
+
+    rows   of one shape; empty when all that match failed
+    marks  what keeps them from being of exactly this class
+    """
+
+    rows: tuple[Row, ...]
+    marks: tuple[str, ...]
+
+    @property
+    def samples_us(self) -> tuple[float, ...]:
+        """Every sample, or the median where a source gives nothing else."""
+        return tuple(
+            time
+            for row in self.rows
+            for time in (row.samples_us or (row.time_us_median or 0.0,))
+            if time > 0
+        )
+
+    @property
+    def scaled(self) -> bool:
+        """True when fewer ranks were measured than the job has."""
+        return any(row.scaled_from is not None for row in self.rows)
+
+    @property
+    def time_us(self) -> float | None:
+        """Median over all samples."""
+        samples = self.samples_us
+        return median(samples) if samples else None
+
+
+def read_measurements(connection: sqlite3.Connection, run: str) -> tuple[Row, ...]:
+    """Every measurement of the run, in the order in which they were read."""
+    samples: dict[int, list[float]] = defaultdict(list)
+    for measurement, time_us in connection.execute(_SAMPLES, (run,)):
+        samples[measurement].append(time_us)
+    query = f"SELECT {', '.join(_COLUMNS)} FROM measurements WHERE run = ? ORDER BY measurement_id"
+    return tuple(
+        Row(*columns, samples_us=tuple(samples.get(columns[0], ())))
+        for columns in connection.execute(query, (run,))
+    )
+
+
+def labels_of(rows: Iterable[Row]) -> tuple[str, ...]:
+    """Labels of the measurements, the most recent last."""
+    latest = {row.label: row.measurement_id for row in rows}
+    return tuple(sorted(latest, key=latest.__getitem__))
+
+
+def choose_label(labels: Sequence[str], wanted: str | None) -> str | None:
+    """The wanted label, else the most recent; None when there is none at all.
+
+    raises  InputError when the run has no measurement of the wanted label
+    """
+    if wanted is None:
+        return labels[-1] if labels else None
+    if wanted not in labels:
+        known = ", ".join(f"'{label}'" for label in labels) or "none"
+        raise InputError(
+            f"label '{wanted}': the run has no such measurements (labels: {known}). "
+            "Choose one of them, or measure with collscope replay --label."
+        )
+    return wanted
+
+
+def as_measurement(row: Row) -> Measurement:
+    """What `roofline.fit` looks at."""
+    return Measurement(
+        op=op_of(row.op),
+        size_bytes=row.size_bytes,
+        nranks=row.nranks,
+        nnodes=row.nnodes,
+        time_us_median=row.time_us_median,
+        n_wrong=row.n_wrong,
+        status=row.status,
+    )
+
+
+def op_of(name: str) -> Op:
+    """Operation of a stored name."""
+    try:
+        return Op(name)
+    except ValueError:
+        return Op.UNKNOWN
+
+
+class Matcher:
+    """Finds the measurements of a class; those of the closest shape, and says what differs."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        """Measurements of one label."""
+        self._rows: dict[_Key, list[Row]] = defaultdict(list)
+        for row in rows:
+            ranks = row.nranks if row.scaled_from is None else row.scaled_from
+            self._rows[_key(row, ranks)].append(row)
+
+    def match(self, row: ClassRow) -> Match | None:
+        """Measurements of a class, None when none is of its operation, type, size and ranks."""
+        found = self._rows.get(_key(row, row.nranks), ())
+        same = [r for r in found if _agrees(r.in_place, row.in_place) and _shape(r) == _shape(row)]
+        if not same:
+            return None
+        good = [r for r in same if r.usable]
+        if not good:
+            return Match((), (f"replay {same[0].status if not same[0].n_wrong else 'wrong'}",))
+        best = min(_distance(r, row) for r in good)
+        chosen = tuple(r for r in good if _distance(r, row) == best)
+        return Match(chosen, tuple(_marks(chosen, row)))
+
+
+def _key(row: Row | ClassRow, ranks: int | None) -> _Key:
+    """What must be equal; the count stands for the size where there is none."""
+    size = ("count", row.count) if row.size_bytes is None else ("size", row.size_bytes)
+    return (row.op, row.datatype, row.redop, *size, ranks)
+
+
+def _agrees(one: int | None, other: int | None) -> bool:
+    return one is None or other is None or bool(one) == bool(other)
+
+
+def _shape(row: Row | ClassRow) -> str:
+    return (row.shape or row.op).lower()
+
+
+def _distance(measured: Row, row: ClassRow) -> tuple[bool, bool, bool]:
+    """How far a measurement is from the class: smaller is better, element by element."""
+    return (
+        measured.scaled_from is not None,
+        measured.nnodes != row.nnodes,
+        measured.in_place is None or row.in_place is None,
+    )
+
+
+def _marks(chosen: Sequence[Row], row: ClassRow) -> Iterable[str]:
+    measured = chosen[0]
+    if measured.scaled_from is not None:
+        yield f"measured on {measured.nranks} ranks, scaled"
+    if measured.nnodes != row.nnodes and measured.scaled_from is None:
+        if measured.nnodes is None or row.nnodes is None:
+            yield "nodes not known"
+        else:
+            yield f"measured on {measured.nnodes} nodes"
+    if measured.in_place is None or row.in_place is None:
+        yield "place not known"
+    if measured.backend == "host":
+        yield "measured in host memory"

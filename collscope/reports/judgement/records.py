@@ -1,0 +1,140 @@
+"""What the judgement says: frozen records, part of the report, in its JSON as they stand here.
+
+Ratios lie in 0..1; `_s` are seconds. None means "not known". Formulas: docs/report.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedClass:
+    """One class of the run: measured, in the job, and what the fabric allows."""
+
+    class_id: int
+    op: str
+    size_bytes: int | None
+    nranks: int | None
+    calls: int
+    measured_us: float | None  # median of the replay, slowest rank
+    samples: int | None  # behind it
+    busbw_gbps: float | None  # of measured_us
+    marks: tuple[str, ...]  # what keeps the measurement from being of exactly this class
+    transfer_us: float | None  # in the job, mean
+    wait_us: float | None  # in the job, mean
+    contention: float | None  # transfer in the job / measured
+    roof: str | None  # which one
+    roof_us: float | None
+    roof_gbps: float | None  # what roof_us is as bus bandwidth
+    roof_assumptions: tuple[str, ...]
+    efficiency: float | None  # roof_us / measured_us
+    why: str | None  # why the efficiency is above 1, or why there is no roof
+    regime: str | None  # latency, bandwidth, waiting
+    time_share: float | None  # ratio to the collective time of the run
+    recoverable_s: float | None  # of each rank: calls x (measured - roof) x exposure
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedKernel:
+    """A kernel of a profile against the roof of the largest message it can serve."""
+
+    name: str
+    share: float  # ratio to GPU time
+    mean_us: float
+    served_bytes: int
+    served_by: str  # what the largest size comes from
+    roof_us: float
+    skewed: bool  # over three times the roof: it must have waited, or shared the GPU
+
+
+@dataclass(frozen=True, slots=True)
+class TimePart:
+    """Part of the collective time, over all devices."""
+
+    name: str  # wait, contention, tunable, roof, unjudged
+    device_s: float | None
+    share: float | None  # ratio to the collective time
+    basis: str  # what it was computed from, or why it is not known
+
+
+@dataclass(frozen=True, slots=True)
+class Decomposition:
+    """The collective time of the run: wait + contention + tunable + roof + unjudged."""
+
+    device_s: float
+    basis: str
+    parts: tuple[TimePart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Uplift:
+    """End-to-end speed-up expected if every judged class ran at its roof; gains are ratios."""
+
+    fraction: float  # collective share of GPU time
+    denominator: str
+    judged: float  # part of the collective time whose classes have an efficiency
+    saved: float  # part of GPU time that tuning could save
+    gain: float  # 1 / (1 - saved) - 1
+    low: float | None  # 5 % of the bootstrap; None: one sample per class and one ceiling
+    median: float | None
+    high: float | None  # 95 %
+    gain_if_alike: float  # with classes that were not measured as efficient as those that were
+    gain_skewed_low: float | None  # without the waiting of skewed kernels, transfers at the roof
+    gain_skewed_high: float | None  # the same, transfers three times slower
+    ceiling: float | None  # collectives free; None: GPU time is nothing else
+    assumptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    """An application's figure with one label against the first label it was recorded with."""
+
+    name: str
+    unit: str | None
+    reference: str
+    label: str
+    reference_value: float
+    value: float
+    gain: float | None  # end to end; None: the unit does not tell which direction is better
+    collective_speed_up: float | None  # of the measured collectives, reference / label
+    speed_up_of: str | None  # which collectives these are
+    implied_share: float | None  # exposed share that gain and speed-up imply
+    predicted_gain: float | None  # from the profile's collective share and the speed-up
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """One point of a curve."""
+
+    size_bytes: int
+    busbw_gbps: float
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Bus bandwidth over size: one label on one communicator shape, with its roof."""
+
+    op: str
+    nranks: int
+    nnodes: int | None
+    label: str
+    points: tuple[CurvePoint, ...]
+    roof: str | None
+    roof_points: tuple[CurvePoint, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """How good the collectives of a run are, and what better ones would give."""
+
+    label: str | None  # of the measurements; None: the run has none
+    labels: tuple[str, ...]  # that the run has
+    roof: str | None  # which roof the efficiencies are of
+    classes: tuple[JudgedClass, ...]  # those to look at first, first
+    kernels: tuple[JudgedKernel, ...]
+    decomposition: Decomposition | None
+    uplift: Uplift | None
+    metrics: tuple[MetricRow, ...]
+    curves: tuple[Curve, ...]
+    notes: tuple[str, ...]  # what was assumed, left out or is not known

@@ -1,0 +1,149 @@
+"""The roof that a report judges by: a system's achievable one, or a fit of the measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import ceil
+
+from collscope.busbw import bus_factor
+from collscope.errors import CollscopeError, NoVerdictError
+from collscope.reports.judgement.measured import Row, as_measurement
+from collscope.roofline.catalogue import load_system
+from collscope.roofline.fit import Fit, fit
+from collscope.roofline.roof import Roofs, Workload
+
+FIT = "fit"  # the name of a system that asks for a fit of the measurements
+_HALF_PEAK = 0.5  # below half of the bandwidth a size costs mostly latency
+
+
+@dataclass(frozen=True, slots=True)
+class RoofAt:
+    """The roof of one workload.
+
+    nominal_gbps  bound by line rates, without latency; None for a fit
+    regime        latency or bandwidth
+    """
+
+    name: str
+    work: Workload  # with the nodes that were assumed, where they are not known
+    time_us: float
+    busbw_gbps: float
+    nominal_gbps: float | None
+    regime: str
+    assumptions: tuple[str, ...]
+
+
+class SystemRoofs:
+    """The achievable roof of a system."""
+
+    def __init__(self, name: str) -> None:
+        """Roofs of a shipped system, a file, or NODE+NETWORK.
+
+        raises  InputError when there is no such system
+        """
+        self._roofs = Roofs(load_system(name))
+        self.name = f"{self._roofs.system.name} achievable"
+
+    def at(self, work: Workload, *, nodes_known: bool = True) -> RoofAt | str:
+        """Roof of a workload, or why there is none.
+
+        nodes_known  False: the fewest nodes of the system that hold the ranks are taken
+        """
+        fabric = self._roofs.system.fabric
+        notes: tuple[str, ...] = ()
+        if not nodes_known and work.nranks > 0:
+            nodes = 1 if fabric is None else ceil(work.nranks / fabric.gpus)
+            work = replace(work, nnodes=nodes)
+            notes = (f"{nodes} node{'s' if nodes > 1 else ''} assumed",)
+        try:
+            ceilings = self._roofs.ceilings(work)
+        except CollscopeError as error:
+            return str(error)
+        if ceilings is None:
+            return f"no roof for {work.op.value} of {work.size_bytes} B on {work.nranks} ranks"
+        roof = ceilings.achievable
+        return RoofAt(
+            roof.name,
+            work,
+            roof.time_us,
+            roof.busbw_gbps,
+            ceilings.nominal.peak_gbps,
+            roof.regime,
+            (*roof.assumptions, *notes),
+        )
+
+    def why_above(self, roof: RoofAt, measured_us: float) -> str | None:
+        """Why a time can be below the roof's; None when it is not."""
+        return self._roofs.judge(roof.work, measured_us, "achievable").why
+
+
+class FitRoofs:
+    """The best time of the measurements at each size."""
+
+    def __init__(self, fitted: Fit) -> None:
+        """Roofs of a fit."""
+        self._fit = fitted
+        self.name = f"fit of {fitted.name}"
+
+    def at(self, work: Workload, *, nodes_known: bool = True) -> RoofAt | str:
+        """Fitted time of a workload, or why there is none."""
+        curve = self._fit.curve(work.op, work.nranks, work.nnodes)
+        factor = bus_factor(work.op, work.nranks)
+        if curve is None or factor is None or work.size_bytes <= 0:
+            nodes = f" on {work.nnodes} nodes" if nodes_known else ""
+            return f"no measurements of {work.op.value} on {work.nranks} ranks{nodes} to fit"
+        time_us = curve.time_us(work.size_bytes)
+        busbw = work.size_bytes * factor / (time_us * 1000)
+        peak = max(
+            size * factor / (time * 1000)
+            for size, time in zip(curve.sizes, curve.times_us, strict=True)
+        )
+        notes = [f"best of {len(curve.sizes)} sizes"]
+        if not curve.covers(work.size_bytes):
+            notes.append("beyond the measured sizes")
+        regime = "bandwidth" if busbw >= _HALF_PEAK * peak else "latency"
+        return RoofAt(self.name, work, time_us, busbw, None, regime, tuple(notes))
+
+    def why_above(self, roof: RoofAt, measured_us: float) -> str | None:
+        """A median below the fitted time: only with other settings than the fitted ones."""
+        if measured_us >= roof.time_us:
+            return None
+        return f"faster than every measurement of the {self.name}"
+
+
+AnyRoofs = SystemRoofs | FitRoofs
+
+
+def make_roofs(system: str | None, rows: Iterable[Row]) -> AnyRoofs | None:
+    """What was asked for: a system by name, `fit`, or nothing.
+
+    raises  InputError for an unknown system, NoVerdictError when there is nothing to fit
+    """
+    if system is None:
+        return None
+    return SystemRoofs(system) if system != FIT else fitted(rows)
+
+
+def fitted(rows: Iterable[Row]) -> FitRoofs:
+    """Roof of the best measurements of any label.
+
+    raises  NoVerdictError when there are none with a size, ranks and a time
+    """
+    # rows without a number of nodes are taken to be of one
+    return FitRoofs(fit((as_measurement(row) for row in rows), "the run's measurements"))
+
+
+def empirical(rows: Iterable[Row]) -> FitRoofs | None:
+    """The best of several labels, as a second ceiling; None when only one label was measured.
+
+    The best of a single setting is that setting: it would say that nothing can be gained.
+    """
+    usable = [row for row in rows if row.usable]
+    if len({row.label for row in usable}) < 2:
+        return None
+    try:
+        return fitted(usable)
+    except NoVerdictError:
+        return None
+

@@ -1,0 +1,45 @@
+"""A plan before it runs: its classes, memory and time as comments above its text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from collscope.replay.estimate import ClassRow, Estimate
+from collscope.reports.layout import NUMBER, TEXT, Section, percent, table, to_text
+from collscope.units import format_size, format_time
+
+_COLUMNS = (
+    ("class", NUMBER), ("op", TEXT), ("shape", TEXT), ("datatype", TEXT), ("redop", TEXT),
+    ("in-place", TEXT), ("ranks", NUMBER), ("comms", NUMBER), ("size", NUMBER),
+    ("calls", NUMBER), ("weight %", NUMBER), ("memory", NUMBER),
+)  # fmt: skip
+
+
+def render_planned(
+    rows: Sequence[ClassRow], needs: Estimate, notices: Sequence[str], text: str
+) -> str:
+    """A plan file: comments for people, then the plan.
+
+    rows     its classes
+    needs    memory and time
+    notices  what was left out or assumed when it was made
+    text     the plan in its file format
+    """
+    memory = format_size(needs.send_bytes + needs.recv_bytes)
+    time = format_time(needs.seconds * 1e9)
+    sentences = (
+        *(f"Note: {notice}." for notice in notices),
+        f"Buffers: {memory} on a rank. Expected time: {time} ({needs.assumption}), beside start-up "
+        "and verification.",
+    )
+    body = table(_COLUMNS, [_row(row) for row in rows])
+    comments = to_text("Replay plan", [Section("", (*sentences, body))])
+    return "".join(f"# {line}".rstrip() + "\n" for line in comments.splitlines()) + text
+
+
+def _row(row: ClassRow) -> tuple[object, ...]:
+    return (
+        row.id, row.op, row.shape, row.datatype, row.redop, row.in_place, row.nranks, row.comms,
+        format_size(row.size_bytes), row.calls, percent(row.share),
+        format_size(row.send_bytes + row.recv_bytes),
+    )  # fmt: skip

@@ -1,0 +1,233 @@
+"""`collscope roofline`: the systems that ship, and the bounds and roofs of one of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from collscope.errors import InputError, NoVerdictError, UsageError
+from collscope.model import Measurement, Op, parse_op
+from collscope.reports.layout import (
+    NUMBER,
+    TEXT,
+    Item,
+    Section,
+    Table,
+    count,
+    table,
+    to_markdown,
+    to_text,
+)
+from collscope.roofline.catalogue import SystemRow, catalogue_rows, load_system
+from collscope.roofline.fit import Fit, fit
+from collscope.roofline.tables import TABLE_OPS, BoundRow, RoofRow, bound_rows, roof_rows
+
+SCHEMA = "collscope.roofline/1"
+FORMATS = ("text", "md", "csv", "json")
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """Either the systems that ship, or the bounds and roofs of one shape on one system."""
+
+    system: str | None  # None: the list of systems
+    title: str | None
+    nranks: int | None
+    nnodes: int | None
+    fitted: str | None  # label of the measurements behind the fit
+    systems: tuple[SystemRow, ...]
+    bounds: tuple[BoundRow, ...]  # by operation
+    roofs: tuple[RoofRow, ...]  # by operation and size
+    schema: str = SCHEMA
+
+
+def listed() -> Roofline:
+    """The systems that ship."""
+    return Roofline(None, None, None, None, None, catalogue_rows(), (), ())
+
+
+def roofline(
+    system: str,
+    nranks: int | None = None,
+    nnodes: int = 1,
+    op: str | None = None,
+    fitted: Fit | None = None,
+) -> Roofline:
+    """Bounds and roofs of a shape on a system.
+
+    nranks  None: every GPU of the nodes
+    op      as the library or nccl-tests spells it; None: bounds of every operation, roofs of
+            AllReduce
+    raises  InputError for an unknown system; UsageError for an unknown operation, or a shape that
+            the system cannot hold
+    """
+    found = load_system(system)
+    if nranks is None:
+        if found.fabric is None:
+            raise UsageError(
+                f"{found.name}: a network, which has no GPUs. Give --ranks and --nodes, or a node "
+                f"with it, as in h100+{found.name}."
+            )
+        nranks = found.fabric.gpus * -(-nnodes // found.fabric.hosts)
+    if nranks < 2:
+        raise UsageError(f"--ranks {nranks}: one rank moves nothing. Give two or more.")
+    chosen = Op.ALL_REDUCE if op is None else _operation(op)
+    bounds = bound_rows(found, nranks, nnodes)
+    return Roofline(
+        found.name,
+        found.title,
+        nranks,
+        nnodes,
+        None if fitted is None else fitted.name,
+        (),
+        tuple(row for row in bounds if op is None or row.op == chosen.value),
+        roof_rows(found, chosen, nranks, nnodes, fitted=_curve_for(fitted, chosen, nranks, nnodes)),
+    )
+
+
+def _operation(name: str) -> Op:
+    """An operation that has bounds.
+
+    raises  UsageError for every other name
+    """
+    op = parse_op(name.replace("_", ""))
+    if op not in TABLE_OPS:
+        known = ", ".join(known.value for known in TABLE_OPS)
+        raise UsageError(f"--op {name}: no bounds for it. Choose one of {known}.")
+    return op
+
+
+def _curve_for(fitted: Fit | None, op: Op, nranks: int, nnodes: int) -> Fit | None:
+    """The fit, if it has the curve.
+
+    raises  NoVerdictError when it has others only
+    """
+    if fitted is None or fitted.curve(op, nranks, nnodes) is not None:
+        return fitted
+    shapes = ", ".join(
+        f"{o.value} on {n} ranks of {nodes} node(s)" for o, n, nodes in fitted.curves
+    )
+    raise NoVerdictError(
+        f"--fit {fitted.name}: no measurement of {op.value} on {nranks} ranks of {nnodes} node(s) "
+        f"(measured: {measured}). Name what was measured with --op, --ranks and --nodes."
+    )
+
+
+def fit_of_label(connection: sqlite3.Connection, label: str, nnodes: int) -> Fit:
+    """Fit of all measurements of a label.
+
+    nnodes  of measurements that do not tell
+    raises  InputError when there are none, NoVerdictError when none has size, ranks and time
+    """
+    rows = connection.execute(
+        "SELECT op, size_bytes, nranks, nnodes, time_us_median, n_wrong, status FROM measurements"
+        " WHERE label = ?",
+        (label,),
+    ).fetchall()
+    if not rows:
+        query = "SELECT DISTINCT label FROM measurements ORDER BY label"
+        known = ", ".join(f"'{row[0]}'" for row in connection.execute(query)) or "none"
+        raise InputError(f"--fit '{label}': no measurements (labels: {known}). Choose one of them.")
+    measurements = [
+        Measurement(
+            parse_op(op), size_bytes=size, nranks=nranks, nnodes=nodes, time_us_median=time_us,
+            n_wrong=wrong, status=status,
+        )
+        for op, size, nranks, nodes, time_us, wrong, status in rows
+    ]  # fmt: skip
+    return fit(measurements, label, nnodes=nnodes)
+
+
+def render_roofline(found: Roofline, fmt: str) -> str:
+    """In one of `FORMATS`; csv has the systems, or the roofs by size.
+
+    raises  UsageError for another format
+    """
+    if fmt == "json":
+        return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
+    if fmt == "csv":
+        return _csv(found.systems or found.roofs)
+    if fmt not in FORMATS:
+        raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(FORMATS)}.")
+    readable = to_text if fmt == "text" else to_markdown
+    if found.system is None:
+        return readable("collscope roofline: systems", [Section("", (_systems(found.systems),))])
+    title = f"collscope roofline: {found.system}"
+    return readable(title, _sections(found))
+
+
+def _csv(rows: Sequence[SystemRow | RoofRow]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    columns = tuple(rows[0].__dataclass_fields__) if rows else ()
+    writer.writerow(columns)
+    for row in rows:
+        values = (getattr(row, name) for name in columns)
+        writer.writerow("; ".join(v) if isinstance(v, tuple) else v for v in values)
+    return out.getvalue()
+
+
+def _systems(rows: Sequence[SystemRow]) -> Table:
+    columns = [("name", TEXT), ("wiring", TEXT), ("GPUs", NUMBER), ("GPU GB/s", NUMBER),
+               ("NICs", NUMBER), ("node GB/s", NUMBER), ("achievable", NUMBER),
+               ("in network", TEXT), ("source", TEXT), ("what it is", TEXT)]  # fmt: skip
+    return table(
+        columns,
+        [
+            (r.name, r.wiring, r.gpus, r.gpu_uni_gbps, r.nics, r.node_uni_gbps,
+             r.achievable_fraction, r.in_network, f"{r.source_kind} {r.confidence}", r.title)
+            for r in rows
+        ],
+    )  # fmt: skip
+
+
+def _sections(found: Roofline) -> list[Section]:
+    assumptions: dict[str, int] = {}  # by number, which rows name
+    bounds, roofs = _bounds(found.bounds, assumptions), _roofs(found.roofs, assumptions)
+    head = (
+        f"{found.title}; {count(found.nranks or 0, 'rank')} on {count(found.nnodes or 0, 'node')}."
+        " Bandwidths are bus bandwidths in GB/s of one direction, times microseconds."
+    )
+    sections = [Section("", (head,)), Section("Bounds by operation", (bounds,))]
+    if found.roofs:
+        sections.append(Section(f"Roof of {found.roofs[0].op} by size", (roofs,)))
+    listed = tuple(f"{number}  {text}" for text, number in assumptions.items())
+    return [*sections, Section("Assumptions", (Item("by number", listed),))]
+
+
+def _bounds(rows: Sequence[BoundRow], assumptions: dict[str, int]) -> Table:
+    columns = [("op", TEXT), ("factor", NUMBER), ("nominal", NUMBER), ("achievable", NUMBER),
+               ("ring", NUMBER), ("hard limit", NUMBER), ("in network", NUMBER),
+               ("floor us", NUMBER), ("limit", TEXT), ("assumptions", TEXT)]  # fmt: skip
+    return table(
+        columns,
+        [
+            (r.op, r.factor, r.nominal_gbps, r.achievable_gbps, r.ring_gbps, r.hard_gbps,
+             r.in_network_gbps, r.floor_us, r.limit, _numbers(r.assumptions, assumptions))
+            for r in rows
+        ],
+    )  # fmt: skip
+
+
+def _roofs(rows: Sequence[RoofRow], assumptions: dict[str, int]) -> Table:
+    columns = [("size B", NUMBER), ("nominal", NUMBER), ("achievable", NUMBER),
+               ("model", NUMBER), ("fit", NUMBER), ("time us", NUMBER), ("regime", TEXT),
+               ("roof", TEXT), ("limit", TEXT), ("assumptions", TEXT)]  # fmt: skip
+    return table(
+        columns,
+        [
+            (r.size_bytes, r.nominal_gbps, r.achievable_gbps, r.model_gbps, r.fit_gbps, r.time_us,
+             r.regime, r.roof, r.limit, _numbers(r.assumptions, assumptions))
+            for r in rows
+        ],
+    )  # fmt: skip
+
+
+def _numbers(texts: Sequence[str], known: dict[str, int]) -> str:
+    """Numbers of assumptions, given in the order in which they appear."""
+    return " ".join(str(known.setdefault(text, len(known) + 1)) for text in texts)

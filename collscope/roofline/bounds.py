@@ -1,0 +1,325 @@
+"""Bounds of a collective's bus bandwidth from the wiring of a system, before any size.
+
+All are nccl-tests bus bandwidths in GB/s (GB = 1e9 bytes). n ranks, N nodes, g = n/N; B⁺(U) is
+what leaves a set of GPUs, E what leaves one GPU, B_N what the NICs of a node carry. Formulas and
+sources: docs/roofline.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+
+from collscope.errors import UsageError
+from collscope.model import Op
+from collscope.roofline.cut import (
+    ENUMERATED_NODES,
+    Weight,
+    Wiring,
+    direct_gbps,
+    egress_gbps,
+    minimum_cut,
+)
+from collscope.roofline.flow import max_flow
+from collscope.roofline.system import UNIFORM_WIRINGS, Fabric, InNetwork, System
+
+# Spread: RS + AG schedules, whose bound also is that of an AllReduce without in-network reduction.
+_SPREAD = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER)
+_EXCHANGE = (Op.ALL_TO_ALL, Op.ALL_TO_ALLV)
+_TRANSFER = (Op.SEND_RECV, Op.SEND, Op.RECV)
+BOUNDED_OPS = (*_SPREAD, *_EXCHANGE, *_TRANSFER, Op.BROADCAST, Op.REDUCE, Op.GATHER, Op.SCATTER)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Which bound of which communicator is asked for.
+
+    gpus        GPUs of each node that take part; None: the first nranks/nnodes of it
+    root        rank among them for rooted operations; None: the best of all
+    in_network  reduction by switches (NVLS, SHARP) is used
+    achievable  rates times their achievable fraction instead of line rates
+    """
+
+    op: Op
+    nranks: int
+    nnodes: int = 1
+    gpus: tuple[int, ...] | None = None
+    root: int | None = None
+    in_network: bool = False
+    achievable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the wiring allows.
+
+    busbw_gbps  the roof: the best schedule over the links
+    limit       links, network or in-network: what the roof comes from
+    ring_gbps   the best ring schedule; None where the rings are not known or none is used
+    hard_gbps   no schedule over the links can pass this (AllReduce may pass busbw_gbps)
+    """
+
+    busbw_gbps: float
+    limit: str
+    ring_gbps: float | None
+    hard_gbps: float
+    assumptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """Bounds of the links inside one node, GB/s; infinite where one GPU of a node takes part."""
+
+    busbw_gbps: float
+    hard_gbps: float
+    ring_gbps: float | None
+    egress_gbps: float  # largest of one GPU
+
+
+_ALONE = _Inside(inf, inf, inf, 0.0)
+
+
+def bounds(system: System, request: Request) -> Bounds | None:
+    """Bounds of one operation; None for one rank and for operations that move no data.
+
+    raises  UsageError when the system has not so many GPUs per node, no links, or no NICs
+    """
+    nodes = _domains(system, request.nranks, request.nnodes)
+    if request.nranks < 2 or request.op not in BOUNDED_OPS:
+        return None
+    members, assumptions = _members(system, request, nodes)
+    inside = _inside(system, request, members, nodes)
+    if nodes == 1:
+        found = Bounds(inside.busbw_gbps, "links", inside.ring_gbps, inside.hard_gbps, ())
+    else:
+        found = _between(system, request, nodes, inside)
+    if request.in_network:
+        found = _in_network(system, request, nodes, inside, found)
+    return replace(found, assumptions=(*assumptions, *found.assumptions))
+
+
+def nvls_factor(nranks: int) -> float:
+    """Bus bandwidth over link rate of an AllReduce that the switch reduces: 2(n−1)/(n+1).
+
+    Each GPU sends and receives S(1 + 1/n).
+    """
+    return 2 * (nranks - 1) / (nranks + 1)
+
+
+def _domains(system: System, nranks: int, nnodes: int) -> int:
+    """Nodes for the bound: hosts that share a fabric count as one."""
+    if not 1 <= nnodes <= max(nranks, 1):
+        raise UsageError(f"{nranks} ranks on {nnodes} nodes: cannot be. Give 1 to {nranks} nodes.")
+    hosts = 1 if system.fabric is None else system.fabric.hosts
+    return -(-nnodes // hosts)
+
+
+def _members(
+    system: System, request: Request, nodes: int
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """GPUs of a node that take part, and what had to be assumed about them."""
+    per_node = -(-request.nranks // nodes)
+    gpus = per_node if system.fabric is None else system.fabric.gpus
+    where = f"{request.nranks} ranks on {nodes} node(s) of {system.name}"
+    if per_node > gpus:
+        raise UsageError(
+            f"{where}: {per_node} per node, which has {gpus} GPUs. "
+            "Give --nodes, or another --system."
+        )
+    assumptions = []
+    if request.nranks % nodes:
+        assumptions.append(f"ranks spread evenly: nodes with {per_node} and with one fewer")
+    if request.gpus is not None:
+        if len(set(request.gpus)) != per_node or not set(request.gpus) <= set(range(gpus)):
+            raise UsageError(f"{where}: GPUs {request.gpus}. Name {per_node} of 0 to {gpus - 1}.")
+        return request.gpus, ()
+    if per_node < gpus and system.fabric is not None and system.fabric.wiring == "matrix":
+        assumptions.append(f"GPUs 0 to {per_node - 1} of {gpus} in each node")
+    return tuple(range(per_node)), tuple(assumptions)
+
+
+def _inside(system: System, request: Request, members: tuple[int, ...], nodes: int) -> _Inside:
+    """Bounds of the links of one node."""
+    if len(members) < 2:
+        return _ALONE
+    fabric = system.fabric
+    if fabric is None:
+        if nodes > 1:
+            return _ALONE
+        raise UsageError(
+            f"{system.name}: says nothing about links inside a node. "
+            f"Give --nodes, or a node with this network, as in h100+{system.name}."
+        )
+    uniform = fabric.wiring in UNIFORM_WIRINGS
+    found = _uniform(fabric, request.op, members) if uniform else _any(fabric, request, members)
+    scale = fabric.achievable_fraction if request.achievable else 1.0
+    return _Inside(
+        found.busbw_gbps * scale,
+        found.hard_gbps * scale,
+        None if found.ring_gbps is None else found.ring_gbps * scale,
+        found.egress_gbps * scale,
+    )
+
+
+def _uniform(fabric: Fabric, op: Op, members: tuple[int, ...]) -> _Inside:
+    """Closed form for a mesh and a switch: by symmetry a cut around one GPU is the smallest."""
+    first = fabric.capacity[members[0]]
+    if fabric.wiring == "mesh":
+        pair = first[members[1]]
+        egress, direct = pair * (len(members) - 1), pair
+        ring = _mesh_rings(fabric, len(members)) * fabric.uni_gbps
+    else:
+        egress = direct = ring = first[-1]
+    if op in _TRANSFER:
+        return _Inside(direct, egress, direct, egress)
+    hard = egress
+    rings = None if op in _EXCHANGE or op in (Op.GATHER, Op.SCATTER) else ring
+    return _Inside(egress, hard, rings, egress)
+
+
+def _mesh_rings(fabric: Fabric, gpus: int) -> int:
+    """Edge-disjoint directed rings of a full mesh with m links per pair.
+
+    (gpus − 1)·m but for 4 and 6 GPUs with odd m, where one ring fewer fits (Tillson 1980).
+    """
+    per_pair = (fabric.links_per_gpu or 0) // (fabric.gpus - 1)
+    missing = 1 if gpus in (4, 6) and per_pair % 2 else 0
+    return (gpus - 1) * per_pair - missing
+
+
+def _any(fabric: Fabric, request: Request, members: tuple[int, ...]) -> _Inside:
+    """Minimum cuts of any directed wiring."""
+    graph = fabric.graph.restricted(members)
+    egress = egress_gbps(graph)
+    every = len(members) == fabric.gpus
+    ring = len(fabric.rings) * fabric.uni_gbps if fabric.rings and every else None
+    n, op = len(members), request.op
+    if op in _SPREAD:
+        busbw = (n - 1) * minimum_cut(graph, Weight.INSIDE).ratio_gbps
+        hard = busbw
+        if op is Op.ALL_REDUCE:
+            smallest = minimum_cut(graph, Weight.ONE).ratio_gbps
+            hard = min(2 * (n - 1) / n * smallest, sum(egress) / n)
+        return _Inside(busbw, max(busbw, hard), ring, max(egress))
+    if op in _EXCHANGE:
+        busbw = (n - 1) * minimum_cut(graph, Weight.PAIRS).ratio_gbps
+        return _Inside(busbw, busbw, None, max(egress))
+    if op in _TRANSFER:
+        direct, flow = _transfer(graph)
+        return _Inside(direct, flow, direct, max(egress))
+    if request.root is None and len(graph.capacity) > ENUMERATED_NODES:
+        busbw = _any_root(graph)
+    else:
+        roots = range(n) if request.root is None else (request.root % n,)
+        busbw = max(_rooted(graph, op, root) for root in roots)
+    return _Inside(busbw, busbw, ring if op in (Op.BROADCAST, Op.REDUCE) else None, max(egress))
+
+
+def _rooted(graph: Wiring, op: Op, root: int) -> float:
+    """Bus bandwidth bound of an operation with a root, GB/s."""
+    if op is Op.BROADCAST:
+        return minimum_cut(graph, Weight.ONE, inside=root).ratio_gbps
+    if op is Op.REDUCE:
+        return minimum_cut(graph, Weight.ONE, outside=root).ratio_gbps
+    if op is Op.SCATTER:
+        return (graph.gpus - 1) * minimum_cut(graph, Weight.OUTSIDE, inside=root).ratio_gbps
+    return (graph.gpus - 1) * minimum_cut(graph, Weight.INSIDE, outside=root).ratio_gbps
+
+
+def _transfer(graph: Wiring) -> tuple[float, float]:
+    """Best pair over its own links, and with other GPUs forwarding, in GB/s."""
+    pairs = [(i, j) for i in range(graph.gpus) for j in range(graph.gpus) if i != j]
+    direct = max(direct_gbps(graph, i, j) for i, j in pairs)
+    if len(graph.capacity) > ENUMERATED_NODES:
+        return direct, _any_root(graph)
+    return direct, max(max_flow(graph.capacity, i, j)[0] for i, j in pairs)
+
+
+def _any_root(graph: Wiring) -> float:
+    """Limit that holds for every root of a large wiring, GB/s: the cuts around single GPUs."""
+    return min(max(egress_gbps(graph)), max(egress_gbps(graph.reversed())))
+
+
+def _between(system: System, request: Request, nodes: int, inside: _Inside) -> Bounds:
+    """Bounds of several equal nodes on a network that blocks nothing."""
+    network = system.network
+    if network is None:
+        raise UsageError(
+            f"{system.name}: says nothing about NICs, and {nodes} nodes were asked for. "
+            f"Name a network too, as in {system.name}+8xib-ndr."
+        )
+    rate = network.node_gbps * (network.achievable_fraction if request.achievable else 1.0)
+    n, op = request.nranks, request.op
+    per_node, fewest = -(-n // nodes), n // nodes
+    around = (n - 1) * rate / (n - fewest)  # U: all nodes but one
+    local, ring = inside.busbw_gbps, None
+    hard = inf
+    if op in _EXCHANGE:
+        nic = (n - 1) * rate / max(g * (n - g) for g in (per_node, fewest))
+        # Data between GPUs of one node is a part of what each has to send.
+        local *= (n - 1) / max(per_node - 1, 1)
+    elif op in (Op.BROADCAST, Op.REDUCE):
+        nic = ring = rate
+    elif op in _TRANSFER:
+        nic = min(network.uni_gbps * rate / network.node_gbps, rate)
+        hard = rate
+        local = inf
+    else:
+        nic = around
+        ring = rate if op in _SPREAD else None
+    if op is Op.ALL_REDUCE:
+        hard = min(2 * (n - 1) / n * rate, around, inside.hard_gbps + rate / per_node)
+    busbw = min(nic, local)
+    if ring is not None:
+        ring = None if inside.ring_gbps is None else min(ring, inside.ring_gbps)
+    return Bounds(
+        busbw,
+        "network" if nic <= local else "links",
+        ring,
+        busbw if hard == inf else max(busbw, hard),
+        (_used(op, nodes, network.nics),),
+    )
+
+
+def _used(op: Op, nodes: int, nics: int) -> str:
+    """What a bound between nodes assumes about them."""
+    if op in _TRANSFER:
+        return f"a pair on different nodes, one NIC of {nics}"
+    return f"{nodes} equal nodes, a network that blocks nothing, all {nics} NICs used"
+
+
+def _in_network(
+    system: System, request: Request, nodes: int, inside: _Inside, plain: Bounds
+) -> Bounds:
+    """AllReduce that switches reduce; other operations, and systems without it, stay as they are.
+
+    Inside a domain: each GPU sends and receives S(1 + 1/n). Between nodes each node sends S and
+    receives S.
+    """
+    part = system.fabric if nodes == 1 else system.network
+    feature = None if part is None else part.in_network
+    if request.op is not Op.ALL_REDUCE or feature is None:
+        return plain
+    n = request.nranks
+    switched = inside.egress_gbps * nvls_factor(n)
+    value = switched if nodes == 1 else _sharp(system, request, inside)
+    value *= feature.efficiency if request.achievable else 1.0
+    return Bounds(value, "in-network", None, value, (*plain.assumptions, _reduced_by(feature)))
+
+
+def _sharp(system: System, request: Request, inside: _Inside) -> float:
+    """2(n−1)/n · B_N, or what the links inside carry with their own in-network reduction."""
+    network, fabric = system.network, system.fabric
+    if network is None:
+        return 0.0
+    rate = network.node_gbps * (network.achievable_fraction if request.achievable else 1.0)
+    n = request.nranks
+    local = inside.busbw_gbps
+    if fabric is not None and fabric.in_network is not None and inside.egress_gbps > 0:
+        local = inside.egress_gbps * 2 * (n - 1) / n
+    return min(2 * (n - 1) / n * rate, local)
+
+
+def _reduced_by(feature: InNetwork) -> str:
+    """Assumption that names the reduction."""
+    return f"{feature.name}: the switches reduce"

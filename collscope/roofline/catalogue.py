@@ -1,0 +1,146 @@
+"""Find a system by name, by file, or as a node with a network; list those that ship."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from collscope.errors import InputError
+from collscope.roofline.system import System
+from collscope.roofline.system_file import parse_system
+from collscope.roofline.topology_xml import parse_topology
+
+_FOLDER = Path(__file__).parent / "systems"
+_MAX_FILE_BYTES = 4 << 20  # the largest dump of a rack is below 1 MB
+# h100+8xib-ndr: eight such NICs per node; h100+efa-p5: as many as the network's file says
+_WITH_NETWORK = re.compile(r"(?P<node>.+)\+(?:(?P<nics>[1-9]\d{0,3})x)?(?P<network>[^+]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class SystemRow:
+    """One line of `collscope roofline --list`; rates are GB/s of one direction."""
+
+    name: str
+    title: str
+    wiring: str | None
+    gpus: int | None
+    gpu_uni_gbps: float | None  # all links of a GPU; the smallest where they differ
+    link_uni_gbps: float | None
+    node_uni_gbps: float | None  # all NICs of a node
+    nics: int | None
+    achievable_fraction: float  # of the links; of the network where there are no links
+    in_network: str | None
+    source_kind: str  # src: read; std: data sheet by name; calc; inf: inferred; user
+    confidence: str
+    source: str
+
+
+def load_system(name: str) -> System:
+    """System of a shipped name, of a TOML or topology XML file, or NODE+[K x]NETWORK.
+
+    raises  InputError: no such system (with the nearest names), or a file that cannot be used
+    """
+    combined = _WITH_NETWORK.fullmatch(name)
+    if combined is not None and not Path(name).is_file():
+        node, other = load_system(combined["node"]), load_system(combined["network"])
+        if node.fabric is None or other.network is None:
+            part, lacks = (node, "links") if node.fabric is None else (other, "NICs")
+            raise InputError(
+                f"system '{name}': {part.name} has no {lacks}. "
+                "Write NODE+NETWORK, as in h100+8xib-ndr."
+            )
+        return node.with_network(other, int(combined["nics"]) if combined["nics"] else None)
+    if name.lower() in _files():
+        return _shipped(name.lower())
+    known = _names()
+    if name.lower() in known:
+        return known[name.lower()]
+    if name.endswith((".toml", ".xml")) or "/" in name or Path(name).is_file():
+        return _from_file(Path(name))
+    nearest = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
+    hint = f"Did you mean {', '.join(nearest)}? " if nearest else ""
+    raise InputError(
+        f"system '{name}': not known. {hint}"
+        "Give a name of collscope roofline --list, or a TOML or topology XML file."
+    )
+
+
+def shipped_systems() -> tuple[System, ...]:
+    """The systems that come with collscope, by name."""
+    return tuple(_shipped(name) for name in _files())
+
+
+def catalogue_rows() -> tuple[SystemRow, ...]:
+    """What `collscope roofline --list` shows."""
+    return tuple(_row(system) for system in shipped_systems())
+
+
+@cache
+def _files() -> dict[str, Path]:
+    """Files of the shipped systems by name."""
+    return {file.stem: file for file in sorted(_FOLDER.glob("*.toml"))}
+
+
+@cache
+def _shipped(name: str) -> System:
+    """A shipped system; each file is parsed when it is first asked for."""
+    file = _files()[name]
+    return parse_system(file.read_text(encoding="utf-8"), file.name)
+
+
+@cache
+def _names() -> dict[str, System]:
+    """Names and aliases, lower case, of the shipped systems."""
+    names: dict[str, System] = {}
+    for system in shipped_systems():
+        names.update((alias.lower(), system) for alias in (system.name, *system.aliases))
+    return names
+
+
+def _from_file(path: Path) -> System:
+    """System of a user's file: topology XML by its first character, else TOML."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror}). Check the path, or give a name of "
+            "collscope roofline --list."
+        ) from error
+    if len(content) > _MAX_FILE_BYTES:
+        raise InputError(
+            f"{path}: larger than {_MAX_FILE_BYTES >> 20} MiB. "
+            "Give a system's TOML or topology XML."
+        )
+    if content.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
+        return parse_topology(content, str(path))
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text. Give a TOML or topology XML file.") from error
+    return parse_system(text, str(path))
+
+
+def _row(system: System) -> SystemRow:
+    """Record of one shipped system."""
+    fabric, network = system.fabric, system.network
+    described = fabric if fabric is not None else network
+    assert described is not None  # a loaded system has one of them
+    return SystemRow(
+        name=system.name,
+        title=system.title,
+        wiring=None if fabric is None else fabric.wiring,
+        gpus=None if fabric is None else fabric.gpus,
+        gpu_uni_gbps=None if fabric is None else min(map(sum, fabric.capacity[: fabric.gpus])),
+        link_uni_gbps=None if fabric is None else fabric.uni_gbps,
+        node_uni_gbps=None if network is None else network.node_gbps,
+        nics=None if network is None else network.nics,
+        achievable_fraction=described.achievable_fraction,
+        in_network=None if described.in_network is None else described.in_network.name,
+        source_kind=described.source_kind,
+        confidence=described.confidence,
+        source=described.source,
+    )

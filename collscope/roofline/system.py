@@ -1,0 +1,116 @@
+"""The records of a system: what links its GPUs and its nodes have, and who says so.
+
+Every rate is GB/s of one direction (`uni_gbps`, GB = 1e9 bytes). Data sheets often print the sum
+of both directions; that figure stands beside as `bi_gbps` and must be twice the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from collscope.roofline.cut import Wiring
+
+UNIFORM_WIRINGS = ("mesh", "switch", "host")  # every GPU is like every other
+
+
+@dataclass(frozen=True, slots=True)
+class InNetwork:
+    """Reduction done by switches: NVLS inside a node, SHARP between nodes."""
+
+    name: str
+    efficiency: float  # achievable part of its own bound
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """Links between the GPUs of one node, or of one switch domain of several hosts.
+
+    wiring  mesh (a link from each GPU to each other), switch, host (PCIe through the host), or
+            matrix (any directed graph)
+    """
+
+    wiring: str
+    gpus: int
+    uni_gbps: float  # of one link
+    bi_gbps: float  # of one link, both directions together
+    links_per_gpu: int | None  # None: not the same for every GPU
+    gpu_bi_gbps: float | None  # all links of one GPU, both directions: the data sheet's figure
+    capacity: tuple[tuple[float, ...], ...]  # GPUs, then switches; one direction
+    rings: tuple[tuple[int, ...], ...]  # edge-disjoint rings over all GPUs, one link wide each
+    hosts: int  # hosts that share the fabric; 1 but for rack-scale domains
+    achievable_fraction: float
+    achievable_source: str
+    in_network: InNetwork | None
+    source: str
+    source_kind: str
+    confidence: str
+
+    @property
+    def graph(self) -> Wiring:
+        """The links as a directed graph."""
+        return Wiring(self.gpus, self.capacity)
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What leaves a node (for a domain of several hosts: the domain)."""
+
+    name: str
+    nics: int
+    uni_gbps: float  # of one NIC
+    bi_gbps: float
+    achievable_fraction: float
+    achievable_source: str
+    in_network: InNetwork | None
+    source: str
+    source_kind: str
+    confidence: str
+
+    @property
+    def node_gbps(self) -> float:
+        """Rate of all NICs of a node in one direction, GB/s."""
+        return self.nics * self.uni_gbps
+
+
+@dataclass(frozen=True, slots=True)
+class TuningChoice:
+    """Which constants of a library describe the system's latencies."""
+
+    library: str  # nccl, rccl
+    architecture: str  # volta, ampere, hopper, blackwell; gfx90a, gfx94
+    cpu: str = "intel"  # amd or intel: NCCL's limits between nodes depend on it
+    graph_gbps: float | None = None  # what the library's own rings carry, where it is not the bound
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """A machine, or a part of one: a node's fabric, a network, or both."""
+
+    name: str
+    title: str
+    fabric: Fabric | None
+    network: Network | None
+    tuning: TuningChoice | None
+    aliases: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def with_network(self, other: System, nics: int | None) -> System:
+        """This node with the network of `other`; `nics` of them per node where it is given."""
+        network = other.network
+        if network is not None and nics is not None:
+            network = replace(network, nics=nics)
+        count = "" if nics is None else f"{nics}x"
+        return replace(self, name=f"{self.name}+{count}{other.name}", network=network)
+
+
+def uniform_capacity(
+    wiring: str, gpus: int, links_per_gpu: int, uni_gbps: float
+) -> tuple[tuple[float, ...], ...]:
+    """Capacities in GB/s of a full mesh, or of GPUs around one switch (the last node)."""
+    egress = links_per_gpu * uni_gbps
+    if wiring == "mesh":
+        pair = egress / (gpus - 1)
+        return tuple(tuple(0.0 if i == j else pair for j in range(gpus)) for i in range(gpus))
+    spokes = tuple((*((0.0,) * gpus), egress) for _ in range(gpus))
+    return (*spokes, (*((egress,) * gpus), 0.0))

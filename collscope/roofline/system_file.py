@@ -1,0 +1,272 @@
+"""Systems as TOML: the shape of a file, and what is checked in it.
+
+The format is described in docs/roofline.md. Every problem is an `InputError` that names the file.
+"""
+
+from __future__ import annotations
+
+import sys
+from math import isclose
+
+import msgspec
+
+from collscope.errors import InputError
+from collscope.roofline.nccl_constants import CONSTANTS, NCCL_LL_NET
+from collscope.roofline.system import (
+    UNIFORM_WIRINGS,
+    Fabric,
+    InNetwork,
+    Network,
+    System,
+    TuningChoice,
+    uniform_capacity,
+)
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SOURCE_KINDS = ("src", "std", "calc", "inf", "user")
+CONFIDENCES = ("high", "medium", "low")
+_MAX_GPUS = 576
+
+
+class _InNetworkFile(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    efficiency: float
+    source: str
+
+
+class _FabricFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    wiring: str
+    gpus: int
+    uni_gbps: float
+    source: str
+    links_per_gpu: int | None = None
+    bi_gbps: float | None = None
+    gpu_bi_gbps: float | None = None
+    links: list[list[float]] | None = None
+    switches: int = 0
+    rings: list[list[int]] = []
+    hosts: int = 1
+    achievable_fraction: float = 1.0
+    achievable_source: str = "not known: the nominal rate is used"
+    in_network: _InNetworkFile | None = None
+    source_kind: str = "user"
+    confidence: str = "medium"
+
+
+class _NetworkFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    name: str
+    nics: int
+    uni_gbps: float
+    source: str
+    bi_gbps: float | None = None
+    achievable_fraction: float = 1.0
+    achievable_source: str = "not known: the nominal rate is used"
+    in_network: _InNetworkFile | None = None
+    source_kind: str = "user"
+    confidence: str = "medium"
+
+
+class _TuningFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    library: str
+    architecture: str
+    cpu: str = "intel"
+    graph_gbps: float | None = None
+
+
+class _SystemFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    name: str
+    title: str
+    aliases: list[str] = []
+    fabric: _FabricFile | None = None
+    network: _NetworkFile | None = None
+    tuning: _TuningFile | None = None
+
+
+def parse_system(content: str, where: str) -> System:
+    """System of a TOML text; `where` names it in errors.
+
+    raises  InputError when the text is not TOML, or says something that cannot be
+    """
+    try:
+        file = msgspec.convert(tomllib.loads(content), _SystemFile, strict=False)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{where}: not TOML ({error}). Correct that line.") from error
+    except msgspec.ValidationError as error:
+        raise InputError(
+            f"{where}: {str(error).replace('`', '')}. Compare with docs/roofline.md."
+        ) from error
+    if file.fabric is None and file.network is None:
+        raise InputError(f"{where}: neither links nor NICs. Add [fabric] or [network].")
+    return System(
+        name=file.name,
+        title=file.title,
+        fabric=None if file.fabric is None else _fabric(file.fabric, where),
+        network=None if file.network is None else _network(file.network, where),
+        tuning=None if file.tuning is None else _tuning(file.tuning, where),
+        aliases=tuple(file.aliases),
+    )
+
+
+def _refuse(where: str, what: str, to_do: str) -> InputError:
+    """The error for a value that cannot be."""
+    return InputError(f"{where}: {what}. {to_do}.")
+
+
+def _check_rates(part: _FabricFile | _NetworkFile, where: str, section: str) -> None:
+    """Rates, fraction and labels that both kinds of section have."""
+    if not 0 < part.uni_gbps < float("inf"):
+        raise _refuse(where, f"{section}.uni_gbps is not positive", "Give GB/s of one direction")
+    if part.bi_gbps is not None and not isclose(part.bi_gbps, 2 * part.uni_gbps, rel_tol=1e-6):
+        raise _refuse(
+            where,
+            f"{section}.bi_gbps is {part.bi_gbps:g}, not twice uni_gbps {part.uni_gbps:g}",
+            "Give one direction as uni_gbps and the sum of both as bi_gbps",
+        )
+    if not 0 < part.achievable_fraction <= 1:
+        raise _refuse(
+            where, f"{section}.achievable_fraction is not between 0 and 1", "Give a fraction"
+        )
+    if part.in_network is not None and not 0 < part.in_network.efficiency <= 1:
+        raise _refuse(
+            where, f"{section}.in_network.efficiency is not between 0 and 1", "Give a fraction"
+        )
+    if not part.source.strip():
+        raise _refuse(where, f"{section}.source is empty", "Say where the rates come from")
+    for name, value, known in (
+        ("source_kind", part.source_kind, SOURCE_KINDS),
+        ("confidence", part.confidence, CONFIDENCES),
+    ):
+        if value not in known:
+            raise _refuse(where, f"{section}.{name} '{value}'", f"Use one of {', '.join(known)}")
+
+
+def _fabric(part: _FabricFile, where: str) -> Fabric:
+    """Checked fabric with its capacities."""
+    _check_rates(part, where, "fabric")
+    if not 1 <= part.gpus <= _MAX_GPUS or part.hosts < 1 or part.switches < 0:
+        raise _refuse(
+            where, f"fabric with {part.gpus} GPUs", f"Give 1 to {_MAX_GPUS} GPUs of one node"
+        )
+    if part.wiring in UNIFORM_WIRINGS:
+        capacity = _uniform(part, where)
+    elif part.wiring == "matrix":
+        capacity = _matrix(part, where)
+    else:
+        kinds = ", ".join((*UNIFORM_WIRINGS, "matrix"))
+        raise _refuse(where, f"fabric.wiring '{part.wiring}'", f"Use one of {kinds}")
+    return Fabric(
+        wiring=part.wiring,
+        gpus=part.gpus,
+        uni_gbps=part.uni_gbps,
+        bi_gbps=2 * part.uni_gbps if part.bi_gbps is None else part.bi_gbps,
+        links_per_gpu=part.links_per_gpu,
+        gpu_bi_gbps=part.gpu_bi_gbps,
+        capacity=capacity,
+        rings=_rings(part, where),
+        hosts=part.hosts,
+        achievable_fraction=part.achievable_fraction,
+        achievable_source=part.achievable_source,
+        in_network=_in_network(part.in_network),
+        source=part.source,
+        source_kind=part.source_kind,
+        confidence=part.confidence,
+    )
+
+
+def _uniform(part: _FabricFile, where: str) -> tuple[tuple[float, ...], ...]:
+    """Capacities of a mesh or a switch; the data sheet's sum is checked."""
+    if part.links_per_gpu is None or part.links_per_gpu < 1:
+        raise _refuse(where, "fabric.links_per_gpu is missing", "Give the links of one GPU")
+    if part.wiring == "mesh" and part.gpus < 2:
+        raise _refuse(where, "a mesh of one GPU", "Give fabric.gpus of 2 or more")
+    egress = part.links_per_gpu * part.uni_gbps
+    if part.gpu_bi_gbps is not None and not isclose(part.gpu_bi_gbps, 2 * egress, rel_tol=1e-3):
+        raise _refuse(
+            where,
+            f"fabric.gpu_bi_gbps is {part.gpu_bi_gbps:g}, but {part.links_per_gpu} links of "
+            f"{part.uni_gbps:g} GB/s in both directions are {2 * egress:g}",
+            "Correct the links or the rate",
+        )
+    return uniform_capacity(part.wiring, part.gpus, part.links_per_gpu, part.uni_gbps)
+
+
+def _matrix(part: _FabricFile, where: str) -> tuple[tuple[float, ...], ...]:
+    """Capacities of a matrix of link counts, row to column."""
+    size = part.gpus + part.switches
+    rows = part.links or []
+    if len(rows) != size or any(len(row) != size for row in rows):
+        raise _refuse(
+            where,
+            f"fabric.links is not {size} rows of {size} numbers",
+            "Give the links from each GPU (row) to each GPU (column), then the switches",
+        )
+    if any(not 0 <= value < float("inf") for row in rows for value in row):
+        raise _refuse(where, "fabric.links has a number below 0", "Give counts of links")
+    if any(rows[i][i] for i in range(size)):
+        raise _refuse(where, "fabric.links joins a GPU to itself", "Put 0 on the diagonal")
+    return tuple(tuple(value * part.uni_gbps for value in row) for row in rows)
+
+
+def _rings(part: _FabricFile, where: str) -> tuple[tuple[int, ...], ...]:
+    """Rings over all GPUs that the matrix has room for, all at once."""
+    if not part.rings:
+        return ()
+    left = [list(row) for row in part.links or []]
+    for ring in part.rings:
+        if sorted(ring) != list(range(part.gpus)):
+            raise _refuse(
+                where, f"fabric.rings: {ring} does not visit every GPU once", "Correct the ring"
+            )
+        for i, j in zip(ring, [*ring[1:], ring[0]], strict=True):
+            if not left or left[i][j] < 1:
+                raise _refuse(
+                    where,
+                    f"fabric.rings need more links from GPU {i} to GPU {j} than there are",
+                    "Take a ring out",
+                )
+            left[i][j] -= 1
+    return tuple(tuple(ring) for ring in part.rings)
+
+
+def _network(part: _NetworkFile, where: str) -> Network:
+    """Checked network."""
+    _check_rates(part, where, "network")
+    if part.nics < 1:
+        raise _refuse(where, f"network.nics is {part.nics}", "Give the NICs of one node")
+    return Network(
+        name=part.name,
+        nics=part.nics,
+        uni_gbps=part.uni_gbps,
+        bi_gbps=2 * part.uni_gbps if part.bi_gbps is None else part.bi_gbps,
+        achievable_fraction=part.achievable_fraction,
+        achievable_source=part.achievable_source,
+        in_network=_in_network(part.in_network),
+        source=part.source,
+        source_kind=part.source_kind,
+        confidence=part.confidence,
+    )
+
+
+def _in_network(part: _InNetworkFile | None) -> InNetwork | None:
+    """In-network reduction, where the section has one."""
+    return None if part is None else InNetwork(part.name, part.efficiency, part.source)
+
+
+def _tuning(part: _TuningFile, where: str) -> TuningChoice:
+    """Choice of latency constants, which must exist."""
+    known = [f"{c.library} {c.architecture}" for c in CONSTANTS]
+    if f"{part.library} {part.architecture}" not in known:
+        raise _refuse(
+            where,
+            f"tuning: no constants of {part.library} {part.architecture}",
+            f"Use one of {', '.join(known)}, or leave [tuning] out",
+        )
+    if part.cpu not in NCCL_LL_NET:
+        raise _refuse(where, f"tuning.cpu '{part.cpu}'", "Use amd or intel")
+    if part.graph_gbps is not None and not part.graph_gbps > 0:
+        raise _refuse(where, "tuning.graph_gbps is not positive", "Give GB/s or leave it out")
+    return TuningChoice(part.library, part.architecture, part.cpu, part.graph_gbps)

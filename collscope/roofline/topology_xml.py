@@ -1,0 +1,319 @@
+"""NCCL/RCCL topology XML (NCCL_TOPO_DUMP_FILE, NCCL_TOPO_FILE) as a system.
+
+Elements: system > cpu > pci… > gpu | nic > net, and under a gpu its nvlink, xgmi or c2c links
+(NVIDIA/nccl and ROCm/rccl src/graph/xml.cc, topo.cc). A link names the bus id of its target and
+how many there are; the rate per link follows from the GPU's generation, as in topo.h.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from xml.etree import ElementTree
+
+from collscope.errors import InputError
+from collscope.roofline.system import Fabric, Network, System, TuningChoice
+
+_MAX_GPUS = 576
+_GPU_CLASSES = ("0x0302", "0x0300", "0x1200")  # 3D, VGA; AMD's processing accelerators
+_NIC_CLASSES = ("0x0200", "0x0207")  # Ethernet, InfiniBand
+_NVSWITCH_CLASS = "0x0680"
+_PCI_ACHIEVABLE = 0.762  # 12.0 of 15.75 GB/s: PCI_BW of NVIDIA/nccl src/graph/topo.h
+
+
+@dataclass(frozen=True, slots=True)
+class _LinkRate:
+    """One generation's link: line rate, the library's constant, and its tuning constants."""
+
+    uni_gbps: float
+    library_gbps: float
+    tuning: TuningChoice | None
+
+
+# Compute capability from which a generation starts. Line rates: roofline systems of that
+# generation (SM60 and SM86: NVIDIA's data sheets); constants: src/graph/topo.h.
+_NVLINK = {
+    100: _LinkRate(50.0, 40.1, TuningChoice("nccl", "blackwell")),
+    90: _LinkRate(25.0, 20.6, TuningChoice("nccl", "hopper")),
+    87: _LinkRate(25.0, 20.0, TuningChoice("nccl", "ampere")),
+    86: _LinkRate(14.0625, 12.0, TuningChoice("nccl", "ampere")),
+    80: _LinkRate(25.0, 20.0, TuningChoice("nccl", "ampere")),
+    70: _LinkRate(25.0, 20.0, TuningChoice("nccl", "volta")),
+    60: _LinkRate(20.0, 18.0, None),
+}
+_XGMI = {
+    "950": _LinkRate(76.8, 57.6, TuningChoice("rccl", "gfx94", "amd")),
+    "94": _LinkRate(64.0, 48.0, TuningChoice("rccl", "gfx94", "amd")),
+    "90a": _LinkRate(50.0, 36.0, TuningChoice("rccl", "gfx90a", "amd")),
+    "910": _LinkRate(50.0, 36.0, TuningChoice("rccl", "gfx90a", "amd")),  # RCCL's number of gfx90a
+    "90": _LinkRate(46.0, 24.0, None),
+}
+# link_speed="32.0 GT/s PCIe", "8 GT/s" or "": GT/s to GB/s of one lane and direction
+_SPEED = re.compile(r"\s*(\d{1,3}(?:\.\d{1,3})?) ?GT/s")
+
+
+@dataclass(slots=True)
+class _Found:
+    """What one pass over the elements collects; GPUs and NICs in the order of the file."""
+
+    gpus: dict[str, ElementTree.Element] = field(default_factory=dict)  # by PCI bus id
+    bare_gpus: int = 0  # PCI functions of a GPU's class without a <gpu> below
+    bare_nics_gbps: list[float] = field(default_factory=list)
+    nics_gbps: dict[tuple[str, str], float] = field(default_factory=dict)
+    path_gbps: dict[str, float] = field(default_factory=dict)  # PCIe of each GPU
+    notes: list[str] = field(default_factory=list)
+
+
+def parse_topology(content: bytes, where: str) -> System:
+    """System of a topology file: NVLink, xGMI or PCIe between GPUs, and the NICs.
+
+    content  the file's bytes
+    where    names it in errors
+    raises   InputError when it is not such a file, or lists nothing that can carry data
+    """
+    found = _collect(_parse_xml(content, where), where)
+    fabric, tuning = _fabric(found, where)
+    network = _network(found)
+    if fabric is None and network is None:
+        raise InputError(
+            f"{where}: no links between GPUs and no NICs. "
+            "Give the file that NCCL_TOPO_DUMP_FILE wrote on the machine."
+        )
+    return System(
+        name=re.split(r"[/\\]", where)[-1],
+        title=f"topology file, {len(found.gpus) or found.bare_gpus} GPUs",
+        fabric=fabric,
+        network=network,
+        tuning=tuning,
+        notes=tuple(found.notes),
+    )
+
+
+def _parse_xml(content: bytes, where: str) -> ElementTree.Element:
+    """Root element; document types are refused, since entities can grow without bound."""
+    if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
+        raise InputError(f"{where}: declares a document type. Take it out: NCCL writes none.")
+    try:
+        root = ElementTree.fromstring(content)
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
+        raise InputError(f"{where}: not XML ({error}). Dump the topology again.") from error
+    if root.tag != "system":
+        raise InputError(
+            f"{where}: begins with <{root.tag}>, not <system>. "
+            "Give the topology (NCCL_TOPO_DUMP_FILE), not the graph file."
+        )
+    return root
+
+
+def _collect(root: ElementTree.Element, where: str) -> _Found:
+    """Walk the tree without recursion: depth is the file's, not ours."""
+    found = _Found()
+    stack: list[tuple[ElementTree.Element, str, float]] = [(root, "", float("inf"))]
+    while stack:
+        element, bus, slowest = stack.pop()
+        if element.tag == "pci":
+            bus = element.get("busid", "").lower()
+            slowest = min(slowest, _pci_gbps(element))
+            _bare(element, slowest, found)
+        elif element.tag == "gpu":
+            # Several <gpu> of one bus id are ranks or partitions that share its links.
+            found.gpus.setdefault(bus or element.get("dev", ""), element)
+            found.path_gbps.setdefault(bus, slowest)
+        elif element.tag == "net":
+            # A NIC without a place is listed under every <cpu>: name and port tell it apart.
+            key = (element.get("name", element.get("dev", "")), element.get("port", ""))
+            found.nics_gbps.setdefault(key, min(slowest, _number(element, "speed") / 8000))
+        stack.extend((child, bus, slowest) for child in reversed(element))
+    if max(len(found.gpus), found.bare_gpus) > _MAX_GPUS:
+        raise InputError(f"{where}: more than {_MAX_GPUS} GPUs. Give the file of one node or rack.")
+    return found
+
+
+def _bare(element: ElementTree.Element, path_gbps: float, found: _Found) -> None:
+    """Count a PCI function of a static file, which has no <gpu> and <net> elements."""
+    if any(child.tag in ("gpu", "nic", "pci") for child in element):
+        return
+    pci_class = element.get("class", "")
+    if pci_class.startswith(_GPU_CLASSES):
+        found.bare_gpus += 1
+    elif pci_class.startswith(_NIC_CLASSES):
+        found.bare_nics_gbps.append(path_gbps)
+
+
+def _number(element: ElementTree.Element, name: str) -> float:
+    """A number of an attribute; 0 where it is missing, not a number, or below 0."""
+    try:
+        value = float(element.get(name, "0"))
+    except ValueError:
+        return 0.0
+    return value if 0 <= value < 1e9 else 0.0
+
+
+def _pci_gbps(element: ElementTree.Element) -> float:
+    """PCIe rate of one direction in GB/s; infinite where speed or width is not told.
+
+    8 to 32 GT/s code 128 of 130 bits, below that 8 of 10; 64 GT/s 242 of 256 bytes.
+    """
+    speed = _SPEED.match(element.get("link_speed", ""))
+    width = _number(element, "link_width")
+    if speed is None or width < 1:
+        return float("inf")
+    rate = float(speed[1])
+    coding = 0.8 if rate < 8 else 128 / 130 if rate < 64 else 242 / 256
+    return rate * coding * width / 8
+
+
+def _fabric(found: _Found, where: str) -> tuple[Fabric | None, TuningChoice | None]:
+    """Links between the GPUs, in the order of the file, and the matching constants."""
+    if not found.gpus:
+        if found.bare_gpus:
+            found.notes.append(
+                "a static file: it lists no NVLink or xGMI, so nothing is said about one node; "
+                "a file of NCCL_TOPO_DUMP_FILE does"
+            )
+        return None, None
+    kind = next(
+        (c.tag for gpu in found.gpus.values() for c in gpu if c.tag in ("nvlink", "xgmi")), None
+    )
+    if kind is None:
+        return _pci_fabric(found, where), None
+    return _link_fabric(found, kind, where)
+
+
+def _link_rate(gpu: ElementTree.Element, kind: str, where: str) -> _LinkRate:
+    """Link of a GPU's generation. RCCL writes the number of CUs as `sm`: it reads `gcn` instead."""
+    if kind == "nvlink":
+        capability = _number(gpu, "sm")
+        for first, rate in _NVLINK.items():
+            if capability >= first:
+                return rate
+        raise InputError(f'{where}: NVLink of sm="{gpu.get("sm")}". Describe it in TOML.')
+    name = gpu.get("gcn", "").lower().removeprefix("gfx")
+    for first_digits, rate in _XGMI.items():
+        if name.startswith(first_digits):
+            return rate
+    raise InputError(f'{where}: xGMI of gcn="{gpu.get("gcn")}". Describe it in TOML.')
+
+
+def _link_fabric(found: _Found, kind: str, where: str) -> tuple[Fabric, TuningChoice | None]:
+    """NVLink or xGMI as a matrix; all NVSwitches are one node, as in NCCL's own graph."""
+    places = {bus: index for index, bus in enumerate(found.gpus)}
+    rate = _link_rate(next(iter(found.gpus.values())), kind, where)
+    size = len(places) + 1
+    links = [[0.0] * size for _ in range(size)]
+    for bus, gpu in found.gpus.items():
+        i = places[bus]
+        for link in gpu:
+            if link.tag != kind:
+                continue
+            target = places.get(link.get("target", "").lower())
+            if target is not None and target != i:
+                links[i][target] += _number(link, "count")
+            elif link.get("tclass", "").startswith(_NVSWITCH_CLASS):
+                links[i][-1] += _number(link, "count")
+                links[-1][i] += _number(link, "count")
+    if not any(links[-1]):
+        links = [row[:-1] for row in links[:-1]]
+    lonely = [bus for bus, i in places.items() if not any(links[i])]
+    if lonely and len(places) > 1:
+        found.notes.append(
+            f"GPU {', '.join(lonely)} has no {kind} link in the file: the bound is 0 for it"
+        )
+    capacity = tuple(tuple(count * rate.uni_gbps for count in row) for row in links)
+    wiring, per_gpu = _regular(links, len(places))
+    fabric = _fabric_record(
+        capacity,
+        len(places),
+        rate.uni_gbps,
+        rate.library_gbps / rate.uni_gbps,
+        f"{kind} links of the topology file; {rate.uni_gbps:g} GB/s each by the GPU's generation",
+    )
+    return replace(fabric, wiring=wiring, links_per_gpu=per_gpu), rate.tuning
+
+
+def _regular(links: list[list[float]], gpus: int) -> tuple[str, int | None]:
+    """Name of a wiring in which all GPUs are alike, and the links of one; else matrix.
+
+    Such wirings have closed forms, which matters for the 72 GPUs of a rack.
+    """
+    own = {links[i][j] for i in range(gpus) for j in range(gpus) if i != j}
+    spokes = {row[-1] for row in links[:gpus]} if len(links) > gpus else {0.0}
+    if own <= {0.0} and len(spokes) == 1:
+        return "switch", int(spokes.pop())
+    if len(own) == 1 and spokes == {0.0}:
+        return "mesh", int(own.pop()) * (gpus - 1)
+    return "matrix", None
+
+
+def _pci_fabric(found: _Found, where: str) -> Fabric:
+    """GPUs whose only way is PCIe: a star through the host, each at its slowest bridge."""
+    rates = [found.path_gbps.get(bus, float("inf")) for bus in found.gpus]
+    if not all(0 < rate < float("inf") for rate in rates):
+        raise InputError(
+            f"{where}: GPUs without NVLink, xGMI and PCIe speed. Describe the system in TOML."
+        )
+    found.notes.append(
+        "no NVLink or xGMI in the file: PCIe through the host, bridges shared by GPUs not counted"
+    )
+    spokes = tuple((*((0.0,) * len(rates)), rate) for rate in rates)
+    return _fabric_record(
+        (*spokes, (*rates, 0.0)),
+        len(rates),
+        min(rates),
+        _PCI_ACHIEVABLE,
+        "link_speed and link_width of the topology file",
+    )
+
+
+def _fabric_record(
+    capacity: tuple[tuple[float, ...], ...],
+    gpus: int,
+    uni_gbps: float,
+    fraction: float,
+    source: str,
+) -> Fabric:
+    """A fabric of the file's links."""
+    return Fabric(
+        wiring="matrix",
+        gpus=gpus,
+        uni_gbps=uni_gbps,
+        bi_gbps=2 * uni_gbps,
+        links_per_gpu=None,
+        gpu_bi_gbps=None,
+        capacity=capacity,
+        rings=(),
+        hosts=1,
+        achievable_fraction=fraction,
+        achievable_source="the library's own constant per link, src/graph/topo.h",
+        in_network=None,
+        source=source,
+        source_kind="user",
+        confidence="medium",
+    )
+
+
+def _network(found: _Found) -> Network | None:
+    """NICs with the speeds the file gives (Mb/s), else with the rate of their PCIe slots."""
+    rates = [rate for rate in found.nics_gbps.values() if rate > 0]
+    source = "speed of each net element of the topology file (Mb/s)"
+    if not rates:
+        rates = [rate for rate in found.bare_nics_gbps if rate < float("inf")]
+        source = "PCIe rate of each NIC of the topology file: an upper limit"
+        if rates:
+            found.notes.append("the file tells no NIC speed: the rate of their PCIe slots is used")
+    if not rates:
+        return None
+    # One figure per NIC is kept; NICs of different rates add up to the same node.
+    uni_gbps = sum(rates) / len(rates)
+    return Network(
+        name="NICs of the topology file",
+        nics=len(rates),
+        uni_gbps=uni_gbps,
+        bi_gbps=2 * uni_gbps,
+        achievable_fraction=0.97,
+        achievable_source="389 of 400 Gb/s measured with RDMA writes",
+        in_network=None,
+        source=source,
+        source_kind="user",
+        confidence="medium",
+    )

@@ -1,0 +1,290 @@
+"""Collectives of all ranks joined into calls, tolerant of what a rank lacks (pure).
+
+The k-th collective of a group on one rank is the k-th on the others. Where the ranks' sequences
+differ they are matched by the source's own numbers, else by time (the ends of one call agree once
+the clocks' difference is known), else by longest common subsequence.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from collscope.model import Op
+from collscope.sequences import interleave
+from collscope.timeline.groups import Group, find_groups, signatures
+from collscope.timeline.pairing import pair_by_time
+from collscope.timeline.rows import ClassKey, Rows, class_key
+from collscope.trace import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Calls of all groups, and the rows that took part (sorted by call, then by trace)."""
+
+    groups: tuple[Group, ...]
+    classes: tuple[ClassKey, ...]
+    group: npt.NDArray[np.int32]  # (calls,) into `groups`
+    seq: Ints  # (calls,) place in the group
+    class_: npt.NDArray[np.int32]  # (calls,) into `classes`
+    expected: npt.NDArray[np.int32]  # (calls,) ranks that have a trace and should take part
+    mismatched: npt.NDArray[np.bool_]  # (calls,) the ranks disagree on operation or size
+    p2p: npt.NDArray[np.bool_]  # (calls,) a Send with its Recv
+    offsets: Ints  # (calls + 1,) into row and trace
+    row: Ints  # (parts,) row of `Rows`
+    trace: npt.NDArray[np.int32]  # (parts,)
+    realigned: tuple[bool, ...]  # per group: the ranks' sequences differed
+    unpaired: Ints  # rows of Send, Recv or SendRecv without a partner
+
+    def __len__(self) -> int:
+        """Calls."""
+        return len(self.group)
+
+    @property
+    def seen(self) -> Ints:
+        """Ranks that took part, shape (calls,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def call_of_part(self) -> Ints:
+        """Call of each part, shape (parts,)."""
+        return np.repeat(np.arange(len(self)), self.seen)
+
+    def matrix(self, group: int) -> Ints:
+        """Rows of one group, shape (calls of the group, members); -1 where a rank lacks it."""
+        calls = np.flatnonzero((self.group == group) & ~self.p2p)
+        of_call = np.full(len(self), -1, dtype=np.int64)
+        of_call[calls] = np.arange(len(calls))
+        out = np.full((len(calls), len(self.groups[group].members)), -1, dtype=np.int64)
+        place = of_call[self.call_of_part]
+        mine = place >= 0
+        column = np.searchsorted(self.groups[group].members, self.trace[mine])
+        out[place[mine], column] = self.row[mine]
+        return out
+
+    def missing(self) -> list[tuple[int, int]]:
+        """(call, trace) of every rank that has a trace and lacks a call others have."""
+        found = []
+        for call in np.flatnonzero((self.seen < self.expected) & ~self.p2p).tolist():
+            there = set(self.trace[self.offsets[call] : self.offsets[call + 1]].tolist())
+            members = self.groups[self.group[call]].members
+            found += [(call, t) for t in members if t not in there]
+        return found
+
+
+def match_calls(rows: Rows) -> Calls:
+    """Calls of all ranks' collectives; nothing that a rank lacks or has too much stops it."""
+    groups, sig = find_groups(rows), signatures(rows)
+    point = np.array([e.op.point_to_point for e in rows.entries] + [False])
+    unclear = np.array([e.op is Op.SEND_RECV for e in rows.entries] + [False])
+    builder = _Builder(rows, sig)
+    realigned = []
+    for number, group in enumerate(groups):
+        sends = [r[point[rows.entry[r]]] for r in group.rows]
+        plain = [r[~point[rows.entry[r]]] for r in group.rows]
+        if group.size != 2:
+            # A SendRecv kernel of a larger group does not say with whom.
+            builder.unpaired += [r[unclear[rows.entry[r]]] for r in plain]
+            plain = [r[~unclear[rows.entry[r]]] for r in plain]
+        matrix, changed = align_members(rows, sig, plain)
+        realigned.append(changed)
+        builder.add(number, group, matrix)
+        if any(len(s) for s in sends):
+            builder.add_pairs(number, group, sends)
+    return builder.finish(tuple(groups), tuple(realigned))
+
+
+def align_members(rows: Rows, sig: Ints, members: list[Ints]) -> tuple[Ints, bool]:
+    """Calls of a group as (calls, members) rows, -1 where absent; whether sequences differed.
+
+    members  per member its rows in the order of start
+    """
+    if not any(len(m) for m in members):
+        return np.empty((0, len(members)), dtype=np.int64), False
+    keys = [sig[rows.entry[m]] for m in members]
+    equal = all(np.array_equal(keys[0], k) for k in keys[1:])
+    by_number = _by_number(rows, members, keys)
+    if by_number is not None:
+        return by_number, not equal or len(by_number) > len(members[0])
+    if equal and not _shifted(rows, members):
+        return np.stack(members, axis=1), False
+    return _by_time(rows, keys, members), True
+
+
+def _by_number(rows: Rows, members: list[Ints], keys: list[Ints]) -> Ints | None:
+    """Members joined by the source's numbers; None where these are missing or prove nothing."""
+    numbers = [rows.seq[m] for m in members]
+    if any(len(n) and (n[0] < 0 or (np.diff(n) <= 0).any()) for n in numbers):
+        return None
+    known = np.unique(np.concatenate(numbers))
+    matrix = np.full((len(known), len(members)), -1, dtype=np.int64)
+    key = np.full(matrix.shape, -1, dtype=np.int64)
+    for m, n in enumerate(numbers):
+        place = np.searchsorted(known, n)
+        matrix[place, m], key[place, m] = members[m], keys[m]
+    shared = (matrix >= 0).sum(axis=1) > 1
+    agree = ((key == key.max(axis=1, keepdims=True)) | (matrix < 0)).all(axis=1)
+    enough = len(members) == 1 or shared.sum() >= 0.5 * min(len(m) for m in members)
+    return matrix if enough and agree[shared].sum() >= 0.5 * shared.sum() else None
+
+
+def _shifted(rows: Rows, members: list[Ints]) -> bool:
+    """Equal sequences whose ends differ by far more than the calls last: not the same calls."""
+    head = members[0]
+    shortest = np.min([rows.end[m] - rows.start[m] for m in members], axis=0)
+    bound = max(20_000.0, float(np.median(shortest)))
+    for m in members[1:]:
+        difference = rows.end[m] - rows.end[head]
+        if np.median(np.abs(difference - np.median(difference))) > bound:
+            return True
+    return False
+
+
+def _by_time(rows: Rows, keys: list[Ints], members: list[Ints]) -> Ints:
+    """Members merged into the longest, one after the other."""
+    order = sorted(range(len(members)), key=lambda m: -len(members[m]))
+    head = order[0]
+    key, start, end = keys[head], rows.start[members[head]], rows.end[members[head]]
+    placed = {head: np.arange(len(key))}
+    for m in order[1:]:
+        mine = members[m]
+        found = pair_by_time((key, start, end), (keys[m], rows.start[mine], rows.end[mine]))
+        moved, place = interleave(len(key), found.partner)
+        placed = {k: moved[p] for k, p in placed.items()} | {m: place}
+        size = len(key) + int((found.partner < 0).sum())
+        merged = []
+        for reference, own in (
+            (key, keys[m]), (start, rows.start[mine] - found.offset),
+            (end, rows.end[mine] - found.offset),
+        ):  # fmt: skip
+            column = np.empty(size, dtype=np.int64)
+            column[place] = own
+            column[moved] = reference
+            merged.append(column)
+        key, start, end = merged
+    matrix = np.full((len(key), len(members)), -1, dtype=np.int64)
+    for m, place in placed.items():
+        matrix[place, m] = members[m]
+    return matrix
+
+
+class _Builder:
+    """Calls under construction."""
+
+    def __init__(self, rows: Rows, sig: Ints) -> None:
+        self.rows, self.sig = rows, sig
+        self.class_of: dict[ClassKey, int] = {}
+        self.parts: dict[str, list[Ints]] = defaultdict(list)
+        self.unpaired: list[Ints] = []
+
+    def add(self, number: int, group: Group, matrix: Ints) -> None:
+        """Calls of one group from its matrix of rows."""
+        there = matrix >= 0
+        first = matrix[np.arange(len(matrix)), there.argmax(axis=1)]
+        self._append(number, group, matrix, there, first, p2p=False)
+        self.parts["trace"].append(np.array(group.members)[np.nonzero(there)[1]])
+
+    def add_pairs(self, number: int, group: Group, sends: list[Ints]) -> None:
+        """Sends with the Recvs they meet: the k-th of one rank to another with its k-th."""
+        rows = self.rows
+        directed: dict[tuple[int, int, bool], list[Ints]] = defaultdict(list)
+        for m, mine in enumerate(sends):
+            entries = rows.entry[mine]
+            for e in np.unique(entries).tolist():
+                peer = _member(rows, group, rows.entries[e].peer)
+                sending = rows.entries[e].op is Op.SEND
+                pair = (m, peer) if sending else (peer, m)
+                directed[(*pair, sending)].append(mine[entries == e])
+        pairs = []
+        for src, dst, _ in sorted({(s, d, True) for s, d, _ in directed}):
+            halves = [
+                np.sort(np.concatenate([*directed[src, dst, half], _EMPTY])) for half in (True, False)
+            ]
+            pairs.append(self._pair(*halves))
+        matrix = np.concatenate(pairs)
+        whole = (matrix >= 0).all(axis=1)
+        self.unpaired.append(matrix[~whole].max(axis=1, initial=-1))
+        matrix = matrix[whole]
+        matrix = matrix[np.argsort(rows.start[matrix[:, 0]], kind="stable")]
+        self._append(number, group, matrix, matrix >= 0, matrix[:, 0], p2p=True)
+        self.parts["trace"].append(rows.trace[matrix.ravel()].astype(np.int64))
+
+    def _pair(self, sends: Ints, recvs: Ints) -> Ints:
+        """(transfers, 2) rows of Send and Recv, -1 for the half that is missing."""
+        rows = self.rows
+        if len(sends) == len(recvs):
+            return np.stack([sends, recvs], axis=1)
+        count = np.array([e.in_count or e.out_count or 0 for e in rows.entries] + [0])
+        both = [(count[rows.entry[r]], rows.start[r], rows.end[r]) for r in (sends, recvs)]
+        partner = pair_by_time(*both).partner if len(sends) and len(recvs) else recvs * 0 - 1
+        alone = np.setdiff1d(np.arange(len(sends)), partner)
+        met = np.where(partner >= 0, np.append(sends, -1)[partner], -1)
+        return np.concatenate(
+            [
+                np.stack([met, recvs], axis=1),
+                np.stack([sends[alone], np.full(len(alone), -1)], axis=1),
+            ]
+        )
+
+    def _append(
+        self, number: int, group: Group, matrix: Ints, there: npt.NDArray[np.bool_], first: Ints,
+        *, p2p: bool,
+    ) -> None:  # fmt: skip
+        rows, n = self.rows, len(matrix)
+        size = group.size or len(group.members)
+        entry = rows.entry[first]
+        of_entry = np.zeros(len(rows.entries), dtype=np.int64)
+        for e in np.unique(entry).tolist():
+            key = class_key(rows.entries[e], size)
+            of_entry[e] = self.class_of.setdefault(key, len(self.class_of))
+        sig = np.where(there, self.sig[rows.entry[matrix]], self.sig[entry][:, None])
+        expected = 2 if p2p else len(group.members)
+        differ = np.zeros(n, dtype=bool) if p2p else (sig != sig[:, :1]).any(axis=1)
+        for column, values in (
+            ("group", np.full(n, number)), ("seq", np.arange(n)), ("class", of_entry[entry]),
+            ("expected", np.full(n, expected)), ("mismatched", differ), ("p2p", np.full(n, p2p)),
+            ("seen", there.sum(axis=1)), ("row", matrix[there]),
+        ):  # fmt: skip
+            self.parts[column].append(values.astype(np.int64))
+
+    def finish(self, groups: tuple[Group, ...], realigned: tuple[bool, ...]) -> Calls:
+        """The calls of all groups added."""
+        part = {
+            name: np.concatenate([*self.parts[name], _EMPTY])
+            for name in (
+                "group", "seq", "class", "expected", "mismatched", "p2p", "seen", "row", "trace",
+            )
+        }  # fmt: skip
+        unpaired = np.concatenate([*self.unpaired, _EMPTY])
+        return Calls(
+            groups,
+            tuple(self.class_of),
+            part["group"].astype(np.int32),
+            part["seq"],
+            part["class"].astype(np.int32),
+            part["expected"].astype(np.int32),
+            part["mismatched"].astype(bool),
+            part["p2p"].astype(bool),
+            np.concatenate([[0], np.cumsum(part["seen"])]),
+            part["row"],
+            part["trace"].astype(np.int32),
+            realigned,
+            np.sort(unpaired[unpaired >= 0]),
+        )
+
+
+_EMPTY = np.empty(0, dtype=np.int64)
+
+
+def _member(rows: Rows, group: Group, peer: int | None) -> int:
+    """Member of a group that a Send or Recv names by its rank in the group; -1: none."""
+    if peer is None or peer < 0:
+        return -1
+    world = group.ranks[peer] if group.ranks and peer < len(group.ranks) else peer
+    if world not in rows.ranks:
+        return -1
+    trace = rows.ranks.index(world)
+    return group.members.index(trace) if trace in group.members else -1

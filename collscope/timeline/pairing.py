@@ -1,0 +1,95 @@
+"""Partners in two sequences of timed collectives whose clocks differ by a constant (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from collscope._align import align
+from collscope.trace import Ints
+
+Sequence3 = tuple[Ints, Ints, Ints]  # signature, start, end
+_WINDOW_NS = 50_000  # ends of one call agree to some tens of µs
+_CANDIDATES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """Partner of each element of the second sequence, rising, -1: none; and the clocks' offset."""
+
+    partner: Ints
+    offset: int  # ns by which the second clock is ahead
+
+
+def pair_by_time(reference: Sequence3, other: Sequence3) -> Pairing:
+    """Elements of `other` with those of `reference` that they took place with.
+
+    Signatures alone cannot tell which of several equal collectives is missing. They give
+    candidates of the clocks' offset (where most differences of ends agree); the candidate under
+    which most elements meet decides. Elements that meet in time though their signatures differ
+    are partners: the ranks disagree about the call.
+    """
+    common = _common(reference[0], other[0])
+    if not (common >= 0).any():
+        return Pairing(common, 0)
+    mine = np.flatnonzero(common >= 0)
+    difference = other[2][mine] - reference[2][common[mine]]
+    backwards = _common(reference[0][::-1], other[0][::-1])
+    back = np.flatnonzero(backwards >= 0)
+    reverse = other[2][::-1][back] - reference[2][::-1][backwards[back]]
+    best = Pairing(common, int(np.median(difference)))
+    # By order alone most pairs may be wrong: only those count that took place together.
+    score = _score(reference, other, best)
+    for offset in [*_modes(difference), *_modes(reverse)]:
+        candidate = Pairing(_meet(reference, other, offset), offset)
+        found = _score(reference, other, candidate)
+        if found > score:
+            best, score = candidate, found
+    return best
+
+
+def _common(reference: Ints, other: Ints) -> Ints:
+    return align(reference.astype(np.uint64), other.astype(np.uint64)).astype(np.int64)
+
+
+def _modes(difference: Ints) -> list[int]:
+    """Where differences crowd: medians of the fullest windows, fullest first."""
+    ordered = np.sort(difference)
+    found: list[int] = []
+    while len(ordered) and len(found) < _CANDIDATES:
+        last = np.searchsorted(ordered, ordered + _WINDOW_NS, side="right")
+        first = int(np.argmax(last - np.arange(len(ordered))))
+        window = ordered[first : last[first]]
+        found.append(int(np.median(window)))
+        ordered = np.concatenate([ordered[:first], ordered[last[first] :]])
+    return found
+
+
+def _meet(reference: Sequence3, other: Sequence3, offset: int) -> Ints:
+    """Partners that are nearest to each other in time and overlap."""
+    start, end = other[1] - offset, other[2] - offset
+    theirs = _nearest(reference[2], end)
+    ours = _nearest(end, reference[2])
+    mutual = ours[theirs] == np.arange(len(end))
+    overlap = (start < reference[2][theirs]) & (end > reference[1][theirs])
+    return np.where(mutual & overlap, theirs, -1)
+
+
+def _nearest(times: Ints, wanted: Ints) -> Ints:
+    """Index in `times` (rising) of the one nearest to each of `wanted`."""
+    right = np.clip(np.searchsorted(times, wanted), 1, max(len(times) - 1, 1))
+    if len(times) == 1:
+        return np.zeros(len(wanted), dtype=np.int64)
+    nearer = wanted - times[right - 1] <= times[right] - wanted
+    return np.where(nearer, right - 1, right)
+
+
+def _score(reference: Sequence3, other: Sequence3, found: Pairing) -> tuple[int, float]:
+    """Pairs of equal signature that took place together; and how well their ends agree."""
+    mine = np.flatnonzero(found.partner >= 0)
+    partner = found.partner[mine]
+    apart = np.abs(other[2][mine] - found.offset - reference[2][partner])
+    together = apart < np.maximum(reference[2][partner] - reference[1][partner], _WINDOW_NS)
+    good = together & (reference[0][partner] == other[0][mine])
+    return int(good.sum()), -float(apart[good].sum())

@@ -1,0 +1,176 @@
+"""Traces of all ranks as one table of rows, and what names a class of collectives (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from collscope.busbw import size_bytes
+from collscope.model import Datatype, Op
+from collscope.trace import Ints, Kind, TraceCollective, TraceFile
+
+# Every rank leaves these only when all have come: their end times agree, and the last to come
+# waits for none. source: reference of the operations in NCCL's collectives documentation.
+SYNCHRONISING = frozenset(
+    (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL, Op.ALL_TO_ALLV, Op.BARRIER)
+)
+# The ranks of one call put in and get out different numbers of elements.
+_UNEVEN = frozenset((Op.ALL_TO_ALLV, Op.ALL_GATHERV, Op.UNKNOWN))
+_OUT_COUNT = frozenset((Op.REDUCE_SCATTER, Op.SCATTER))
+_IN_COUNT = frozenset((Op.ALL_GATHER, Op.GATHER))
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of all traces, trace by trace, each in the order of start. Times in ns since `base`."""
+
+    base_ns: int
+    trace: npt.NDArray[np.int32]  # index of the trace
+    bounds: Ints  # (traces + 1,) where each trace's rows begin
+    kind: npt.NDArray[np.int8]  # `Kind`
+    stream: npt.NDArray[np.int32]  # numbered over all traces
+    start: Ints
+    end: Ints
+    launch: Ints  # -1: not known
+    entry: npt.NDArray[np.int32]  # into `entries`; -1: no collective
+    seq: Ints
+    name: npt.NDArray[np.int32]  # into `names`
+    entries: tuple[TraceCollective, ...]
+    names: tuple[str, ...]
+    streams: tuple[tuple[int, str], ...]  # (trace, label) per stream
+    ranks: tuple[int, ...]  # world rank per trace
+    hosts: tuple[str | None, ...]
+    steps: tuple[tuple[tuple[int, int], ...], ...]  # per trace, since base
+    duplicates: tuple[int, ...] = ()  # indices of input traces left out: their rank came before
+
+    def __len__(self) -> int:
+        """Rows of all traces."""
+        return len(self.start)
+
+    def of(self, trace: int) -> slice:
+        """Rows of one trace."""
+        return slice(int(self.bounds[trace]), int(self.bounds[trace + 1]))
+
+
+@dataclass(frozen=True, slots=True)
+class ClassKey:
+    """Collectives that cost the same when nothing disturbs them."""
+
+    op: Op
+    datatype: Datatype | None
+    redop: str | None
+    count: int | None  # elements as the API takes it; None: not known, or it differs by rank
+    nranks: int | None
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Size S of nccl-tests; None where it is not defined or not known."""
+        if self.count is None or self.datatype is None:
+            return None
+        op = Op.SEND_RECV if self.op.point_to_point else self.op
+        return size_bytes(op, count=self.count, datatype=self.datatype, nranks=self.nranks)
+
+
+def class_key(entry: TraceCollective, nranks: int | None) -> ClassKey:
+    """Class of a collective on a group of `nranks` ranks."""
+    op = Op.SEND_RECV if entry.op.point_to_point else entry.op
+    return ClassKey(op, entry.datatype, entry.redop, api_count(entry, nranks), nranks)
+
+
+def api_count(entry: TraceCollective, nranks: int | None) -> int | None:
+    """Elements as the API's count argument has them; None where ranks differ in it.
+
+    >>> api_count(TraceCollective(Op.REDUCE_SCATTER, in_count=64, out_count=16), 4)
+    16
+    """
+    op, n_in, n_out = entry.op, entry.in_count, entry.out_count
+    if op in _UNEVEN:
+        return None
+    if op in _IN_COUNT:
+        return n_in
+    if op in _OUT_COUNT:
+        return n_out
+    known = [n for n in (n_in, n_out) if n is not None]
+    if op is Op.ALL_TO_ALL:
+        return max(known) // nranks if known and nranks else None
+    return max(known, default=None)
+
+
+def signature(entry: TraceCollective) -> tuple[object, ...]:
+    """What must be equal on all ranks of one call."""
+    count = None if entry.op in (Op.GATHER, Op.SCATTER) else api_count(entry, 1)
+    return (entry.op, entry.datatype, count)
+
+
+def gather_rows(traces: Sequence[TraceFile]) -> Rows:
+    """All traces as one table; of two with equal rank the first counts.
+
+    A trace that does not tell its rank gets the smallest number no other has.
+    """
+    kept, ranks, duplicates = _ranks(traces)
+    files = [traces[k] for k in kept]
+    entries: dict[TraceCollective, int] = {}
+    names: dict[str, int] = {}
+    streams: list[tuple[int, str]] = []
+    base = min((int(f.columns.start_ns.min()) for f in files if len(f.columns)), default=0)
+    parts: list[tuple[npt.NDArray[np.int64], ...]] = []
+    for t, file in enumerate(files):
+        c = file.columns
+        entry_of = np.array([entries.setdefault(e, len(entries)) for e in file.collectives] + [-1])
+        name_of = np.array([names.setdefault(n, len(names)) for n in file.names] + [-1])
+        start = c.start_ns
+        order = slice(None) if (start[1:] >= start[:-1]).all() else np.argsort(start, kind="stable")
+        launch = np.where(c.launch_ns >= 0, c.launch_ns - base, -1)
+        columns = (
+            np.full(len(c), t), c.kind, c.stream + len(streams), start - base,
+            np.maximum(c.end_ns, start) - base, launch, entry_of[c.collective], c.seq,
+            name_of[c.name],
+        )  # fmt: skip
+        parts.append(tuple(column[order] for column in columns))
+        streams += [(t, label) for label in file.streams]
+    table = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [_NONE] * 9
+    return Rows(
+        base,
+        table[0].astype(np.int32),
+        np.concatenate([[0], np.cumsum([len(f.columns) for f in files])]).astype(np.int64),
+        table[1].astype(np.int8),
+        table[2].astype(np.int32),
+        *(table[k].astype(np.int64) for k in (3, 4, 5)),
+        table[6].astype(np.int32),
+        table[7].astype(np.int64),
+        table[8].astype(np.int32),
+        tuple(entries),
+        tuple(names),
+        tuple(streams),
+        ranks,
+        tuple(f.host for f in files),
+        tuple(tuple((s - base, e - base) for s, e in f.steps) for f in files),
+        duplicates,
+    )
+
+
+_NONE = np.empty(0, dtype=np.int64)
+
+
+def _ranks(traces: Sequence[TraceFile]) -> tuple[list[int], tuple[int, ...], tuple[int, ...]]:
+    """Traces kept, in the order of rank; their ranks; those left out."""
+    first: dict[int, int] = {}
+    duplicates = []
+    for k, trace in enumerate(traces):
+        if trace.rank is not None and first.setdefault(trace.rank, k) != k:
+            duplicates.append(k)
+    free = (r for r in range(2 * len(traces)) if r not in first)
+    for k, trace in enumerate(traces):
+        if trace.rank is None:
+            first[next(free)] = k
+    ranks = tuple(sorted(first))
+    return [first[r] for r in ranks], ranks, tuple(duplicates)
+
+
+def is_compute(rows: Rows) -> npt.NDArray[np.bool_]:
+    """Kernels that are no collective, shape (rows,)."""
+    mask: npt.NDArray[np.bool_] = (rows.kind == Kind.KERNEL) & (rows.entry < 0)
+    return mask

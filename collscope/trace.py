@@ -1,0 +1,126 @@
+"""Records of traces: what a rank's GPU and host did, as the trace parsers give it out.
+
+Times are integer ns on the clock of the source. Columns are numpy arrays of equal length, since a
+trace has up to millions of kernels; what repeats stands in a table once and is named by its index.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from collscope.model import Datatype, Diagnostic, Op
+
+Ints = npt.NDArray[np.int64]
+
+
+class Kind(IntEnum):
+    """What a row of `TraceColumns` is."""
+
+    KERNEL = 0
+    COPY = 1
+    MEMSET = 2
+
+
+@dataclass(frozen=True, slots=True)
+class TraceCollective:
+    """What a trace says of a collective kernel; equal ones are one entry of the table."""
+
+    op: Op
+    datatype: Datatype | None = None
+    in_count: int | None = None  # elements this rank puts in
+    out_count: int | None = None  # elements this rank gets out
+    group: str | None = None  # process group or communicator, as the source names it
+    group_size: int | None = None
+    group_ranks: tuple[int, ...] | None = None  # world ranks
+    redop: str | None = None
+    root: int | None = None
+    peer: int | None = None  # of a Send or Recv
+    in_split: tuple[int, ...] = ()  # elements per peer of an uneven all-to-all
+    out_split: tuple[int, ...] = ()
+    algorithm: str | None = None
+    protocol: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TraceColumns:
+    """Everything a GPU executed, in the order of its start; -1 where not known."""
+
+    kind: npt.NDArray[np.int8]  # `Kind`
+    name: npt.NDArray[np.int32]  # into TraceFile.names
+    stream: npt.NDArray[np.int32]  # into TraceFile.streams
+    start_ns: Ints
+    end_ns: Ints
+    launch_ns: Ints  # start of the host call that launched it
+    collective: npt.NDArray[np.int32]  # into TraceFile.collectives; -1: no collective
+    seq: Ints  # the source's own number of the collective in its group
+
+    def __len__(self) -> int:
+        """Rows."""
+        return len(self.start_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    """One rank's trace, or one device's."""
+
+    dialect: str
+    names: tuple[str, ...]
+    streams: tuple[str, ...]
+    collectives: tuple[TraceCollective, ...]
+    columns: TraceColumns
+    rank: int | None = None  # world rank
+    world_size: int | None = None
+    host: str | None = None
+    device: str | None = None
+    library_version: str | None = None
+    steps: tuple[tuple[int, int], ...] = ()  # (start_ns, end_ns) of profiler steps, where marked
+    diagnostics: tuple[Diagnostic, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """One rank's collective without GPU times: flight recorder, Inspector, RCCL recorder, …"""
+
+    collective: TraceCollective
+    seq: int | None
+    start_ns: int | None = None  # host clock, where told
+    end_ns: int | None = None
+    duration_ns: int | None = None  # of the collective, where told
+    state: str | None = None  # scheduled, started, completed (flight recorder)
+    busbw_gbps: float | None = None  # as reported
+    group_rank: int | None = None  # this rank's number in the group
+    size_bytes: int | None = None  # nccl-tests size S, where only bytes are told
+    in_place: bool | None = None
+    timing_source: str | None = None  # kernel_gpu, kernel_cpu, collective_cpu (Inspector)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """How far a rank got in one group, by the recorder's own counters of sequence numbers."""
+
+    group: str
+    last_enqueued: int | None = None
+    last_started: int | None = None
+    last_completed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCalls:
+    """What one rank's recorder file holds."""
+
+    dialect: str
+    calls: tuple[RecordedCall, ...]
+    rank: int | None = None
+    world_size: int | None = None
+    host: str | None = None
+    pid: int | None = None
+    groups: tuple[tuple[str, tuple[int, ...]], ...] = ()  # (group, world ranks)
+    library_version: str | None = None
+    status: tuple[GroupStatus, ...] = ()
+    seq_per_op: bool = False  # `seq` counts each operation of a group by itself
+    whole: bool = False  # from the start of the process on; a ring buffer or a sample is not
+    diagnostics: tuple[Diagnostic, ...] = field(default=())

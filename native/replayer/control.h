@@ -1,0 +1,66 @@
+// How the processes agree: who is where, did it work everywhere, how long took the slowest.
+//
+// Every function is collective over all processes, and only the thread that initialised MPI calls it.
+#pragma once
+
+#include <mpi.h>
+
+#include <string>
+#include <vector>
+
+#include "backend.h"
+
+namespace collscope {
+
+// A number and the rank of the plan it comes from.
+struct Slowest {
+    double value = 0;
+    int rank = 0;
+};
+
+class Control {
+public:
+    // `local_ranks`: ranks of the plan in each process.
+    explicit Control(int local_ranks);
+    ~Control();
+    Control(const Control&) = delete;
+    Control& operator=(const Control&) = delete;
+
+    int process() const { return process_; }
+    int processes() const { return processes_; }
+    bool writer() const { return process_ == 0; }
+    int first_rank() const { return process_ * local_ranks_; }
+    int local_ranks() const { return local_ranks_; }
+    int process_on_host() const { return process_on_host_; }
+    int processes_on_host() const { return processes_on_host_; }
+    // Host of a rank of the plan.
+    const std::string& host(int rank) const {
+        return hosts_[static_cast<std::size_t>(rank / local_ranks_)];
+    }
+    const std::vector<std::string>& hosts() const { return hosts_; }  // by process
+
+    void barrier() const { MPI_Barrier(comm_); }
+    // Fine when it is fine everywhere; else, everywhere, the text of the first process that is not.
+    Status agree(const Status& mine) const;
+    // The largest of all, and what agree gives; one message when all is well.
+    Status slowest(const Status& mine, double& value) const;
+    Slowest slowest_rank(Slowest mine) const;
+    void max_each(std::vector<double>& values) const;
+    void sum_each(std::vector<unsigned long long>& values) const;
+    bool any(bool mine) const;
+    std::string broadcast(std::string text) const;  // that of the writer
+    std::vector<std::string> gather_all(const std::string& text) const;  // by process
+
+private:
+    Status text_of_first(int first, const std::string& mine) const;
+
+    MPI_Comm comm_ = MPI_COMM_NULL;
+    int local_ranks_;
+    int process_ = 0;
+    int processes_ = 1;
+    int process_on_host_ = 0;
+    int processes_on_host_ = 1;
+    std::vector<std::string> hosts_;
+};
+
+}  // namespace collscope

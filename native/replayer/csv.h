@@ -1,0 +1,86 @@
+// The result file, written line by line. Columns: schemas/replay-csv.md.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend.h"
+#include "plan.h"
+
+namespace collscope {
+
+using Metadata = std::vector<std::pair<std::string, std::string>>;  // `# key: value`, in order
+
+struct Row {
+    std::string op, datatype, redop;
+    std::optional<int> root;
+    std::optional<std::uint64_t> count, size_bytes;
+    std::optional<bool> in_place;
+    int nranks = 0;
+    int nnodes = 0;
+    std::optional<std::uint64_t> calls;
+    std::vector<double> samples_us;
+    std::uint64_t iterations = 0;
+    std::optional<double> bus_factor;  // busbw / algbw
+    std::optional<std::uint64_t> n_wrong;
+    std::string method, backend, library, device, host, status;
+    std::optional<int> class_id;
+    std::string shape, comms, checked, label, round;
+    std::optional<int> scaled_from;
+    std::string message;
+};
+
+// The class's key; no measurement yet.
+Row row_of(const Plan& plan, const Class& cls);
+// busbw / algbw by nccl-tests (doc/PERFORMANCE.md, src/*.cu); none for a single rank.
+std::optional<double> bus_factor(Op op, int nranks);
+double algbw_gbps(const Row& row);  // of the median; 0 without samples or size
+
+std::string line_of(const Row& row);  // without the line's end
+std::string header_line();
+
+// What of an existing file stays, when a run resumes.
+struct Kept {
+    std::string error;             // it cannot be resumed
+    std::string text;              // metadata, header and the rows to keep
+    std::set<int> finished;        // classes with status ok under this label and round
+    bool sequence_finished = false;
+};
+
+Kept keep_finished(const std::string& text, const std::string& digest, const std::string& label,
+                   const std::string& round);
+// All of an existing file, without a torn last line.
+Kept keep_all(const std::string& text);
+
+// Thread-safe: the watchdog writes the last row.
+class CsvWriter {
+public:
+    CsvWriter() = default;
+    ~CsvWriter();
+    CsvWriter(const CsvWriter&) = delete;
+    CsvWriter& operator=(const CsvWriter&) = delete;
+
+    // Makes `path` anew, beginning with `kept`.
+    Status open(const std::string& path, const std::string& kept);
+    Status write_metadata(const Metadata& metadata);
+    Status write(const Row& row);
+    // Writes the row and lets nothing follow it.
+    void write_last(const Row& row);
+
+private:
+    Status write_text(const std::string& text);
+
+    std::mutex mutex_;
+    std::string path_;
+    std::FILE* file_ = nullptr;
+    bool has_header_ = false;
+    bool closed_ = false;
+};
+
+}  // namespace collscope

@@ -1,0 +1,149 @@
+"""Figures of an application: the documents' numbers, units, and damage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collscope.parsers.metrics import Metric, MetricHints, MetricSet, parse
+
+SAMPLE = Path(__file__).resolve().parent.parent / "samples/tables/frontier-applications.txt"
+SETTINGS = ("Without the plugin", "With the plugin", "With the plugin + NCCL_NET_GDR_LEVEL=3")
+
+
+def read(text: str, said: MetricHints | None = None) -> MetricSet:
+    found = parse(text, said or MetricHints())
+    assert found is not None
+    return found
+
+
+def values(found: MetricSet, name: str) -> dict[str | None, float]:
+    return {m.label: m.value for m in found.metrics if m.name == name}
+
+
+def test_throughput_of_the_slides(samples: Path) -> None:
+    found = read((samples / "tables/frontier-applications.txt").read_text())
+    gptj = values(found, "GPT-J: train_samples_per_second")
+    assert gptj == dict(zip(SETTINGS, (36.372, 60.975, 72.106), strict=True))
+    bigbird = values(found, "BigBird Oscar: train_samples_per_second")
+    assert bigbird == dict(zip(SETTINGS, (920.145, 938.094, 942.769), strict=True))
+    runtime = values(found, "GPT-J: train_runtime")
+    assert runtime[SETTINGS[0]] == 1126.1257
+    assert {(m.unit, m.higher_is_better) for m in found.metrics} == {
+        ("s", False),
+        ("samples/s", True),
+        ("steps/s", True),
+        ("images/s", True),
+    }
+
+
+def test_tensorflow_table(samples: Path) -> None:
+    found = read((samples / "tables/frontier-applications.txt").read_text())
+    images = [m for m in found.metrics if m.unit == "images/s"]
+    assert [m.value for m in images] == [
+        118874.19, 129670.74, 133778.7, 219602.73, 252821.21, 261120.75, 388282.87, 477924.70,
+        508689.71,
+    ]  # fmt: skip
+    assert images[8].name == "images_per_second (64 nodes, 512 ranks)"
+    assert images[8].label == "With the Plugin + GDR=3"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("36.37 samples/s\n", Metric("throughput", 36.37, "samples/s", True, None, 1)),
+        ("5.7 ms", Metric("step_time", 5.7, "ms", False, None, 1)),
+        ("120 ms/step\n", Metric("step_time", 120.0, "ms/step", False, None, 1)),
+        ("943 images per second", Metric("throughput", 943.0, "images/s", True, None, 1)),
+        ("17\n", Metric("value", 17.0, None, None, None, 1)),
+    ],
+)
+def test_bare_numbers(text: str, expected: Metric) -> None:
+    assert read(text).metrics == (expected,)
+
+
+def test_number_with_the_users_words() -> None:
+    found = read("0.8\n0.9\n", MetricHints("step", "s", "tuned"))
+    assert [(m.name, m.value, m.unit, m.higher_is_better, m.label) for m in found.metrics] == [
+        ("step", 0.8, "s", False, "tuned"),
+        ("step", 0.9, "s", False, "tuned"),
+    ]
+    assert [d.code for d in read("0.8\n0.9\n").diagnostics] == ["no_unit"]
+
+
+def test_csv_columns() -> None:
+    found = read("step,step_time_ms,tokens_per_sec,loss,label\n1,5.5,900,2.1,a\n2,5.6,890,2.0,b\n")
+    assert [(m.name, m.value, m.unit, m.label) for m in found.metrics] == [
+        ("step_time_ms", 5.5, "ms", "a"),
+        ("tokens_per_sec", 900.0, "tokens/s", "a"),
+        ("step_time_ms", 5.6, "ms", "b"),
+        ("tokens_per_sec", 890.0, "tokens/s", "b"),
+    ]
+    found = read("name,value,unit\nepoch,12.5,s\n")
+    assert found.metrics == (Metric("epoch", 12.5, "s", False, None, 2),)
+    torn = read("step_time_ms,label\n5.5,a\n5.6\n5.7,b,c\n")
+    assert [m.value for m in torn.metrics] == [5.5]
+    assert [(d.code, d.count) for d in torn.diagnostics] == [("torn_row", 1)]
+
+
+def test_trainer_lines_in_a_log() -> None:
+    text = (
+        "Some weights were not initialised.\n\n"
+        "  0: {'train_runtime': 12.5, 'train_samples_per_second': 36.372, 'train_loss': 1.5}\n"
+    )
+    assert [(m.name, m.value, m.label) for m in read(text).metrics] == [
+        ("train_runtime", 12.5, None),
+        ("train_samples_per_second", 36.372, None),
+    ]
+
+
+def test_json_lines_take_their_own_label_and_leave_spreads_out() -> None:
+    found = read('{"case": "x", "setting": "ringll", "median_ms": 6.3, "iqr_ms": 0.08}\n')
+    assert found.metrics == (Metric("median_ms", 6.3, "ms", False, "ringll", 1),)
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "hello\n", "a,b\n1,2\n", "Size\tA\n1 KB\t2\n"])
+def test_text_without_figures(text: str) -> None:
+    assert parse(text, MetricHints()) is None
+
+
+def test_collective_tables_are_no_throughput(samples: Path) -> None:
+    for name in ("frontier-allreduce.txt", "msccl-allgather.md"):
+        assert parse((samples / "tables" / name).read_text(), MetricHints()) is None
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 3000), st.text(max_size=30))
+def test_damage_never_raises(at: int, junk: str) -> None:
+    text = SAMPLE.read_text()
+    parse(text[:at], MetricHints())
+    parse(text[:at] + junk + text[at + len(junk) :], MetricHints())
+    parse(junk, MetricHints())
+    parse("step_time_ms,b\n" + junk, MetricHints())
+
+
+def test_table_and_figures_of_one_file_share_a_run(samples: Path, db_path: Path) -> None:
+    from collscope.ingest.commands import ingest_metrics, ingest_tables
+    from collscope.parsers.tables import TableHints
+    from collscope.store.connection import open_readonly
+
+    both = db_path.parent / "both.txt"
+    parts = ("frontier-allreduce.txt", "frontier-applications.txt")
+    both.write_text("\n".join((samples / "tables" / part).read_text() for part in parts))
+    (table,) = ingest_tables([str(both)], db_path, "main", TableHints())
+    (metric,) = ingest_metrics([str(both)], db_path, "main", MetricHints())
+    assert (table.status, metric.status) == ("added", "added")
+    (again,) = ingest_metrics([str(both)], db_path, "main", MetricHints())
+    assert again.status == "known"
+    connection = open_readonly(db_path)
+    rows = connection.execute(
+        "SELECT value, unit, higher_is_better FROM metrics"
+        " WHERE name = 'GPT-J: train_samples_per_second' ORDER BY value"
+    ).fetchall()
+    assert rows == [(36.372, "samples/s", 1), (60.975, "samples/s", 1), (72.106, "samples/s", 1)]
+    shas = connection.execute("SELECT DISTINCT length(sha256), kind FROM sources").fetchall()
+    assert sorted(shas) == [(64, "metric"), (64, "table")]
+    connection.close()

@@ -1,0 +1,362 @@
+"""Starting the replayer: launchers, ranks, variants, signals, results.
+
+Where the launching alone is looked at, the program started is a small script; the replayer itself
+runs on the host backend where it was built.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command import collscope, rows
+
+from collscope.doctor import diagnose
+from collscope.errors import MissingToolError, UsageError
+from collscope.programs import installed_replayer, launchers
+from collscope.replay.launch import Job, run_job
+from collscope.replay.mpi import Launcher, Place, find_launcher, launch_command, launched
+from collscope.replay.variants import Variant, parse_variant, parse_variants, schedule
+
+PLAN = """\
+collscope-plan 1
+mode unique
+nranks 4
+comm 0 0-3
+comm 1 0,2
+comm 2 1,3
+class 0 op=AllReduce datatype=Bfloat16 redop=Sum count=4096 in_place=1 calls=26 comms=1,2
+class 1 op=Broadcast datatype=Float32 count=1024 root=0 in_place=1 calls=13 comms=0
+class 2 op=AllGather datatype=Int32 count=512 calls=2 comms=0
+"""
+FAST = ("--backend", "host", "--budget", "0.02")
+# A replayer that writes its rank and what it was given, and ends as the environment says.
+SCRIPT = """\
+#!/bin/sh
+test -n "$HELD" && exec 3>"$HELD"
+echo "rank $PMI_RANK of $PMI_SIZE algo=$NCCL_ALGO $*" >&2
+test "${DIE:-none}" = "$PMI_RANK" && kill -SEGV $$
+test -n "$HANG" && exec sleep 600
+exit ${STATUS:-0}
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    path = tmp_path / "hand.plan"
+    path.write_text(PLAN)
+    return path
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "script"
+    path.write_text(SCRIPT)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def mpi() -> None:
+    if not launchers():
+        pytest.skip("no mpiexec")
+
+
+@pytest.fixture
+def replayer(mpi: None) -> None:
+    if installed_replayer() is None:
+        pytest.skip("collscope-replayer was not built with this installation")
+
+
+@pytest.mark.parametrize(
+    ("environment", "place"),
+    [
+        ({}, None),
+        ({"PMI_RANK": "2", "PMI_SIZE": "4"}, Place(2, 4)),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_RANK": "1"}, Place(1, 2)),
+        ({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8"}, Place(3, 8)),
+        ({"PMIX_RANK": "3", "SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8"}, Place(3, 8)),
+        # A shell that salloc or sbatch started: one task, or none.
+        ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "8"}, None),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, None),
+    ],
+)
+def test_place_among_launched_ranks(environment: dict[str, str], place: Place | None) -> None:
+    assert launched(environment) == place
+
+
+def test_each_launcher_gets_its_own_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    mpiexec, settings = Path("mpiexec"), [("NCCL_ALGO", "Ring"), ("A", "b c")]
+    hydra = launch_command(Launcher(mpiexec, "MPICH"), 4096, settings, root=True)
+    assert hydra == ["mpiexec", "-n", "4096", "-genv", "NCCL_ALGO", "Ring", "-genv", "A", "b c"]
+    many = launch_command(Launcher(mpiexec, "Open MPI"), 4096, settings, root=True)
+    assert many == [
+        "mpiexec", "-n", "4096", "--bind-to", "none", "--allow-run-as-root", "--oversubscribe",
+        "-x", "NCCL_ALGO=Ring", "-x", "A=b c",
+    ]  # fmt: skip
+    few = launch_command(Launcher(mpiexec, "Open MPI"), 1, [], root=False)
+    assert few == ["mpiexec", "-n", "1", "--bind-to", "none"]
+    srun = launch_command(Launcher(Path("srun"), "Slurm"), 8, settings, root=True)
+    assert srun == ["srun", "-n", "8", "--export=ALL"]
+
+
+def test_launcher_is_told_by_what_it_prints(tmp_path: Path) -> None:
+    path = tmp_path / "mpiexec"
+    for text, name in (
+        ("mpiexec (Open MPI) 5.0.11", "Open MPI"),
+        ("slurm 23.11.4", "Slurm"),
+        ("Intel(R) MPI Library for Linux* OS, Version 2021.10 Build 20230619", "Intel MPI"),
+    ):
+        path.write_text(f"#!/bin/sh\necho '{text}'\n")
+        path.chmod(0o755)
+        assert find_launcher(path) == Launcher(path, name)
+    path.write_text("#!/bin/sh\necho other 1.0\n")
+    with pytest.raises(MissingToolError, match="--mpiexec"):
+        find_launcher(path)
+
+
+def test_variants_take_commas_in_values_and_files_apart() -> None:
+    text = "new:NCCL_IB_HCA=mlx5_0,mlx5_1,library=/opt/new/librccl.so,NCCL_ALGO=Ring"
+    assert parse_variant(text) == Variant(
+        "new", (("NCCL_IB_HCA", "mlx5_0,mlx5_1"), ("NCCL_ALGO", "Ring")), "/opt/new/librccl.so"
+    )
+    assert parse_variant("base:") == parse_variant("base") == Variant("base")
+    for bad in ("", ":A=b", "A=b", "x:=b", "x:a b"):
+        with pytest.raises(UsageError):
+            parse_variant(bad)
+    with pytest.raises(UsageError, match="twice"):
+        parse_variants(["a:", "b:", "a:"])
+
+
+def test_variants_take_turns() -> None:
+    a, b = Variant("a"), Variant("b")
+    assert list(schedule([a, b], 2)) == [(1, a), (1, b), (2, a), (2, b)]
+
+
+def test_ranks_are_started_with_their_environment(
+    mpi: None, script: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job = Job(("plan", "--csv", "x"), 3, (("NCCL_ALGO", "Ring"),), script)
+    assert run_job(job, None).status == 0
+    lines = sorted(capfd.readouterr().err.splitlines())
+    assert lines == [f"rank {rank} of 3 algo=Ring plan --csv x" for rank in range(3)]
+
+
+def test_a_rank_that_dies_ends_the_others_and_is_named(
+    mpi: None, script: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job = Job((), 3, (("DIE", "1"), ("HANG", "1")), script)
+    # Hydra may name the end of a rank that it killed in turn.
+    assert run_job(job, None).signal in (signal.SIGSEGV, signal.SIGKILL)
+    assert "BAD TERMINATION" not in capfd.readouterr().err
+
+
+def test_statuses_of_ranks_are_kept(mpi: None, script: Path) -> None:
+    assert run_job(Job((), 2, (("STATUS", "5"),), script), None).status == 5
+    assert run_job(Job((), 1, (("STATUS", "5"),), script), None).status == 5
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_rank_outlives_the_command(
+    mpi: None, script: Path, plan: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    command = [
+        sys.executable, "-m", "collscope", "replay", "--plan", plan, "--replayer", script,
+        "--db", tmp_path / "t.db", "--csv", tmp_path / "t.csv",
+    ]  # fmt: skip
+    held = tmp_path / "held"  # every rank has it open for writing as long as it lives
+    os.mkfifo(held)
+    environment = {**os.environ, "HANG": "1", "HELD": str(held)}
+    with (
+        os.fdopen(os.open(held, os.O_RDONLY | os.O_NONBLOCK)) as alive,
+        subprocess.Popen(
+            command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment, text=True
+        ) as process,
+    ):
+        assert process.stderr is not None
+        for _ in range(4):  # every rank has said that it runs
+            process.stderr.readline()
+        os.set_blocking(alive.fileno(), True)
+        process.send_signal(number)
+        assert alive.read() == ""  # ends when no rank is left
+        assert process.wait() != 0
+    if number != signal.SIGKILL:
+        assert {path.name for path in tmp_path.iterdir()} == {"hand.plan", "script", "held"}
+
+
+def test_plan_by_hand_is_measured_and_verified(replayer: None, plan: Path, tmp_path: Path) -> None:
+    db, csv = tmp_path / "t.db", tmp_path / "out.csv"
+    outcome = collscope("replay", "--plan", plan, "--db", db, "--csv", csv, *FAST)
+    assert (outcome.code, outcome.err) == (0, "")
+    found = rows(
+        db,
+        "SELECT op, datatype, redop, root, count, size_bytes, in_place, nranks, nnodes, calls,"
+        " n_wrong, checked, method, backend, label, status FROM measurements ORDER BY line",
+    )
+    end = (0, "all", "batch", "host", "replay", "ok")
+    assert found == [
+        ("AllReduce", "Bfloat16", "Sum", None, 4096, 8192, 1, 2, 1, 26, *end),
+        ("Broadcast", "Float32", None, 0, 1024, 4096, 1, 4, 1, 13, *end),
+        # 512 elements of 4 bytes from each of 4 ranks.
+        ("AllGather", "Int32", None, None, 512, 8192, 0, 4, 1, 2, *end),
+    ]
+    assert rows(db, "SELECT * FROM diagnostics") == []
+    figures = rows(
+        db,
+        "SELECT time_us_median, size_bytes, algbw_gbps, busbw_gbps, nranks, (SELECT COUNT(*) FROM"
+        " measurement_samples s WHERE s.measurement_id = m.measurement_id) FROM measurements m",
+    )
+    for (time_us, size, algbw, busbw, _, samples), factor in zip(
+        figures, (2 * 1 / 2, 1, 3 / 4), strict=True
+    ):
+        assert algbw == pytest.approx(size / time_us / 1e3)
+        assert busbw == pytest.approx(algbw * factor)
+        assert samples >= 1
+    assert "AllGather" in outcome.out
+
+
+def test_variants_are_measured_in_turns(replayer: None, plan: Path, tmp_path: Path) -> None:
+    db, csv = tmp_path / "t.db", tmp_path / "out.csv"
+    outcome = collscope(
+        "replay", "--plan", plan, "--db", db, "--csv", csv, *FAST, "--variant", "a:NCCL_ALGO=Ring",
+        "--variant", "b:", "--rounds", "2", "--only", "broadcast",
+    )  # fmt: skip
+    assert outcome.code == 0
+    order = rows(db, "SELECT label, round FROM measurements ORDER BY line")
+    assert order == [("a", 1), ("b", 1), ("a", 2), ("b", 2)]
+    environments = [line for line in csv.read_text().splitlines() if "environment:" in line]
+    assert ["NCCL_ALGO=Ring" in line for line in environments] == [True, False, True, False]
+
+
+def test_ranks_that_a_launcher_started_are_used(replayer: None, plan: Path, tmp_path: Path) -> None:
+    db = tmp_path / "t.db"
+    command = [launchers()[0], "-n", "4", sys.executable, "-m", "collscope", "replay"]
+    options = ["--plan", plan, "--db", db, "--csv", tmp_path / "out.csv", *FAST]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("Replay\n") == 1
+    assert rows(db, "SELECT COUNT(*), SUM(n_wrong), MAX(nranks) FROM measurements") == [(3, 0, 4)]
+
+
+def test_launched_ranks_speak_of_a_mistake_once(mpi: None, plan: Path, tmp_path: Path) -> None:
+    command = [launchers()[0], "-n", "2", sys.executable, "-m", "collscope", "replay"]
+    options = ["--plan", plan, "--db", tmp_path / "t.db"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("--scale-ranks 2") == 1
+
+
+def test_resume_measures_what_is_missing(replayer: None, plan: Path, tmp_path: Path) -> None:
+    db, csv = tmp_path / "t.db", tmp_path / "out.csv"
+    command = ("replay", "--plan", plan, "--db", db, "--csv", csv, *FAST)
+    assert collscope(*command).code == 0
+    before = rows(db, "SELECT op, time_us_median FROM measurements ORDER BY line")
+    # As a replay leaves it that died in its third class, with what reached the store then.
+    csv.write_text("".join(csv.read_text().splitlines(keepends=True)[:-1]))
+    db.unlink()
+    assert collscope("ingest", "csv", csv, "--db", db).code == 0
+    assert collscope(*command, "--resume").code == 0
+    after = rows(db, "SELECT op, time_us_median FROM measurements ORDER BY line")
+    assert [op for op, _ in after] == [op for op, _ in before]
+    assert after[:2] == before[:2]
+    assert rows(db, "SELECT COUNT(*) FROM sources") == [(1,)]
+
+
+@pytest.mark.parametrize("mode", ["unique", "sequence"])
+def test_sample_is_replayed_straight_from_its_logs(
+    replayer: None, samples: Path, tmp_path: Path, mode: str
+) -> None:
+    db = tmp_path / "t.db"
+    outcome = collscope(
+        "replay", samples / "nccl" / "mixed", "--mode", mode, "--repeat", "1", "--db", db, *FAST,
+        "--only", "allgather,alltoall,alltoallv,gather,scatter,reducescatter",
+    )  # fmt: skip
+    assert (outcome.code, outcome.err) == (0, "")
+    ((count, wrong),) = rows(db, "SELECT COUNT(*), SUM(n_wrong) FROM measurements")
+    assert wrong == 0
+    assert isinstance(count, int)
+    assert count == (8 if mode == "sequence" else 7)  # two classes of AllGather, and the Sequence
+    sequences = rows(db, "SELECT COUNT(*) FROM measurements WHERE op = 'Sequence'")
+    assert sequences == [(1 if mode == "sequence" else 0,)]
+    assert rows(db, "SELECT COUNT(*) FROM calls") == [(0,)]  # the logs were read for the plan only
+
+
+def test_fewer_ranks_are_refused_unless_scaled(replayer: None, plan: Path, tmp_path: Path) -> None:
+    db = tmp_path / "t.db"
+    command = ("replay", "--plan", plan, "--db", db, *FAST)
+    outcome = collscope(*command, "-n", "2")
+    assert outcome.code == 2
+    assert "--scale-ranks 2" in outcome.err
+    assert collscope(*command, "-n", "2", "--scale-ranks", "2").code == 0
+    assert rows(db, "SELECT DISTINCT scaled_from FROM measurements") == [(4,)]
+
+
+def test_nine_columns_of_rccl_replayer(replayer: None, tmp_path: Path) -> None:
+    db, csv = tmp_path / "t.db", tmp_path / "out.csv"
+    outcome = collscope(
+        "replay", "--sweep", "allgather:64K", "-n", "4", "--db", db, "--csv", csv, *FAST,
+        "--csv-layout", "rccl_replayer",
+    )  # fmt: skip
+    assert outcome.code == 0
+    ((time_us,),) = rows(db, "SELECT time_us_median FROM measurements")
+    assert isinstance(time_us, float)
+    header, line = csv.read_text().splitlines()
+    assert header.startswith("callNumber, functionName, ")
+    fields = line.split(", ")
+    # 64 KiB over 4 ranks are 4096 floats each; bus bandwidth 3/4 of S/t.
+    assert fields[:7] == ["1", "AllGather", "0", "4096", "Float32", "Sum", "0"]
+    assert float(fields[8]) == pytest.approx(65536 / time_us / 1e3 * 0.75, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "text"),
+    [
+        (("--backend", "cuda", "--library", "no-such-file.so"), 5, "--library"),
+        (("--csv", "no-such-folder/out.csv"), 3, "no-such-folder"),
+        (("--resume", "--csv", "no-such-file.csv"), 3, "no-such-file.csv"),
+        (("--resume",), 2, "--csv"),
+        (("--mpiexec", "no-such-mpiexec"), 5, "no-such-mpiexec"),
+        (("--replayer", "no-such-replayer"), 5, "no-such-replayer"),
+        (("--env", "X"), 2, "NAME=VALUE"),
+        (("--sweep", "allreduce:1K"), 2, "exclude each other"),
+        (("--gpus-per-process", "3"), 2, "--gpus-per-process"),
+        (("--graph", "--isolated"), 2, "exclude each other"),
+    ],
+)
+def test_failures_say_what_is_wrong_and_store_nothing(
+    replayer: None, plan: Path, tmp_path: Path, options: tuple[str, ...], code: int, text: str
+) -> None:
+    db = tmp_path / "t.db"
+    outcome = collscope("replay", "--plan", plan, "--db", db, *FAST, *options)
+    assert outcome.code == code
+    assert text in outcome.err
+    assert "Traceback" not in outcome.err
+    assert not db.exists()
+
+
+def test_doctor_names_the_replayer_and_its_version(replayer: None, tmp_path: Path) -> None:
+    checks = {check.name: check for check in diagnose(tmp_path / "t.db")}
+    assert checks["replayer"].found
+    assert str(installed_replayer()) in checks["replayer"].detail
+
+
+def test_dry_run_prints_a_plan_file(plan: Path, tmp_path: Path) -> None:
+    db = tmp_path / "t.db"
+    outcome = collscope("replay", "--plan", plan, "--db", db, "--dry-run", "--only", "allreduce")
+    assert outcome.code == 0
+    assert "Expected time: 1 s" in outcome.out
+    lines = [line for line in outcome.out.splitlines() if not line.startswith("#")]
+    assert lines[:2] == ["collscope-plan 1", "mode unique"]
+    assert [line for line in lines if line.startswith("class")] == [
+        line for line in PLAN.splitlines() if "AllReduce" in line
+    ]
+    again = tmp_path / "again.plan"
+    again.write_text(outcome.out)
+    second = collscope("replay", "--plan", again, "--db", db, "--dry-run")
+    assert second.out == outcome.out
+    assert not db.exists()

@@ -1,0 +1,177 @@
+"""Calls are numbered in the order in which every process launched them."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collscope._align import merge_order
+from collscope.ingest.commands import ingest_logs
+from collscope.match.observations import COLUMNS, Observations, Signature
+from collscope.match.run import Matched, match_run
+from collscope.match.streams import Stream
+from collscope.model import Op
+
+_SIGNATURES = [Signature(Op.ALL_REDUCE, "native", n, 7, 0, 0, 0) for n in (1, 2, 3)]
+_SENDS = [Signature(op, "native", 8, 7, 0, peer, 0) for op in (Op.SEND, Op.RECV) for peer in (0, 1)]
+
+
+def _merged(chains: Sequence[Sequence[int]], nodes: int) -> tuple[list[int], int]:
+    chain = [c for c, own in enumerate(chains) for _ in own]
+    node = [n for own in chains for n in own]
+    order, contradictions = merge_order(np.array(chain, np.int32), np.array(node, np.int32), nodes)
+    return order.tolist(), contradictions
+
+
+def test_merge_by_hand() -> None:
+    assert _merged([[2, 0], [0, 1]], 4) == ([2, 0, 1, 3], 0)
+    assert _merged([[0, 1], [1, 0]], 2)[1] == 1
+    assert _merged([[1, 0, 1]], 2) == ([1, 0], 0)  # the first occurrence counts
+    assert _merged([], 3) == ([0, 1, 2], 0)
+    assert _merged([[7, 0]], 1) == ([0], 0)  # 7 is no node
+    with pytest.raises(ValueError, match="equal length"):
+        merge_order(np.zeros(1, np.int32), np.zeros(2, np.int32), 1)
+
+
+@given(st.permutations(range(12)), st.lists(st.sets(st.integers(0, 11)), max_size=5))
+def test_merge_extends_every_chain_of_one_order(truth: list[int], parts: list[set[int]]) -> None:
+    chains = [[n for n in truth if n in part] for part in parts]
+    order, contradictions = _merged(chains, 12)
+    assert sorted(order) == list(range(12))
+    assert contradictions == 0
+    for chain in chains:
+        assert [n for n in order if n in chain] == chain
+
+
+@given(st.lists(st.lists(st.integers(0, 5), max_size=8), max_size=5))
+def test_merge_of_contradictions_places_every_node_once(chains: list[list[int]]) -> None:
+    order, _ = _merged(chains, 6)
+    assert sorted(order) == list(range(6))
+
+
+def _match(members: list[list[int]], logs: list[list[tuple[int, int]]]) -> Matched:
+    """Match rows (communicator, signature) per process; members are processes by rank."""
+    stream_of: dict[tuple[int, int], int] = {}
+    streams = []
+    for comm, processes in enumerate(members):
+        for rank, process in enumerate(processes):
+            stream_of[comm, process] = len(streams)
+            streams.append(
+                Stream(process, 0x10 + comm, 0, 1, rank, len(processes), comm_hash=100 + comm)
+            )
+    rows = [(stream_of[c, p], s) for p, log in enumerate(logs) for c, s in log]
+    columns = {n: np.full(len(rows), -1).astype(t) for n, t in COLUMNS.items()}
+    columns["stream"] = np.array([r[0] for r in rows], np.int32)
+    columns["sig"] = np.array([r[1] for r in rows], np.int32)
+    columns["op_count"] = np.zeros(len(rows), np.uint64)
+    tuning = {"row": np.empty(0, np.int64), "setting": np.empty(0, np.int32)}
+    observed = Observations(streams, _SIGNATURES + _SENDS, columns, tuning, [])
+    return match_run(observed, [f"n{p}" for p in range(len(logs))], [])
+
+
+@st.composite
+def _jobs(draw: st.DrawFn) -> tuple[list[list[int]], list[tuple[int, int]]]:
+    """Communicators of up to five processes, and calls (communicator, signature) on them."""
+    members = draw(
+        st.lists(
+            st.lists(st.integers(0, 4), min_size=1, max_size=4, unique=True),
+            min_size=1,
+            max_size=5,
+        )
+    )
+    call = st.tuples(st.integers(0, len(members) - 1), st.integers(0, 2))
+    return members, draw(st.lists(call, max_size=40))
+
+
+@settings(deadline=None)
+@given(_jobs())
+def test_ids_extend_the_order_of_every_process(
+    job: tuple[list[list[int]], list[tuple[int, int]]],
+) -> None:
+    members, calls = job
+    logs = [[call for call in calls if p in members[call[0]]] for p in range(5)]
+    matched = _match(members, logs)
+    assert len(matched.calls["seq"]) == len(calls)
+    # Nothing was lost, so the k-th call of a communicator is the k-th row of each of its ranks.
+    number = {
+        key: i
+        for i, key in enumerate(
+            zip(matched.calls["comm"].tolist(), matched.calls["seq"].tolist(), strict=True)
+        )
+    }
+    first_stream = [sum(map(len, members[:c])) for c in range(len(members))]
+    matched_as = {
+        c: next(i for i, m in enumerate(matched.comms) if first_stream[c] in m.members.values())
+        for c in range(len(members))
+    }
+    for log in logs:
+        seen: dict[int, int] = {}
+        ids = []
+        for comm, _ in log:
+            ids.append(number[matched_as[comm], seen.get(comm, 0)])
+            seen[comm] = seen.get(comm, 0) + 1
+        assert ids == sorted(ids)
+
+
+def test_unconstrained_calls_stay_by_communicator() -> None:
+    matched = _match([[0, 1], [2, 3]], [[(0, 0)] * 2] * 2 + [[(1, 0)] * 2] * 2)
+    assert matched.calls["comm"].tolist() == [0, 0, 1, 1]
+    assert matched.calls["seq"].tolist() == [0, 1, 0, 1]
+
+
+def test_deviations_follow_their_calls() -> None:
+    # Process 1 lost its second call on communicator 0, between two on communicator 1.
+    whole = [(1, 0), (0, 0), (1, 1), (0, 1), (1, 2), (0, 2)]
+    matched = _match([[0, 1], [0, 1]], [whole, [whole[k] for k in (0, 1, 2, 4, 5)]])
+    assert matched.calls["comm"].tolist() == [1, 0, 1, 0, 1, 0]
+    assert matched.calls["seq"].tolist() == [0, 0, 1, 1, 2, 2]
+    assert [(d.call, d.rank, d.what) for d in matched.deviations] == [(3, 1, "missing")]
+
+
+def test_transfers_stand_where_they_were_launched() -> None:
+    # Signatures 3, 4: Send to 0, to 1; 5, 6: Recv from 0, from 1.
+    logs = [[(0, 0), (0, 4), (1, 1)], [(0, 0), (0, 5), (1, 1)]]
+    matched = _match([[0, 1], [0, 1]], logs)
+    ops = [matched.classes[k].op for k in matched.calls["class"].tolist()]
+    assert ops == [Op.ALL_REDUCE, Op.SEND_RECV, Op.ALL_REDUCE]
+    assert [call for call, _ in matched.transfers] == [1]
+
+
+def test_contradicting_processes_do_not_fail() -> None:
+    matched = _match([[0, 1], [0, 1]], [[(0, 0), (1, 0)], [(1, 0), (0, 0)]])
+    assert sorted(matched.calls["comm"].tolist()) == [0, 1]
+
+
+_COLL = re.compile(r"NCCL INFO (\w+): opCount \w+ .* comm (0x\w+) \[nranks=\d+\]")
+
+
+@pytest.mark.parametrize("rank", range(4))
+def test_sample_is_in_the_order_of_each_log(rank: int, samples: Path, db_path: Path) -> None:
+    folder = samples / "nccl/mixed"
+    ingest_logs([str(folder)], db_path, "main", lambda _path, _done: None)
+    found = (_COLL.search(line) for line in (folder / f"rank{rank}.log").read_text().splitlines())
+    logged = [
+        (m[1].replace("AlltoAll", "AllToAll"), m[2])
+        for m in found
+        if m and m[1] not in ("Send", "Recv")
+    ]
+    with sqlite3.connect(db_path) as db:
+        stored = db.execute(
+            "SELECT op, comm_ptr FROM calls JOIN members USING (comm_id)"
+            " JOIN sources USING (source_id)"
+            " WHERE path LIKE ? AND shape IS NULL ORDER BY call_id",
+            (f"%rank{rank}.log",),
+        ).fetchall()
+        late = db.execute(
+            "SELECT COUNT(*) FROM transfers t JOIN calls c USING (call_id) WHERE c.shape IS NULL"
+        ).fetchone()
+    assert len(logged) > 100
+    assert stored == logged
+    assert late == (0,)

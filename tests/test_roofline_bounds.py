@@ -1,0 +1,319 @@
+"""Bounds of wirings: hand-derived values, and brute force over every cut of random graphs."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collscope.busbw import bus_factor
+from collscope.errors import UsageError
+from collscope.model import Op
+from collscope.roofline.bounds import Bounds, Request, bounds, nvls_factor
+from collscope.roofline.catalogue import load_system, shipped_systems
+from collscope.roofline.cut import Weight, Wiring, direct_gbps, minimum_cut
+from collscope.roofline.flow import max_flow
+from collscope.roofline.system import uniform_capacity
+
+SPREAD = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER)
+
+
+def bound(name: str, op: Op, nranks: int, nnodes: int = 1, **more: object) -> Bounds:
+    found = bounds(load_system(name), Request(op, nranks, nnodes, **more))  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+# --- the factors -----------------------------------------------------------------------------
+
+# What each rank must send of S bytes: for an AllReduce n − 1 shares of S/n to be reduced elsewhere,
+# and its own reduced share to n − 1 others.
+FACTORS = {
+    1: dict.fromkeys((Op.ALL_REDUCE, Op.ALL_GATHER, Op.BROADCAST), None),
+    2: {Op.ALL_REDUCE: 1, Op.ALL_GATHER: Fraction(1, 2), Op.BROADCAST: 1},
+    8: {Op.ALL_REDUCE: Fraction(7, 4), Op.ALL_GATHER: Fraction(7, 8), Op.BROADCAST: 1},
+    16: {Op.ALL_REDUCE: Fraction(15, 8), Op.ALL_GATHER: Fraction(15, 16), Op.BROADCAST: 1},
+}
+SAME_FACTOR = {
+    Op.ALL_GATHER: (Op.REDUCE_SCATTER, Op.ALL_TO_ALL, Op.GATHER, Op.SCATTER),
+    Op.BROADCAST: (Op.REDUCE, Op.SEND_RECV),
+}
+
+
+@pytest.mark.parametrize("nranks", FACTORS)
+def test_factor_table(nranks: int) -> None:
+    for op, expected in FACTORS[nranks].items():
+        for same in (op, *SAME_FACTOR.get(op, ())):
+            factor = bus_factor(same, nranks)
+            assert factor == (None if expected is None else pytest.approx(float(expected))), same
+
+
+# --- one node --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "nranks", "nominal", "achievable"),
+    [
+        ("mi300x", 8, 448, 336),  # 7 links of 64, of which the library counts 48
+        ("mi300x", 4, 192, 144),
+        ("mi300x", 2, 64, 48),
+        ("mi100", 4, 138, 72),
+        ("mi210", 4, 150, 108),
+        ("mi355x", 8, 537.6, 403.2),
+        ("mi300a", 4, 384, 288),
+        ("frontier", 8, 875 / 3, 210),  # cut: three OAMs to the fourth, 250 GB/s for 6 GCDs
+        ("dgx1-v100", 8, 150, 120),
+        ("dgx2-v100", 16, 150, 120),
+        ("a100", 8, 300, 240),
+        ("h100", 8, 450, 370.8),
+        ("b200", 8, 900, 721.8),
+        ("pcie-gen5", 8, 63, 53.55),
+    ],
+)
+def test_spread_bound_of_one_node(
+    name: str, nranks: int, nominal: float, achievable: float
+) -> None:
+    for op in SPREAD:
+        assert bound(name, op, nranks).busbw_gbps == pytest.approx(nominal, rel=1e-4)
+        reached = bound(name, op, nranks, achievable=True)
+        assert reached.busbw_gbps == pytest.approx(achievable, rel=1e-3)
+
+
+def test_frontier_node_by_hand() -> None:
+    # AllToAll: two OAMs against two, 300 GB/s for 4 x 4 pairs: 7 * 300 / 16.
+    assert bound("frontier", Op.ALL_TO_ALL, 8).busbw_gbps == pytest.approx(7 * 300 / 16)
+    # Broadcast: the root's own OAM has 5 links to the others.
+    for root in range(8):
+        for op in (Op.BROADCAST, Op.REDUCE):
+            assert bound("frontier", op, 8, root=root).busbw_gbps == pytest.approx(250)
+    # Mean of four GCDs with 7 links and four with 6.
+    assert bound("frontier", Op.ALL_REDUCE, 8).hard_gbps == pytest.approx(325)
+    # A pair inside an OAM has four links; with forwarding all 6 links of the odd GCD.
+    transfer = bound("frontier", Op.SEND_RECV, 8)
+    assert (transfer.busbw_gbps, transfer.hard_gbps) == (200, 300)
+
+
+def test_four_rings_of_frontier_fit_and_carry_200_or_144() -> None:
+    fabric = load_system("frontier").fabric
+    assert fabric is not None
+    used: dict[tuple[int, int], int] = {}
+    for ring in fabric.rings:
+        for i, j in zip(ring, (*ring[1:], ring[0]), strict=True):
+            used[i, j] = used.get((i, j), 0) + 1
+    assert sum(used.values()) == 32
+    assert all(count * 50 <= fabric.capacity[i][j] for (i, j), count in used.items())
+    assert sum(map(sum, fabric.capacity)) / 50 == 52
+    assert bound("frontier", Op.ALL_REDUCE, 8).ring_gbps == 200
+    assert bound("frontier", Op.ALL_REDUCE, 8, achievable=True).ring_gbps == pytest.approx(144)
+
+
+def test_six_rings_of_the_hybrid_cube_mesh_reach_its_bound() -> None:
+    found = bound("dgx1-v100", Op.ALL_REDUCE, 8)
+    assert found.ring_gbps == pytest.approx(150) == pytest.approx(found.busbw_gbps)
+
+
+def test_mesh_of_four_holds_two_rings_and_of_two_links_six() -> None:
+    # The 12 directed links of four GPUs do not split into three rings; with two links per pair
+    # each of the six directed rings fits once.
+    assert bound("mi100", Op.ALL_REDUCE, 4).ring_gbps == pytest.approx(2 * 46)
+    assert bound("mi300a", Op.ALL_REDUCE, 4).ring_gbps == pytest.approx(6 * 64)
+    assert bound("mi300x", Op.ALL_REDUCE, 8).ring_gbps == pytest.approx(7 * 64)
+
+
+def test_mesh_and_switch_by_operation() -> None:
+    for op in (*SPREAD, Op.BROADCAST, Op.REDUCE, Op.GATHER, Op.SCATTER, Op.ALL_TO_ALL):
+        assert bound("mi300x", op, 8).busbw_gbps == pytest.approx(448), op
+        assert bound("h100", op, 8).busbw_gbps == pytest.approx(450), op
+    single = bound("mi300x", Op.SEND_RECV, 8)
+    assert (single.busbw_gbps, single.hard_gbps) == (64, 448)
+    assert bound("mi300x", Op.SEND_RECV, 8, achievable=True).busbw_gbps == 48
+    assert bound("h100", Op.SEND_RECV, 8).busbw_gbps == 450
+
+
+# --- switches that reduce --------------------------------------------------------------------
+
+
+def test_nvls() -> None:
+    assert nvls_factor(8) == pytest.approx(14 / 9)
+    assert nvls_factor(72) == pytest.approx(1.945, abs=5e-4)
+    assert bound("h100", Op.ALL_REDUCE, 8, in_network=True).busbw_gbps == pytest.approx(700)
+    reached = bound("h100", Op.ALL_REDUCE, 8, in_network=True, achievable=True)
+    assert reached.busbw_gbps == pytest.approx(370.8 * 14 / 9 * 0.85)
+    assert bound("h100", Op.ALL_GATHER, 8, in_network=True).busbw_gbps == pytest.approx(450)
+    assert bound("mi300x", Op.ALL_REDUCE, 8, in_network=True).limit == "links"
+
+
+def test_sharp_between_nodes_sends_each_byte_once() -> None:
+    found = bound("ib-ndr", Op.ALL_REDUCE, 4, 4, in_network=True)
+    assert found.busbw_gbps == pytest.approx(2 * 3 / 4 * 50)
+    assert found.limit == "in-network"
+
+
+# --- several nodes ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("nranks", "nnodes", "expected"),
+    [(16, 2, 187.5), (32, 4, 31 * 100 / 24), (512, 64, 511 * 100 / (8 * 63))],
+)
+def test_frontier_between_nodes(nranks: int, nnodes: int, expected: float) -> None:
+    found = bound("frontier", Op.ALL_REDUCE, nranks, nnodes)
+    assert found.busbw_gbps == pytest.approx(expected)
+    assert found.limit == "network"
+    assert found.ring_gbps == 100
+
+
+def test_operations_between_nodes() -> None:
+    assert bound("frontier", Op.ALL_REDUCE, 512, 64).busbw_gbps == pytest.approx(101.389, abs=1e-3)
+    assert bound("frontier", Op.ALL_TO_ALL, 16, 2).busbw_gbps == pytest.approx(15 * 100 / 64)
+    assert bound("frontier", Op.BROADCAST, 16, 2).busbw_gbps == 100
+    assert bound("frontier", Op.GATHER, 16, 2).busbw_gbps == pytest.approx(187.5)
+    assert bound("frontier", Op.SEND_RECV, 16, 2).busbw_gbps == 25
+    # 8 NICs of 50: 750 over the network, so the links of a node decide.
+    h100 = bound("h100", Op.ALL_REDUCE, 16, 2)
+    assert (h100.busbw_gbps, h100.limit) == (450, "links")
+
+
+def test_hosts_of_a_rack_share_one_domain() -> None:
+    assert bound("gb200-nvl72", Op.ALL_REDUCE, 72, 18).busbw_gbps == 900
+    assert bound("gb200-nvl72", Op.ALL_REDUCE, 144, 36).assumptions[0].startswith("2 equal nodes")
+
+
+def test_network_of_another_system() -> None:
+    assert bound("h100+2xib-ndr", Op.BROADCAST, 16, 2).busbw_gbps == 100
+    assert bound("h100+efa-p4d", Op.BROADCAST, 16, 2).busbw_gbps == 50
+
+
+def test_what_cannot_be_bounded() -> None:
+    system = load_system("mi300x")
+    assert bounds(system, Request(Op.ALL_REDUCE, 1)) is None
+    assert bounds(system, Request(Op.BARRIER, 8)) is None
+    for name, nranks, nnodes, text in (
+        ("mi300x", 16, 1, "has 8 GPUs"),
+        ("mi325x", 16, 2, "says nothing about NICs"),
+        ("ib-ndr", 8, 1, "says nothing about links"),
+        ("mi300x", 2, 4, "cannot be"),
+        ("mi300x", 8, 0, "cannot be"),
+    ):
+        with pytest.raises(UsageError, match=text):
+            bound(name, Op.ALL_REDUCE, nranks, nnodes)
+    with pytest.raises(UsageError, match="Name 2 of 0 to 7"):
+        bound("frontier", Op.ALL_REDUCE, 2, gpus=(0, 9))
+
+
+def test_chosen_gpus_of_an_irregular_node() -> None:
+    assert bound("frontier", Op.ALL_REDUCE, 2, gpus=(0, 1)).busbw_gbps == 200
+    assert bound("frontier", Op.ALL_REDUCE, 2, gpus=(0, 6)).busbw_gbps == 100
+    assert bound("frontier", Op.ALL_REDUCE, 2, gpus=(0, 7)).busbw_gbps == 0
+    assert bound("frontier", Op.ALL_REDUCE, 2).assumptions == ("GPUs 0 to 1 of 8 in each node",)
+
+
+# --- the cuts themselves ---------------------------------------------------------------------
+
+
+@st.composite
+def wirings(draw: st.DrawFn) -> Wiring:
+    """Small directed graphs with integer capacities, often asymmetric, some with switches."""
+    gpus = draw(st.integers(2, 5))
+    size = gpus + draw(st.integers(0, 2))
+    rates = draw(st.lists(st.integers(0, 6), min_size=size * size, max_size=size * size))
+    rows = [
+        tuple(0.0 if i == j else float(rates[i * size + j]) for j in range(size))
+        for i in range(size)
+    ]
+    return Wiring(gpus, tuple(rows))
+
+
+def brute_force(
+    wiring: Wiring, weight: Weight, inside: int | None = None, outside: int | None = None
+) -> Fraction:
+    """Smallest ratio, by writing the definition down."""
+    size, n = len(wiring.capacity), wiring.gpus
+    ratios = []
+    for count in range(1, size + 1):
+        for chosen in combinations(range(size), count):
+            k = sum(node < n for node in chosen)
+            wrong_root = inside not in (None, *chosen) or outside in chosen
+            if not 0 < k < n or wrong_root:
+                continue
+            rest = set(range(size)) - set(chosen)
+            leaving = sum(Fraction(wiring.capacity[i][j]) for i in chosen for j in rest)
+            divisor = {"1": 1, "|U|": k, "n - |U|": n - k}.get(weight.value, k * (n - k))
+            ratios.append(leaving / divisor)
+    return min(ratios)
+
+
+@given(wiring=wirings(), weight=st.sampled_from(Weight), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_enumeration_is_the_definition(wiring: Wiring, weight: Weight, data: st.DataObject) -> None:
+    root = data.draw(st.sampled_from([None, 0, wiring.gpus - 1]))
+    for inside, outside in ((root, None), (None, root)):
+        found = minimum_cut(wiring, weight, inside=inside, outside=outside)
+        expected = float(brute_force(wiring, weight, inside, outside))
+        assert found.ratio_gbps == pytest.approx(expected, abs=1e-9)
+
+
+def with_idle_switches(wiring: Wiring, count: int) -> Wiring:
+    """The same cuts in a graph too large to enumerate: switches without links."""
+    rows = [(*row, *((0.0,) * count)) for row in wiring.capacity]
+    idle = (0.0,) * (len(wiring.capacity) + count)
+    return Wiring(wiring.gpus, (*rows, *((idle,) * count)))
+
+
+@given(wiring=wirings(), data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_max_flow_finds_the_same_cuts(wiring: Wiring, data: st.DataObject) -> None:
+    large = with_idle_switches(wiring, 18)
+    root = data.draw(st.sampled_from([None, 0, wiring.gpus - 1]))
+    for weight, inside, outside in (
+        (Weight.ONE, root, None),
+        (Weight.ONE, None, root),
+        (Weight.INSIDE, None, root),
+        (Weight.OUTSIDE, root, None),
+    ):
+        found = minimum_cut(large, weight, inside=inside, outside=outside)
+        expected = float(brute_force(wiring, weight, inside, outside))
+        assert found.ratio_gbps == pytest.approx(expected, abs=1e-6), weight
+    pairs = minimum_cut(large, Weight.PAIRS).ratio_gbps
+    assert pairs >= float(brute_force(wiring, Weight.PAIRS)) - 1e-9
+
+
+@given(wiring=wirings())
+@settings(max_examples=40, deadline=None)
+def test_max_flow_is_min_cut(wiring: Wiring) -> None:
+    flow, side = max_flow(wiring.capacity, 0, 1)
+    assert flow == pytest.approx(float(brute_force(wiring, Weight.ONE, 0, 1)), abs=1e-9)
+    rest = set(range(len(wiring.capacity))) - side
+    assert sum(wiring.capacity[i][j] for i in side for j in rest) == pytest.approx(flow, abs=1e-9)
+    assert direct_gbps(wiring, 0, 1) <= flow + 1e-9
+
+
+@given(wiring=st.sampled_from(["mesh", "switch"]), gpus=st.integers(2, 8), links=st.integers(1, 9))
+@settings(max_examples=40, deadline=None)
+def test_closed_forms_equal_the_cuts(wiring: str, gpus: int, links: int) -> None:
+    graph = Wiring(gpus, uniform_capacity(wiring, gpus, links, 8.0))
+    egress = links * 8.0
+    for weight, scale in ((Weight.INSIDE, gpus - 1), (Weight.ONE, 1), (Weight.PAIRS, gpus - 1)):
+        assert scale * minimum_cut(graph, weight).ratio_gbps == pytest.approx(egress)
+
+
+def test_asymmetric_wiring_takes_the_weaker_direction() -> None:
+    # Two GPUs, 100 one way and 10 the other: AllReduce needs both, a broadcast from 0 does not.
+    graph = Wiring(2, ((0.0, 100.0), (10.0, 0.0)))
+    assert minimum_cut(graph, Weight.INSIDE).ratio_gbps == 10
+    assert minimum_cut(graph, Weight.ONE, inside=0).ratio_gbps == 100
+    assert minimum_cut(graph, Weight.ONE, inside=1).ratio_gbps == 10
+
+
+def test_achievable_never_passes_nominal_and_hard_never_falls_below() -> None:
+    for system in shipped_systems():
+        nranks, nnodes = (8, 8) if system.fabric is None else (min(system.fabric.gpus, 16), 1)
+        for op in (*SPREAD, Op.ALL_TO_ALL, Op.BROADCAST, Op.SEND_RECV):
+            nominal = bounds(system, Request(op, nranks, nnodes))
+            reached = bounds(system, Request(op, nranks, nnodes, achievable=True))
+            assert nominal is not None
+            assert reached is not None
+            assert 0 < reached.busbw_gbps <= nominal.busbw_gbps <= nominal.hard_gbps

@@ -1,0 +1,276 @@
+"""The library's model against measurements and its own table; fits; roofs and efficiency."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from statistics import median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collscope.errors import NoVerdictError
+from collscope.model import Measurement, Op
+from collscope.roofline.catalogue import load_system
+from collscope.roofline.fit import fit, hockney
+from collscope.roofline.nccl_constants import CONSTANTS
+from collscope.roofline.nccl_model import Shape, best_line, constants_of, cost_lines
+from collscope.roofline.roof import Roofs, Workload, model_lines
+from collscope.roofline.system import TuningChoice
+from collscope.roofline.tables import TABLE_OPS, bound_rows, roof_rows
+
+# README of microsoft/msccl, "All-Gather Latency (us)", column NCCL, ND H100 v5 (8 H100), FP16;
+# 1 KB to 1 GB in powers of two, sizes are totals of 2^10 bytes and up.
+MSCCL_README_NCCL_US = (9.54, 9.8, 9.78, 9.78, 10.29, 12.49, 12.87, 13.16, 13.23, 13.39, 18.33)
+MSCCL_README_NCCL_US += (23.18, 33.66, 44.7, 67.19, 104.7, 192.4, 368.3, 699.5, 1358.6, 2663.8)
+
+# What NCCL 2.28.9 prints with NCCL_DEBUG_SUBSYS=TUNING for 4 H200 (12 channels of 30 GB/s):
+# latency in us / algorithm bandwidth in GB/s, of LL, LL128, Simple.
+PRINTED_BY_NCCL = {
+    (Op.BROADCAST, "Ring"): ((7.2, 141.0), (15.9, 331.2), (11.8, 360.0)),
+    (Op.REDUCE, "Ring"): ((7.2, 141.0), (15.9, 331.2), (11.8, 360.0)),
+    (Op.ALL_GATHER, "Ring"): ((8.4, 188.0), (19.7, 441.6), (18.6, 480.0)),
+    (Op.REDUCE_SCATTER, "Ring"): ((8.4, 188.0), (19.7, 441.6), (18.6, 480.0)),
+    (Op.ALL_REDUCE, "Ring"): ((10.2, 94.0), (25.4, 220.8), (28.8, 240.0)),
+    (Op.ALL_REDUCE, "Tree"): ((10.4, 43.6), (21.5, 128.8), (32.4, 165.6)),
+}
+
+# Frontier, one node, 8 GCDs, AllReduce float, rccl-tests out-of-place times in us, 64 KiB to 4 GiB:
+# the guide to RCCL's network plugin that the project starts from.
+FRONTIER_NODE_US = (37.54, 34.76, 67.83, 90.54, 101.7, 125.1, 170.8, 271.6, 286.7, 498.5, 931.1)
+FRONTIER_NODE_US += (1804.6, 3552.8, 7059.0, 13993.0, 27847.0, 55157.0)
+
+
+def sweep(times_us: tuple[float, ...], first: int, op: Op, nranks: int) -> list[Measurement]:
+    return [
+        Measurement(op=op, size_bytes=first << i, nranks=nranks, nnodes=1, time_us_median=time)
+        for i, time in enumerate(times_us)
+    ]
+
+
+def frontier_fit() -> list[Measurement]:
+    return sweep(FRONTIER_NODE_US, 65536, Op.ALL_REDUCE, 8)
+
+
+# --- the model -------------------------------------------------------------------------------
+
+
+def test_model_against_the_msccl_column() -> None:
+    lines = model_lines(load_system("h100"), Op.ALL_GATHER, 8, 1)
+    errors = [
+        abs(best_line(lines, 1024 << i).time_us(1024 << i) / measured - 1)
+        for i, measured in enumerate(MSCCL_README_NCCL_US)
+    ]
+    assert len(errors) == 21
+    assert median(errors) <= 0.07
+    assert max(errors) <= 0.14
+
+
+@pytest.mark.parametrize(("op", "algorithm"), PRINTED_BY_NCCL)
+def test_model_is_the_table_that_nccl_prints(op: Op, algorithm: str) -> None:
+    constants = constants_of(TuningChoice("nccl", "hopper"))
+    assert constants is not None
+    lines = [
+        (round(line.latency_us, 1), round(line.algbw_gbps, 1))
+        for line in cost_lines(constants, Shape(op, 4, 1, 12 * 30.0))
+        if line.algorithm == algorithm
+    ]
+    assert tuple(lines) == PRINTED_BY_NCCL[op, algorithm]
+
+
+def test_latency_between_nodes_by_hand() -> None:
+    # Hopper, Intel, 16 ranks on 2 nodes, AllReduce, Ring LL: 6.6 + 28 steps of max(0.6, 1.0)
+    # + 2 steps of 2.7; Tree LL: 6.8 + 2 (7 * 0.6 + 1 * 5.0).
+    lines = model_lines(load_system("h100"), Op.ALL_REDUCE, 16, 2)
+    found = {(line.algorithm, line.protocol): line.latency_us for line in lines}
+    assert found["Ring", "LL"] == pytest.approx(6.6 + 28 * 1.0 + 2 * 2.7)
+    assert found["Tree", "LL"] == pytest.approx(6.8 + 2 * (7 * 0.6 + 5.0))
+
+
+def test_rccl_prefers_the_tree_between_two_frontier_nodes() -> None:
+    # bwRatio of model 3: Tree/Simple 1.75 of the ring's 97 GB/s, halved by there and back.
+    lines = model_lines(load_system("frontier"), Op.ALL_REDUCE, 16, 2)
+    found = {(line.algorithm, line.protocol): line.algbw_gbps for line in lines}
+    assert found["Tree", "Simple"] == pytest.approx(1.75 * 97 / 2)
+    assert found["Ring", "Simple"] == pytest.approx(97 * 16 / 30)
+    assert ("Ring", "LL128") not in found
+    assert best_line(lines, 64 << 20).algorithm == "Tree"
+
+
+def test_every_table_of_constants_gives_rising_positive_times() -> None:
+    for constants in CONSTANTS:
+        for op in (Op.ALL_REDUCE, Op.ALL_GATHER, Op.BROADCAST):
+            for nranks, nnodes in ((2, 1), (8, 1), (16, 2), (64, 8), (8, 8)):
+                lines = cost_lines(constants, Shape(op, nranks, nnodes, 100.0, "amd"))
+                assert lines
+                for size in (1, 64, 1 << 20, 1 << 34):
+                    assert best_line(lines, size).time_us(size) > 0
+
+
+def test_no_model_where_the_library_has_none() -> None:
+    assert model_lines(load_system("h100"), Op.ALL_TO_ALL, 8, 1) == ()
+    assert model_lines(load_system("mi210"), Op.ALL_REDUCE, 4, 1) == ()
+    assert model_lines(load_system("h100"), Op.ALL_REDUCE, 1, 1) == ()
+
+
+# --- fits ------------------------------------------------------------------------------------
+
+
+def test_hockney_of_the_frontier_node() -> None:
+    line = hockney(tuple(65536 << i for i in range(17)), FRONTIER_NODE_US)
+    assert 59 <= line.latency_us <= 64
+    assert line.algbw_gbps * 1.75 == pytest.approx(134.8, abs=0.4)
+    assert line.median_error < 0.03
+    assert 0.7 < line.worst_error < 0.9  # one line cannot follow a change of protocol
+    assert line.half_size_bytes / 2**20 == pytest.approx(4.5, abs=0.2)
+
+
+@given(alpha=st.floats(0.1, 1e3), beta=st.floats(1e-6, 1e-1), count=st.integers(3, 12))
+def test_hockney_finds_an_exact_line(alpha: float, beta: float, count: int) -> None:
+    sizes = tuple(1024 << i for i in range(count))
+    line = hockney(sizes, tuple(alpha + beta * size for size in sizes))
+    assert line.worst_error < 1e-6
+    assert 1 / (1000 * line.algbw_gbps) == pytest.approx(beta, rel=1e-3)
+
+
+def test_curve_passes_its_points_and_is_monotone() -> None:
+    curve = fit(frontier_fit(), "frontier").curve(Op.ALL_REDUCE, 8, 1)
+    assert curve is not None
+    assert curve.time_us(131072) == 34.76
+    assert curve.time_us(65536) == 34.76  # 37.54 measured, but 128 KiB took less
+    assert curve.time_us(1) == 34.76
+    assert curve.time_us(8 << 30) == pytest.approx(2 * 55157)
+    # Half-way in log(size) is half-way in log(time).
+    middle = curve.time_us(round(2**20.5))
+    assert middle == pytest.approx((101.7 * 125.1) ** 0.5, rel=1e-4)
+    assert curve.covers(1 << 20)
+    assert not curve.covers(1024)
+
+
+@given(st.lists(st.tuples(st.integers(1, 1 << 34), st.floats(1e-3, 1e7)), min_size=1, max_size=20))
+def test_any_curve_rises_and_stays_below_its_points(points: list[tuple[int, float]]) -> None:
+    measurements = [
+        Measurement(op=Op.ALL_GATHER, size_bytes=size, nranks=4, time_us_median=time)
+        for size, time in points
+    ]
+    curve = fit(measurements, "any").curve(Op.ALL_GATHER, 4, 1)
+    assert curve is not None
+    assert all(curve.time_us(size) <= time * (1 + 1e-9) for size, time in points)
+    sizes = sorted({1, 1 << 35, *(size for size, _ in points), *(size + 7 for size, _ in points)})
+    times = [curve.time_us(size) for size in sizes]
+    assert all(a <= b * (1 + 1e-9) for a, b in pairwise(times))
+
+
+def test_fit_leaves_out_what_failed_and_takes_the_best_setting() -> None:
+    good = Measurement(op=Op.ALL_REDUCE, size_bytes=1024, nranks=8, time_us_median=20.0)
+    bad = [
+        replace(good, status="failed", time_us_median=1.0),
+        replace(good, n_wrong=3, time_us_median=1.0),
+        replace(good, size_bytes=0, time_us_median=1.0),
+        replace(good, nranks=None, time_us_median=1.0),
+        replace(good, time_us_median=None),
+    ]
+    curve = fit([good, replace(good, label="tree", time_us_median=15.0), *bad], "x").curve(
+        Op.ALL_REDUCE, 8, 1
+    )
+    assert curve is not None
+    assert curve.times_us == (15.0,)
+    assert curve.hockney is None
+    with pytest.raises(NoVerdictError, match="no measurement with a size"):
+        fit(bad, "x")
+
+
+# --- roofs -----------------------------------------------------------------------------------
+
+
+def test_roof_of_the_guides_class() -> None:
+    # 512 MiB fp16 AllReduce on 8 MI300X: 2.796 ms at 336, 2.097 ms at 448 GB/s; measured 3.2284.
+    roofs = Roofs(load_system("mi300x"))
+    work = Workload(Op.ALL_REDUCE, 536870912, 8)
+    found = roofs.ceilings(work)
+    assert found is not None
+    assert found.achievable.time_us == pytest.approx(2796, abs=1)
+    assert found.nominal.time_us == pytest.approx(2097, abs=1)
+    assert found.target is found.achievable
+    assert found.target.name == "mi300x achievable"
+    assert "links at 0.75 of the line rate" in found.target.assumptions
+    assert roofs.judge(work, 3228.4).value == pytest.approx(0.866, abs=5e-4)
+    assert roofs.judge(work, 3228.4, "nominal").value == pytest.approx(0.650, abs=5e-4)
+
+
+def test_small_messages_meet_the_floor() -> None:
+    found = Roofs(load_system("h100")).ceilings(Workload(Op.ALL_GATHER, 1024, 8))
+    assert found is not None
+    assert found.nominal.time_us == found.nominal.floor_us == pytest.approx(6.6 + 7 * 0.6)
+    assert found.nominal.regime == "latency"
+    assert found.nominal.busbw_gbps == pytest.approx(1024 * 7 / 8 / 10.8e3)
+    # Without constants no floor is claimed.
+    bare = Roofs(load_system("mi210")).ceilings(Workload(Op.ALL_GATHER, 1024, 4))
+    assert bare is not None
+    assert bare.nominal.floor_us is None
+    assert bare.model is None
+
+
+def test_the_fit_is_the_target_and_says_whose_it_is() -> None:
+    roofs = Roofs(load_system("frontier"), fit(frontier_fit(), "node sweep"))
+    found = roofs.ceilings(Workload(Op.ALL_REDUCE, 4 << 30, 8))
+    assert found is not None
+    assert found.target is found.fit
+    assert found.target.busbw_gbps == pytest.approx(136.27, abs=0.01)
+    assert found.target.assumptions == ("best of 17 sizes of node sweep",)
+    beyond = roofs.ceilings(Workload(Op.ALL_REDUCE, 1024, 8))
+    assert beyond is not None
+    assert beyond.target.assumptions[-1] == "beyond the measured sizes"
+    other = roofs.ceilings(Workload(Op.ALL_REDUCE, 1024, 4))
+    assert other is not None
+    assert other.target.ceiling == "achievable"
+
+
+def measured(roofs: Roofs, busbw: float, nranks: int, nnodes: int = 1, **more: str) -> str | None:
+    """What is said about a bus bandwidth at 4 GiB; None when the roof applies."""
+    work = Workload(Op.ALL_REDUCE, 4 << 30, nranks, nnodes, **more)
+    time_us = work.size_bytes * 2 * (nranks - 1) / nranks / busbw / 1e3
+    return roofs.judge(work, time_us).why
+
+
+def test_efficiency_above_one_says_why() -> None:
+    frontier, h100 = Roofs(load_system("frontier")), Roofs(load_system("h100"))
+    assert measured(frontier, 109.02, 16, 2) is None  # above the NICs' 100, below the cut's 187.5
+    assert measured(frontier, 136, 8) is None
+    assert "fraction is too low" in str(measured(frontier, 250, 8))
+    assert "up to 325" in str(measured(frontier, 300, 8))
+    assert "more than any schedule" in str(measured(frontier, 330, 8))
+    assert "NVLS: the switches reduce" in str(measured(h100, 480, 8))
+    assert "up to 700" in str(measured(h100, 480, 8))
+    assert measured(h100, 480, 8, algorithm="NVLS") is None
+    small = Workload(Op.ALL_GATHER, 1024, 8)
+    verdict = h100.judge(small, 9.54)
+    assert not verdict.applies
+    assert "library's own estimate" in str(verdict.why)
+    fitted = Roofs(load_system("frontier"), fit(frontier_fit(), "sweep"))
+    assert fitted.judge(Workload(Op.ALL_REDUCE, 1 << 20, 8), 101.7).applies
+    assert "fit again" in str(fitted.judge(Workload(Op.ALL_REDUCE, 1 << 20, 8), 90).why)
+
+
+def test_no_roof_for_one_rank_or_no_data() -> None:
+    roofs = Roofs(load_system("h100"))
+    assert roofs.ceilings(Workload(Op.ALL_REDUCE, 1024, 1)) is None
+    assert roofs.ceilings(Workload(Op.ALL_REDUCE, 0, 8)) is None
+    assert roofs.ceilings(Workload(Op.BARRIER, 1024, 8)) is None
+    with pytest.raises(ValueError, match="no target roof"):
+        roofs.judge(Workload(Op.BARRIER, 1024, 8), 1.0)
+
+
+def test_rows_of_the_command() -> None:
+    rows = {row.op: row for row in bound_rows(load_system("frontier"), 16, 2)}
+    assert list(rows) == [op.value for op in TABLE_OPS]
+    assert rows["AllReduce"].nominal_gbps == pytest.approx(187.5)
+    assert rows["AllReduce"].ring_gbps == 100
+    assert rows["SendRecv"].floor_us == pytest.approx(12.0 + 9.5)  # base and one step between nodes
+    assert bound_rows(load_system("h100"), 8, 1)[0].in_network_gbps == pytest.approx(700)
+    assert bound_rows(load_system("h100"), 1, 1) == ()
+    sizes = roof_rows(load_system("h100"), Op.ALL_REDUCE, 8, 1)
+    assert [row.regime for row in sizes][:2] == ["latency", "latency"]
+    assert sizes[-1].achievable_gbps == pytest.approx(370.8)
+    assert all(a.nominal_gbps <= b.nominal_gbps for a, b in pairwise(sizes))
