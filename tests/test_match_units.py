@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from collscope.busbw import bus_bandwidth, bus_factor, size_bytes
 from collscope.ingest.commands import ingest_logs
 from collscope.match.calls import in_place
+from collscope.match.observations import COLUMNS, Observations
 from collscope.model import Datatype, Op, parse_op, redop_of
 from collscope.segment import decode, encode
 
@@ -239,3 +240,18 @@ def test_segments_survive_the_store(
     assert again.signatures == observed.signatures
     for name, column in observed.columns.items():
         np.testing.assert_array_equal(again.columns[name], column)
+
+
+_EDGES = st.sampled_from([0, 1, 127, 128, 2**15, 2**31, 2**32 - 1, 2**63, 2**64 - 1])
+
+
+@given(st.lists(_EDGES | st.integers(0, 2**64 - 1), min_size=1, max_size=20))
+def test_segments_keep_every_integer(values: list[int]) -> None:
+    wide = np.array(values, dtype=np.uint64)
+    columns = {name: wide.astype(dtype) for name, dtype in COLUMNS.items()}
+    observed = Observations([], [], columns, {"row": wide.astype(np.int64)}, [])
+    again = decode(encode(observed), [])
+    for name, column in columns.items():
+        np.testing.assert_array_equal(again.columns[name], column)
+        assert again.columns[name].dtype == column.dtype
+    np.testing.assert_array_equal(again.tuning["row"], observed.tuning["row"])
