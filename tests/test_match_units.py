@@ -79,12 +79,12 @@ def test_names_and_codes() -> None:
 def test_in_place_needs_every_member_or_the_root() -> None:
     all_members, unknown = np.array([-1, -1, -1]), -2
     slots = np.array([[0, 0], [0, -1], [unknown, unknown]])
-    assert in_place(all_members, [0, 1], slots, offset=False).tolist() == [1, 0, -1]
+    assert in_place(all_members, [0, 1], slots, np.array([False])).tolist() == [1, 0, -1]
     gathered = np.array([[0, 1], [0, 0], [unknown, 1]])
-    assert in_place(all_members, [0, 1], gathered, offset=True).tolist() == [1, 0, 1]
+    assert in_place(all_members, [0, 1], gathered, np.array([True])).tolist() == [1, 0, 1]
     root_decides = np.array([0, 0, 0])
     rooted = np.array([[0, -1], [-1, 0], [unknown, 0]])
-    assert in_place(root_decides, [0, 1], rooted, offset=False).tolist() == [1, 0, -1]
+    assert in_place(root_decides, [0, 1], rooted, np.array([False])).tolist() == [1, 0, -1]
 
 
 def test_in_place_all_gather_is_an_offset_not_equal_pointers(tmp_path: Path) -> None:
