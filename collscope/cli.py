@@ -225,3 +225,11 @@ def main() -> None:
         # The reader of our output has gone, as in `| head`; nothing is left to say.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except Exception as error:
+        if _debug:
+            raise
+        what = f"{type(error).__name__}: {error}".replace("\n", " ")
+        sys.stderr.write(
+            f"collscope: internal error: {what}. Run again with --debug and report it.\n"
+        )
+        sys.exit(3)
