@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import sys
 from enum import Enum
 from pathlib import Path
@@ -15,6 +14,7 @@ from collscope import __version__
 from collscope.errors import CollscopeError, InputError, MissingToolError, UsageError
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable
 
     from collscope.ingest.result import Ingested
@@ -135,6 +135,8 @@ def sql(
     output: Output = None,
 ) -> None:
     """Ask the store in SQL, read-only; without a query, list its views and their columns."""
+    import sqlite3
+
     from collscope.ingest.match import reading
     from collscope.reports.rows import render_rows
 

@@ -245,6 +245,7 @@ def test_segments_survive_the_store(
 _EDGES = st.sampled_from([0, 1, 127, 128, 2**15, 2**31, 2**32 - 1, 2**63, 2**64 - 1])
 
 
+@settings(deadline=None)
 @given(st.lists(_EDGES | st.integers(0, 2**64 - 1), min_size=1, max_size=20))
 def test_segments_keep_every_integer(values: list[int]) -> None:
     wide = np.array(values, dtype=np.uint64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 import numpy as np
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from collscope.store.matching import _store_calls
@@ -14,6 +14,7 @@ _COUNTS = st.integers(0, 40) | st.integers(-(2**63), 2**63 - 1)
 _ROW = st.tuples(st.integers(1, 2**31), st.integers(0, 300), st.integers(-1, 5), _COUNTS)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 2**40), st.lists(_ROW, max_size=12))
 @example(1, [(1, 0, -1, 2**63 - 1), (1, 1, -1, -(2**63)), (9, 2, 3, -1)])
 @example(7, [(i % 3 + 1, i, i % 2 - 1, i // 2) for i in range(70_000)])
