@@ -84,6 +84,8 @@ def ingest_log(
     paths: Paths, db: Db = _DEFAULT_DB, run: Run = "main", strict: Strict = False
 ) -> None:
     """NCCL and RCCL text logs (NCCL_DEBUG=INFO), any version, any launcher's prefix."""
+    # numpy would start a thread per core, which spins for a while; nothing here uses its BLAS.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from collscope.ingest import commands
 
     _summarise(commands.ingest_logs(paths, db, run, _progress()), strict)
