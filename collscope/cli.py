@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import sys
 from enum import Enum
 from pathlib import Path
@@ -15,6 +14,7 @@ from collscope import __version__
 from collscope.errors import CollscopeError, InputError, MissingToolError, UsageError
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable
 
     from collscope.ingest.result import Ingested
@@ -122,6 +122,8 @@ def ingest_log(
     paths: Paths, db: Db = _DEFAULT_DB, run: Run = "main", strict: Strict = False
 ) -> None:
     """NCCL and RCCL text logs (NCCL_DEBUG=INFO), any version, any launcher's prefix."""
+    # numpy would start a thread per core, which spins for a while; nothing here uses its BLAS.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from collscope.ingest import commands
 
     _summarise(commands.ingest_logs(paths, db, run, _progress()), strict)
@@ -341,6 +343,8 @@ def sql(
     output: Output = None,
 ) -> None:
     """Ask the store in SQL, read-only; without a query, list its views and their columns."""
+    import sqlite3
+
     from collscope.ingest.match import reading
     from collscope.reports.rows import render_rows
 
@@ -431,3 +435,11 @@ def main() -> None:
         # The reader of our output has gone, as in `| head`; nothing is left to say.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except Exception as error:
+        if _debug:
+            raise
+        what = f"{type(error).__name__}: {error}".replace("\n", " ")
+        sys.stderr.write(
+            f"collscope: internal error: {what}. Run again with --debug and report it.\n"
+        )
+        sys.exit(3)

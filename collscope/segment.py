@@ -1,8 +1,9 @@
 """Observations of one source as bytes, and back: the store's private `_segment` format.
 
 Layout: msgpack header (version, array names, dtypes and lengths, signatures, settings) and the
-arrays one after the other, each compressed with zstd, or as its one value where all are equal
-(task and group mostly are). Streams are stored as rows of their own.
+arrays one after the other, each as its one value where all are equal (task and group mostly are),
+else in the narrowest integers and compressed with zstd; line and opCount, which grow, as
+differences. Streams are stored as rows of their own.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from collscope.match.observations import Ints, Observations, Signature, TuningSe
 from collscope.match.streams import Stream
 from collscope.model import Op
 
-_VERSION = 1
+_VERSION = 2
+_GROWING = ("line", "op_count")
+_WIDTHS = ("<i1", "<i2", "<i4")
 
 
 class _Header(msgspec.Struct):
     version: int
-    arrays: list[tuple[str, str, int]]
+    arrays: list[tuple[str, str, str, int]]  # name, dtype, dtype stored, length
     signatures: list[tuple[str, str, int, int, int, int, int]]
     settings: list[tuple[str | None, str | None, int | None, str | None]]
 
@@ -32,9 +35,10 @@ class _Header(msgspec.Struct):
 def encode(observed: Observations) -> bytes:
     """Bytes of everything but the streams."""
     arrays = {**observed.columns, **{f"tuning.{n}": a for n, a in observed.tuning.items()}}
+    packed = {name: _narrow(a, growing=name in _GROWING) for name, a in arrays.items()}
     header = _Header(
         _VERSION,
-        [(name, a.dtype.str, len(a)) for name, a in arrays.items()],
+        [(name, a.dtype.str, packed[name].dtype.str, len(a)) for name, a in arrays.items()],
         [
             (s.op.value, s.backend, s.count, s.datatype, s.redop, s.root, s.flags)
             for s in observed.signatures
@@ -44,9 +48,25 @@ def encode(observed: Observations) -> bytes:
     head = msgspec.msgpack.encode(header)
     compressor = zstandard.ZstdCompressor(level=1, threads=-1, write_checksum=True)
     parts = [len(head).to_bytes(8, "little"), head]
-    parts += [_pack(a, compressor) for a in arrays.values()]
+    parts += [_pack(a, compressor) for a in packed.values()]
     sizes = [len(p).to_bytes(8, "little") for p in parts[2:]]
     return b"".join([*parts[:2], *(x for pair in zip(sizes, parts[2:], strict=True) for x in pair)])
+
+
+def _narrow(array: Ints, *, growing: bool) -> Ints:
+    """The same values in the narrowest signed integers, a growing array's as differences."""
+    if growing and len(array):
+        # Of unsigned values a step back wraps around to the negative difference.
+        signed = array.view(np.dtype(f"i{array.itemsize}"))
+        array = np.concatenate([signed[:1], np.diff(signed)])
+    low, high = int(array.min(initial=0)), int(array.max(initial=0))
+    narrow = next((d for d in _WIDTHS if np.iinfo(d).min <= low and high <= np.iinfo(d).max), None)
+    return array if narrow is None else array.astype(narrow, copy=False)
+
+
+def _widen(array: Ints, dtype: str, *, growing: bool) -> Ints:
+    """The values that `_narrow` was given."""
+    return np.cumsum(array, dtype=dtype) if growing else array.astype(dtype, copy=False)
 
 
 def _pack(array: Ints, compressor: zstandard.ZstdCompressor) -> bytes:
@@ -57,6 +77,7 @@ def _pack(array: Ints, compressor: zstandard.ZstdCompressor) -> bytes:
 
 
 def _unpack(data: bytes, dtype: str, count: int, decompressor: zstandard.ZstdDecompressor) -> Ints:
+    """The array that `_pack` was given."""
     if not count:
         return np.empty(0, dtype)
     # A zstd frame is longer than any single value: its magic alone takes 4 bytes, its header more.
@@ -94,8 +115,9 @@ def _arrays(data: bytes, at: int, header: _Header) -> dict[str, np.ndarray[Any, 
     """The columns that follow the header, by name."""
     decompressor = zstandard.ZstdDecompressor()
     arrays = {}
-    for name, dtype, count in header.arrays:
+    for name, dtype, stored, count in header.arrays:
         size = int.from_bytes(data[at : at + 8], "little")
-        arrays[name] = _unpack(data[at + 8 : at + 8 + size], dtype, count, decompressor)
+        narrow = _unpack(data[at + 8 : at + 8 + size], stored, count, decompressor)
+        arrays[name] = _widen(narrow, dtype, growing=name in _GROWING)
         at += 8 + size
     return arrays

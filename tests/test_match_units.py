@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from collscope.busbw import bus_bandwidth, bus_factor, size_bytes
 from collscope.ingest.commands import ingest_logs
 from collscope.match.calls import in_place
+from collscope.match.observations import COLUMNS, Observations
 from collscope.model import Datatype, Op, parse_op, redop_of
 from collscope.segment import decode, encode
 
@@ -78,12 +79,12 @@ def test_names_and_codes() -> None:
 def test_in_place_needs_every_member_or_the_root() -> None:
     all_members, unknown = np.array([-1, -1, -1]), -2
     slots = np.array([[0, 0], [0, -1], [unknown, unknown]])
-    assert in_place(all_members, [0, 1], slots, offset=False).tolist() == [1, 0, -1]
+    assert in_place(all_members, [0, 1], slots, np.array([False])).tolist() == [1, 0, -1]
     gathered = np.array([[0, 1], [0, 0], [unknown, 1]])
-    assert in_place(all_members, [0, 1], gathered, offset=True).tolist() == [1, 0, 1]
+    assert in_place(all_members, [0, 1], gathered, np.array([True])).tolist() == [1, 0, 1]
     root_decides = np.array([0, 0, 0])
     rooted = np.array([[0, -1], [-1, 0], [unknown, 0]])
-    assert in_place(root_decides, [0, 1], rooted, offset=False).tolist() == [1, 0, -1]
+    assert in_place(root_decides, [0, 1], rooted, np.array([False])).tolist() == [1, 0, -1]
 
 
 def test_in_place_all_gather_is_an_offset_not_equal_pointers(tmp_path: Path) -> None:
@@ -239,3 +240,19 @@ def test_segments_survive_the_store(
     assert again.signatures == observed.signatures
     for name, column in observed.columns.items():
         np.testing.assert_array_equal(again.columns[name], column)
+
+
+_EDGES = st.sampled_from([0, 1, 127, 128, 2**15, 2**31, 2**32 - 1, 2**63, 2**64 - 1])
+
+
+@settings(deadline=None)
+@given(st.lists(_EDGES | st.integers(0, 2**64 - 1), min_size=1, max_size=20))
+def test_segments_keep_every_integer(values: list[int]) -> None:
+    wide = np.array(values, dtype=np.uint64)
+    columns = {name: wide.astype(dtype) for name, dtype in COLUMNS.items()}
+    observed = Observations([], [], columns, {"row": wide.astype(np.int64)}, [])
+    again = decode(encode(observed), [])
+    for name, column in columns.items():
+        np.testing.assert_array_equal(again.columns[name], column)
+        assert again.columns[name].dtype == column.dtype
+    np.testing.assert_array_equal(again.tuning["row"], observed.tuning["row"])

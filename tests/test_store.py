@@ -112,6 +112,18 @@ def test_observations_that_are_damaged(db: Path, log: Path) -> None:
     assert done.err.count("\n") == 1
 
 
+def test_a_value_of_another_type_is_one_line(db: Path) -> None:
+    with closing(sqlite3.connect(db)) as connection, connection:
+        connection.execute("UPDATE _class SET size_bytes = 'x'")  # as a flipped serial type reads
+    done = collscope("report", "--db", db)
+    assert done.code == 3
+    assert done.err.startswith("collscope: internal error: TypeError: ")
+    assert done.err.endswith(". Run again with --debug and report it.\n")
+    assert done.err.count("\n") == 1
+    with pytest.raises(TypeError):
+        collscope("--debug", "report", "--db", db)
+
+
 def test_a_store_cut_short(db: Path, log: Path) -> None:
     data = db.read_bytes()
     for share in (0.001, 0.2, 0.6):

@@ -1,4 +1,7 @@
-"""What the ingest commands do: every input in turn, then the matching."""
+"""What the ingest commands do: every input in turn, then the matching.
+
+Modules that need numpy are imported where they are used: the first log is being scanned meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from collscope.errors import InputError
 from collscope.ingest.files import expand, printable
-from collscope.ingest.logs import Progress, ingest_log
-from collscope.ingest.match import match_stored
-from collscope.ingest.profiles import ingest_profile
-from collscope.ingest.replays import ingest_csv
-from collscope.ingest.result import Ingested
-from collscope.ingest.tables import ingest_metric, ingest_table
-from collscope.parsers.metrics import MetricHints
-from collscope.parsers.tables import TableHints
+from collscope.ingest.scan import Progress, ScansAhead
 from collscope.store.connection import explained, open_store
 
-_Ingest = Callable[[sqlite3.Connection, str], Ingested]
+if TYPE_CHECKING:
+    from collscope.ingest.result import Ingested
+    from collscope.parsers.metrics import MetricHints
+    from collscope.parsers.tables import TableHints
+
+    _Ingest = Callable[[sqlite3.Connection, str], Ingested]
 
 
 def ingest_logs(paths: list[str], db: Path, run: str, progress: Progress) -> list[Ingested]:
@@ -28,7 +30,11 @@ def ingest_logs(paths: list[str], db: Path, run: str, progress: Progress) -> lis
 
     raises  InputError when none of the paths holds a usable log
     """
-    return _ingest(paths, db, run, lambda c, path: ingest_log(c, db, run, path, progress))
+    files = expand(paths)
+    with ScansAhead(files, progress) as scans:
+        from collscope.ingest.logs import store_log
+
+        return _ingest(files, db, run, lambda c, path: store_log(c, db, run, scans.take(path)))
 
 
 def ingest_profiles(paths: list[str], db: Path, run: str) -> list[Ingested]:
@@ -36,7 +42,9 @@ def ingest_profiles(paths: list[str], db: Path, run: str) -> list[Ingested]:
 
     raises  InputError when none of the paths holds a usable profile
     """
-    return _ingest(paths, db, run, lambda c, path: ingest_profile(c, db, run, path))
+    from collscope.ingest.profiles import ingest_profile
+
+    return _ingest(expand(paths), db, run, lambda c, path: ingest_profile(c, db, run, path))
 
 
 def ingest_csvs(
@@ -46,7 +54,10 @@ def ingest_csvs(
 
     raises  InputError when none of the paths holds a usable CSV
     """
-    return _ingest(paths, db, run, lambda c, path: ingest_csv(c, db, run, path, nranks, label))
+    from collscope.ingest.replays import ingest_csv
+
+    files = expand(paths)
+    return _ingest(files, db, run, lambda c, path: ingest_csv(c, db, run, path, nranks, label))
 
 
 def ingest_tables(paths: list[str], db: Path, run: str, hints: TableHints) -> list[Ingested]:
@@ -54,7 +65,9 @@ def ingest_tables(paths: list[str], db: Path, run: str, hints: TableHints) -> li
 
     raises  InputError when none of the paths holds a usable table
     """
-    return _ingest(paths, db, run, lambda c, path: ingest_table(c, db, run, path, hints))
+    from collscope.ingest.tables import ingest_table
+
+    return _ingest(expand(paths), db, run, lambda c, path: ingest_table(c, db, run, path, hints))
 
 
 def ingest_metrics(paths: list[str], db: Path, run: str, hints: MetricHints) -> list[Ingested]:
@@ -62,7 +75,9 @@ def ingest_metrics(paths: list[str], db: Path, run: str, hints: MetricHints) -> 
 
     raises  InputError when none of the paths holds a figure
     """
-    return _ingest(paths, db, run, lambda c, path: ingest_metric(c, db, run, path, hints))
+    from collscope.ingest.tables import ingest_metric
+
+    return _ingest(expand(paths), db, run, lambda c, path: ingest_metric(c, db, run, path, hints))
 
 
 def ingest_auto(paths: list[str], db: Path, run: str, progress: Progress) -> list[Ingested]:
@@ -70,6 +85,12 @@ def ingest_auto(paths: list[str], db: Path, run: str, progress: Progress) -> lis
 
     raises  InputError when none of the paths is usable
     """
+    from collscope.ingest.logs import ingest_log
+    from collscope.ingest.profiles import ingest_profile
+    from collscope.ingest.replays import ingest_csv
+    from collscope.ingest.result import Ingested
+    from collscope.ingest.tables import ingest_table
+    from collscope.parsers.tables import TableHints
 
     def either(connection: sqlite3.Connection, path: str) -> Ingested:
         result = ingest_profile(connection, db, run, path)
@@ -86,11 +107,12 @@ def ingest_auto(paths: list[str], db: Path, run: str, progress: Progress) -> lis
             return table
         return Ingested(path, "unusable", reason=f"no profile ({result.reason}); {log.reason}")
 
-    return _ingest(paths, db, run, either)
+    return _ingest(expand(paths), db, run, either)
 
 
-def _ingest(paths: list[str], db: Path, run: str, one: _Ingest) -> list[Ingested]:
-    files = expand(paths)
+def _ingest(files: list[str], db: Path, run: str, one: _Ingest) -> list[Ingested]:
+    from collscope.ingest.match import match_stored
+
     with _store(db) as connection:
         results = [_tolerant(one, connection, path, alone=len(files) == 1) for path in files]
         match_stored(connection, db, run)
@@ -102,6 +124,8 @@ def _ingest(paths: list[str], db: Path, run: str, one: _Ingest) -> list[Ingested
 
 def _tolerant(one: _Ingest, connection: sqlite3.Connection, path: str, *, alone: bool) -> Ingested:
     """One input of many must not keep the others out: what cannot be read is unusable."""
+    from collscope.ingest.result import Ingested
+
     readable = path == "-" or Path(path).is_file()
     try:
         if readable and path != "-":

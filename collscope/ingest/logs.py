@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collscope._logscan import Scanner
-from collscope.ingest.files import open_input, printable
+from collscope.ingest.files import printable
 from collscope.ingest.result import Ingested
+from collscope.ingest.scan import Progress, Scanned, scan_log
 from collscope.match.observe import Observed, observe
 from collscope.model import Diagnostic, LibraryVersion, LogRecord, Severity
 from collscope.parsers.nccl_log import parse_messages
 from collscope.segment import encode
 from collscope.store import sources
 from collscope.store.connection import transaction
-
-Progress = Callable[[str, int], None]  # path, bytes read so far
 
 # What the scanner counts as damage, with what each means.
 _DAMAGE = {
@@ -37,27 +34,25 @@ def ingest_log(
 
     raises  InputError when the file cannot be read or the store refuses
     """
-    scanner = Scanner()
-    with open_input(path) as reader:
-        done = 0
-        for chunk in reader.chunks():
-            scanner.feed(chunk)
-            done += len(chunk)
-            progress(path, done)
-    scan = scanner.finish()
-    if sources.has_source(connection, run, reader.sha256):
+    return store_log(connection, store, run, scan_log(path, progress))
+
+
+def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanned) -> Ingested:
+    """Put a scanned log into the store, as `ingest_log` does."""
+    path, scan = log.path, log.scan
+    if sources.has_source(connection, run, log.sha256):
         return Ingested(path, "known")
     if not any(scan["counters"][name] for name in _PARSED):
-        return Ingested(path, "unusable", reason=_why_unusable(scan, done))
+        return Ingested(path, "unusable", reason=_why_unusable(scan, log.size_bytes))
     records, found = parse_messages(scan["messages"])
     observed = observe(scan, records)
     diagnostics = [*found, *observed.diagnostics, *_scan_diagnostics(scan)]
-    if reader.truncated:
+    if log.truncated:
         text = "the compressed file ends early: what was read before its end is kept"
         diagnostics.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", text))
-    row = _source_row(path, reader.sha256, scan, records)
+    row = _source_row(path, log.sha256, scan, records)
     with transaction(connection, store):
-        if sources.has_source(connection, run, reader.sha256):
+        if sources.has_source(connection, run, log.sha256):
             return Ingested(path, "known")  # another process was faster
         _insert(connection, run, _Parsed(row, scan, records, observed, diagnostics))
     counters = scan["counters"]

@@ -38,7 +38,9 @@ def align_calls(comm: Communicator, rows_of: list[Ints], observed: Observations)
     sig = observed.columns["sig"]
     sequences = [sig[r] for r in rows]
     if all(np.array_equal(sequences[0], s) for s in sequences[1:]):
-        return AlignedCalls(ranks, np.stack(rows, axis=1).astype(np.int64), realigned=False)
+        # Columns one after the other in memory: what follows goes through them, not along rows.
+        matrix = np.stack(rows).T.astype(np.int64, copy=False)
+        return AlignedCalls(ranks, matrix, realigned=False)
     keys, witnessed = _keys(rows, observed)
     matrix = _merge(rows, keys)
     if witnessed:
@@ -88,7 +90,7 @@ def _merge(rows: list[Ints], keys: list[Ints]) -> Ints:
         reference, moved, place = _insert(reference, keys[m], matched)
         placed = {k: moved[p] for k, p in placed.items()}
         placed[m] = place
-    matrix = np.full((len(reference), len(rows)), -1, dtype=np.int64)
+    matrix = np.full((len(rows), len(reference)), -1, dtype=np.int64).T
     for m, place in placed.items():
         matrix[place, m] = rows[m]
     return matrix
@@ -106,15 +108,15 @@ def _insert(reference: Ints, key: Ints, matched: Ints) -> tuple[Ints, Ints, Ints
     return merged, moved, place
 
 
-def in_place(op_root_rows: Ints, ranks: Sequence[int], slots: Ints, *, offset: bool) -> Ints:
+def in_place(op_root_rows: Ints, ranks: Sequence[int], slots: Ints, offset: Ints) -> Ints:
     """In-place state per call: 1, 0, or -1 when not known; shape (calls,).
 
     op_root_rows  (calls,) member index whose buffers decide, or -1: all members must agree
     ranks         (members,) rank of each member
     slots         (calls, members) the rows' slot, -2 where absent or not known
-    offset        True where the in-place buffer depends on the rank (AllGather, ReduceScatter)
+    offset        (calls,) where the in-place buffer depends on the rank (AllGather, ReduceScatter)
     """
-    wanted = np.asarray(ranks)[None, :] if offset else np.zeros((1, slots.shape[1]))
+    wanted = np.where(offset, np.asarray(ranks, dtype=slots.dtype)[:, None], 0).T
     known = slots != -2
     decides = op_root_rows >= 0
     columns = np.arange(slots.shape[1])[None, :]

@@ -170,12 +170,12 @@ def join_kernels(
         if len(fits) == 1:
             wanted[fits[0]].append(k)
     pairs: list[tuple[int, int]] = []
-    stream_of, op_count = observed.columns["stream"], observed.columns["op_count"] & _COUNTER_MASK
+    counts = np.unique([k.op_count & _COUNTER_MASK for k in kernels]).astype(np.uint64)
+    rows = np.flatnonzero(np.isin(observed.columns["op_count"] & _COUNTER_MASK, counts))
+    stream_of = observed.columns["stream"][rows]
     for stream, ks in wanted.items():
-        counts = np.unique([kernels[k].op_count & _COUNTER_MASK for k in ks]).astype(np.uint64)
-        rows = np.flatnonzero(stream_of == stream)
-        rows = rows[np.isin(op_count[rows], counts)]
-        pairs += _by_op_count(ks, kernels, rows.tolist(), observed, call_of_row)
+        own = rows[stream_of == stream]
+        pairs += _by_op_count(ks, kernels, own.tolist(), observed, call_of_row)
     return _split_waiting(pairs, kernels, ops)
 
 

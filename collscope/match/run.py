@@ -97,8 +97,11 @@ class _Matching:
         self.is_half = halves[sig] if len(halves) else np.zeros(0, bool)
         order, bounds = rows_by(observed.columns["stream"], len(observed.streams))
         rows = [order[a:b] for a, b in pairwise(bounds)]
-        self.coll_rows = [r[~self.is_half[r]] for r in rows]
-        self.half_rows = [r[self.is_half[r]] for r in rows]
+        if self.is_half.any():
+            self.coll_rows = [r[~self.is_half[r]] for r in rows]
+            self.half_rows = [r[self.is_half[r]] for r in rows]
+        else:
+            self.coll_rows, self.half_rows = rows, [r[:0] for r in rows]
         digests = [zlib.crc32(sig[r].tobytes()) for r in self.coll_rows]
         comms = join_communicators(observed.streams, hosts, digests)
         self.matched = Matched(comms, world_ranks(observed.streams, comms))
@@ -147,15 +150,15 @@ class _Matching:
             return {name: np.empty(0, np.int64) for name in CALL_COLUMNS if name != "comm"}
         present = rows >= 0
         first = rows[np.arange(n), present.argmax(axis=1)]
-        self.call_of_row[rows[present]] = np.repeat(
-            np.arange(self.calls, self.calls + n), present.sum(axis=1)
-        )
+        settings = np.full(n, -1, dtype=np.int32)
+        for member, there in zip(rows.T, present.T, strict=True):
+            own = member[there]
+            self.call_of_row[own] = self.calls + np.flatnonzero(there)
+            settings[there] = np.maximum(settings[there], self.setting_of[own])
         columns = self.observed.columns
         sig = columns["sig"][first]
-        state = self._in_place(ranks, rows, sig)
-        settings = np.where(present, self.setting_of[rows], -1).max(axis=1)
         return {
-            "class": self._classify(comm, sig, state),
+            "class": self._classify(comm, sig, self._in_place(ranks, rows, sig)),
             "group": self.leader[first],
             "setting": settings,
             "op_count": columns["op_count"][first].astype(np.int64),
@@ -165,16 +168,11 @@ class _Matching:
     def _in_place(self, ranks: Sequence[int], rows: Ints, sig: Ints) -> Ints:
         slots = np.where(rows >= 0, self.observed.columns["slot"][rows], -2)
         member = {rank: m for m, rank in enumerate(ranks)}
-        state = np.full(len(sig), -1, dtype=np.int8)
-        for s in np.unique(sig).tolist():
-            signature = self.observed.signatures[s]
-            chosen = np.flatnonzero(sig == s)
-            # Only the root's buffers count where the others may pass anything.
-            decides = member.get(signature.root, -1) if signature.op.rooted else -1
-            roots = np.full(len(chosen), decides)
-            offset = signature.op in _OFFSET
-            state[chosen] = in_place(roots, ranks, slots[chosen], offset=offset)
-        return state
+        # Only the root's buffers count where the others may pass anything.
+        signatures = self.observed.signatures
+        roots = np.array([member.get(s.root, -1) if s.op.rooted else -1 for s in signatures])[sig]
+        offset = np.array([s.op in _OFFSET for s in signatures])[sig]
+        return in_place(roots, ranks, slots, offset)
 
     def _classify(self, comm: Communicator, sig: Ints, state: Ints) -> Ints:
         """Class of each call, from its signature and in-place state."""

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -48,12 +49,26 @@ private:
     // When an operation is in place: the buffers are the same, or one rank's block lies inside the
     // larger buffer at rank * count * size.
     enum class Layout : std::uint8_t { same, send_inside, recv_inside, unknown };
+    // What a thread's last line had after "comm ": mostly its next has the same text, which is then
+    // compared and not read. "0xaef8a00 [nranks=8] stream 0xac16b80 task 0 globalrank 0"
+    struct Tail {
+        std::string text;
+        std::uint32_t thread = NONE;
+        std::uint32_t seen = 0;  // which keys it holds
+        std::uint64_t comm = 0;
+        std::int32_t nranks = -1;
+        std::int32_t task = -1;
+        std::int32_t global_rank = -1;
+        bool ends_open = false;  // its last value reaches the end of the line
+    };
     struct CommKey {
         std::uint64_t process;
         std::uint64_t ptr;
     };
 
-    static void parse(std::string_view message, Fields& fields);
+    static Fields parse(std::string_view message, const Tail* tail);
+    static void remember_tail(const Fields& fields, std::string_view text, const Place& place,
+                              Tail& tail);
     static Outcome judge(const Fields& fields);
     void store(Fields& fields, const Place& place, std::uint8_t source);
     std::uint32_t find_op(std::string_view name);
@@ -67,6 +82,7 @@ private:
     KeyTable<CommKey> comm_keys_;
     std::vector<std::uint32_t> comm_rows_;  // of each key, the row of its latest generation
     std::vector<Layout> layouts_;           // of each operation
+    std::array<Tail, 256> tails_;
 };
 
 }  // namespace logscan

@@ -1,0 +1,84 @@
+"""Logs through the scanner, one ahead of the log that is being stored.
+
+Imports little: the scanner runs while the modules that store what it finds are being loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from collscope._logscan import Scanner
+from collscope.ingest.files import open_input
+
+Progress = Callable[[str, int], None]  # path, bytes read so far
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """What the scanner made of one file."""
+
+    path: str
+    sha256: str
+    size_bytes: int  # after decompression
+    truncated: bool  # the compressed data ended early
+    scan: dict[str, Any]  # what `collscope._logscan.Scanner.finish` returned
+
+
+def scan_log(path: str, progress: Progress) -> Scanned:
+    """Scan one file.
+
+    raises  InputError when it cannot be read
+    """
+    scanner = Scanner()
+    with open_input(path) as reader:
+        done = 0
+        for chunk in reader.chunks():
+            scanner.feed(chunk)
+            done += len(chunk)
+            progress(path, done)
+    return Scanned(path, reader.sha256, done, reader.truncated, scanner.finish())
+
+
+class ScansAhead:
+    """Scans of some files in their order, each begun while the one before is being stored."""
+
+    def __init__(self, paths: list[str], progress: Progress) -> None:
+        """Begin with the first file."""
+        self._paths = iter(paths)
+        self._progress = progress
+        self._stopped = False
+        self._pool = ThreadPoolExecutor(1)
+        self._ahead = self._begin()
+
+    def __enter__(self) -> ScansAhead:
+        """The scans themselves."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give up what was begun and not taken."""
+        self._stopped = True
+        self._pool.shutdown(cancel_futures=True)
+
+    def take(self, path: str) -> Scanned:
+        """The scan of `path`, passing over files before it.
+
+        raises  InputError when it cannot be read
+        """
+        begun = ""
+        while begun != path:
+            (begun, scanned), self._ahead = self._ahead, self._begin()
+        return scanned.result()
+
+    def _begin(self) -> tuple[str, Future[Scanned]]:
+        path = next(self._paths, None)
+        if path is None:
+            return "", Future()
+        return path, self._pool.submit(scan_log, path, self._report)
+
+    def _report(self, path: str, done: int) -> None:
+        if self._stopped:
+            raise CancelledError
+        self._progress(path, done)
