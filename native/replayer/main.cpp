@@ -26,9 +26,11 @@ constexpr int exit_library = 5;
 // MPI from here to the end of the scope.
 class Mpi {
 public:
+    // MULTIPLE because the watchdog's thread may call MPI_Abort. It also makes MPICH give way to
+    // others while it waits, without which more ranks than cores hardly get on.
     Mpi(int& argc, char**& argv) {
         int provided = MPI_THREAD_SINGLE;
-        MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+        MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     }
     ~Mpi() { MPI_Finalize(); }
     Mpi(const Mpi&) = delete;
