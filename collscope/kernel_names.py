@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class KernelName:
     """A collective kernel's family and what else its name says."""
 
-    family: str  # nccl, rccl, msccl, mscclpp, custom
+    family: str  # nccl, rccl, msccl, mscclpp, custom, pytorch
     op_hint: str | None = None  # value of `model.Op`
     algorithm_hint: str | None = None  # upper case: RING, TREE, NVLS, COLLNET_DIRECT, …
     protocol_hint: str | None = None  # LL, LL128, SIMPLE
@@ -96,6 +96,8 @@ _CUSTOM = re.compile(
     r"|nvshmem.*|deep_ep::.*"
     r"|(?:.*::)?(?:one_shot|two_shot|multimem)_.*(?:all_reduce|all_gather|reduce_scatter).*"
 )
+# record_param_comms, c10d::allreduce_: operators that PyTorch's tables list in the place of kernels
+_TORCH = re.compile(r"record_param_comms|_?c10d(?:_functional)?::\w+")
 _LOWER_OPS = (
     (re.compile(r"all_?reduce|cross_device_reduce|quick_?reduce"), Op.ALL_REDUCE),
     (re.compile(r"all_?gather"), Op.ALL_GATHER),
@@ -250,4 +252,5 @@ _READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], KernelName
     (_ONE_RANK, lambda _match, _: KernelName("nccl")),
     (_RCCL, lambda _match, _: KernelName("rccl")),
     (_CUSTOM, lambda match, _: _read_lower("custom", match[0])),
+    (_TORCH, lambda match, _: _read_lower("pytorch", match[0])),
 )

@@ -90,7 +90,7 @@ class RecordedCall:
     start_ns: int | None = None  # host clock, where told
     end_ns: int | None = None
     duration_ns: int | None = None  # of the collective, where told
-    state: str | None = None  # scheduled, started, completed (flight recorder)
+    state: str | None = None  # scheduled, started, completed; captured: into a graph, not executed
     busbw_gbps: float | None = None  # as reported
     group_rank: int | None = None  # this rank's number in the group
     size_bytes: int | None = None  # nccl-tests size S, where only bytes are told
@@ -122,5 +122,5 @@ class RecordedCalls:
     library_version: str | None = None
     status: tuple[GroupStatus, ...] = ()
     seq_per_op: bool = False  # `seq` counts each operation of a group by itself
-    whole: bool = False  # from the start of the process on; a ring buffer or a sample is not
+    coverage: str = "sample"  # whole; tail: of a ring buffer, without gaps; sample: any may lack
     diagnostics: tuple[Diagnostic, ...] = field(default=())

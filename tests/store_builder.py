@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 
 from collscope.reports import Report, build_report
 
@@ -126,6 +127,53 @@ class StoreBuilder:
             **{"kind": "kernel", "calls": 1, **columns},
         )
 
+    def measured(
+        self,
+        source: int,
+        samples_us: Sequence[float],
+        *,
+        label: str = "replay",
+        **columns: Value,
+    ) -> int:
+        """Measurement with every sample; of the class that `collective` makes unless said."""
+        defaults: dict[str, Value] = {
+            "op": "AllReduce",
+            "datatype": "Float32",
+            "redop": "Sum",
+            "count": 1024,
+            "size_bytes": 4096,
+            "in_place": 1,
+            "nranks": 2,
+            "nnodes": 1,
+            "status": "ok",
+            "time_us_median": median(samples_us) if samples_us else None,
+        }
+        key = self.insert(
+            "_measurement",
+            run_id=self.run,
+            source_id=source,
+            label=label,
+            **{**defaults, **columns},
+        )
+        for ordinal, time_us in enumerate(samples_us):
+            self.insert("_sample", measurement_id=key, ordinal=ordinal, time_us=time_us)
+        return key
+
+    def metric(self, source: int, label: str, value: float, **columns: Value) -> None:
+        defaults: dict[str, Value] = {
+            "name": "throughput",
+            "unit": "samples/s",
+            "higher_is_better": 1,
+        }
+        self.insert(
+            "_metric",
+            run_id=self.run,
+            source_id=source,
+            label=label,
+            value=value,
+            **{**defaults, **columns},
+        )
+
     def link(self, source: int, src: int, dst: int, transport: str, **columns: Value) -> None:
         """Connection as logged by `stream`, which tells its communicator."""
         defaults: dict[str, Value] = {
@@ -163,5 +211,7 @@ class StoreBuilder:
             "_diagnostic", run_id=self.run, severity=severity, code=code, **{**defaults, **columns}
         )
 
-    def report(self, *, top: int | None = 20) -> Report:
-        return build_report(self.connection, "main", top=top)
+    def report(
+        self, *, top: int | None = 20, system: str | None = None, label: str | None = None
+    ) -> Report:
+        return build_report(self.connection, "main", top=top, system=system, label=label)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
 from collscope.reports.comparison.formats import CHECK_FORMATS, render_check
 from collscope.reports.comparison.gate import Check, Verdict, check
-from collscope.reports.comparison.measured import Key
+from collscope.reports.comparison.measured import Key, Label
+from collscope.reports.comparison.noise import Samples
 from tests.measured_builder import Noise, key, label, noisy_label
 
 # Sizes of a sweep and times of 10 us + size / 100 GB/s.
@@ -36,6 +39,40 @@ def test_a_against_a_gives_under_one_percent_false_alarms() -> None:
     found = verdicts(1000, SWEEP, Noise(0.03, launch=0.01))
     assert found[Verdict.REGRESSION] < 10
     assert found[Verdict.NO_VERDICT] < 10
+
+
+def test_two_sessions_give_under_one_percent_false_alarms() -> None:
+    rng = random.Random(11)
+    found: Counter[Verdict] = Counter()
+    for _ in range(500):
+        # All classes of a session share its clocks.
+        drifts = [math.exp(rng.gauss(0, 0.01)) for _ in range(2)]
+        times = [{key: drift * us for key, us in SWEEP.items()} for drift in drifts]
+        a = noisy_label("base", rng, times[0], Noise(0.03, launch=0.01))
+        b = apart(noisy_label("new", rng, times[1], Noise(0.03, launch=0.01)))
+        found[check(a, b).verdict] += 1
+    assert found[Verdict.REGRESSION] < 5
+    assert found[Verdict.NO_VERDICT] < 5
+
+
+def test_two_sessions_find_ten_percent_of_the_dominant_class() -> None:
+    rng = random.Random(12)
+    slow = slowed(SWEEP, DOMINANT, 1 / 0.9)
+    found: Counter[Verdict] = Counter()
+    for _ in range(200):
+        a = noisy_label("base", rng, SWEEP, Noise(0.03, launch=0.01))
+        b = apart(noisy_label("new", rng, slow, Noise(0.03, launch=0.01)))
+        found[check(a, b).verdict] += 1
+    assert found[Verdict.REGRESSION] > 190
+
+
+def apart(label: Label) -> Label:
+    """The label as another session measured it: no round in common with any other label."""
+    classes = {
+        key: replace(m, samples=Samples({("x", r): t for r, t in m.samples.rounds.items()}))
+        for key, m in label.classes.items()
+    }
+    return replace(label, classes=classes)
 
 
 def test_ten_percent_less_bandwidth_of_the_dominant_class_is_found() -> None:

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
 from collscope.errors import InputError
 from collscope.reports.comparison.compare import compare
-from collscope.reports.comparison.noise import Samples, discoveries, effects, sigma
+from collscope.reports.comparison.formats import render_compare
+from collscope.reports.comparison.measured import CIRCUMSTANCES, Key
+from collscope.reports.comparison.noise import (
+    Effect,
+    Samples,
+    discoveries,
+    effects,
+    sigma,
+    weighted_total,
+)
+from collscope.reports.comparison.weights import run_weights
 from tests.measured_builder import Noise, key, label, noisy_label
+from tests.store_builder import StoreBuilder
+
+NOTHING: dict[str, tuple[str, ...]] = dict.fromkeys(CIRCUMSTANCES, ())
 
 
 def one(*times: float) -> dict[int, tuple[float, ...]]:
@@ -35,6 +49,27 @@ def test_rounds_in_common_are_compared_pair_by_pair() -> None:
     assert math.exp(effect.log_ratio) == pytest.approx(1.25)
     assert effect.error == pytest.approx(0, abs=1e-12)
     assert effect.p_slower() < 0.001
+
+
+def test_rounds_of_two_sessions_are_compared_as_groups() -> None:
+    # Medians of the rounds: 10 and 12.5, and no two rounds in common.
+    first = {("x", n): (10.0 + n % 2 / 10, 10.0, 10.0) for n in range(5)}
+    second = {("y", n): (12.5, 12.5, 12.5 + n % 2 / 10) for n in range(5)}
+    effect = effects([(Samples(first), Samples(second))])[0]
+    assert not effect.paired
+    assert effect.speed_up == pytest.approx(0.8)
+    # No spread between the rounds: what is left is 1 % of noise for each session.
+    assert effect.error == pytest.approx(0.01 * math.sqrt(2))
+    # It is common to all classes, so that more of them do not lessen it.
+    assert weighted_total([effect] * 9, [1] * 9).error == pytest.approx(0.01 * math.sqrt(2))
+
+
+def test_a_total_with_an_unknown_part_has_no_error() -> None:
+    known, unknown = Effect(0.1, 0.01, 10, paired=True), Effect(3.0, None, 0, paired=False)
+    assert weighted_total([known, known], [1, 3]).error == pytest.approx(0.01 * math.sqrt(10) / 4)
+    total = weighted_total([known, unknown], [0.9, 0.1])
+    assert (total.log_ratio, total.error, total.p_slower()) == (pytest.approx(0.39), None, 1)
+    assert weighted_total([known, unknown], [1, 0]).error == pytest.approx(0.01)
 
 
 def test_one_sample_each_has_no_error() -> None:
@@ -78,6 +113,12 @@ def test_crossover_is_the_first_size_at_which_another_label_leads() -> None:
     assert [(c.size_bytes, c.before, c.to) for c in found] == [(4096, "a", "b")]
 
 
+def test_a_lead_within_the_noise_is_no_crossover() -> None:
+    a = label("a", {key(1): one(10.0), key(2): one(20.0)})
+    b = label("b", {key(1): one(10.1), key(2): one(19.8)})
+    assert compare([a, b]).crossovers == ()
+
+
 def test_weights_say_what_it_means_for_a_job() -> None:
     # 10 calls of 100 us and 1 call of 1000 us; b halves the first: 2000 us become 1500 us.
     a = label("a", {key(1): one(100), key(2): one(1000)})
@@ -92,6 +133,51 @@ def test_an_out_of_place_outlier_is_noted() -> None:
     b = label("other", {key(1 << 25): one(900)})
     (note,) = [n for n in compare([b, a]).notes if "out of place" in n]
     assert "33554432 B takes 1810.3 us out of place and 886.4 us in place (2.04 x)" in note
+
+
+def test_long_labels_become_letters() -> None:
+    names = ("with the plugin, and more", "none")
+    labels = [label(name, {key(1024): one(t)}) for name, t in zip(names, (10, 5), strict=True)]
+    text = render_compare(compare(labels), "text")
+    assert "A  with the plugin, and more" in text
+    assert "  A us  busbw GB/s  B us  busbw GB/s  speed-up" in text
+
+
+def test_circumstances_that_differ_are_named() -> None:
+    a, b = (
+        replace(label(n, {key(1): one(1)}), circumstances={**NOTHING, "library": (v,)})
+        for n, v in (("a", "nccl 2.27"), ("b", "nccl 2.28"))
+    )
+    assert compare([a, b]).notes == ("library differs (a: nccl 2.27, b: nccl 2.28)",)
+    mixed = {**NOTHING, "method": ("batch", "graph")}
+    c, d = (replace(label(n, {key(1): one(1)}), circumstances=mixed) for n in "cd")
+    (note,) = compare([c, d]).notes
+    assert note == "every label mixes measurements of several kinds of method (batch/graph)"
+
+
+def test_run_weights_fit_what_is_not_contradicted() -> None:
+    store = StoreBuilder()
+    _, comm = store.group()  # two ranks
+    called = {"op": "AllReduce", "datatype": "Float32", "redop": "Sum", "nranks": 2}
+    for size, in_place, calls in ((1024, 1, 3), (2048, None, 5), (4096, 0, 7), (8192, 1, 11)):
+        same = store.collective(**called, size_bytes=size, in_place=in_place)
+        store.calls(comm, same, calls)
+    known = Key("AllReduce", "Float32", "Sum", 2, 1, "", 1024)
+    loose = replace(known, datatype="", redop="", in_place=-1)
+    out = replace(known, in_place=0, size_bytes=2048)
+    keys = (
+        known, loose,  # the whole key is taken before one that tells less
+        out, replace(out, in_place=1),  # place not known: out of place
+        replace(known, size_bytes=4096),  # contradicts the place
+        replace(loose, size_bytes=8192, nranks=4),  # other ranks
+    )  # fmt: skip
+    measured = label("a", {k: one(1) for k in keys})
+    weights = run_weights(store.connection, "main", [measured])
+    assert weights.calls == {known: 3, out: 5}
+    # 8 of 26 calls; 3 * 1024 + 5 * 2048 of 132096 bytes.
+    assert weights.notes[0].startswith(
+        "run main: 2 of its 4 classes were measured, 30.8 % of its calls and 10.1 % of their bytes"
+    )
 
 
 def test_labels_without_a_common_class_are_refused_with_the_reason() -> None:

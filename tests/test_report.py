@@ -19,6 +19,7 @@ from store_builder import StoreBuilder
 from collscope.errors import UsageError
 from collscope.reports import FORMATS, Report, model, render
 from collscope.reports.communicators import compact_ranges
+from collscope.reports.judgement import records as judgement
 
 _SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "report.schema.json"
 
@@ -366,8 +367,9 @@ def test_schema_names_every_field(schema: dict[str, Any]) -> None:
     shapes = {**schema["$defs"], "Report": schema}
     records = {
         name: value
-        for name, value in vars(model).items()
-        if dataclasses.is_dataclass(value) and value.__module__ == model.__name__
+        for module in (model, judgement)
+        for name, value in vars(module).items()
+        if dataclasses.is_dataclass(value) and value.__module__ == module.__name__
     }
     assert set(shapes) == set(records)
     for name, record in records.items():

@@ -1,15 +1,16 @@
 """Validation of the replayer on a multi-GPU host: what docs/validation.md reports.
 
-    python3 benchmarks/gpu/validate.py BUILD_FOLDER OUT_FOLDER PLANS_FOLDER [STEP...]
+    RANKS=4 python3 benchmarks/gpu/validate.py BUILD_FOLDER OUT_FOLDER PLANS_FOLDER [STEP...]
 
-Needs mpirun, a CUDA GPU per rank, PyTorch with NCCL, and nothing of collscope but the built
-executable BUILD_FOLDER/collscope-replayer. Steps: sweep (against torch.distributed, alternating),
-plans (every *.plan of PLANS_FOLDER, verified), methods, processes, libraries, overhead.
+Needs Open MPI's mpirun, a CUDA GPU per rank, PyTorch with NCCL, and nothing of collscope but the
+built executable BUILD_FOLDER/collscope-replayer. Steps: sweep (against torch.distributed, in
+turns), plans (every *.plan of PLANS_FOLDER, verified), methods, processes, overhead.
 """
 
 from __future__ import annotations
 
 import csv
+import math
 import os
 import statistics
 import subprocess
@@ -22,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 OPS = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "AllToAll", "SendRecv")
 SIZES = [1 << p for p in range(10, 33, 2)]
 ROUNDS = 5
-RANKS = 4
+RANKS = int(os.environ.get("RANKS", "4"))
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
 
 
@@ -140,7 +141,7 @@ def sweep(host: Host) -> None:
         "op,in_place,size_bytes,ours_us,torch_us,torch/ours (1 or more: ours is as fast),busbw_gbps"
     )
     for row in host.rows("sweep0"):
-        a, b = ours[row["class_id"]], theirs.get(row["class_id"], [float("nan")])
+        a, b = ours[row["class_id"]], theirs.get(row["class_id"], [math.nan])
         ratio = statistics.median(y / x for x, y in zip(a, b, strict=False))
         scale = float(row["busbw_gbps"] or 0) * float(row["time_us_median"] or 0)
         mine = statistics.median(a)
@@ -163,7 +164,7 @@ def small_plan(host: Host) -> Path:
     lines = ["collscope-plan 1", "mode unique", f"nranks {RANKS}", f"comm 0 0-{RANKS - 1}"]
     for k, size in enumerate((1 << 10, 1 << 20, 1 << 26)):
         reduce = f"op=AllReduce datatype=Bfloat16 redop=Sum in_place=1 count={size // 2}"
-        gather = f"op=AllGather datatype=Bfloat16 count={size // 8}"
+        gather = f"op=AllGather datatype=Bfloat16 count={size // 2 // RANKS}"
         lines += [f"class {2 * k} {reduce} comms=0", f"class {2 * k + 1} {gather} comms=0"]
     path.write_text("\n".join(lines) + "\n")
     return path
@@ -185,9 +186,9 @@ def processes(host: Host) -> None:
     """One process with all GPUs, by threads and in one thread, against one process per GPU."""
     plan = small_plan(host)
     for name, options in (
-        ("one-process-threads", ["--gpus-per-process", "4", "--threads", "per-gpu"]),
-        ("one-process-one-thread", ["--gpus-per-process", "4", "--threads", "one"]),
-        ("two-processes", ["--gpus-per-process", "2"]),
+        ("one-process-threads", ["--gpus-per-process", str(RANKS), "--threads", "per-gpu"]),
+        ("one-process-one-thread", ["--gpus-per-process", str(RANKS), "--threads", "one"]),
+        ("two-processes", ["--gpus-per-process", str(RANKS // 2)]),
     ):
         ranks = 2 if name == "two-processes" else 1
         seconds = host.replay(name, plan, "--budget", "0.3", *options, ranks=ranks)

@@ -47,6 +47,16 @@ def ingest_profiles(paths: list[str], db: Path, run: str) -> list[Ingested]:
     return _ingest(expand(paths), db, run, lambda c, path: ingest_profile(c, db, run, path))
 
 
+def ingest_traces(paths: list[str], db: Path, run: str) -> list[Ingested]:
+    """Put traces, recordings and tables of totals into a run, and match its calls.
+
+    raises  InputError when none of the paths holds a usable one
+    """
+    from collscope.ingest.traces import ingest_trace
+
+    return _ingest(expand(paths), db, run, lambda c, path: ingest_trace(c, db, run, path))
+
+
 def ingest_csvs(
     paths: list[str], db: Path, run: str, nranks: int | None = None, label: str | None = None
 ) -> list[Ingested]:
@@ -81,7 +91,7 @@ def ingest_metrics(paths: list[str], db: Path, run: str, hints: MetricHints) -> 
 
 
 def ingest_auto(paths: list[str], db: Path, run: str, progress: Progress) -> list[Ingested]:
-    """Put each path into a run as what it is: a profile, a replay CSV, a log, else a table.
+    """Put each path into a run as what it is: profile, trace, replay CSV, log, else a table.
 
     raises  InputError when none of the paths is usable
     """
@@ -90,12 +100,16 @@ def ingest_auto(paths: list[str], db: Path, run: str, progress: Progress) -> lis
     from collscope.ingest.replays import ingest_csv
     from collscope.ingest.result import Ingested
     from collscope.ingest.tables import ingest_table
+    from collscope.ingest.traces import ingest_trace
     from collscope.parsers.tables import TableHints
 
     def either(connection: sqlite3.Connection, path: str) -> Ingested:
         result = ingest_profile(connection, db, run, path)
         if result.status != "unusable":
             return result
+        trace = ingest_trace(connection, db, run, path)
+        if trace.status != "unusable":
+            return trace
         csv = ingest_csv(connection, db, run, path, None, None)
         if csv.status != "unusable":
             return csv

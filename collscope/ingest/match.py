@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from collscope.errors import InputError
-from collscope.match.run import match_run
+from collscope.match.run import Matched, match_run
 from collscope.store.connection import explained, open_readonly, open_store, transaction
-from collscope.store.matching import load_run, store_matching
+from collscope.store.matching import has_traces, load_run, store_matching
 
 
 def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> None:
@@ -25,8 +25,25 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> None:
             f"{store}: what is stored is damaged ({error}). Ingest into a new file."
         ) from error
     matched = match_run(given.observed, given.hosts, given.kernels)
+    traced = _match_traces(connection, row[0], matched) if has_traces(connection, row[0]) else None
     with transaction(connection, store):
-        store_matching(connection, row[0], given, matched)
+        first_call = store_matching(connection, row[0], given, matched)
+        if traced is not None:
+            traced(first_call)
+
+
+def _match_traces(
+    connection: sqlite3.Connection, run: int, matched: Matched
+) -> Callable[[int], None]:
+    """Join the run's traces to its calls; returns what stores them, given the first call's key.
+
+    Imported here: a run of logs alone needs none of it.
+    """
+    from collscope.ingest.match_traces import match_traces, store_trace_match
+    from collscope.store.traces import load_traces
+
+    found = match_traces(load_traces(connection, run), matched)
+    return lambda first_call: store_trace_match(connection, run, found, first_call)
 
 
 @contextmanager

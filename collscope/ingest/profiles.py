@@ -13,6 +13,7 @@ from collscope.ingest.files import open_input, printable
 from collscope.ingest.result import Ingested
 from collscope.kernel_names import looks_related
 from collscope.model import Diagnostic, Profile, Severity
+from collscope.parsers import perftools
 from collscope.store import sources
 from collscope.store.connection import transaction
 
@@ -29,7 +30,7 @@ def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, path: 
         data = b"".join(reader.chunks())
     if sources.has_source(connection, run, reader.sha256):
         return Ingested(path, "known")
-    profile = _parse_sqlite(data) if data[:16] == _SQLITE_MAGIC else _parse_text(data)
+    profile = read_sqlite(data) if is_sqlite(data) else _parse_text(data)
     if profile is None:
         return Ingested(path, "unusable", reason=_why_unusable(data))
     diagnostics = [*profile.diagnostics, *_unclassified(profile)]
@@ -48,7 +49,12 @@ def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, path: 
     return Ingested(path, "added", profile.dialect, counts, tuple(diagnostics))
 
 
-def _parse_sqlite(data: bytes) -> Profile | None:
+def is_sqlite(data: bytes) -> bool:
+    """True for the bytes of an SQLite file."""
+    return data[:16] == _SQLITE_MAGIC
+
+
+def read_sqlite(data: bytes) -> Profile | None:
     """Profile of an SQLite file, read from a copy: a profiler's WAL beside it is not touched."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "profile.db"
@@ -68,17 +74,22 @@ def _parse_sqlite(data: bytes) -> Profile | None:
 def _parse_text(data: bytes) -> Profile | None:
     text = data.decode("utf-8", errors="replace")
     parser = parsers.text_parser(text[:_HEAD_CHARACTERS])
-    return parser.parse(text) if parser else None
+    if parser:
+        found: Profile = parser.parse(text)
+        return found
+    if perftools.sniff_text(text[:_HEAD_CHARACTERS]):
+        return perftools.parse(text).profile
+    return None
 
 
 def _why_unusable(data: bytes) -> str:
     if not data:
         return "the file is empty"
-    if data[:16] == _SQLITE_MAGIC:
+    if is_sqlite(data):
         return "an SQLite file without the tables of RPD, rocpd or Nsight Systems, or damaged"
     if b" NCCL INFO " in data[:65536]:
         return "looks like a log: use 'collscope ingest log'"
-    return "no known profile: RPD, rocpd, Nsight Systems SQLite, rocprof CSV, pasted 'top'"
+    return "no known profile: RPD, rocpd, Nsight Systems SQLite, rocprof CSV, pasted 'top', key_averages"
 
 
 def _unclassified(profile: Profile) -> list[Diagnostic]:

@@ -13,7 +13,7 @@ from types import ModuleType
 # Each offers sniff_tables(set of table and view names) -> bool and parse(connection) -> Profile.
 SQLITE_DIALECTS = ("rocpd", "rpd", "nsys")
 # Each offers sniff_text(head) -> bool and parse(text) -> Profile.
-TEXT_DIALECTS = ("rocprof_csv", "top_text")
+TEXT_DIALECTS = ("rocprof_csv", "key_averages", "top_text")
 
 
 def sqlite_parser(tables: set[str]) -> ModuleType | None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from collscope.reports.classes import class_rows, read_call_totals
 from collscope.reports.communicators import communicator_rows
 from collscope.reports.findings import find
+from collscope.reports.judgement.build import build_judgement
 from collscope.reports.model import Report
 from collscope.reports.overview import find_gaps, read_coverage, read_header
 from collscope.reports.share import read_shares
@@ -15,33 +16,64 @@ from collscope.reports.sizes import histograms
 from collscope.reports.transports import read_facts, read_settings, read_transports
 
 
-def build_report(connection: sqlite3.Connection, run: str, *, top: int | None = 20) -> Report:
+def build_report(
+    connection: sqlite3.Connection,
+    run: str,
+    *,
+    top: int | None = 20,
+    system: str | None = None,
+    label: str | None = None,
+) -> Report:
     """Everything the store says about one run; sections without data are empty.
 
     connection  open store, read only; only the views of schemas/views.sql are read
     run         label of the run
     top         how many classes and kernel names to keep, None for all; totals, histograms and
                 findings always cover all of them
+    system      whose roof the classes are judged by: a name or file as `collscope roofline
+                --system` takes them, or `fit` for the best measurements of the run
+    label       of the measurements to judge; None: the most recent ones
+    raises      InputError for an unknown system or label, NoVerdictError when there is nothing
+                to fit
     """
     totals = read_call_totals(connection, run)
     classes = class_rows(connection, run, totals)
+    shares = read_shares(connection, run)
     communicators = communicator_rows(connection, run, totals, classes)
     transports = read_transports(connection, run, communicators)
     report = Report(
         header=read_header(connection, run, classes, communicators),
-        shares=read_shares(connection, run, top),
+        shares=shares,
         classes=classes,
         communicators=communicators,
         histograms=histograms(classes),
         transports=transports,
         settings=read_settings(connection, run),
         facts=read_facts(connection, run),
+        judgement=build_judgement(connection, run, classes, shares, (system, label)),
         findings=(),
         coverage=read_coverage(connection, run, totals, communicators),
     )
-    return replace(
+    found = replace(
         report,
         findings=find(report),
         coverage=replace(report.coverage, gaps=find_gaps(report)),
+    )
+    return found if top is None else shorten(found, top)
+
+
+def shorten(report: Report, top: int) -> Report:
+    """The report with `top` classes and kernel names; every total stays what it was."""
+    judgement, shown = report.judgement, {row.class_id for row in report.classes[:top]}
+    judged = (
+        row
+        for index, row in enumerate(judgement.classes)
+        # the first to look at, and those of the classes table
+        if index < top or row.class_id in shown
+    )
+    return replace(
+        report,
+        shares=tuple(replace(share, kernels=share.kernels[:top]) for share in report.shares),
         classes=report.classes[:top],
+        judgement=replace(judgement, classes=tuple(judged)),
     )

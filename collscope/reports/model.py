@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from collscope.reports.judgement.records import Judgement
+
 SCHEMA = "collscope.report/1"
 
 
@@ -309,5 +311,6 @@ class Report:
     transports: tuple[TransportRow, ...]
     settings: tuple[SettingRow, ...]
     facts: tuple[FactRow, ...]
+    judgement: Judgement
     findings: tuple[Finding, ...]
     coverage: Coverage

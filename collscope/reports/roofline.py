@@ -7,10 +7,12 @@ import io
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
 from collscope.errors import InputError, NoVerdictError, UsageError
+from collscope.ingest.match import reading
 from collscope.model import Measurement, Op, parse_op
 from collscope.reports.layout import (
     NUMBER,
@@ -24,8 +26,15 @@ from collscope.reports.layout import (
     to_text,
 )
 from collscope.roofline.catalogue import SystemRow, catalogue_rows, load_system
-from collscope.roofline.fit import Fit, fit
-from collscope.roofline.tables import TABLE_OPS, BoundRow, RoofRow, bound_rows, roof_rows
+from collscope.roofline.fit import Curve, Fit, fit
+from collscope.roofline.tables import (
+    TABLE_OPS,
+    TABLE_SIZES,
+    BoundRow,
+    RoofRow,
+    bound_rows,
+    roof_rows,
+)
 
 SCHEMA = "collscope.roofline/1"
 FORMATS = ("text", "md", "csv", "json")
@@ -63,6 +72,7 @@ def roofline(
     nranks  None: every GPU of the nodes
     op      as the library or nccl-tests spells it; None: bounds of every operation, roofs of
             AllReduce
+    fitted  adds a ceiling, and its sizes are those of the table
     raises  InputError for an unknown system; UsageError for an unknown operation, or a shape that
             the system cannot hold
     """
@@ -77,6 +87,8 @@ def roofline(
     if nranks < 2:
         raise UsageError(f"--ranks {nranks}: one rank moves nothing. Give two or more.")
     chosen = Op.ALL_REDUCE if op is None else _operation(op)
+    curve = None if fitted is None else _curve(fitted, chosen, nranks, nnodes)
+    sizes = TABLE_SIZES if curve is None else curve.sizes
     bounds = bound_rows(found, nranks, nnodes)
     return Roofline(
         found.name,
@@ -86,8 +98,24 @@ def roofline(
         None if fitted is None else fitted.name,
         (),
         tuple(row for row in bounds if op is None or row.op == chosen.value),
-        roof_rows(found, chosen, nranks, nnodes, fitted=_curve_for(fitted, chosen, nranks, nnodes)),
+        roof_rows(found, chosen, nranks, nnodes, sizes=sizes, fitted=fitted),
     )
+
+
+def roofline_of_store(
+    db: Path, system: str, shape: tuple[int | None, int], op: str | None, label: str | None
+) -> Roofline:
+    """`roofline`, with a fit of the measurements that the store has of a label.
+
+    shape   ranks and nodes
+    label   None: no fit, and the store is not opened
+    raises  as `roofline` and `fit_of_label`
+    """
+    nranks, nnodes = shape
+    if label is None:
+        return roofline(system, nranks, nnodes, op)
+    with reading(db) as connection:
+        return roofline(system, nranks, nnodes, op, fit_of_label(connection, label, nnodes))
 
 
 def _operation(name: str) -> Op:
@@ -102,19 +130,18 @@ def _operation(name: str) -> Op:
     return op
 
 
-def _curve_for(fitted: Fit | None, op: Op, nranks: int, nnodes: int) -> Fit | None:
-    """The fit, if it has the curve.
+def _curve(fitted: Fit, op: Op, nranks: int, nnodes: int) -> Curve:
+    """The curve of a shape.
 
-    raises  NoVerdictError when it has others only
+    raises  NoVerdictError when the fit has others only
     """
-    if fitted is None or fitted.curve(op, nranks, nnodes) is not None:
-        return fitted
-    shapes = ", ".join(
-        f"{o.value} on {n} ranks of {nodes} node(s)" for o, n, nodes in fitted.curves
-    )
+    curve = fitted.curve(op, nranks, nnodes)
+    if curve is not None:
+        return curve
+    shapes = (f"{o.value} on {n} ranks of {nodes} node(s)" for o, n, nodes in fitted.curves)
     raise NoVerdictError(
         f"--fit {fitted.name}: no measurement of {op.value} on {nranks} ranks of {nnodes} node(s) "
-        f"(measured: {measured}). Name what was measured with --op, --ranks and --nodes."
+        f"(measured: {', '.join(shapes)}). Name what was measured with --op, --ranks and --nodes."
     )
 
 

@@ -26,6 +26,7 @@ from collscope.reports.model import (
     TransportRow,
 )
 from collscope.reports.sections_calls import classes, communicators, histograms
+from collscope.reports.sections_judgement import gain_sentences, judgement
 from collscope.units import format_size, format_time
 
 _MOST_SENTENCES = 4  # profiles named in the first lines
@@ -41,6 +42,7 @@ def sections(report: Report) -> tuple[Section, ...]:
         Section("", tuple(_answer(report))),
         Section("Findings", tuple(_findings(report.findings))),
         Section("Share of GPU time", tuple(_shares(report.shares))),
+        Section("Efficiency and gain", tuple(judgement(report))),
         Section("Classes", tuple(classes(report))),
         Section("Message sizes", tuple(histograms(report))),
         Section("Communicators", tuple(communicators(report.communicators))),
@@ -53,6 +55,7 @@ def sections(report: Report) -> tuple[Section, ...]:
 def _answer(report: Report) -> Iterable[str]:
     header = report.header
     yield from _share_answer(report.shares)
+    yield from gain_sentences(report)
     if header.communicators or header.calls:
         yield _size(header)
     if not header.calls:

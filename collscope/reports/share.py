@@ -53,11 +53,8 @@ class _Profile(NamedTuple):
     reported_coverage: float | None
 
 
-def read_shares(connection: sqlite3.Connection, run: str, top: int | None) -> tuple[Share, ...]:
-    """Share of GPU time in collectives, one per profile of the run.
-
-    top  how many collective kernel names to list, None for all
-    """
+def read_shares(connection: sqlite3.Connection, run: str) -> tuple[Share, ...]:
+    """Share of GPU time in collectives, one per profile of the run."""
     totals: dict[int, list[_Total]] = defaultdict(list)
     for source_id, *columns in connection.execute(_TOTALS, (run,)):
         totals[source_id].append(_Total(*columns))
@@ -65,7 +62,7 @@ def read_shares(connection: sqlite3.Connection, run: str, top: int | None) -> tu
     for path, name, calls in connection.execute(_UNCLASSIFIED, (run,)):
         names[path].append(UnclassifiedName(name, calls))
     return tuple(
-        _share(_Profile(path, *columns), totals[source_id], names[path], top)
+        _share(_Profile(path, *columns), totals[source_id], names[path])
         for source_id, path, *columns in connection.execute(_SHARES, (run,))
     )
 
@@ -74,7 +71,6 @@ def _share(
     profile: _Profile,
     totals: Sequence[_Total],
     unclassified: Sequence[UnclassifiedName],
-    top: int | None,
 ) -> Share:
     coverage = profile.reported_coverage
     partial = coverage is not None and coverage < WHOLE_TABLE_PERCENT
@@ -98,7 +94,7 @@ def _share(
         reported_percentage=profile.reported_percentage,
         reported_coverage=coverage,
         families=_families(kernels),
-        kernels=kernels[:top],
+        kernels=kernels,
         kernels_total=len(kernels),
         unclassified=tuple(unclassified),
     )

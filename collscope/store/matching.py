@@ -54,6 +54,13 @@ def load_run(connection: sqlite3.Connection, run: int) -> RunInput:
     return RunInput(concatenate(parts), hosts, kernels, stream_ids, kernel_ids, source_of, sources)
 
 
+def has_traces(connection: sqlite3.Connection, run: int) -> bool:
+    """True if the run holds traces or recordings."""
+    query = "SELECT EXISTS (SELECT 1 FROM {} JOIN _source USING (source_id) WHERE run_id = ?)"
+    tables = ("_trace", "_recording")
+    return any(connection.execute(query.format(t), (run,)).fetchone()[0] for t in tables)
+
+
 def _sources(connection: sqlite3.Connection, run: int) -> list[int]:
     rows = connection.execute("SELECT source_id FROM _source WHERE run_id = ? ORDER BY 1", (run,))
     return [source for (source,) in rows]
@@ -106,7 +113,7 @@ def clear_matching(connection: sqlite3.Connection, run: int) -> None:
     comms = "(SELECT comm_id FROM _comm WHERE run_id = :run)"
     calls = f"(SELECT call_id FROM _call WHERE comm_id IN {comms})"
     if connection.execute(f"SELECT EXISTS {comms}".replace(":run", "?"), (run,)).fetchone()[0]:
-        for table in ("_deviation", "_transfer", "_kernel_call"):
+        for table in ("_deviation", "_transfer", "_kernel_call", "_call_time"):
             connection.execute(f"DELETE FROM {table} WHERE call_id IN {calls}", {"run": run})
         connection.execute(f"DELETE FROM _call_row WHERE call_id IN {calls}", {"run": run})
         for table in ("_call_total", "_member"):
@@ -118,8 +125,12 @@ def clear_matching(connection: sqlite3.Connection, run: int) -> None:
 
 def store_matching(
     connection: sqlite3.Connection, run: int, given: RunInput, matched: Matched
-) -> None:
-    """Replace the run's communicators, classes, calls and transfers by those just matched."""
+) -> int:
+    """Replace the run's communicators, classes, calls and transfers by those just matched.
+
+    Members whose stream is beyond those of `given` are of traces: they have no process.
+    returns  key of the first call
+    """
     clear_matching(connection, run)
     first_comm = _store_comms(connection, run, given, matched)
     first_class = next_id(connection, "_class", "class_id")
@@ -143,12 +154,15 @@ def store_matching(
     # Another process may have added a source since the run was read: then it is to be done again.
     whole = _sources(connection, run) == given.sources
     connection.execute("UPDATE _run SET matched = ? WHERE run_id = ?", (whole, run))
+    return first_call
 
 
 def _store_comms(
     connection: sqlite3.Connection, run: int, given: RunInput, matched: Matched
 ) -> int:
     first = next_id(connection, "_comm", "comm_id")
+    traced = len(matched.world_ranks) - len(given.stream_ids)
+    stream_ids = [*given.stream_ids, *[None] * traced]
     comm_rows, member_rows = [], []
     for i, c in enumerate(matched.comms):
         parent = None if c.parent is None else first + c.parent
@@ -161,7 +175,7 @@ def _store_comms(
         )  # fmt: skip
         for rank, stream in c.members.items():
             world = matched.world_ranks[stream]
-            member_rows.append((first + i, rank, world, given.stream_ids[stream]))
+            member_rows.append((first + i, rank, world, stream_ids[stream]))
     connection.executemany("INSERT INTO _comm VALUES (?,?,?,?,?,?,?,?,?)", comm_rows)
     connection.executemany("INSERT INTO _member VALUES (?,?,?,?)", member_rows)
     return first
@@ -212,7 +226,7 @@ def _store_calls(connection: sqlite3.Connection, first: int, columns: Sequence[I
     total, seq, group, op_count = fields
     connection.execute(
         f"INSERT INTO _call_row SELECT {first} + key, {total}, {seq}, NULLIF({group}, -1),"
-        f" {op_count} FROM json_each(?)",
+        f" NULLIF({op_count}, -1) FROM json_each(?)",
         (msgspec.json.encode(packed.tolist()).decode(),),
     )
 
@@ -272,7 +286,7 @@ def _store_details(
         ],
     )  # fmt: skip
     connection.executemany(
-        "INSERT INTO _kernel_call VALUES (?,?,?,?)",
+        "INSERT INTO _kernel_call VALUES (?,?,?,?,NULL)",
         [
             (given.kernel_ids[k.kernel], first_call + k.call, k.transfer_ns, k.wait_ns)
             for k in matched.kernel_calls

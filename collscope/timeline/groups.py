@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from collscope.timeline.rows import Rows, signature
 from collscope.trace import Ints
+
+_ALIKE_NS = 5_000.0  # differences of the ends of one group's calls scatter by less,
+_ALIKE = 0.2  # or by less than this part of what the calls last
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +76,12 @@ def _units(rows: Rows, collective: Ints) -> dict[tuple[Hashable, ...], dict[int,
 
 def _by_trace(rows: Rows, chosen: Ints) -> dict[int, Ints]:
     cuts = np.searchsorted(chosen, rows.bounds)
-    return {
-        t: chosen[a:b] for t, (a, b) in enumerate(zip(cuts[:-1], cuts[1:], strict=True)) if a < b
-    }
+    return {t: chosen[a:b] for t, (a, b) in enumerate(pairwise(cuts.tolist())) if a < b}
 
 
 def _agreed_names(rows: Rows, collective: Ints) -> set[tuple[int, ...]]:
     """Sets of ranks of which every trace knows the same names of groups."""
-    known: dict[tuple[int, ...], dict[int, set[str | None]]] = defaultdict(
-        lambda: defaultdict(set)
-    )
+    known: dict[tuple[int, ...], dict[int, set[str | None]]] = defaultdict(lambda: defaultdict(set))
     n = max(len(rows.entries), 1)
     pairs = np.unique(rows.trace[collective].astype(np.int64) * n + rows.entry[collective])
     for slot in pairs.tolist():
@@ -115,9 +115,9 @@ def _infer(
         for k in same:
             t, mine = units[k]
             if len(same) > 1 and len(set(traces)) == len(same):
-                joined[*key, "same", number][t] = mine
+                joined[(*key, "same", number)][t] = mine
             else:  # the k-th such stream of each trace
-                joined[*key, "stream", alone[t]][t] = mine
+                joined[(*key, "stream", alone[t])][t] = mine
                 alone[t] += 1
     return joined
 
@@ -134,34 +134,42 @@ def _group(rows: Rows, identity: str, members: dict[int, Ints]) -> Group:
     first = rows.entries[int(rows.entry[members[order[0]][0]])]
     ranks = first.group_ranks or None
     size = first.group_size or (len(ranks) if ranks else None)
-    return Group(
-        identity, first.group, ranks, size, tuple(order), tuple(members[t] for t in order)
-    )
+    return Group(identity, first.group, ranks, size, tuple(order), tuple(members[t] for t in order))
 
 
 def _too_many(group: Group) -> bool:
-    return group.identity != "ranks" and group.size is not None and len(group.members) > group.size
+    """More members than the group has; or nothing tells how many it has."""
+    if group.identity == "ranks":
+        return False
+    return len(group.members) > (1 if group.size is None else group.size)
 
 
 def _split(rows: Rows, group: Group) -> list[Group]:
-    """Groups of one name and size that several sets of ranks use, told apart by their end times.
+    """Groups that several sets of ranks use under one name, told apart by their end times.
 
     The end times of one group's ranks differ by a constant (their clocks); those of two groups'
     by whatever the groups do. Members that no other resembles come in the order of rank.
     """
-    size = group.size or 1
     left = list(range(len(group.members)))
     parts: list[list[int]] = []
     while left:
         head = left[0]
         unlike = {m: _unlikeness(rows, group.rows[head], group.rows[m]) for m in left[1:]}
         # A stable sort keeps the order of rank among equals.
-        mates = sorted(unlike, key=lambda m: unlike[m])[: size - 1]
+        mates = sorted(unlike, key=lambda m: unlike[m])
+        if group.size is None:
+            lasts = rows.end[group.rows[head]] - rows.start[group.rows[head]]
+            bound = max(_ALIKE_NS, _ALIKE * float(np.median(lasts)))
+            # Of ranks with other numbers of calls nothing is known: they stay.
+            mates = [m for m in mates if unlike[m] <= bound or np.isinf(unlike[m])]
+        else:
+            mates = mates[: group.size - 1]
         parts.append(sorted([head, *mates]))
         left = [m for m in left if m not in parts[-1]]
+    identity = group.identity if len(parts) == 1 else "inferred"
     return [
         Group(
-            "inferred",
+            identity,
             group.name,
             None,
             group.size,

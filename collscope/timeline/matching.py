@@ -20,6 +20,8 @@ from collscope.timeline.pairing import pair_by_time
 from collscope.timeline.rows import ClassKey, Rows, class_key
 from collscope.trace import Ints
 
+_APART_NS = 20_000.0  # ends of one call scatter by less, but for the clocks' offset
+
 
 @dataclass(frozen=True, slots=True)
 class Calls:
@@ -135,7 +137,7 @@ def _shifted(rows: Rows, members: list[Ints]) -> bool:
     """Equal sequences whose ends differ by far more than the calls last: not the same calls."""
     head = members[0]
     shortest = np.min([rows.end[m] - rows.start[m] for m in members], axis=0)
-    bound = max(20_000.0, float(np.median(shortest)))
+    bound = max(_APART_NS, float(np.median(shortest)))
     for m in members[1:]:
         difference = rows.end[m] - rows.end[head]
         if np.median(np.abs(difference - np.median(difference))) > bound:
@@ -200,10 +202,9 @@ class _Builder:
                 directed[(*pair, sending)].append(mine[entries == e])
         pairs = []
         for src, dst, _ in sorted({(s, d, True) for s, d, _ in directed}):
-            halves = [
-                np.sort(np.concatenate([*directed[src, dst, half], _EMPTY])) for half in (True, False)
-            ]
-            pairs.append(self._pair(*halves))
+            sent = np.sort(np.concatenate([*directed[src, dst, True], _EMPTY]))
+            received = np.sort(np.concatenate([*directed[src, dst, False], _EMPTY]))
+            pairs.append(self._pair(sent, received))
         matrix = np.concatenate(pairs)
         whole = (matrix >= 0).all(axis=1)
         self.unpaired.append(matrix[~whole].max(axis=1, initial=-1))

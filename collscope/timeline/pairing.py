@@ -85,11 +85,11 @@ def _nearest(times: Ints, wanted: Ints) -> Ints:
     return np.where(nearer, right - 1, right)
 
 
-def _score(reference: Sequence3, other: Sequence3, found: Pairing) -> tuple[int, float]:
-    """Pairs of equal signature that took place together; and how well their ends agree."""
+def _score(reference: Sequence3, other: Sequence3, found: Pairing) -> tuple[int, int, float]:
+    """Pairs of equal signature that took place together, all pairs that did, their agreement."""
     mine = np.flatnonzero(found.partner >= 0)
     partner = found.partner[mine]
     apart = np.abs(other[2][mine] - found.offset - reference[2][partner])
     together = apart < np.maximum(reference[2][partner] - reference[1][partner], _WINDOW_NS)
     good = together & (reference[0][partner] == other[0][mine])
-    return int(good.sum()), -float(apart[good].sum())
+    return int(good.sum()), int(together.sum()), -float(apart[good].sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from collscope.trace import Ints, Kind, TraceCollective, TraceFile
 SYNCHRONISING = frozenset(
     (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL, Op.ALL_TO_ALLV, Op.BARRIER)
 )
+UNKNOWN_LAUNCH = -(1 << 62)
 # The ranks of one call put in and get out different numbers of elements.
 _UNEVEN = frozenset((Op.ALL_TO_ALLV, Op.ALL_GATHERV, Op.UNKNOWN))
 _OUT_COUNT = frozenset((Op.REDUCE_SCATTER, Op.SCATTER))
@@ -34,7 +36,7 @@ class Rows:
     stream: npt.NDArray[np.int32]  # numbered over all traces
     start: Ints
     end: Ints
-    launch: Ints  # -1: not known
+    launch: Ints  # `UNKNOWN_LAUNCH` where not known; before 0 for a launch before the first start
     entry: npt.NDArray[np.int32]  # into `entries`; -1: no collective
     seq: Ints
     name: npt.NDArray[np.int32]  # into `names`
@@ -116,43 +118,45 @@ def gather_rows(traces: Sequence[TraceFile]) -> Rows:
     names: dict[str, int] = {}
     streams: list[tuple[int, str]] = []
     base = min((int(f.columns.start_ns.min()) for f in files if len(f.columns)), default=0)
-    parts: list[tuple[npt.NDArray[np.int64], ...]] = []
+    parts: dict[str, list[Ints]] = defaultdict(list)
     for t, file in enumerate(files):
         c = file.columns
         entry_of = np.array([entries.setdefault(e, len(entries)) for e in file.collectives] + [-1])
         name_of = np.array([names.setdefault(n, len(names)) for n in file.names] + [-1])
         start = c.start_ns
         order = slice(None) if (start[1:] >= start[:-1]).all() else np.argsort(start, kind="stable")
-        launch = np.where(c.launch_ns >= 0, c.launch_ns - base, -1)
-        columns = (
-            np.full(len(c), t), c.kind, c.stream + len(streams), start - base,
-            np.maximum(c.end_ns, start) - base, launch, entry_of[c.collective], c.seq,
-            name_of[c.name],
-        )  # fmt: skip
-        parts.append(tuple(column[order] for column in columns))
+        for column, values in (
+            ("trace", np.full(len(c), t)), ("kind", c.kind), ("stream", c.stream + len(streams)),
+            ("start", start - base), ("end", np.maximum(c.end_ns, start) - base),
+            ("launch", np.where(c.launch_ns >= 0, c.launch_ns - base, UNKNOWN_LAUNCH)),
+            ("entry", entry_of[c.collective]), ("seq", c.seq), ("name", name_of[c.name]),
+        ):  # fmt: skip
+            parts[column].append(values[order].astype(np.int64))
         streams += [(t, label) for label in file.streams]
-    table = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [_NONE] * 9
+
+    def joined(name: str) -> Ints:
+        return np.concatenate([*parts[name], np.empty(0, dtype=np.int64)])
+
     return Rows(
-        base,
-        table[0].astype(np.int32),
-        np.concatenate([[0], np.cumsum([len(f.columns) for f in files])]).astype(np.int64),
-        table[1].astype(np.int8),
-        table[2].astype(np.int32),
-        *(table[k].astype(np.int64) for k in (3, 4, 5)),
-        table[6].astype(np.int32),
-        table[7].astype(np.int64),
-        table[8].astype(np.int32),
-        tuple(entries),
-        tuple(names),
-        tuple(streams),
-        ranks,
-        tuple(f.host for f in files),
-        tuple(tuple((s - base, e - base) for s, e in f.steps) for f in files),
-        duplicates,
+        base_ns=base,
+        trace=joined("trace").astype(np.int32),
+        bounds=np.concatenate([[0], np.cumsum([len(f.columns) for f in files])]).astype(np.int64),
+        kind=joined("kind").astype(np.int8),
+        stream=joined("stream").astype(np.int32),
+        start=joined("start"),
+        end=joined("end"),
+        launch=joined("launch"),
+        entry=joined("entry").astype(np.int32),
+        seq=joined("seq"),
+        name=joined("name").astype(np.int32),
+        entries=tuple(entries),
+        names=tuple(names),
+        streams=tuple(streams),
+        ranks=ranks,
+        hosts=tuple(f.host for f in files),
+        steps=tuple(tuple((s - base, e - base) for s, e in f.steps) for f in files),
+        duplicates=duplicates,
     )
-
-
-_NONE = np.empty(0, dtype=np.int64)
 
 
 def _ranks(traces: Sequence[TraceFile]) -> tuple[list[int], tuple[int, ...], tuple[int, ...]]:

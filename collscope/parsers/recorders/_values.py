@@ -44,7 +44,7 @@ def communicator(value: object) -> str | None:
     """Communicator hash as ``0x…``; a number up to 2^64 − 1, or hexadecimal text.
 
     >>> communicator(17093776592125785438), communicator("0x7f8c496ae9f661")
-    ('0xed3931a30dc3715e', '0x7f8c496ae9f661')
+    ('0xed394b3e6b8b755e', '0x7f8c496ae9f661')
     """
     if isinstance(value, str) and (match := _HEX.fullmatch(value)):
         value = int(match[1], 16)

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from collscope.model import Datatype
 
 _SIGNS = re.compile(
-    rb'"(?:collective_seq_id|p2p_seq_id|comm_lib_version|pg_config|time_created_ns)"\s*:'
+    rb'"(?:collective_seq_id|p2p_seq_id|comm_lib_version|nccl_version|pg_config)"\s*:'
 )
+# Kineto traces name process groups and version too, in their distributedInfo.
+_TRACE = re.compile(rb'"(?:schemaVersion|deviceProperties|distributedInfo|traceEvents)"\s*:')
 _ENTRIES = re.compile(r'"entries"\s*:\s*\[')
 # nccl:all_reduce, ncclx:all_gather, gloo:broadcast; the arrow names the peer's rank in the group
 _BACKEND = re.compile(r"\w+:")
@@ -44,7 +46,7 @@ _MOST_RANKS = 1 << 24  # of all groups together, and characters that list them
 
 def sniff(head: bytes) -> bool:
     """True for the beginning of a dump as JSON."""
-    return head.lstrip()[:1] == b"{" and _SIGNS.search(head) is not None
+    return head.lstrip()[:1] == b"{" and bool(_SIGNS.search(head)) and not _TRACE.search(head)
 
 
 def parse(data: bytes, name: str) -> RecordedCalls:
@@ -90,7 +92,7 @@ def from_dump(dump: object, name: str, dialect: str, notes: Notes) -> RecordedCa
         library_version=version,
         status=_status(fields.get("pg_status"), entries),
         # Its first entry has record 0 until the ring buffer runs over.
-        whole=bool(entries) and whole(entries[0].get("record_id")) == 0,
+        coverage="whole" if entries and whole(entries[0].get("record_id")) == 0 else "tail",
         diagnostics=notes.diagnostics,
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from collscope.errors import InputError, UsageError
+from collscope.errors import InputError
 from collscope.reports.comparison.measured import Key, Label, unlike
 from collscope.reports.comparison.noise import LAUNCH_NOISE, Effect, effects, weighted_total
 
@@ -86,13 +86,8 @@ def compare(
     """Compare labels on the classes that all of them have.
 
     weights  calls of the run by class; without it every class counts the same
-    raises   UsageError for one label or one twice; InputError when no class is common to all
-             labels, or the run has none of those that are
+    raises   InputError when no class is common to all labels, or the run has none of those
     """
-    names = [label.name for label in labels]
-    if len(set(names)) < max(2, len(names)):
-        told = " and ".join(f"'{name}'" for name in names) or "no label"
-        raise UsageError(f"compare {told}: nothing to compare. Name two or more different labels.")
     common = sorted(set.intersection(*(set(label.classes) for label in labels)))
     if not common:
         raise InputError(_why_nothing_common(labels))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 from xml.etree import ElementTree
 
 import msgspec
@@ -27,7 +28,7 @@ from collscope.reports.layout import (
 
 COMPARE_FORMATS = ("text", "md", "csv", "json")
 CHECK_FORMATS = ("text", "md", "json", "junit", "github")
-_LONGEST_LABEL = 16  # of a label in a column's heading
+_LONGEST_LABEL = 20  # of a label in a column's heading
 _PLACES = {1: "in", 0: "out", -1: None}
 
 
@@ -68,7 +69,18 @@ def render_check(check: Check, fmt: str) -> str:
 
 
 def _json(value: Comparison | Check) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
+    body: dict[str, Any] = msgspec.to_builtins(value)
+    keyed = [*body["classes"], *body.get("impossible", ())]
+    for key in (*(row["key"] for row in keyed), *body.get("crossovers", ())):
+        key.update(_nulls(key))
+    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode() + "\n"
+
+
+def _nulls(key: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of a key that stand for not known, which sorting needs a value of, as null."""
+    texts = {name: key[name] or None for name in ("datatype", "redop", "shape") if name in key}
+    in_place = None if key["in_place"] < 0 else bool(key["in_place"])
+    return {**texts, "nranks": key["nranks"] or None, "in_place": in_place}
 
 
 def _compare_sections(comparison: Comparison) -> list[Section]:
@@ -145,13 +157,14 @@ def _class_cells(row: ClassComparison, comparison: Comparison, weighted: bool) -
 
 
 def _curve_name(key: Key) -> str:
-    kind = " ".join(part for part in (key.datatype, key.redop, key.shape) if part)
-    return f"{key.op} {kind}, {key.nranks or 'unknown'} ranks{_place(key.in_place)}"
+    kind = " ".join(part for part in (key.op, key.datatype, key.redop, key.shape) if part)
+    return f"{kind}, {key.nranks or 'unknown'} ranks{_place(key.in_place)}"
 
 
 def _crossovers(comparison: Comparison, short: dict[str, str]) -> list[str]:
     return [
-        f"{c.op} {c.datatype}, {c.nranks} ranks{_place(c.in_place)}: from {c.size_bytes} B on"
+        f"{' '.join(p for p in (c.op, c.datatype) if p)}, {c.nranks or 'unknown'} ranks"
+        f"{_place(c.in_place)}: from {c.size_bytes} B on"
         f" {short[c.to]} is faster than {short[c.before]}."
         for c in comparison.crossovers
     ]
@@ -171,9 +184,10 @@ def _compare_csv(comparison: Comparison) -> str:
     for row in comparison.classes:
         k = row.key
         in_place = None if k.in_place < 0 else k.in_place
+        nranks = k.nranks or None
         for c in row.cells:
             writer.writerow(
-                [k.op, k.datatype, k.redop, k.nranks, in_place, k.shape, k.size_bytes, row.weight,
+                [k.op, k.datatype, k.redop, nranks, in_place, k.shape, k.size_bytes, row.weight,
                  c.label, c.time_us, c.busbw_gbps, c.speed_up, c.low, c.high]
             )  # fmt: skip
     return out.getvalue()
@@ -243,7 +257,7 @@ def _junit(check: Check) -> str:
         ElementTree.SubElement(case, "failure", message=check.why).text = _scope(check)
     elif unsure:
         ElementTree.SubElement(case, "skipped", message=check.why)
-    told = (f"{check.why}. {_scope(check)}", *check.notes)
+    told = (f"{check.verdict.value}: {check.why}. {_scope(check)}", *check.notes)
     ElementTree.SubElement(case, "system-out").text = "\n".join(told)
     for row in check.classes:
         case = ElementTree.SubElement(
@@ -255,7 +269,9 @@ def _junit(check: Check) -> str:
         elif row.outcome == "noisy":
             ElementTree.SubElement(case, "skipped", message="too noisy to judge")
     ElementTree.indent(suite)
-    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+    text = ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+    # XML has no way to write most control characters, and labels may hold them.
+    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
 
 
 def _finding(row: ClassVerdict) -> str:

@@ -65,7 +65,7 @@ class Impossible:
     key: Key
     busbw_gbps: float
     limit_gbps: float
-    why: str  # what sets the limit, and what to suspect
+    why: str  # what sets the limit, and what it assumes
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,9 @@ class Rules:
     resolution: float = 0.10  # a class whose 95 % interval is wider than this cannot be judged
 
 
+DEFAULT_RULES = Rules()
+
+
 @dataclass(frozen=True, slots=True)
 class _Judged:
     key: Key
@@ -113,7 +116,7 @@ def check(
     *,
     weights: Mapping[Key, int] | None = None,
     control: tuple[Label, Label] | None = None,
-    rules: Rules = Rules(),
+    rules: Rules = DEFAULT_RULES,
 ) -> Check:
     """Verdict over the classes that both labels have.
 

@@ -34,6 +34,11 @@ def limits(system: System, labels: Iterable[Label]) -> Limits:
     return Limits(system.name, found, tuple(dict.fromkeys((*limit.notes, *_told(found)))))
 
 
+def fewest_nodes(system: System, nranks: int) -> int:
+    """Nodes that hold the ranks where nothing tells how many: on these the ranks are fastest."""
+    return 1 if system.fabric is None else max(-(-nranks // system.fabric.gpus), 1)
+
+
 def limited(check: Check, limits: Limits) -> Check:
     """The verdict with impossible values named; none when every class has one."""
     common = {row.key for row in check.classes}
@@ -61,10 +66,7 @@ class _Hard:
         return self._known[shape]
 
     def _compute(self, op: str, nranks: int, nnodes: int | None) -> tuple[float, str] | None:
-        fabric = self.system.fabric
-        # Ranks are fastest on the fewest nodes that hold them: so nothing possible is refused.
-        fewest = 1 if fabric is None else -(-nranks // fabric.gpus)
-        request = Request(parse_op(op), nranks, nnodes or max(fewest, 1))
+        request = Request(parse_op(op), nranks, nnodes or fewest_nodes(self.system, nranks))
         try:
             plain = bounds(self.system, request)
             reduced = bounds(self.system, replace(request, in_network=True))

@@ -106,8 +106,7 @@ def _load(
     )
     rows = [dict(zip(_COLUMNS, row, strict=True)) for row in connection.execute(query, (name, run))]
     if not rows:
-        known = ", ".join(f"'{known}'" for known in labels_of(connection)) or "none"
-        raise InputError(f"label '{name}': no measurements (labels: {known}). Choose one of them.")
+        raise InputError(f"label '{name}': {_why_unknown(labels_of(connection))}")
     usable = [r for r in rows if r["status"] in _USABLE and r["time_us_median"] and r["size_bytes"]]
     if not usable:
         raise InputError(
@@ -123,6 +122,13 @@ def _load(
     classes = {key: _measured(group, samples) for key, group in grouped.items()}
     failed = frozenset(_key(r) for r in rows if r["status"] in _FAILED and r["size_bytes"])
     return Label(name, classes, len(rows) - len(usable), circumstances, failed)
+
+
+def _why_unknown(known: Sequence[str]) -> str:
+    if not known:
+        return "the store has no measurements. Run 'collscope replay', or 'collscope ingest table'."
+    names = ", ".join(f"'{name}'" for name in known)
+    return f"no measurements (labels: {names}). Choose one of them."
 
 
 def _key(row: _Row) -> Key:
@@ -150,12 +156,14 @@ def _measured(rows: Sequence[_Row], samples: dict[int, list[float]]) -> Measured
         alone = row["round"] is None
         at = (row["measurement_id"],) if alone else (row["source_id"], row["round"])
         rounds[at] = rounds.get(at, ()) + times
-    bandwidths = [r["busbw_gbps"] for r in rows if r["busbw_gbps"] is not None]
     calls = [r["calls"] for r in rows if r["calls"] is not None]
     nodes = {r["nnodes"] for r in rows}
+    together = Samples(rounds)
+    # Time and bus bandwidth of a row have the same product for every row of a class.
+    products = [r["busbw_gbps"] * r["time_us_median"] for r in rows if r["busbw_gbps"] is not None]
     return Measured(
-        Samples(rounds),
-        median(bandwidths) if bandwidths else None,
+        together,
+        products[0] / median(together.all) if products else None,
         calls[0] if calls else None,
         sum(r["n_wrong"] or r["status"] == "wrong" for r in rows),
         nodes.pop() if len(nodes) == 1 else None,
@@ -172,5 +180,5 @@ def unlike(labels: Sequence[Label]) -> list[str]:
             notes.append(f"{name} differs ({told})")
         elif name in _POOLED and any(len(v) > 1 for v in values.values()):
             told = "/".join(values[labels[0].name])
-            notes.append(f"every label mixes measurements of several values of {name} ({told})")
+            notes.append(f"every label mixes measurements of several kinds of {name} ({told})")
     return notes

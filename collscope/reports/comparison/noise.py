@@ -20,7 +20,9 @@ _PRIOR_FREEDOM = 4.0  # weight of the variance that classes have in common, as i
 _POOL_FROM = 4  # classes below which there is nothing to pool
 _ENOUGH_ROUNDS = 3  # from here on rounds are the units that are compared, not samples
 _NORMAL_FROM = 1e6  # degrees of freedom from which Student's distribution is the normal one
-LAUNCH_NOISE = 0.02  # between launches that did not take turns: assumed, for clocks and heat drift
+# Of two labels that did not take turns, assumed: what no spread within one of them can tell.
+LAUNCH_NOISE = 0.02  # between launches, where a label has fewer than `_ENOUGH_ROUNDS`
+SESSION_NOISE = 0.01  # between sessions (clocks, heat, neighbours), where it has enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class Effect:
     error: float | None  # standard error; None: one sample each, nothing tells the noise
     freedom: float  # degrees of freedom behind the error
     paired: bool  # from rounds that both labels have, measured in turns
+    shared: float = 0.0  # part of the error that all classes of the two labels have in common
 
     @property
     def speed_up(self) -> float:
@@ -76,7 +79,7 @@ def effects(pairs: Sequence[tuple[Samples, Samples]]) -> list[Effect]:
 
     Where both have three rounds or more in common, the rounds are the units and are compared pair
     by pair, which takes slow drift out. Else the two are compared as groups, of rounds where each
-    has three or more and of samples where not, with noise between launches added.
+    has three or more and of samples where not, with noise between launches or sessions added.
     The classes' variances are moderated towards their median.
 
     source  moderation: G. Smyth, Linear models and empirical Bayes methods, 2004, doi
@@ -108,9 +111,15 @@ def _effect(first: Samples, second: Samples) -> Effect:
     if min(len(log) for log in logs) < 2:
         return Effect(ratio, None, 0, paired=False)
     within = [((_MEDIAN_ERROR * sigma(log)) ** 2 / len(log), len(log) - 1) for log in logs]
-    between = sum(LAUNCH_NOISE**2 / len(s.rounds) for s in (first, second))
+    between = sum(_between(s) for s in (first, second))
     variance, freedom = _sum_of_variances([*within, (between, math.inf)])
-    return Effect(ratio, math.sqrt(variance), freedom, paired=False)
+    return Effect(ratio, math.sqrt(variance), freedom, paired=False, shared=math.sqrt(between))
+
+
+def _between(samples: Samples) -> float:
+    """Variance between the label's launches or sessions and others of the same thing."""
+    rounds = len(samples.rounds)
+    return SESSION_NOISE**2 if rounds >= _ENOUGH_ROUNDS else LAUNCH_NOISE**2 / rounds
 
 
 def _units(samples: Samples) -> list[float]:
@@ -152,11 +161,17 @@ def weighted_total(parts: Sequence[Effect], weights: Sequence[float]) -> Effect:
     shares = [w / whole for w in weights]
     counted = [(s, e) for s, e in zip(shares, parts, strict=True) if s]
     ratio = sum(s * e.log_ratio for s, e in counted)
-    terms = [((s * e.error) ** 2, e.freedom) for s, e in counted if e.error is not None]
+    terms = [
+        (s**2 * max(e.error**2 - e.shared**2, 0), e.freedom)
+        for s, e in counted
+        if e.error is not None
+    ]
     if len(terms) < len(counted):
         return Effect(ratio, None, 0, paired=False)
-    variance, freedom = _sum_of_variances(terms)
-    return Effect(ratio, math.sqrt(variance), freedom, paired=all(e.paired for e in parts))
+    shared = sum(s * e.shared for s, e in counted)  # does not average out
+    variance, freedom = _sum_of_variances([*terms, (shared**2, math.inf)])
+    paired = all(e.paired for e in parts)
+    return Effect(ratio, math.sqrt(variance), freedom, paired=paired, shared=shared)
 
 
 def _sum_of_variances(terms: Sequence[tuple[float, float]]) -> tuple[float, float]:

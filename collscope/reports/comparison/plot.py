@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from matplotlib.ticker import FuncFormatter
 from collscope.errors import InputError, UsageError
 from collscope.model import parse_op
 from collscope.reports.comparison.compare import ClassComparison, Comparison, curves
+from collscope.reports.comparison.measured import Key
 from collscope.roofline.roof import Roofs, Workload
 from collscope.units import format_size
 
@@ -26,10 +27,10 @@ _MARKERS = "osD^vP"
 
 @dataclass(frozen=True, slots=True)
 class RoofOf:
-    """Whose roof is drawn, and the number of nodes of the ranks where it is known."""
+    """Whose roof is drawn, and on how many nodes each class ran."""
 
     roofs: Roofs
-    nnodes: int | None
+    nnodes: Mapping[Key, int]
 
 
 def plot_compare(comparison: Comparison, path: Path, roof: RoofOf | None = None) -> None:
@@ -84,14 +85,16 @@ def _panel(
     axes: Axes, comparison: Comparison, curve: Sequence[ClassComparison], roof: RoofOf | None
 ) -> None:
     key = curve[0].key
+    highest = 0.0
     for i, label in enumerate(comparison.labels):
         points = _known(curve, i)
+        highest = max(highest, *(busbw for _, busbw in points), 0.0)
         colour, marker = _COLOURS[i % len(_COLOURS)], _MARKERS[i % len(_MARKERS)]
         # A dollar sign would begin a formula.
         name = label.replace("$", r"\$")
         axes.plot(*_columns(points), label=name, color=colour, marker=marker, markersize=4)
     if roof is not None:
-        _roof(axes, curve, roof)
+        highest = max(highest, _roof(axes, curve, roof))
     family = (key.op, key.datatype, key.nranks, key.in_place)
     for change in comparison.crossovers:
         if family == (change.op, change.datatype, change.nranks, change.in_place):
@@ -106,26 +109,30 @@ def _panel(
     axes.tick_params(axis="x", labelrotation=30)
     axes.set_xlabel("size S")
     axes.set_ylabel("busbw GB/s")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.08 * highest)
     axes.grid(visible=True, color="0.9")
 
 
-def _roof(axes: Axes, curve: Sequence[ClassComparison], roof: RoofOf) -> None:
-    """The target roof at the measured sizes; nothing where the system says nothing of them."""
+def _roof(axes: Axes, curve: Sequence[ClassComparison], roof: RoofOf) -> float:
+    """Draw the target roof at the measured sizes, if the system says something of them.
+
+    returns  its highest value in GB/s; 0 when nothing is drawn
+    """
     key = curve[0].key
     points, name = [], ""
     for row in curve:
         size = row.key.size_bytes
-        work = Workload(parse_op(key.op), size, key.nranks, roof.nnodes or 1)
+        work = Workload(parse_op(key.op), size, key.nranks, roof.nnodes[key])
         try:
             ceilings = roof.roofs.ceilings(work)
         except UsageError:
-            return
+            return 0.0
         if ceilings is not None:
             points.append((size, ceilings.target.busbw_gbps))
             name = f"roof: {ceilings.target.name}"
     if points:
         axes.plot(*_columns(points), label=name, color="black", linewidth=1.2, linestyle="--")
+    return max((busbw for _, busbw in points), default=0.0)
 
 
 def _known(curve: Sequence[ClassComparison], label: int) -> list[tuple[int, float]]:

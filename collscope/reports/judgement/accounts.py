@@ -2,41 +2,65 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
 
-from collscope.reports.judgement.judged import Judged
+from collscope.reports.judgement.judged import Judged, device_calls
 from collscope.reports.judgement.records import Decomposition, JudgedKernel, TimePart, Uplift
-from collscope.reports.judgement.uplift import (
-    Part,
-    Spread,
-    bootstrap,
-    ceiling,
-    gain,
-    saved_share,
-    split,
-)
+from collscope.reports.judgement.uplift import Part, ceiling, gain, saved_share
 from collscope.reports.model import Share
+
+if TYPE_CHECKING:
+    from collscope.reports.judgement.resample import Spread
 
 # A transfer in the job may be slower than its roof by this much before the rest is called waiting.
 SKEW_FACTOR = 3.0
+# A class measured alone must take over twice as long in the job: most of it is not its transfer.
+MOSTLY = 2.0
+
+_WALL = """
+SELECT SUM(span_ns), SUM(collective_ns), SUM(exposed_ns), COUNT(*) FROM rank_times WHERE run = ?
+"""
 
 _NO_KERNELS = "not known: no kernel times of two ranks or more"
 _INSIDE = "not known: contained in the parts below; no kernel times of two ranks or more"
 
 
-def fraction_of(shares: Sequence[Share]) -> tuple[float, str] | None:
-    """Collective share of GPU time, with its denominator; None without a profile."""
+@dataclass(frozen=True, slots=True)
+class Fraction:
+    """How much of the job's time collectives take.
+
+    value     ratio to what `denominator` names
+    exposure  part of it with no compute kernel beside it; None: not known
+    """
+
+    value: float
+    denominator: str
+    exposure: float | None
+
+
+def fraction_of(
+    connection: sqlite3.Connection, run: str, shares: Sequence[Share]
+) -> Fraction | None:
+    """From traces, which have wall time and overlap, else from profiles; None without either."""
+    span, collective, exposed, ranks = connection.execute(_WALL, (run,)).fetchone()
+    if span and collective:
+        of = f"wall time of {ranks} traced rank{'s' if ranks != 1 else ''}, warm-up left out"
+        return Fraction(collective / span, of, exposed / collective)
     known = [share for share in shares if share.percent is not None]
     if not known:
         return None
     if len(known) == 1:
-        return (known[0].percent or 0.0) / 100, known[0].denominator
-    busy = sum(share.busy_ns or 0 for share in known)
+        return Fraction((known[0].percent or 0.0) / 100, known[0].denominator, None)
     if all(share.busy_ns for share in known):
+        busy = sum(share.busy_ns or 0 for share in known)
         ratio = sum(share.collective_ns for share in known) / busy
-        return ratio, f"all kernels and copies of {len(known)} profiles together"
+        return Fraction(ratio, f"all kernels and copies of {len(known)} profiles together", None)
     mean = sum(share.percent or 0.0 for share in known) / len(known) / 100
-    return mean, f"mean of {len(known)} profiles"
+    return Fraction(mean, f"mean of {len(known)} profiles", None)
 
 
 def decompose(judged: Sequence[Judged], shares: Sequence[Share]) -> Decomposition | None:
@@ -70,12 +94,12 @@ def _parts(judged: Sequence[Judged], whole: float, scale: float, basis: str) -> 
     """Sums over classes; `scale` turns their expected seconds into those of `whole`."""
     in_job = any(j.job_us is not None for j in judged)
     compared = any(j.job_us is not None and j.alone_us is not None for j in judged)
-    wait = sum(j.device_calls * (j.wait_us or 0.0) / 1e6 for j in judged)
+    wait = sum(device_calls(j.row) * (j.wait_us or 0.0) / 1e6 for j in judged)
     contention = tunable = roof = 0.0
     for j in judged:
-        parts = None if j.roof is None else split(j.roof.time_us, j.alone_us, j.transfer_us)
+        parts = j.split
         if parts is not None:
-            seconds = j.device_calls * scale / 1e6
+            seconds = device_calls(j.row) * scale / 1e6
             contention += parts.contention * seconds
             tunable += parts.tunable * seconds
             roof += parts.roof * seconds
@@ -111,15 +135,17 @@ def _no_roof(judged: Sequence[Judged]) -> str:
 
 
 def uplift_of(
-    judged: Sequence[Judged], shares: Sequence[Share], kernels: Sequence[JudgedKernel]
+    judged: Sequence[Judged], known: Fraction | None, kernels: Sequence[JudgedKernel]
 ) -> Uplift | None:
-    """Expected gain; None without a profile, or when no class has an efficiency."""
-    known = fraction_of(shares)
+    """Expected gain; None when no fraction is known, or no class has an efficiency.
+
+    kernels  of one profile, to tell what waits; empty where there are several
+    """
     expected = [j for j in judged if j.device_s]
     whole = sum(j.device_s or 0.0 for j in expected)
     if known is None or not whole:
         return None
-    fraction, denominator = known
+    fraction = known.value
     parts = [j.part(fraction * (j.device_s or 0.0) / whole) for j in expected]
     counted = [
         (part, j) for part, j in zip(parts, expected, strict=True) if part.efficiency is not None
@@ -130,11 +156,11 @@ def uplift_of(
     saved = saved_share(parts)
     alike = min(saved / judged_part if judged_part else 0.0, fraction)
     spread = _spread(counted)
-    low, high = _skewed(saved, fraction, kernels) if len(shares) == 1 else (None, None)
+    low, high = _skewed(saved, fraction, kernels)
     in_job = any(j.job_us is not None for j in expected)
     return Uplift(
         fraction=fraction,
-        denominator=denominator,
+        denominator=known.denominator,
         judged=judged_part,
         saved=saved,
         gain=gain(saved) or 0.0,
@@ -145,12 +171,14 @@ def uplift_of(
         gain_skewed_low=None if in_job else low,
         gain_skewed_high=None if in_job else high,
         ceiling=ceiling(parts),
-        assumptions=tuple(_assumptions([j for _, j in counted], in_job, judged_part)),
+        assumptions=tuple(_assumptions([j for _, j in counted], known, in_job, judged_part)),
     )
 
 
 def _spread(counted: Sequence[tuple[Part, Judged]]) -> Spread | None:
     """Over the samples of the measurements, and over the best of other labels as a roof."""
+    from collscope.reports.judgement.resample import bootstrap  # noqa: PLC0415 - numpy
+
     weights, samples, roofs, best, in_job = [], [], [], [], []
     for part, j in counted:
         assert j.roof is not None
@@ -158,8 +186,8 @@ def _spread(counted: Sequence[tuple[Part, Judged]]) -> Spread | None:
         alone = j.match.samples_us if j.match is not None and j.alone_us is not None else ()
         samples.append(alone or (j.least_us or 0.0,))
         roofs.append(j.roof.time_us)
-        best.append(j.roof.time_us if j.best is None else max(j.best.time_us, j.roof.time_us))
-        in_job.append(j.in_job_or_inf)
+        best.append(j.roof.time_us if j.best is None else j.best.time_us)
+        in_job.append(inf if j.transfer_us is None else j.transfer_us)
     ceilings = [roofs, best] if any(j.best is not None for _, j in counted) else [roofs]
     return bootstrap(weights, samples, ceilings, in_job)
 
@@ -182,8 +210,12 @@ def _skewed(
     return gains[0], gains[1]
 
 
-def _assumptions(counted: Sequence[Judged], in_job: bool, judged_part: float) -> list[str]:
+def _assumptions(
+    counted: Sequence[Judged], known: Fraction, in_job: bool, judged_part: float
+) -> list[str]:
     notes = ["all collective time is exposed (overlap with compute is not known): an upper bound"]
+    if known.exposure is not None:
+        notes = [f"{100 * known.exposure:.1f} % of every class is exposed, as of all collectives"]
     if not in_job:
         notes += [
             "waiting and contention are not known: all collective time counts as transfer",

@@ -41,10 +41,12 @@ def build_judgement(
     labels = labels_of(rows)
     label = choose_label(labels, wanted)
     roofs, best = make_roofs(system, rows), None if system is None else empirical(rows)
-    judged = judge_classes(classes, Matcher(r for r in rows if r.label == label), roofs, best)
+    known = fraction_of(connection, run, shares)
+    exposure = 1.0 if known is None or known.exposure is None else known.exposure
+    matcher = Matcher(r for r in rows if r.label == label)
+    judged = judge_classes(classes, matcher, roofs, best, exposure)
     kernels = judge_kernels(shares, judged, roofs)
     whole = sum(j.device_s or 0.0 for j in judged)
-    known = fraction_of(shares)
     return Judgement(
         label=label,
         labels=labels,
@@ -52,17 +54,19 @@ def build_judgement(
         classes=records(judged, whole),
         kernels=kernels,
         decomposition=decompose(judged, shares),
-        uplift=uplift_of(judged, shares, kernels),
-        metrics=metric_rows(connection, run, rows, classes, None if known is None else known[0]),
+        uplift=uplift_of(judged, known, kernels if len(shares) == 1 else ()),
+        metrics=metric_rows(
+            connection, run, rows, classes, None if known is None else known.value * exposure
+        ),
         curves=curves_of(rows, roofs),
-        notes=tuple(_notes(judged, (label, labels), shares, wanted)),
+        notes=tuple(_notes(judged, (label, labels), known is not None, wanted)),
     )
 
 
 def _notes(
     judged: Sequence[Judged],
     label: tuple[str | None, tuple[str, ...]],
-    shares: Sequence[Share],
+    known: bool,
     wanted: str | None,
 ) -> list[str]:
     chosen, labels = label
@@ -75,8 +79,11 @@ def _notes(
     measured = sum(j.alone_us is not None for j in judged)
     if chosen is not None and judged:
         notes.append(f"{measured} of {len(judged)} classes are measured with label {chosen}.")
-    if not shares:
-        notes.append("No profile, hence no gain of the whole job (collscope ingest profile PATH).")
+    if not known:
+        notes.append(
+            "No profile and no trace, hence no gain of the whole job (collscope ingest profile "
+            "PATH)."
+        )
     roofless = sorted({j.no_roof for j in judged if j.no_roof})
     notes += [f"Without a roof: {why}" for why in roofless[:3]]
     return notes

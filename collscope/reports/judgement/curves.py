@@ -22,9 +22,9 @@ def curves_of(rows: Iterable[Row], roofs: AnyRoofs | None) -> tuple[Curve, ...]:
     """
     times: dict[_Shape, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        if row.usable and row.size_bytes and row.nranks and row.time_us_median:
+        if row.usable and row.size_bytes and row.nranks:
             shape = (row.op, row.nranks, row.nnodes, row.label)
-            times[shape][row.size_bytes].append(median(row.samples_us or (row.time_us_median,)))
+            times[shape][row.size_bytes].append(median(row.times_us))
     found = [_curve(shape, sizes, roofs) for shape, sizes in times.items()]
     return tuple(curve for curve in found if curve.points)
 
@@ -43,13 +43,13 @@ def _curve(shape: _Shape, sizes: dict[int, list[float]], roofs: AnyRoofs | None)
 def _roof(
     shape: _Shape, sizes: list[int], roofs: AnyRoofs | None
 ) -> tuple[str | None, tuple[CurvePoint, ...]]:
-    """The roof at the measured sizes, and at powers of two between them."""
+    """The roof at the ends of the measured sizes, and at powers of two between them."""
     if roofs is None:
         return None, ()
     op, nranks, nnodes, _ = shape
     between = (2**k for k in range(sizes[0].bit_length(), sizes[-1].bit_length()))
     points, name = [], None
-    for size in sorted({*sizes, *between}):
+    for size in sorted({sizes[0], *between, sizes[-1]}):
         work = Workload(op_of(op), size, nranks, nnodes or 1)
         found = roofs.at(work, nodes_known=nnodes is not None)
         if not isinstance(found, str):

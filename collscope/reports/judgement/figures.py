@@ -19,6 +19,9 @@ _METRICS = """
 SELECT name, unit, higher_is_better, label, value FROM metrics WHERE run = ? ORDER BY metric_id
 """
 
+# Words that do not tell settings apart: articles, and parts of a variable's name.
+_FILLERS = {"the", "nccl", "rccl", "net", "level"}
+
 
 @dataclass(frozen=True, slots=True)
 class _SpeedUp:
@@ -38,7 +41,7 @@ def metric_rows(
     """Every figure with every label against its first label, in the order they were read.
 
     rows      measurements of the run: they tell how much faster the collectives became
-    fraction  collective share of GPU time, None without a profile
+    fraction  exposed collective share of the time, None without a profile and traces
     """
     values: dict[tuple[str, str | None, int | None], dict[str, list[float]]] = defaultdict(dict)
     for name, unit, better, label, value in connection.execute(_METRICS, (run,)):
@@ -83,13 +86,13 @@ def _row(
 
 
 def plain(label: str) -> str:
-    """Label as it is compared: people write "With the Plugin" and "with plugin".
+    """Label as it is compared: people write one setting in several ways.
 
-    >>> plain("With the Plugin + GDR=3")
-    'with plugin gdr 3'
+    >>> plain("With the Plugin + GDR=3"), plain("with plugin, NCCL_NET_GDR_LEVEL=3")
+    ('with plugin gdr 3', 'with plugin gdr 3')
     """
     words = re.findall(r"[a-z0-9.]+", label.casefold())
-    return " ".join(word for word in words if word != "the")
+    return " ".join("no" if word == "without" else word for word in words if word not in _FILLERS)
 
 
 def _by_plain_label(rows: Iterable[Row]) -> dict[str, list[Row]]:

@@ -4,54 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import inf
 
 from collscope.busbw import bus_bandwidth
 from collscope.reports.judgement.measured import Match, Matcher, op_of
 from collscope.reports.judgement.records import JudgedClass
 from collscope.reports.judgement.roofs import AnyRoofs, FitRoofs, RoofAt
-from collscope.reports.judgement.uplift import Part, split
+from collscope.reports.judgement.uplift import Part, Split, split
 from collscope.reports.model import ClassRow
 from collscope.roofline.roof import Workload
 
-# No view knows which kernels ran beside a collective: all of its time counts as exposed.
-EXPOSURE = 1.0
 WAITING = "waiting"  # regime of a class that waits more than it transfers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """One class with everything known about its time; us of one call on one rank."""
+    """One class with everything known about its time; us of one call on one rank.
+
+    alone_us     measured alone, on as many ranks as the job has
+    transfer_us  in the job, waiting taken off; wait_us: mean over the ranks
+    roof, best   what was asked for, and the best of any label measured
+    no_roof      why there is no roof; why: why it does not apply
+    device_s     seconds over all devices of all calls, by the best that is known of them
+    exposure     part of its time with no compute kernel beside it
+    """
 
     row: ClassRow
     match: Match | None
+    alone_us: float | None
+    transfer_us: float | None
+    wait_us: float | None
     roof: RoofAt | None
-    best: RoofAt | None  # of any label measured
-    no_roof: str | None  # why there is no roof
-    why: str | None  # why the roof does not apply
-
-    @property
-    def alone_us(self) -> float | None:
-        """Measured alone, on as many ranks as the job has."""
-        if self.match is None or self.match.scaled:
-            return None
-        return self.match.time_us
-
-    @property
-    def transfer_us(self) -> float | None:
-        """In the job, waiting taken off."""
-        return None if self.row.transfer_ns is None else self.row.transfer_ns / 1000
-
-    @property
-    def wait_us(self) -> float | None:
-        """In the job, mean over the ranks."""
-        return None if self.row.wait_ns is None else self.row.wait_ns / 1000
+    best: RoofAt | None
+    no_roof: str | None
+    why: str | None
+    device_s: float | None
+    exposure: float
 
     @property
     def measured_us(self) -> float | None:
-        """Time that is judged: alone, else the transfer in the job."""
-        alone = None if self.match is None else self.match.time_us
-        return self.transfer_us if alone is None else alone
+        """Time that is judged: measured, else the transfer in the job."""
+        measured = None if self.match is None else self.match.time_us
+        return self.transfer_us if measured is None else measured
 
     @property
     def efficiency(self) -> float | None:
@@ -63,8 +56,9 @@ class Judged:
     @property
     def least_us(self) -> float | None:
         """The shorter of alone and in the job: more than that cannot be won back by tuning."""
-        times = [time for time in (self.alone_us, self.transfer_us) if time]
-        return min(times) if times else None
+        if self.alone_us and self.transfer_us:
+            return min(self.alone_us, self.transfer_us)
+        return self.alone_us or self.transfer_us
 
     @property
     def job_us(self) -> float | None:
@@ -74,30 +68,17 @@ class Judged:
         return self.transfer_us + self.wait_us
 
     @property
-    def expected_us(self) -> float | None:
-        """Best knowledge of a call's time: in the job, else alone, else at the roof."""
-        for time in (self.job_us, self.alone_us, self.roof and self.roof.time_us):
-            if time is not None:
-                return time
-        return None
-
-    @property
-    def device_calls(self) -> int:
-        """Kernels of the class: calls times ranks."""
-        return self.row.calls * (self.row.nranks or 1)
-
-    @property
-    def device_s(self) -> float | None:
-        """Seconds over all devices of all calls."""
-        return None if self.expected_us is None else self.device_calls * self.expected_us / 1e6
+    def split(self) -> Split | None:
+        """Where the time of a call goes; None without a roof or a time."""
+        if self.roof is None:
+            return None
+        return split(self.roof.time_us, self.alone_us, self.transfer_us)
 
     @property
     def recoverable_s(self) -> float | None:
-        """Seconds of each rank above the roof."""
-        if self.roof is None or self.least_us is None:
-            return None
-        parts = split(self.roof.time_us, self.alone_us, self.transfer_us)
-        return None if parts is None else self.row.calls * parts.tunable * EXPOSURE / 1e6
+        """Exposed seconds of each rank above the roof."""
+        parts = self.split
+        return None if parts is None else self.row.calls * parts.tunable * self.exposure / 1e6
 
     def part(self, fraction: float) -> Part:
         """The class in the uplift formula, at `fraction` of the GPU time."""
@@ -108,12 +89,7 @@ class Judged:
         if self.job_us and self.transfer_us is not None:
             transfer = self.transfer_us / self.job_us
             contention = self.transfer_us / self.least_us if self.least_us else 1.0
-        return Part(fraction, efficiency, EXPOSURE, transfer, contention)
-
-    @property
-    def in_job_or_inf(self) -> float:
-        """Transfer in the job as a limit."""
-        return inf if self.transfer_us is None else self.transfer_us
+        return Part(fraction, efficiency, self.exposure, transfer, contention)
 
 
 def judge_classes(
@@ -121,36 +97,63 @@ def judge_classes(
     matcher: Matcher,
     roofs: AnyRoofs | None,
     best: FitRoofs | None,
+    exposure: float = 1.0,
 ) -> tuple[Judged, ...]:
     """Every class with its measurement and its roof."""
-    return tuple(_judge(row, matcher, roofs, best) for row in classes)
+    return tuple(_judge(row, matcher.match(row), (roofs, best), exposure) for row in classes)
 
 
 def _judge(
-    row: ClassRow, matcher: Matcher, roofs: AnyRoofs | None, best: FitRoofs | None
+    row: ClassRow,
+    match: Match | None,
+    ceilings: tuple[AnyRoofs | None, FitRoofs | None],
+    exposure: float,
 ) -> Judged:
-    match = matcher.match(row)
-    measured = None if match is None or not match.rows else match.rows[0]
-    scaled = match is not None and match.scaled and measured is not None
-    # a scaled measurement is judged by the roof of the ranks it was measured on
-    nranks = measured.nranks if scaled and measured else row.nranks
-    nnodes = measured.nnodes if scaled and measured else row.nnodes
-    if roofs is None:
-        return Judged(row, match, None, None, None, None)
-    if not row.size_bytes or nranks is None:
-        return Judged(row, match, None, None, "size or ranks not known", None)
-    work = Workload(op_of(row.op), row.size_bytes, nranks, nnodes or 1, row.algorithm)
-    found = roofs.at(work, nodes_known=nnodes is not None)
-    if isinstance(found, str):
-        return Judged(row, match, None, None, found, None)
-    other = None if best is None else best.at(found.work)
-    judged = Judged(
-        row, match, found, other if isinstance(other, RoofAt) else None, None, None
+    roofs, best = ceilings
+    alone = None if match is None or match.scaled else match.time_us
+    transfer = None if row.transfer_ns is None else row.transfer_ns / 1000
+    wait = None if row.wait_ns is None else row.wait_ns / 1000
+    found = None if roofs is None else _roof(row, match, roofs)
+    roof = found if isinstance(found, RoofAt) else None
+    other = None if best is None or roof is None else best.at(roof.work)
+    measured = transfer if match is None or match.time_us is None else match.time_us
+    why = None
+    if roofs is not None and roof is not None and measured and roof.time_us > measured:
+        why = roofs.why_above(roof, measured)
+    # the best that is known of a call: in the job, else alone, else that it is at the roof
+    expected = None if roof is None else roof.time_us
+    if transfer is not None and wait is not None:
+        expected = transfer + wait
+    elif alone is not None:
+        expected = alone
+    return Judged(
+        row=row,
+        match=match,
+        alone_us=alone,
+        transfer_us=transfer,
+        wait_us=wait,
+        roof=roof,
+        best=other if isinstance(other, RoofAt) else None,
+        no_roof=found if isinstance(found, str) else None,
+        why=why,
+        device_s=None if expected is None else device_calls(row) * expected / 1e6,
+        exposure=exposure,
     )
-    if judged.efficiency is None or judged.efficiency <= 1 + 1e-9 or not judged.measured_us:
-        return judged
-    why = roofs.why_above(found, judged.measured_us)
-    return Judged(row, match, found, judged.best, None, why)
+
+
+def device_calls(row: ClassRow) -> int:
+    """Kernels of a class: calls times ranks."""
+    return row.calls * (row.nranks or 1)
+
+
+def _roof(row: ClassRow, match: Match | None, roofs: AnyRoofs) -> RoofAt | str:
+    """The roof of a class, or why it has none."""
+    # a scaled measurement is judged by the roof of the ranks it was measured on
+    shape = match.rows[0] if match is not None and match.scaled else row
+    if not row.size_bytes or shape.nranks is None:
+        return "size or ranks not known"
+    work = Workload(op_of(row.op), row.size_bytes, shape.nranks, shape.nnodes or 1, row.algorithm)
+    return roofs.at(work, nodes_known=shape.nnodes is not None)
 
 
 def records(judged: Sequence[Judged], whole_s: float | None) -> tuple[JudgedClass, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from collscope.kernel_names import KernelName, classify
-from collscope.model import Op
-from collscope.reports.judgement.accounts import SKEW_FACTOR
+from collscope.model import Datatype, Op
+from collscope.reports.judgement.accounts import MOSTLY, SKEW_FACTOR
 from collscope.reports.judgement.judged import Judged
 from collscope.reports.judgement.records import JudgedKernel
 from collscope.reports.judgement.roofs import AnyRoofs, RoofAt
@@ -20,9 +20,10 @@ _LEAST_SHARE = 0.01
 
 # Largest AllReduce that RCCL gives to MSCCL with the algorithm files that it ships, by protocol of
 # the kernel: tools/msccl-algorithms of ROCm/rccl @0cbce2a (8 ranks of one node; LL up to 512 KiB,
-# Simple up to 16 MiB).
+# Simple up to 16 MiB). Bytes may be an all-to-all, which has other limits.
 _MSCCL_RANKS = 8
 _MSCCL_LIMITS = {"LL": 512 * KIB, "SIMPLE": 16 * MIB}
+_BYTES = {Datatype.INT8.label, Datatype.UINT8.label}
 _MSCCL_SOURCE = "RCCL's stock MSCCL algorithms; other algorithm files void this"
 
 
@@ -41,10 +42,8 @@ def judge_kernels(
     return tuple(sorted(found, key=lambda row: (-row.share, row.name)))
 
 
-def _judge(
-    kernel: KernelShare, judged: Sequence[Judged], roofs: AnyRoofs
-) -> JudgedKernel | None:
-    """A kernel is skewed when its mean is over three roofs, and over what the class takes alone."""
+def _judge(kernel: KernelShare, judged: Sequence[Judged], roofs: AnyRoofs) -> JudgedKernel | None:
+    """A kernel is skewed when its mean is over three roofs, and over twice its class alone."""
     share, name = (kernel.percent or 0.0) / 100, classify(kernel.name)
     if share < _LEAST_SHARE or kernel.mean_ns is None or name is None:
         return None
@@ -61,7 +60,7 @@ def _judge(
         served_bytes=roof.work.size_bytes,
         served_by=source,
         roof_us=roof.time_us,
-        skewed=mean_us > max(SKEW_FACTOR * roof.time_us, alone_us),
+        skewed=mean_us > max(SKEW_FACTOR * roof.time_us, MOSTLY * alone_us),
     )
 
 
@@ -71,15 +70,14 @@ def _stock_msccl(
     """The largest AllReduce of the shipped algorithm files, where they apply."""
     limit = _MSCCL_LIMITS.get(name.protocol_hint or "")
     ranks = {j.row.nranks for j in judged}
-    if limit is None or name.redop_hint is None or _MSCCL_RANKS not in ranks:
+    reduces = name.redop_hint is not None and name.datatype_hint not in _BYTES
+    if limit is None or not reduces or _MSCCL_RANKS not in ranks:
         return None
     roof = roofs.at(Workload(Op.ALL_REDUCE, limit, _MSCCL_RANKS))
     return None if isinstance(roof, str) else (roof, _MSCCL_SOURCE, 0.0)
 
 
-def _largest_class(
-    name: KernelName, judged: Sequence[Judged]
-) -> tuple[RoofAt, str, float] | None:
+def _largest_class(name: KernelName, judged: Sequence[Judged]) -> tuple[RoofAt, str, float] | None:
     """The class with the longest roof among those that the kernel's name allows."""
     fitting = [j for j in judged if j.roof is not None and _may_serve(name, j)]
     slowest = max(fitting, key=lambda j: j.roof.time_us if j.roof else 0.0, default=None)

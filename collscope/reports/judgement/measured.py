@@ -52,40 +52,33 @@ class Row:
     @property
     def usable(self) -> bool:
         """A time of correct results."""
-        return self.status == "ok" and not self.n_wrong and bool(self.time_us_median)
+        return self.status == "ok" and not self.n_wrong and (self.time_us_median or 0) > 0
+
+    @property
+    def times_us(self) -> tuple[float, ...]:
+        """Every sample, or the median where the source gives nothing else."""
+        return self.samples_us or (self.time_us_median or 0.0,)
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
     """Measurements that belong to one class.
 
-    rows   of one shape; empty when all that match failed
-    marks  what keeps them from being of exactly this class
+    rows        of one shape; empty when all that match failed
+    marks       what keeps them from being of exactly this class
+    samples_us  every sample, or the median where a source gives nothing else
+    time_us     median of the samples
     """
 
     rows: tuple[Row, ...]
     marks: tuple[str, ...]
-
-    @property
-    def samples_us(self) -> tuple[float, ...]:
-        """Every sample, or the median where a source gives nothing else."""
-        return tuple(
-            time
-            for row in self.rows
-            for time in (row.samples_us or (row.time_us_median or 0.0,))
-            if time > 0
-        )
+    samples_us: tuple[float, ...] = ()
+    time_us: float | None = None
 
     @property
     def scaled(self) -> bool:
         """True when fewer ranks were measured than the job has."""
         return any(row.scaled_from is not None for row in self.rows)
-
-    @property
-    def time_us(self) -> float | None:
-        """Median over all samples."""
-        samples = self.samples_us
-        return median(samples) if samples else None
 
 
 def read_measurements(connection: sqlite3.Connection, run: str) -> tuple[Row, ...]:
@@ -95,7 +88,7 @@ def read_measurements(connection: sqlite3.Connection, run: str) -> tuple[Row, ..
         samples[measurement].append(time_us)
     query = f"SELECT {', '.join(_COLUMNS)} FROM measurements WHERE run = ? ORDER BY measurement_id"
     return tuple(
-        Row(*columns, samples_us=tuple(samples.get(columns[0], ())))
+        Row(*(*columns, tuple(samples.get(columns[0], ()))))
         for columns in connection.execute(query, (run,))
     )
 
@@ -164,7 +157,8 @@ class Matcher:
             return Match((), (f"replay {same[0].status if not same[0].n_wrong else 'wrong'}",))
         best = min(_distance(r, row) for r in good)
         chosen = tuple(r for r in good if _distance(r, row) == best)
-        return Match(chosen, tuple(_marks(chosen, row)))
+        samples = tuple(time for r in chosen for time in r.times_us)
+        return Match(chosen, tuple(_marks(chosen, row)), samples, median(samples))
 
 
 def _key(row: Row | ClassRow, ranks: int | None) -> _Key:

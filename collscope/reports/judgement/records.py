@@ -32,7 +32,7 @@ class JudgedClass:
     why: str | None  # why the efficiency is above 1, or why there is no roof
     regime: str | None  # latency, bandwidth, waiting
     time_share: float | None  # ratio to the collective time of the run
-    recoverable_s: float | None  # of each rank: calls x (measured - roof) x exposure
+    recoverable_s: float | None  # of each rank: calls x (measured - roof) x exposed part
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,10 @@ class Decomposition:
 class Uplift:
     """End-to-end speed-up expected if every judged class ran at its roof; gains are ratios."""
 
-    fraction: float  # collective share of GPU time
+    fraction: float  # collective share of the time that the denominator names
     denominator: str
     judged: float  # part of the collective time whose classes have an efficiency
-    saved: float  # part of GPU time that tuning could save
+    saved: float  # part of that time that tuning could save
     gain: float  # 1 / (1 - saved) - 1
     low: float | None  # 5 % of the bootstrap; None: one sample per class and one ceiling
     median: float | None
@@ -82,7 +82,7 @@ class Uplift:
     gain_if_alike: float  # with classes that were not measured as efficient as those that were
     gain_skewed_low: float | None  # without the waiting of skewed kernels, transfers at the roof
     gain_skewed_high: float | None  # the same, transfers three times slower
-    ceiling: float | None  # collectives free; None: GPU time is nothing else
+    ceiling: float | None  # collectives free; None: the time is nothing else
     assumptions: tuple[str, ...]
 
 
@@ -100,7 +100,7 @@ class MetricRow:
     collective_speed_up: float | None  # of the measured collectives, reference / label
     speed_up_of: str | None  # which collectives these are
     implied_share: float | None  # exposed share that gain and speed-up imply
-    predicted_gain: float | None  # from the profile's collective share and the speed-up
+    predicted_gain: float | None  # from the exposed collective share and the speed-up
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,9 @@ class FitRoofs:
         if curve is None or factor is None or work.size_bytes <= 0:
             nodes = f" on {work.nnodes} nodes" if nodes_known else ""
             return f"no measurements of {work.op.value} on {work.nranks} ranks{nodes} to fit"
+        if work.size_bytes < curve.sizes[0]:
+            # the time of a larger message says nothing about the least time of this one
+            return "smaller than any measured message"
         time_us = curve.time_us(work.size_bytes)
         busbw = work.size_bytes * factor / (time_us * 1000)
         peak = max(
@@ -146,4 +149,3 @@ def empirical(rows: Iterable[Row]) -> FitRoofs | None:
         return fitted(usable)
     except NoVerdictError:
         return None
-

@@ -10,13 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-RESAMPLES = 1000
-SEED = 20240229
-# Draws at a time: 5 000 classes x 1 000 resamples would be 40 MB per array.
-_BLOCK = 256
-
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -40,15 +33,6 @@ class Part:
             return 0.0
         idle = max(0.0, 1.0 - self.efficiency)
         return self.fraction * self.exposure * self.transfer / self.contention * idle
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Gain over resampled measurements: 5 %, 50 % and 95 % quantiles."""
-
-    low: float
-    median: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,45 +93,3 @@ def split(roof: float, alone: float | None, in_job: float | None) -> Split | Non
     whole = in_job if in_job is not None else least
     bound = min(roof, least)
     return Split(whole - least, least - bound, bound)
-
-
-def bootstrap(
-    weights: Sequence[float],
-    samples: Sequence[Sequence[float]],
-    ceilings: Sequence[Sequence[float]],
-    in_job: Sequence[float],
-) -> Spread | None:
-    """Spread of the gain over resampled measurements and over the ceilings.
-
-    weights   f e phi of each class
-    samples   times of each class alone in us, at least one
-    ceilings  one sequence per ceiling: roof times of the classes in us
-    in_job    transfers of the classes in the job in us; infinite where not known
-    returns   None when nothing can vary: one sample per class, one ceiling
-
-    The median of a resample of k values is the order statistic at a Beta((k+1)/2, (k+1)/2)
-    quantile: exact for odd k, so one draw per class replaces k.
-    """
-    counts = np.array([len(times) for times in samples])
-    if not len(counts) or (counts.max() < 2 and len(ceilings) < 2):
-        return None
-    ordered = np.full((len(samples), counts.max()), np.inf)
-    for row, times in zip(ordered, samples, strict=True):
-        row[: len(times)] = sorted(times)
-    rng = np.random.default_rng(SEED)
-    totals = np.zeros((len(ceilings), RESAMPLES))
-    roofs, job, scale = np.array(ceilings), np.array(in_job), np.array(weights)
-    for start in range(0, len(samples), _BLOCK):
-        rows = slice(start, start + _BLOCK)
-        k = counts[rows, None]
-        shape = np.broadcast_to((k + 1) / 2, (len(k), RESAMPLES))
-        index = np.minimum((rng.beta(shape, shape) * k).astype(int), k - 1)
-        alone = np.take_along_axis(ordered[rows], index, axis=1)
-        least = np.minimum(alone, job[rows, None])
-        whole = np.where(np.isinf(job[rows, None]), alone, job[rows, None])
-        for total, roof in zip(totals, roofs, strict=True):
-            won = np.maximum(0.0, least - roof[rows, None]) / whole
-            total += (scale[rows, None] * won).sum(axis=0)
-    saved = np.minimum(totals.ravel(), 1 - 1e-9)
-    low, middle, high = np.quantile(1 / (1 - saved) - 1, (0.05, 0.5, 0.95))
-    return Spread(float(low), float(middle), float(high))

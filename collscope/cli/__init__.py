@@ -1,0 +1,78 @@
+"""The commands. Thin: parse arguments, call one function, print, and set the exit code.
+
+One module per family; what they need is imported when they run, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from collscope import __version__
+from collscope.cli import doctor, ingest, judge, replay, report
+from collscope.errors import CollscopeError
+
+app = typer.Typer(
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    no_args_is_help=True,
+    help="What collectives cost a distributed GPU job, and what could be gained.",
+)
+app.add_typer(ingest.ingest_app, name="ingest")
+for command in (
+    report.report,
+    replay.replay,
+    judge.compare,
+    judge.check,
+    judge.roofline,
+    report.sql,
+    doctor.doctor,
+):
+    app.command()(command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"collscope {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version_wanted: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    global _debug  # noqa: PLW0603 - the one switch that main() must see after parsing
+    _debug = debug
+
+
+_debug = False
+
+
+def main() -> None:
+    """Entry point: run a command; errors go to stderr as one line, with their exit code."""
+    try:
+        app()
+    except CollscopeError as error:
+        if _debug:
+            raise
+        sys.stderr.write(f"collscope: {error}\n")
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader of our output has gone, as in `| head`; nothing is left to say.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:
+        if _debug:
+            raise
+        what = f"{type(error).__name__}: {error}".replace("\n", " ")
+        sys.stderr.write(
+            f"collscope: internal error: {what}. Run again with --debug and report it.\n"
+        )
+        sys.exit(3)

@@ -1,0 +1,17 @@
+"""`collscope doctor`: what is installed."""
+
+from __future__ import annotations
+
+import typer
+
+from collscope.errors import MissingToolError
+
+
+def doctor() -> None:
+    """What is installed, what was found, and the command that mends what is missing."""
+    from collscope.doctor import diagnose, render
+
+    checks = diagnose()
+    typer.echo(render(checks), nl=False)
+    if any(c.found is False and c.required for c in checks):
+        raise MissingToolError("doctor: a needed part is missing. Run the commands named above.")

@@ -1,0 +1,121 @@
+"""`collscope ingest`: read sources into the store."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from collscope.cli.options import DEFAULT_DB, Db, Paths, Run, Strict, progress, summarise
+
+ingest_app = typer.Typer(no_args_is_help=True, help="Read logs, profiles and traces into the store.")
+
+
+@ingest_app.command("log")
+def ingest_log(
+    paths: Paths, db: Db = DEFAULT_DB, run: Run = "main", strict: Strict = False
+) -> None:
+    """NCCL and RCCL text logs (NCCL_DEBUG=INFO), any version, any launcher's prefix."""
+    # numpy would start a thread per core, which spins for a while; nothing here uses its BLAS.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from collscope.ingest import commands
+
+    summarise(commands.ingest_logs(paths, db, run, progress()), strict)
+
+
+@ingest_app.command("profile")
+def ingest_profile(
+    paths: Paths, db: Db = DEFAULT_DB, run: Run = "main", strict: Strict = False
+) -> None:
+    """Profiles: RPD, rocpd, Nsight Systems SQLite, rocprof CSV, a pasted "select * from top"."""
+    from collscope.ingest import commands
+
+    summarise(commands.ingest_profiles(paths, db, run), strict)
+
+
+@ingest_app.command("trace")
+def ingest_trace(
+    paths: Paths, db: Db = DEFAULT_DB, run: Run = "main", strict: Strict = False
+) -> None:
+    """Traces of all ranks, call recorders, and pasted tables of a profiler's totals.
+
+    PyTorch profiler and rocprofv3 JSON, RPD, rocpd and Nsight Systems SQLite; flight recorder, NCCL
+    Inspector and profiler plugin, RCCL recorder; key_averages, DeepSpeed and perftools tables.
+    """
+    # numpy would start a thread per core, which spins for a while; nothing here needs them.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from collscope.ingest import commands
+
+    summarise(commands.ingest_traces(paths, db, run), strict)
+
+
+@ingest_app.command("csv")
+def ingest_csv(
+    paths: Paths,
+    db: Db = DEFAULT_DB,
+    run: Run = "main",
+    nranks: Annotated[
+        int | None, typer.Option("--nranks", help="Ranks of an rccl_replayer CSV.", min=1)
+    ] = None,
+    label: Annotated[str | None, typer.Option("--label", help="Name for every row.")] = None,
+    strict: Strict = False,
+) -> None:
+    """CSVs of `collscope replay` and of ROCm's old rccl_replayer."""
+    from collscope.ingest import commands
+
+    summarise(commands.ingest_csvs(paths, db, run, nranks, label), strict)
+
+
+@ingest_app.command("table")
+def ingest_table(
+    paths: Paths,
+    db: Db = DEFAULT_DB,
+    run: Run = "main",
+    op: Annotated[
+        str | None, typer.Option("--op", help="Operation, as AllReduce or all_reduce.")
+    ] = None,
+    nranks: Annotated[int | None, typer.Option("--nranks", help="Ranks.", min=1)] = None,
+    nnodes: Annotated[int | None, typer.Option("--nnodes", help="Hosts.", min=1)] = None,
+    datatype: Annotated[
+        str | None, typer.Option("--datatype", help="Element type, as float or bfloat16.")
+    ] = None,
+    label: Annotated[str | None, typer.Option("--label", help="Name for the table.")] = None,
+    strict: Strict = False,
+) -> None:
+    """Tables of nccl-tests and rccl-tests (text, JSON, CSV), latency tables, summaries.
+
+    The options say what a table does not say itself, and count more than what it says.
+    """
+    from collscope.ingest import commands
+    from collscope.parsers.tables import hints
+
+    said = hints(op, nranks, nnodes, datatype, label)
+    summarise(commands.ingest_tables(paths, db, run, said), strict)
+
+
+@ingest_app.command("metric")
+def ingest_metric(
+    paths: Paths,
+    db: Db = DEFAULT_DB,
+    run: Run = "main",
+    name: Annotated[str | None, typer.Option("--name", help="What was measured.")] = None,
+    unit: Annotated[str | None, typer.Option("--unit", help="Unit, as ms or samples/s.")] = None,
+    label: Annotated[str | None, typer.Option("--label", help="Setting that ran.")] = None,
+    strict: Strict = False,
+) -> None:
+    """An application's step times or throughput: numbers, CSV, Hugging Face Trainer's lines."""
+    from collscope.ingest import commands
+    from collscope.parsers.metrics import MetricHints
+
+    summarise(commands.ingest_metrics(paths, db, run, MetricHints(name, unit, label)), strict)
+
+
+@ingest_app.command("auto")
+def ingest_auto(
+    paths: Paths, db: Db = DEFAULT_DB, run: Run = "main", strict: Strict = False
+) -> None:
+    """Tell logs, profiles, traces, replay CSVs and tables by their content, and ingest each."""
+    from collscope.ingest import commands
+
+    summarise(commands.ingest_auto(paths, db, run, progress()), strict)

@@ -1,0 +1,108 @@
+"""`collscope compare`, `check` and `roofline`: judgement of what was measured."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, utf8, write
+from collscope.errors import UsageError
+
+
+class CheckFormat(str, Enum):
+    """Output formats of a verdict."""
+
+    TEXT = "text"
+    MD = "md"
+    JSON = "json"
+    JUNIT = "junit"
+    GITHUB = "github"
+
+
+JobRun = Annotated[
+    str | None,
+    typer.Option("--run", help="Run whose calls weight the classes.", callback=utf8),
+]
+System = Annotated[
+    str | None,
+    typer.Option("--system", help="A name of 'roofline --list', a file, or NODE+NETWORK."),
+]
+
+
+def compare(
+    labels: Annotated[
+        list[str], typer.Argument(help="Labels, or replay CSVs; the first is the reference.")
+    ],
+    db: Db = DEFAULT_DB,
+    run: JobRun = None,
+    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    system: System = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Draw busbw against size: .png, .svg, .pdf.")
+    ] = None,
+    output: Output = None,
+) -> None:
+    """Two or more labels side by side: speed-up per class, crossovers, what a job would gain."""
+    from collscope.reports.comparison.commands import compare_labels
+    from collscope.reports.comparison.formats import render_compare
+
+    found = compare_labels(db, labels, run, system, plot)
+    write(render_compare(found, format.value), output)
+
+
+def check(
+    baseline: Annotated[str, typer.Option("--baseline", help="Label or replay CSV to judge by.")],
+    current: Annotated[str, typer.Option("--current", help="Label or replay CSV to judge.")],
+    control: Annotated[
+        str | None, typer.Option("--control", help="The baseline, measured once more.")
+    ] = None,
+    db: Db = DEFAULT_DB,
+    run: JobRun = None,
+    threshold: Annotated[
+        float, typer.Option("--threshold", help="Change of a class that matters, %.", min=0)
+    ] = 5.0,
+    resolution: Annotated[
+        float, typer.Option("--resolution", help="Most noise to judge a class, %.", min=0)
+    ] = 10.0,
+    system: System = None,
+    format: Annotated[
+        CheckFormat, typer.Option("--format", help="Form of the output.")
+    ] = CheckFormat.TEXT,
+    output: Output = None,
+) -> None:
+    """Did a build regress? Exit code 0: pass or improvement, 1: regression, 4: no verdict."""
+    from collscope.reports.comparison.commands import Names, check_labels
+    from collscope.reports.comparison.formats import render_check
+    from collscope.reports.comparison.gate import Rules
+
+    rules = Rules(threshold / 100, resolution / 100)
+    found = check_labels(db, Names(baseline, current, control), run, system, rules)
+    write(render_check(found, format.value), output)
+    raise typer.Exit(found.verdict.exit_code)
+
+
+def roofline(
+    listing: Annotated[bool, typer.Option("--list", help="The systems that ship.")] = False,
+    system: System = None,
+    ranks: Annotated[
+        int | None, typer.Option("--ranks", help="Ranks; none: every GPU of the nodes.", min=1)
+    ] = None,
+    nodes: Annotated[int, typer.Option("--nodes", help="Nodes.", min=1)] = 1,
+    op: Annotated[str | None, typer.Option("--op", help="One operation, as AllReduce.")] = None,
+    fit: Annotated[
+        str | None, typer.Option("--fit", help="Label whose measurements give the roof as well.")
+    ] = None,
+    db: Db = DEFAULT_DB,
+    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    output: Output = None,
+) -> None:
+    """What a fabric allows: bounds of every operation, and the roof of one by size."""
+    from collscope.reports.roofline import listed, render_roofline, roofline_of_store
+
+    if listing == (system is not None):
+        raise UsageError("roofline: give --list, or --system NAME with --ranks and --nodes.")
+    found = listed() if system is None else roofline_of_store(db, system, (ranks, nodes), op, fit)
+    write(render_roofline(found, format.value), output)

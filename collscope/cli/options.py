@@ -1,0 +1,90 @@
+"""Option types and output helpers that commands share."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from collscope.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from collscope.ingest.result import Ingested
+
+
+class Format(str, Enum):
+    """Output formats."""
+
+    TEXT = "text"
+    MD = "md"
+    CSV = "csv"
+    JSON = "json"
+
+
+def utf8(label: str | None) -> str | None:
+    """Refuse what the store cannot hold: bytes of the command line that are no UTF-8."""
+    if label is not None and not label.isprintable():
+        raise typer.BadParameter("a run's label is printable UTF-8 text")
+    return label
+
+
+Db = Annotated[Path, typer.Option("--db", envvar="COLLSCOPE_DB", help="The store, an SQLite file.")]
+Run = Annotated[
+    str,
+    typer.Option("--run", help="Label of the run, to tell several apart.", callback=utf8),
+]
+Paths = Annotated[
+    list[str], typer.Argument(help="Files, folders, globs, .gz or .zst, or - for standard input.")
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Lost or damaged data is an error.")]
+Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write to a file.")]
+DEFAULT_DB = Path("collscope.db")
+
+
+def write(text: str, output: Path | None) -> None:
+    """Print a text, or put it into a file.
+
+    raises  InputError when the file cannot be written
+    """
+    if output is None:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        return
+    try:
+        output.write_text(text)
+    except OSError as error:
+        raise InputError(f"{output}: {error.strerror}. Name another file with -o.") from error
+
+
+def progress() -> Callable[[str, int], None]:
+    """Bytes read so far on a terminal, nothing in a pipe."""
+    if not sys.stderr.isatty():
+        return lambda _path, _done: None
+
+    def show(path: str, done: int) -> None:
+        sys.stderr.write(f"\r\x1b[K{path}: {done >> 20} MiB read")
+        sys.stderr.flush()
+
+    return show
+
+
+def summarise(results: list[Ingested], strict: bool) -> None:
+    """Print what became of every input.
+
+    raises  InputError with `strict` when data was lost or a file could not be used
+    """
+    from collscope.ingest.summary import summary_lines
+
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+    for line in summary_lines(results):
+        typer.echo(line)
+    lossy = [r.path for r in results if r.lost_data or r.status == "unusable"]
+    if strict and lossy:
+        raise InputError(
+            f"{lossy[0]}: data was lost or skipped (--strict). Query the view diagnostics."
+        )

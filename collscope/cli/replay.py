@@ -1,0 +1,156 @@
+"""`collscope replay`: measure the recorded collectives on this machine."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from collscope.cli.options import DEFAULT_DB, Db, Run, progress
+from collscope.errors import UsageError
+
+
+class Mode(str, Enum):
+    """What a replay runs."""
+
+    UNIQUE = "unique"
+    SEQUENCE = "sequence"
+
+
+class Backend(str, Enum):
+    """What a replay runs on."""
+
+    AUTO = "auto"
+    CUDA = "cuda"
+    HIP = "hip"
+    HOST = "host"
+
+
+class InPlace(str, Enum):
+    """Buffers of a sweep."""
+
+    NO = "no"
+    YES = "yes"
+    BOTH = "both"
+
+
+class Threads(str, Enum):
+    """Host threads of a process with several GPUs."""
+
+    PER_GPU = "per-gpu"
+    ONE = "one"
+
+
+class Layout(str, Enum):
+    """Columns of a replay's CSV."""
+
+    COLLSCOPE = "collscope"
+    RCCL_REPLAYER = "rccl_replayer"
+
+
+def replay(
+    logs: Annotated[list[str] | None, typer.Argument(help="Logs; none: use the store.")] = None,
+    db: Db = DEFAULT_DB,
+    run: Run = "main",
+    plan: Annotated[Path | None, typer.Option("--plan", help="A plan file.")] = None,
+    sweep: Annotated[
+        str | None, typer.Option("--sweep", help="Without a log: allreduce,allgather:1K..4G*2.")
+    ] = None,
+    datatype: Annotated[str, typer.Option("--datatype", help="Of the sweep.")] = "float32",
+    redop: Annotated[str, typer.Option("--redop", help="Of the sweep.")] = "sum",
+    in_place: Annotated[InPlace, typer.Option("--in-place", help="Of the sweep.")] = InPlace.NO,
+    ranks: Annotated[
+        int | None, typer.Option("-n", "--ranks", help="Ranks (GPUs) at hand.", min=1)
+    ] = None,
+    mode: Annotated[Mode | None, typer.Option("--mode", help="Classes or every call.")] = None,
+    repeat: Annotated[int | None, typer.Option("--repeat", help="Passes of a sequence.")] = None,
+    only: Annotated[
+        str | None, typer.Option("--only", help="Classes: allreduce,12,alltoall:64K.")
+    ] = None,
+    min_share: Annotated[float | None, typer.Option("--min-share", help="Least share.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", help="Most classes.", min=1)] = None,
+    scale_ranks: Annotated[
+        int | None, typer.Option("--scale-ranks", help="Remap to so many ranks.", min=1)
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only.")] = False,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Where results go as well.")] = None,
+    csv_layout: Annotated[
+        Layout, typer.Option("--csv-layout", help="Columns of the CSV.")
+    ] = Layout.COLLSCOPE,
+    backend: Annotated[Backend, typer.Option("--backend", help="What to run on.")] = Backend.AUTO,
+    library: Annotated[str | None, typer.Option("--library", help="NCCL or RCCL.")] = None,
+    runtime: Annotated[str | None, typer.Option("--runtime", help="CUDA or HIP runtime.")] = None,
+    gpus_per_process: Annotated[
+        int, typer.Option("--gpus-per-process", help="GPUs of each process.", min=1)
+    ] = 1,
+    threads: Annotated[Threads | None, typer.Option("--threads", help="Of a process.")] = None,
+    budget: Annotated[float | None, typer.Option("--budget", help="Seconds per class.")] = None,
+    graph: Annotated[bool, typer.Option("--graph", help="Time graph launches.")] = False,
+    isolated: Annotated[bool, typer.Option("--isolated", help="Time single calls.")] = False,
+    verify: Annotated[int | None, typer.Option("--verify", help="Calls checked.", min=0)] = None,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Check no result.")] = False,
+    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per class.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the CSV.")] = False,
+    env: Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE.")] = None,
+    variant: Annotated[
+        list[str] | None, typer.Option("--variant", help="LABEL:NAME=VALUE,library=PATH,...")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option("--rounds", help="Of all variants.", min=1)] = None,
+    label: Annotated[str | None, typer.Option("--label", help="Name of what is measured.")] = None,
+    replayer: Annotated[Path | None, typer.Option("--replayer", help="The executable.")] = None,
+    mpiexec: Annotated[Path | None, typer.Option("--mpiexec", help="The launcher.")] = None,
+) -> None:
+    """Measure the recorded collectives on this machine: a run, logs, a plan, or a sweep."""
+    from collscope.replay import command
+    from collscope.replay.estimate import describe
+    from collscope.replay.measure import measure
+    from collscope.replay.session import Method, Target, Words, make_session, one_voice
+    from collscope.replay.text import plan_text
+    from collscope.reports.measured import render_measured
+    from collscope.reports.planned import render_planned
+
+    with one_voice():
+        if graph and isolated:
+            raise UsageError("replay: --graph and --isolated exclude each other. Choose one.")
+        method = Method(
+            backend=backend.value,
+            library=library,
+            runtime=runtime,
+            gpus_per_process=gpus_per_process,
+            threads=threads.value if threads else None,
+            budget_s=budget,
+            timing="graph" if graph else "isolated" if isolated else "batch",
+            verify=0 if no_verify else verify,
+            repeat=repeat,
+            timeout_s=timeout,
+        )
+        words = Words(tuple(variant or ()), tuple(env or ()), rounds, ranks, replayer, mpiexec)
+        session = make_session(method, words)
+        source = command.Source(
+            db,
+            run,
+            tuple(logs or ()),
+            plan,
+            sweep,
+            datatype,
+            redop,
+            in_place.value,
+            session.ranks,
+            mode.value if mode else None,
+        )
+        choice = command.Choice(only, min_share, limit, scale_ranks)
+        planned = command.choose(command.make_plan(source, progress()), choice)
+        if dry_run:
+            rows, needs = describe(planned), command.needs(planned, method)
+            text = render_planned(rows, needs, planned.notices, plan_text(planned.plan))
+            typer.echo(text, nl=False)
+            return
+        for notice in planned.notices:
+            typer.echo(f"replay: {notice}")
+        target = Target(db, run, csv, csv_layout.value, label, resume)
+        outcome = measure(planned.plan, session, target)
+        typer.echo(render_measured(outcome.measurements), nl=False)
+        if outcome.error is not None:
+            raise outcome.error

@@ -1,0 +1,83 @@
+"""`collscope report` and `collscope sql`: what the store holds."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, write
+from collscope.errors import UsageError
+
+
+class PlotFormat(str, Enum):
+    """Files that plots are written to."""
+
+    PNG = "png"
+    SVG = "svg"
+
+
+def report(
+    db: Db = DEFAULT_DB,
+    run: Run = "main",
+    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    top: Annotated[int, typer.Option("--top", help="Rows per table; 0 for all.", min=0)] = 20,
+    system: Annotated[
+        str | None,
+        typer.Option("--system", help="Roof: a name of 'roofline --list', a file, or 'fit'."),
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", help="Measurements to judge; else the latest.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Folder to draw plots into.")] = None,
+    plot_format: Annotated[
+        PlotFormat, typer.Option("--plot-format", help="Files of --plot.")
+    ] = PlotFormat.PNG,
+    output: Output = None,
+) -> None:
+    """What collectives cost a run, how good they are, and what better ones would gain."""
+    from collscope.ingest.match import reading, require_run
+    from collscope.reports import build_report, render, shorten
+
+    with reading(db) as connection:
+        require_run(connection, db, run)
+        built = build_report(connection, run, top=None, system=system, label=label)
+    if plot is not None:
+        from collscope.reports.plot import write_plots
+
+        for path in write_plots(built, plot, plot_format.value):
+            typer.echo(f"plot: {path}", err=True)
+    write(render(shorten(built, top) if top else built, format.value), output)
+
+
+def sql(
+    query: Annotated[str | None, typer.Argument(help="A query; none lists the views.")] = None,
+    db: Db = DEFAULT_DB,
+    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    output: Output = None,
+) -> None:
+    """Ask the store in SQL, read-only; without a query, list its views and their columns."""
+    import sqlite3
+
+    from collscope.ingest.match import reading
+    from collscope.reports.rows import render_rows
+
+    with reading(db) as connection:
+        try:
+            cursor = connection.execute(query or _VIEWS)
+            rows = cursor.fetchall()
+        except (sqlite3.OperationalError, sqlite3.ProgrammingError, sqlite3.Warning) as error:
+            raise UsageError(
+                f"query: {error}. 'collscope sql' alone lists views and columns."
+            ) from error
+    names = [column[0] for column in cursor.description or ()]
+    write(render_rows(names, rows, format.value), output)
+
+
+_VIEWS = (
+    "SELECT m.name AS view, group_concat(c.name, ', ') AS columns FROM sqlite_master m"
+    " JOIN pragma_table_info(m.name) c WHERE m.type = 'view' AND substr(m.name, 1, 1) <> '_'"
+    " GROUP BY m.name ORDER BY m.name"
+)

@@ -1,0 +1,223 @@
+"""Calls that traces and recordings show, put beside the calls of logs (pure).
+
+Where the run has logs of the same communicator there is no second set of calls: the calls of a
+trace are joined to the logged ones by aligning both sequences, what is left over by class, and only
+what no log holds is added.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from collscope._align import align
+from collscope.match.communicators import Communicator
+from collscope.match.run import CALL_COLUMNS, CallClass, Deviation, Matched
+from collscope.model import Diagnostic, Op, Severity
+from collscope.trace import Ints
+
+# Logs tell a batch of Sends and Recvs as one call, traces each transfer: these are not compared.
+_APART = Op.SEND_RECV
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraGroup:
+    """A process group and the calls on it, in order."""
+
+    name: str | None
+    ranks: tuple[int, ...] | None  # world ranks in the order of the group's ranks, where told
+    size: int | None
+    members: tuple[int, ...]  # world ranks that a trace or recording is of
+    nnodes: int | None
+    inferred: bool  # by equal sequences of collectives
+    classes: tuple[CallClass, ...]  # per call
+    seen: tuple[int, ...]  # ranks that show it, per call
+    missing: tuple[tuple[int, int], ...] = ()  # (call, world rank) of members that lack a call
+
+
+@dataclass(slots=True)
+class Joined:
+    """Where the calls of each group went."""
+
+    call: list[Ints]  # per group and call; -1: left out
+    by_class: int = 0  # joined to a logged call of the class, not to the very call
+    added: int = 0  # to communicators of logs
+
+
+def join_extra(matched: Matched, groups: Sequence[ExtraGroup], what: str) -> Joined:
+    """Join the calls of `groups` to those of `matched`, which gets what it lacks.
+
+    what  they come from, in words for diagnostics
+    """
+    joiner = _Joiner(matched)
+    joined = Joined([joiner.place(group) for group in groups], joiner.by_class, joiner.added)
+    joiner.finish()
+    for n, code, text in (
+        (joined.by_class, "joined_by_class",
+         f"calls of {what} joined to logged calls of their class, not to the very call: they are"
+         " of another run, or a log is incomplete"),
+        (joined.added, "call_not_logged", f"calls of {what} that no log holds: added"),
+    ):  # fmt: skip
+        if n:
+            matched.diagnostics.append(Diagnostic(Severity.NOTICE, code, text, count=n))
+    return joined
+
+
+class _Joiner:
+    """The matched run, its calls by communicator, and what is to be added to it."""
+
+    def __init__(self, matched: Matched) -> None:
+        self.matched = matched
+        self.by_class = self.added = 0
+        self._used: set[int] = set()
+        self._class_of = {key: k for k, key in enumerate(matched.classes)}
+        self._base = len(matched.calls["seq"])
+        self._new: dict[str, list[int]] = {name: [] for name in CALL_COLUMNS}
+        comm, seq = matched.calls["comm"], matched.calls["seq"]
+        order = np.lexsort((seq, comm))
+        cuts = np.searchsorted(comm[order], np.arange(len(matched.comms) + 1))
+        self._calls_of = [order[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+
+    def place(self, group: ExtraGroup) -> Ints:
+        """Call of each call of the group, in `Matched.calls` with the new ones behind."""
+        best: tuple[int, int] | None = None
+        partners = np.empty(0, dtype=np.int64)
+        for c in self._candidates(group):
+            found = self._align(group, c)
+            n = int((found >= 0).sum())
+            if n and (best is None or n > best[0]):
+                best, partners = (n, c), found
+        if best is None:
+            return self._add_group(group)
+        self._used.add(best[1])
+        return self._fill(group, best[1], partners)
+
+    def _candidates(self, group: ExtraGroup) -> Iterator[int]:
+        """Communicators of the same ranks that no other group was joined to."""
+        size = len(group.ranks) if group.ranks else group.size
+        for c, comm in enumerate(self.matched.comms[: len(self._calls_of)]):
+            if c in self._used or comm.nranks is None or comm.nranks != (size or comm.nranks):
+                continue
+            world = {rank: self.matched.world_ranks[s] for rank, s in comm.members.items()}
+            known = {rank: w for rank, w in world.items() if w is not None}
+            if group.ranks is not None:
+                agrees = all(group.ranks[rank] == w for rank, w in known.items())
+            else:
+                there = len(known) == comm.nranks
+                agrees = not there or set(group.members) <= set(known.values())
+            if agrees:
+                yield c
+
+    def _align(
+        self, group: ExtraGroup, comm: int
+    ) -> Ints:
+        """Call of the communicator that each call of the group is, -1 where none fits."""
+        logged = self._calls_of[comm]
+        keys = self.matched.calls["class"][logged]
+        with_count = all(c.count is not None for c in group.classes if c.op is not Op.ALL_TO_ALLV)
+        with_type = all(c.datatype is not None for c in group.classes)
+        numbers: dict[Hashable, int] = {}
+
+        def number(key: CallClass) -> int:
+            parts = (key.op, key.datatype if with_type else 0, key.count if with_count else 0)
+            return numbers.setdefault(parts, len(numbers))
+
+        of_class = np.array([number(key) for key in self.matched.classes] or [0])
+        mine = {key: number(key) for key in set(group.classes)}
+        sequence = np.array([mine[key] for key in group.classes], dtype=np.uint64)
+        found = align(of_class[keys].astype(np.uint64), sequence).astype(np.int64)
+        result = np.full(len(found), -1, dtype=np.int64)
+        result[found >= 0] = logged[found[found >= 0]]
+        return result
+
+    def _fill(
+        self, group: ExtraGroup, comm: int, partners: Ints
+    ) -> Ints:
+        """Partners for the calls that the alignment left over: of their class, or new ones."""
+        if (partners >= 0).all():
+            return partners
+        free: dict[Hashable, list[int]] = defaultdict(list)
+        taken = set(partners.tolist())
+        class_of = self.matched.calls["class"]
+        for call in self._calls_of[comm].tolist()[::-1]:
+            if call not in taken:
+                free[_kind(self.matched.classes[int(class_of[call])])].append(call)
+        known = {
+            _kind(key): key
+            for key in (self.matched.classes[k] for k in set(class_of[self._calls_of[comm]]))
+        }
+        result = partners.copy()
+        for k in np.flatnonzero(partners < 0).tolist():
+            key = group.classes[k]
+            if free[_kind(key)]:
+                result[k] = free[_kind(key)].pop()
+                self.by_class += 1
+            elif key.op is not _APART:
+                seq = len(self._calls_of[comm]) + self.added
+                result[k] = self._add(comm, seq, known.get(_kind(key), key), group.seen[k])
+                self.added += 1
+        return result
+
+    def _add_group(self, group: ExtraGroup) -> Ints:
+        """A communicator of its own."""
+        matched = self.matched
+        comm = len(matched.comms)
+        size = group.size or (len(group.ranks) if group.ranks else None)
+        rank_of = {w: r for r, w in enumerate(group.ranks or sorted(group.members))}
+        members = {}
+        for world in sorted(group.members, key=lambda w: rank_of.get(w, w)):
+            if world in rank_of:
+                members[rank_of[world]] = len(matched.world_ranks)
+                matched.world_ranks.append(world)
+        how = "inferred" if group.inferred else "process group"
+        matched.comms.append(Communicator(size, members, how, group.nnodes))
+        first = self._base + len(self._new["seq"])
+        for seq, (key, seen) in enumerate(zip(group.classes, group.seen, strict=True)):
+            self._add(comm, seq, replace(key, nnodes=group.nnodes), seen)
+        matched.deviations += [
+            Deviation(first + call, rank_of[world], "missing", None, None)
+            for call, world in group.missing
+            if world in rank_of
+        ]
+        return np.arange(first, first + len(group.classes))
+
+    def _add(self, comm: int, seq: int, key: CallClass, seen: int) -> int:
+        row = {
+            "comm": comm, "seq": seq, "class": self._class_of.setdefault(key, len(self._class_of)),
+            "group": -1, "setting": -1, "op_count": -1, "ranks_seen": seen,
+        }  # fmt: skip
+        for name, value in row.items():
+            self._new[name].append(value)
+        return self._base + len(self._new["seq"]) - 1
+
+    def finish(self) -> None:
+        """Put the new calls and classes into the matched run."""
+        self.matched.classes = list(self._class_of)
+        self.matched.calls = {
+            name: np.concatenate([values.astype(np.int64), np.array(self._new[name], np.int64)])
+            for name, values in self.matched.calls.items()
+        }
+
+
+def _kind(key: CallClass) -> Hashable:
+    """What classes of a trace and of a log have in common."""
+    return (key.op, key.datatype, key.count)
+
+
+def put_in_order(matched: Matched, joined: Joined, when: Sequence[Ints]) -> None:
+    """Number the calls by time; for a run whose calls are all of traces or recordings.
+
+    when  per group and call its time
+    """
+    time = np.zeros(len(matched.calls["seq"]), dtype=np.int64)
+    for calls, times in zip(joined.call, when, strict=True):
+        time[calls] = times
+    order = np.lexsort((matched.calls["seq"], matched.calls["comm"], time))
+    new = np.empty(len(order), dtype=np.int64)
+    new[order] = np.arange(len(order))
+    matched.calls = {name: values[order] for name, values in matched.calls.items()}
+    matched.deviations = [d._replace(call=int(new[d.call])) for d in matched.deviations]
+    joined.call = [new[calls] for calls in joined.call]

@@ -1,0 +1,120 @@
+"""Traces and recordings of a run joined to its calls, and what they tell together."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+import numpy as np
+
+from collscope.ingest.extra_calls import Joined, join_extra, put_in_order
+from collscope.ingest.trace_findings import trace_findings
+from collscope.ingest.trace_groups import GroupCalls, recorded_groups, timeline_groups
+from collscope.match.run import Matched
+from collscope.model import Diagnostic, Severity
+from collscope.store import traces as store
+from collscope.timeline.analyse import Timeline, analyse
+from collscope.timeline.consistency import Consistency, check
+from collscope.trace import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class TraceMatch:
+    """What the traces of a run tell, and which calls theirs are."""
+
+    given: store.StoredTraces
+    timeline: Timeline
+    consistency: Consistency
+    calls: Ints  # per call of the timeline its index in the matched run; -1: left out
+
+
+def match_traces(given: store.StoredTraces, matched: Matched) -> TraceMatch:
+    """Analyse the traces of a run and put their calls beside those of its logs."""
+    alone = not matched.comms
+    timeline = analyse(given.traces)
+    recorded = recorded_groups(given.recordings)
+    traced = timeline_groups(timeline)
+    first = join_extra(matched, [g.group for g in recorded], "recordings")
+    second = join_extra(matched, [g.group for g in traced], "traces")
+    if alone:
+        _order(matched, recorded, traced, (first, second))
+    calls = np.full(len(timeline.calls), -1, dtype=np.int64)
+    for group, found in zip(traced, second.call, strict=True):
+        calls[group.index] = found
+    matched.diagnostics += _notes(given, timeline)
+    return TraceMatch(given, timeline, check(given.recordings), calls)
+
+
+def _order(
+    matched: Matched,
+    recorded: list[GroupCalls],
+    traced: list[GroupCalls],
+    joined: tuple[Joined, Joined],
+) -> None:
+    """Calls in the order of the traces' time; of recordings' where there are no traces.
+
+    The clocks of traces and of recordings differ, so that one of them must count for all.
+    """
+    both = Joined([*joined[0].call, *joined[1].call])
+    chosen = traced or recorded
+    when = [g.when if g in chosen else np.zeros_like(g.when) for g in (*recorded, *traced)]
+    put_in_order(matched, both, when)
+    joined[0].call[:] = both.call[: len(recorded)]
+    joined[1].call[:] = both.call[len(recorded) :]
+
+
+def _notes(given: store.StoredTraces, timeline: Timeline) -> list[Diagnostic]:
+    found = []
+    twice = [given.traces[k].rank for k in timeline.rows.duplicates]
+    if twice:
+        text = (
+            f"traces of ranks that another trace is of (first: rank {twice[0]}): left out of the "
+            "analysis; give each profiled period a run of its own"
+        )
+        found.append(Diagnostic(Severity.NOTICE, "rank_traced_twice", text, count=len(twice)))
+    unranked = sum(t.rank is None for t in given.traces)
+    if unranked and len(given.traces) > 1:
+        text = "traces that do not tell their rank: numbered in the order in which they were read"
+        found.append(Diagnostic(Severity.NOTICE, "trace_without_rank", text, count=unranked))
+    inferred = sum(g.identity == "inferred" for g in timeline.calls.groups)
+    if inferred and len(given.traces) > 1:
+        text = "process groups told by equal sequences of collectives alone"
+        found.append(Diagnostic(Severity.NOTICE, "group_inferred", text, count=inferred))
+    realigned = sum(timeline.calls.realigned)
+    if realigned:
+        text = "process groups whose ranks' traces differ in their collectives"
+        found.append(Diagnostic(Severity.NOTICE, "traces_realigned", text, count=realigned))
+    warm_up = len(timeline.times.excluded)
+    if warm_up:
+        text = "calls at the beginning, far longer than the rest: left out of every sum of times"
+        found.append(Diagnostic(Severity.NOTICE, "warm_up_excluded", text, count=warm_up))
+    return found
+
+
+def store_trace_match(
+    connection: sqlite3.Connection, run: int, found: TraceMatch, first_call: int
+) -> None:
+    """Replace what the analysis of the run's traces found.
+
+    first_call  key of the first call of the matched run, which is stored already
+    """
+    store.clear_timeline(connection, run)
+    timeline, given = found.timeline, found.given
+    kept = _kept(timeline, given)
+    call_ids = np.where(found.calls >= 0, found.calls + first_call, -1)
+    store.store_ranks(connection, timeline, [given.trace_ids[k] for k in kept])
+    store.store_call_times(connection, timeline, call_ids)
+    store.store_kernel_calls(
+        connection, timeline, call_ids, [given.first_kernels[k] for k in kept]
+    )
+    store.store_consistency(connection, run, found.consistency)
+    store.store_disagreements(connection, run, "trace", trace_findings(timeline))
+
+
+def _kept(timeline: Timeline, given: store.StoredTraces) -> list[int]:
+    """Index of the trace of each of the timeline's ranks: as `gather_rows` orders them."""
+    left_out = set(timeline.rows.duplicates)
+    there = [k for k in range(len(given.traces)) if k not in left_out]
+    told = {given.traces[k].rank: k for k in there if given.traces[k].rank is not None}
+    rest = iter(k for k in there if given.traces[k].rank is None)
+    return [told[rank] if rank in told else next(rest) for rank in timeline.rows.ranks]

@@ -1,0 +1,158 @@
+"""Traces, recordings and pasted totals into the store, each told by its content."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path, PurePath
+
+from collscope.ingest.files import STDIN, Reader, open_input, printable
+from collscope.ingest.measurements import TABLE, ingest_measurements
+from collscope.ingest.profiles import ingest_profile, is_sqlite, read_sqlite
+from collscope.ingest.result import Ingested
+from collscope.ingest.span_traces import profile_traces
+from collscope.model import Diagnostic, MeasurementSet, Severity
+from collscope.parsers import deepspeed, key_averages, perftools, recorders, traces
+from collscope.store import sources
+from collscope.store.connection import transaction
+from collscope.store.traces import insert_recording, insert_trace
+from collscope.trace import RecordedCalls, TraceFile
+
+_HEAD_BYTES = 65_536
+_EMPTY = "the trace holds no kernel, copy or collective"
+_UNKNOWN = (
+    "no known trace: PyTorch profiler JSON, rocprofv3 JSON, flight recorder, NCCL Inspector, "
+    "profiler plugin, RCCL recorder, RPD, rocpd, Nsight Systems SQLite, key_averages table"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """What one file holds."""
+
+    traces: list[TraceFile]
+    recording: RecordedCalls | None = None
+
+    @property
+    def dialect(self) -> str:
+        first = self.recording or next(iter(self.traces), None)
+        return first.dialect if first else ""
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        found = [d for trace in self.traces for d in trace.diagnostics]
+        return [*found, *(self.recording.diagnostics if self.recording else ())]
+
+    @property
+    def counts(self) -> tuple[tuple[str, int], ...]:
+        calls = len(self.recording.calls) if self.recording else 0
+        return (
+            ("ranks", len(self.traces) if len(self.traces) > 1 else 0),
+            ("kernels and copies", sum(len(t.columns) for t in self.traces)),
+            ("collectives", sum(int((t.columns.collective >= 0).sum()) for t in self.traces)),
+            ("recorded calls", calls),
+        )
+
+
+def ingest_trace(connection: sqlite3.Connection, store: Path, run: str, path: str) -> Ingested:
+    """Put one file into the store, in one transaction; its calls are matched later.
+
+    Tables of totals (key_averages, perftools, DeepSpeed) become profiles and measurements.
+    raises  InputError when the file cannot be read or the store refuses
+    """
+    with open_input(path) as reader:
+        parsed = _parse(reader, _name(path))
+        diagnostics = [] if isinstance(parsed, str) else parsed.diagnostics
+    if sources.has_source(connection, run, reader.sha256):
+        return Ingested(path, "known")
+    if isinstance(parsed, str):
+        return _totals(connection, store, run, path, parsed)
+    if not any(n for _, n in parsed.counts):
+        return Ingested(path, "unusable", reason=_EMPTY)
+    if reader.truncated:
+        text = "the compressed file ends early: what was read before its end is kept"
+        diagnostics.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", text))
+    version = next((t.library_version for t in parsed.traces if t.library_version), None)
+    if parsed.recording is not None:
+        version = parsed.recording.library_version
+    library = _library(parsed, version)
+    row = sources.SourceRow(
+        printable(path), reader.sha256, "trace", parsed.dialect, library, version
+    )
+    with transaction(connection, store):
+        if sources.has_source(connection, run, reader.sha256):
+            return Ingested(path, "known")  # another process was faster
+        run_key = sources.run_id(connection, run)
+        source = sources.insert_source(connection, run_key, row)
+        for trace in parsed.traces:
+            insert_trace(connection, source, trace)
+        if parsed.recording is not None:
+            insert_recording(connection, source, parsed.recording)
+        sources.insert_diagnostics(connection, run_key, source, diagnostics)
+        connection.execute("UPDATE _run SET matched = 0 WHERE run_id = ?", (run_key,))
+    return Ingested(path, "added", parsed.dialect, parsed.counts, tuple(diagnostics))
+
+
+def _name(path: str) -> str:
+    return "stdin" if path == STDIN else PurePath(printable(path)).name
+
+
+def _library(parsed: _Parsed, version: str | None) -> str | None:
+    """Library of a trace; its version line is of NCCL's interface, which RCCL reports as well."""
+    if version is None:
+        return None
+    return "rccl" if parsed.dialect.startswith(("rccl", "rocprof")) else "nccl"
+
+
+def _parse(reader: Reader, name: str) -> _Parsed | str:
+    """Records of a file, or the reason why it holds none; always reads to the end."""
+    chunks = reader.chunks()
+    head = b""
+    for chunk in chunks:
+        head += chunk
+        if len(head) >= _HEAD_BYTES:
+            break
+    whole = chain([head], chunks)
+    if is_sqlite(head):
+        profile = read_sqlite(b"".join(whole))
+        return _Parsed(profile_traces(profile)) if profile and profile.spans else _UNKNOWN
+    parsed: _Parsed | str = _UNKNOWN if head else "the file is empty"
+    if traces.sniff(head[:_HEAD_BYTES]) is not None:
+        parsed = _Parsed(traces.parse(whole, name))
+    elif not _is_totals(head) and recorders.sniff(head[:_HEAD_BYTES]) is not None:
+        found = recorders.parse(whole, name)
+        parsed = _UNKNOWN if found is None else _Parsed([], found)
+    _drain(chunks)
+    return parsed
+
+
+def _drain(chunks: Iterator[bytes]) -> None:
+    """Read on to the end, which the checksum needs."""
+    for _ in chunks:
+        pass
+
+
+def _is_totals(head: bytes) -> bool:
+    """True for text with a table of totals."""
+    text = head[:_HEAD_BYTES].decode("utf-8", errors="replace")
+    tables = (key_averages, perftools, deepspeed)
+    return any(module.sniff_text(text) for module in tables)
+
+
+def _totals(
+    connection: sqlite3.Connection, store: Path, run: str, path: str, reason: str
+) -> Ingested:
+    """A table of totals as a profile or as measurements."""
+    profile = ingest_profile(connection, store, run, path)
+    if profile.status != "unusable":
+        return profile
+
+    def parse(text: str) -> MeasurementSet | None:
+        return deepspeed.parse(text) if deepspeed.sniff_text(text) else None
+
+    table = ingest_measurements(connection, store, run, path, parse, None, TABLE)
+    return Ingested(path, "unusable", reason=reason) if table.status == "unusable" else table
+
+

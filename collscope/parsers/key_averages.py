@@ -1,0 +1,259 @@
+"""Tables that ``torch.profiler`` prints: ``prof.key_averages().table(…)``, as text.
+
+Columns vary with what was recorded; times are in us, ms or s; long names end in ``...``. A paste
+from slides may have tabs for columns, some of them doubled, and lack ``# of Calls``. Columns:
+_build_table of torch/autograd/profiler_util.py, releases 1.8 to 2.11; CUDA, HIP, XPU and others.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from collscope.model import KernelTotal, Profile, Severity
+from collscope.parsers._notes import Notes
+from collscope.parsers._rows import kind_of, text_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+# Self CUDA %, Self XPU %, Self PrivateUse1 %; "Self CPU %" is the host's
+_DEVICE = re.compile(r"self (?!cpu\b)(\w+) %")
+_RULER = re.compile(r"\s*-{3,}(?:\s+-{3,})+\s*")
+# 482.253us, -233.000us, 6478.273s
+_TIME = re.compile(r"(-?\d{1,18}(?:\.\d{1,9})?)(ns|us|ms|s)")
+_PERCENT = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?)%")
+_COUNT = re.compile(r"\d{1,18}")
+_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+_LIMIT = 2**63
+_WHOLE_TABLE_PERCENT = 99.5
+
+# Calls of the runtimes; roctracer counts device time to them that their kernels have as well.
+_RUNTIME = re.compile(r"(?:hip|hsa|cuda|cu|ze|ur|xpu)[A-Z]\w*")
+# Ranges on the device's time line: their kernels stand in the table too. PyTorch for ROCm before
+# 2.1.2 names many of them "Marker".
+_RANGE = re.compile(
+    r"(?:nccl|rccl|xccl|gloo|mpi|ucc):\w.*|ProfilerStep.*|Optimizer\.\w+#.*|## .*|Marker"
+    r"|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|Torch-Compiled Region.*|PyTorch Profiler.*"
+)
+_NOT_READ = "Rows with too few or too many fields, or an unreadable number, were skipped."
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """Places of the columns of a table."""
+
+    titles: tuple[str, ...]  # lower case
+    device: str  # CUDA, XPU, …, lower case
+    spans: tuple[tuple[int, int | None], ...] = ()  # of fixed columns; none where tabs part them
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One row, times in ns."""
+
+    name: str
+    host_ns: int  # Self CPU; it may be a little below zero
+    host_total_ns: int
+    device_ns: int  # Self CUDA
+    percentage: float | None
+    calls: int
+    line: int
+
+
+def sniff_text(head: str) -> bool:
+    """True when the header of such a table stands in the text."""
+    return any(_header(line, "") is not None for line in text_lines(head))
+
+
+def parse(text: str | Iterable[str]) -> Profile:
+    """Device time of every row that is counted once; no spans.
+
+    Operators, kernels, runtime calls and annotated ranges share the table, and each counts the
+    same kernels again. Either the kernels are taken or the operators, whichever cover more of the
+    device time: tables are cut after some rows. ``record_param_comms`` is the operator of every
+    collective.
+
+    text     whole text, or its lines; of several tables the first is read
+    returns  totals in ns with the printed percentages of the device's time; diagnostic
+             ``partial_top`` when they do not add up to 100, which is usual
+    """
+    notes = Notes()
+    rows = _rows(list(text_lines(text)), notes)
+    kernels, operators = _kernels(rows), _operators(rows)
+    chosen = kernels if _sum(kernels) >= _sum(operators) else operators
+    if not chosen:
+        message = "The table has no device time: it was recorded without the GPU's activity."
+        notes.add(Severity.NOTICE, "no_rows", message, 1)
+    _check_coverage(chosen, "kernels" if chosen is kernels else "operators", notes)
+    totals = [
+        KernelTotal(
+            row.name,
+            row.calls,
+            row.device_ns,
+            kind=kind_of(row.name),
+            reported_percentage=row.percentage,
+        )
+        for row in sorted(chosen, key=lambda row: (-row.device_ns, row.name))
+    ]
+    return Profile("key_averages", tuple(totals), diagnostics=notes.diagnostics)
+
+
+def _rows(lines: Sequence[str], notes: Notes) -> list[_Row]:
+    header: _Header | None = None
+    found: list[_Row] = []
+    for number, line in enumerate(lines, start=1):
+        start = _header(line, lines[number - 2] if number > 1 else "")
+        if start is not None:
+            if header is not None:
+                message = "Tables after the first were passed over: each is a file of its own."
+                notes.add(Severity.NOTICE, "further_table", message, number)
+                break
+            header = start
+        elif header is not None and line.strip() and not _RULER.fullmatch(line):
+            # Self CUDA time total: 67.201ms
+            if re.match(r"\s*Self \w+ time total:", line):
+                continue
+            cells = _cells(line, header)
+            row = _row(cells, header, number) if len(cells) == len(header.titles) else None
+            if row is not None:
+                found.append(row)
+            elif _TIME.search(line):
+                notes.add(Severity.DATA_LOSS, "torn_row", _NOT_READ, number, line)
+    if any(row.calls < 0 for row in found):
+        message = "The table has no column of calls: they were computed from total and average."
+        notes.add(Severity.NOTICE, "calls_computed", message, 1)
+    return [_counted(row) for row in found]
+
+
+def _counted(row: _Row) -> _Row:
+    if row.calls >= 0:
+        return row
+    return _Row(
+        row.name,
+        row.host_ns,
+        row.host_total_ns,
+        row.device_ns,
+        row.percentage,
+        ~row.calls,
+        row.line,
+    )
+
+
+def _header(line: str, above: str) -> _Header | None:
+    #    Name    Self CPU %      Self CPU   CPU total %     CPU total  CPU time avg     Self CUDA …
+    if "Self CPU" not in line or "%" not in line or len(line) > 4000:
+        return None
+    # Titles may be wider than their columns, so the ruler above parts the rows only.
+    titles = tuple(cell.lower() for cell in _split(line, ()))
+    spans = _spans(above) if _RULER.fullmatch(above) else ()
+    spans = spans if len(spans) == len(titles) else ()
+    device = next((m[1] for title in titles if (m := _DEVICE.fullmatch(title))), None)
+    if device is None or titles[0] != "name" or f"self {device}" not in titles:
+        return None
+    return _Header(titles, device, spans)
+
+
+def _spans(ruler: str) -> tuple[tuple[int, int | None], ...]:
+    dashes = [(m.start(), m.end()) for m in re.finditer(r"-+", ruler)]
+    # Numbers stand at the right of their columns and may be wider than them.
+    ends = [end for _, end in dashes[:-1]]
+    return tuple(zip([0, *ends], [*ends, None], strict=True))
+
+
+def _split(line: str, spans: Sequence[tuple[int, int | None]]) -> list[str]:
+    """Cells of a line; empty ones are left out where the table has no fixed columns."""
+    if spans:
+        return [line[start:end].strip() for start, end in spans]
+    cells = line.split("\t") if "\t" in line else re.split(r"\s{2,}", line)
+    return [cell.strip() for cell in cells if cell.strip()]
+
+
+def _cells(line: str, header: _Header) -> list[str]:
+    cells = _split(line, header.spans)
+    if header.spans and any(" " in cell for cell in cells[1:-1]):
+        # A row that does not keep to the columns: its fields are two blanks apart at least.
+        cells = _split(line, ())
+    return cells
+
+
+def _row(cells: Sequence[str], header: _Header, line: int) -> _Row | None:
+    values = dict(zip(header.titles, cells, strict=True))
+    device_ns = _ns(values.get(f"self {header.device}", ""))
+    host_ns = _ns(values.get("self cpu", ""))
+    total_ns = _ns(values.get("cpu total", "0us"))
+    calls = _calls(values, header.device)
+    if not cells[0] or device_ns is None or host_ns is None or total_ns is None or calls is None:
+        return None
+    percent = _PERCENT.fullmatch(values.get(f"self {header.device} %", ""))
+    return _Row(
+        name=cells[0][:1000],
+        host_ns=host_ns,
+        host_total_ns=total_ns,
+        device_ns=max(device_ns, 0),
+        percentage=float(percent[1]) if percent else None,
+        calls=calls,
+        line=line,
+    )
+
+
+def _calls(values: dict[str, str], device: str) -> int | None:
+    """Calls of a row; where no column has them, ~n of the number that total and average give."""
+    printed = values.get("# of calls")
+    if printed is not None:
+        return int(printed) if _COUNT.fullmatch(printed) else None
+    for total, mean in (
+        ("cpu total", "cpu time avg"),
+        (f"{device} total", f"{device} time avg"),
+    ):
+        whole_ns, mean_ns = _ns(values.get(total, "")), _ns(values.get(mean, ""))
+        if whole_ns and mean_ns and whole_ns >= mean_ns > 0:
+            return ~round(whole_ns / mean_ns)
+    return ~0
+
+
+def _ns(cell: str) -> int | None:
+    match = _TIME.fullmatch(cell)
+    if match is None:
+        return None
+    value = round(Decimal(match[1]) * _NS[match[2]])
+    return value if abs(value) < _LIMIT else None
+
+
+def _kernels(rows: Sequence[_Row]) -> list[_Row]:
+    """What ran on the device: rows without time on the host that are no range."""
+    on_host = {row.name for row in rows if row.host_total_ns != 0 or row.host_ns != 0}
+    return [
+        row
+        for row in rows
+        if row.device_ns > 0 and row.name not in on_host and not _RANGE.fullmatch(row.name)
+    ]
+
+
+def _operators(rows: Sequence[_Row]) -> list[_Row]:
+    """What started it: rows with time on the host that are neither runtime calls nor ranges."""
+    return [
+        row
+        for row in rows
+        if row.device_ns > 0
+        and row.host_total_ns != 0
+        and not _RUNTIME.fullmatch(row.name)
+        and not _RANGE.fullmatch(row.name)
+    ]
+
+
+def _sum(rows: Sequence[_Row]) -> int:
+    return sum(row.device_ns for row in rows)
+
+
+def _check_coverage(rows: Sequence[_Row], what: str, notes: Notes) -> None:
+    printed = [row.percentage for row in rows if row.percentage is not None]
+    covered = sum(printed)
+    if printed and covered < _WHOLE_TABLE_PERCENT:
+        message = (
+            f"The {what} of the table add up to {covered:.4g} % of the device's time: the table "
+            "was cut after some rows. Use the printed percentages for shares."
+        )
+        notes.add(Severity.NOTICE, "partial_top", message, 1)

@@ -1,0 +1,220 @@
+"""Calls of RCCL's recorder, whichever form they were written in, as `RecordedCall`.
+
+Meaning of the fields: recorder.h and recorder.cc of ROCm/rccl (pull request 1603, ROCm 7.0).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from collscope.model import Op, datatype_of, redop_of
+from collscope.trace import RecordedCall, TraceCollective
+
+_LIMIT = 2**63
+# name.PID.HOST, then the extension of RCCL_REPLAY_FILE from its first dot on
+_FILE = re.compile(r"[^/\\]*?\.(\d{1,9})\.([^/\\]+)")
+_EXTENSION = re.compile(r"\.(?:json|bin|log|rccl|txt|gz|zst)", re.IGNORECASE)
+
+OPS = {
+    "Broadcast": Op.BROADCAST,
+    "Reduce": Op.REDUCE,
+    "AllGather": Op.ALL_GATHER,
+    "ReduceScatter": Op.REDUCE_SCATTER,
+    "AllReduce": Op.ALL_REDUCE,
+    "AllReduceWithBias": Op.ALL_REDUCE,
+    "Send": Op.SEND,
+    "Recv": Op.RECV,
+    "AllToAll": Op.ALL_TO_ALL,
+    "AllToAllv": Op.ALL_TO_ALLV,
+    "Gather": Op.GATHER,
+    "Scatter": Op.SCATTER,
+    "Bcast": Op.BROADCAST,
+}
+"""Operations of rcclCallStr (recorder.h); the other names of that table move no data."""
+
+_REDUCING = (Op.ALL_REDUCE, Op.REDUCE, Op.REDUCE_SCATTER)
+# Every rank's count, times nranks where the API's count is one rank's part.
+_IN_PARTS = (Op.REDUCE_SCATTER, Op.ALL_TO_ALL)
+_OUT_PARTS = (Op.ALL_GATHER, Op.ALL_TO_ALL)
+
+
+@dataclass(frozen=True, slots=True)
+class RawCall:
+    """One call as recorded; pointers are addresses in the process, 0 where none."""
+
+    op: Op
+    sendbuff: int
+    recvbuff: int
+    count: int  # as the API takes it
+    datatype: int
+    redop: int
+    root: int
+    comm: int
+    nranks: int
+    rank: int  # in the communicator: comm->localRankToRank[comm->localRank]
+    time_ms: float | None  # since the epoch
+    sendcounts: tuple[int, ...] = ()
+    recvcounts: tuple[int, ...] = ()
+    captured: int = -1  # 1: recorded into a graph and not executed; each launch records it again
+
+
+class Communicators:
+    """Names of communicators that ranks agree on, by the pointers of one process.
+
+    A pointer is used again after its communicator ended, so the last start of it counts.
+    """
+
+    def __init__(self, process: str) -> None:
+        """Know none.
+
+        process  tells this process from others in the names of communicators whose start is lost
+        """
+        self._process = process
+        self._names: dict[int, str] = {}
+        self._low: dict[int, str] = {}  # of new communicators, by the lower half of their address
+        # By address: one process may drive several ranks of a communicator.
+        self._splits: dict[int, int] = {}
+        self._known: dict[tuple[object, ...], TraceCollective] = {}
+        self._seq: dict[int, int] = {}
+
+    def start(self, pointer: int, unique_id: int) -> None:
+        """A communicator was made; its unique id is the hash that INIT lines print."""
+        self.end(pointer)
+        self._names[pointer] = f"0x{unique_id:x}"
+
+    def split(self, parent: int, color: int, pointer: int, low: int = 0) -> None:
+        """A communicator was split off.
+
+        color    negative: this rank got none
+        pointer  of the new one; 0 where it is not told, as in a group of calls
+        low      the lower 32 bits of it; 0 where they are not told
+        """
+        self._splits[parent] = number = self._splits.get(parent, 0) + 1
+        # Ranks of one colour are together, and every rank of the parent splits as often.
+        child = f"{self.name(parent)}/{number}.{color}"
+        if color >= 0 and pointer:
+            self.end(pointer)
+            self._names[pointer] = child
+        elif color >= 0 and low:
+            self._low[low] = child
+
+    def name(self, pointer: int) -> str:
+        """Name of the communicator at an address."""
+        if pointer not in self._names:
+            own = f"0x{pointer:x}@{self._process}"
+            self._names[pointer] = self._low.pop(pointer & 0xFFFFFFFF, own)
+        return self._names[pointer]
+
+    def _collective(self, raw: RawCall, group: str) -> TraceCollective:
+        # A job repeats few different calls: equal ones are one object.
+        key = (
+            raw.op, raw.count, raw.datatype, raw.redop, raw.root, raw.nranks, raw.rank, group,
+            raw.sendcounts, raw.recvcounts,
+        )  # fmt: skip
+        if key not in self._known:
+            self._known[key] = _collective(raw, group)
+        return self._known[key]
+
+    def end(self, pointer: int) -> None:
+        """The communicator at an address is gone."""
+        self._names.pop(pointer, None)
+        self._splits.pop(pointer, None)
+        self._seq.pop(pointer, None)
+
+    def call(self, raw: RawCall) -> RecordedCall:
+        """The record of a call; calls of one communicator are numbered in their order."""
+        group = self.name(raw.comm)
+        seq = None
+        if not raw.op.point_to_point and raw.captured != 1:
+            # opCount is per launch, and 0 for every call on one host.
+            seq = self._seq[raw.comm] = self._seq.get(raw.comm, 0) + 1
+        return RecordedCall(
+            collective=self._collective(raw, group),
+            seq=seq,
+            start_ns=_ns(raw.time_ms),
+            state="captured" if raw.captured == 1 else None,
+            group_rank=raw.rank if 0 <= raw.rank < max(raw.nranks, 1) else None,
+            in_place=_in_place(raw),
+        )
+
+
+def process_of(name: str) -> tuple[int | None, str | None]:
+    """Process id and host in a recording's file name; None where it tells none.
+
+    >>> process_of("run/replay.4711.node-3.json")
+    (4711, 'node-3')
+    """
+    match = _FILE.fullmatch(name[-512:].replace("\\", "/").rpartition("/")[2])
+    if match is None:
+        return None, None
+    host = match[2]
+    while (dot := host.rfind(".")) > 0 and _EXTENSION.fullmatch(host[dot:]):
+        host = host[:dot]
+    return int(match[1]), host
+
+
+def _collective(raw: RawCall, group: str) -> TraceCollective:
+    ranks = raw.nranks if raw.nranks > 0 else None
+    peer = raw.root if raw.op.point_to_point and raw.root >= 0 else None
+    rooted = raw.op.rooted and raw.root >= 0
+    in_count, out_count = _counts(raw, ranks)
+    return TraceCollective(
+        op=raw.op,
+        datatype=datatype_of(raw.datatype),
+        in_count=in_count,
+        out_count=out_count,
+        group=group,
+        group_size=ranks,
+        redop=redop_of(raw.redop).label if raw.op in _REDUCING else None,
+        root=raw.root if rooted else None,
+        peer=peer,
+        in_split=raw.sendcounts,
+        out_split=raw.recvcounts,
+    )
+
+
+def _counts(raw: RawCall, ranks: int | None) -> tuple[int | None, int | None]:
+    """Elements this rank puts in and gets out."""
+    op, count = raw.op, raw.count
+    if op is Op.ALL_TO_ALLV:
+        known = bool(raw.sendcounts) and sum(raw.sendcounts + raw.recvcounts) < _LIMIT
+        return (sum(raw.sendcounts), sum(raw.recvcounts)) if known else (None, None)
+    at_root = raw.rank == raw.root
+    into = count if op is not Op.RECV else None
+    out = count if op is not Op.SEND else None
+    if op is Op.REDUCE and not at_root:
+        out = None
+    parts = None if ranks is None or count * ranks >= _LIMIT else count * ranks
+    if op in _IN_PARTS or op is Op.SCATTER:
+        into = parts if op is not Op.SCATTER or at_root else None
+    if op in _OUT_PARTS or op is Op.GATHER:
+        out = parts if op is not Op.GATHER or at_root else None
+    return into, out
+
+
+def _in_place(raw: RawCall) -> bool | None:
+    """Whether input and output share memory as the API defines it; None where there is one."""
+    size = datatype_of(raw.datatype).itemsize
+    if raw.op.point_to_point or size is None or not (raw.sendbuff and raw.recvbuff):
+        return None
+    own = raw.rank * raw.count * size
+    if raw.op is Op.ALL_GATHER:
+        return raw.sendbuff == raw.recvbuff + own
+    if raw.op is Op.REDUCE_SCATTER:
+        return raw.recvbuff == raw.sendbuff + own
+    if raw.op in (Op.GATHER, Op.SCATTER):
+        if raw.rank != raw.root:
+            return None
+        gather = raw.op is Op.GATHER
+        part, whole = (raw.sendbuff, raw.recvbuff) if gather else (raw.recvbuff, raw.sendbuff)
+        return part == whole + own
+    return raw.sendbuff == raw.recvbuff
+
+
+def _ns(time_ms: float | None) -> int | None:
+    if time_ms is None or not 0 < time_ms < _LIMIT / 1e6:
+        return None
+    # Whole and part by themselves: a float of so many ns would be off by hundreds.
+    whole = int(time_ms)
+    return whole * 1_000_000 + round((time_ms - whole) * 1e6)

@@ -1,0 +1,202 @@
+"""NCCL Inspector: one JSON object per completed collective, formats v4.0 to v4.3 and v5.0.
+
+Fields: inspector.cc and inspector_json.cc of NVIDIA/nccl 2.28 to 2.30 (plugins/profiler/inspector,
+before that ext-profiler/inspector; RCCL ships the same). The format string stayed "v4.0" while
+fields came and went, so what a record has is looked at, not its version.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from collscope.model import Op, Severity, parse_op
+from collscope.parsers._notes import Notes
+from collscope.parsers.recorders._values import (
+    communicator,
+    json_objects,
+    mapping,
+    number,
+    text,
+    whole,
+)
+from collscope.trace import RecordedCall, RecordedCalls, TraceCollective
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SIGNS = re.compile(rb'"(?:inspector_output_format_version|coll_perf|p2p_perf|dump_stats)"\s*:')
+_UNKNOWN = {"unknown", "n/a", "none"}
+_LIMIT = 2**63
+# Inspector counts these per rank; S of nccl-tests is the whole (inspector.cc, bandwidth formulas).
+_PER_RANK = (Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL, Op.GATHER, Op.SCATTER)
+
+
+def sniff(head: bytes) -> bool:
+    """True for the beginning of an Inspector file, one record per line or spread over lines."""
+    return head.lstrip()[:1] == b"{" and _SIGNS.search(head) is not None
+
+
+def parse(data: bytes, name: str) -> RecordedCalls:
+    """Collectives and point-to-point calls of one process, in the order of the file.
+
+    name   unused: every record, or the marker above it, names host and process
+    """
+    reader = _Reader()
+    for line, record in json_objects(data.decode("utf-8", errors="replace")):
+        if record is None:
+            message = "Records that are cut or damaged were skipped."
+            reader.notes.add(Severity.DATA_LOSS, "torn_record", message, line)
+        else:
+            reader.read(line, record)
+    return reader.recorded()
+
+
+class _Reader:
+    """Records read so far, and the context that a v4.3 marker gives to those below it."""
+
+    def __init__(self) -> None:
+        self.notes = Notes()
+        self._calls: list[RecordedCall] = []
+        self._header: Mapping[object, object] = {}
+        self._left = 0  # records that still belong to the last marker
+        self._host: str | None = None
+        self._pid: int | None = None
+        self._dropped: dict[tuple[object, object], int] = {}
+
+    def read(self, line: int, record: Mapping[object, object]) -> None:
+        """Take one object of the file."""
+        own = mapping(record.get("header"))
+        metadata = mapping(record.get("metadata"))
+        self._host = self._host or text(metadata.get("hostname"))
+        self._pid = self._pid or whole(metadata.get("pid"))
+        if "dump_stats" in record:
+            self._mark(line, own, mapping(record.get("dump_stats")))
+            return
+        if "proxy_trace" in record:
+            self._left -= 1
+            return
+        for key, prefix in (("coll_perf", "coll"), ("p2p_perf", "p2p")):
+            if isinstance(record.get(key), dict):
+                self._add(line, own, mapping(record.get(key)), prefix)
+                return
+        message = "Objects without a collective were passed over."
+        self.notes.add(Severity.NOTICE, "unread_record", message, line)
+
+    def recorded(self) -> RecordedCalls:
+        """Everything read."""
+        dropped = sum(self._dropped.values())
+        if dropped:
+            message = f"Inspector itself lost {dropped} records: its ring buffers ran over."
+            self.notes.add(Severity.DATA_LOSS, "recorder_dropped", message, 1)
+        if self._left > 0:
+            message = f"The last dump says that {self._left} more records follow: the file is cut."
+            self.notes.add(Severity.DATA_LOSS, "torn_dump", message, 1)
+        if not self._calls:
+            message = "The recording holds no collectives."
+            self.notes.add(Severity.NOTICE, "no_calls", message, 1)
+        return RecordedCalls(
+            dialect="inspector",
+            calls=tuple(self._calls),
+            host=self._host,
+            pid=self._pid,
+            # ncclComm.seqNumber has one counter per function (comm.h since NCCL 2.23).
+            seq_per_op=True,
+            diagnostics=self.notes.diagnostics,
+        )
+
+    def _mark(
+        self, line: int, header: Mapping[object, object], stats: Mapping[object, object]
+    ) -> None:
+        # {"header":{…},"metadata":{…},"dump_stats":{"coll_records":2,"coll_dropped_total":0,…}}
+        self._header = header
+        counts = (whole(stats.get(f"{kind}_records")) for kind in ("coll", "p2p", "proxy"))
+        self._left = sum(count or 0 for count in counts)
+        for kind in ("coll", "p2p"):
+            lost = whole(stats.get(f"{kind}_dropped_total"))
+            if lost:
+                # The counter is of the communicator's life: its last value is the sum.
+                key = (f"{communicator(header.get('id'))} {whole(header.get('rank'))}", kind)
+                self._dropped[key] = lost
+
+    def _add(
+        self,
+        line: int,
+        own: Mapping[object, object],
+        body: Mapping[object, object],
+        prefix: str,
+    ) -> None:
+        if not own:
+            # Records between two markers belong to the first; a number of them is only announced.
+            self._left -= 1
+        header = own or self._header
+        group = communicator(header.get("id"))
+        if group is None:
+            message = "Records that do not name their communicator were skipped."
+            self.notes.add(Severity.DATA_LOSS, "record_without_communicator", message, line)
+            return
+        name = text(body.get(prefix))
+        if name is None:
+            message = "Records that do not name their operation were skipped."
+            self.notes.add(Severity.DATA_LOSS, "record_without_operation", message, line)
+            return
+        self._calls.append(_call(header, body, prefix, group, parse_op(name)))
+
+
+def _call(
+    header: Mapping[object, object],
+    body: Mapping[object, object],
+    prefix: str,
+    group: str,
+    op: Op,
+) -> RecordedCall:
+    nranks = whole(header.get("n_ranks")) or None
+    # coll_exec_time_us is a whole number of µs; a float in derived plugins.
+    time_us = number(body.get(f"{prefix}_exec_time_us"))
+    start, end = _times(mapping(body.get("event_trace_ts")), prefix)
+    return RecordedCall(
+        collective=TraceCollective(
+            op=op,
+            group=group,
+            group_size=nranks,
+            peer=whole(body.get("p2p_peer")),
+            algorithm=_upper(body.get("coll_algo")),
+            protocol=_upper(body.get("coll_proto")),
+        ),
+        seq=whole(body.get(f"{prefix}_sn")),
+        start_ns=start,
+        end_ns=end,
+        duration_ns=round(time_us * 1000) if time_us and time_us * 1000 < _LIMIT else None,
+        state="completed",
+        busbw_gbps=number(body.get(f"{prefix}_busbw_gbs")),
+        group_rank=whole(header.get("rank")),
+        size_bytes=_size(op, whole(body.get(f"{prefix}_msg_size_bytes")), nranks),
+        timing_source=text(body.get(f"{prefix}_timing_source")),
+    )
+
+
+def _size(op: Op, size_bytes: int | None, nranks: int | None) -> int | None:
+    if op not in _PER_RANK or size_bytes is None:
+        return size_bytes
+    return None if nranks is None or size_bytes * nranks >= _LIMIT else size_bytes * nranks
+
+
+def _times(trace: Mapping[object, object], prefix: str) -> tuple[int | None, int | None]:
+    """When it began and ended in ns: of its kernels on all channels, else of the host's call."""
+    # "event_trace_ts":{"coll_start_ts":…,"coll_stop_ts":…,"kernel_events":[{"kernel_start_ts":…}]}
+    events = trace.get("kernel_events")
+    kernels = [mapping(event) for event in events] if isinstance(events, list) else []
+    starts = [t for kernel in kernels if (t := whole(kernel.get("kernel_start_ts")))]
+    stops = [t for kernel in kernels if (t := whole(kernel.get("kernel_stop_ts")))]
+    start = min(starts, default=whole(trace.get(f"{prefix}_start_ts")) or None)
+    stop = max(stops, default=whole(trace.get(f"{prefix}_stop_ts")) or None)
+    return _from_us(start), _from_us(stop)
+
+
+def _from_us(time_us: int | None) -> int | None:
+    return None if time_us is None or time_us * 1000 >= _LIMIT else time_us * 1000
+
+
+def _upper(value: object) -> str | None:
+    name = text(value)
+    return None if name is None or name.lower() in _UNKNOWN else name.upper()

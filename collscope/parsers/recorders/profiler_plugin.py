@@ -1,0 +1,189 @@
+"""Trace of NCCL's example profiler plugin (``NCCL_PROFILE_DUMP_FILE``), API v1 to v6.
+
+Events: print_event.cc of NVIDIA/nccl 2.23 to 2.30 (ext-profiler/example, later
+plugins/profiler/example) and ROCm/rccl. It is an array that the process closes when it ends, and
+no JSON: data types and streams of the API events are not quoted (until rocm-systems 3216).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from collscope.model import Datatype, Op, Severity, parse_op
+from collscope.parsers._notes import Notes
+from collscope.parsers.recorders._values import (
+    communicator,
+    decode,
+    mapping,
+    number,
+    text,
+    whole,
+)
+from collscope.trace import RecordedCall, RecordedCalls, TraceCollective
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SIGNS = re.compile(
+    rb'"cat"\s*:\s*"(?:GROUP|GROUP_API|COLL|COLL_API|P2P|P2P_API|KERNEL_LAUNCH|PROXY)"'
+)
+# "datatype": ncclFloat32, "Stream": 0x4142e90
+_BARE = re.compile(r"(:\s*)(nccl\w+|0x[0-9a-fA-F]+|\(nil\))(?=\s*[,}])")
+_CALLS = ("COLL", "P2P")
+_DATATYPES = {
+    # ncclDatatypeToString of debug.cc: the constants of nccl.h
+    **{f"nccl{d.label.lower()}": d for d in Datatype if d is not Datatype.UNKNOWN},
+    "ncclhalf": Datatype.FLOAT16,
+    "ncclfloat": Datatype.FLOAT32,
+    "nccldouble": Datatype.FLOAT64,
+    "ncclchar": Datatype.INT8,
+    "ncclint": Datatype.INT32,
+    "ncclfp8e4m3": Datatype.FLOAT8E4M3,
+    "ncclfp8e5m2": Datatype.FLOAT8E5M2,
+}
+_LIMIT = 2**63
+_NO_NAME = "Events that do not name operation and communicator were skipped."
+
+
+def sniff(head: bytes) -> bool:
+    """True for the beginning of such a trace."""
+    return head.lstrip()[:1] in (b"[", b"{") and _SIGNS.search(head) is not None
+
+
+def parse(data: bytes, name: str) -> RecordedCalls:
+    """Collectives and point-to-point calls of one process, in the order of their start.
+
+    name   the file's name, which ends in host and thread: ``trace-HOST-TID.txt``
+    """
+    reader = _Reader()
+    source = data.decode("utf-8", errors="replace")
+    for number_, line in enumerate(source.split("\n"), start=1):
+        reader.read(number_, line.strip())
+    return reader.recorded(_host(name))
+
+
+@dataclass(slots=True)
+class _Open:
+    """A call whose end has not been read."""
+
+    collective: TraceCollective
+    seq: int | None
+    rank: int | None
+    start_ns: int | None
+    end_ns: int | None = None
+
+
+class _Reader:
+    """Calls read so far."""
+
+    def __init__(self) -> None:
+        self.notes = Notes()
+        self._calls: list[_Open] = []
+        self._open: dict[tuple[object, ...], _Open] = {}
+        self._pid: int | None = None
+
+    def read(self, line: int, source: str) -> None:
+        """Take one line, which holds one event or none."""
+        place = source.find("{")
+        if place < 0:
+            return
+        found = decode(source, place) or decode(_BARE.sub(r'\1"\2"', source[place:]), 0)
+        if found is None:
+            message = "Events that are cut or damaged were skipped."
+            self.notes.add(Severity.DATA_LOSS, "torn_record", message, line, source)
+            return
+        event = mapping(found[0])
+        category, phase = text(event.get("cat")), text(event.get("ph"))
+        if category not in _CALLS:
+            return
+        self._pid = self._pid or whole(event.get("pid"))
+        # Each thread counts its own events, and begins to write when its communicator ends.
+        key = (category, whole(event.get("pid")), whole(event.get("tid")), whole(event.get("id")))
+        if phase == "b":
+            self._begin(line, key, event, mapping(event.get("args")))
+        elif phase == "e" and key in self._open:
+            self._open.pop(key).end_ns = _ns(event.get("ts"))
+
+    def recorded(self, host: str | None) -> RecordedCalls:
+        """Everything read."""
+        if not self._calls:
+            message = "The recording holds no collectives."
+            self.notes.add(Severity.NOTICE, "no_calls", message, 1)
+        return RecordedCalls(
+            dialect="profiler_plugin",
+            calls=tuple(
+                RecordedCall(
+                    collective=call.collective,
+                    seq=call.seq,
+                    start_ns=call.start_ns,
+                    end_ns=call.end_ns,
+                    group_rank=call.rank,
+                )
+                for call in self._calls
+            ),
+            host=host,
+            pid=self._pid,
+            # ncclComm.seqNumber has one counter per function (comm.h since NCCL 2.23).
+            seq_per_op=True,
+            diagnostics=self.notes.diagnostics,
+        )
+
+    def _begin(
+        self,
+        line: int,
+        key: tuple[object, ...],
+        event: Mapping[object, object],
+        args: Mapping[object, object],
+    ) -> None:
+        # {"name": "AllReduce", "cat": "COLL", "ph": "b", "id": 0, "pid": 225798, "tid": 1,
+        #  "ts": 1433.29, "args": {"SeqNum": 0, "CommHash": 673864846479792718, "Rank": 1,
+        #  "Count": 32768, "Datatype": "ncclFloat32", "Algorithm": "RING", "Protocol": "LL", …}}
+        name, group = text(event.get("name")), communicator(args.get("CommHash"))
+        if name is None or group is None:
+            self.notes.add(Severity.DATA_LOSS, "record_without_communicator", _NO_NAME, line)
+            return
+        label, op = text(args.get("Datatype")), parse_op(name)
+        # The count of the API: of a ReduceScatter what each rank gets, of the others what it puts.
+        count, gets = whole(args.get("Count")), op in (Op.REDUCE_SCATTER, Op.RECV)
+        call = _Open(
+            TraceCollective(
+                op=op,
+                datatype=None if label is None else _datatype(label),
+                in_count=None if gets else count,
+                out_count=count if gets else None,
+                group=group,
+                root=whole(args.get("Root")),
+                peer=whole(args.get("Peer")),
+                algorithm=_upper(args.get("Algorithm")),
+                protocol=_upper(args.get("Protocol")),
+            ),
+            seq=whole(args.get("SeqNum")),
+            rank=whole(args.get("Rank")),
+            start_ns=_ns(event.get("ts")),
+        )
+        self._calls.append(call)
+        self._open[key] = call
+
+
+def _datatype(label: str) -> Datatype:
+    return _DATATYPES.get(label.lower(), Datatype.UNKNOWN)
+
+
+def _ns(time_us: object) -> int | None:
+    """Time in ns; None for 0.000000, which says that the event was never stamped."""
+    value = number(time_us)
+    return round(value * 1000) if value and value * 1000 < _LIMIT else None
+
+
+def _upper(value: object) -> str | None:
+    name = text(value)
+    return None if name is None or name.lower() == "unknown" else name.upper()
+
+
+def _host(name: str) -> str | None:
+    # ncclprof-node-12-225798.txt: host names may have dashes themselves
+    base = re.split(r"[/\\]", name)[-1]
+    match = re.fullmatch(r"[^-]*-(.{1,255})-\d+\.txt(?:\.\w+)?", base)
+    return match[1] if match else None

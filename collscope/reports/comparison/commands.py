@@ -1,0 +1,119 @@
+"""What `collscope compare` and `collscope check` do, from names to an answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from collscope.errors import InputError, UsageError
+from collscope.reports.comparison.compare import Comparison, compare
+from collscope.reports.comparison.gate import DEFAULT_RULES, Check, Rules, check
+from collscope.reports.comparison.inputs import load
+from collscope.reports.comparison.limits import fewest_nodes, limited, limits
+from collscope.reports.comparison.measured import Label
+from collscope.roofline.catalogue import load_system
+from collscope.roofline.roof import Roofs
+from collscope.roofline.system import System
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The labels of a check, or paths of replay CSVs."""
+
+    baseline: str
+    current: str
+    control: str | None = None
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Those that were named."""
+        return (self.baseline, self.current, *([self.control] if self.control is not None else []))
+
+
+def compare_labels(
+    db: Path,
+    names: Sequence[str],
+    run: str | None = None,
+    system: str | None = None,
+    plot: Path | None = None,
+) -> Comparison:
+    """Compare labels of the store, or replay CSVs, with the first of them.
+
+    run     whose calls weight the classes
+    system  whose roof is drawn, and whose limits the values are held against
+    plot    file that the curves are drawn into
+    raises  UsageError, InputError: see `compare`, `load`, `load_system` and `plot_compare`
+    """
+    _distinct("compare", names)
+    on = None if system is None else load_system(system)
+    inputs = load(db, names, run)
+    weights = inputs.weights
+    found = compare(inputs.labels, run, None if weights is None else weights.calls)
+    notes = () if weights is None else weights.notes
+    limit_notes = () if on is None else limits(on, inputs.labels).notes
+    found = replace(found, notes=(*notes, *found.notes, *limit_notes))
+    if plot is not None:
+        _plot(found, plot, on, inputs.labels[0])
+    return found
+
+
+def _plot(found: Comparison, path: Path, system: System | None, first: Label) -> None:
+    # Loading matplotlib takes longer than all the rest.
+    from collscope.reports.comparison.plot import RoofOf, plot_compare  # noqa: PLC0415
+
+    roof = None
+    if system is not None:
+        nodes = {
+            key: measured.nnodes or fewest_nodes(system, key.nranks)
+            for key, measured in first.classes.items()
+        }
+        roof = RoofOf(Roofs(system), nodes)
+    plot_compare(found, path, roof)
+
+
+def check_labels(
+    db: Path,
+    names: Names,
+    run: str | None = None,
+    system: str | None = None,
+    rules: Rules = DEFAULT_RULES,
+) -> Check:
+    """Judge a label of the store, or a replay CSV, by another.
+
+    run     whose calls weight the classes
+    system  whose limits the values are held against
+    raises  UsageError, InputError: see `load` and `load_system`; for rules that are no numbers, and
+            a control that shares nothing with the baseline
+    """
+    _distinct("check", names.all)
+    if not (math.isfinite(rules.threshold) and math.isfinite(rules.resolution)):
+        raise UsageError("check: --threshold and --resolution are percentages. Give numbers.")
+    on = None if system is None else load_system(system)
+    inputs = load(db, names.all, run)
+    baseline, current, *control = inputs.labels
+    for label in control:
+        if not baseline.classes.keys() & label.classes.keys():
+            raise InputError(
+                f"control '{label.name}': no class in common with '{baseline.name}'. "
+                "Measure the baseline's classes once more."
+            )
+    weights = inputs.weights
+    found = check(
+        baseline,
+        current,
+        weights=None if weights is None else weights.calls,
+        control=(baseline, control[0]) if control else None,
+        rules=rules,
+    )
+    notes = () if weights is None else weights.notes
+    found = replace(found, notes=(*notes, *found.notes))
+    return found if on is None else limited(found, limits(on, (baseline, current)))
+
+
+def _distinct(command: str, names: Sequence[str]) -> None:
+    """Raise UsageError where there are not two labels, or one is named twice."""
+    if len(set(names)) < max(2, len(names)):
+        told = " and ".join(f"'{name}'" for name in names) or "no label"
+        raise UsageError(f"{command} {told}: nothing to compare. Name different labels.")

@@ -1,0 +1,327 @@
+"""Plots of a report: the only module that imports matplotlib, and the only one that needs it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")  # files only: a machine without a display must do
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.colors import LogNorm
+from matplotlib.ticker import FuncFormatter
+from numpy.typing import NDArray
+
+from collscope.errors import InputError
+from collscope.reports.judgement.records import Curve, JudgedClass
+from collscope.reports.layout import count
+from collscope.reports.model import Report
+from collscope.units import format_size, format_time
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = ("png", "svg")
+
+# Okabe and Ito 2008, told apart with every common colour blindness; yellow is too light for lines.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+_MARKERS = ("o", "s", "^", "D", "v", "P")
+_GREY = "#444444"
+_MOST_CURVES = len(_COLOURS)
+_MOST_BARS = 20
+_DECADES = 1e4  # what is smaller than the largest by more is not told apart
+_LONGEST = 36  # characters of a label in a legend
+_WIDEST = 14.0  # inches
+_PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
+_STYLE: dict[Any, Any] = {
+    "font.size": 10,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "svg.hashsalt": "collscope",  # ids do not change from run to run
+}
+_Draw = Callable[[Report], "Figure | None"]
+
+
+def write_plots(report: Report, folder: Path, fmt: str = "png") -> tuple[Path, ...]:
+    """Write every plot that the report has data for; their paths.
+
+    report   with all its classes
+    folder   is made where it does not exist; files of earlier plots are overwritten
+    fmt      png or svg
+    raises   InputError when the folder cannot be written
+    """
+    plots: tuple[tuple[str, _Draw], ...] = (
+        ("busbw", busbw_plot),
+        ("share", share_plot),
+        ("sizes", sizes_plot),
+        ("recoverable", recoverable_plot),
+    )
+    written = []
+    with mpl.rc_context(_STYLE):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, draw in plots:
+                figure = draw(report)
+                if figure is None:
+                    continue
+                path = folder / f"{name}.{fmt}"
+                # a date in the file would make equal plots differ
+                metadata = {"Date": None} if fmt == "svg" else None
+                figure.savefig(path, dpi=150, metadata=metadata, bbox_inches="tight")
+                plt.close(figure)
+                written.append(path)
+        except OSError as error:
+            raise InputError(
+                f"{folder}: {error.strerror}. Name another folder with --plot."
+            ) from error
+    return tuple(written)
+
+
+def busbw_plot(report: Report) -> Figure | None:
+    """Bus bandwidth over message size with the roof, one panel per operation."""
+    by_op: dict[str, list[Curve]] = defaultdict(list)
+    for curve in report.judgement.curves:
+        by_op[curve.op].append(curve)
+    if not by_op:
+        return None
+    columns = min(len(by_op), 2)
+    rows = -(-len(by_op) // columns)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(7.5 * columns, 5.2 * rows), squeeze=False, layout="constrained"
+    )
+    for axis, (op, curves) in zip(axes.flat, by_op.items(), strict=False):
+        _draw_curves(axis, op, curves, report.judgement.label)
+    for axis in axes.flat[len(by_op) :]:
+        axis.set_visible(False)
+    figure.suptitle(f"Bus bandwidth of run {report.header.run}", fontweight="bold")
+    return figure
+
+
+def _draw_curves(axis: Axes, op: str, curves: Sequence[Curve], judged: str | None) -> None:
+    shown = _most_telling(curves, judged)
+    for index, curve in enumerate(shown):
+        axis.plot(
+            [point.size_bytes for point in curve.points],
+            [point.busbw_gbps for point in curve.points],
+            color=_COLOURS[index],
+            marker=_MARKERS[index],
+            markersize=4.5,
+            linewidth=1.6,
+            label=_curve_name(curve, shown),
+        )
+    dashes = ("--", ":", "-.")
+    roofs = {(c.nranks, c.nnodes): c for c in shown if c.roof_points}
+    for index, ((nranks, _), curve) in enumerate(roofs.items()):
+        ranks = f" ({nranks} ranks)" if len(roofs) > 1 else ""
+        axis.plot(
+            [point.size_bytes for point in curve.roof_points],
+            [point.busbw_gbps for point in curve.roof_points],
+            color=_GREY,
+            linestyle=dashes[index % len(dashes)],
+            linewidth=1.4,
+            label=f"roof: {curve.roof}{ranks}",
+        )
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log")
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_size(int(value))))
+    axis.yaxis.set_major_formatter(_PLAIN)
+    _leave_out_the_lowest(axis, shown)
+    axis.tick_params(axis="x", labelrotation=30)
+    axis.set_xlabel("message size (nccl-tests size S)")
+    axis.set_ylabel("bus bandwidth (GB/s)")
+    left = len(curves) - len(shown)
+    axis.set_title(op + (f" ({left} more curves not drawn)" if left else ""))
+    # below the panel: no corner of it is always free
+    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.24), ncols=2, fontsize=8)
+
+
+def _leave_out_the_lowest(axis: Axes, shown: Sequence[Curve]) -> None:
+    """Cut the axes below a ten-thousandth of the highest: there curves only follow their size."""
+    points = [point for curve in shown for point in (*curve.points, *curve.roof_points)]
+    lowest = max(point.busbw_gbps for point in points) / _DECADES
+    if min(point.busbw_gbps for point in points) < lowest:
+        axis.set_ylim(bottom=lowest)
+        axis.set_xlim(left=min(p.size_bytes for p in points if p.busbw_gbps >= lowest))
+
+
+def _most_telling(curves: Sequence[Curve], judged: str | None) -> list[Curve]:
+    """The judged label's curves, then those with the most points; drawn in their own order."""
+    order = sorted(
+        range(len(curves)), key=lambda i: (curves[i].label != judged, -len(curves[i].points))
+    )
+    return [curves[i] for i in sorted(order[:_MOST_CURVES])]
+
+
+def _curve_name(curve: Curve, shown: Sequence[Curve]) -> str:
+    """Label, with ranks and nodes where the panel has several shapes."""
+    label = curve.label
+    if len(label) > _LONGEST:
+        label = f"{label[: _LONGEST // 2]} … {label[-_LONGEST // 2 :]}"
+    if len({(c.nranks, c.nnodes) for c in shown}) == 1:
+        return label
+    nodes = "" if curve.nnodes is None else f" on {count(curve.nnodes, 'node')}"
+    return f"{label}, {curve.nranks} ranks{nodes}"
+
+
+def share_plot(report: Report) -> Figure | None:
+    """Part of the collective time by class: what is at the roof, and what could be won."""
+    rows = [row for row in report.judgement.classes if row.time_share]
+    rows.sort(key=lambda row: -(row.time_share or 0))
+    if not rows:
+        return None
+    shown = rows[:_MOST_BARS]
+    figure, axis = plt.subplots(figsize=(9, 1.6 + 0.36 * len(shown)), layout="constrained")
+    places = np.arange(len(shown))
+    left = np.zeros(len(shown))
+    for name, colour, hatch, values in _stacks(shown):
+        if any(values):
+            axis.barh(
+                places, values, left=left, color=colour, hatch=hatch, label=name, height=0.72,
+                edgecolor="white", linewidth=0.5,
+            )  # fmt: skip
+            left += np.array(values)
+    axis.set_yticks(places, [_class_name(row) for row in shown])
+    axis.invert_yaxis()
+    axis.grid(axis="y", visible=False)
+    axis.set_xlabel("part of the run's collective time (%)")
+    more = f", the first {len(shown)} of {len(rows)}" if len(rows) > len(shown) else ""
+    axis.set_title(f"Collective time by class{more}", fontweight="bold")
+    axis.legend(loc="lower right", fontsize=9)
+    return figure
+
+
+def _stacks(rows: Sequence[JudgedClass]) -> list[tuple[str, str, str, list[float]]]:
+    """(name, colour, hatch, percent by class) of the parts of the bars, left to right."""
+    parts: dict[str, list[float]] = {name: [] for name in _PARTS}
+    for row in rows:
+        for name, value in zip(_PARTS, _bar(row), strict=True):
+            parts[name].append(100 * value)
+    return [(name, *_PARTS[name], values) for name, values in parts.items()]
+
+
+_PARTS = {
+    "at the roof": ("#0072B2", ""),
+    "above the roof, to win": ("#D55E00", ""),
+    "slower in the job than alone": ("#E69F00", "//"),
+    "waiting for a late rank": ("#CC79A7", ".."),
+    "not judged": ("#BBBBBB", ""),
+}
+
+
+def _bar(row: JudgedClass) -> tuple[float, float, float, float, float]:
+    """A class's time share in the parts of `_PARTS`."""
+    share = row.time_share or 0.0
+    alone = row.measured_us if row.contention is None else (row.transfer_us or 0) / row.contention
+    transfer = row.transfer_us if row.transfer_us is not None else alone
+    if transfer is None or alone is None:
+        return 0, 0, 0, 0, share
+    wait = row.wait_us or 0.0
+    scale = share / (transfer + wait) if transfer + wait else 0.0
+    if row.roof_us is None:
+        return 0, 0, 0, wait * scale, transfer * scale
+    least = min(alone, transfer)
+    roof = min(row.roof_us, least)
+    return roof * scale, (least - roof) * scale, (transfer - least) * scale, wait * scale, 0
+
+
+def _class_name(row: JudgedClass) -> str:
+    size = "" if row.size_bytes is None else f" {format_size(row.size_bytes)}"
+    ranks = "" if row.nranks is None else f" x{row.nranks}"
+    return f"{row.op}{ranks}{size}  #{row.class_id}"
+
+
+def sizes_plot(report: Report) -> Figure | None:
+    """Calls and bytes by message size, in powers of two, by operation."""
+    found = [h for h in report.histograms if h.name == "powers_of_two"]
+    if not found:
+        return None
+    bins = found[0].bins
+    ops = list(dict.fromkeys(op.op for row in bins for op in row.ops))
+    figure, (top, bottom) = plt.subplots(
+        2, 1, figsize=(_width(len(bins)), 6.4), sharex=True, layout="constrained"
+    )
+    places = np.arange(len(bins))
+    width = 0.8 / max(len(ops), 1)
+    for index, op in enumerate(ops):
+        calls = [sum(o.calls for o in row.ops if o.op == op) for row in bins]
+        top.bar(
+            places + (index - (len(ops) - 1) / 2) * width, calls, width,
+            color=_COLOURS[index % len(_COLOURS)], label=op,
+            hatch="" if index < len(_COLOURS) else "//",
+        )  # fmt: skip
+    top.set_yscale("log")
+    top.yaxis.set_major_formatter(_PLAIN)
+    top.set_ylim(bottom=0.7)
+    top.set_ylabel("calls")
+    top.legend(fontsize=9, ncols=2)
+    top.set_title("Message sizes", fontweight="bold")
+    bottom.bar(places, [row.total_bytes / 1e9 for row in bins], 0.8, color=_GREY)
+    bottom.set_ylabel("all calls' bytes (GB)")
+    bottom.set_xlabel("message size: from (a bin ends at the next)")
+    bottom.set_xticks(places, [format_size(row.low_bytes) for row in bins], rotation=60)
+    for axis in (top, bottom):
+        axis.grid(axis="x", visible=False)
+    return figure
+
+
+def _width(columns: int) -> float:
+    """Inches of a figure with so many columns."""
+    return min(max(7.0, 0.42 * columns + 2), _WIDEST)
+
+
+def recoverable_plot(report: Report) -> Figure | None:
+    """Seconds above the roof by operation and size: where tuning would pay."""
+    cells: dict[tuple[str, int], float] = defaultdict(float)
+    for row in report.judgement.classes:
+        if row.recoverable_s is not None and row.size_bytes:
+            # the power of two at or below the size
+            cells[f"{row.op} x{row.nranks}", row.size_bytes.bit_length() - 1] += row.recoverable_s
+    if not cells:
+        return None
+    ops = sorted({op for op, _ in cells})
+    powers = range(min(p for _, p in cells), max(p for _, p in cells) + 1)
+    grid = np.full((len(ops), len(powers)), np.nan)
+    for (op, power), seconds in cells.items():
+        grid[ops.index(op), power - powers[0]] = seconds
+    figure, axis = plt.subplots(
+        figsize=(_width(len(powers)), 2.2 + 0.5 * len(ops)), layout="constrained"
+    )
+    return _draw_heat(figure, axis, grid, (ops, [format_size(2**power) for power in powers]))
+
+
+def _draw_heat(
+    figure: Figure, axis: Axes, grid: NDArray[np.float64], names: tuple[list[str], list[str]]
+) -> Figure:
+    """Heat map with a logarithmic colour scale; cells without a class stay white."""
+    highest = float(np.nanmax(grid))
+    positive = grid[grid > 0]
+    lowest = max(float(positive.min()), highest / _DECADES) if len(positive) else 0.1
+    shown = np.where(np.isnan(grid), np.nan, np.maximum(grid, lowest))
+    # a range of its own where all cells are equal
+    norm = LogNorm(vmin=lowest, vmax=max(highest, 1.01 * lowest))
+    image = axis.imshow(shown, aspect="auto", cmap="cividis", norm=norm)
+    for row, column in zip(*np.nonzero(~np.isnan(grid)), strict=True):
+        seconds = float(grid[row, column])
+        dark = norm(max(seconds, lowest)) < 0.5
+        axis.text(
+            column, row, format_time(seconds * 1e9).replace(" ", "\n") if seconds else "0",
+            ha="center", va="center", fontsize=7, color="white" if dark else "black",
+        )  # fmt: skip
+    axis.set_yticks(range(len(names[0])), names[0])
+    axis.set_xticks(range(len(names[1])), names[1], rotation=60)
+    axis.grid(visible=False)
+    axis.set_xlabel("message size: from (a cell ends at the next)")
+    axis.set_title("Time above the roof: seconds of each rank, all calls", fontweight="bold")
+    figure.colorbar(image, ax=axis, label="recoverable time (s)")
+    return figure

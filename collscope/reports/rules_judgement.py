@@ -1,0 +1,121 @@
+"""Rules about efficiency: waiting instead of transfer, roofs that do not apply, nothing to win."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from collscope.reports.judgement.accounts import MOSTLY, SKEW_FACTOR
+from collscope.reports.judgement.records import JudgedClass
+from collscope.reports.model import Finding, Report
+from collscope.units import format_size
+
+WORTH = 0.01  # part of GPU time that tuning must save to be worth the work
+_ENOUGH = 0.5  # part of the collective time that must be judged before anything is said about it
+_MOST = 5
+
+_BALANCE = (
+    "Faster collectives do not help here: look for ranks that arrive late (uneven work, input "
+    "pipeline, host jitter) and for compute kernels beside the collective."
+)
+
+
+def skew_dominated(report: Report) -> Iterable[Finding]:
+    """Kernels of a profile that take over three roofs of the largest message they can serve."""
+    kernels = [kernel for kernel in report.judgement.kernels if kernel.skewed]
+    if not kernels:
+        return
+    share = sum(kernel.share for kernel in kernels)
+    # what is left when transfers run at the roof, and when they are three times slower
+    most, least = (
+        sum(k.share * max(0.0, 1 - factor * k.roof_us / k.mean_us) for k in kernels)
+        for factor in (1.0, SKEW_FACTOR)
+    )
+    told = "; ".join(
+        f"{k.name.partition('(')[0]}: mean {k.mean_us:.0f} us, roof of "
+        f"{format_size(k.served_bytes)} {k.roof_us:.1f} us ({k.served_by})"
+        for k in kernels[:_MOST]
+    )
+    yield Finding(
+        severity="warning",
+        code="skew_dominated",
+        title=f"{100 * least:.1f} to {100 * most:.1f} of {100 * share:.1f} % of GPU time in "
+        f"{len(kernels)} collective kernel{'s' if len(kernels) > 1 else ''} is waiting or "
+        "contention",
+        detail=f"{told}. A mean above {SKEW_FACTOR:g} times the roof of the largest message is "
+        "no transfer.",
+        advice=_BALANCE,
+    )
+
+
+def skew_dominated_classes(report: Report) -> Iterable[Finding]:
+    """Classes whose kernels in the job take over three roofs, and over twice the class alone."""
+    rows = [row for row in report.judgement.classes if _skewed(row)]
+    if not rows:
+        return
+    told = "; ".join(
+        f"class {row.class_id} ({row.op} of {format_size(row.size_bytes)}): "
+        f"{(row.transfer_us or 0) + (row.wait_us or 0):.0f} us in the job, roof {row.roof_us:.1f}"
+        for row in rows[:_MOST]
+    )
+    yield Finding(
+        severity="warning",
+        code="skew_dominated",
+        title=f"{len(rows)} of {len(report.judgement.classes)} classes take over "
+        f"{SKEW_FACTOR:g} times their roof in the job: waiting or contention",
+        detail=f"{told}.",
+        advice=_BALANCE,
+    )
+
+
+def _skewed(row: JudgedClass) -> bool:
+    if row.transfer_us is None or row.wait_us is None or row.roof_us is None:
+        return False
+    alone = 0.0 if row.contention is None else row.transfer_us / row.contention
+    return row.transfer_us + row.wait_us > max(SKEW_FACTOR * row.roof_us, MOSTLY * alone)
+
+
+def roof_does_not_apply(report: Report) -> Iterable[Finding]:
+    """Classes that are faster than their roof."""
+    rows = [row for row in report.judgement.classes if (row.efficiency or 0) > 1 + 1e-9]
+    if not rows:
+        return
+    worst = max(rows, key=lambda row: row.efficiency or 0)
+    reasons = dict.fromkeys(row.why for row in rows if row.why)
+    yield Finding(
+        severity="note",
+        code="roof_does_not_apply",
+        title=f"{len(rows)} classes are faster than the roof '{worst.roof}', up to "
+        f"{100 * (worst.efficiency or 0):.0f} %",
+        detail=" ".join(list(reasons)[:2]),
+        advice="No gain is counted for these classes. Check system, ranks and nodes; compare with "
+        "--system fit.",
+    )
+
+
+def tuning_not_worth_it(report: Report) -> Iterable[Finding]:
+    """Less than 1 % of the GPU time can be saved, even if unmeasured classes are alike."""
+    uplift, parts = report.judgement.uplift, report.judgement.decomposition
+    if uplift is not None and uplift.judged >= _ENOUGH:
+        saved = uplift.saved / uplift.judged
+        of = f"the time ({uplift.denominator})"
+    elif uplift is None and parts is not None:
+        by_name = {part.name: part.share for part in parts.parts}
+        tunable, unjudged = by_name["tunable"], by_name["unjudged"] or 0.0
+        if tunable is None or unjudged > 1 - _ENOUGH:
+            return
+        saved, of = tunable / (1 - unjudged), "the collective time"
+    else:
+        return
+    if saved < WORTH:
+        yield Finding(
+            severity="note",
+            code="tuning_not_worth_it",
+            title=f"tuning is not worth it: it can save {100 * saved:.2f} % of {of}",
+            detail=f"The measured classes run close to the roof '{report.judgement.roof}'. "
+            f"Below {100 * WORTH:g} % the work costs more than it gives.",
+            advice="To gain more, wait less (balance the ranks), send less (fusion, compression, "
+            "another parallelism), or overlap with compute.",
+        )
+
+
+RULES = (skew_dominated, skew_dominated_classes, roof_does_not_apply, tuning_not_worth_it)

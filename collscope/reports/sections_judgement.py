@@ -1,0 +1,202 @@
+"""What the readable forms say about efficiency, lost time and gain."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from collscope.reports.communicators import compact_ranges
+from collscope.reports.judgement.records import (
+    Decomposition,
+    JudgedClass,
+    JudgedKernel,
+    Judgement,
+    MetricRow,
+    Uplift,
+)
+from collscope.reports.layout import NUMBER, TEXT, Item, Table, percent, table
+from collscope.reports.model import Report
+from collscope.units import format_size
+
+_HOW = (
+    "Not judged: measure the classes (collscope replay, or collscope ingest csv and table), and "
+    "name the machine (collscope report --system NAME; collscope roofline --list)."
+)
+
+
+def gain_sentences(report: Report) -> Iterable[str]:
+    """The expected gain for the first lines of the report."""
+    judgement = report.judgement
+    uplift = judgement.uplift
+    if uplift is None:
+        return
+    yield (
+        f"Tuning every measured class to its roof ({judgement.roof}) would make the job "
+        f"{_gain(uplift.gain)} faster{_range(uplift)}; without any collective time it would be "
+        f"{_gain(uplift.ceiling)} faster."
+    )
+    if uplift.gain_skewed_low is not None and uplift.gain_skewed_high is not None:
+        yield (
+            f"Of this only {_between(uplift.gain_skewed_low, uplift.gain_skewed_high)} can be "
+            "expected: the rest is time of kernels that mostly wait (see the findings)."
+        )
+
+
+def judgement(report: Report) -> Iterable[str | Item | Table]:
+    """Efficiency by class, decomposition, uplift and the application's own figures."""
+    said = report.judgement
+    judged = [row for row in said.classes if row.measured_us is not None or row.roof is not None]
+    if not judged and not said.metrics:
+        yield _HOW
+        return
+    if judged:
+        yield from _classes(judged[: len(report.classes)], said)
+    if said.decomposition is not None:
+        yield _decomposition_table(said.decomposition)
+        yield f"device s: seconds over all devices. Collective time: {said.decomposition.basis}."
+    if said.uplift is not None:
+        yield from _uplift(said.uplift)
+    if said.kernels:
+        yield _kernel_table(said.kernels)
+        yield from (
+            f"Largest message of a kernel: {source}."
+            for source in dict.fromkeys(k.served_by for k in said.kernels)
+        )
+    if said.metrics:
+        yield _metric_table(said.metrics)
+        yield from _metric_words(said.metrics)
+    yield from said.notes
+
+
+def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Table]:
+    columns = [
+        ("class", NUMBER), ("op", TEXT), ("size", NUMBER), ("calls", NUMBER),
+        ("measured us", NUMBER), ("GB/s", NUMBER), ("roof us", NUMBER), ("eff %", NUMBER),
+        ("regime", TEXT), ("% time", NUMBER), ("to win s", NUMBER), ("roof", TEXT),
+    ]  # fmt: skip
+    yield table(columns, (_class_cells(row) for row in rows))
+    label = f" with label {said.label}" if said.label else ""
+    yield (
+        f"measured: median{label}, or the transfer in the job. GB/s: its bus bandwidth. eff: roof "
+        "time / measured time. % time: of the collective time. to win: seconds of each rank above "
+        "the roof, all calls."
+    )
+    if any(row.contention is not None for row in rows):
+        names = [("class", NUMBER), ("in the job us", NUMBER), ("waiting us", NUMBER)]
+        yield table(
+            [*names, ("in the job / alone", NUMBER)],
+            (
+                (row.class_id, row.transfer_us, row.wait_us, row.contention)
+                for row in rows
+                if row.contention is not None
+            ),
+        )
+    yield from _remarks(rows)
+
+
+def _class_cells(row: JudgedClass) -> tuple[object, ...]:
+    ranks = "" if row.nranks is None else f" x{row.nranks}"
+    size = None if row.size_bytes is None else format_size(row.size_bytes)
+    return (
+        row.class_id, f"{row.op}{ranks}", size, row.calls, row.measured_us, row.busbw_gbps,
+        row.roof_us, _one(row.efficiency), row.regime, percent(row.time_share),
+        row.recoverable_s, row.roof,
+    )  # fmt: skip
+
+
+def _remarks(rows: Sequence[JudgedClass]) -> Iterable[str]:
+    """Assumptions and marks, each once, with the classes it is about."""
+    about: dict[str, list[int]] = defaultdict(list)
+    for row in rows:
+        for text in (*row.marks, *row.roof_assumptions, *((row.why,) if row.why else ())):
+            about[text].append(row.class_id)
+    for text, ids in about.items():
+        which = "every class" if len(ids) == len(rows) else f"class {compact_ranges(ids)}"
+        yield f"{which}: {text.rstrip('.')}."
+
+
+def _decomposition_table(found: Decomposition) -> Table:
+    columns = [("part", TEXT), ("device s", NUMBER), ("%", NUMBER), ("from", TEXT)]
+    rows = [(p.name, p.device_s, percent(p.share), p.basis) for p in found.parts]
+    return table(columns, [*rows, ("collective time", found.device_s, "100.00", None)])
+
+
+def _uplift(found: Uplift) -> Iterable[str | Item]:
+    lines = [
+        f"saved: {100 * found.saved:.2f} points of the time; {100 * found.judged:.1f} % of the "
+        f"collective time is judged; {_gain(found.gain_if_alike)} if the rest is as efficient",
+    ]
+    if found.gain_skewed_low is not None and found.gain_skewed_high is not None:
+        lines.append(
+            f"{_between(found.gain_skewed_low, found.gain_skewed_high)} without the waiting of "
+            "skewed kernels: their transfers at the roof, or three times slower"
+        )
+    lines.append(f"ceiling: {_gain(found.ceiling)} if collectives took no time")
+    lines.append(f"denominator: {found.denominator}")
+    lines += [f"assumed: {text}" for text in found.assumptions]
+    head = f"Expected gain of the whole job: {_gain(found.gain)}{_range(found)}."
+    yield Item(head, tuple(f"{line}." for line in lines))
+
+
+def _kernel_table(rows: Sequence[JudgedKernel]) -> Table:
+    columns = [
+        ("kernel of the profile", TEXT), ("% GPU time", NUMBER), ("mean us", NUMBER),
+        ("largest message", NUMBER), ("roof us", NUMBER), ("mean / roof", NUMBER), ("", TEXT),
+    ]  # fmt: skip
+    return table(
+        columns,
+        (
+            (
+                k.name, percent(k.share), k.mean_us, format_size(k.served_bytes), k.roof_us,
+                k.mean_us / k.roof_us, "waits" if k.skewed else "",
+            )
+            for k in rows
+        ),
+    )  # fmt: skip
+
+
+def _metric_table(rows: Sequence[MetricRow]) -> Table:
+    columns = [
+        ("figure", TEXT), ("label", TEXT), ("value", NUMBER), ("against", NUMBER),
+        ("gain %", NUMBER), ("pred. %", NUMBER), ("coll. x", NUMBER),
+        ("implied %", NUMBER),
+    ]  # fmt: skip
+    return table(
+        columns,
+        (
+            (
+                r.name, r.label, r.value, r.reference_value, _one(r.gain), _one(r.predicted_gain),
+                r.collective_speed_up, _one(r.implied_share),
+            )
+            for r in rows
+        ),
+    )  # fmt: skip
+
+
+def _metric_words(rows: Sequence[MetricRow]) -> Iterable[str]:
+    references = ", ".join(dict.fromkeys(row.reference for row in rows))
+    yield (
+        f"against: the figure with the first label ({references}). coll. x: how much faster "
+        "the measured collectives are. pred.: what the exposed collective share then gives. "
+        "implied: exposed collective share that explains the gain."
+    )
+    for text in dict.fromkeys(row.speed_up_of for row in rows if row.speed_up_of):
+        yield f"Speed-up of collectives: {text}."
+
+
+def _one(ratio: float | None) -> str | None:
+    return None if ratio is None else f"{100 * ratio:.1f}"
+
+
+def _gain(ratio: float | None) -> str:
+    return "any amount" if ratio is None else f"{100 * ratio:.1f} %"
+
+
+def _between(low: float, high: float) -> str:
+    return f"{100 * low:.1f} to {100 * high:.1f} %"
+
+
+def _range(found: Uplift) -> str:
+    if found.low is None or found.high is None:
+        return ""
+    return f" ({_between(found.low, found.high)})"

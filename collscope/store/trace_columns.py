@@ -1,0 +1,264 @@
+"""Traces and recordings as bytes, and back: the store's private formats of `_trace`, `_recording`.
+
+A trace is a msgpack header (tables, names and widths of the columns) and its columns, compressed
+one by one with zstd: starts as differences, ends and launches relative to the start. A recording is
+msgpack alone. What is read back is checked: a store may come from anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+import zstandard
+
+from collscope.errors import InputError
+from collscope.model import Datatype, Op
+from collscope.trace import (
+    GroupStatus,
+    RecordedCall,
+    RecordedCalls,
+    TraceCollective,
+    TraceColumns,
+    TraceFile,
+)
+
+_VERSION = 1
+# Column, type in memory; stored as little-endian integers of the narrowest width that holds it.
+_COLUMNS = {
+    "kind": np.int8, "name": np.int32, "stream": np.int32, "start_ns": np.int64,
+    "end_ns": np.int64, "launch_ns": np.int64, "collective": np.int32, "seq": np.int64,
+}  # fmt: skip
+_WIDTHS = ("<i1", "<i2", "<i4", "<i8")
+_NO_LAUNCH = np.int64(-1)
+_DATATYPES = {d.label: d for d in Datatype}
+_T = TypeVar("_T")
+
+
+class _Collective(msgspec.Struct, array_like=True):
+    """`TraceCollective` with plain values."""
+
+    op: str
+    datatype: str | None
+    in_count: int | None
+    out_count: int | None
+    group: str | None
+    group_size: int | None
+    group_ranks: tuple[int, ...] | None
+    redop: str | None
+    root: int | None
+    peer: int | None
+    in_split: tuple[int, ...]
+    out_split: tuple[int, ...]
+    algorithm: str | None
+    protocol: str | None
+
+
+class _Trace(msgspec.Struct, array_like=True):
+    """Header of a trace."""
+
+    version: int
+    dialect: str
+    names: tuple[str, ...]
+    streams: tuple[str, ...]
+    collectives: list[_Collective]
+    rank: int | None
+    world_size: int | None
+    host: str | None
+    device: str | None
+    steps: tuple[tuple[int, int], ...]
+    rows: int
+    no_launch: int  # what stands in the column of launches where none is known
+    columns: list[tuple[str, int]]  # width, bytes after compression; as `_COLUMNS`
+
+
+class _Call(msgspec.Struct, array_like=True):
+    """`RecordedCall` with plain values; `collective` is an index into the table."""
+
+    collective: int
+    seq: int | None
+    start_ns: int | None
+    end_ns: int | None
+    duration_ns: int | None
+    state: str | None
+    busbw_gbps: float | None
+    group_rank: int | None
+    size_bytes: int | None
+    in_place: bool | None
+    timing_source: str | None
+
+
+class _Recording(msgspec.Struct, array_like=True):
+    """`RecordedCalls` with plain values."""
+
+    version: int
+    dialect: str
+    collectives: list[_Collective]
+    calls: list[_Call]
+    rank: int | None
+    world_size: int | None
+    host: str | None
+    pid: int | None
+    groups: tuple[tuple[str, tuple[int, ...]], ...]
+    status: list[tuple[str, int | None, int | None, int | None]]
+    seq_per_op: bool
+    coverage: str
+
+
+def encode_trace(trace: TraceFile) -> bytes:
+    """Bytes of a trace, without its diagnostics."""
+    c = trace.columns
+    launched = c.launch_ns != _NO_LAUNCH
+    launch = c.launch_ns - c.start_ns
+    no_launch = int(launch[launched].max(initial=0)) + 1
+    relative = {
+        "start_ns": np.diff(c.start_ns, prepend=0),
+        "end_ns": c.end_ns - c.start_ns,
+        "launch_ns": np.where(launched, launch, no_launch),
+    }
+    compressor = zstandard.ZstdCompressor(level=1, write_checksum=True)
+    widths, parts = [], []
+    for name in _COLUMNS:
+        values = relative.get(name, getattr(c, name))
+        width = _narrowest(values)
+        parts.append(compressor.compress(np.ascontiguousarray(values.astype(width)).data))
+        widths.append((width, len(parts[-1])))
+    header = _Trace(
+        _VERSION, trace.dialect, trace.names, trace.streams,
+        [_plain(e) for e in trace.collectives], trace.rank, trace.world_size, trace.host,
+        trace.device, trace.steps, len(c), no_launch, widths,
+    )  # fmt: skip
+    head = msgspec.msgpack.encode(header)
+    return b"".join([len(head).to_bytes(8, "little"), head, *parts])
+
+
+def decode_trace(data: bytes) -> TraceFile:
+    """A trace from its bytes.
+
+    raises  InputError when the bytes are damaged or not of this version
+    """
+    length = int.from_bytes(data[:8], "little")
+    head = _checked(lambda: msgspec.msgpack.decode(data[8 : 8 + length], type=_Trace))
+    _same_version(head.version)
+    columns = _checked(lambda: _columns(data, 8 + length, head))
+    return TraceFile(
+        dialect=head.dialect,
+        names=head.names,
+        streams=head.streams,
+        collectives=tuple(_checked(lambda: [_collective(e) for e in head.collectives])),
+        columns=columns,
+        rank=head.rank,
+        world_size=head.world_size,
+        host=head.host,
+        device=head.device,
+        steps=head.steps,
+    )
+
+
+def _columns(data: bytes, at: int, head: _Trace) -> TraceColumns:
+    decompressor = zstandard.ZstdDecompressor()
+    found: dict[str, Any] = {}
+    for (name, dtype), (width, size) in zip(_COLUMNS.items(), head.columns, strict=True):
+        raw = decompressor.decompress(data[at : at + size]) if head.rows else b""
+        found[name] = np.frombuffer(raw, dtype=width, count=head.rows).astype(dtype)
+        at += size
+    found["start_ns"] = start = np.cumsum(found["start_ns"])
+    found["end_ns"] = start + found["end_ns"]
+    launch = found["launch_ns"]
+    found["launch_ns"] = np.where(launch == head.no_launch, _NO_LAUNCH, start + launch)
+    tables = {"name": head.names, "stream": head.streams, "collective": head.collectives}
+    for name, table in tables.items():
+        if head.rows and not -1 <= found[name].min() <= found[name].max() < len(table):
+            raise ValueError(f"column {name} points outside its table")
+    return TraceColumns(**found)
+
+
+def _narrowest(values: np.ndarray[Any, Any]) -> str:
+    low, high = int(values.min(initial=0)), int(values.max(initial=0))
+    return next(w for w in _WIDTHS if np.iinfo(w).min <= low and high <= np.iinfo(w).max)
+
+
+def encode_recording(recorded: RecordedCalls) -> bytes:
+    """Bytes of a recording, without its diagnostics."""
+    table: dict[TraceCollective, int] = {}
+    calls = [
+        _Call(
+            table.setdefault(c.collective, len(table)), c.seq, c.start_ns, c.end_ns, c.duration_ns,
+            c.state, c.busbw_gbps, c.group_rank, c.size_bytes, c.in_place, c.timing_source,
+        )
+        for c in recorded.calls
+    ]  # fmt: skip
+    status = [
+        (s.group, s.last_enqueued, s.last_started, s.last_completed) for s in recorded.status
+    ]
+    plain = _Recording(
+        _VERSION, recorded.dialect, [_plain(e) for e in table], calls, recorded.rank,
+        recorded.world_size, recorded.host, recorded.pid, recorded.groups, status,
+        recorded.seq_per_op, recorded.coverage,
+    )  # fmt: skip
+    return zstandard.ZstdCompressor(level=1).compress(msgspec.msgpack.encode(plain))
+
+
+def decode_recording(data: bytes) -> RecordedCalls:
+    """A recording from its bytes.
+
+    raises  InputError when the bytes are damaged or not of this version
+    """
+    raw = _checked(lambda: zstandard.ZstdDecompressor().decompress(data))
+    plain = _checked(lambda: msgspec.msgpack.decode(raw, type=_Recording))
+    _same_version(plain.version)
+    table = _checked(lambda: [_collective(e) for e in plain.collectives])
+    return RecordedCalls(
+        dialect=plain.dialect,
+        calls=tuple(_checked(lambda: _calls(plain.calls, table))),
+        rank=plain.rank,
+        world_size=plain.world_size,
+        host=plain.host,
+        pid=plain.pid,
+        groups=plain.groups,
+        status=tuple(GroupStatus(*s) for s in plain.status),
+        seq_per_op=plain.seq_per_op,
+        coverage=plain.coverage,
+    )
+
+
+def _calls(calls: Sequence[_Call], table: Sequence[TraceCollective]) -> list[RecordedCall]:
+    return [
+        RecordedCall(
+            table[c.collective], c.seq, c.start_ns, c.end_ns, c.duration_ns, c.state, c.busbw_gbps,
+            c.group_rank, c.size_bytes, c.in_place, c.timing_source,
+        )
+        for c in calls
+    ]  # fmt: skip
+
+
+def _plain(e: TraceCollective) -> _Collective:
+    return _Collective(
+        e.op.value, None if e.datatype is None else e.datatype.label, e.in_count, e.out_count,
+        e.group, e.group_size, e.group_ranks, e.redop, e.root, e.peer, e.in_split, e.out_split,
+        e.algorithm, e.protocol,
+    )  # fmt: skip
+
+
+def _collective(e: _Collective) -> TraceCollective:
+    return TraceCollective(
+        Op(e.op), None if e.datatype is None else _DATATYPES[e.datatype], e.in_count, e.out_count,
+        e.group, e.group_size, e.group_ranks, e.redop, e.root, e.peer, e.in_split, e.out_split,
+        e.algorithm, e.protocol,
+    )  # fmt: skip
+
+
+def _checked(read: Callable[[], _T]) -> _T:
+    """What `read` gives; anything that damaged bytes make it raise as one line."""
+    errors = (msgspec.MsgspecError, zstandard.ZstdError, ValueError, KeyError, IndexError, TypeError)
+    try:
+        return read()
+    except errors as error:
+        raise InputError(f"store: a trace is damaged ({error}). Ingest into a new file.") from error
+
+
+def _same_version(version: int) -> None:
+    if version != _VERSION:
+        raise InputError(f"store: a trace of format version {version}. Ingest again.")

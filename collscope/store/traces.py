@@ -1,0 +1,267 @@
+"""Traces and recordings of a run in the store, and what the analysis of them found."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
+
+import msgspec
+import numpy as np
+
+from collscope.store.sources import name_ids, next_id
+from collscope.store.trace_columns import (
+    decode_recording,
+    decode_trace,
+    encode_recording,
+    encode_trace,
+)
+from collscope.timeline.analyse import Timeline
+from collscope.timeline.consistency import CallFinding, Consistency
+from collscope.timeline.records import LateRank, RankOverlap, RankTimes
+from collscope.trace import Ints, Kind, RecordedCalls, TraceFile
+
+_ROWS_PER_INSERT = 1 << 16
+_KINDS = {Kind.KERNEL: "kernel", Kind.COPY: "copy", Kind.MEMSET: "copy"}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTraces:
+    """The traces and recordings of a run, with the keys of their rows."""
+
+    traces: list[TraceFile]
+    trace_ids: list[int]
+    first_kernels: list[int]
+    recordings: list[RecordedCalls]
+
+    def __bool__(self) -> bool:
+        """True when the run has any."""
+        return bool(self.traces or self.recordings)
+
+
+def load_traces(connection: sqlite3.Connection, run: int) -> StoredTraces:
+    """Traces and recordings of a run, in the order in which they were read."""
+    rows = connection.execute(
+        "SELECT trace_id, first_kernel, columns FROM _trace JOIN _source USING (source_id)"
+        " WHERE run_id = ? ORDER BY trace_id",
+        (run,),
+    ).fetchall()
+    recordings = connection.execute(
+        "SELECT calls FROM _recording JOIN _source USING (source_id)"
+        " WHERE run_id = ? ORDER BY recording_id",
+        (run,),
+    )
+    return StoredTraces(
+        [decode_trace(row[2]) for row in rows],
+        [row[0] for row in rows],
+        [row[1] for row in rows],
+        [decode_recording(row[0]) for row in recordings],
+    )
+
+
+def insert_trace(connection: sqlite3.Connection, source: int, trace: TraceFile) -> None:
+    """One rank's trace: its kernels, their totals, and the columns for the matching."""
+    first = next_id(connection, "_kernel", "kernel_id")
+    known = name_ids(connection, trace.names)
+    ids = np.array([known[name] for name in trace.names] or [0])
+    connection.execute(
+        "INSERT INTO _trace (source_id, rank, world_size, host, device, first_kernel, kernels,"
+        " columns) VALUES (?,?,?,?,?,?,?,?)",
+        (
+            source, trace.rank, trace.world_size, trace.host, trace.device, first,
+            len(trace.columns), encode_trace(trace),
+        ),
+    )  # fmt: skip
+    for begin in range(0, len(trace.columns), _ROWS_PER_INSERT):
+        _insert_kernels(connection, source, trace, ids, (first, begin))
+    _insert_totals(connection, source, trace, ids)
+
+
+def _insert_kernels(
+    connection: sqlite3.Connection,
+    source: int,
+    trace: TraceFile,
+    ids: Ints,
+    at: tuple[int, int],
+) -> None:
+    """Rows of `_kernel` for a part of a trace; `at` is the trace's first key and the part's."""
+    first, begin = at
+    part = slice(begin, begin + _ROWS_PER_INSERT)
+    c = trace.columns
+    streams = [*trace.streams, None]
+    connection.executemany(
+        "INSERT INTO _kernel (kernel_id, source_id, name_id, kind, device, stream, rank, start_ns,"
+        f" end_ns, launch_ns) VALUES (?,{source},?,?,?,?,?,?,?,NULLIF(?, -1))",
+        zip(
+            range(first + begin, first + len(c)),
+            ids[c.name[part]].tolist(),
+            [_KINDS[Kind(kind)] for kind in c.kind[part].tolist()]
+            if c.kind[part].any()
+            else ["kernel"] * len(c.kind[part]),
+            [trace.device] * len(c.kind[part]),
+            [streams[k] for k in c.stream[part].tolist()],
+            [trace.rank] * len(c.kind[part]),
+            c.start_ns[part].tolist(),
+            c.end_ns[part].tolist(),
+            c.launch_ns[part].tolist(),
+            strict=False,
+        ),
+    )
+
+
+def _insert_totals(
+    connection: sqlite3.Connection,
+    source: int,
+    trace: TraceFile,
+    ids: Ints,
+) -> None:
+    """Calls and time per kernel name and kind."""
+    c = trace.columns
+    if not len(c):
+        return
+    is_copy = c.kind != Kind.KERNEL
+    keys, group = np.unique(ids[c.name] * 2 + is_copy, return_inverse=True)
+    duration = c.end_ns - c.start_ns
+    order = np.argsort(group, kind="stable")
+    starts = np.searchsorted(group[order], np.arange(len(keys)))
+    ordered = duration[order]
+    columns = zip(
+        keys.tolist(),
+        np.bincount(group).tolist(),
+        np.add.reduceat(ordered, starts).tolist(),
+        np.minimum.reduceat(ordered, starts).tolist(),
+        np.maximum.reduceat(ordered, starts).tolist(),
+        strict=True,
+    )
+    connection.executemany(
+        "INSERT INTO _kernel_total VALUES (?,?,?,?,?,?,?,?,NULL)",
+        [
+            (source, key // 2, "copy" if key % 2 else "kernel", trace.device, *values)
+            for key, *values in columns
+        ],
+    )
+
+
+def insert_recording(connection: sqlite3.Connection, source: int, recorded: RecordedCalls) -> None:
+    """One rank's recording of calls."""
+    connection.execute(
+        "INSERT INTO _recording (source_id, rank, calls) VALUES (?,?,?)",
+        (source, recorded.rank, encode_recording(recorded)),
+    )
+
+
+def clear_timeline(connection: sqlite3.Connection, run: int) -> None:
+    """Forget what the analysis of a run's traces found; its calls are cleared elsewhere."""
+    traces = (
+        "(SELECT trace_id FROM _trace JOIN _source USING (source_id) WHERE run_id = ?)"
+    )
+    for table in ("_trace_rank", "_trace_stream"):
+        connection.execute(f"DELETE FROM {table} WHERE trace_id IN {traces}", (run,))
+    for table in ("_progress", "_disagreement"):
+        connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run,))
+
+
+def store_ranks(
+    connection: sqlite3.Connection, timeline: Timeline, trace_of_rank: Sequence[int]
+) -> None:
+    """Clock, overlap, waiting and lateness of each rank.
+
+    trace_of_rank  key in `_trace` of each of the timeline's ranks
+    """
+    clocks = timeline.clocks
+    late = {late.rank: late for late in timeline.late}
+    rows = []
+    for t, (key, times, overlap) in enumerate(
+        zip(trace_of_rank, timeline.ranks, timeline.overlaps, strict=True)
+    ):
+        clock = (
+            int(clocks.offset[t]), float(clocks.error[t]), float(clocks.drift[t]),
+            int(clocks.component[t]), int(clocks.used[t]),
+        )  # fmt: skip
+        rows.append((key, times.rank, *clock, *_figures(overlap, times, late[times.rank])))
+        connection.executemany(
+            "INSERT INTO _trace_stream VALUES (?,?,?,?,?)",
+            [(key, *astuple(stream)) for stream in overlap.streams],
+        )
+    connection.executemany(f"INSERT INTO _trace_rank VALUES ({','.join('?' * 29)})", rows)
+
+
+def _figures(overlap: RankOverlap, times: RankTimes, late: LateRank) -> tuple[float, ...]:
+    """Columns of `_trace_rank` behind those of the clock."""
+    return (
+        overlap.span_ns, overlap.compute_ns, overlap.copy_ns, overlap.collective_ns,
+        overlap.exposed_ns, overlap.hidden_ns, overlap.copy_only_ns, overlap.idle_ns,
+        times.calls, times.duration_ns, times.transfer_ns, times.wait_ns, times.unknown_ns,
+        late.calls, late.last, late.behind, late.typical_ns, late.max_ns, late.total_ns,
+        late.caused_wait_ns, late.share, late.named,
+    )  # fmt: skip
+
+
+def store_call_times(connection: sqlite3.Connection, timeline: Timeline, call_ids: Ints) -> None:
+    """Times of the timeline's calls; `call_ids` are their keys, -1 for those left out."""
+    calls, times = timeline.calls, timeline.times
+    ranks = np.array([*timeline.rows.ranks, -1])
+    chosen = call_ids >= 0
+    columns = (
+        call_ids, calls.seen, calls.expected, times.transfer, times.start_skew, times.end_skew,
+        ranks[times.last], times.lateness, times.warm_up, times.suspect, calls.mismatched,
+    )  # fmt: skip
+    connection.executemany(
+        "INSERT INTO _call_time VALUES (?,?,?,NULLIF(?, -1),NULLIF(?, -1),NULLIF(?, -1),"
+        "NULLIF(?, -1),NULLIF(?, -1),?,?,?)",
+        zip(*(column[chosen].tolist() for column in columns), strict=True),
+    )
+
+
+def store_kernel_calls(
+    connection: sqlite3.Connection,
+    timeline: Timeline,
+    call_ids: Ints,
+    first_kernels: Sequence[int],
+) -> None:
+    """Which call each collective kernel executed, and its part of the waiting.
+
+    call_ids       key of each of the timeline's calls, -1 for those left out
+    first_kernels  key of the first kernel of each of the timeline's traces
+    """
+    calls, times, rows = timeline.calls, timeline.times, timeline.rows
+    call = calls.call_of_part
+    kernel = calls.row - rows.bounds[calls.trace] + np.array([*first_kernels, 0])[calls.trace]
+    split = (times.wait >= 0) & ~times.warm_up[call]
+    chosen = call_ids[call] >= 0
+    columns = (
+        kernel,
+        call_ids[call],
+        np.where(split, times.part_transfer, -1),
+        np.where(split, times.wait, -1),
+        timeline.exposed[calls.row],
+    )
+    connection.executemany(
+        "INSERT INTO _kernel_call VALUES (?,?,NULLIF(?, -1),NULLIF(?, -1),?)",
+        zip(*(column[chosen].tolist() for column in columns), strict=True),
+    )
+
+
+def store_consistency(connection: sqlite3.Connection, run: int, found: Consistency) -> None:
+    """How far each recorded rank got, and what the recordings disagree on."""
+    connection.executemany(
+        "INSERT INTO _progress VALUES (?,?,?,?,?,?,?)",
+        [(run, *astuple(progress)) for progress in found.progress],
+    )
+    store_disagreements(connection, run, "recording", found.findings)
+
+
+def store_disagreements(
+    connection: sqlite3.Connection, run: int, origin: str, findings: Iterable[CallFinding]
+) -> None:
+    """What ranks disagree on, by recordings or traces."""
+    connection.executemany(
+        "INSERT INTO _disagreement VALUES (?,?,?,?,?,?,?,?,?)",
+        [
+            (
+                run, origin, f.kind, f.group, msgspec.json.encode(f.ranks).decode(), f.world_ranks,
+                f.seq, f.message, f.count,
+            )
+            for f in findings
+        ],
+    )  # fmt: skip

@@ -1,0 +1,55 @@
+"""The whole analysis of the traces of one job, in order (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from collscope.timeline.clocks import Clocks, estimate_clocks
+from collscope.timeline.late import late_ranks
+from collscope.timeline.matching import Calls, match_calls
+from collscope.timeline.overlap import rank_overlaps
+from collscope.timeline.predict import Recorded, prepare
+from collscope.timeline.records import ClassTimes, LateRank, RankOverlap, RankTimes
+from collscope.timeline.rows import Rows, gather_rows
+from collscope.timeline.waits import CallTimes, call_times, class_times, rank_times
+from collscope.trace import Ints, TraceFile
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What the traces of one job tell together."""
+
+    rows: Rows
+    calls: Calls
+    clocks: Clocks
+    times: CallTimes
+    exposed: Ints  # (rows,) ns of each collective with no compute kernel beside it
+    classes: tuple[ClassTimes, ...]  # most time first
+    ranks: tuple[RankTimes, ...]
+    late: tuple[LateRank, ...]  # latest in total first
+    overlaps: tuple[RankOverlap, ...]
+
+    def recorded(self) -> Recorded:
+        """Steps and dependencies, for predictions."""
+        return prepare(self.rows, self.calls, self.times, self.clocks, self.exposed)
+
+
+def analyse(traces: Sequence[TraceFile]) -> Timeline:
+    """Waits, stragglers and overlap of a job from any subset of its ranks' traces."""
+    rows = gather_rows(traces)
+    calls = match_calls(rows)
+    clocks = estimate_clocks(rows, calls)
+    times = call_times(rows, calls, clocks)
+    overlaps, exposed = rank_overlaps(rows, calls, times)
+    return Timeline(
+        rows=rows,
+        calls=calls,
+        clocks=clocks,
+        times=times,
+        exposed=exposed,
+        classes=tuple(class_times(calls, times)),
+        ranks=tuple(rank_times(rows, calls, times)),
+        late=tuple(late_ranks(rows, calls, times, clocks)),
+        overlaps=tuple(overlaps),
+    )

@@ -1,0 +1,282 @@
+"""Offsets between the clocks of the traces, estimated from the collectives themselves (pure).
+
+The ends of a synchronising operation agree on all ranks, to a small part of its transfer time.
+So end = (common end of the call) + (offset of the clock) + (noise), a two-way table that medians
+solve robustly group by group; groups that share ranks are then joined by least squares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from collscope.timeline.matching import Calls
+from collscope.timeline.rows import SYNCHRONISING, Rows
+from collscope.trace import Ints
+
+Floats = npt.NDArray[np.float64]
+_NORMAL = 1.4826  # median absolute deviation of a normal distribution to its standard deviation
+_ROUNDS = 4
+_SHORTEST_NS = 5_000  # ends differ by some µs whatever the size: shorter calls weigh no more
+_BINS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """What to subtract from a trace's times: offset + drift * time. Times since `Rows.base_ns`."""
+
+    offset: Ints  # (traces,) ns by which the trace's clock is ahead of its component's first
+    error: Floats  # (traces,) ns, one standard deviation of the ends about the common end
+    drift: Floats  # (traces,) ns per ns; 0 where not significant
+    component: npt.NDArray[np.int32]  # (traces,) traces of different ones cannot be compared
+    used: Ints  # (traces,) calls that the estimate rests on
+
+    def align(self, times: Ints, trace: npt.NDArray[np.int32]) -> Ints:
+        """`times` of rows of `trace`, on the common clock; ns."""
+        if not self.drift.any():
+            return times - self.offset[trace]
+        # ns as floats are exact over 10^15 ns, and drifts move by far less.
+        moved = self.offset[trace] + np.rint(times * self.drift[trace]).astype(np.int64)
+        return times - moved
+
+
+def estimate_clocks(rows: Rows, calls: Calls) -> Clocks:
+    """Clocks of all traces; those on one host, where hosts are told, share one."""
+    clock = _clock_of_trace(rows)
+    table = _ends(rows, calls, clock)
+    estimate = _join(table, int(clock.max(initial=-1)) + 1)
+    offset, drift = estimate.offset, np.zeros(len(estimate.offset))
+    residual = table.residual(offset, drift)
+    for _ in range(_ROUNDS):
+        slopes = _drifts(table, residual, len(drift))
+        if not slopes.any():
+            break
+        drift = drift + slopes
+        residual = table.residual(offset, drift)
+        offset = offset + weighted_medians(residual, table.weight, table.clock, len(drift))
+        residual = table.residual(offset, drift)
+    error, used = _errors(table, residual, len(drift))
+    offset, drift = _reference(estimate.component, offset, drift)
+    return Clocks(
+        np.rint(offset).astype(np.int64)[clock],
+        error[clock],
+        drift[clock],
+        estimate.component[clock].astype(np.int32),
+        used[clock],
+    )
+
+
+def _clock_of_trace(rows: Rows) -> Ints:
+    """Number of the clock of each trace: one per host, and one per trace that tells no host."""
+    known: dict[tuple[str, object], int] = {}
+    keys = [("host", h) if h else ("trace", t) for t, h in enumerate(rows.hosts)]
+    return np.array([known.setdefault(key, len(known)) for key in keys], dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """Ends of synchronising calls: one row per call and trace, calls in order."""
+
+    call: Ints  # (ends,) 0..n-1, rising
+    starts: Ints  # (calls,) first row of each call
+    group: Ints  # (ends,)
+    clock: Ints  # (ends,)
+    end: Floats  # (ends,) ns since the call's first end on record, so that floats are exact
+    time: Floats  # (ends,) ns since base, for drifts
+    weight: Floats  # (ends,) 1 / ns: a long transfer's ends agree less
+
+    def residual(self, offset: Floats, drift: Floats) -> Floats:
+        """Ends after their clock's correction, against the median of their call."""
+        return self.against_median(self.end - offset[self.clock] - drift[self.clock] * self.time)
+
+    def against_median(self, values: Floats) -> Floats:
+        """Values minus the median of their call."""
+        order = np.lexsort((values, self.call))
+        counts = np.diff(np.append(self.starts, len(values)))
+        low = values[order][self.starts + (counts - 1) // 2]
+        high = values[order][self.starts + counts // 2]
+        result: Floats = values - np.repeat((low + high) / 2, counts)
+        return result
+
+
+def _ends(rows: Rows, calls: Calls, clock: Ints) -> _Ends:
+    synchronising = np.array([c.op in SYNCHRONISING for c in calls.classes] + [False])
+    good = synchronising[calls.class_] & ~calls.mismatched & ~calls.p2p & (calls.seen > 1)
+    part = good[calls.call_of_part]
+    call = calls.call_of_part[part]
+    row, trace = calls.row[part], calls.trace[part]
+    starts = np.flatnonzero(np.diff(call, prepend=-1))
+    counts = np.diff(np.append(starts, len(call)))
+    end = rows.end[row]
+    first = np.repeat(end[starts], counts)
+    shortest = np.minimum.reduceat(end - rows.start[row], starts) if len(starts) else end
+    return _Ends(
+        np.repeat(np.arange(len(starts)), counts),
+        starts,
+        calls.group[call].astype(np.int64),
+        clock[trace],
+        (end - first).astype(np.float64),
+        end.astype(np.float64),
+        1.0 / np.repeat(shortest + _SHORTEST_NS, counts),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Estimate:
+    offset: Floats
+    component: Ints
+
+
+def _join(table: _Ends, n_clocks: int) -> _Estimate:
+    """Offsets of all clocks from the offsets within each group, weighted by their evidence.
+
+    A group gives its clocks' offsets but for a constant; the constants are eliminated from the
+    normal equations, which leaves a weighted graph Laplacian over the clocks.
+    """
+    laplacian = np.zeros((n_clocks, n_clocks))
+    wanted = np.zeros(n_clocks)
+    component = np.arange(n_clocks)
+    for clocks, offsets, evidence in _group_offsets(table):
+        share = evidence / evidence.sum()
+        centred = offsets - share @ offsets
+        laplacian[np.ix_(clocks, clocks)] += np.diag(evidence) - np.outer(evidence, share)
+        wanted[clocks] += evidence * centred
+        component[np.isin(component, component[clocks])] = component[clocks].min()
+    offset = np.zeros(n_clocks)
+    for c in np.unique(component).tolist():
+        mine = np.flatnonzero(component == c)
+        if len(mine) > 1:  # the first is the reference of its component
+            rest = mine[1:]
+            offset[rest] = np.linalg.solve(laplacian[np.ix_(rest, rest)], wanted[rest])
+    return _Estimate(offset, np.unique(component, return_inverse=True)[1])
+
+
+def _group_offsets(table: _Ends) -> list[tuple[Ints, Floats, Floats]]:
+    """Per group: its clocks, their offsets (but for a constant) and the evidence for each."""
+    found = []
+    order = np.argsort(table.group, kind="stable")
+    cuts = np.flatnonzero(np.diff(table.group[order], prepend=-1, append=-1))
+    for a, b in pairwise(cuts.tolist()):
+        mine = _select(table, order[a:b])
+        clocks, local = np.unique(mine.clock, return_inverse=True)
+        if len(clocks) > 1:
+            offsets, spread = _polish(mine, local, len(clocks))
+            n = np.bincount(local, minlength=len(clocks))
+            found.append((clocks, offsets, n / np.maximum(spread, 1.0) ** 2))
+    return found
+
+
+def _select(table: _Ends, chosen: Ints) -> _Ends:
+    return _Ends(
+        table.call[chosen],
+        np.flatnonzero(np.diff(table.call[chosen], prepend=-1)),
+        table.group[chosen],
+        table.clock[chosen],
+        table.end[chosen],
+        table.time[chosen],
+        table.weight[chosen],
+    )
+
+
+def _polish(table: _Ends, local: Ints, n: int) -> tuple[Floats, float]:
+    """Offsets of one group's clocks by medians of rows and columns in turn; spread about them.
+
+    They start from the differences to one clock, which makes the result the same, but for the
+    offsets themselves, whatever the offsets are.
+    """
+    offset = _first_guess(table, local, n)
+    residual = table.against_median(table.end - offset[local])
+    for _ in range(_ROUNDS):
+        step = weighted_medians(residual, table.weight, local, n)
+        offset = offset + step
+        residual = table.against_median(table.end - offset[local])
+        if np.abs(step).max(initial=0.0) < 0.5:
+            break
+    spread = _NORMAL * float(np.median(np.abs(residual)))
+    return offset, spread
+
+
+def _first_guess(table: _Ends, local: Ints, n: int) -> Floats:
+    """Median difference to the clock with most calls; 0 for one that never met it."""
+    head = int(np.bincount(local, minlength=n).argmax())
+    is_head = local == head
+    with_head = np.zeros(len(table.starts), dtype=bool)
+    base = np.zeros(len(table.starts))
+    number = np.repeat(
+        np.arange(len(table.starts)), np.diff(np.append(table.starts, len(table.call)))
+    )
+    with_head[number[is_head]] = True
+    base[number[is_head]] = table.end[is_head]
+    met = with_head[number]
+    difference = (table.end - base[number])[met]
+    return weighted_medians(difference, table.weight[met], local[met], n)
+
+
+def weighted_medians(values: Floats, weights: Floats, group: Ints, n: int) -> Floats:
+    """Weighted median of the values of each group 0..n-1; 0 for a group without values."""
+    order = np.lexsort((values, group))
+    value, weight = values[order], weights[order]
+    bounds = np.searchsorted(group[order], np.arange(n + 1))
+    total = np.concatenate([[0.0], np.cumsum(weight)])
+    low, high = total[bounds[:-1]], total[bounds[1:]]
+    half = np.searchsorted(total[1:], (low + high) / 2 * (1 - 1e-12))
+    full = bounds[1:] > bounds[:-1]
+    result = np.zeros(n)
+    result[full] = value[np.clip(half[full], bounds[:-1][full], bounds[1:][full] - 1)]
+    return result
+
+
+def _drifts(table: _Ends, residual: Floats, n: int) -> Floats:
+    """Drift of each clock, 0 unless it exceeds its own error and the noise of the ends."""
+    if len(residual) < 4 * _BINS:
+        return np.zeros(n)
+    begin, span = float(table.time.min()), float(np.ptp(table.time)) or 1.0
+    bins = np.minimum((_BINS * (table.time - begin) / span).astype(np.int64), _BINS - 1)
+    slot = table.clock * _BINS + bins
+    height = weighted_medians(residual, table.weight, slot, n * _BINS).reshape(n, _BINS)
+    counts = np.bincount(slot, minlength=n * _BINS).reshape(n, _BINS)
+    slopes = np.zeros(n)
+    noise = np.zeros(n)
+    for k in range(n):
+        there = counts[k] > 2
+        if there.sum() < _BINS // 2:
+            continue
+        x, y = np.arange(_BINS)[there] * span / _BINS, height[k][there]
+        slope, level = np.polyfit(x, y, 1)
+        rest = y - slope * x - level
+        noise[k] = np.sqrt(rest @ rest / (there.sum() - 2) / ((x - x.mean()) ** 2).sum())
+        slopes[k] = slope
+    spread = _NORMAL * float(np.median(np.abs(residual)))
+    significant = (np.abs(slopes) > 5 * noise) & (np.abs(slopes) * span > 3 * spread)
+    # A median call end drifts with some of the clocks: all get their slope, or none.
+    return slopes if significant.any() else np.zeros(n)
+
+
+def _errors(table: _Ends, residual: Floats, n: int) -> tuple[Floats, Ints]:
+    """Error of each clock's offset, ns, and the number of ends it rests on.
+
+    The spread of the ends about the common end: not divided by the root of their number, since
+    a rank that leaves a ring earlier does so in every call.
+    """
+    used = np.bincount(table.clock, minlength=n)
+    spread = weighted_medians(np.abs(residual), table.weight, table.clock, n) * _NORMAL
+    # Few ends agree by chance: then a tenth of the shortest transfer stands for their spread.
+    shortest = np.full(n, np.inf)
+    np.minimum.at(shortest, table.clock, 1.0 / table.weight)
+    few = 0.1 * shortest / np.sqrt(np.maximum(used, 1))
+    typical = _NORMAL * float(np.median(np.abs(residual))) if len(residual) else 0.0
+    error = np.maximum(np.maximum(spread, typical), np.where(np.isfinite(few), few, 0.0))
+    return error, used
+
+
+def _reference(component: Ints, offset: Floats, drift: Floats) -> tuple[Floats, Floats]:
+    """Offsets and drifts against the first clock of each component."""
+    offset, drift = offset.copy(), drift.copy()
+    for c in np.unique(component).tolist():
+        mine = np.flatnonzero(component == c)
+        offset[mine] -= offset[mine[0]]
+        drift[mine] -= drift[mine[0]]
+    return offset, drift

@@ -1,0 +1,84 @@
+"""Which rank the others wait for, how often and how long (pure)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collscope.timeline.clocks import Clocks
+from collscope.timeline.matching import Calls
+from collscope.timeline.records import LateRank
+from collscope.timeline.rows import SYNCHRONISING, Rows
+from collscope.timeline.waits import CallTimes
+from collscope.trace import Ints
+
+_FEWEST_CALLS = 3
+_TIMES_ERROR = 3  # lateness that is no error of the clocks
+_TIMES_EVEN = 3  # share that is no chance, in even shares; at most _MOST
+_MOST = 0.75
+_MATTERS = 0.01
+
+
+def late_ranks(rows: Rows, calls: Calls, times: CallTimes, clocks: Clocks) -> list[LateRank]:
+    """All ranks, the one that is late most in total first.
+
+    Only synchronising calls count that all ranks with a trace took part in. A rank is named when
+    its share of all lateness is three even shares or 75 %, in three calls at least, its typical
+    lateness is beyond three times the clocks' error, and it costs 1 % of the ranks' time in calls.
+    """
+    synchronising = np.array([c.op in SYNCHRONISING for c in calls.classes] + [False])
+    good = synchronising[calls.class_] & (calls.seen == calls.expected) & (calls.seen > 1)
+    good &= ~times.warm_up & (times.lateness >= 0)
+    part = good[calls.call_of_part]
+    took_part = np.bincount(calls.trace[part], minlength=len(rows.ranks))
+    late = good & (times.last >= 0)
+    everything = int(times.lateness[late].sum())
+    counted = ~times.warm_up[calls.call_of_part]
+    matters = _MATTERS * float((times.end - times.start)[counted].sum())
+    active = int((took_part > 0).sum())
+    found = []
+    for t, rank in enumerate(rows.ranks):
+        mine = np.flatnonzero(late & (times.last == t))
+        lateness = times.lateness[mine]
+        typical = typical_lateness(lateness)
+        total = int(lateness.sum())
+        share = total / everything if everything else 0.0
+        caused = int((lateness * (calls.seen[mine] - 1)).sum())
+        behind = int((lateness >= typical / 2).sum())
+        named = (
+            share >= min(_MOST, _TIMES_EVEN / max(active, 1))
+            and behind >= _FEWEST_CALLS
+            and typical > _TIMES_ERROR * float(clocks.error[t])
+            and caused > matters
+        )
+        found.append(
+            LateRank(
+                rank=rank,
+                calls=int(took_part[t]),
+                last=len(mine),
+                behind=behind,
+                typical_ns=typical,
+                mean_ns=float(lateness.mean()) if len(mine) else 0.0,
+                median_ns=float(np.median(lateness)) if len(mine) else 0.0,
+                max_ns=int(lateness.max(initial=0)),
+                total_ns=total,
+                caused_wait_ns=caused,
+                share=share,
+                named=named,
+            )
+        )
+    return sorted(found, key=lambda r: (-r.total_ns, r.rank))
+
+
+def typical_lateness(lateness: Ints) -> float:
+    """The lateness that calls at least as late make up half of the total with; 0 for none.
+
+    Unlike mean and median it is not drawn down by the many calls that chance decides.
+
+    >>> typical_lateness(np.array([2, 1000, 3, 1010, 1, 990]))
+    1000.0
+    """
+    if not len(lateness):
+        return 0.0
+    ordered = np.sort(lateness)[::-1]
+    total = np.cumsum(ordered)
+    return float(ordered[np.searchsorted(total, total[-1] / 2)])

@@ -1,0 +1,131 @@
+"""Collective time that compute hides and that it does not, by interval arithmetic (pure).
+
+All in one sweep over the sorted bounds of intervals: linear after the sort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from collscope.timeline.matching import Calls
+from collscope.timeline.records import ClassTimes, Contention, RankOverlap, StreamOverlap
+from collscope.timeline.rows import ClassKey, Rows
+from collscope.timeline.waits import CallTimes
+from collscope.trace import Ints, Kind
+
+
+def union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """Disjoint intervals, rising, that cover what the given ones cover; `start` must rise.
+
+    >>> union(np.array([0, 2, 9]), np.array([3, 5, 10]))
+    (array([0, 9]), array([ 5, 10]))
+    """
+    if not len(start):
+        return start, end
+    reach = np.maximum.accumulate(end)
+    opens = np.concatenate([[True], start[1:] > reach[:-1]])
+    closes = np.append(opens[1:], True)
+    return start[opens], reach[closes]
+
+
+def covered(start: Ints, end: Ints, times: Ints) -> Ints:
+    """Measure of the disjoint intervals before each of `times`."""
+    if not len(start):
+        return np.zeros(len(times), dtype=np.int64)
+    before = np.concatenate([[0], np.cumsum(end - start)])
+    k = np.searchsorted(start, times, side="right")
+    result: Ints = before[k] + np.clip(times - end[k - 1], None, 0) * (k > 0)
+    return result
+
+
+def rank_overlaps(rows: Rows, calls: Calls, times: CallTimes) -> tuple[list[RankOverlap], Ints]:
+    """Overlap of each rank, and the exposed time of every row (0 for rows of no collective).
+
+    Rows that start before the rank's last warm-up call has ended are left out.
+    """
+    exposed = np.zeros(len(rows), dtype=np.int64)
+    begin = warm_until(rows, calls, times)
+    found = []
+    for t in range(len(rows.ranks)):
+        mine = rows.of(t)
+        start = rows.start[mine]
+        first = mine.start + int(np.searchsorted(start, begin[t]))
+        chosen = np.arange(first, mine.stop)
+        overlap, part = _overlap(rows, t, chosen)
+        exposed[chosen] = part
+        found.append(overlap)
+    return found, exposed
+
+
+def warm_until(rows: Rows, calls: Calls, times: CallTimes) -> Ints:
+    """Per trace the end of its last warm-up call, on its own clock; before all rows if none."""
+    until = np.full(len(rows.ranks), np.iinfo(np.int64).min)
+    warm = times.warm_up[calls.call_of_part]
+    np.maximum.at(until, calls.trace[warm], rows.end[calls.row[warm]])
+    return until
+
+
+def _overlap(rows: Rows, trace: int, chosen: Ints) -> tuple[RankOverlap, Ints]:
+    start, end = rows.start[chosen], rows.end[chosen]
+    collective = rows.entry[chosen] >= 0
+    compute = (rows.kind[chosen] == Kind.KERNEL) & ~collective
+    copy = ~compute & ~collective
+    busy = union(start[compute], end[compute])
+    hidden = covered(*busy, end) - covered(*busy, start)
+    exposed = np.where(collective, end - start - hidden, 0)
+    communicating = union(start[collective], end[collective])
+    total = _measure(communicating)
+    under = int((covered(*busy, communicating[1]) - covered(*busy, communicating[0])).sum())
+    helped = union(start[~collective], end[~collective])
+    beside = covered(*helped, communicating[1]) - covered(*helped, communicating[0])
+    span = int(end.max() - start[0]) if len(start) else 0
+    return (
+        RankOverlap(
+            rank=rows.ranks[trace],
+            span_ns=span,
+            compute_ns=_measure(busy),
+            copy_ns=_measure(union(start[copy], end[copy])),
+            collective_ns=total,
+            exposed_ns=total - under,
+            hidden_ns=under,
+            copy_only_ns=int(beside.sum()) - under,
+            idle_ns=span - _measure(union(start, end)),
+            streams=_streams(rows, rows.stream[chosen], collective, end - start, exposed),
+        ),
+        exposed,
+    )
+
+
+def _measure(intervals: tuple[Ints, Ints]) -> int:
+    return int((intervals[1] - intervals[0]).sum())
+
+
+def _streams(
+    rows: Rows,
+    stream: npt.NDArray[np.int32],
+    collective: npt.NDArray[np.bool_],
+    duration: Ints,
+    exposed: Ints,
+) -> tuple[StreamOverlap, ...]:
+    found = []
+    for number in np.unique(stream[collective]).tolist():
+        mine = collective & (stream == number)
+        total, open_ = int(duration[mine].sum()), int(exposed[mine].sum())
+        found.append(StreamOverlap(rows.streams[number][1], total, open_, total - open_))
+    return tuple(found)
+
+
+def contention(
+    classes: Sequence[ClassTimes], replayed_ns: Mapping[ClassKey, float]
+) -> list[Contention]:
+    """Classes whose time alone is known: the factor by which they are slower in the job."""
+    found = []
+    for c in classes:
+        alone = replayed_ns.get(c.key)
+        if alone and c.transfer_ns_median is not None:
+            factor = c.transfer_ns_median / alone
+            found.append(Contention(c.key, c.transfer_ns_median, alone, factor))
+    return found

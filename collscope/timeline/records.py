@@ -1,0 +1,134 @@
+"""Results of the analysis of traces; times in ns, None where not known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from collscope.timeline.rows import ClassKey
+
+
+@dataclass(frozen=True, slots=True)
+class ClassTimes:
+    """All calls of one class that count: warm-up left out. Medians are over calls."""
+
+    key: ClassKey
+    calls: int
+    incomplete: int  # of the calls, those that lack a rank: their transfer is an upper bound
+    suspect: int  # of the calls, those whose two estimates of the transfer disagree
+    known: int  # calls whose transfer is known; the figures below are of these
+    transfer_ns_median: float | None
+    transfer_ns_min: float | None
+    transfer_ns_max: float | None
+    transfer_ns_mad: float | None
+    start_skew_ns_median: float | None
+    end_skew_ns_median: float | None
+    transfer_ns: int  # sums over calls and ranks
+    wait_ns: int
+    duration_ns: int  # of all calls and ranks: what is not known is in no other sum
+
+
+@dataclass(frozen=True, slots=True)
+class RankTimes:
+    """All collectives of one rank that count; wait + transfer + unknown = duration."""
+
+    rank: int
+    calls: int
+    duration_ns: int
+    transfer_ns: int
+    wait_ns: int
+    unknown_ns: int  # durations that cannot be split
+
+
+@dataclass(frozen=True, slots=True)
+class LateRank:
+    """How often one rank came last, and by how much against the second last."""
+
+    rank: int
+    calls: int  # it took part in, all ranks seen
+    last: int  # it came last by more than the clocks' error
+    behind: int  # it came last by at least half of `typical_ns`
+    typical_ns: float  # half of its lateness stems from calls where it was this late, or later
+    mean_ns: float  # over the calls it came last in
+    median_ns: float
+    max_ns: int
+    total_ns: int
+    caused_wait_ns: int  # what the others would wait less, had it come with the second last
+    share: float  # of the lateness of all ranks
+    named: bool  # a straggler: most of the lateness is its own, beyond the clocks' error
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUp:
+    """A call at the beginning of a group that is left out of every sum."""
+
+    call: int
+    group: int
+    seq: int
+    longest_ns: int
+    typical_ns: float  # what such calls last later
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOverlap:
+    """Collectives of one stream; exposed + hidden = total."""
+
+    stream: str
+    total_ns: int
+    exposed_ns: int
+    hidden_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RankOverlap:
+    """Time of one rank's GPU, from the end of its warm-up to its last row.
+
+    Collective time is the union over streams, and so is compute time.
+    """
+
+    rank: int
+    span_ns: int
+    compute_ns: int
+    copy_ns: int  # copies and memsets
+    collective_ns: int
+    exposed_ns: int  # a collective and no compute kernel
+    hidden_ns: int  # of the collective time, what a compute kernel ran beside
+    copy_only_ns: int  # of the exposed time, what a copy or memset ran beside
+    idle_ns: int  # nothing ran
+    streams: tuple[StreamOverlap, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Contention:
+    """A class in the job against the same class replayed alone."""
+
+    key: ClassKey
+    in_job_ns: float  # median transfer
+    alone_ns: float
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedClass:
+    """What a prediction changes in one class. Times of one call."""
+
+    key: ClassKey
+    calls: int
+    old_ns: float  # median transfer in the job
+    new_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Step time after a change."""
+
+    step_ns: float  # as recorded
+    simulated_ns: float  # the same, by the simulation with nothing changed
+    new_ns: float
+    low_ns: float
+    high_ns: float
+    simple_ns: float  # the uplift formula: exposed share saved, nothing else moves
+    steps: int  # periods that the step time is the mean of
+    step_from: str  # marks, period, window
+    changed: tuple[ChangedClass, ...]
+    unchanged: tuple[ClassKey, ...]  # classes without a new time
+    assumptions: tuple[str, ...]

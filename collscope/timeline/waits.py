@@ -1,0 +1,216 @@
+"""Every collective's duration split into waiting for the last rank and transfer (pure).
+
+On aligned clocks the transfer begins when the last rank arrives, and ends with the last rank:
+x = max end - max start, for rooted operations too. Without aligned clocks x = min duration, for
+operations whose ranks leave together; where both are known they check each other.
+source  definitions as in TraceLens' and DeepSpeed's straggler reports, with the clocks removed
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from collscope.timeline.clocks import Clocks
+from collscope.timeline.matching import Calls
+from collscope.timeline.records import ClassTimes, RankTimes, WarmUp
+from collscope.timeline.rows import SYNCHRONISING, Rows
+from collscope.trace import Ints
+
+Bools = npt.NDArray[np.bool_]
+_WARM_UP_CALLS = 3
+_WARM_UP_FACTOR = 10
+_DISAGREE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class CallTimes:
+    """Columns per call and per part (a rank's row of a call); -1 where not known. Times in ns."""
+
+    known: Bools  # (calls,) the transfer can be told
+    transfer: Ints  # (calls,)
+    shortest: Ints  # (calls,) the min-duration form of the transfer, for what it is valid
+    start_skew: Ints  # (calls,) -1 where clocks cannot be compared
+    end_skew: Ints
+    arrival: Ints  # (calls,) common clock: the last rank's start
+    last: npt.NDArray[np.int32]  # (calls,) trace that came last
+    lateness: Ints  # (calls,) of the last against the second last
+    suspect: Bools  # (calls,) the two forms of the transfer disagree by more than 10 %
+    warm_up: Bools  # (calls,) left out of sums
+    start: Ints  # (parts,) common clock
+    end: Ints  # (parts,)
+    wait: Ints  # (parts,) -1 where not known
+    part_transfer: Ints  # (parts,) duration - wait
+    excluded: tuple[WarmUp, ...]
+
+
+def call_times(rows: Rows, calls: Calls, clocks: Clocks) -> CallTimes:
+    """Times of all calls on the common clock."""
+    start = clocks.align(rows.start[calls.row], calls.trace)
+    end = clocks.align(rows.end[calls.row], calls.trace)
+    first, call = calls.offsets[:-1], calls.call_of_part
+    duration = end - start
+    if not len(first):
+        return _empty()
+    component = clocks.component[calls.trace]
+    same = np.maximum.reduceat(component, first) == np.minimum.reduceat(component, first)
+    several = calls.seen > 1
+    aligned = same & several & ~calls.mismatched
+    synchronising = np.array([c.op in SYNCHRONISING for c in calls.classes])[calls.class_]
+    arrival = np.maximum.reduceat(start, first)
+    shortest = np.minimum.reduceat(duration, first)
+    x = np.maximum.reduceat(end, first) - arrival
+    by_shortest = synchronising & several & ~calls.mismatched
+    known = aligned | by_shortest
+    transfer = np.where(aligned, x, np.where(by_shortest, shortest, -1))
+    wait = np.where(
+        aligned[call], np.clip(arrival[call] - start, 0, duration), duration - shortest[call]
+    )
+    wait = np.where(known[call], wait, -1)
+    error = 2 * np.maximum.reduceat(clocks.error[calls.trace], first)
+    last, lateness = _last(calls, start)
+    typical, warm_up = _warm_up(calls, np.maximum.reduceat(duration, first))
+    return CallTimes(
+        known=known,
+        transfer=transfer,
+        shortest=np.where(by_shortest, shortest, -1),
+        start_skew=np.where(aligned, arrival - np.minimum.reduceat(start, first), -1),
+        end_skew=np.where(aligned, arrival + x - np.minimum.reduceat(end, first), -1),
+        arrival=arrival,
+        last=np.where(aligned & (lateness > error), last, -1).astype(np.int32),
+        lateness=np.where(aligned, lateness, -1),
+        suspect=aligned & by_shortest & _disagree(x, shortest, error),
+        warm_up=warm_up,
+        start=start,
+        end=end,
+        wait=wait,
+        part_transfer=np.where(known[call], duration - wait, -1),
+        excluded=_excluded(calls, warm_up, np.maximum.reduceat(duration, first), typical),
+    )
+
+
+def _empty() -> CallTimes:
+    none = np.empty(0, dtype=np.int64)
+    no = np.empty(0, dtype=bool)
+    return CallTimes(
+        no, none, none, none, none, none, none.astype(np.int32), none, no, no, none, none, none,
+        none, (),
+    )  # fmt: skip
+
+
+def _disagree(x: Ints, shortest: Ints, error: npt.NDArray[np.float64]) -> Bools:
+    """The two forms differ by more than a tenth, and by more than the clocks' error."""
+    apart = np.abs(x - shortest)
+    result: Bools = (apart > _DISAGREE * np.maximum(x, shortest)) & (apart > error)
+    return result
+
+
+def _last(calls: Calls, start: Ints) -> tuple[npt.NDArray[np.int32], Ints]:
+    """Trace that started last in each call, and by how much; 0 for a call of one rank."""
+    order = np.lexsort((start, calls.call_of_part))
+    final = calls.offsets[1:] - 1
+    before = np.maximum(final - 1, calls.offsets[:-1])
+    return calls.trace[order[final]], start[order[final]] - start[order[before]]
+
+
+def _warm_up(calls: Calls, longest: Ints) -> tuple[npt.NDArray[np.float64], Bools]:
+    """What such calls typically last at longest; and the first calls of groups that last 10 x it.
+
+    At most 3 a group, and only an unbroken run from its first call.
+    """
+    warm_up = np.zeros(len(calls), dtype=bool)
+    typical = np.zeros(len(calls))
+    plain = np.flatnonzero(~calls.p2p)
+    first = plain[calls.seq[plain] == 0]
+    for begin in first.tolist():
+        mine = plain[calls.group[plain] == calls.group[begin]]
+        for call in mine[:_WARM_UP_CALLS].tolist():
+            alike = mine[calls.class_[mine] == calls.class_[call]]
+            typical[call] = np.median(longest[alike if len(alike) > 2 else mine])
+            if longest[call] <= _WARM_UP_FACTOR * typical[call]:
+                break
+            warm_up[call] = True
+    return typical, warm_up
+
+
+def _excluded(
+    calls: Calls, warm_up: Bools, longest: Ints, typical: npt.NDArray[np.float64]
+) -> tuple[WarmUp, ...]:
+    return tuple(
+        WarmUp(k, int(calls.group[k]), int(calls.seq[k]), int(longest[k]), float(typical[k]))
+        for k in np.flatnonzero(warm_up).tolist()
+    )
+
+
+def class_times(calls: Calls, times: CallTimes) -> list[ClassTimes]:
+    """Per class what its calls took, the class with most time first."""
+    part_class = calls.class_[calls.call_of_part]
+    part_counts = ~times.warm_up[calls.call_of_part]
+    split = part_counts & (times.wait >= 0)
+    n = len(calls.classes)
+    duration = _sums(part_class, times.end - times.start, part_counts, n)
+    transfer = _sums(part_class, times.part_transfer, split, n)
+    wait = _sums(part_class, times.wait, split, n)
+    order = np.argsort(calls.class_, kind="stable")
+    cuts = np.searchsorted(calls.class_[order], np.arange(n + 1))
+    found = []
+    for k, key in enumerate(calls.classes):
+        mine = order[cuts[k] : cuts[k + 1]]
+        mine = mine[~times.warm_up[mine]]
+        known = mine[times.known[mine]]
+        x = times.transfer[known]
+        median = float(np.median(x)) if len(x) else None
+        found.append(
+            ClassTimes(
+                key=key,
+                calls=len(mine),
+                incomplete=int((calls.seen[mine] < calls.expected[mine]).sum()),
+                suspect=int(times.suspect[mine].sum()),
+                known=len(known),
+                transfer_ns_median=median,
+                transfer_ns_min=float(x.min()) if len(x) else None,
+                transfer_ns_max=float(x.max()) if len(x) else None,
+                transfer_ns_mad=None if median is None else float(np.median(np.abs(x - median))),
+                start_skew_ns_median=_median_known(times.start_skew[known]),
+                end_skew_ns_median=_median_known(times.end_skew[known]),
+                transfer_ns=int(transfer[k]),
+                wait_ns=int(wait[k]),
+                duration_ns=int(duration[k]),
+            )
+        )
+    return sorted(found, key=lambda c: -c.duration_ns)
+
+
+def rank_times(rows: Rows, calls: Calls, times: CallTimes) -> list[RankTimes]:
+    """Per rank what its collectives took."""
+    n = len(rows.ranks)
+    counts = ~times.warm_up[calls.call_of_part]
+    split = counts & (times.wait >= 0)
+    number = np.bincount(calls.trace[counts], minlength=n)
+    duration = _sums(calls.trace, times.end - times.start, counts, n)
+    transfer = _sums(calls.trace, times.part_transfer, split, n)
+    wait = _sums(calls.trace, times.wait, split, n)
+    return [
+        RankTimes(
+            rank,
+            int(number[k]),
+            int(duration[k]),
+            int(transfer[k]),
+            int(wait[k]),
+            int(duration[k] - transfer[k] - wait[k]),
+        )
+        for k, rank in enumerate(rows.ranks)
+    ]
+
+
+def _sums(group: npt.NDArray[np.int32], values: Ints, chosen: Bools, n: int) -> Ints:
+    """Sums by group; exact below 2^53 ns, which is 104 days."""
+    sums = np.bincount(group[chosen], weights=values[chosen], minlength=n)
+    return np.rint(sums).astype(np.int64)
+
+
+def _median_known(values: Ints) -> float | None:
+    known = values[values >= 0]
+    return float(np.median(known)) if len(known) else None

@@ -1,0 +1,406 @@
+"""`collscope compare`, `check` and `roofline` as commands: files, stores, exit codes, formats."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+from command import Outcome, collscope
+from replay_files import Sweep, write_replay
+
+from collscope.reports import roofline
+from collscope.reports.comparison import compare, gate, measured
+from collscope.reports.comparison.formats import render_check
+from collscope.roofline import catalogue, tables
+from tests.measured_builder import key, label
+
+SCHEMAS = Path(__file__).resolve().parent.parent / "schemas"
+# 10 us + size / 100 GB/s at 64 KiB, 1 MiB, 16 MiB, 256 MiB.
+TIMES = {1 << p: 10 + (1 << p) / 1e5 for p in (16, 20, 24, 28)}
+SLOWER = {size: 1.2 * time for size, time in TIMES.items()}
+
+
+def schema(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((SCHEMAS / f"{name}.schema.json").read_text("utf-8"))
+    jsonschema.Draft202012Validator.check_schema(document)
+    return document
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the labels old, same, slow and the job `job` of 100 calls of 1 MiB."""
+    folder = tmp_path_factory.mktemp("store")
+    db, log = folder / "t.db", folder / "job.log"
+    path = write_replay(
+        folder / "all.csv",
+        Sweep("old", TIMES, seed=1),
+        Sweep("same", TIMES, seed=2),
+        Sweep("slow", SLOWER, seed=3),
+    )
+    line = (
+        "n1:1:1 [0] NCCL INFO AllReduce: opCount {n:x} sendbuff 0x7f00 recvbuff 0x7f00 count"
+        " 262144 datatype 7 op 0 root 0 comm 0xaef8a00 [nranks=4] stream 0xac16b80\n"
+    )
+    log.write_text("".join(line.format(n=n) for n in range(100)))
+    assert collscope("ingest", "csv", path, "--db", db).code == 0
+    assert collscope("ingest", "log", log, "--db", db, "--run", "job").code == 0
+    return db
+
+
+@pytest.fixture
+def store(built: Path, tmp_path: Path) -> Path:
+    """A copy of that store."""
+    return Path(shutil.copy(built, tmp_path / "t.db"))
+
+
+def check(store: Path, current: str, *more: str | Path) -> Outcome:
+    return collscope("check", "--baseline", "old", "--current", current, "--db", store, *more)
+
+
+# compare
+
+
+def test_compare_prints_speed_ups_and_totals(store: Path) -> None:
+    outcome = collscope("compare", "old", "slow", "--db", store)
+    assert outcome.code == 0, outcome.err
+    assert "4 common classes; every class counts the same" in outcome.out
+    assert "AllReduce Float32 Sum, 4 ranks, in place" in outcome.out
+    document = json.loads(
+        collscope("compare", "old", "slow", "--db", store, "--format", "json").out
+    )
+    total = document["totals"][1]
+    assert total["speed_up"] == pytest.approx(1 / 1.2, rel=0.01)
+    assert total["low"] < 1 / 1.2 < total["high"]
+    assert document["totals"][0]["low"] is None  # a label is not compared with itself
+
+
+def test_compare_weights_by_the_calls_of_a_run(store: Path) -> None:
+    outcome = collscope("compare", "old", "slow", "--run", "job", "--db", store, "--format", "json")
+    document = json.loads(outcome.out)
+    weights = {row["key"]["size_bytes"]: row["weight"] for row in document["classes"]}
+    assert weights == {1 << 16: 0, 1 << 20: 1, 1 << 24: 0, 1 << 28: 0}
+    assert document["totals"][1]["time_ratio"] == pytest.approx(1.2, rel=0.02)
+    assert any(
+        "1 of its 1 classes were measured, 100 % of its calls" in n for n in document["notes"]
+    )
+
+
+def test_compare_csv_has_a_row_per_class_and_label(store: Path) -> None:
+    outcome = collscope("compare", "old", "same", "slow", "--db", store, "--format", "csv")
+    found = list(csv.DictReader(io.StringIO(outcome.out)))
+    assert len(found) == 4 * 3
+    assert {row["in_place"] for row in found} == {"1"}
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_compare_draws(store: Path, tmp_path: Path, ending: str) -> None:
+    plot = tmp_path / f"curve.{ending}"
+    outcome = collscope("compare", "old", "slow", "--db", store, "--plot", plot, "--system", "h200")
+    assert outcome.code == 0, outcome.err
+    start = {"png": b"\x89PNG", "svg": b"<?xml"}[ending]
+    assert plot.read_bytes().startswith(start)
+    if ending == "svg":
+        assert b"h200 achievable" in plot.read_bytes().replace(b"<!-- ", b"")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("old",), 2, "compare 'old': nothing to compare. Name different labels."),
+        (("old", "old"), 2, "compare 'old' and 'old': nothing to compare."),
+        (("old", "none"), 3, "label 'none': no measurements (labels: 'old', 'same', 'slow')."),
+        (("old", "none.csv"), 3, "none.csv: no such file or folder."),
+        (("old", "slow", "--run", "x"), 3, "no run 'x' (runs: 'job', 'main')"),
+        (("old", "slow", "--run", "main"), 3, "run 'main': none of its classes was measured"),
+        (("old", "slow", "--plot", "a.gif"), 2, "a.gif: no plot of this kind."),
+        (("old", "slow", "--plot", "no/folder/a.png"), 3, "a.png: No such file or directory."),
+        (("old", "slow", "--system", "h20"), 3, "system 'h20': not known. Did you mean"),
+    ],
+)
+def test_compare_refuses(store: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
+    outcome = collscope("compare", *arguments, "--db", store)
+    assert (outcome.code, outcome.out) == (code, "")
+    assert message in outcome.err
+
+
+def test_an_empty_store_says_what_to_do(tmp_path: Path, samples: Path) -> None:
+    db = tmp_path / "t.db"
+    none = collscope("compare", "a", "b", "--db", db)
+    assert (none.code, "no such store" in none.err) == (3, True)
+    assert collscope("ingest", "log", samples / "nccl" / "ddp", "--db", db).code == 0
+    empty = collscope("check", "--baseline", "a", "--current", "b", "--db", db)
+    assert empty.code == 3
+    assert "label 'a': the store has no measurements. Run 'collscope replay'" in empty.err
+
+
+def test_labels_without_a_common_class_are_refused(tmp_path: Path) -> None:
+    paths = [
+        write_replay(tmp_path / f"{size}.csv", Sweep("x", {size: 10.0})) for size in (1024, 2048)
+    ]
+    outcome = collscope("compare", *paths)
+    assert outcome.code == 3
+    assert "no common classes (size_bytes 1024 against 2048)" in outcome.err
+
+
+# check
+
+
+def test_verdicts_and_exit_codes(store: Path) -> None:
+    same, slow = check(store, "same"), check(store, "slow")
+    assert (same.code, slow.code) == (0, 1), same.out + slow.out
+    assert same.out.startswith("collscope check: pass\n")
+    assert "Looked at 4 classes" in same.out
+    assert slow.out.startswith("collscope check: regression\n")
+    faster = collscope("check", "--baseline", "slow", "--current", "old", "--db", store)
+    assert (faster.code, faster.out.splitlines()[0]) == (0, "collscope check: improvement")
+
+
+def test_the_gate_looks_at_the_job_only(store: Path, tmp_path: Path) -> None:
+    # Everything is slower but the one size that the job calls.
+    times = {**SLOWER, 1 << 20: TIMES[1 << 20]}
+    path = write_replay(tmp_path / "n.csv", Sweep("new", times, seed=4))
+    assert collscope("ingest", "csv", path, "--db", store).code == 0
+    assert check(store, "new").code == 1
+    job = check(store, "new", "--run", "job")
+    assert job.code == 0, job.out
+    assert "Looked at 1 class" in job.out
+
+
+def test_paths_need_no_store(tmp_path: Path) -> None:
+    base = write_replay(tmp_path / "base.csv", Sweep("x", TIMES, seed=1))
+    new = write_replay(tmp_path / "new.csv", Sweep("x", SLOWER, seed=2))
+    missing = tmp_path / "missing.db"
+    arguments = ("check", "--baseline", base, "--current", new, "--db", missing)
+    outcome = collscope(*arguments)
+    assert outcome.code == 1, outcome.err
+    assert not missing.exists()
+    # Rounds of two files did not take turns, whatever their numbers.
+    document = json.loads(collscope(*arguments, "--format", "json").out)
+    assert (document["baseline"], document["current"]) == (str(base), str(new))
+    assert {row["paired"] for row in document["classes"]} == {False}
+
+
+def test_rounds_of_one_file_are_pairs(store: Path) -> None:
+    document = json.loads(check(store, "slow", "--format", "json").out)
+    assert {row["paired"] for row in document["classes"]} == {True}
+
+
+def test_a_path_and_a_label_together(store: Path, tmp_path: Path) -> None:
+    new = write_replay(tmp_path / "new.csv", Sweep("old", SLOWER, seed=9))
+    assert check(store, str(new)).code == 1
+
+
+def test_a_control_raises_the_threshold(store: Path, tmp_path: Path) -> None:
+    again = write_replay(tmp_path / "again.csv", Sweep("x", SLOWER, seed=5))
+    outcome = check(store, "slow", "--control", again)
+    assert outcome.code == 0, outcome.out
+    assert "the control raises thresholds to" in outcome.out
+
+
+def test_noise_gives_no_verdict(tmp_path: Path) -> None:
+    noisy = [
+        write_replay(tmp_path / f"{n}.csv", Sweep("x", TIMES, n, noise=0.2, rounds=1, samples=3))
+        for n in (1, 2)
+    ]
+    outcome = collscope("check", "--baseline", noisy[0], "--current", noisy[1])
+    assert outcome.code == 4
+    assert "whose noise allows a judgement" in " ".join(outcome.out.split())
+
+
+def test_wrong_results_and_failures_are_regressions(store: Path, tmp_path: Path) -> None:
+    bad = [
+        Sweep("wrong", TIMES, seed=6, status="wrong", n_wrong=7),
+        Sweep("dead", {1 << 28: 1.0}, seed=7, status="failed"),
+        Sweep("dead", {size: t for size, t in TIMES.items() if size < 1 << 28}, seed=8),
+    ]
+    path = write_replay(tmp_path / "bad.csv", *bad)
+    assert collscope("ingest", "csv", path, "--db", store).code == 0
+    wrong, dead = check(store, "wrong"), check(store, "dead")
+    assert (wrong.code, dead.code) == (1, 1)
+    assert "'wrong' has 4 classes with wrong results" in wrong.out
+    assert "'dead' has 1 class that failed" in dead.out
+
+
+def test_a_baseline_measured_again_in_part_gives_no_verdict(store: Path, tmp_path: Path) -> None:
+    part = write_replay(tmp_path / "part.csv", Sweep("x", {1 << 16: TIMES[1 << 16]}, seed=5))
+    outcome = check(store, str(part))
+    assert outcome.code == 4
+    assert "% of the baseline's time were measured again" in " ".join(outcome.out.split())
+
+
+def test_values_above_the_roof_are_impossible(store: Path, tmp_path: Path) -> None:
+    possible = check(store, "same", "--system", "h200")
+    assert (possible.code, "impossible" in possible.out) == (0, False)
+    # 9, 76, 141 and 149 GB/s; a PCIe 3 slot carries 15.75.
+    some = check(store, "same", "--system", "pcie-gen3")
+    assert some.code == 0
+    assert "which is impossible: the limit is 15.75" in " ".join(some.out.split())
+    document = json.loads(check(store, "same", "--system", "pcie-gen3", "--format", "json").out)
+    found = [(v["label"], v["key"]["size_bytes"].bit_length() - 1) for v in document["impossible"]]
+    assert found == [(label, p) for label in ("old", "same") for p in (20, 24, 28)]
+    fast = write_replay(tmp_path / "f.csv", Sweep("x", {1 << 28: 100.0, 1 << 26: 25.0}, seed=1))
+    again = write_replay(tmp_path / "g.csv", Sweep("x", {1 << 28: 100.0, 1 << 26: 25.0}, seed=2))
+    every = collscope("check", "--baseline", fast, "--current", again, "--system", "h200")
+    assert every.code == 4
+    assert "Every class is above what h200 can do" in every.out
+
+
+@pytest.mark.parametrize("fmt", ["text", "md", "json", "junit", "github"])
+def test_every_format_of_a_check(store: Path, tmp_path: Path, fmt: str) -> None:
+    target = tmp_path / "out"
+    outcome = check(store, "slow", "--format", fmt, "-o", target)
+    assert (outcome.code, outcome.out) == (1, "")
+    text = target.read_text()
+    assert "regression" in text
+    if fmt == "junit":
+        assert ElementTree.fromstring(text).attrib["failures"] == "5"
+    if fmt == "json":
+        jsonschema.validate(json.loads(text), schema("check"))
+
+
+def test_junit_of_nothing(tmp_path: Path) -> None:
+    a = write_replay(tmp_path / "a.csv", Sweep("x", {1024: 10.0}))
+    b = write_replay(tmp_path / "b.csv", Sweep("x", {2048: 10.0}))
+    outcome = collscope("check", "--baseline", a, "--current", b, "--format", "junit")
+    assert outcome.code == 4
+    suite = ElementTree.fromstring(outcome.out)
+    assert [case.attrib["name"] for case in suite.findall("testcase")] == ["verdict"]
+    assert (suite.attrib["tests"], suite.attrib["skipped"]) == ("1", "1")
+
+
+def test_junit_of_a_label_with_control_characters() -> None:
+    found = gate.check(label("a\x1b\x00", {key(1): {0: (1.0,)}}), label("b", {key(2): {0: (1.0,)}}))
+    suite = ElementTree.fromstring(render_check(found, "junit"))
+    assert suite.attrib["name"] == "collscope check a?? b"
+
+
+def test_a_control_of_other_classes_is_refused(store: Path, tmp_path: Path) -> None:
+    other = write_replay(tmp_path / "other.csv", Sweep("x", {1024: 10.0}))
+    outcome = check(store, "same", "--control", other)
+    assert outcome.code == 3
+    assert f"control '{other}': no class in common with 'old'." in outcome.err
+    assert check(store, "same", "--threshold", "nan").code == 2
+
+
+def test_check_refuses(store: Path, tmp_path: Path) -> None:
+    assert collscope("check", "--baseline", "old", "--db", store).code == 2
+    twice = check(store, "old")
+    assert (twice.code, "check 'old' and 'old'" in twice.err) == (2, True)
+    two = write_replay(tmp_path / "two.csv", Sweep("a", TIMES), Sweep("b", TIMES))
+    several = check(store, str(two))
+    assert several.code == 2
+    assert f"{two}: holds 2 labels (a, b)." in several.err
+    (tmp_path / "empty.csv").write_text("")
+    empty = check(store, str(tmp_path / "empty.csv"))
+    assert (empty.code, "the file is empty" in empty.err) == (3, True)
+
+
+# roofline
+
+
+def test_roofline_lists_systems() -> None:
+    outcome = collscope("roofline", "--list", "--format", "csv")
+    found = list(csv.DictReader(io.StringIO(outcome.out)))
+    assert len(found) >= 30
+    assert {"mi300x", "h100", "frontier", "slingshot-11"} <= {row["name"] for row in found}
+
+
+def test_roofline_of_a_system() -> None:
+    outcome = collscope("roofline", "--system", "frontier", "--ranks", "16", "--nodes", "2")
+    assert outcome.code == 0
+    assert "frontier achievable" in outcome.out
+    assert "2 equal nodes, a network that blocks nothing, all 4 NICs used" in outcome.out
+    document = json.loads(
+        collscope(
+            "roofline", "--system", "frontier", "--nodes", "2", "--op", "all_gather",
+            "--format", "json",
+        ).out
+    )  # fmt: skip
+    assert [row["op"] for row in document["bounds"]] == ["AllGather"]
+    # docs/roofline.md: (n - 1) B_N / (g (N - 1)) = 15 * 100 / 8
+    assert document["bounds"][0]["nominal_gbps"] == pytest.approx(187.5)
+    assert {row["limit"] for row in document["roofs"]} == {"network"}
+
+
+def test_roofline_fits_a_label(store: Path) -> None:
+    arguments = ("roofline", "--system", "h200", "--ranks", "4", "--db", store, "--fit")
+    document = json.loads(collscope(*arguments, "old", "--format", "json").out)
+    assert [row["size_bytes"] for row in document["roofs"]] == list(TIMES)
+    for row in document["roofs"]:
+        assert row["roof"] == "h200 fit"
+        assert row["time_us"] == pytest.approx(TIMES[row["size_bytes"]], rel=0.02)
+    other = collscope(*arguments, "old", "--op", "AllGather")
+    assert other.code == 4
+    assert "measured: AllReduce on 4 ranks of 1 node(s)" in other.err
+    assert collscope(*arguments, "none").code == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((), 2, "roofline: give --list, or --system NAME"),
+        (("--list", "--system", "h100"), 2, "roofline: give --list, or --system NAME"),
+        (("--system", "frontire", "--ranks", "8"), 3, "Did you mean frontier"),
+        (("--system", "h100", "--ranks", "16"), 2, "16 per node, which has 8 GPUs. Give --nodes"),
+        (("--system", "h100", "--ranks", "1"), 2, "one rank moves nothing"),
+        (("--system", "ib-ndr"), 2, "a network, which has no GPUs"),
+        (("--system", "h100", "--op", "Barrier"), 2, "--op Barrier: no bounds for it."),
+    ],
+)
+def test_roofline_refuses(arguments: tuple[str, ...], code: int, message: str) -> None:
+    outcome = collscope("roofline", *arguments)
+    assert (outcome.code, outcome.out) == (code, "")
+    assert message in outcome.err
+
+
+# JSON
+
+
+def test_json_follows_its_schema(store: Path) -> None:
+    commands = {
+        "compare": [("old", "slow"), ("old", "same", "slow", "--run", "job")],
+        "roofline": [("--list",), ("--system", "h100+8xib-ndr", "--ranks", "16", "--nodes", "2")],
+    }
+    for name, arguments in commands.items():
+        for given in arguments:
+            outcome = collscope(name, *given, "--db", store, "--format", "json")
+            document = json.loads(outcome.out)
+            jsonschema.validate(document, schema(name))
+            assert document["schema"] == f"collscope.{name}/1"
+    for current, code in (("same", 0), ("slow", 1)):
+        outcome = check(store, current, "--format", "json", "--system", "pcie-gen3")
+        assert outcome.code == code
+        jsonschema.validate(json.loads(outcome.out), schema("check"))
+
+
+@pytest.mark.parametrize(
+    ("name", "whole", "modules"),
+    [
+        ("compare", compare.Comparison, (compare, measured)),
+        ("check", gate.Check, (gate, measured)),
+        ("roofline", roofline.Roofline, (roofline, tables, catalogue)),
+    ],
+)
+def test_schema_names_every_field(name: str, whole: type, modules: tuple[Any, ...]) -> None:
+    document = schema(name)
+    records = {
+        key: value
+        for module in modules
+        for key, value in vars(module).items()
+        if dataclasses.is_dataclass(value) and key in document["$defs"]
+    }
+    assert set(records) == set(document["$defs"])
+    for shape, record in (
+        (document, whole),
+        *((document["$defs"][k], records[k]) for k in records),
+    ):
+        fields = [field.name for field in dataclasses.fields(record)]
+        assert list(shape["properties"]) == shape["required"] == fields

@@ -1,0 +1,129 @@
+"""Plots: each is drawn from the data it names, with units, and only where there is data."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from store_builder import StoreBuilder
+
+from collscope.errors import InputError
+from collscope.reports import Report
+from collscope.reports.plot import busbw_plot, recoverable_plot, share_plot, sizes_plot, write_plots
+
+MIB = 1024**2
+
+
+def job() -> StoreBuilder:
+    """Two operations of several sizes on 8 ranks, measured with two labels, one class timed."""
+    store = StoreBuilder()
+    log = store.source()
+    comm = store.comm([store.process(log, pid=pid) for pid in range(8)])
+    replay = store.source("r.csv", kind="csv", dialect="replay_csv")
+    for op, factor in (("AllReduce", 1.75), ("AllGather", 0.875)):
+        for power in (0, 4, 10, 14, 18, 22, 26, 29):
+            shape = {"op": op, "size_bytes": 2**power, "count": 2**power, "nranks": 8}
+            kind = store.collective(**shape)
+            calls = store.calls(comm, kind, 3 if power > 4 else 40, ranks_seen=8)
+            for label, rate in (("default", 291.0), ("tuned", 320.0)):
+                alone = 35 + 2**power * factor / (rate * 1e3)
+                store.measured(replay, [alone, alone * 1.02, alone * 0.99], label=label, **shape)
+            if power in (22, 29):
+                transfer = round(1200 * (35 + 2**power * factor / 290e3))
+                for rank in range(8):
+                    store.kernel(
+                        calls[0], log, transfer_ns=transfer, wait_ns=round(transfer * rank / 20)
+                    )
+    return store
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return job().report(top=None, system="mi300x", label="default")
+
+
+@pytest.fixture(scope="module")
+def drawn(report: Report, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
+    return write_plots(report, tmp_path_factory.mktemp("plots") / "made" / "here", "svg")
+
+
+def test_every_plot_is_written_in_both_formats(
+    report: Report, drawn: tuple[Path, ...], tmp_path: Path
+) -> None:
+    for written, start in ((drawn, b"<?xml"), (write_plots(report, tmp_path), b"\x89PNG")):
+        assert [path.stem for path in written] == ["busbw", "share", "sizes", "recoverable"]
+        assert all(path.read_bytes().startswith(start) for path in written)
+
+
+def test_equal_reports_give_equal_svg(
+    report: Report, drawn: tuple[Path, ...], tmp_path: Path
+) -> None:
+    for one, other in zip(drawn, write_plots(report, tmp_path, "svg"), strict=True):
+        assert one.read_bytes() == other.read_bytes()
+
+
+def test_bandwidth_has_a_panel_per_operation_with_its_roof(report: Report) -> None:
+    figure = busbw_plot(report)
+    assert figure is not None
+    assert [axis.get_title() for axis in figure.axes] == ["AllReduce", "AllGather"]
+    for axis in figure.axes:
+        assert (axis.get_xscale(), axis.get_yscale()) == ("log", "log")
+        assert axis.get_ylabel() == "bus bandwidth (GB/s)"
+        names = [text.get_text() for text in axis.get_legend().get_texts()]
+        assert names == ["default", "tuned", "roof: mi300x achievable"]
+        roof = axis.get_lines()[-1]
+        assert max(roof.get_ydata()) == pytest.approx(336)
+    # 512 MiB: 35 us + S x 1.75 / 291 GB/s, of three samples the median
+    time_us = 35 + 512 * MIB * 1.75 / 291e3
+    assert figure.axes[0].get_lines()[0].get_ydata()[-1] == pytest.approx(
+        512 * MIB * 1.75 / (time_us * 1e3)
+    )
+
+
+def test_bars_of_the_share_add_up_to_the_whole(report: Report) -> None:
+    figure = share_plot(report)
+    assert figure is not None
+    widths = sum(bar.get_width() for bar in figure.axes[0].patches)
+    assert widths == pytest.approx(100)
+    assert "%" in figure.axes[0].get_xlabel()
+
+
+def test_histogram_holds_every_call(report: Report) -> None:
+    figure = sizes_plot(report)
+    assert figure is not None
+    calls, data = figure.axes
+    assert sum(bar.get_height() for bar in calls.patches) == report.header.calls
+    assert sum(bar.get_height() for bar in data.patches) == pytest.approx(
+        report.header.total_bytes / 1e9
+    )
+
+
+def test_heat_map_holds_every_recoverable_second(report: Report) -> None:
+    figure = recoverable_plot(report)
+    assert figure is not None
+    axis = figure.axes[0]
+    assert [label.get_text() for label in axis.get_yticklabels()] == [
+        "AllGather x8",
+        "AllReduce x8",
+    ]
+    cells = axis.images[0].get_array()
+    assert cells is not None
+    every = sum(row.recoverable_s or 0 for row in report.judgement.classes)
+    assert float(cells.sum()) == pytest.approx(every)
+
+
+def test_nothing_is_drawn_without_data(tmp_path: Path) -> None:
+    assert write_plots(StoreBuilder().report(), tmp_path) == ()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="--plot"):
+        write_plots(job().report(), tmp_path / "file")
+
+
+def test_only_plots_import_matplotlib() -> None:
+    code = "import sys, collscope.reports; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

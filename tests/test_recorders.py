@@ -1,0 +1,358 @@
+"""Recorders of calls: what each dialect gives, and that no content makes a parser fail."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from recorder_builder import TYPES, record, recording
+
+from collscope.model import Datatype, Op, Severity
+from collscope.parsers import recorders
+from collscope.parsers.recorders import flight_pickle
+from collscope.trace import RecordedCalls
+
+SAMPLES = Path(__file__).resolve().parent.parent / "samples" / "recorders"
+FILES = sorted(path.name for path in SAMPLES.iterdir())
+DATA = {name: (SAMPLES / name).read_bytes() for name in FILES}
+DATA["replay.1.h"] = recording(acc=False)
+DATA["replay.2.h"] = recording(acc=True)
+
+
+def read(name: str, data: bytes | None = None) -> RecordedCalls:
+    found = recorders.parse([DATA[name] if data is None else data], name)
+    assert found is not None
+    return found
+
+
+def codes(found: RecordedCalls) -> dict[str, int]:
+    return {d.code: d.count for d in found.diagnostics}
+
+
+@pytest.mark.parametrize(
+    ("name", "dialect"),
+    [
+        ("ddp.fr.rank0.json", "flight_recorder"),
+        ("ddp.fr.rank1.pickle", "flight_pickle"),
+        ("synthetic.inspector-v4.0.log", "inspector"),
+        ("synthetic.inspector-v4.3.log", "inspector"),
+        ("synthetic.profiler-plugin.txt", "profiler_plugin"),
+        ("replay.4711.node-1.json", "rccl_recorder_text"),
+        ("replay.1.h", "rccl_recorder_binary"),
+        ("replay.2.h", "rccl_recorder_binary"),
+    ],
+)
+def test_sniffs_its_dialect(name: str, dialect: str) -> None:
+    assert recorders.sniff(DATA[name]) == dialect
+    assert read(name).dialect == dialect
+
+
+@pytest.mark.parametrize("head", [b"", b"{", b"[1]", b"\x80\x02}.", b"NCCL INFO", b"\x00" * 400])
+def test_sniffs_nothing_else(head: bytes) -> None:
+    assert recorders.sniff(head) is None
+
+
+def test_leaves_traces_to_their_parsers(recordings: Path, corpus: Path) -> None:
+    for path in (
+        recordings / "ddp/trace.rank0.json.gz",
+        recordings / "blocking/default/rank0.json.gz",
+        corpus / "kineto/hta-nccl_data.json.gz",
+        corpus / "rocprof/tracelens-908_results.json.gz",
+    ):
+        with gzip.open(path) as file:
+            assert recorders.sniff(file.read(recorders.HEAD)) is None
+
+
+# --- flight recorder ---------------------------------------------------------------------------
+
+
+def test_flight_recorder_counts_of_the_recording(recordings: Path) -> None:
+    # grep -o '"profiling_name":"[^"]*"' FILE | sort | uniq -c
+    found = read("ddp.fr.rank2.json", (recordings / "ddp/ddp.fr.rank2.json").read_bytes())
+    ops = Counter(call.collective.op for call in found.calls)
+    assert ops == {Op.ALL_REDUCE: 110, Op.BROADCAST: 5, Op.ALL_GATHER: 1}
+    assert (found.rank, found.world_size, found.library_version) == (2, 4, "2.28.9")
+    assert found.coverage == "whole"
+    assert [call.seq for call in found.calls] == list(range(1, 117))
+    first = found.calls[0]
+    assert first.collective.datatype is Datatype.INT64
+    assert (first.collective.in_count, first.collective.out_count) == (1, 4)
+    assert first.group_rank == 2
+    assert found.groups == (("0", (0, 1, 2, 3)),)
+    # input_sizes [[]] is one element, not none
+    assert found.calls[-1].collective.in_count == 1
+
+
+def test_flight_recorder_json_and_pickle_agree(recordings: Path) -> None:
+    as_json = read("ddp.fr.rank1.json", (recordings / "ddp/ddp.fr.rank1.json").read_bytes())
+    pickled = read("ddp.fr.rank1.pickle", (recordings / "ddp/ddp.fr.rank1.pickle").read_bytes())
+    assert [c.collective for c in as_json.calls] == [c.collective for c in pickled.calls]
+    assert [c.seq for c in as_json.calls] == [c.seq for c in pickled.calls]
+    assert as_json.status[0].last_enqueued == pickled.status[0].last_enqueued == 116
+
+
+def test_flight_pickles_of_others(corpus: Path) -> None:
+    found = read("_dump_1", (corpus / "flight-recorder/_dump_1").read_bytes())
+    assert (found.rank, found.world_size, found.library_version) == (1, 16, "2.27.3")
+    assert found.coverage == "tail"  # its first record is 86676
+    assert {call.state for call in found.calls} == {"scheduled"}
+    first = found.calls[0]
+    assert (first.collective.op, first.collective.peer, first.seq) == (Op.SEND, 3, 11981)
+    assert first.collective.in_count == 4096 * 1 * 5120
+    assert first.collective.group_ranks == (1, 5, 9, 13)
+    assert first.end_ns is None
+    tensor_parallel = next(s for s in found.status if s.group == "35")
+    assert (tensor_parallel.last_enqueued, tensor_parallel.last_completed) == (39416, 39406)
+
+
+def test_flight_recorder_without_entries() -> None:
+    found = read("_dump_3", pickle.dumps({"version": "2.9", "pg_config": {}, "entries": []}, 2))
+    assert found.calls == ()
+    assert codes(found) == {"no_calls": 1}
+
+
+def test_flight_recorder_cut_keeps_whole_entries() -> None:
+    data = DATA["ddp.fr.rank0.json"]
+    ends = [place for place in range(len(data)) if data.startswith(b'"timeout_ms":600000}', place)]
+    assert len(ends) == 20
+    for kept, end in enumerate(ends):
+        found = read("ddp.fr.rank0.json", data[: end + len(b'"timeout_ms":600000}')])
+        assert len(found.calls) == kept + 1
+        assert codes(found) == {"torn_dump": 1}
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"\x80\x02cos\nsystem\nX\x07\x00\x00\x00entries\x85R.",
+        b"\x80\x02X\x07\x00\x00\x00entries0(S'true'\nios\nsystem\n.",
+        b"\x80\x04\x8c\x07entries\x8c\x02os\x8c\x06system\x93.",
+        b"\x80\x02X\x07\x00\x00\x00entriesQ.",  # persistent reference
+        b"\x80\x02X\x07\x00\x00\x00entries\x82\x01.",  # extension registry
+        b"\x80\x02X\x07\x00\x00\x00entriesr\xff\xff\xff\x7f.",  # room for 2^31 memo entries
+        b"\x80\x02X\x07\x00\x00\x00entries0" + b"]" * 100_000 + b".",
+    ],
+)
+def test_pickles_that_want_more_are_not_loaded(payload: bytes) -> None:
+    found = read("_dump_0", payload)
+    assert found.calls == ()
+    assert found.diagnostics[0].code == "refused_pickle"
+    assert found.diagnostics[0].severity is Severity.ERROR
+
+
+def test_unpickler_itself_refuses_classes() -> None:
+    with pytest.raises(pickle.UnpicklingError):
+        flight_pickle._PlainUnpickler.find_class(
+            flight_pickle._PlainUnpickler.__new__(flight_pickle._PlainUnpickler), "os", "system"
+        )
+
+
+def test_shared_objects_of_a_hostile_pickle_are_read_once() -> None:
+    shape = [[1] * 60] * 1000
+    entry = {"profiling_name": "nccl:all_reduce", "input_sizes": shape, "input_dtypes": ["Float"]}
+    entries = [dict(entry) for _ in range(500)] + [entry] * 100_000
+    found = read("_dump_0", pickle.dumps({"pg_config": {}, "entries": entries}, 2))
+    assert len(found.calls) == 501
+
+
+# --- Inspector ---------------------------------------------------------------------------------
+
+
+def test_inspector_v40() -> None:
+    found = read("synthetic.inspector-v4.0.log")
+    reduce, gather, send = found.calls
+    assert (found.host, found.pid, found.seq_per_op) == ("node-1", 4711, True)
+    assert reduce.collective.group == "0x7f8c496ae9f661"
+    assert (reduce.collective.group_size, reduce.group_rank, reduce.seq) == (8, 2, 0)
+    assert reduce.duration_ns == 4_000_000
+    assert reduce.size_bytes == 1 << 30
+    # printed: 2^30 B / 4 ms = 268.435456 GB/s, times 2·7/8
+    assert reduce.busbw_gbps == pytest.approx(268.435456 * 1.75)
+    # Inspector's AllGather size is one rank's; S is the whole: 8 × 1 MiB
+    assert gather.size_bytes == 8 << 20
+    assert (send.collective.op, send.collective.peer, send.seq) == (Op.SEND, 3, 5)
+    assert send.timing_source == "kernel_cpu"
+
+
+def test_inspector_v43_takes_context_from_its_marker() -> None:
+    found = read("synthetic.inspector-v4.3.log")
+    first, second, third = found.calls
+    assert (first.collective.algorithm, first.collective.protocol) == ("RING", "LL")
+    assert first.start_ns == 1752867229235180_000  # earliest channel
+    assert first.end_ns == 1752867229239180_000  # latest
+    assert (second.collective.op, second.size_bytes) == (Op.REDUCE_SCATTER, 8 << 20)
+    assert (third.collective.group, third.group_rank) == ("0xe62dedaa97644a", 0)
+    assert codes(found) == {"recorder_dropped": 1}
+
+
+def test_inspector_record_without_marker_is_counted_not_guessed() -> None:
+    lines = DATA["synthetic.inspector-v4.3.log"].splitlines(keepends=True)
+    found = read("x.log", b"".join(lines[1:4]))
+    assert found.calls == ()
+    assert codes(found)["record_without_communicator"] == 2
+
+
+def test_inspector_records_over_several_lines() -> None:
+    lines = DATA["synthetic.inspector-v4.0.log"].splitlines()
+    spread = "\n".join(json.dumps(json.loads(line), indent=2) for line in lines)
+    assert read("x", spread.encode()).calls == read("synthetic.inspector-v4.0.log").calls
+
+
+def test_inspector_torn_line_loses_only_itself() -> None:
+    lines = DATA["synthetic.inspector-v4.0.log"].splitlines(keepends=True)
+    torn = lines[0] + lines[1][:200] + b"\n" + lines[2]
+    found = read("x", torn)
+    assert [call.collective.op for call in found.calls] == [Op.ALL_REDUCE, Op.SEND]
+    assert codes(found) == {"torn_record": 1}
+
+
+# --- profiler plugin ---------------------------------------------------------------------------
+
+
+def test_profiler_plugin() -> None:
+    found = read("synthetic.profiler-plugin.txt")
+    reduce, send, gather = found.calls
+    assert int(str(reduce.collective.group), 16) == 17093776592125785438  # above 2^63
+    assert (reduce.collective.in_count, reduce.collective.datatype) == (32768, Datatype.FLOAT32)
+    assert (reduce.start_ns, reduce.end_ns) == (1_002_250, 1_102_500)
+    assert (reduce.collective.algorithm, reduce.collective.protocol) == ("RING", "LL")
+    assert (send.start_ns, send.end_ns) == (None, 1_200_000)  # ts 0.000000 is no time
+    assert (send.collective.peer, send.collective.datatype) == (3, Datatype.BFLOAT16)
+    assert (gather.start_ns, gather.end_ns) == (1_300_000, None)  # the process died
+    assert codes(found) == {}
+
+
+# --- RCCL recorder -----------------------------------------------------------------------------
+
+
+def test_rccl_text() -> None:
+    found = read("replay.4711.node-1.json")
+    assert (found.pid, found.host, found.coverage) == (4711, "node-1", "whole")
+    reduce, gather, send, receive, uneven, split, captured = found.calls
+    # uniqueID 17168916771200794912 is INIT's commId
+    assert reduce.collective.group == f"0x{17168916771200794912:x}"
+    assert (reduce.collective.redop, reduce.in_place, reduce.seq) == ("Sum", True, 1)
+    assert reduce.start_ns == pytest.approx(1745623615678_207520, abs=300)  # a double of ms
+    # rank 1 of 4: sendbuff = recvbuff + 1 × 1024 × 4 bytes
+    assert (gather.in_place, gather.collective.out_count) == (True, 4096)
+    assert (send.collective.op, send.collective.peer, send.seq) == (Op.SEND, 2, None)
+    assert (receive.collective.peer, receive.collective.out_count) == (0, 256)
+    assert uneven.collective.in_split == (1, 2, 3, 4)
+    assert uneven.collective.out_split == (5, 6, 7, 8)
+    assert (uneven.collective.in_count, uneven.collective.out_count) == (10, 26)
+    # printed color -2147418096 is the lower half of 0x7f2080010010, printed key 1 the colour
+    assert split.collective.group == f"{reduce.collective.group}/1.1"
+    assert (split.collective.redop, split.collective.root) == ("Max", 1)
+    assert (captured.state, captured.seq) == ("captured", None)
+    assert codes(found) == {}
+
+
+@pytest.mark.parametrize("acc", [False, True])
+def test_rccl_binary(acc: bool) -> None:
+    data = recording(acc=acc)
+    assert len(record("Send", acc=acc)) == (160 if acc else 152)
+    found = read("replay.4711.node-1", data)
+    assert (found.pid, found.host, codes(found)) == (4711, "node-1", {})
+    reduce, send, receive, uneven, split = found.calls
+    assert reduce.collective.group == "0xee443ed6adab8120"
+    assert (reduce.collective.op, reduce.in_place, reduce.seq) == (Op.ALL_REDUCE, True, 1)
+    assert reduce.start_ns == 1_745_623_615_676_250_000
+    assert (send.collective.peer, receive.collective.peer) == (2, 0)
+    assert uneven.collective.in_split == (1, 2, 3, 4)
+    assert uneven.collective.out_split == (5, 6, 7, 8)
+    assert split.collective.group == "0xee443ed6adab8120/1.1"
+    assert split.in_place is True  # rank 1: recvbuff = sendbuff + 1 × 10 × 8 bytes
+    assert (split.collective.in_count, split.collective.out_count) == (20, 10)
+    assert split.collective.redop == "Max"
+
+
+@pytest.mark.parametrize("acc", [False, True])
+@pytest.mark.parametrize("name", [n for n in TYPES if n[0] in "ABRS" and n != "AllToAllv"])
+def test_rccl_binary_operations(name: str, acc: bool) -> None:
+    if name == "AllReduceWithBias" and not acc:
+        pytest.skip("came with acc")
+    data = record(name, acc=acc, comm=1, nranks=2, rank=0, root=0, count=8, datatype=7)
+    # One record alone makes sense in one layout only when it is of that size.
+    found = read("x", data * 3)
+    expected = "AllReduce" if name == "AllReduceWithBias" else name
+    assert [call.collective.op.value for call in found.calls] == [expected] * 3
+
+
+def test_rccl_binary_damage_loses_only_itself() -> None:
+    one = record("AllReduce", comm=1, nranks=2, rank=0, count=8, datatype=7)
+    found = read("x.4711.h", one * 3 + b"\xff" * 77 + one * 2)
+    assert len(found.calls) == 5
+    assert codes(found) == {"torn_record": 1}
+
+
+def test_ranks_of_one_process_are_numbered_each() -> None:
+    first = {"comm": 0x10, "nranks": 2, "rank": 0, "comm_id": 0xAB}
+    second = {"comm": 0x20, "nranks": 2, "rank": 1, "comm_id": 0xAB}
+    data = b"".join(
+        [record("CommInitDev", **first), record("CommInitDev", **second)]
+        + [record("AllReduce", **rank, count=4, datatype=7) for rank in (first, second)] * 2
+    )
+    calls = read("x.4711.h", data).calls
+    assert [(c.collective.group, c.group_rank, c.seq) for c in calls] == [
+        ("0xab", 0, 1), ("0xab", 1, 1), ("0xab", 0, 2), ("0xab", 1, 2),
+    ]  # fmt: skip
+
+
+# --- any content -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(DATA))
+def test_cut_at_any_byte(name: str) -> None:
+    module = recorders.recorder_parser(DATA[name])
+    assert module is not None
+    whole = [c.collective for c in module.parse(DATA[name], name).calls]
+    for end in range(0, len(DATA[name]), 3 if len(DATA[name]) < 4000 else 29):
+        calls = [c.collective for c in module.parse(DATA[name][:end], name).calls]
+        assert [c.op for c in calls] == [c.op for c in whole[: len(calls)]]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_wrong_types_in_any_field(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(["ddp.fr.rank0.json", "synthetic.inspector-v4.3.log"]))
+    records = [json.loads(line) for line in DATA[name].splitlines()]
+    for value in records:
+        _spoil(value, data)
+    text = "\n".join(json.dumps(value) for value in records).encode()
+    for dialect in ("flight_recorder", "inspector", "profiler_plugin"):
+        module = __import__(f"collscope.parsers.recorders.{dialect}", fromlist=["parse"])
+        module.parse(text, name)
+    flight_pickle.parse(pickle.dumps(records[0], 4), name)
+
+
+def _spoil(value: object, data: st.DataObject) -> None:
+    """Replace one field somewhere in a record by something else."""
+    while isinstance(value, dict | list) and value:
+        keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+        key = data.draw(st.sampled_from(keys))
+        inner = value[key]
+        if not isinstance(inner, dict | list) or not inner or data.draw(st.integers(0, 3)) == 0:
+            value[key] = data.draw(JSON)
+            return
+        value = inner
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(sorted(DATA)), st.randoms(use_true_random=False))
+def test_damaged_bytes(name: str, random: object) -> None:
+    from fuzz_recorders import damaged, parse_all
+
+    parse_all(damaged(DATA[name], random), name)

@@ -1,0 +1,468 @@
+"""Efficiency, decomposition and gain in a report; expected values derived by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from command import collscope
+from hypothesis import given
+from hypothesis import strategies as st
+from store_builder import StoreBuilder, Value
+
+from collscope.errors import InputError, NoVerdictError
+from collscope.reports import render
+from collscope.reports.judgement.records import Decomposition, JudgedClass, Judgement
+
+_SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "report.schema.json"
+_REPLAY = """\
+callNumber, functionName, inPlace, count(numElements), datatype, op, root, time(msec), \
+groupCallBusBandwidth(GB/s)
+3, AllReduce, 1, 268435456, Float16, Sum, 0, 3.25299, 330.079
+6, AllReduce, 1, 268435456, Float16, Sum, 0, 3.22935, 332.494
+9, AllReduce, 1, 268435456, Float16, Sum, 0, 3.20286, 335.244
+"""
+GIB = 1024**3
+# AllReduce of 1 GiB on 8 MI300X: 7 links x 48 GB/s = 336 GB/s, factor 7/4
+ROOF_US = GIB * 1.75 / 336e3
+
+
+def _job(calls: int = 10, **columns: Value) -> tuple[StoreBuilder, int, int]:
+    """A store with one class: AllReduce of 1 GiB on 8 ranks; its log and communicator."""
+    store = StoreBuilder()
+    log = store.source()
+    comm = store.comm([store.process(log, pid=pid) for pid in range(8)])
+    shape: dict[str, Value] = {"size_bytes": GIB, "count": GIB // 4, "nranks": 8, **columns}
+    store.calls(comm, store.collective(**shape), calls, ranks_seen=8)
+    return store, log, comm
+
+
+def _measured(store: StoreBuilder, *samples_us: float, **columns: Value) -> None:
+    shape: dict[str, Value] = {"size_bytes": GIB, "count": GIB // 4, "nranks": 8, **columns}
+    label = str(shape.pop("label", "replay"))
+    source = store.source("r.csv", kind="csv", sha256=f"{samples_us} {columns}")
+    store.measured(source, samples_us, label=label, **shape)
+
+
+def _profile(store: StoreBuilder, collective_ns: int, other_ns: int) -> None:
+    source = store.source("p.rpd", kind="profile", dialect="rpd")
+    store.total(source, "ncclDevKernel_Generic", "rccl", collective_ns)
+    store.total(source, "gemm", None, other_ns)
+
+
+def _first(store: StoreBuilder, system: str = "mi300x") -> JudgedClass:
+    return store.report(system=system).judgement.classes[0]
+
+
+def _parts(found: Decomposition | None) -> dict[str, float | None]:
+    assert found is not None
+    return {part.name: part.device_s for part in found.parts}
+
+
+def test_the_guide_from_its_files(samples: Path, tmp_path: Path) -> None:
+    db = tmp_path / "t.db"
+    replay = tmp_path / "replay.csv"
+    replay.write_text(_REPLAY)
+    for words in (
+        ("log", samples / "rccl" / "guide-coll-klke.log"),
+        ("profile", samples / "profiles" / "guide-top.txt"),
+        ("csv", replay, "--nranks", "8"),
+    ):
+        assert collscope("ingest", *words, "--db", db).code == 0
+    asked = ("report", "--db", db, "--system", "mi300x")
+    document = json.loads(collscope(*asked, "--format", "json").out)
+    jsonschema.validate(document, json.loads(_SCHEMA.read_text(encoding="utf-8")))
+    judged = document["judgement"]
+    large = judged["classes"][0]
+    # median 3.22935 ms: 512 MiB x 1.75 / 3.22935 ms = 290.93 GB/s, and 336 would take 2.7962 ms
+    assert round(large["busbw_gbps"], 2) == 290.93
+    assert round(large["roof_us"], 1) == 2796.2
+    assert large["roof"] == "mi300x achievable"
+    assert round(large["efficiency"], 3) == 0.866
+    # the two all-reduces of some bytes count 23.2 us each (RCCL's latency), 3229.35 of 3275.75:
+    # 29.272 x 0.98583 x 0.13413 = 3.871 points
+    uplift = judged["uplift"]
+    assert round(uplift["fraction"], 4) == 0.2927
+    assert round(100 * uplift["saved"], 2) == 3.87
+    assert round(100 * uplift["gain"], 1) == 4.0
+    assert round(100 * uplift["gain_if_alike"], 1) == 4.1
+    assert round(100 * uplift["ceiling"], 1) == 41.4
+    # samples of 3.203 to 3.253 ms: 3.69 to 4.07 points, so 3.8 to 4.2 %
+    assert (round(100 * uplift["low"], 1), round(100 * uplift["high"], 1)) == (3.8, 4.2)
+    # MSCCL serves up to 16 MiB, 87.4 us at 336 GB/s, but its kernels take 2409 us
+    msccl, generic = judged["kernels"]
+    assert (msccl["served_bytes"], round(msccl["roof_us"], 1), msccl["skewed"]) == (
+        2**24,
+        87.4,
+        True,
+    )
+    assert (generic["served_bytes"], generic["skewed"]) == (2**29, False)
+    # 0.1045 + 0.1882 x (0.036 to 0.109), times 0.132
+    low, high = uplift["gain_skewed_low"], uplift["gain_skewed_high"]
+    assert (round(100 * low, 1), round(100 * high, 1)) == (1.5, 1.7)
+    text = collscope(*asked).out
+    assert "290.9" in text
+    assert "86.6" in text
+    assert "4.0 % faster (3.8 to 4.2 %)" in text
+    assert "16.8 to 18.1 of 18.8 % of GPU time in 1 collective kernel is waiting" in text
+    assert [row["code"] for row in document["findings"]].count("skew_dominated") == 1
+
+
+def test_efficiency_and_recoverable_seconds() -> None:
+    store, _, _ = _job()
+    _measured(store, 2 * ROOF_US, 2 * ROOF_US, 3 * ROOF_US)
+    row = _first(store)
+    assert row.measured_us == pytest.approx(2 * ROOF_US)
+    assert row.busbw_gbps == pytest.approx(168)
+    assert row.efficiency == pytest.approx(0.5)
+    assert row.recoverable_s == pytest.approx(10 * ROOF_US / 1e6)
+    assert (row.samples, row.regime, row.marks) == (3, "bandwidth", ())
+
+
+def test_without_a_system_there_is_no_roof() -> None:
+    store, _, _ = _job()
+    _measured(store, 1000.0)
+    judged = store.report().judgement
+    assert (judged.roof, judged.classes[0].roof_us, judged.uplift) == (None, None, None)
+    assert _parts(judged.decomposition)["tunable"] is None
+
+
+def test_nothing_measured_is_said() -> None:
+    store, _, _ = _job()
+    assert "Not judged" in render(store.report(), "text")
+
+
+@pytest.mark.parametrize(
+    ("columns", "marks"),
+    [
+        ({}, ()),
+        ({"in_place": None}, ("place not known",)),
+        ({"nnodes": 2}, ("measured on 2 nodes",)),
+        ({"nnodes": None}, ("nodes not known",)),
+        ({"backend": "host"}, ("measured in host memory",)),
+    ],
+)
+def test_marks_of_a_measurement(columns: dict[str, Value], marks: tuple[str, ...]) -> None:
+    store, _, _ = _job()
+    _measured(store, 2 * ROOF_US, **columns)
+    row = _first(store)
+    assert (row.marks, row.efficiency) == (marks, pytest.approx(0.5))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"op": "AllGather"},
+        {"datatype": "Float16"},
+        {"redop": "Max"},
+        {"in_place": 0},
+        {"nranks": 4},
+        {"size_bytes": 4096},
+        {"shape": "ring"},
+    ],
+)
+def test_measurements_of_other_classes_are_not_taken(columns: dict[str, Value]) -> None:
+    store, _, _ = _job()
+    _measured(store, 2 * ROOF_US, **columns)
+    assert _first(store).measured_us is None
+
+
+def test_the_same_nodes_are_preferred() -> None:
+    store, _, _ = _job()
+    _measured(store, 9 * ROOF_US, nnodes=2)
+    _measured(store, 2 * ROOF_US)
+    row = _first(store)
+    assert (row.marks, row.measured_us) == ((), pytest.approx(2 * ROOF_US))
+
+
+def test_failed_and_wrong_measurements_are_marked_and_not_used() -> None:
+    for columns, mark in (
+        ({"status": "failed"}, "replay failed"),
+        ({"n_wrong": 3}, "replay wrong"),
+    ):
+        store, _, _ = _job()
+        _measured(store, 2 * ROOF_US, **columns)
+        row = _first(store)
+        assert (row.measured_us, row.efficiency, row.marks) == (None, None, (mark,))
+
+
+def test_a_scaled_measurement_is_judged_on_its_ranks_and_saves_nothing() -> None:
+    store, _, _ = _job(nranks=64, nnodes=8)
+    # on 8 ranks of one node, for a class of 64
+    _measured(store, 2 * ROOF_US, scaled_from=64)
+    row = _first(store, "mi300x+8xroce-400")
+    assert row.marks == ("measured on 8 ranks, scaled",)
+    assert row.efficiency == pytest.approx(0.5)
+    assert row.recoverable_s is None
+
+
+def test_decomposition_in_the_job() -> None:
+    store, log, comm = _job()
+    # a second class, to time: 8 ranks, transfers of 3 roofs, rank r waits r x 100 us
+    timed = store.collective(size_bytes=GIB, count=GIB // 2, datatype="Float16", nranks=8)
+    calls = store.calls(comm, timed, 4, ranks_seen=8)
+    for rank in range(8):
+        store.kernel(calls[0], log, transfer_ns=round(3e3 * ROOF_US), wait_ns=rank * 100_000)
+    _measured(store, 2 * ROOF_US, datatype="Float16")
+    _profile(store, 30_000, 70_000)
+    judged = store.report(system="mi300x").judgement
+    parts = _parts(judged.decomposition)
+    kernels = 4 * 8 / 1e6  # of the class, in millions: us become seconds
+    assert parts["wait"] == pytest.approx(kernels * 350)
+    assert parts["contention"] == pytest.approx(kernels * ROOF_US)
+    assert parts["tunable"] == pytest.approx(kernels * ROOF_US)
+    assert parts["roof"] == pytest.approx(kernels * ROOF_US)
+    row = next(r for r in judged.classes if r.transfer_us is not None)
+    assert row.contention == pytest.approx(1.5)
+    # f = 0.3 x the class's part of the expected time; the other class is not measured: at its roof
+    job_us, other_us = 3 * ROOF_US + 350, ROOF_US
+    part = 4 * job_us / (4 * job_us + 10 * other_us)
+    assert judged.uplift is not None
+    assert judged.uplift.saved == pytest.approx(0.3 * part * ROOF_US / job_us)
+    assert judged.uplift.gain_skewed_low is None
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 50),  # calls
+            st.none() | st.floats(1, 1e5),  # measured alone, us
+            st.none() | st.tuples(st.integers(1, 10**8), st.integers(0, 10**8)),  # in the job, ns
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.booleans(),
+)
+def test_parts_add_up_to_the_collective_time(
+    classes: list[tuple[int, float | None, tuple[int, int] | None]], profiled: bool
+) -> None:
+    store = StoreBuilder()
+    log, comm = store.group()
+    for index, (number, alone, job) in enumerate(classes):
+        size = 2 ** (10 + 4 * index)
+        calls = store.calls(comm, store.collective(size_bytes=size, count=size // 4), number)
+        if alone is not None:
+            source = store.source(f"{index}.csv", kind="csv")
+            store.measured(source, [alone], size_bytes=size, count=size // 4)
+        for wait in (0, job[1]) if job else ():
+            store.kernel(calls[0], log, transfer_ns=job[0] if job else 0, wait_ns=wait)
+    if profiled:
+        _profile(store, 12_345_678, 1000)
+    found = store.report(system="h100").judgement.decomposition
+    assert found is None or sum(part.device_s or 0 for part in found.parts) == pytest.approx(
+        found.device_s
+    )
+
+
+def test_a_profile_alone_leaves_waiting_unknown() -> None:
+    store, _, _ = _job()
+    _measured(store, 2 * ROOF_US)
+    _profile(store, 40_000_000_000, 60_000_000_000)
+    judged = store.report(system="mi300x").judgement
+    parts = _parts(judged.decomposition)
+    assert (parts["wait"], parts["contention"]) == (None, None)
+    assert (parts["tunable"], parts["roof"]) == (pytest.approx(20), pytest.approx(20))
+    assert judged.uplift is not None
+    assert judged.uplift.gain == pytest.approx(1 / 0.8 - 1)
+    assert judged.uplift.ceiling == pytest.approx(1 / 0.6 - 1)
+    assert judged.uplift.denominator.startswith("all kernels")
+    assert any("waiting and contention are not known" in a for a in judged.uplift.assumptions)
+
+
+def test_traces_give_wall_time_and_exposure() -> None:
+    store, log, _ = _job()
+    _measured(store, 2 * ROOF_US)
+    _profile(store, 99, 1)
+    for rank in range(2):
+        trace = store.insert(
+            "_trace", source_id=log, rank=rank, first_kernel=1, kernels=1, columns=""
+        )
+        times = dict.fromkeys(
+            column
+            for _, column, _, needed, *_ in store.connection.execute(
+                "PRAGMA table_info(_trace_rank)"
+            )
+            if needed
+        )
+        known = {"span_ns": 1000, "collective_ns": 500, "exposed_ns": 200 + 200 * rank}
+        store.insert(
+            "_trace_rank", trace_id=trace, **{**dict.fromkeys(times, 0), **known, "rank": rank}
+        )
+    judged = store.report(system="mi300x").judgement
+    assert judged.uplift is not None
+    # half of the wall time, 600 of 1000 exposed, half of it above the roof: 0.5 x 0.6 x 0.5
+    assert judged.uplift.fraction == pytest.approx(0.5)
+    assert judged.uplift.saved == pytest.approx(0.15)
+    assert judged.uplift.ceiling == pytest.approx(1 / 0.7 - 1)
+    assert judged.uplift.denominator.startswith("wall time of 2 traced ranks")
+    assert judged.classes[0].recoverable_s == pytest.approx(0.6 * 10 * ROOF_US / 1e6)
+
+
+def test_faster_than_the_roof_gains_nothing_and_is_explained() -> None:
+    store, _, _ = _job()
+    # 400 GB/s: above 336, below the line rate of 448
+    _measured(store, GIB * 1.75 / 400e3)
+    _profile(store, 30, 70)
+    report = store.report(system="mi300x")
+    row = report.judgement.classes[0]
+    assert row.efficiency == pytest.approx(400 / 336)
+    assert "below the line rate" in (row.why or "")
+    assert report.judgement.uplift is not None
+    assert (report.judgement.uplift.gain, row.recoverable_s) == (0, 0)
+    assert {"roof_does_not_apply", "tuning_not_worth_it"} <= {f.code for f in report.findings}
+
+
+@pytest.mark.parametrize(("efficiency", "worth"), [(0.96, True), (0.98, False)])
+def test_tuning_is_not_worth_less_than_one_percent(efficiency: float, worth: bool) -> None:
+    store, _, _ = _job()
+    _measured(store, ROOF_US / efficiency)
+    # 30 % of GPU time: 1.2 or 0.6 points
+    _profile(store, 30, 70)
+    codes = {finding.code for finding in store.report(system="mi300x").findings}
+    assert ("tuning_not_worth_it" in codes) is not worth
+
+
+def test_nothing_is_said_about_worth_when_little_was_measured() -> None:
+    store, _, comm = _job(calls=1)
+    other = store.collective(size_bytes=GIB, count=GIB // 2, datatype="Float16", nranks=8)
+    store.calls(comm, other, 9, ranks_seen=8)
+    _measured(store, ROOF_US / 0.99)
+    _profile(store, 30, 70)
+    codes = {finding.code for finding in store.report(system="mi300x").findings}
+    assert "tuning_not_worth_it" not in codes
+
+
+@pytest.mark.parametrize(("wait_us", "speaks"), [(5 * ROOF_US, True), (ROOF_US, False)])
+def test_classes_that_wait_are_found(wait_us: float, speaks: bool) -> None:
+    store = StoreBuilder()
+    log = store.source()
+    comm = store.comm([store.process(log, pid=pid) for pid in range(8)])
+    kind = store.collective(size_bytes=GIB, count=GIB // 4, nranks=8)
+    call = store.calls(comm, kind, 1, ranks_seen=8)[0]
+    for _ in range(8):
+        store.kernel(call, log, transfer_ns=round(1500 * ROOF_US), wait_ns=round(1000 * wait_us))
+    report = store.report(system="mi300x")
+    assert ("skew_dominated" in {f.code for f in report.findings}) is speaks
+    assert report.judgement.classes[0].marks == ("time in the job",)
+    assert (report.judgement.classes[0].regime == "waiting") is speaks
+
+
+def test_fit_is_the_best_of_every_label() -> None:
+    store, _, _ = _job()
+    _measured(store, 5000.0, label="tuned")
+    _measured(store, 8000.0, label="default")
+    row = _first(store, "fit")
+    assert (row.roof, row.roof_us) == ("fit of the run's measurements", 5000.0)
+    assert row.efficiency == pytest.approx(5 / 8)
+    # two labels: the range is over the system's roof and the best that was measured
+    _profile(store, 30, 70)
+    uplift = store.report(system="mi300x").judgement.uplift
+    assert uplift is not None
+    assert uplift.low == pytest.approx(uplift.gain)
+    assert uplift.gain == pytest.approx(1 / (1 - 0.3 * (1 - ROOF_US / 8000)) - 1)
+    assert uplift.high == pytest.approx(1 / (1 - 0.3 * 3 / 8) - 1)
+
+
+def test_the_label_is_the_latest_or_the_named_one() -> None:
+    store, _, _ = _job()
+    _measured(store, 5000.0, label="tuned")
+    _measured(store, 8000.0, label="default")
+    latest = store.report().judgement
+    assert (latest.label, latest.classes[0].measured_us) == ("default", 8000.0)
+    assert any("most recent" in note for note in latest.notes)
+    named = store.report(label="tuned").judgement
+    assert named.classes[0].measured_us == 5000.0
+    with pytest.raises(InputError, match="'tuned', 'default'"):
+        store.report(label="other")
+
+
+def test_unknown_systems_and_nothing_to_fit_are_errors() -> None:
+    store, _, _ = _job()
+    with pytest.raises(InputError, match="mi300x"):
+        store.report(system="mi300")
+    with pytest.raises(NoVerdictError, match="no measurement"):
+        store.report(system="fit")
+
+
+def test_a_communicator_too_large_for_the_system_has_no_roof() -> None:
+    store, _, _ = _job(nranks=64)
+    _measured(store, 1000.0, nranks=64)
+    row = _first(store)
+    assert (row.roof, row.efficiency) == (None, None)
+    assert row.why
+    assert any("Without a roof" in note for note in store.report(system="mi300x").judgement.notes)
+
+
+def test_figures_of_frontier_beside_its_tables(samples: Path, tmp_path: Path) -> None:
+    db = tmp_path / "t.db"
+    tables = samples / "tables"
+    assert collscope("ingest", "table", tables / "frontier-allreduce.txt", "--db", db).code == 0
+    assert collscope("ingest", "metric", tables / "frontier-applications.txt", "--db", db).code == 0
+    document = json.loads(collscope("report", "--db", db, "--format", "json").out)
+    rows = {(r["name"], r["label"]): r for r in document["judgement"]["metrics"]}
+    images = rows["images_per_second (64 nodes, 512 ranks)", "With the Plugin + GDR=3"]
+    # 508689.71 / 388282.87, and 109.01 / 8.03 at 4 GiB: (1 - 1/1.3101) / (1 - 1/13.575)
+    assert round(images["gain"], 4) == 0.3101
+    assert round(images["collective_speed_up"], 2) == 13.58
+    assert round(images["implied_share"], 3) == 0.256
+    assert images["predicted_gain"] is None
+    words = rows["GPT-J: train_samples_per_second", "With the plugin"]
+    assert (words["reference_value"], words["value"]) == (36.372, 60.975)
+    # a run time that falls is a gain
+    assert round(rows["GPT-J: train_runtime", "With the plugin"]["gain"], 3) == 0.676
+
+
+def test_a_profile_predicts_the_figures() -> None:
+    store, log, _ = _job()
+    _measured(store, 8000.0, label="tcp")
+    _measured(store, 2000.0, label="plugin")
+    _profile(store, 40, 60)
+    for label, value in (("TCP", 100.0), ("with the plugin", 130.0), ("plugin", 140.0)):
+        store.metric(log, label, value)
+    _, row = store.report().judgement.metrics
+    assert (row.reference, row.label, row.gain) == ("TCP", "plugin", pytest.approx(0.4))
+    assert (row.collective_speed_up, row.speed_up_of) == (4.0, "the run's calls, 1 class")
+    assert row.predicted_gain == pytest.approx(1 / (1 - 0.4 * 0.75) - 1)
+    assert row.implied_share == pytest.approx((1 - 1 / 1.4) / 0.75)
+
+
+def test_csv_has_the_efficiency_of_every_class_shown() -> None:
+    store, _, _ = _job()
+    for index in range(30):
+        store.collective(size_bytes=1 + index)
+    _measured(store, 2 * ROOF_US, in_place=None)
+    for top in (1, None):
+        report = store.report(system="mi300x", top=top)
+        rows = list(csv.DictReader(io.StringIO(render(report, "csv"))))
+        assert float(rows[0]["efficiency"]) == pytest.approx(0.5)
+        assert rows[0]["marks"] == "place not known"
+
+
+def test_every_form_says_which_roof() -> None:
+    store, _, _ = _job()
+    _measured(store, 2 * ROOF_US, 2.1 * ROOF_US)
+    _profile(store, 40, 60)
+    report = store.report(system="mi300x")
+    for form in ("text", "md", "csv", "json"):
+        assert "mi300x achievable" in render(report, form)
+
+
+def test_empty_judgement_of_an_empty_run() -> None:
+    judged = StoreBuilder().report(system="mi300x").judgement
+    assert judged == Judgement(
+        label=None,
+        labels=(),
+        roof="mi300x achievable",
+        classes=(),
+        kernels=(),
+        decomposition=None,
+        uplift=None,
+        metrics=(),
+        curves=(),
+        notes=judged.notes,
+    )

@@ -1,0 +1,340 @@
+"""Waits, stragglers, clocks and overlap: on the recordings and on jobs whose truth is known."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trace_builder import COMM, US, Job, Row, nested_job, steady_job
+
+from collscope.model import Datatype, Op
+from collscope.parsers.traces import parse
+from collscope.timeline.analyse import Timeline, analyse
+from collscope.timeline.overlap import contention, covered, union
+from collscope.timeline.steps import find_period
+from collscope.trace import Kind, TraceCollective, TraceFile
+
+MS = 1_000_000
+
+
+@pytest.fixture(scope="session")
+def blocking(recordings: Path) -> dict[str, list[TraceFile]]:
+    return {
+        case: [
+            trace
+            for path in sorted((recordings / "blocking" / case).glob("rank*.json.gz"))
+            for trace in parse([gzip.decompress(path.read_bytes())], path.name)
+        ]
+        for case in ("default", "ringll")
+    }
+
+
+def shifted(traces: list[TraceFile], offsets: dict[int, int]) -> list[TraceFile]:
+    """The same traces with some clocks ahead."""
+    result = []
+    for k, trace in enumerate(traces):
+        c, by = trace.columns, offsets.get(k, 0)
+        moved = replace(
+            c,
+            start_ns=c.start_ns + by,
+            end_ns=c.end_ns + by,
+            launch_ns=np.where(c.launch_ns >= 0, c.launch_ns + by, -1),
+        )
+        result.append(replace(trace, columns=moved))
+    return result
+
+
+def true_waits(job: Job, timeline: Timeline) -> np.ndarray:
+    """The builder's wait of each part of the timeline."""
+    rows, calls = timeline.rows, timeline.calls
+    truth = []
+    for trace, row in zip(calls.trace.tolist(), calls.row.tolist(), strict=True):
+        mine = sorted(job.rows[rows.ranks[trace]], key=lambda r: r.start)
+        truth.append(mine[row - int(rows.bounds[trace])].wait)
+    return np.array(truth)
+
+
+def test_transfer_per_step_of_the_recordings(blocking: dict[str, list[TraceFile]]) -> None:
+    """README of the recordings: 0.63 and 1.26 ms, the sum over the 6 calls of the minimum."""
+    for case, expected in (("default", 0.63), ("ringll", 1.26)):
+        timeline = analyse(blocking[case])
+        assert timeline.times.transfer.sum() / 3 / MS == pytest.approx(expected, rel=0.02)
+        assert timeline.times.shortest.sum() / 3 / MS == pytest.approx(expected, rel=0.02)
+        assert len(timeline.calls) == 18
+        assert not timeline.times.suspect.any()
+        # One host: the four GPUs' clocks agree to a microsecond.
+        assert np.abs(timeline.clocks.offset).max() < 1_000
+
+
+def test_profiler_start_is_left_out_and_listed(blocking: dict[str, list[TraceFile]]) -> None:
+    timeline = analyse(blocking["ringll"])
+    (excluded,) = timeline.times.excluded
+    assert (excluded.seq, excluded.longest_ns) == (0, 42_369_465)
+    assert sum(r.wait_ns for r in timeline.ranks) < 1 * MS
+    assert all(o.span_ns < 17 * MS for o in timeline.overlaps)
+
+
+def test_clock_offset_is_no_straggler(blocking: dict[str, list[TraceFile]]) -> None:
+    for traces, pair in ((blocking["default"], (1, 3)), (steady_job(4, 60).traces(), (0, 2))):
+        plain = analyse(traces)
+        moved = analyse(shifted(traces, dict.fromkeys(pair, 5 * MS)))
+        difference = moved.clocks.offset - plain.clocks.offset
+        expected = [5 * MS * ((r in pair) - (0 in pair)) for r in range(4)]
+        assert np.abs(difference - expected).max() <= 1
+        assert np.abs(moved.times.wait - plain.times.wait).max() <= 1
+        for a, b in zip(plain.late, moved.late, strict=True):
+            assert (a.rank, a.last, a.behind, a.named) == (b.rank, b.last, b.behind, b.named)
+            assert abs(a.total_ns - b.total_ns) <= a.last
+
+
+@pytest.mark.parametrize("offset", [0, 5 * MS])
+def test_delayed_rank_is_named_with_its_amount(offset: int) -> None:
+    job = steady_job(8, 200, late=5)
+    late = analyse(job.traces({5: offset, 6: offset})).late
+    assert [r.rank for r in late if r.named] == [5]
+    assert late[0].behind == 20
+    # Without the delay it would be up to 8 µs before or behind the others.
+    assert late[0].typical_ns == pytest.approx(MS, abs=10 * US)
+    assert late[0].max_ns == pytest.approx(MS, abs=10 * US)
+
+
+def test_no_straggler_where_chance_decides() -> None:
+    assert not any(r.named for r in analyse(steady_job(8, 200).traces()).late)
+
+
+@pytest.mark.parametrize("number", [0, 1, 29, 58, 59])
+@pytest.mark.parametrize("same_size", [False, True])
+def test_deleted_collective_is_found_where_it_was(number: int, same_size: bool) -> None:
+    """Even where all calls are alike: then only their times tell which one is missing."""
+    job = steady_job(4, 60)
+    if same_size:
+        for rows in job.rows.values():
+            for r in rows:
+                if r.collective is not None:
+                    r.collective = replace(r.collective, in_count=64, out_count=64)
+    job.drop(2, number)
+    timeline = analyse(job.traces({1: 5 * MS, 2: -3 * MS}))
+    calls = timeline.calls
+    assert calls.missing() == [(number, 2)]
+    assert calls.seen.tolist() == [3 if k == number else 4 for k in range(60)]
+    assert np.array_equal(timeline.clocks.offset.round(-4), [0, 5 * MS, -3 * MS, 0])
+    full = calls.seen[calls.call_of_part] == 4
+    assert np.abs(timeline.times.wait - true_waits(job, timeline))[full].max() < 1_000
+
+
+def test_extra_collective_and_stopped_rank() -> None:
+    job = steady_job(4, 40)
+    extra = TraceCollective(Op.ALL_GATHER, Datatype.INT8, 3, 12, str((0, 1, 2, 3)), 4, (0, 1, 2, 3))
+    last = max(r.end for r in job.rows[1] if r.collective)
+    job.rows[1].append(Row(Kind.KERNEL, 1, COMM, last + 5 * US, last + 9 * US, -(1 << 60), extra))
+    for _ in range(10):
+        job.drop(3, -1)
+    timeline = analyse(job.traces())
+    assert timeline.calls.seen.tolist() == [4] * 30 + [3] * 10 + [1]
+    assert timeline.calls.missing() == [(k, 3) for k in range(30, 40)] + [(40, 0), (40, 2), (40, 3)]
+
+
+def test_different_size_at_one_place_is_a_mismatch_not_a_loss() -> None:
+    job = steady_job(4, 30)
+    row = [r for r in job.rows[2] if r.collective][10]
+    assert row.collective is not None
+    row.collective = replace(row.collective, in_count=5, out_count=5)
+    calls = analyse(job.traces()).calls
+    assert np.flatnonzero(calls.mismatched).tolist() == [10]
+    assert calls.missing() == []
+
+
+def test_source_numbers_decide() -> None:
+    """Traces that begin at different calls, all alike: only the numbers can tell."""
+    job = steady_job(3, 30)
+    for rows in job.rows.values():
+        for k, r in enumerate(r for r in rows if r.collective):
+            r.seq = 100 + k
+    for _ in range(4):
+        job.drop(0, 0)
+        job.drop(1, -1)
+    calls = analyse(job.traces()).calls
+    assert calls.seen.tolist() == [2] * 4 + [3] * 22 + [2] * 4
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6))
+def test_random_jobs(seed: int) -> None:
+    job, rng = nested_job(seed), random.Random(seed)
+    offsets = {r: rng.randint(-5 * MS, 5 * MS) for r in range(job.nranks)}
+    timeline = analyse(job.traces(offsets))
+    times, calls, clocks = timeline.times, timeline.calls, timeline.clocks
+    assert (calls.seen == calls.expected).all()
+    assert len(set(clocks.component.tolist())) == 1
+    # Offsets, against that of the first clock, within twice the sum of both errors.
+    truth = np.array([offsets[r] - offsets[0] for r in range(job.nranks)])
+    assert (np.abs(clocks.offset - truth) <= 2 * (clocks.error + clocks.error[0]) + 1).all()
+    duration = times.end - times.start
+    assert (times.wait + times.part_transfer == duration).all()
+    assert (times.wait >= 0).all()
+    assert np.abs(times.wait - true_waits(job, timeline)).max() <= 4 * clocks.error.max() + 1
+    for r in timeline.ranks:
+        assert r.transfer_ns + r.wait_ns + r.unknown_ns == r.duration_ns
+    for o in timeline.overlaps:
+        assert o.exposed_ns + o.hidden_ns == o.collective_ns
+        assert o.idle_ns + o.compute_ns + o.exposed_ns - o.copy_only_ns <= o.span_ns
+        for s in o.streams:
+            assert s.exposed_ns + s.hidden_ns == s.total_ns
+            assert 0 <= s.exposed_ns <= s.total_ns
+
+
+def test_drift_is_removed_only_where_there_is_one() -> None:
+    job = steady_job(4, 400)
+    plain, drifting = analyse(job.traces()), analyse(job.traces({1: MS}, {1: 2e-5, 3: -1e-5}))
+    assert not plain.clocks.drift.any()
+    expected = np.array([0, 2e-5, 0, -1e-5])
+    # 1e-6 of the 0.13 s is less than half of the clocks' error.
+    assert np.abs(drifting.clocks.drift - expected).max() < 1e-6
+    assert np.abs(drifting.times.wait - plain.times.wait).max() < 2_000
+
+
+def test_ranks_of_one_host_share_a_clock() -> None:
+    job = steady_job(4, 30)
+    hosts = {0: "a", 1: "a", 2: "b", 3: "b"}
+    clocks = analyse(job.traces({2: 7 * MS, 3: 7 * MS}, hosts=hosts)).clocks
+    assert clocks.offset[0] == clocks.offset[1] == 0
+    assert clocks.offset[2] == clocks.offset[3] == pytest.approx(7 * MS, abs=1_000)
+
+
+def test_ranks_that_share_no_group_are_incomparable() -> None:
+    job = Job(4)
+    for _ in range(20):
+        for pair in ((0, 1), (2, 3)):
+            for r in pair:
+                job.compute(r, 50 * US)
+            job.collective(pair, 20 * US)
+    clocks = analyse(job.traces({2: MS, 3: MS})).clocks
+    assert clocks.component.tolist() == [0, 0, 1, 1]
+
+
+def test_traces_that_name_no_groups() -> None:
+    """Two pairs and the world on streams of their own: told apart by sequence and end times."""
+    job = Job(4, jitter_ns=100)
+    for k in range(40):
+        for r in range(4):
+            job.compute(r, (50 + 13 * (k * r % 5)) * US)
+        for pair in ((0, 2), (1, 3)):
+            job.collective(pair, 20 * US, count=7, comm=5)
+        job.collective((0, 1, 2, 3), 30 * US, count=9, comm=6)
+    for rows in job.rows.values():
+        for r in rows:
+            if r.collective is not None:
+                size = r.collective.group_size
+                r.collective = replace(r.collective, group=f"pg{size}", group_ranks=None)
+    timeline = analyse(job.traces())
+    assert [g.members for g in timeline.calls.groups] == [(0, 1, 2, 3), (0, 2), (1, 3)]
+    job.forget_groups()
+    groups = analyse(job.traces()).calls.groups
+    assert sorted(g.members for g in groups) == [(0, 1, 2, 3), (0, 2), (1, 3)]
+    assert {g.identity for g in groups} == {"inferred"}
+
+
+def test_rooted_operation_by_the_aligned_form() -> None:
+    """The root of a Broadcast leaves before the last leaf has come: its duration proves nothing."""
+    job = Job(2)
+    ranks = (0, 1)
+    entry = TraceCollective(Op.BROADCAST, Datatype.INT8, 10, 10, "g", 2, ranks, root=0)
+    for k in range(20):
+        at = k * 1000 * US
+        job.compute_free.update({0: at, 1: at})
+        job.collective(ranks, 20 * US)
+        begin = at + 300 * US
+        job.rows[0].append(Row(Kind.KERNEL, 1, COMM, begin, begin + 10 * US, -(1 << 60), entry))
+        leaf = begin + 40 * US
+        job.rows[1].append(Row(Kind.KERNEL, 1, COMM, leaf, leaf + 15 * US, -(1 << 60), entry))
+    timeline = analyse(job.traces({1: 2 * MS}))
+    broadcast = next(c for c in timeline.classes if c.key.op is Op.BROADCAST)
+    assert broadcast.transfer_ns_median == pytest.approx(15 * US, abs=1_000)
+    assert broadcast.suspect == 0
+
+
+def test_point_to_point_pairs_and_what_is_left_over() -> None:
+    job = steady_job(2, 10)
+    for k in range(5):
+        at = job.compute_free[0] + (1 + k) * 100 * US
+        for rank, op, late in ((0, Op.SEND, 0), (1, Op.RECV, 30 * US)):
+            entry = TraceCollective(
+                op, Datatype.INT8, 10, 10, str((0, 1)), 2, (0, 1), peer=1 - rank
+            )
+            start = at + late
+            if rank == 0 or k != 4:
+                job.rows[rank].append(
+                    Row(Kind.KERNEL, 1, COMM, start, at + 50 * US, -(1 << 60), entry)
+                )
+    timeline = analyse(job.traces())
+    calls, times = timeline.calls, timeline.times
+    assert int(calls.p2p.sum()) == 4
+    assert len(calls.unpaired) == 1
+    assert times.transfer[calls.p2p].tolist() == pytest.approx([20 * US] * 4, abs=1_000)
+
+
+def test_overlap_by_hand() -> None:
+    """Compute 0-10 and 30-40 ms; collectives 5-20 and 15-35 on two streams; a copy 18-22."""
+    job = Job(1)
+    world = TraceCollective(Op.ALL_REDUCE, Datatype.INT8, 1, 1, "g", 1, (0,))
+    job.rows[0] = [
+        Row(Kind.KERNEL, 0, 0, 0, 10 * MS),
+        Row(Kind.KERNEL, 0, 0, 30 * MS, 40 * MS),
+        Row(Kind.KERNEL, 1, 1, 5 * MS, 20 * MS, collective=world),
+        Row(Kind.KERNEL, 1, 2, 15 * MS, 35 * MS, collective=world),
+        Row(Kind.COPY, 2, 3, 18 * MS, 22 * MS),
+        Row(Kind.COPY, 2, 3, 45 * MS, 46 * MS),
+    ]
+    (o,) = analyse(job.traces()).overlaps
+    assert (o.span_ns, o.compute_ns, o.copy_ns, o.collective_ns) == (
+        46 * MS, 20 * MS, 5 * MS, 30 * MS,
+    )  # fmt: skip
+    assert (o.exposed_ns, o.hidden_ns, o.copy_only_ns) == (20 * MS, 10 * MS, 4 * MS)
+    assert o.idle_ns == 5 * MS
+    assert [(s.total_ns, s.exposed_ns) for s in o.streams] == [
+        (15 * MS, 10 * MS), (20 * MS, 15 * MS),
+    ]  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 9)), max_size=12))
+def test_intervals_against_counting(spans: list[tuple[int, int]]) -> None:
+    spans.sort()
+    start = np.array([a for a, _ in spans], dtype=np.int64)
+    end = np.array([a + d for a, d in spans], dtype=np.int64)
+    inside = [any(a <= t < b for a, b in zip(start, end, strict=True)) for t in range(80)]
+    measured = covered(*union(start, end), np.arange(81))
+    assert measured.tolist() == [sum(inside[:t]) for t in range(81)]
+
+
+def test_contention_factor() -> None:
+    timeline = analyse(steady_job(2, 30).traces())
+    key = timeline.classes[0].key
+    (found,) = contention(timeline.classes, {key: 30_000.0})
+    assert found.factor == pytest.approx(2.0, rel=0.02)
+
+
+def test_period_of_collectives() -> None:
+    assert find_period(np.array([5] + [1, 1, 2] * 9)) == 3
+    assert find_period(np.arange(30)) is None
+    assert find_period(np.array([], dtype=np.int64)) is None
+
+
+def test_nothing_and_almost_nothing() -> None:
+    assert len(analyse([]).calls) == 0
+    job = Job(2)
+    job.compute(0, 5 * US)
+    timeline = analyse(job.traces())
+    assert len(timeline.calls) == 0
+    assert timeline.overlaps[0].compute_ns == 5 * US
+    assert timeline.recorded().steps.source == "window"
+    alone = analyse(steady_job(4, 20).traces()[:1])
+    assert alone.calls.seen.tolist() == [1] * 20
+    assert not alone.times.known.any()
+    twice = steady_job(2, 5).traces()
+    assert analyse([*twice, twice[1]]).rows.duplicates == (2,)

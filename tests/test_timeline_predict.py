@@ -1,0 +1,321 @@
+"""Step-time prediction: the recorded A/B both ways, and jobs small enough to work out by hand."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trace_builder import COMM, US, Job, nested_job, steady_job
+
+from collscope.model import Datatype, Op
+from collscope.parsers.traces import parse
+from collscope.timeline.analyse import Timeline, analyse
+from collscope.timeline.perfetto import longest_calls, trace_events
+from collscope.timeline.predict import NewTime, predict
+from collscope.timeline.records import Prediction
+from collscope.timeline.rows import ClassKey
+from collscope.timeline.simulate import build_graph, play
+from collscope.trace import TraceCollective, TraceColumns, TraceFile
+
+MS = 1_000_000
+T = TypeVar("T")
+
+
+def predicted(timeline: Timeline, new: dict[ClassKey, NewTime]) -> Prediction:
+    found = predict(timeline.recorded(), new)
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="session")
+def blocking(recordings: Path) -> dict[str, Timeline]:
+    return {
+        case: analyse(
+            [
+                trace
+                for path in sorted((recordings / "blocking" / case).glob("rank*.json.gz"))
+                for trace in parse([gzip.decompress(path.read_bytes())], path.name)
+            ]
+        )
+        for case in ("default", "ringll")
+    }
+
+
+@pytest.mark.parametrize(("old", "new"), [("default", "ringll"), ("ringll", "default")])
+def test_recorded_change_both_ways(
+    blocking: dict[str, Timeline], recordings: Path, old: str, new: str
+) -> None:
+    """From one setting's record and the other's class times, the other's step time."""
+    lines = (recordings / "blocking" / "steps.jsonl").read_text("utf-8").splitlines()
+    measured = {j["setting"]: j["median_ms"] * MS for j in map(json.loads, lines)}
+    times = {
+        c.key: NewTime(c.transfer_ns_median, c.transfer_ns_min, c.transfer_ns_max)
+        for c in blocking[new].classes
+        if c.transfer_ns_median is not None
+    }
+    recorded = blocking[old].recorded()
+    other = blocking[new].recorded()
+    in_trace = predict(recorded, times)
+    anchored = predict(recorded, times, measured_step_ns=measured[old])
+    assert in_trace is not None
+    assert anchored is not None
+    assert in_trace.step_from == "period"
+    assert in_trace.simulated_ns == pytest.approx(in_trace.step_ns, rel=0.02)
+    assert in_trace.new_ns == pytest.approx(other.steps.mean_ns(other.rows.end), rel=0.01)
+    assert anchored.new_ns == pytest.approx(measured[new], rel=0.01)
+    assert in_trace.low_ns <= in_trace.new_ns <= in_trace.high_ns
+    assert len(in_trace.changed) == 6
+
+
+def only_class(timeline: Timeline) -> ClassKey:
+    (key,) = timeline.calls.classes
+    return key
+
+
+def test_exposed_collective_saves_all_of_it() -> None:
+    """200 µs compute, 100 µs AllReduce, gaps of 2 µs: halving the AllReduce saves 50 µs."""
+    job = Job(2, jitter_ns=0)
+    for _ in range(20):
+        for r in range(2):
+            job.compute(r, 200 * US)
+        job.collective((0, 1), 100 * US)
+    timeline = analyse(job.traces())
+    found = predicted(timeline, {only_class(timeline): NewTime(50 * US)})
+    assert found.step_ns == 304 * US
+    assert found.simulated_ns == 304 * US
+    assert found.new_ns == pytest.approx(254 * US)
+    assert found.simple_ns == pytest.approx(254 * US)
+
+
+def hidden_job() -> Job:
+    """Each step 100 µs compute, then an AllReduce of 60 µs beside 200 µs of compute."""
+    job = Job(2, jitter_ns=0)
+    for _ in range(20):
+        for r in range(2):
+            job.compute(r, 100 * US)
+        job.collective((0, 1), 60 * US, blocking=False)
+        for r in range(2):
+            job.compute(r, 200 * US)
+            job.compute_free[r] = max(job.compute_free[r], job.comm_free[r])
+    return job
+
+
+def test_hidden_collective_saves_nothing() -> None:
+    timeline = analyse(hidden_job().traces())
+    found = predicted(timeline, {only_class(timeline): NewTime(6 * US)})
+    assert found.new_ns == found.step_ns == 304 * US
+    assert found.simple_ns == pytest.approx(found.step_ns, abs=3 * US)
+
+
+def test_partly_exposed_collective_saves_only_the_exposed_part() -> None:
+    """AllReduce 300 µs beside 200 µs: exposed 98 µs; at 100 µs only those are gained."""
+    job = Job(2, jitter_ns=0)
+    for _ in range(20):
+        for r in range(2):
+            job.compute(r, 100 * US)
+        job.collective((0, 1), 300 * US, blocking=False)
+        for r in range(2):
+            job.compute(r, 200 * US)
+            job.compute_free[r] = max(job.compute_free[r], job.comm_free[r])
+    timeline = analyse(job.traces())
+    found = predicted(timeline, {only_class(timeline): NewTime(100 * US)})
+    assert found.step_ns == 404 * US
+    assert found.new_ns == pytest.approx(304 * US, abs=3 * US)
+
+
+def test_hidden_collective_that_grows_beyond_the_step_makes_it_longer() -> None:
+    """500 µs of AllReduce a step on one stream: the step cannot be shorter."""
+    timeline = analyse(hidden_job().traces())
+    found = predicted(timeline, {only_class(timeline): NewTime(500 * US)})
+    assert found.new_ns >= 500 * US
+
+
+def test_contraction_changes_nothing() -> None:
+    """Rows that only pass shifts on are folded: the others' shifts stay what they were."""
+    for seed in range(12):
+        t = analyse(nested_job(seed).traces({0: 2 * MS}))
+        change = np.random.default_rng(seed).normal(0, 30 * US, len(t.calls.row))
+        every = np.arange(len(t.rows))
+        some = every[:: 7 + seed]
+        whole = build_graph(t.rows, t.calls, t.times, t.clocks, every)
+        folded = build_graph(t.rows, t.calls, t.times, t.clocks, some)
+        assert len(folded.predecessors[0]) <= len(whole.predecessors[0])
+        assert play(folded, change) == pytest.approx(play(whole, change)[some], abs=1e-6)
+
+
+def test_one_trace_alone_still_predicts() -> None:
+    """Nothing splits waiting from transfer: the shortest duration stands for it, as is said."""
+    timeline = analyse(steady_job(4, 30).traces()[:1])
+    found = predicted(timeline, {k: NewTime(1.0, old_ns=2.0) for k in timeline.calls.classes})
+    assert found.step_ns - found.new_ns == pytest.approx(90 * US, abs=2 * US)
+    assert any("shortest" in a for a in found.assumptions)
+
+
+def test_wait_for_a_late_rank_is_not_won() -> None:
+    """Rank 1 computes 100 µs longer: a transfer of no time leaves its compute."""
+    job = Job(2, jitter_ns=0)
+    for _ in range(20):
+        job.compute(0, 100 * US)
+        job.compute(1, 200 * US)
+        job.collective((0, 1), 50 * US)
+    timeline = analyse(job.traces())
+    found = predicted(timeline, {only_class(timeline): NewTime(5 * US)})
+    assert found.step_ns == 254 * US
+    assert found.new_ns == pytest.approx(209 * US)
+
+
+def test_old_time_alone_keeps_what_slows_the_calls_in_the_job() -> None:
+    """In the job 60 µs, alone 40: alone 20 afterwards is 30 in the job; 3 sizes make a step."""
+    timeline = analyse(steady_job(2, 30).traces())
+    times = {key: NewTime(20_000.0, old_ns=40_000.0) for key in timeline.calls.classes}
+    found = predicted(timeline, times)
+    assert found.step_ns - found.new_ns == pytest.approx(90 * US, abs=1 * US)
+    assert all(c.new_ns == pytest.approx(c.old_ns / 2) for c in found.changed)
+
+
+def test_host_bound_step_does_not_gain() -> None:
+    """The host launches once in 400 µs, 20 µs of compute and 50 µs of AllReduce follow."""
+    job = Job(2, jitter_ns=0)
+    for k in range(20):
+        for r in range(2):
+            job.compute_free[r] = job.comm_free[r] = k * 400 * US
+            job.compute(r, 20 * US)
+            job.rows[r][-1].launch = job.rows[r][-1].start - 5 * US
+        job.collective((0, 1), 50 * US)
+        for r in range(2):
+            job.rows[r][-1].launch = k * 400 * US + 10 * US
+    timeline = analyse(job.traces())
+    found = predicted(timeline, {only_class(timeline): NewTime(5 * US)})
+    assert found.step_ns == 400 * US
+    assert found.new_ns == pytest.approx(400 * US, abs=3 * US)
+
+
+def test_host_that_waits_for_the_gpu_gains() -> None:
+    """After each step the host waits for the AllReduce, then takes 100 µs to launch the next."""
+    job = Job(2, jitter_ns=0)
+    for _ in range(20):
+        for r in range(2):
+            begin = max(job.compute_free[r], job.comm_free[r])
+            for part in range(5):
+                job.compute(r, 30 * US, gap=20 * US if part == 0 else 2 * US)
+                job.rows[r][-1].launch = begin + (10 + 5 * part) * US
+        job.collective((0, 1), 80 * US)
+        for r in range(2):
+            job.rows[r][-1].launch = begin + 40 * US
+    timeline = analyse(job.traces())
+    found = predicted(timeline, {only_class(timeline): NewTime(30 * US)})
+    assert found.step_ns - found.new_ns == pytest.approx(50 * US, abs=1 * US)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6))
+def test_unchanged_random_jobs_reproduce_the_record(seed: int) -> None:
+    timeline = analyse(nested_job(seed).traces({1: 3 * MS}))
+    found = predicted(timeline, {})
+    assert found.simulated_ns == pytest.approx(found.step_ns, rel=1e-9)
+    assert found.new_ns == found.simulated_ns
+    slower = {k: NewTime(1e9) for k in timeline.calls.classes}
+    assert predicted(timeline, slower).new_ns > found.step_ns
+
+
+def test_no_rows_no_prediction() -> None:
+    assert predict(analyse([]).recorded(), {}) is None
+
+
+def wild_trace(rng: np.random.Generator, rank: int | None) -> TraceFile:
+    """Any rows, any collectives: what no job does but a broken trace may say."""
+    n = int(rng.integers(0, 40))
+
+    def maybe(*values: T) -> T:
+        return values[rng.integers(0, len(values))]
+
+    table = tuple(
+        TraceCollective(
+            maybe(*Op),
+            maybe(None, Datatype.INT8, Datatype.UNKNOWN),
+            maybe(None, 0, 7, 1 << 40),
+            maybe(None, 0, 7, -3),
+            maybe(None, "a", "b"),
+            maybe(None, 0, 1, 2, 5),
+            maybe(None, (), (0, 1), (1, 0), (0, 1, 2), (9,)),
+            root=maybe(None, 0, 77),
+            peer=maybe(None, -1, 0, 1, 9),
+        )
+        for _ in range(rng.integers(0, 6))
+    )
+    span = int(maybe(5, 1000, 10**9))
+    start = rng.integers(0, span, n)
+    columns = TraceColumns(
+        kind=rng.integers(0, 3, n).astype(np.int8),
+        name=np.zeros(n, dtype=np.int32),
+        stream=rng.integers(0, 3, n).astype(np.int32),
+        start_ns=start,
+        end_ns=start + rng.integers(-5, span, n),
+        launch_ns=np.where(rng.random(n) < 0.5, start - rng.integers(-9, span, n), -1),
+        collective=rng.integers(-1, len(table), n).astype(np.int32),
+        seq=rng.integers(-1, 9, n),
+    )
+    steps = ((0, span // 3), (span // 3, span)) if rng.random() < 0.3 else ()
+    return TraceFile("wild", ("k",), ("0", "1", "2"), table, columns, rank, steps=steps)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 10**9))
+def test_no_trace_stops_the_analysis(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    files = [wild_trace(rng, r if rng.random() < 0.8 else None) for r in range(rng.integers(0, 5))]
+    timeline = analyse(files)
+    recorded = timeline.recorded()
+    found = predict(recorded, {k: NewTime(1.0) for k in timeline.calls.classes})
+    assert found is None or np.isfinite(found.new_ns)
+    parts = np.sort(np.concatenate([timeline.calls.row, timeline.calls.unpaired]))
+    assert parts.tolist() == np.flatnonzero(timeline.rows.entry >= 0).tolist()
+    json.dumps(list(trace_events(timeline)), allow_nan=False)
+
+
+def test_perfetto_events() -> None:
+    job = steady_job(3, 10, late=1)
+    timeline = analyse(job.traces({2: 5 * MS}))
+    events = list(trace_events(timeline))
+    json.dumps(events, allow_nan=False)
+    slices = [e for e in events if e["ph"] == "X"]
+    for rank in range(3):
+        mine = [e for e in slices if e["pid"] == rank]
+        transfer = [e for e in mine if e["cat"] == "transfer"]
+        assert len(transfer) == 10
+        assert sum(float(str(e["dur"])) for e in mine) == pytest.approx(
+            timeline.ranks[rank].duration_ns / 1000, abs=1
+        )
+    # All ranks' transfers of a call begin together, 5 ms of clock notwithstanding.
+    begins = np.array(
+        [[e["ts"] for e in slices if e["pid"] == r and e["cat"] == "transfer"] for r in range(3)]
+    )
+    assert np.ptp(begins, axis=0).max() < 2
+    starts = {e["id"]: e for e in events if e["ph"] == "s"}
+    ends = {e["id"]: e for e in events if e["ph"] == "f"}
+    assert starts.keys() == ends.keys()
+    assert len(starts) >= 2
+    assert all(e["bp"] == "e" for e in ends.values())
+
+
+def test_perfetto_is_bounded() -> None:
+    timeline = analyse(steady_job(3, 40, late=1).traces())
+    assert len(longest_calls(timeline, 30)) == 10
+    events = list(trace_events(timeline, 30))
+    assert sum(e["ph"] == "X" and e["cat"] == "transfer" for e in events) == 30
+    (left,) = [e for e in events if e["name"] == "calls_left_out"]
+    assert left["args"] == {"calls": 30}
+
+
+def test_broadcast_root_does_not_wait() -> None:
+    """Names of operations reach the slices."""
+    job = steady_job(2, 5)
+    job.collective((0, 1), 10 * US, op=Op.ALL_GATHER, count=4, comm=COMM)
+    names = {e["name"] for e in trace_events(analyse(job.traces()))}
+    assert "AllGather 16 B" in names
