@@ -37,8 +37,7 @@ demo: $(STAMP)
 	collscope ingest log samples/rccl/guide-coll-klke.log --run guide && \
 	collscope ingest profile samples/profiles/guide-top.txt --run guide && \
 	collscope report --run guide && \
-	collscope replay --backend host --budget 0.1 --csv "$$db/replay.csv" \
-		--only allgather,alltoall,alltoallv,gather,reducescatter,scatter
+	collscope replay --backend host --budget 0.1
 
 test: lint types imports native pytest
 

@@ -30,22 +30,35 @@ CREATE VIEW communicators AS SELECT
     c.ranks_seen               -- ranks with at least one line
 FROM _comm c JOIN _run r USING (run_id);
 
+-- Private: the first trace or recording of each rank.
+CREATE VIEW _traced AS SELECT
+    run_id,                    -- run
+    rank,                      -- world rank
+    MIN(source_id) AS source_id, -- source
+    MAX(host) AS host          -- host, where told
+FROM (
+    SELECT s.run_id, COALESCE(k.rank, t.rank) AS rank, t.source_id, t.host
+    FROM _trace t JOIN _source s USING (source_id) LEFT JOIN _trace_rank k USING (trace_id)
+    UNION ALL
+    SELECT s.run_id, d.rank, d.source_id, NULL FROM _recording d JOIN _source s USING (source_id)
+) GROUP BY run_id, rank;
+
 -- Ranks of communicators and the process, device and pointer behind each.
 CREATE VIEW members AS SELECT
     r.label AS run,            -- run
     m.comm_id,                 -- communicator
     m.rank,                    -- rank in the communicator
     m.world_rank,              -- rank in the largest first communicator of the same process
-    p.host,                    -- host name as logged
+    COALESCE(p.host, x.host) AS host, -- host name as logged or traced
     p.pid,                     -- process id as logged
     t.comm_ptr,                -- pointer in that process
     t.generation,              -- how often the process had used this pointer before
     t.cuda_dev,                -- device index in the process
     t.bus_id,                  -- PCI bus id, packed hexadecimal as logged
-    s.source_id                -- source of the rank's lines
+    COALESCE(p.source_id, x.source_id) AS source_id -- source of the rank's lines, else its trace
 FROM _member m JOIN _comm c USING (comm_id) JOIN _run r USING (run_id)
 LEFT JOIN _stream t USING (stream_id) LEFT JOIN _process p USING (process_id)
-LEFT JOIN _source s USING (source_id);
+LEFT JOIN _traced x ON m.stream_id IS NULL AND x.run_id = c.run_id AND x.rank = m.world_rank;
 
 -- Private: calls with what they share.
 CREATE VIEW _call AS SELECT
@@ -292,7 +305,7 @@ CREATE VIEW disagreements AS SELECT
     d.count                    -- places
 FROM _disagreement d JOIN _run r USING (run_id);
 
--- Totals per kernel name, as in a profiler's "top".
+-- Totals per kernel name, as in a profiler's "top"; of traces those after the warm-up.
 -- denominator of share: sum of total_ns of kernels and copies of the same source
 CREATE VIEW kernel_totals AS SELECT
     r.label AS run,            -- run

@@ -6,10 +6,13 @@ import math
 import random
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from collscope.model import Op
+from collscope.parsers import replay_csv
 from collscope.reports.comparison.formats import CHECK_FORMATS, render_check
 from collscope.reports.comparison.gate import Check, Verdict, check
 from collscope.reports.comparison.measured import Key, Label
@@ -156,3 +159,48 @@ def test_github_annotations_escape_what_ends_their_parts() -> None:
 @pytest.mark.parametrize("fmt", CHECK_FORMATS)
 def test_every_format_renders_an_empty_result(fmt: str) -> None:
     assert render_check(quick({key(3): 5.0}), fmt)
+
+
+def recorded(samples_folder: Path) -> dict[Key, dict[int, tuple[float, ...]]]:
+    """In-place AllReduce of two H200: samples by size and launch."""
+    text = (samples_folder / "replay/h200x2-rounds.csv").read_text()
+    found: dict[Key, dict[int, tuple[float, ...]]] = {}
+    for m in replay_csv.parse(text).measurements:
+        if m.op is Op.ALL_REDUCE and m.in_place and m.size_bytes and m.round:
+            found.setdefault(key(m.size_bytes), {})[m.round] = m.samples_us
+    return found
+
+
+def redrawn(
+    name: str, rng: random.Random, launches: dict[Key, dict[int, tuple[float, ...]]], slow: float
+) -> Label:
+    """A label of five launches drawn from the recorded ones, the largest size slowed."""
+    drawn = [rng.choice([1, 2, 3, 4, 5]) for _ in range(5)]
+    largest = max(launches)
+    times = {
+        k: {
+            number: tuple(
+                rng.choice(by_launch[launch]) * (slow if k == largest else 1)
+                for _ in by_launch[launch]
+            )
+            for number, launch in enumerate(drawn)
+        }
+        for k, by_launch in launches.items()
+    }
+    return label(name, times)
+
+
+@pytest.mark.parametrize(
+    ("slow", "trials", "least", "most"), [(1.0, 1000, 0, 9), (1 / 0.9, 200, 191, 200)]
+)
+def test_on_noise_as_recorded(
+    samples: Path, slow: float, trials: int, least: int, most: int
+) -> None:
+    # A against A: under 1 % regressions. 10 % less bandwidth of the dominant size: over 95 %.
+    launches, rng = recorded(samples), random.Random(21)
+    assert len(launches) == 6
+    found = Counter(
+        check(redrawn("a", rng, launches, 1.0), redrawn("b", rng, launches, slow)).verdict
+        for _ in range(trials)
+    )
+    assert least <= found[Verdict.REGRESSION] <= most

@@ -19,6 +19,7 @@ from store_builder import StoreBuilder
 from collscope.errors import UsageError
 from collscope.reports import FORMATS, Report, model, render
 from collscope.reports.communicators import compact_ranges
+from collscope.reports import timeline_records as timeline
 from collscope.reports.judgement import records as judgement
 
 _SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "report.schema.json"
@@ -367,7 +368,7 @@ def test_schema_names_every_field(schema: dict[str, Any]) -> None:
     shapes = {**schema["$defs"], "Report": schema}
     records = {
         name: value
-        for module in (model, judgement)
+        for module in (model, judgement, timeline)
         for name, value in vars(module).items()
         if dataclasses.is_dataclass(value) and value.__module__ == module.__name__
     }

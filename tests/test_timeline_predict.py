@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -134,6 +135,22 @@ def test_hidden_collective_that_grows_beyond_the_step_makes_it_longer() -> None:
     timeline = analyse(hidden_job().traces())
     found = predicted(timeline, {only_class(timeline): NewTime(500 * US)})
     assert found.new_ns >= 500 * US
+
+
+def test_marked_step_ends_when_all_streams_have() -> None:
+    """The profiler's marks; the last kernel of a step is compute that waits for no collective."""
+    job = hidden_job()
+    traces = []
+    for trace in job.traces():
+        c = trace.columns
+        bare = replace(c, launch_ns=np.full(len(c), -1))
+        marks = tuple((job.base + k * 304 * US, job.base + (k + 1) * 304 * US) for k in range(20))
+        traces.append(replace(trace, columns=bare, steps=marks))
+    timeline = analyse(traces)
+    assert timeline.recorded().steps.source == "marks"
+    found = predicted(timeline, {only_class(timeline): NewTime(500 * US)})
+    assert found.step_ns == 304 * US
+    assert found.new_ns >= 490 * US
 
 
 def test_contraction_changes_nothing() -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from collscope import __version__
-from collscope.cli import doctor, ingest, judge, replay, report
+from collscope.cli import doctor, ingest, judge, predict, record, replay, report
 from collscope.errors import CollscopeError
 
 app = typer.Typer(
@@ -23,16 +23,20 @@ app = typer.Typer(
     help="What collectives cost a distributed GPU job, and what could be gained.",
 )
 app.add_typer(ingest.ingest_app, name="ingest")
+app.add_typer(predict.export_app, name="export")
 for command in (
     report.report,
     replay.replay,
     judge.compare,
     judge.check,
     judge.roofline,
+    predict.predict,
     report.sql,
     doctor.doctor,
 ):
     app.command()(command)
+# What stands behind the command's name is the job's, its options too.
+app.command(context_settings={"allow_interspersed_args": False})(record.record)
 
 
 def _version(wanted: bool) -> None:

@@ -9,7 +9,9 @@ import typer
 
 from collscope.cli.options import DEFAULT_DB, Db, Paths, Run, Strict, progress, summarise
 
-ingest_app = typer.Typer(no_args_is_help=True, help="Read logs, profiles and traces into the store.")
+ingest_app = typer.Typer(
+    no_args_is_help=True, help="Read logs, profiles and traces into the store."
+)
 
 
 @ingest_app.command("log")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -79,7 +80,7 @@ class _Joiner:
         comm, seq = matched.calls["comm"], matched.calls["seq"]
         order = np.lexsort((seq, comm))
         cuts = np.searchsorted(comm[order], np.arange(len(matched.comms) + 1))
-        self._calls_of = [order[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+        self._calls_of = [order[a:b] for a, b in pairwise(cuts.tolist())]
 
     def place(self, group: ExtraGroup) -> Ints:
         """Call of each call of the group, in `Matched.calls` with the new ones behind."""
@@ -111,9 +112,7 @@ class _Joiner:
             if agrees:
                 yield c
 
-    def _align(
-        self, group: ExtraGroup, comm: int
-    ) -> Ints:
+    def _align(self, group: ExtraGroup, comm: int) -> Ints:
         """Call of the communicator that each call of the group is, -1 where none fits."""
         logged = self._calls_of[comm]
         keys = self.matched.calls["class"][logged]
@@ -133,9 +132,7 @@ class _Joiner:
         result[found >= 0] = logged[found[found >= 0]]
         return result
 
-    def _fill(
-        self, group: ExtraGroup, comm: int, partners: Ints
-    ) -> Ints:
+    def _fill(self, group: ExtraGroup, comm: int, partners: Ints) -> Ints:
         """Partners for the calls that the alignment left over: of their class, or new ones."""
         if (partners >= 0).all():
             return partners

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,8 @@ from collscope.model import Diagnostic, Severity
 from collscope.store import traces as store
 from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.consistency import Consistency, check
-from collscope.trace import Ints
+from collscope.timeline.overlap import warm_until
+from collscope.trace import Ints, RecordedCalls
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ def match_traces(given: store.StoredTraces, matched: Matched) -> TraceMatch:
     """Analyse the traces of a run and put their calls beside those of its logs."""
     alone = not matched.comms
     timeline = analyse(given.traces)
-    recorded = recorded_groups(given.recordings)
+    recordings = _first_of_rank(given.recordings)
+    recorded = recorded_groups(recordings)
     traced = timeline_groups(timeline)
     first = join_extra(matched, [g.group for g in recorded], "recordings")
     second = join_extra(matched, [g.group for g in traced], "traces")
@@ -42,7 +45,24 @@ def match_traces(given: store.StoredTraces, matched: Matched) -> TraceMatch:
     for group, found in zip(traced, second.call, strict=True):
         calls[group.index] = found
     matched.diagnostics += _notes(given, timeline)
-    return TraceMatch(given, timeline, check(given.recordings), calls)
+    twice = len(given.recordings) - len(recordings)
+    if twice:
+        text = "recordings of ranks that another recording is of: left out"
+        matched.diagnostics.append(
+            Diagnostic(Severity.NOTICE, "rank_recorded_twice", text, count=twice)
+        )
+    return TraceMatch(given, timeline, check(recordings), calls)
+
+
+def _first_of_rank(recordings: Sequence[RecordedCalls]) -> list[RecordedCalls]:
+    """Recordings without a second one of a rank by the same recorder, be its form another."""
+    first: dict[tuple[str, object], RecordedCalls] = {}
+    for k, recorded in enumerate(recordings):
+        # flight_pickle and flight_recorder, rccl_recorder_text and rccl_recorder_binary
+        recorder = recorded.dialect.split("_")[0]
+        rank = ("unknown", k) if recorded.rank is None else recorded.rank
+        first.setdefault((recorder, rank), recorded)
+    return list(first.values())
 
 
 def _order(
@@ -102,13 +122,23 @@ def store_trace_match(
     timeline, given = found.timeline, found.given
     kept = _kept(timeline, given)
     call_ids = np.where(found.calls >= 0, found.calls + first_call, -1)
+    store.store_totals(connection, given.traces, _first_rows(found, kept), given.trace_ids)
     store.store_ranks(connection, timeline, [given.trace_ids[k] for k in kept])
     store.store_call_times(connection, timeline, call_ids)
-    store.store_kernel_calls(
-        connection, timeline, call_ids, [given.first_kernels[k] for k in kept]
-    )
+    store.store_kernel_calls(connection, timeline, call_ids, [given.first_kernels[k] for k in kept])
     store.store_consistency(connection, run, found.consistency)
     store.store_disagreements(connection, run, "trace", trace_findings(timeline))
+
+
+def _first_rows(found: TraceMatch, kept: list[int]) -> list[int]:
+    """Per trace its first row after the warm-up; 0 for those that do not count."""
+    timeline = found.timeline
+    rows = timeline.rows
+    warm = warm_until(rows, timeline.calls, timeline.times)
+    first = [0] * len(found.given.traces)
+    for t, k in enumerate(kept):
+        first[k] = int(np.searchsorted(rows.start[rows.of(t)], warm[t]))
+    return first
 
 
 def _kept(timeline: Timeline, given: store.StoredTraces) -> list[int]:

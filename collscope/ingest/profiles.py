@@ -89,7 +89,10 @@ def _why_unusable(data: bytes) -> str:
         return "an SQLite file without the tables of RPD, rocpd or Nsight Systems, or damaged"
     if b" NCCL INFO " in data[:65536]:
         return "looks like a log: use 'collscope ingest log'"
-    return "no known profile: RPD, rocpd, Nsight Systems SQLite, rocprof CSV, pasted 'top', key_averages"
+    return (
+        "no known profile: RPD, rocpd, Nsight Systems SQLite, rocprof CSV, pasted 'top' or "
+        "key_averages"
+    )
 
 
 def _unclassified(profile: Profile) -> list[Diagnostic]:

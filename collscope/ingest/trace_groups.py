@@ -71,7 +71,10 @@ def timeline_groups(timeline: Timeline) -> list[GroupCalls]:
             known.get(k) or known.setdefault(k, call_class(calls.classes[k[0]], _none(k[1])))
             for k in keys
         ]
-        size = group.size or len(group.members)
+        # A single trace without arguments does not tell how many others there are.
+        size = group.size or (len(group.members) if len(group.members) > 1 else None)
+        if size is None:
+            classes = [_without_ranks(c) for c in classes]
         hosts = {rows.hosts[t] for t in group.members}
         whole = len(group.members) == size and None not in hosts
         extra = ExtraGroup(
@@ -87,6 +90,17 @@ def timeline_groups(timeline: Timeline) -> list[GroupCalls]:
         )
         found.append(GroupCalls(extra, mine, times.arrival[mine]))
     return found
+
+
+def _without_ranks(found: CallClass) -> CallClass:
+    """A class whose number of ranks is not known, and with it what is computed from it."""
+    per_rank = found.op in (Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL)
+    return replace(
+        found,
+        nranks=None,
+        size_bytes=None if per_rank else found.size_bytes,
+        count=None if found.op is Op.ALL_TO_ALL else found.count,
+    )
 
 
 def _none(root: int) -> int | None:

@@ -154,5 +154,3 @@ def _totals(
 
     table = ingest_measurements(connection, store, run, path, parse, None, TABLE)
     return Ingested(path, "unusable", reason=reason) if table.status == "unusable" else table
-
-

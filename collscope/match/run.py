@@ -30,7 +30,7 @@ class CallClass:
     """The key of a class; None where the operation has no such part or it is not known."""
 
     op: Op
-    datatype: str
+    datatype: str | None
     redop: str | None
     count: int | None
     root: int | None

@@ -13,6 +13,7 @@ from collscope.reports.model import Report
 from collscope.reports.overview import find_gaps, read_coverage, read_header
 from collscope.reports.share import read_shares
 from collscope.reports.sizes import histograms
+from collscope.reports.timeline_read import read_timeline
 from collscope.reports.transports import read_facts, read_settings, read_transports
 
 
@@ -51,6 +52,7 @@ def build_report(
         settings=read_settings(connection, run),
         facts=read_facts(connection, run),
         judgement=build_judgement(connection, run, classes, shares, (system, label)),
+        timeline=read_timeline(connection, run),
         findings=(),
         coverage=read_coverage(connection, run, totals, communicators),
     )

@@ -1,12 +1,18 @@
 """Findings: what costs time or hides something, each by its own rule over a finished report.
 
 A rule is a pure function from a report to findings; adding one is a function in the file of its
-subject (fabric, environment, calls, judgement) and a line in that file's RULES.
+subject (fabric, environment, calls, judgement, timeline) and a line in that file's RULES.
 """
 
 from __future__ import annotations
 
-from collscope.reports import rules_calls, rules_environment, rules_fabric, rules_judgement
+from collscope.reports import (
+    rules_calls,
+    rules_environment,
+    rules_fabric,
+    rules_judgement,
+    timeline_rules,
+)
 from collscope.reports.model import Finding, Report
 
 RULES = (
@@ -14,6 +20,7 @@ RULES = (
     *rules_environment.RULES,
     *rules_calls.RULES,
     *rules_judgement.RULES,
+    *timeline_rules.RULES,
 )
 
 SEVERITIES = ("problem", "warning", "note")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from collscope.reports.judgement.records import Judgement
+from collscope.reports.timeline_records import TimelineReport
 
 SCHEMA = "collscope.report/1"
 
@@ -312,5 +313,6 @@ class Report:
     settings: tuple[SettingRow, ...]
     facts: tuple[FactRow, ...]
     judgement: Judgement
+    timeline: TimelineReport
     findings: tuple[Finding, ...]
     coverage: Coverage

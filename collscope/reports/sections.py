@@ -27,6 +27,8 @@ from collscope.reports.model import (
 )
 from collscope.reports.sections_calls import classes, communicators, histograms
 from collscope.reports.sections_judgement import gain_sentences, judgement
+from collscope.reports.share import bound_by
+from collscope.reports.timeline_sections import timeline_section, timeline_sentences
 from collscope.units import format_size, format_time
 
 _MOST_SENTENCES = 4  # profiles named in the first lines
@@ -42,8 +44,9 @@ def sections(report: Report) -> tuple[Section, ...]:
         Section("", tuple(_answer(report))),
         Section("Findings", tuple(_findings(report.findings))),
         Section("Share of GPU time", tuple(_shares(report.shares))),
-        Section("Efficiency and gain", tuple(judgement(report))),
+        Section("Overlap and waiting", tuple(timeline_section(report.timeline))),
         Section("Classes", tuple(classes(report))),
+        Section("Efficiency and gain", tuple(judgement(report))),
         Section("Message sizes", tuple(histograms(report))),
         Section("Communicators", tuple(communicators(report.communicators))),
         Section("Transports and settings", tuple(_transports(report))),
@@ -55,6 +58,7 @@ def sections(report: Report) -> tuple[Section, ...]:
 def _answer(report: Report) -> Iterable[str]:
     header = report.header
     yield from _share_answer(report.shares)
+    yield from timeline_sentences(report.timeline)
     yield from gain_sentences(report)
     if header.communicators or header.calls:
         yield _size(header)
@@ -78,7 +82,9 @@ def _share_answer(shares: Sequence[Share]) -> Iterable[str]:
     else:
         for share in shares:
             of = f" ({share.source})" if len(shares) > 1 else ""
-            yield f"Collectives take {share_sentence(share)}{of}."
+            bound = bound_by(share)
+            judged = "" if bound is None else f": the job is {bound}"
+            yield f"Collectives take {share_sentence(share)}{of}{judged}."
 
 
 def _size(header: Header) -> str:
@@ -131,6 +137,11 @@ def _evidence(evidence: Evidence) -> str:
 def _shares(shares: Sequence[Share]) -> Iterable[str | Table]:
     if not shares:
         yield "Not known: the run has no profile."
+    if len(shares) > _MOST_SENTENCES:
+        yield _shares_table(shares)
+        largest = max(shares, key=lambda share: share.percent or 0.0)
+        yield f"Kernels of the profile with the largest share, {largest.source}, stand below."
+        shares = [largest]
     for share in shares:
         yield f"{share.source} ({share.dialect}): {share_sentence(share)}."
         if share.partial:
@@ -150,6 +161,17 @@ def _shares(shares: Sequence[Share]) -> Iterable[str | Table]:
                 f"Not counted, a name with 'ccl' that is no known collective: {unclassified.name} "
                 f"({count(unclassified.calls, 'call')})."
             )
+
+
+def _shares_table(shares: Sequence[Share]) -> Table:
+    columns = [("profile", PATH), ("calls", NUMBER), ("time ms", NUMBER), ("% GPU time", NUMBER)]
+    return table(
+        columns,
+        (
+            (s.source, s.collective_calls, s.collective_ns / 1e6, _two(s.percent))
+            for s in shares[:_MOST_TEXTS]
+        ),
+    )
 
 
 def _family_table(share: Share) -> Table:

@@ -11,6 +11,9 @@ from collscope.reports.model import FamilyShare, KernelShare, Share, Unclassifie
 
 # A pasted table whose percentages sum to less is an excerpt: what stands in it is no total.
 WHOLE_TABLE_PERCENT = 99.5
+# Half of GPU time in collectives, or a quarter at most: between them neither word is right.
+COMMUNICATION_BOUND_PERCENT = 50.0
+COMPUTE_BOUND_PERCENT = 25.0
 
 _SHARES = """
 SELECT v.source_id, s.path, s.dialect, v.collective_calls, v.collective_ns, v.kernel_ns,
@@ -160,3 +163,18 @@ def _family(name: str, kernels: Sequence[KernelShare]) -> FamilyShare:
         total_ns=sum(kernel.total_ns for kernel in kernels),
         percent=sum(percents) if percents else None,
     )
+
+
+def bound_by(share: Share) -> str | None:
+    """What a profile's GPU time says the job is bound by; None where it does not tell.
+
+    Of an excerpt, what is not shown may be collectives, or not: both ends must agree.
+    """
+    if share.percent is None:
+        return None
+    hidden = max(0.0, 100 - (share.reported_coverage or 0.0)) if share.partial else 0.0
+    if share.percent >= COMMUNICATION_BOUND_PERCENT:
+        return "communication-bound"
+    if share.percent + hidden <= COMPUTE_BOUND_PERCENT:
+        return "compute-bound"
+    return None

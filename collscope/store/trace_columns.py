@@ -190,9 +190,7 @@ def encode_recording(recorded: RecordedCalls) -> bytes:
         )
         for c in recorded.calls
     ]  # fmt: skip
-    status = [
-        (s.group, s.last_enqueued, s.last_started, s.last_completed) for s in recorded.status
-    ]
+    status = [(s.group, s.last_enqueued, s.last_started, s.last_completed) for s in recorded.status]
     plain = _Recording(
         _VERSION, recorded.dialect, [_plain(e) for e in table], calls, recorded.rank,
         recorded.world_size, recorded.host, recorded.pid, recorded.groups, status,
@@ -252,7 +250,14 @@ def _collective(e: _Collective) -> TraceCollective:
 
 def _checked(read: Callable[[], _T]) -> _T:
     """What `read` gives; anything that damaged bytes make it raise as one line."""
-    errors = (msgspec.MsgspecError, zstandard.ZstdError, ValueError, KeyError, IndexError, TypeError)
+    errors = (
+        msgspec.MsgspecError,
+        zstandard.ZstdError,
+        ValueError,
+        KeyError,
+        IndexError,
+        TypeError,
+    )
     try:
         return read()
     except errors as error:

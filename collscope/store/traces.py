@@ -60,7 +60,7 @@ def load_traces(connection: sqlite3.Connection, run: int) -> StoredTraces:
 
 
 def insert_trace(connection: sqlite3.Connection, source: int, trace: TraceFile) -> None:
-    """One rank's trace: its kernels, their totals, and the columns for the matching."""
+    """One rank's trace: its kernels, and the columns for the matching, which stores totals."""
     first = next_id(connection, "_kernel", "kernel_id")
     known = name_ids(connection, trace.names)
     ids = np.array([known[name] for name in trace.names] or [0])
@@ -74,7 +74,6 @@ def insert_trace(connection: sqlite3.Connection, source: int, trace: TraceFile) 
     )  # fmt: skip
     for begin in range(0, len(trace.columns), _ROWS_PER_INSERT):
         _insert_kernels(connection, source, trace, ids, (first, begin))
-    _insert_totals(connection, source, trace, ids)
 
 
 def _insert_kernels(
@@ -109,37 +108,57 @@ def _insert_kernels(
     )
 
 
-def _insert_totals(
+def store_totals(
     connection: sqlite3.Connection,
-    source: int,
-    trace: TraceFile,
-    ids: Ints,
+    traces: Sequence[TraceFile],
+    first_rows: Sequence[int],
+    trace_ids: Sequence[int],
 ) -> None:
-    """Calls and time per kernel name and kind."""
+    """Replace the calls and time per kernel name and kind of traces by those after the warm-up.
+
+    first_rows  per trace its first row after the warm-up
+    """
+    keys = [
+        connection.execute(
+            "SELECT source_id FROM _trace WHERE trace_id = ?", (trace_id,)
+        ).fetchone()[0]
+        for trace_id in trace_ids
+    ]
+    connection.executemany(
+        "DELETE FROM _kernel_total WHERE source_id = ?", [(source,) for source in set(keys)]
+    )
+    ids = name_ids(connection, {name for trace in traces for name in trace.names})
+    for source, trace, first in zip(keys, traces, first_rows, strict=True):
+        _insert_totals(connection, source, trace, ids, first)
+
+
+def _insert_totals(
+    connection: sqlite3.Connection, source: int, trace: TraceFile, ids: dict[str, int], first: int
+) -> None:
     c = trace.columns
-    if not len(c):
+    is_copy = c.kind[first:] != Kind.KERNEL
+    keys, group = np.unique(c.name[first:] * 2 + is_copy, return_inverse=True)
+    if not len(keys):
         return
-    is_copy = c.kind != Kind.KERNEL
-    keys, group = np.unique(ids[c.name] * 2 + is_copy, return_inverse=True)
-    duration = c.end_ns - c.start_ns
+    duration = c.end_ns[first:] - c.start_ns[first:]
     order = np.argsort(group, kind="stable")
     starts = np.searchsorted(group[order], np.arange(len(keys)))
-    ordered = duration[order]
     columns = zip(
         keys.tolist(),
         np.bincount(group).tolist(),
-        np.add.reduceat(ordered, starts).tolist(),
-        np.minimum.reduceat(ordered, starts).tolist(),
-        np.maximum.reduceat(ordered, starts).tolist(),
+        *(f.reduceat(duration[order], starts).tolist() for f in (np.add, np.minimum, np.maximum)),
         strict=True,
     )
     connection.executemany(
         "INSERT INTO _kernel_total VALUES (?,?,?,?,?,?,?,?,NULL)",
         [
-            (source, key // 2, "copy" if key % 2 else "kernel", trace.device, *values)
+            (
+                source, ids[trace.names[key // 2]], "copy" if key % 2 else "kernel", trace.device,
+                *values,
+            )
             for key, *values in columns
         ],
-    )
+    )  # fmt: skip
 
 
 def insert_recording(connection: sqlite3.Connection, source: int, recorded: RecordedCalls) -> None:
@@ -152,9 +171,7 @@ def insert_recording(connection: sqlite3.Connection, source: int, recorded: Reco
 
 def clear_timeline(connection: sqlite3.Connection, run: int) -> None:
     """Forget what the analysis of a run's traces found; its calls are cleared elsewhere."""
-    traces = (
-        "(SELECT trace_id FROM _trace JOIN _source USING (source_id) WHERE run_id = ?)"
-    )
+    traces = "(SELECT trace_id FROM _trace JOIN _source USING (source_id) WHERE run_id = ?)"
     for table in ("_trace_rank", "_trace_stream"):
         connection.execute(f"DELETE FROM {table} WHERE trace_id IN {traces}", (run,))
     for table in ("_progress", "_disagreement"):

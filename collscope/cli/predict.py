@@ -1,0 +1,59 @@
+"""`collscope predict` and `collscope export`: what the traces of all ranks allow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, write
+from collscope.errors import UsageError
+
+export_app = typer.Typer(no_args_is_help=True, help="Write what the store holds for other tools.")
+
+
+def predict(
+    label: Annotated[
+        str | None, typer.Option("--with", help="Label of measurements, or a traced run.")
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option("--from", help="Label of the recorded setting, measured alike.")
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option("--system", help="Roof: a name of 'roofline --list', or a file.")
+    ] = None,
+    step_ms: Annotated[
+        float | None, typer.Option("--step-ms", help="Step time without the profiler.", min=0)
+    ] = None,
+    db: Db = DEFAULT_DB,
+    run: Run = "main",
+    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    output: Output = None,
+) -> None:
+    """Step time of a traced run after a change, by simulation of the recorded steps."""
+    if (label is None) == (system is None):
+        raise UsageError("predict: give either --with LABEL or --system NAME.")
+    if before is not None and label is None:
+        raise UsageError("predict: --from goes with --with.")
+    from collscope.reports.prediction.build import Wanted, predict_run
+    from collscope.reports.prediction.formats import render_prediction
+
+    step_us = None if step_ms is None else step_ms * 1000
+    found = predict_run(db, Wanted(run, label, before, system, step_us))
+    write(render_prediction(found, format.value), output)
+
+
+@export_app.command("perfetto")
+def export_perfetto(
+    output: Annotated[Path, typer.Option("-o", "--output", help="File, .json or .json.gz.")],
+    db: Db = DEFAULT_DB,
+    run: Run = "main",
+    most: Annotated[
+        int | None, typer.Option("--most", help="Kernels at most; the longest calls stay.", min=1)
+    ] = None,
+) -> None:
+    """Collectives of all ranks on one clock, for ui.perfetto.dev and chrome://tracing."""
+    from collscope.reports.perfetto import export_trace
+
+    typer.echo(export_trace(db, run, output, most))

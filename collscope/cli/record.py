@@ -1,0 +1,61 @@
+"""`collscope record`: run a job with its collectives logged, then report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from collscope.cli.options import DEFAULT_DB, Db, Run, progress, summarise, write
+
+
+def record(
+    command: Annotated[list[str], typer.Argument(help="The job, behind --.")],
+    folder: Annotated[
+        Path | None, typer.Option("-o", "--output", help="New folder for the files.")
+    ] = None,
+    kernel_trace: Annotated[
+        bool, typer.Option("--kernel-trace", help="RCCL: GPU times of every collective.")
+    ] = False,
+    inspector: Annotated[
+        bool, typer.Option("--inspector", help="NCCL: the Inspector profiler plugin.")
+    ] = False,
+    db: Db = DEFAULT_DB,
+    run: Run = "main",
+) -> None:
+    """Run a job with its collectives logged, ingest the logs, print the report.
+
+    One file per process, INFO with the subsystems that matter; the exit code is the job's. A
+    launcher that starts processes on other hosts must pass NCCL_DEBUG, NCCL_DEBUG_SUBSYS and
+    NCCL_DEBUG_FILE on (srun does; mpirun -x), and the folder must be shared.
+    """
+    from collscope.errors import InputError
+    from collscope.ingest import commands
+    from collscope.ingest.record import Asked, cost_notes, new_folder, run_recorded
+
+    chosen = new_folder(folder)
+    recorded = run_recorded(command, chosen, Asked(kernel_trace, inspector))
+    for note in cost_notes(recorded, chosen):
+        typer.echo(f"collscope: {note}", err=True)
+    try:
+        summarise(commands.ingest_auto([str(chosen)], db, run, progress()), strict=False)
+        _report(db, run)
+    except InputError as error:
+        # The job's own outcome counts: what it wrote may be too little for a report.
+        typer.echo(f"collscope: {error}", err=True)
+        typer.echo(
+            "collscope: does the job use NCCL or RCCL, and do its processes get NCCL_DEBUG_FILE?",
+            err=True,
+        )
+    raise typer.Exit(recorded.exit_code)
+
+
+def _report(db: Path, run: str) -> None:
+    """Print the report of a run."""
+    from collscope.ingest.match import reading
+    from collscope.reports import build_report, render
+
+    with reading(db) as connection:
+        built = build_report(connection, run)
+    write(render(built, "text"), None)

@@ -1,0 +1,138 @@
+"""A job run with its collectives logged: environment, process, and what the files grew to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from collscope.errors import InputError, MissingToolError, UsageError
+
+SUBSYSTEMS = "INIT,ENV,NET,P2P,SHM,GRAPH,TUNING,COLL"
+# What ends a job is passed on to it, so that it can end itself and its logs stay whole.
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_SIGNAL_BASE = 128  # exit code of a shell for a process that a signal ended
+
+_Handler = Callable[[int, FrameType | None], object] | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to record besides the logs."""
+
+    kernel_trace: bool = False  # RCCL's, with GPU times
+    inspector: bool = False  # NCCL's profiler plugin
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a recorded job left behind."""
+
+    exit_code: int
+    seconds: float
+    files: int
+    size_bytes: int
+
+
+def environment(base: Mapping[str, str], folder: Path, asked: Asked) -> dict[str, str]:
+    """Variables that make every process log into a file of its own in `folder`.
+
+    A level above INFO that is set already stays.
+    """
+    # %h and %p are the library's: host and process id.
+    found = {
+        **base,
+        "NCCL_DEBUG": "TRACE" if base.get("NCCL_DEBUG", "").upper() == "TRACE" else "INFO",
+        "NCCL_DEBUG_SUBSYS": SUBSYSTEMS,
+        "NCCL_DEBUG_FILE": str(folder / "log.%h.%p"),
+    }
+    if asked.kernel_trace:
+        # Without the thread newer releases print the trace at the end only, if the job gets there.
+        found |= {
+            "RCCL_KERNEL_COLL_TRACE_ENABLE": "1",
+            "RCCL_KERNEL_COLL_TRACE_THREAD_ENABLE": "1",
+        }
+    if asked.inspector:
+        found |= {
+            "NCCL_PROFILER_PLUGIN": base.get("NCCL_PROFILER_PLUGIN", "inspector"),
+            "NCCL_INSPECTOR_ENABLE": "1",
+            "NCCL_INSPECTOR_DUMP_DIR": str(folder / "inspector"),
+            "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS": "1000000",
+        }
+    return found
+
+
+def new_folder(folder: Path | None) -> Path:
+    """The folder to record into, made if need be; None: one named by the time.
+
+    raises  InputError when it holds files already, or cannot be made
+    """
+    chosen = folder or Path(time.strftime("collscope-record-%Y%m%d-%H%M%S"))
+    try:
+        chosen.mkdir(parents=True, exist_ok=True)
+        if any(chosen.iterdir()):
+            raise InputError(f"{chosen}: not empty. Name a new folder with -o.")
+    except OSError as error:
+        raise InputError(f"{chosen}: {error.strerror}. Name another folder with -o.") from error
+    return chosen.absolute()
+
+
+def run_recorded(command: Sequence[str], folder: Path, asked: Asked) -> Recorded:
+    """Run a command with its collectives logged; its output and input are ours.
+
+    Signals that end a job are passed on to it. The exit code is the command's; of one that a
+    signal ended 128 plus its number, as a shell says it.
+    raises  UsageError without a command, MissingToolError when it cannot be started
+    """
+    if not command:
+        raise UsageError("record: no command. Write it behind --: collscope record -- COMMAND.")
+    begin = time.monotonic()
+    try:
+        process = subprocess.Popen(command, env=environment(os.environ, folder, asked))
+    except OSError as error:
+        folder.rmdir()
+        raise MissingToolError(
+            f"{command[0]}: {error.strerror}. Check the command behind --."
+        ) from error
+    with _passing_on(process):
+        code = process.wait()
+    seconds = time.monotonic() - begin
+    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+    return Recorded(code if code >= 0 else _SIGNAL_BASE - code, seconds, len(sizes), sum(sizes))
+
+
+@contextmanager
+def _passing_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Signals to us go to the process while it runs; what it does with them is its affair."""
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        # A terminal sends ^C to the process as well: twice would cut its orderly end short.
+        if number != signal.SIGINT or not os.isatty(0):
+            process.send_signal(number)
+
+    before: dict[signal.Signals, _Handler] = {s: signal.signal(s, pass_on) for s in _PASSED_ON}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def cost_notes(recorded: Recorded, folder: Path) -> Iterator[str]:
+    """What the recording cost, in sentences for people."""
+    megabytes = recorded.size_bytes / 1e6
+    per_minute = megabytes / recorded.seconds * 60 if recorded.seconds > 0 else 0.0
+    yield (
+        f"{folder}: {recorded.files} files, {megabytes:.1f} MB in {recorded.seconds:.1f} s "
+        f"({per_minute:.0f} MB a minute of the job)."
+    )
+    yield (
+        "Every rank wrote a line or two per collective, on the thread that launches it: where "
+        "collectives are small and many, that is time. Take step times from a run without logging."
+    )

@@ -1,0 +1,59 @@
+"""Collectives of a stored run as a file for Perfetto and chrome://tracing."""
+
+from __future__ import annotations
+
+import gzip
+from contextlib import ExitStack
+from io import BufferedWriter
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from collscope.errors import InputError
+from collscope.ingest.match import reading, require_run
+from collscope.reports.prediction.traced import read_traced
+from collscope.timeline.analyse import Timeline
+from collscope.timeline.perfetto import MOST_PARTS, longest_calls, trace_events
+
+_LEVEL = 6  # of gzip
+
+
+def export_trace(db: Path, run: str, output: Path, most: int | None) -> str:
+    """Write the file, compressed where its name ends in .gz; returns what it holds in words.
+
+    most    kernels at most; None: as many as viewers open well
+    raises  InputError for an unknown run, one without traces, or a file that cannot be written
+    """
+    with reading(db) as connection:
+        require_run(connection, db, run)
+        timeline = read_traced(connection, db, run).timeline
+    limit = MOST_PARTS if most is None else most
+    try:
+        events = _write(timeline, output, limit)
+        size = output.stat().st_size
+    except OSError as error:
+        raise InputError(f"{output}: {error.strerror}. Name another file with -o.") from error
+    calls = len(longest_calls(timeline, limit))
+    left_out = len(timeline.calls) - calls
+    rest = f", the {left_out:,} shortest calls left out (--most)" if left_out else ""
+    return f"{output}: {calls:,} calls, {events:,} events, {size:,} bytes{rest}"
+
+
+def _write(timeline: Timeline, output: Path, most: int) -> int:
+    """Write event by event, so that no whole document stands in memory; returns their number."""
+    encoder = msgspec.json.Encoder()
+    events = 0
+    with ExitStack() as stack:
+        file = stack.enter_context(output.open("wb"))
+        out: BufferedWriter = file
+        if output.name.endswith(".gz"):
+            # No time in the header: equal stores give equal files.
+            zipped = gzip.GzipFile("", "wb", _LEVEL, file, mtime=0)
+            out = cast("BufferedWriter", stack.enter_context(zipped))
+        out.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
+        for event in trace_events(timeline, most):
+            out.write((b",\n" if events else b"") + encoder.encode(event))
+            events += 1
+        out.write(b"\n]}\n")
+    return events

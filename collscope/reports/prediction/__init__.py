@@ -1,0 +1,1 @@
+"""Step time of a traced run after a change of its collectives."""

@@ -1,0 +1,109 @@
+"""A prediction as text, Markdown, CSV or JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+
+import msgspec
+
+from collscope.reports.layout import (
+    NUMBER,
+    TEXT,
+    Section,
+    Table,
+    count,
+    table,
+    to_markdown,
+    to_text,
+)
+from collscope.reports.prediction.build import ClassChange, PredictionReport
+from collscope.units import format_size
+
+_STEP_FROM = {
+    "marks": "between the profiler's step marks",
+    "period": "from the period of the collectives: the profiler marked no steps",
+    "window": "from the whole trace: neither marks nor a period were found, so that one step "
+    "stands for all",
+}
+
+
+def render_prediction(said: PredictionReport, fmt: str) -> str:
+    """A prediction in one of the formats text, md, csv, json."""
+    if fmt == "json":
+        return msgspec.json.format(msgspec.json.encode(said), indent=2).decode() + "\n"
+    if fmt == "csv":
+        return _csv(said)
+    title = f"collscope predict, run {said.run}"
+    return (to_text if fmt == "text" else to_markdown)(title, _sections(said))
+
+
+def _csv(said: PredictionReport) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    names = tuple(ClassChange.__dataclass_fields__)
+    writer.writerow(names)
+    for change in (*said.changed, *said.unchanged):
+        writer.writerow(getattr(change, name) for name in names)
+    return out.getvalue()
+
+
+def _sections(said: PredictionReport) -> Iterable[Section]:
+    yield Section("", tuple(_answer(said)))
+    yield Section("Classes that change", (_table(said.changed),))
+    if said.unchanged:
+        text = "Without a new time, hence as recorded:"
+        yield Section("Classes that stay", (text, _table(said.unchanged)))
+    yield Section("Assumptions", said.assumptions)
+
+
+def _answer(said: PredictionReport) -> Iterable[str]:
+    yield (
+        f"Step time {_ms(said.step_us)} -> {_ms(said.new_us)} ms "
+        f"({_ms(said.low_us)} to {_ms(said.high_us)}), {_gain(said.gain)}, with {said.times_from}."
+    )
+    yield (
+        f"The uplift formula alone: {_ms(said.simple_us)} ms, {_gain(said.simple_gain)}; it saves "
+        "exposed transfer time and moves nothing else."
+    )
+    yield (
+        f"Check: with nothing changed the simulation gives {_ms(said.simulated_us)} ms. Step time: "
+        f"mean of {count(said.steps, 'step')} of the slowest of {count(said.ranks, 'rank')}, "
+        f"{_STEP_FROM[said.step_from]}."
+    )
+
+
+def _table(changes: Iterable[ClassChange]) -> Table:
+    columns = [
+        ("op", TEXT),
+        ("type", TEXT),
+        ("size", NUMBER),
+        ("calls", NUMBER),
+        ("old us", NUMBER),
+        ("new us", NUMBER),
+    ]
+    return table(
+        columns,
+        (
+            (
+                c.op if c.nranks is None else f"{c.op} x{c.nranks}",
+                c.datatype,
+                None if c.size_bytes is None else format_size(c.size_bytes),
+                c.calls,
+                c.old_us,
+                c.new_us,
+            )
+            for c in changes
+        ),
+    )
+
+
+def _ms(us: float) -> str:
+    return f"{us / 1000:.3f}"
+
+
+def _gain(gain: float | None) -> str:
+    if gain is None:
+        return "gain not defined"
+    return f"{100 * abs(gain):.1f} % {'faster' if gain >= 0 else 'slower'}"

@@ -1,0 +1,59 @@
+"""The traces of a stored run, analysed, with the class of each of its collectives."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from collscope.errors import InputError
+from collscope.reports.classes import class_rows, read_call_totals
+from collscope.reports.model import ClassRow
+from collscope.store.traces import load_traces
+from collscope.timeline.analyse import Timeline, analyse
+from collscope.timeline.rows import ClassKey
+
+_CLASS_OF = "SELECT c.class_id FROM kernels k JOIN calls c USING (call_id) WHERE k.kernel_id = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A run's timeline and the rows of the classes it has, as the store counts them."""
+
+    timeline: Timeline
+    rows: dict[ClassKey, ClassRow]
+
+
+def read_traced(connection: sqlite3.Connection, db: Path, run: str) -> Traced:
+    """Analyse the traces of a run again, from what was stored of them.
+
+    raises  InputError when the run has no traces
+    """
+    (run_id,) = connection.execute("SELECT run_id FROM _run WHERE label = ?", (run,)).fetchone()
+    given = load_traces(connection, run_id)
+    if not given.traces:
+        raise InputError(f"{db}: run '{run}' has no traces. Add them with collscope ingest trace.")
+    timeline = analyse(given.traces)
+    classes = {
+        c.class_id: c for c in class_rows(connection, run, read_call_totals(connection, run))
+    }
+    calls, rows = timeline.calls, timeline.rows
+    by_rank = dict(
+        connection.execute(
+            "SELECT k.rank, t.first_kernel FROM _trace_rank k JOIN _trace t USING (trace_id)"
+            " JOIN _source s USING (source_id) WHERE s.run_id = ?",
+            (run_id,),
+        ).fetchall()
+    )
+    found: dict[ClassKey, ClassRow] = {}
+    for number, key in enumerate(calls.classes):
+        mine = np.flatnonzero(calls.class_ == number)
+        part = int(calls.offsets[mine[0]])
+        trace = int(calls.trace[part])
+        kernel = by_rank[rows.ranks[trace]] + int(calls.row[part] - rows.bounds[trace])
+        row = connection.execute(_CLASS_OF, (kernel,)).fetchone()
+        if row is not None:
+            found[key] = classes[row[0]]
+    return Traced(timeline, found)

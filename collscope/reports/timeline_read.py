@@ -1,0 +1,107 @@
+"""Traces and recordings of a run out of the store's views."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from statistics import median
+
+from collscope.reports.timeline_records import (
+    ClassTimeRow,
+    ClockRow,
+    DisagreementRow,
+    ProgressRow,
+    RankRow,
+    TimelineReport,
+)
+
+_RANKS = """
+SELECT rank, span_ns, compute_ns, copy_ns, collective_ns, exposed_ns, hidden_ns, idle_ns, calls,
+       transfer_ns, wait_ns, unknown_ns, late_of, late_last, late_behind, late_typical_ns,
+       late_total_ns, caused_wait_ns, late_share, straggler
+FROM rank_times WHERE run = ? ORDER BY rank
+"""
+
+_CLOCKS = """
+SELECT rank, host, clock_offset_ns, clock_error_ns, clock_component, clock_calls
+FROM traces WHERE run = ? AND used ORDER BY rank
+"""
+
+_CALLS = """
+SELECT class_id, warm_up, ranks_traced < ranks_expected, suspect, transfer_ns, start_skew_ns,
+       end_skew_ns
+FROM call_times WHERE run = ?
+"""
+
+_CLASSES = "SELECT class_id, op, size_bytes, nranks FROM classes WHERE run = ?"
+
+_SUMS = """
+SELECT t.class_id, SUM(k.transfer_ns), SUM(k.wait_ns)
+FROM kernels k JOIN call_times t USING (call_id) WHERE k.run = ? AND t.run = k.run
+GROUP BY t.class_id
+"""
+
+_DISAGREEMENTS = "SELECT origin, kind, message, count FROM disagreements WHERE run = ?"
+
+_PROGRESS = """
+SELECT group_name, rank, last_called, last_completed, first_missing, first_open
+FROM progress WHERE run = ? ORDER BY group_name, rank
+"""
+
+_Call = tuple[int, int, int, int | None, int | None, int | None]
+
+
+def read_timeline(connection: sqlite3.Connection, run: str) -> TimelineReport:
+    """What the traces and recordings of a run tell."""
+    ranks = [RankRow(*(*row[:-1], bool(row[-1]))) for row in connection.execute(_RANKS, (run,))]
+    return TimelineReport(
+        ranks=tuple(ranks),
+        clocks=tuple(ClockRow(*row) for row in connection.execute(_CLOCKS, (run,))),
+        classes=_classes(connection, run),
+        disagreements=tuple(
+            DisagreementRow(*row) for row in connection.execute(_DISAGREEMENTS, (run,))
+        ),
+        progress=tuple(ProgressRow(*row) for row in connection.execute(_PROGRESS, (run,))),
+    )
+
+
+def _classes(connection: sqlite3.Connection, run: str) -> tuple[ClassTimeRow, ...]:
+    calls: dict[int, list[_Call]] = defaultdict(list)
+    for class_id, *columns in connection.execute(_CALLS, (run,)):
+        calls[class_id].append(tuple(columns))
+    if not calls:
+        return ()
+    sums = {row[0]: row[1:] for row in connection.execute(_SUMS, (run,))}
+    rows = [
+        _class(tuple(key), calls[key[0]], sums.get(key[0], (0, 0)))
+        for key in connection.execute(_CLASSES, (run,))
+        if key[0] in calls
+    ]
+    return tuple(sorted(rows, key=lambda row: -(row.transfer_ns + row.wait_ns)))
+
+
+def _class(
+    key: tuple[int, str, int | None, int | None],
+    calls: list[_Call],
+    sums: tuple[int | None, int | None],
+) -> ClassTimeRow:
+    counted = [call for call in calls if not call[0]]
+    transfers = [call[3] for call in counted if call[3] is not None]
+    return ClassTimeRow(
+        *key,
+        calls=len(counted),
+        incomplete=sum(call[1] for call in counted),
+        warm_up=len(calls) - len(counted),
+        suspect=sum(call[2] for call in counted),
+        transfer_ns_median=_median(transfers),
+        transfer_ns_min=min(transfers, default=None),
+        transfer_ns_max=max(transfers, default=None),
+        start_skew_ns_median=_median([call[4] for call in counted if call[4] is not None]),
+        end_skew_ns_median=_median([call[5] for call in counted if call[5] is not None]),
+        transfer_ns=sums[0] or 0,
+        wait_ns=sums[1] or 0,
+    )
+
+
+def _median(values: list[int]) -> float | None:
+    return float(median(values)) if values else None

@@ -1,0 +1,97 @@
+"""What a report says of traces and recordings; part of `collscope.reports.model`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RankRow:
+    """One rank's GPU time after the warm-up, its waiting, and how late it comes."""
+
+    rank: int
+    span_ns: int  # from the end of the warm-up to the last kernel's end
+    compute_ns: int
+    copy_ns: int
+    collective_ns: int
+    exposed_ns: int  # of collective_ns, with no compute kernel beside it
+    hidden_ns: int  # of collective_ns, beside one
+    idle_ns: int
+    calls: int
+    transfer_ns: int
+    wait_ns: int
+    unknown_ns: int  # collective time that cannot be split
+    late_of: int  # calls it could be late to
+    late_last: int  # that it came last to, by more than the clocks' error
+    late_behind: int  # of them, those with at least half the typical lateness
+    late_typical_ns: float
+    late_total_ns: int
+    caused_wait_ns: int  # of the other ranks
+    late_share: float  # ratio to the lateness of all ranks
+    straggler: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRow:
+    """The clock of one rank's trace against the first comparable one; removed from all times."""
+
+    rank: int
+    host: str | None
+    offset_ns: int
+    error_ns: float
+    component: int  # clocks of different ones cannot be compared
+    calls: int  # behind the estimate
+
+
+@dataclass(frozen=True, slots=True)
+class ClassTimeRow:
+    """Calls of one class in the job, warm-up left out. Medians are over calls."""
+
+    class_id: int
+    op: str
+    size_bytes: int | None
+    nranks: int | None
+    calls: int
+    incomplete: int  # calls that a rank with a trace lacks
+    warm_up: int  # calls left out
+    suspect: int  # calls whose two estimates of the transfer disagree
+    transfer_ns_median: float | None
+    transfer_ns_min: int | None
+    transfer_ns_max: int | None
+    start_skew_ns_median: float | None
+    end_skew_ns_median: float | None
+    transfer_ns: int  # sums over calls and ranks
+    wait_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class DisagreementRow:
+    """What ranks disagree on, by their recordings or traces."""
+
+    origin: str  # recording, trace
+    kind: str  # stopped, missing, different, open, unmatched, different_size
+    message: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressRow:
+    """How far one rank got in one group."""
+
+    group_name: str
+    rank: int
+    last_called: int | None
+    last_completed: int | None
+    first_missing: int | None
+    first_open: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineReport:
+    """Everything traces and recordings tell; empty where the run has none."""
+
+    ranks: tuple[RankRow, ...]
+    clocks: tuple[ClockRow, ...]
+    classes: tuple[ClassTimeRow, ...]  # most time first
+    disagreements: tuple[DisagreementRow, ...]
+    progress: tuple[ProgressRow, ...]

@@ -1,0 +1,236 @@
+"""What the readable forms say of traces and recordings: overlap, waiting, late ranks, progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from collscope.reports.layout import NUMBER, TEXT, Table, count, scaled, table
+from collscope.reports.timeline_records import (
+    ClassTimeRow,
+    ClockRow,
+    ProgressRow,
+    RankRow,
+    TimelineReport,
+)
+from collscope.units import format_size
+
+_MOST_RANKS = 16  # rows of a table; then the ranks with most exposed time
+_MOST_CLASSES = 20
+_MOST_PROGRESS = 32
+
+
+def timeline_sentences(said: TimelineReport) -> Iterable[str]:
+    """The first lines of the report: exposed share, waiting, the late rank."""
+    if not said.ranks:
+        return
+    span = sum(r.span_ns for r in said.ranks)
+    if span:
+        exposed, hidden, idle = (
+            100 * sum(getattr(r, name) for r in said.ranks) / span
+            for name in ("exposed_ns", "hidden_ns", "idle_ns")
+        )
+        yield (
+            f"Of the traced time ({count(len(said.ranks), 'rank')}, after the warm-up) collectives "
+            f"take {exposed:.1f} % exposed and {hidden:.1f} % beside compute kernels; the GPU "
+            f"idles {idle:.1f} %."
+        )
+    wait, transfer = (sum(getattr(r, n) for r in said.ranks) for n in ("wait_ns", "transfer_ns"))
+    if wait + transfer:
+        yield (
+            f"Of the collectives' kernel time {100 * wait / (wait + transfer):.1f} % is waiting "
+            "for the last rank, the rest transfer."
+        )
+    yield from (late_sentence(rank) for rank in said.ranks if rank.straggler)
+
+
+def late_sentence(rank: RankRow) -> str:
+    """How often and how much a straggler is late."""
+    return (
+        f"Rank {rank.rank} comes last: in {rank.late_behind} of {count(rank.late_of, 'call')} by "
+        f"{_us(rank.late_typical_ns)} typically ({100 * rank.late_share:.0f} % of all lateness); "
+        f"the others wait {rank.caused_wait_ns / 1e6:.3g} ms for it."
+    )
+
+
+def timeline_section(said: TimelineReport) -> Iterable[str | Table]:
+    """Overlap and waiting by rank, times by class, clocks, progress."""
+    if not said.ranks and not said.progress:
+        yield "Not known: the run has no traces (collscope ingest trace PATH)."
+        return
+    if said.ranks:
+        yield _overlap(said.ranks)
+        yield from _waiting(said.ranks)
+    if said.classes:
+        yield _classes(said.classes)
+        yield from _class_notes(said.classes)
+    if said.clocks:
+        yield from _clocks(said.clocks)
+    if said.progress:
+        yield from _progress(said.progress)
+
+
+def _largest(ranks: Sequence[RankRow]) -> Sequence[RankRow]:
+    chosen = sorted(ranks, key=lambda r: -r.exposed_ns)[:_MOST_RANKS]
+    return sorted(chosen, key=lambda r: r.rank)
+
+
+def _overlap(ranks: Sequence[RankRow]) -> Table:
+    columns = [
+        ("rank", NUMBER),
+        ("traced ms", NUMBER),
+        ("compute ms", NUMBER),
+        ("copies ms", NUMBER),
+        ("collectives ms", NUMBER),
+        ("exposed ms", NUMBER),
+        ("hidden ms", NUMBER),
+        ("idle ms", NUMBER),
+        ("exposed %", NUMBER),
+    ]
+    return table(
+        columns,
+        (
+            (
+                r.rank,
+                *(
+                    ns / 1e6
+                    for ns in (
+                        r.span_ns, r.compute_ns, r.copy_ns, r.collective_ns, r.exposed_ns,
+                        r.hidden_ns, r.idle_ns,
+                    )
+                ),
+                f"{100 * r.exposed_ns / r.span_ns:.1f}" if r.span_ns else None,
+            )
+            for r in _largest(ranks)
+        ),
+    )  # fmt: skip
+
+
+def _waiting(ranks: Sequence[RankRow]) -> Iterable[str | Table]:
+    if len(ranks) < 2:
+        yield "One rank's trace: waiting cannot be told from transfer (ingest those of all ranks)."
+        return
+    columns = [
+        ("rank", NUMBER),
+        ("calls", NUMBER),
+        ("transfer ms", NUMBER),
+        ("wait ms", NUMBER),
+        ("unknown ms", NUMBER),
+        ("last in", NUMBER),
+        ("late us", NUMBER),
+        ("late % of all", NUMBER),
+        ("others wait ms", NUMBER),
+    ]
+    yield table(
+        columns,
+        (
+            (
+                r.rank, r.calls, r.transfer_ns / 1e6, r.wait_ns / 1e6, r.unknown_ns / 1e6,
+                r.late_last, r.late_typical_ns / 1e3, f"{100 * r.late_share:.0f}",
+                r.caused_wait_ns / 1e6,
+            )
+            for r in _largest(ranks)
+        ),
+    )  # fmt: skip
+    if len(ranks) > _MOST_RANKS:
+        yield f"{len(ranks) - _MOST_RANKS} more ranks not shown (view rank_times)."
+
+
+def _classes(classes: Sequence[ClassTimeRow]) -> Table:
+    columns = [
+        ("class", NUMBER),
+        ("op", TEXT),
+        ("size", NUMBER),
+        ("calls", NUMBER),
+        ("transfer us", NUMBER),
+        ("min", NUMBER),
+        ("max", NUMBER),
+        ("start skew us", NUMBER),
+        ("end skew us", NUMBER),
+        ("transfer ms", NUMBER),
+        ("wait ms", NUMBER),
+    ]
+    return table(
+        columns,
+        (
+            (
+                c.class_id,
+                c.op if c.nranks is None else f"{c.op} x{c.nranks}",
+                None if c.size_bytes is None else format_size(c.size_bytes),
+                c.calls,
+                scaled(c.transfer_ns_median, 1e3),
+                scaled(c.transfer_ns_min, 1e3),
+                scaled(c.transfer_ns_max, 1e3),
+                scaled(c.start_skew_ns_median, 1e3),
+                scaled(c.end_skew_ns_median, 1e3),
+                c.transfer_ns / 1e6,
+                c.wait_ns / 1e6,
+            )
+            for c in classes[:_MOST_CLASSES]
+        ),
+    )
+
+
+def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
+    yield "Medians over calls; transfer and wait ms are sums over calls and ranks."
+    if len(classes) > _MOST_CLASSES:
+        yield f"{len(classes) - _MOST_CLASSES} more classes not shown (view call_times)."
+    warm_up = sum(c.warm_up for c in classes)
+    if warm_up:
+        yield f"Left out of every sum as warm-up: {count(warm_up, 'call')} (call_times.warm_up)."
+    incomplete = sum(c.incomplete for c in classes)
+    if incomplete:
+        yield (
+            f"{count(incomplete, 'call')} that a rank with a trace lacks: the transfer is an upper "
+            "bound."
+        )
+    suspect = sum(c.suspect for c in classes)
+    if suspect:
+        yield (
+            f"{count(suspect, 'call')} whose shortest kernel contradicts the transfer on aligned "
+            "clocks by more than 10 %."
+        )
+
+
+def _clocks(clocks: Sequence[ClockRow]) -> Iterable[str]:
+    if len(clocks) < 2:
+        return
+    largest = max(clocks, key=lambda c: abs(c.offset_ns))
+    yield (
+        f"Clocks: offsets of up to {_us(abs(largest.offset_ns))} (rank {largest.rank}) removed, "
+        f"each known to {_us(max(c.error_ns for c in clocks))} (one standard deviation, from the "
+        "ends of synchronising collectives)."
+    )
+    components = len({c.component for c in clocks})
+    if components > 1:
+        yield (
+            f"The ranks fall into {components} sets without a common collective: times of "
+            "different sets are not compared."
+        )
+
+
+def _progress(progress: Sequence[ProgressRow]) -> Iterable[str | Table]:
+    stopped = [p for p in progress if p.first_missing is not None or p.first_open is not None]
+    if not stopped:
+        yield "Recordings: every rank completed what the others called."
+        return
+    columns = [
+        ("group", TEXT),
+        ("rank", NUMBER),
+        ("last called", NUMBER),
+        ("last completed", NUMBER),
+        ("first missing", NUMBER),
+        ("first open", NUMBER),
+    ]
+    yield table(
+        columns,
+        (
+            (p.group_name, p.rank, p.last_called, p.last_completed, p.first_missing, p.first_open)
+            for p in stopped[:_MOST_PROGRESS]
+        ),
+    )
+    if len(stopped) > _MOST_PROGRESS:
+        yield f"{len(stopped) - _MOST_PROGRESS} more not shown (view progress)."
+
+
+def _us(ns: float) -> str:
+    return f"{ns / 1e6:.3g} ms" if abs(ns) >= 1e6 else f"{ns / 1e3:.3g} us"
