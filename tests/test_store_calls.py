@@ -24,6 +24,6 @@ def test_calls_survive_the_store(first: int, rows: list[tuple[int, int, int, int
     columns = np.array(rows, dtype=np.int64).reshape(-1, 4).T
     _store_calls(connection, first, list(columns))
     assert connection.execute("SELECT * FROM _call_row").fetchall() == [
-        (first + i, total, seq, None if group < 0 else group, op_count)
+        (first + i, total, seq, *(None if v == -1 else v for v in (group, op_count)))
         for i, (total, seq, group, op_count) in enumerate(rows)
     ]

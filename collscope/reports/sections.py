@@ -44,7 +44,7 @@ def sections(report: Report) -> tuple[Section, ...]:
         Section("", tuple(_answer(report))),
         Section("Findings", tuple(_findings(report.findings))),
         Section("Share of GPU time", tuple(_shares(report.shares))),
-        Section("Overlap and waiting", tuple(timeline_section(report.timeline))),
+        *timeline_section(report.timeline),
         Section("Classes", tuple(classes(report))),
         Section("Efficiency and gain", tuple(judgement(report))),
         Section("Message sizes", tuple(histograms(report))),
@@ -83,8 +83,8 @@ def _share_answer(shares: Sequence[Share]) -> Iterable[str]:
         for share in shares:
             of = f" ({share.source})" if len(shares) > 1 else ""
             bound = bound_by(share)
-            judged = "" if bound is None else f": the job is {bound}"
-            yield f"Collectives take {share_sentence(share)}{of}{judged}."
+            head = "Collectives" if bound is None else f"{bound}: collectives"
+            yield f"{head} take {share_sentence(share)}{of}."
 
 
 def _size(header: Header) -> str:

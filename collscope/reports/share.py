@@ -174,7 +174,7 @@ def bound_by(share: Share) -> str | None:
         return None
     hidden = max(0.0, 100 - (share.reported_coverage or 0.0)) if share.partial else 0.0
     if share.percent >= COMMUNICATION_BOUND_PERCENT:
-        return "communication-bound"
+        return "Communication-bound"
     if share.percent + hidden <= COMPUTE_BOUND_PERCENT:
-        return "compute-bound"
+        return "Compute-bound"
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from collscope.reports.layout import NUMBER, TEXT, Table, count, scaled, table
+from collscope.reports.layout import NUMBER, TEXT, Section, Table, count, scaled, table
 from collscope.reports.timeline_records import (
     ClassTimeRow,
     ClockRow,
@@ -52,11 +52,14 @@ def late_sentence(rank: RankRow) -> str:
     )
 
 
-def timeline_section(said: TimelineReport) -> Iterable[str | Table]:
-    """Overlap and waiting by rank, times by class, clocks, progress."""
-    if not said.ranks and not said.progress:
-        yield "Not known: the run has no traces (collscope ingest trace PATH)."
-        return
+def timeline_section(said: TimelineReport) -> Iterable[Section]:
+    """Overlap and waiting by rank, times by class, clocks, progress; none without traces."""
+    blocks = tuple(_blocks(said))
+    if blocks:
+        yield Section("Overlap and waiting", blocks)
+
+
+def _blocks(said: TimelineReport) -> Iterable[str | Table]:
     if said.ranks:
         yield _overlap(said.ranks)
         yield from _waiting(said.ranks)

@@ -103,7 +103,8 @@ def _parts(judged: Sequence[Judged], whole: float, scale: float, basis: str) -> 
             contention += parts.contention * seconds
             tunable += parts.tunable * seconds
             roof += parts.roof * seconds
-    unjudged = max(0.0, whole - (wait if in_job else 0.0) - contention - tunable - roof)
+    rest = whole - (wait if in_job else 0.0) - contention - tunable - roof
+    unjudged = rest if rest > 1e-9 * whole else 0.0  # below that it is rounding
     known = any(j.roof is not None and j.least_us is not None for j in judged)
     rows: tuple[tuple[str, float | None, str], ...] = (
         ("wait", wait if in_job else None, "kernel - shortest kernel" if in_job else _INSIDE),

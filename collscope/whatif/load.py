@@ -1,0 +1,116 @@
+"""What a what-if needs from the store: a run's all-reduces in order, and measured times."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from dataclasses import dataclass
+
+from collscope.errors import InputError
+from collscope.model import Datatype, Measurement, Op
+from collscope.whatif.cycle import last_cycle
+from collscope.whatif.layers import Layer
+
+_DATATYPES = {d.label: d for d in Datatype}
+
+_LARGEST = """
+SELECT comm_id, datatype FROM calls WHERE run = ? AND op = 'AllReduce' AND count > 1
+GROUP BY comm_id, datatype ORDER BY SUM(size_bytes) DESC, comm_id LIMIT 1
+"""
+_CALLS = """
+SELECT call_id, count, nranks, nnodes FROM calls
+WHERE run = ? AND op = 'AllReduce' AND comm_id = ? AND datatype = ? AND count > 1
+ORDER BY call_id
+"""
+# A gradient is there when the last rank has come to its call; clocks as the matching aligned them.
+_STARTS = """
+SELECT call_id, MAX(start_ns - COALESCE(clock_offset_ns, 0)) FROM kernels k
+LEFT JOIN traces t ON t.run = k.run AND t.source_id = k.source_id
+WHERE k.run = ? AND call_id IS NOT NULL GROUP BY call_id
+"""
+_MEASURED = """
+SELECT measurement_id, datatype, size_bytes, nranks, nnodes, time_us_median, n_wrong, status, method
+FROM measurements WHERE label = ? AND op = 'AllReduce' ORDER BY measurement_id
+"""
+_SAMPLES = """
+SELECT measurement_id, time_us FROM measurement_samples JOIN measurements USING (measurement_id)
+WHERE label = ? AND op = 'AllReduce' ORDER BY measurement_id, ordinal
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """The all-reduces of a job's step, in launch order.
+
+    layers    the calls, which cannot be parted further
+    ready_us  when each began on its last rank, on a clock of their own; empty without traces
+    notices   what had to be assumed
+    """
+
+    layers: tuple[Layer, ...]
+    datatype: Datatype
+    nranks: int
+    nnodes: int | None
+    ready_us: tuple[float, ...]
+    notices: tuple[str, ...]
+
+
+def load_step(connection: sqlite3.Connection, store: str, run: str) -> RecordedStep:
+    """The last step of a run, of the communicator and datatype that reduce the most bytes.
+
+    raises  InputError when the run has no all-reduce of more than one element
+    """
+    largest = connection.execute(_LARGEST, (run,)).fetchone()
+    if largest is None:
+        raise InputError(
+            f"{store}: run '{run}' has no AllReduce calls in order. Ingest its logs or traces, or "
+            "give --layers FILE."
+        )
+    comm, datatype = largest
+    calls = connection.execute(_CALLS, (run, comm, datatype)).fetchall()
+    found = last_cycle([count for _, count, _, _ in calls])
+    notices = [f"AllReduce calls of {datatype} on communicator {comm}; single elements left out"]
+    if found is None:
+        notices.append(f"no step repeats: all {len(calls)} calls are taken for one")
+    else:
+        begin, length = found
+        calls = calls[begin : begin + length]
+        notices.append(f"the last {length} calls, which repeat, are taken for a step")
+    starts = dict(connection.execute(_STARTS, (run,)).fetchall())
+    timed = [starts.get(call) for call, *_ in calls]
+    ready = tuple(t / 1e3 for t in timed if t is not None) if None not in timed else ()
+    return RecordedStep(
+        tuple(Layer(f"call {i}", count) for i, (_, count, _, _) in enumerate(calls)),
+        _DATATYPES.get(datatype, Datatype.UNKNOWN),
+        calls[0][2],
+        calls[0][3],
+        ready,
+        tuple(notices),
+    )
+
+
+def load_measured(connection: sqlite3.Connection, label: str) -> tuple[Measurement, ...]:
+    """All-reduces measured under a label, with their samples.
+
+    raises  InputError when there are none
+    """
+    samples: dict[int, list[float]] = defaultdict(list)
+    for key, time_us in connection.execute(_SAMPLES, (label,)):
+        samples[key].append(time_us)
+    found = tuple(
+        Measurement(
+            Op.ALL_REDUCE, datatype=_DATATYPES.get(datatype or ""), size_bytes=size, nranks=nranks,
+            nnodes=nnodes, time_us_median=time_us, n_wrong=wrong, status=status, method=method,
+            samples_us=tuple(samples.get(key, ())),
+        )
+        for key, datatype, size, nranks, nnodes, time_us, wrong, status, method
+        in connection.execute(_MEASURED, (label,))
+    )  # fmt: skip
+    if not found:
+        query = "SELECT DISTINCT label FROM measurements WHERE op = 'AllReduce' ORDER BY label"
+        known = ", ".join(f"'{row[0]}'" for row in connection.execute(query)) or "none"
+        raise InputError(
+            f"--label '{label}': no AllReduce measured under it (labels: {known}). Measure with "
+            "collscope replay --sweep allreduce:1K..256M*2, or use --measure."
+        )
+    return found

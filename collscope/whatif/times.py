@@ -1,0 +1,135 @@
+"""How long an all-reduce of any size takes, from measured sizes, with its uncertainty.
+
+Row 0 of every array is the estimate, the rows below it are resamples of the measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collscope.errors import NoVerdictError
+from collscope.model import Measurement
+from collscope.roofline.fit import Hockney, fit, hockney
+
+Floats = npt.NDArray[np.float64]
+RESAMPLES = 500
+SEED = 20240229  # fixed: the same measurements give the same interval
+LOW, HIGH = 0.05, 0.95  # quantiles of an interval
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Times of one operation on one shape of communicator by size.
+
+    sizes               bytes, rising, shape (n,)
+    logs                logarithms of µs, shape (1 + resamples, n)
+    noise               added between two sizes to the interpolated logarithm: (1 + resamples, n-1)
+    interpolation_error standard deviation of that noise, a ratio; 0 below three sizes
+    line                latency and bandwidth of the whole curve; None below three sizes
+    """
+
+    sizes: npt.NDArray[Any]
+    logs: Floats
+    noise: Floats
+    interpolation_error: float
+    line: Hockney | None
+
+    def us(self, sizes: Sequence[int]) -> Floats:
+        """µs of calls of these sizes, shape (1 + resamples, len(sizes)).
+
+        Between two measured sizes a power law; below the first its time, beyond the last its
+        bandwidth.
+        """
+        wanted = np.asarray(sizes, dtype=np.float64)
+        if len(self.sizes) == 1:
+            beyond = np.log(np.maximum(wanted / self.sizes[0], 1.0))
+            return _floats(np.exp(self.logs + beyond))
+        right = np.clip(np.searchsorted(self.sizes, wanted), 1, len(self.sizes) - 1)
+        x = np.log(self.sizes.astype(np.float64))
+        place = (np.log(np.maximum(wanted, 1.0)) - x[right - 1]) / (x[right] - x[right - 1])
+        inside = np.clip(place, 0.0, 1.0)
+        logs = self.logs[:, right - 1] * (1 - inside) + self.logs[:, right] * inside
+        # nothing is added at a measured size
+        between = (inside > 0) & (inside < 1)
+        logs = logs + np.where(between, self.noise[:, right - 1], 0.0)
+        return _floats(np.exp(logs + np.log(np.maximum(wanted / self.sizes[-1], 1.0))))
+
+    def outside(self, sizes: Sequence[int]) -> int:
+        """How many of these sizes are below the first or beyond the last measured."""
+        return sum(not self.sizes[0] <= size <= self.sizes[-1] for size in sizes)
+
+
+def make_times(measured: Sequence[Measurement], name: str, *, exact: bool = False) -> Times:
+    """Times from measurements of one operation, number of ranks and number of nodes.
+
+    measured  those of one size are alternatives, of which the fastest counts
+    name      of what was measured, for errors
+    exact     every size that will be asked for was measured: its own time counts, also where a
+              larger message was faster; else the monotone envelope of `roofline.fit`
+    raises    NoVerdictError when none has a size and a time
+    """
+    fitted = fit(measured, name)
+    (curve,) = fitted.curves.values()
+    by_size: dict[int, list[Measurement]] = {size: [] for size in curve.sizes}
+    for m in measured:
+        if m.status == "ok" and not m.n_wrong and m.time_us_median and m.size_bytes in by_size:
+            by_size[m.size_bytes].append(m)
+    rng = np.random.default_rng(SEED)
+    columns = [_resampled(same, rng) for same in by_size.values()]
+    resampled = np.stack(columns, axis=1)
+    times = np.vstack(
+        [[min(m.time_us_median or 0.0 for m in s) for s in by_size.values()], resampled]
+    )
+    if not exact:
+        times = np.minimum.accumulate(times[:, ::-1], axis=1)[:, ::-1]
+    sizes = np.array(curve.sizes)
+    logs = np.log(times)
+    error = 0.0 if exact else _interpolation_error(np.log(sizes), logs[0])
+    noise = rng.normal(0.0, error, (RESAMPLES, len(sizes) - 1))
+    noise = np.vstack([np.zeros(len(sizes) - 1), noise])
+    line = hockney(curve.sizes, tuple(times[0])) if len(sizes) >= 3 else None
+    return Times(sizes, logs, noise, error, line)
+
+
+def _floats(values: npt.ArrayLike) -> Floats:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _resampled(same: Sequence[Measurement], rng: np.random.Generator) -> Floats:
+    """Least of the medians of resamples of each measurement of a size, (RESAMPLES,)."""
+    medians = []
+    for m in same:
+        samples = np.array(m.samples_us or (m.time_us_median,), dtype=np.float64)
+        draws = rng.integers(0, len(samples), (RESAMPLES, len(samples)))
+        medians.append(np.median(samples[draws], axis=1))
+    return _floats(np.min(medians, axis=0))
+
+
+def _interpolation_error(x: Floats, y: Floats) -> float:
+    """Root mean square by which a point's logarithm differs from that its neighbours give.
+
+    They are twice as far apart as what is interpolated later, so the error is rather too large.
+    """
+    if len(x) < 3:
+        return 0.0
+    place = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
+    return float(np.sqrt(np.mean((y[:-2] * (1 - place) + y[2:] * place - y[1:-1]) ** 2)))
+
+
+def require_alike(measured: Sequence[Measurement], name: str) -> None:
+    """Refuse measurements of several numbers of ranks or nodes.
+
+    raises  NoVerdictError for none, or for several
+    """
+    shapes = sorted({(m.nranks or 0, m.nnodes or 1) for m in measured})
+    if len(shapes) != 1:
+        known = ", ".join(f"{ranks} ranks on {nodes} node(s)" for ranks, nodes in shapes) or "none"
+        raise NoVerdictError(
+            f"{name}: AllReduce measured on {known}. Choose one with --ranks and --nodes, or "
+            "measure with collscope replay --sweep allreduce:1K..256M*2."
+        )

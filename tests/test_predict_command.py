@@ -1,0 +1,137 @@
+"""`collscope predict` and `collscope export perfetto` on the recorded A/B."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from command import collscope
+
+# steps.jsonl of the recordings: median step without the profiler, ms
+MEASURED = {"default": 5.7059, "ringll": 6.3022}
+SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "predict.schema.json"
+
+HEADER = (
+    "op,datatype,redop,root,count,size_bytes,in_place,nranks,nnodes,calls,time_us_median,"
+    "time_us_min,time_us_max,time_us_mad,iterations,algbw_gbps,busbw_gbps,n_wrong,method,backend,"
+    "library,device,host,status"
+)
+# Half of what steps of `ringll` took: the largest AllReduce alone has a measurement.
+ROW = (
+    "AllReduce,Bfloat16,Sum,,33554432,67108864,1,4,1,3,361.0,350.0,372.0,4,30,,,0,batch,cuda,"
+    "nccl 2.28.9,H200,n1,ok"
+)
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory, samples: Path) -> Path:
+    """Both recorded settings, and measurements of one class."""
+    folder = tmp_path_factory.mktemp("predict")
+    for case in MEASURED:
+        done = collscope(
+            "ingest", "trace", samples / "traces" / case, "--db", folder / "a.db", "--run", case
+        )
+        assert done.code == 0, done.err
+    table = folder / "half.csv"
+    table.write_text(f"{HEADER}\n{ROW}\n")
+    done = collscope("ingest", "csv", table, "--db", folder / "a.db", "--run", "ringll")
+    assert done.code == 0, done.err
+    return folder / "a.db"
+
+
+def predicted(db: Path, *arguments: str) -> dict[str, Any]:
+    done = collscope("predict", "--db", db, "--format", "json", *arguments)
+    assert done.code == 0, done.err
+    found: dict[str, Any] = json.loads(done.out)
+    jsonschema.validate(found, json.loads(SCHEMA.read_text("utf-8")))
+    return found
+
+
+@pytest.mark.parametrize(("old", "new"), [("default", "ringll"), ("ringll", "default")])
+def test_the_measured_change_both_ways(db: Path, old: str, new: str) -> None:
+    """From one setting's traces and the other's class times: the other's measured step, 5 %."""
+    found = predicted(db, "--run", old, "--with", new, "--step-ms", str(MEASURED[old]))
+    assert found["step_us"] == pytest.approx(1000 * MEASURED[old])
+    assert found["new_us"] == pytest.approx(1000 * MEASURED[new], rel=0.05)
+    assert found["low_us"] <= found["new_us"] <= found["high_us"]
+    assert len(found["changed"]) == 6
+    assert not found["unchanged"]
+    assert (found["gain"] > 0) == (new == "default")
+    # No overlap in this job: the uplift formula says the same.
+    assert found["simple_us"] == pytest.approx(found["new_us"], rel=0.02)
+
+
+def test_a_label_of_measurements(db: Path) -> None:
+    """Its one class takes half the time: 722 to 361 us once a step; the others stay."""
+    found = predicted(db, "--run", "ringll", "--with", "half")
+    (changed,) = found["changed"]
+    assert changed["new_us"] == 361.0
+    assert len(found["unchanged"]) == 5
+    saved = found["step_us"] - found["new_us"]
+    assert saved == pytest.approx(changed["old_us"] - 361.0, rel=0.1)
+    # The same label before and after: nothing changes.
+    same = predicted(db, "--run", "ringll", "--with", "half", "--from", "half")
+    assert same["new_us"] == pytest.approx(same["step_us"], rel=1e-6)
+
+
+def test_a_roof(db: Path) -> None:
+    found = predicted(db, "--run", "ringll", "--system", "h200")
+    assert found["new_us"] < found["step_us"]
+    assert "h200" in found["times_from"]
+
+
+def test_text_states_assumptions(db: Path) -> None:
+    done = collscope("predict", "--db", db, "--run", "ringll", "--with", "default")
+    assert "ms (" in done.out
+    assert "The uplift formula alone" in done.out
+    assert "Assumptions" in done.out
+    assert done.out.count("x4") == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["--run", "ringll"], 2, "give either --with"),
+        (["--run", "ringll", "--with", "a", "--system", "h200"], 2, "give either --with"),
+        (["--run", "ringll", "--with", "nothing"], 3, "no measurements with label 'nothing'"),
+        (["--run", "nothing", "--with", "half"], 3, "no run 'nothing'"),
+    ],
+)
+def test_what_cannot_be_asked(db: Path, arguments: list[str], code: int, text: str) -> None:
+    done = collscope("predict", "--db", db, *arguments)
+    assert done.code == code
+    assert text in done.err
+
+
+def test_a_run_without_traces(db_path: Path, samples: Path) -> None:
+    collscope("ingest", "log", samples / "nccl" / "mixed-coll-only.log", "--db", db_path)
+    done = collscope("predict", "--db", db_path, "--system", "h200")
+    assert done.code == 3
+    assert "has no traces" in done.err
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_export(db: Path, tmp_path: Path, name: str) -> None:
+    """72 kernels on 4 ranks, each a transfer; arrows begin and end in pairs."""
+    path = tmp_path / name
+    done = collscope("export", "perfetto", "--db", db, "--run", "default", "-o", path)
+    assert done.code == 0, done.err
+    data = path.read_bytes()
+    events = json.loads(gzip.decompress(data) if name.endswith("gz") else data)["traceEvents"]
+    slices = [e for e in events if e["ph"] == "X"]
+    assert {e["pid"] for e in slices} == {0, 1, 2, 3}
+    assert sum(e["cat"] == "transfer" for e in slices) == 72
+    assert all(e["dur"] > 0 for e in slices)
+    begins, ends = (sorted(e["id"] for e in events if e["ph"] == phase) for phase in "sf")
+    assert begins == ends != []
+
+
+def test_export_is_bounded(db: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    arguments = ("--db", db, "--run", "default", "-o", path, "--most", "8")
+    assert "16 shortest calls left out" in collscope("export", "perfetto", *arguments).out
+    assert sum(e.get("cat") == "transfer" for e in json.loads(path.read_text())["traceEvents"]) == 8

@@ -1,0 +1,115 @@
+"""`collscope record` runs a small program that logs as the library does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command import collscope, rows
+
+from collscope.ingest.record import Asked, environment
+
+# Writes a log of two calls where NCCL_DEBUG_FILE says, then ends as its argument says.
+JOB = """
+import os, signal, sys, time
+pid = os.getpid()
+if "quiet" not in sys.argv:
+    name = os.environ["NCCL_DEBUG_FILE"].replace("%h", "node").replace("%p", str(pid))
+    with open(name, "w") as log:
+        for call in range(2):
+            log.write(
+                f"node:{pid}:{pid} [0] NCCL INFO AllReduce: opCount {call:x} sendbuff 0x7f0 "
+                "recvbuff 0x7f0 count 1024 datatype 7 op 0 root 0 comm 0x55 [nranks=1] stream 0x1\\n"
+            )
+print("job:", os.environ["NCCL_DEBUG"], os.environ.get("RCCL_KERNEL_COLL_TRACE_ENABLE"), flush=True)
+if sys.argv[1] == "wait":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(42))
+    print("ready", flush=True)
+    time.sleep(60)
+if sys.argv[1] == "killed":
+    os.kill(pid, signal.SIGKILL)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    path = tmp_path / "job.py"
+    path.write_text(JOB)
+    return path
+
+
+def command(tmp_path: Path, job: Path, *arguments: str) -> list[str]:
+    """A run of record in a process of its own: the job shares its output."""
+    start = [sys.executable, "-m", "collscope", "record", "-o", str(tmp_path / "files")]
+    return [*start, "--db", str(tmp_path / "a.db"), *arguments, "--", sys.executable, str(job)]
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+def test_a_job_is_logged_ingested_and_reported(tmp_path: Path, job: Path) -> None:
+    done = run(*command(tmp_path, job), "0")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("job: INFO None\n")
+    assert "collscope report, run main" in done.stdout
+    assert "1 files, 0.0 MB" in done.stderr
+    assert rows(tmp_path / "a.db", "SELECT op, count FROM calls") == [("AllReduce", 1024)] * 2
+
+
+@pytest.mark.parametrize(("how", "code"), [("7", 7), ("killed", 128 + signal.SIGKILL)])
+def test_the_exit_code_is_the_jobs(tmp_path: Path, job: Path, how: str, code: int) -> None:
+    done = run(*command(tmp_path, job, "--kernel-trace"), how)
+    assert done.returncode == code
+    assert "job: INFO 1\n" in done.stdout
+    assert "2 calls in 1 class" in done.stdout
+
+
+def test_signals_reach_the_job(tmp_path: Path, job: Path) -> None:
+    words = [*command(tmp_path, job), "wait"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        while process.stdout.readline() != "ready\n":
+            pass
+        process.send_signal(signal.SIGTERM)
+        rest = process.stdout.read()
+    assert process.returncode == 42
+    assert "2 calls in 1 class" in rest
+
+
+def test_a_job_without_collectives_keeps_its_exit_code(tmp_path: Path, job: Path) -> None:
+    done = run(*command(tmp_path, job), "5", "quiet")
+    assert done.returncode == 5
+    assert "does the job use NCCL or RCCL" in done.stderr
+
+
+def test_what_cannot_be_run(tmp_path: Path) -> None:
+    start = ("record", "-o", tmp_path / "files", "--db", tmp_path / "a.db", "--")
+    done = collscope(*start, tmp_path / "nothing")
+    assert done.code == 5
+    assert "Check the command behind --" in done.err
+    assert not (tmp_path / "files").exists()
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "old").write_text("x")
+    done = collscope(*start, sys.executable, "-c", "")
+    assert done.code == 3
+    assert "not empty" in done.err
+
+
+def test_environment() -> None:
+    folder = Path("logs")
+    plain = environment({"NCCL_DEBUG": "WARN", "A": "1"}, folder, Asked())
+    assert plain["NCCL_DEBUG"] == "INFO"
+    assert plain["A"] == "1"
+    assert plain["NCCL_DEBUG_FILE"] == os.path.join("logs", "log.%h.%p")
+    assert "COLL" in plain["NCCL_DEBUG_SUBSYS"].split(",")
+    assert not [name for name in plain if name.startswith(("RCCL", "NCCL_INSPECTOR"))]
+    more = environment({"NCCL_DEBUG": "trace"}, folder, Asked(True, True))
+    assert more["NCCL_DEBUG"] == "TRACE"
+    assert more["RCCL_KERNEL_COLL_TRACE_ENABLE"] == "1"
+    assert more["NCCL_INSPECTOR_ENABLE"] == "1"

@@ -1,0 +1,342 @@
+"""Traces through the real commands: what the store, the views and the report say of them."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command import collscope, dump, rows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collscope.errors import InputError
+from collscope.model import Datatype, Op
+from collscope.store.trace_columns import (
+    decode_recording,
+    decode_trace,
+    encode_recording,
+    encode_trace,
+)
+from collscope.trace import (
+    GroupStatus,
+    RecordedCall,
+    RecordedCalls,
+    TraceCollective,
+    TraceColumns,
+    TraceFile,
+)
+
+MS = 1_000_000
+Edit = Callable[[int, dict[str, Any]], None]
+
+
+def ingest(db: Path, *paths: Path, run: str = "main") -> str:
+    done = collscope("ingest", "trace", *paths, "--db", db, "--run", run)
+    assert done.code == 0, done.err
+    return done.out
+
+
+def report(db: Path, *arguments: str) -> str:
+    done = collscope("report", "--db", db, *arguments)
+    assert done.code == 0, done.err
+    return done.out
+
+
+def edited(source: Path, target: Path, edit: Edit) -> Path:
+    """The traces of a folder with `edit(rank, document)` applied to each."""
+    target.mkdir()
+    for path in sorted(source.glob("rank*.json.gz")):
+        document = json.loads(gzip.decompress(path.read_bytes()))
+        edit(document["distributedInfo"]["rank"], document)
+        (target / path.stem).write_text(json.dumps(document))
+    return target
+
+
+def is_collective(event: dict[str, Any]) -> bool:
+    return event.get("cat") == "kernel" and "nccl" in event["name"]
+
+
+@pytest.mark.parametrize(("case", "expected"), [("default", 0.63), ("ringll", 1.26)])
+def test_transfer_per_step(db_path: Path, samples: Path, case: str, expected: float) -> None:
+    """README of the recordings: the sum over a step's 6 calls, in ms; 3 steps were traced."""
+    ingest(db_path, samples / "traces" / case)
+    (total,) = rows(db_path, "SELECT SUM(transfer_ns) FROM call_times")[0]
+    assert total / 3 / MS == pytest.approx(expected, rel=0.02)
+    assert rows(db_path, "SELECT COUNT(*), MIN(ranks_traced), SUM(warm_up) FROM call_times") == [
+        (18, 4, 1)
+    ]
+
+
+def test_a_trace_alone_gives_calls_and_communicators(db_path: Path, samples: Path) -> None:
+    ingest(db_path, samples / "traces" / "default")
+    assert rows(db_path, "SELECT nranks, matched_by, ranks_seen FROM communicators") == [
+        (4, "process group", 4)
+    ]
+    assert rows(db_path, "SELECT rank, world_rank FROM members ORDER BY rank") == [
+        (r, r) for r in range(4)
+    ]
+    # steps.py of the recordings: 6 collectives a step, 3 steps
+    step = [
+        ("AllReduce", 4096), ("AllReduce", 262144), ("AllReduce", 4194304),
+        ("AllReduce", 33554432), ("AllGather", 4194304), ("ReduceScatter", 4194304),
+    ]  # fmt: skip
+    assert rows(db_path, "SELECT op, count FROM calls ORDER BY call_id") == step * 3
+    assert rows(db_path, "SELECT DISTINCT in_place, ranks_seen, matched_by FROM calls") == [
+        (None, 4, "process group")
+    ]
+    kernels = "SELECT COUNT(*), COUNT(call_id), COUNT(launch_ns) FROM kernels WHERE family NOTNULL"
+    assert rows(db_path, kernels) == [(72, 72, 72)]
+
+
+def test_kernel_times_add_up(db_path: Path, samples: Path) -> None:
+    """Every kernel is transfer and wait; the warm-up call has neither."""
+    ingest(db_path, samples / "traces" / "default")
+    query = "SELECT COUNT(*) FROM kernels WHERE call_id NOTNULL AND {}"
+    assert rows(db_path, query.format("transfer_ns + wait_ns = duration_ns")) == [(68,)]
+    assert rows(db_path, query.format("transfer_ns IS NULL AND wait_ns IS NULL")) == [(4,)]
+    per_call = (
+        "SELECT COUNT(*) FROM call_times t JOIN (SELECT call_id, MAX(transfer_ns) AS x"
+        " FROM kernels GROUP BY call_id) USING (call_id) WHERE t.transfer_ns = x"
+    )
+    assert rows(db_path, per_call) == [(17,)]
+
+
+def test_a_clock_offset_changes_nothing(db_path: Path, samples: Path, tmp_path: Path) -> None:
+    def ahead(rank: int, document: dict[str, Any]) -> None:
+        for event in document["traceEvents"]:
+            if rank in (1, 2) and "ts" in event:
+                event["ts"] += 5000
+
+    source = samples / "traces" / "default"
+    ingest(db_path, source)
+    ingest(db_path, edited(source, tmp_path / "moved", ahead), run="moved")
+    for query in (
+        "SELECT rank, transfer_ns, wait_ns, late_typical_ns FROM rank_times WHERE run = '{}'"
+        " ORDER BY rank",
+        "SELECT seq, transfer_ns, start_skew_ns FROM call_times WHERE run = '{}' ORDER BY seq",
+    ):
+        plain, moved = (
+            np.array(rows(db_path, query.format(run)), dtype=float) for run in ("main", "moved")
+        )
+        # Timestamps of the file have ns, its offsets are found to one.
+        assert np.abs(plain - moved).max() <= 20
+    verdicts = "SELECT rank, straggler, late_last FROM rank_times WHERE run = '{}' ORDER BY rank"
+    assert rows(db_path, verdicts.format("main")) == rows(db_path, verdicts.format("moved"))
+    offsets = [
+        o
+        for (o,) in rows(
+            db_path, "SELECT clock_offset_ns FROM traces WHERE run = 'moved' ORDER BY rank"
+        )
+    ]
+    assert offsets == pytest.approx([0, 5 * MS, 5 * MS, 0], abs=1000)
+    assert "Clocks: offsets of up to 5 ms" in report(db_path, "--run", "moved")
+
+
+def test_a_deleted_collective_is_reported(db_path: Path, samples: Path, tmp_path: Path) -> None:
+    def without_one(rank: int, document: dict[str, Any]) -> None:
+        events = document["traceEvents"]
+        kernels = sorted(filter(is_collective, events), key=lambda e: e["ts"])
+        if rank == 2:
+            events.remove(kernels[9])
+
+    folder = edited(samples / "traces" / "default", tmp_path / "less", without_one)
+    ingest(db_path, folder)
+    seen = rows(db_path, "SELECT seq, ranks_traced FROM call_times ORDER BY seq")
+    assert seen == [(k, 3 if k == 9 else 4) for k in range(18)]
+    found = rows(db_path, "SELECT origin, kind, ranks, seq, count FROM disagreements")
+    assert found == [("trace", "missing", "[2]", 9, 1)]
+    assert rows(db_path, "SELECT seq, rank, what FROM deviations") == [(9, 2, "missing")]
+    text = report(db_path)
+    assert "[warning] collectives that a rank lacks (by traces)" in text
+    assert "the trace of rank 2 lacks it" in " ".join(text.split())
+
+
+def test_logs_and_traces_give_one_set_of_calls(db_path: Path, recordings: Path) -> None:
+    folder = recordings / "blocking" / "default"
+    done = collscope("ingest", "auto", folder, "--db", db_path)
+    assert done.code == 0, done.err
+    logged = "SELECT COUNT(*) FROM calls"
+    other = db_path.with_name("logs.db")
+    collscope("ingest", "log", *sorted(folder.glob("*.log")), "--db", other)
+    assert rows(db_path, logged) == rows(other, logged) == [(561,)]
+    assert rows(db_path, "SELECT matched_by FROM communicators") == [("commId",)]
+    classes = "SELECT op, count, redop, in_place, kernel_calls FROM classes WHERE kernel_calls"
+    assert rows(db_path, classes) == [
+        ("AllReduce", 4096, "Sum", 1, 2),
+        ("AllReduce", 262144, "Sum", 1, 3),
+        ("AllReduce", 4194304, "Sum", 1, 3),
+        ("AllReduce", 33554432, "Sum", 1, 3),
+        ("AllGather", 4194304, None, 0, 3),
+        ("ReduceScatter", 4194304, "Sum", 0, 3),
+    ]
+
+
+def test_the_order_of_sources_does_not_matter(db_path: Path, recordings: Path) -> None:
+    folder = recordings / "ddp"
+    logs, traces = sorted(folder.glob("*.log")), sorted(folder.glob("*.gz"))
+    recorders = sorted(folder.glob("*.json"))
+    for number, order in enumerate(((logs, recorders, traces), (traces, logs, recorders))):
+        for paths in order:
+            done = collscope("ingest", "auto", *paths, "--db", db_path, "--run", number)
+            assert done.code == 0, done.err
+    for query in (
+        "SELECT op, count, calls, kernel_calls, transfer_ns FROM classes WHERE run = '{}'",
+        "SELECT seq, op, count, ranks_seen FROM calls WHERE run = '{}' ORDER BY seq",
+        "SELECT rank, wait_ns, exposed_ns FROM rank_times WHERE run = '{}' ORDER BY rank",
+    ):
+        assert rows(db_path, query.format(0)) == rows(db_path, query.format(1)) != []
+    assert rows(db_path, "SELECT * FROM disagreements") == []
+
+
+def test_a_recorder_alone_gives_calls(db_path: Path, recordings: Path) -> None:
+    ingest(db_path, *sorted((recordings / "ddp").glob("*rank?.json")))
+    other = db_path.with_name("logs.db")
+    collscope("ingest", "log", *sorted((recordings / "ddp").glob("*.log")), "--db", other)
+    query = "SELECT seq, op, count, datatype, ranks_seen FROM calls ORDER BY seq"
+    assert len(rows(db_path, query)) == 116
+    assert rows(db_path, query) == rows(other, query)
+
+
+def test_the_same_rank_recorded_twice_counts_once(db_path: Path, recordings: Path) -> None:
+    ingest(db_path, *sorted((recordings / "ddp").glob("ddp.fr.*")))
+    assert rows(db_path, "SELECT * FROM disagreements") == []
+    found = rows(db_path, "SELECT count FROM diagnostics WHERE code = 'rank_recorded_twice'")
+    assert found == [(2,)]
+
+
+def test_again_is_a_no_op(db_path: Path, samples: Path) -> None:
+    ingest(db_path, samples / "traces" / "default")
+    before = dump(db_path)
+    assert "already in this run" in ingest(db_path, samples / "traces" / "default")
+    assert dump(db_path) == before
+
+
+def test_frontier_tables(db_path: Path, samples: Path) -> None:
+    """Slides: record_param_comms takes 99.97 % in GPT-J; no collective among BigBird's rows."""
+    for name, word in (("gptj", "Communication-bound"), ("bigbird", "Compute-bound")):
+        ingest(db_path, samples / "profiles" / f"frontier-{name}.txt", run=name)
+        assert report(db_path, "--run", name).splitlines()[2].startswith(f"{word}: collectives")
+
+
+def test_rocprof_share_without_decoys(db_path: Path, corpus: Path) -> None:
+    ingest(db_path, corpus / "rocprof" / "tracelens-908_results.json.gz")
+    ((share,),) = rows(db_path, "SELECT share_of_kernels FROM share")
+    assert share == pytest.approx(0.936, abs=0.0005)
+
+
+def test_public_kineto_traces(db_path: Path, corpus: Path) -> None:
+    ingest(db_path, corpus / "kineto" / "hta-nccl_data.json.gz")
+    found = rows(db_path, "SELECT op, count, datatype, nranks, calls FROM classes ORDER BY count")
+    assert found[-1] == ("AllReduce", 7875584, "Float32", 2, 3)
+    assert sum(row[4] for row in found) == 21
+    ingest(db_path, corpus / "kineto" / "hta-sampled_rank-0.json.gz", run="sampled")
+    sampled = "SELECT {} FROM {} WHERE run = 'sampled'"
+    ((percent,),) = rows(db_path, sampled.format("share_of_busy", "share"))
+    assert percent == pytest.approx(0.652, abs=0.001)
+    ((exposed, hidden, total),) = rows(
+        db_path, sampled.format("exposed_ns, hidden_ns, collective_ns", "rank_times")
+    )
+    assert exposed + hidden == total > 0
+    assert hidden > 0
+    # Without arguments the number of ranks is not known, and must not be made up.
+    assert rows(db_path, sampled.format("DISTINCT nranks", "classes")) == [(None,)]
+
+
+def test_profiles_with_times_are_traces(db_path: Path, samples: Path) -> None:
+    for name in ("rpd", "rocpd.sqlite", "nsys.sqlite"):
+        ingest(db_path, samples / "profiles" / f"synthetic.{name}", run=name)
+        query = f"SELECT COUNT(*), MIN(exposed_ns + hidden_ns = collective_ns) FROM rank_times WHERE run = '{name}'"  # noqa: E501
+        assert rows(db_path, query) == [(2, 1)]
+
+
+def test_a_trace_cut_short_says_so(db_path: Path, samples: Path, tmp_path: Path) -> None:
+    whole = gzip.decompress((samples / "traces" / "default" / "rank0.json.gz").read_bytes())
+    path = tmp_path / "cut.json"
+    path.write_bytes(whole[: len(whole) * 2 // 3])
+    ingest(db_path, path)
+    assert rows(db_path, "SELECT COUNT(*) FROM diagnostics WHERE severity = 'data_loss'") != [(0,)]
+
+
+def test_what_is_no_trace_is_refused(db_path: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"a": [1, 2]}')
+    done = collscope("ingest", "trace", path, "--db", db_path)
+    assert done.code == 3
+    assert "no known trace" in done.err
+
+
+def test_removing_nothing_of_other_runs(db_path: Path, samples: Path, tmp_path: Path) -> None:
+    """Matching a run again replaces its own results alone."""
+    first = tmp_path / "first"
+    first.mkdir()
+    for rank in (0, 1):
+        shutil.copy(samples / "traces" / "default" / f"rank{rank}.json.gz", first)
+    ingest(db_path, first, run="a")
+    ingest(db_path, samples / "traces" / "ringll", run="b")
+    before = rows(db_path, "SELECT * FROM call_times WHERE run = 'b'")
+    ingest(db_path, samples / "traces" / "default", run="a")
+    assert rows(db_path, "SELECT * FROM call_times WHERE run = 'b'") == before
+    assert rows(db_path, "SELECT COUNT(*), MIN(ranks_traced) FROM call_times WHERE run='a'") == [
+        (18, 4)
+    ]
+
+
+small = st.integers(-1, 3)
+times = st.integers(0, 2**60)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), times, st.integers(0, 2**40), times, small)))
+def test_a_trace_survives_its_bytes(drawn: list[tuple[int, int, int, int, int]]) -> None:
+    drawn = sorted(drawn, key=lambda row: row[1])
+    table = np.array(drawn, dtype=np.int64).reshape(-1, 5).T
+    columns = TraceColumns(
+        kind=table[0].astype(np.int8),
+        name=(table[4] % 2).astype(np.int32),
+        stream=np.minimum(table[4], 0).astype(np.int32),
+        start_ns=table[1],
+        end_ns=table[1] + table[2],
+        launch_ns=np.where(table[4] == 0, -1, table[3]),
+        collective=np.minimum(table[4], 1).astype(np.int32),
+        seq=table[4],
+    )
+    entries = (
+        TraceCollective(Op.ALL_REDUCE, Datatype.BFLOAT16, 1, 1, "0", 2, (0, 1), "Sum"),
+        TraceCollective(Op.ALL_TO_ALLV, in_split=(1, 2), out_split=(2, 1)),
+    )
+    trace = TraceFile(
+        "kineto", ("a", "b"), ("7",), entries, columns, 1, 2, "h", "0", None, ((1, 2),)
+    )
+    found = decode_trace(encode_trace(trace))
+    for name in TraceColumns.__dataclass_fields__:
+        mine, theirs = getattr(columns, name), getattr(found.columns, name)
+        assert mine.dtype == theirs.dtype
+        assert np.array_equal(mine, theirs)
+    assert (found.collectives, found.steps, found.rank) == (entries, ((1, 2),), 1)
+
+
+def test_a_recording_survives_its_bytes() -> None:
+    entry = TraceCollective(Op.SEND, Datatype.INT8, 4, peer=1)
+    call = RecordedCall(entry, 3, 1, 2, 1, "completed", 1.5, 0, 4, True, "kernel_gpu")
+    recorded = RecordedCalls(
+        "inspector", (call, call), 1, 2, "h", 7, (("0", (0, 1)),), None,
+        (GroupStatus("0", 1, None, 1),), True, "whole",
+    )  # fmt: skip
+    assert decode_recording(encode_recording(recorded)) == recorded
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 400), st.integers(0, 255))
+def test_damaged_bytes_are_one_error(place: int, value: int) -> None:
+    entry = TraceCollective(Op.SEND, Datatype.INT8, 4, peer=1)
+    data = bytearray(encode_recording(RecordedCalls("a", (RecordedCall(entry, 1),) * 9)))
+    data[place % len(data)] = value
+    with contextlib.suppress(InputError):
+        decode_recording(bytes(data))
