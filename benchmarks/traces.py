@@ -1,17 +1,22 @@
-"""Times the parsing of PyTorch profiler traces: time, memory, and whether both grow linearly.
+"""Times PyTorch profiler traces, parsed and ingested: time, memory, and whether both are linear.
 
 Eight ranks of 4000 collectives with arguments (33 MB of JSON in all) are generated in the layout of
-the profiler. Then a trace of `--megabytes` is read in chunks, in a process of its own, for its peak
-memory. Times are wall and processor time, the best of the rounds.
+the profiler. They are parsed, then ingested and analysed by `collscope ingest trace` in a process
+of its own, start-up and matching included. Then a trace of `--megabytes` is read in chunks, in a
+process of its own, for its peak memory. Times are wall and processor time, the best of the rounds.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import resource
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from collscope.parsers.traces import parse
 
@@ -87,6 +92,21 @@ def peak_of(megabytes: int) -> tuple[float, float, int]:
     return seconds, peak, len(file.columns)
 
 
+def ingested(folder: Path) -> tuple[float, float, float]:
+    """Wall seconds, processor seconds and peak MB of `collscope ingest trace` into a new store."""
+    with tempfile.TemporaryDirectory() as other:
+        words = [sys.executable, "-m", "collscope", "ingest", "trace", str(folder)]
+        begin = time.perf_counter()
+        quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+        child = os.posix_spawn(
+            sys.executable, [*words, "--db", f"{other}/a.db"], os.environ, file_actions=quiet
+        )
+        _, status, usage = os.wait4(child, 0)
+    assert status == 0
+    wall = time.perf_counter() - begin
+    return wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=1024)
@@ -104,6 +124,17 @@ def main() -> None:
         print(
             f"{RANKS} ranks x {collectives}: {size / 1e6:.1f} MB, {rows} rows:"
             f" {min(walls):.3f} s, processor {min(processor):.3f} s"
+        )
+    for collectives in (COLLECTIVES // 2, COLLECTIVES):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            for rank in range(RANKS):
+                (folder / f"rank{rank}.json").write_bytes(b"".join(trace(rank, collectives)))
+            rounds = [ingested(folder) for _ in range(arguments.rounds)]
+        wall, cpu, peak = (min(column) for column in zip(*rounds, strict=True))
+        print(
+            f"collscope ingest trace, {RANKS} ranks x {collectives}: {wall:.2f} s, processor "
+            f"{cpu:.2f} s, peak {peak:.0f} MB"
         )
     spawn = multiprocessing.get_context("spawn")
     for megabytes in (arguments.megabytes // 2, arguments.megabytes):

@@ -107,3 +107,15 @@ CREATE TABLE _disagreement (
 
 CREATE INDEX _trace_by_source ON _trace (source_id);
 CREATE INDEX _recording_by_source ON _recording (source_id);
+
+-- Messages or copies of a size range that a function made, as Cray perftools counts them.
+CREATE TABLE _message_bin (
+    source_id INTEGER NOT NULL REFERENCES _source ON DELETE CASCADE,
+    function TEXT NOT NULL,
+    what TEXT NOT NULL,
+    low_bytes INTEGER NOT NULL,
+    high_bytes INTEGER,
+    count REAL NOT NULL
+);
+
+CREATE INDEX _message_bin_by_source ON _message_bin (source_id);

@@ -348,6 +348,17 @@ CREATE VIEW share AS SELECT
     SUM(reported_percentage) AS reported_coverage
 FROM kernel_totals GROUP BY run, source_id;
 
+-- Messages and copies by size range, as Cray perftools counts them per function.
+CREATE VIEW message_bins AS SELECT
+    r.label AS run,            -- run
+    b.source_id,               -- report
+    b.function,                -- function that made them
+    b.what,                    -- MsgSz: messages; HtoA, AtoH, AtoA: copies between host and GPU
+    b.low_bytes,               -- range, inclusive
+    b.high_bytes,              -- exclusive; NULL: no upper end
+    b.count                    -- mean over the processes, so it need not be whole
+FROM _message_bin b JOIN _source s USING (source_id) JOIN _run r USING (run_id);
+
 -- Connections between ranks and what carries them.
 CREATE VIEW links AS SELECT
     r.label AS run,            -- run

@@ -11,7 +11,8 @@ import pytest
 from collscope.errors import InputError
 from collscope.reports.comparison.compare import compare
 from collscope.reports.comparison.formats import render_compare
-from collscope.reports.comparison.measured import CIRCUMSTANCES, Key
+from collscope.reports.comparison.gate import check
+from collscope.reports.comparison.measured import CIRCUMSTANCES, Key, load_labels
 from collscope.reports.comparison.noise import (
     Effect,
     Samples,
@@ -126,6 +127,28 @@ def test_weights_say_what_it_means_for_a_job() -> None:
     comparison = compare([a, b], "job", {key(1): 10, key(2): 1})
     assert comparison.totals[1].time_ratio == pytest.approx(0.75)
     assert [row.weight for row in comparison.classes] == [pytest.approx(0.5)] * 2
+
+
+def test_siblings_weigh_as_often_as_a_rank_runs_them() -> None:
+    # 8 ranks: 10 calls of all of them, and 10 of each of four pairs, 100 us each.
+    pair = replace(key(1), nranks=2)
+    a = label("a", {key(1): one(100), pair: one(100)})
+    comparison = compare([a, replace(a, name="b")], "job", {key(1): 10, pair: 40})
+    assert [row.weight for row in comparison.classes] == [pytest.approx(0.5)] * 2
+    calls = {key(1): 10, pair: 40}
+    counted = {k: replace(m, calls=calls[k]) for k, m in a.classes.items()}
+    verdict = check(replace(a, classes=counted), replace(a, name="b"))
+    assert [row.share for row in verdict.classes] == [pytest.approx(0.5)] * 2
+
+
+def test_calls_of_a_class_are_those_of_all_its_roots_once() -> None:
+    store = StoreBuilder()
+    source = store.source("r.csv", kind="csv")
+    for number in (1, 2):
+        for root, calls in ((0, 3), (1, 4)):
+            store.measured(source, [5.0], op="Broadcast", root=root, calls=calls, round=number)
+    (found,) = load_labels(store.connection, ["replay"])[0].classes.values()
+    assert (found.calls, len(found.samples.all)) == (7, 4)
 
 
 def test_an_out_of_place_outlier_is_noted() -> None:

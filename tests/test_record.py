@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -23,7 +22,8 @@ if "quiet" not in sys.argv:
         for call in range(2):
             log.write(
                 f"node:{pid}:{pid} [0] NCCL INFO AllReduce: opCount {call:x} sendbuff 0x7f0 "
-                "recvbuff 0x7f0 count 1024 datatype 7 op 0 root 0 comm 0x55 [nranks=1] stream 0x1\\n"
+                "recvbuff 0x7f0 count 1024 datatype 7 op 0 root 0 comm 0x55 [nranks=1] "
+                "stream 0x1\\n"
             )
 print("job:", os.environ["NCCL_DEBUG"], os.environ.get("RCCL_KERNEL_COLL_TRACE_ENABLE"), flush=True)
 if sys.argv[1] == "wait":
@@ -106,7 +106,7 @@ def test_environment() -> None:
     plain = environment({"NCCL_DEBUG": "WARN", "A": "1"}, folder, Asked())
     assert plain["NCCL_DEBUG"] == "INFO"
     assert plain["A"] == "1"
-    assert plain["NCCL_DEBUG_FILE"] == os.path.join("logs", "log.%h.%p")
+    assert plain["NCCL_DEBUG_FILE"] == str(folder / "log.%h.%p")
     assert "COLL" in plain["NCCL_DEBUG_SUBSYS"].split(",")
     assert not [name for name in plain if name.startswith(("RCCL", "NCCL_INSPECTOR"))]
     more = environment({"NCCL_DEBUG": "trace"}, folder, Asked(True, True))

@@ -119,8 +119,53 @@ def test_efficiency_and_recoverable_seconds() -> None:
     assert row.measured_us == pytest.approx(2 * ROOF_US)
     assert row.busbw_gbps == pytest.approx(168)
     assert row.efficiency == pytest.approx(0.5)
-    assert row.recoverable_s == pytest.approx(10 * ROOF_US / 1e6)
+    assert row.recoverable_s == pytest.approx(10 * 8 * ROOF_US / 1e6)
     assert (row.samples, row.regime, row.marks) == (3, "bandwidth", ())
+
+
+def test_siblings_count_by_devices_and_not_by_calls() -> None:
+    store = StoreBuilder()
+    log = store.source()
+    pids = [store.process(log, pid=pid) for pid in range(8)]
+    pairs = store.collective(size_bytes=GIB, count=GIB // 4, nranks=2)
+    for first in range(0, 8, 2):
+        store.calls(store.comm(pids[first : first + 2]), pairs, 10, ranks_seen=2)
+    whole = store.collective(size_bytes=GIB, count=GIB // 4, nranks=8)
+    store.calls(store.comm(pids), whole, 10, ranks_seen=8)
+    for nranks in (2, 8):
+        # 1 GiB x 2(n-1)/n over n-1 links of 48 GB/s: 2/n of the time of 48 GB/s
+        _measured(store, 2 / nranks * GIB / 48e3 + 1000, nranks=nranks)
+    judged = store.report(system="mi300x").judgement
+    # each of 8 devices runs 10 calls of both classes, each 1 ms above its roof
+    assert [row.calls for row in judged.classes] == [40, 10]
+    assert [row.recoverable_s for row in judged.classes] == pytest.approx([0.08, 0.08])
+    assert _parts(judged.decomposition)["tunable"] == pytest.approx(0.16)
+
+
+def test_a_run_without_calls_judges_what_was_measured() -> None:
+    store = StoreBuilder()
+    _measured(store, 2 * ROOF_US, 4 * ROOF_US, 2 * ROOF_US)
+    _measured(store, 9 * ROOF_US, datatype="Float16", in_place=0, size_bytes=GIB, label="replay")
+    _measured(store, 1.0, label="replay", status="failed", op="AllGather", redop=None)
+    _profile(store, 30, 70)
+    report = store.report(system="mi300x")
+    judged = report.judgement
+    rows = {(r.op, r.datatype): r for r in judged.classes}
+    first = rows["AllReduce", "Float32"]
+    assert (first.calls, first.samples, first.in_place) == (0, 3, True)
+    assert first.efficiency == pytest.approx(0.5)
+    assert rows["AllReduce", "Float16"].efficiency == pytest.approx(1 / 9)
+    assert rows["AllGather", "Float32"].marks == ("replay failed",)
+    # no job, so nothing about its time
+    assert (first.time_share, first.recoverable_s) == (None, None)
+    assert (judged.decomposition, judged.uplift, judged.kernels) == (None, None, ())
+    text = render(report, "text")
+    assert "AllReduce x8  1 GiB  Float32 Sum  yes" in text
+    assert "to win" not in text
+    document = json.loads(render(report, "json"))
+    jsonschema.validate(document, json.loads(_SCHEMA.read_text(encoding="utf-8")))
+    table = list(csv.DictReader(io.StringIO(render(report, "csv"))))
+    assert [row["calls"] for row in table] == ["0", "0", "0"]
 
 
 def test_without_a_system_there_is_no_roof() -> None:
@@ -198,6 +243,33 @@ def test_a_scaled_measurement_is_judged_on_its_ranks_and_saves_nothing() -> None
     assert row.marks == ("measured on 8 ranks, scaled",)
     assert row.efficiency == pytest.approx(0.5)
     assert row.recoverable_s is None
+
+
+def test_scaled_measurements_find_their_classes() -> None:
+    # a job of 8 ranks on 4: the communicator of all shrinks, that of two keeps its ranks
+    store, log, _ = _job(op="AllGather", redop=None, count=1024, size_bytes=1024 * 4 * 8)
+    pair = store.comm([store.process(log, pid=pid) for pid in (1, 2)])
+    twos = store.collective(op="AllGather", redop=None, count=1024, size_bytes=8192, nranks=2)
+    store.calls(pair, twos, 10, ranks_seen=2)
+    for nranks, time_us in ((4, 40.0), (2, 20.0)):
+        size = 1024 * 4 * nranks
+        shape: dict[str, Value] = {"nranks": nranks, "size_bytes": size, "count": 1024}
+        _measured(store, time_us, op="AllGather", redop=None, scaled_from=8, **shape)
+    whole, small = sorted(
+        store.report(system="mi300x").judgement.classes, key=lambda row: -(row.nranks or 0)
+    )
+    assert whole.marks == ("measured on 4 ranks, scaled",)
+    # 16 KiB, not the job's 32 KiB, x 3/4 in 40 us
+    assert (whole.measured_us, whole.busbw_gbps) == (40, pytest.approx(16384 * 0.75 / 40e3))
+    assert small.marks == ("measured in a job of fewer than its 8 ranks, scaled",)
+    assert (small.measured_us, small.recoverable_s) == (20, None)
+
+
+def test_a_custom_reduction_was_replayed_as_a_sum() -> None:
+    store, _, _ = _job(redop="Custom")
+    _measured(store, 2 * ROOF_US)
+    row = _first(store)
+    assert (row.marks, row.efficiency) == (("reduction not known",), pytest.approx(0.5))
 
 
 def test_decomposition_in_the_job() -> None:
@@ -300,7 +372,7 @@ def test_traces_give_wall_time_and_exposure() -> None:
     assert judged.uplift.saved == pytest.approx(0.15)
     assert judged.uplift.ceiling == pytest.approx(1 / 0.7 - 1)
     assert judged.uplift.denominator.startswith("wall time of 2 traced ranks")
-    assert judged.classes[0].recoverable_s == pytest.approx(0.6 * 10 * ROOF_US / 1e6)
+    assert judged.classes[0].recoverable_s == pytest.approx(0.6 * 10 * 8 * ROOF_US / 1e6)
 
 
 def test_faster_than_the_roof_gains_nothing_and_is_explained() -> None:

@@ -158,6 +158,52 @@ def test_a_deleted_collective_is_reported(db_path: Path, samples: Path, tmp_path
     assert "the trace of rank 2 lacks it" in " ".join(text.split())
 
 
+def late_job(folder: Path, ahead_us: dict[int, float]) -> Path:
+    """Four ranks, 60 collectives of 100 us every 3 ms; rank 2 is 1 ms late to every tenth.
+
+    The others are there at once, with some us of difference; `ahead_us` moves clocks.
+    """
+    folder.mkdir()
+    for rank in range(4):
+        events = []
+        for call in range(60):
+            late = {r: 3.0 * ((call * 7 + r * 5) % 4) for r in range(4)}
+            if call % 10 == 9:
+                late[2] += 1000.0
+            start, end = 3000.0 * call + late[rank], 3000.0 * call + max(late.values()) + 100
+            args = {
+                "Collective name": "allreduce", "In msg nelems": 1024, "Out msg nelems": 1024,
+                "Group size": 4, "dtype": "Float", "Process Group Name": "0", "stream": 7,
+                "Process Group Ranks": "[0, 1, 2, 3]", "device": rank,
+            }  # fmt: skip
+            events.append(
+                {
+                    "ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL()",
+                    "pid": rank, "tid": 7, "ts": 1e6 + start + ahead_us.get(rank, 0.0),
+                    "dur": end - start, "args": args,
+                }
+            )  # fmt: skip
+        document = {
+            "schemaVersion": 1,
+            "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 4},
+            "traceEvents": events,
+        }
+        (folder / f"{rank}.any").write_text(json.dumps(document))
+    return folder
+
+
+@pytest.mark.parametrize("ahead_us", [{}, {1: 5000.0, 2: 5000.0}])
+def test_a_late_rank_is_named(db_path: Path, tmp_path: Path, ahead_us: dict[int, float]) -> None:
+    ingest(db_path, late_job(tmp_path / "job", ahead_us))
+    query = "SELECT rank, late_behind, late_of, late_typical_ns FROM rank_times WHERE straggler"
+    ((rank, behind, of, typical),) = rows(db_path, query)
+    assert (rank, behind, of) == (2, 6, 60)
+    # 1 ms after its usual arrival, which is up to 9 us beside that of the second last.
+    assert typical == pytest.approx(MS, abs=20_000)
+    assert "[warning] rank 2 late: the others wait" in report(db_path)
+    assert rows(db_path, "SELECT DISTINCT transfer_ns FROM call_times") == [(100_000,)]
+
+
 def test_logs_and_traces_give_one_set_of_calls(db_path: Path, recordings: Path) -> None:
     folder = recordings / "blocking" / "default"
     done = collscope("ingest", "auto", folder, "--db", db_path)
@@ -223,6 +269,11 @@ def test_frontier_tables(db_path: Path, samples: Path) -> None:
     for name, word in (("gptj", "Communication-bound"), ("bigbird", "Compute-bound")):
         ingest(db_path, samples / "profiles" / f"frontier-{name}.txt", run=name)
         assert report(db_path, "--run", name).splitlines()[2].startswith(f"{word}: collectives")
+
+
+def test_perftools_message_sizes(db_path: Path, samples: Path) -> None:
+    ingest(db_path, samples / "profiles" / "frontier-perftools.txt")
+    assert rows(db_path, "SELECT COUNT(*) > 0, MIN(count > 0) FROM message_bins") == [(1, 1)]
 
 
 def test_rocprof_share_without_decoys(db_path: Path, corpus: Path) -> None:
@@ -340,3 +391,18 @@ def test_damaged_bytes_are_one_error(place: int, value: int) -> None:
     data[place % len(data)] = value
     with contextlib.suppress(InputError):
         decode_recording(bytes(data))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 1000), st.integers(0, 255))
+def test_a_damaged_trace_is_one_error(place: int, value: int) -> None:
+    numbers = np.arange(50)
+    columns = TraceColumns(
+        *(np.zeros(50, dtype) for dtype in (np.int8, np.int32, np.int32)),
+        *(numbers, numbers + 5, numbers),
+        *(np.full(50, -1, dtype) for dtype in (np.int32, np.int64)),
+    )
+    data = bytearray(encode_trace(TraceFile("kineto", ("a",), ("7",), (), columns)))
+    data[place % len(data)] = value
+    with contextlib.suppress(InputError):
+        decode_trace(bytes(data))

@@ -12,7 +12,18 @@ from typing import Annotated
 import typer
 
 from collscope import __version__
-from collscope.cli import doctor, ingest, judge, predict, record, replay, report
+from collscope.cli import (
+    bench,
+    doctor,
+    ingest,
+    judge,
+    msccl,
+    predict,
+    record,
+    replay,
+    report,
+    whatif,
+)
 from collscope.errors import CollscopeError
 
 app = typer.Typer(
@@ -24,12 +35,15 @@ app = typer.Typer(
 )
 app.add_typer(ingest.ingest_app, name="ingest")
 app.add_typer(predict.export_app, name="export")
+app.add_typer(whatif.whatif_app, name="whatif")
+app.add_typer(bench.bench_app, name="bench")
 for command in (
     report.report,
     replay.replay,
     judge.compare,
     judge.check,
     judge.roofline,
+    msccl.msccl,
     predict.predict,
     report.sql,
     doctor.doctor,

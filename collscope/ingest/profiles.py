@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 from contextlib import closing
+from dataclasses import astuple
 from pathlib import Path
 from urllib.parse import quote
 
@@ -33,6 +34,7 @@ def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, path: 
     profile = read_sqlite(data) if is_sqlite(data) else _parse_text(data)
     if profile is None:
         return Ingested(path, "unusable", reason=_why_unusable(data))
+    bins = _bins(data) if profile.dialect == "perftools" else []
     diagnostics = [*profile.diagnostics, *_unclassified(profile)]
     if reader.truncated:
         text = "the compressed file ends early: what was read before its end is kept"
@@ -44,8 +46,15 @@ def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, path: 
         run_key = sources.run_id(connection, run)
         source = sources.insert_source(connection, run_key, row)
         sources.insert_profile(connection, source, profile.totals, profile.spans)
+        connection.executemany(
+            "INSERT INTO _message_bin VALUES (?,?,?,?,?,?)", [(source, *b) for b in bins]
+        )
         sources.insert_diagnostics(connection, run_key, source, diagnostics)
-    counts = (("kernel names", len(profile.totals)), ("kernel executions", len(profile.spans)))
+    counts = (
+        ("kernel names", len(profile.totals)),
+        ("kernel executions", len(profile.spans)),
+        ("message sizes", len(bins)),
+    )
     return Ingested(path, "added", profile.dialect, counts, tuple(diagnostics))
 
 
@@ -80,6 +89,12 @@ def _parse_text(data: bytes) -> Profile | None:
     if perftools.sniff_text(text[:_HEAD_CHARACTERS]):
         return perftools.parse(text).profile
     return None
+
+
+def _bins(data: bytes) -> list[tuple[object, ...]]:
+    """Messages and copies by size of a perftools report."""
+    found = perftools.parse(data.decode("utf-8", errors="replace")).bins
+    return [astuple(size_bin) for size_bin in found]
 
 
 def _why_unusable(data: bytes) -> str:

@@ -30,8 +30,8 @@ def select(
     limit      number of classes, those of the largest weight
     raises     UsageError when an item of `only` fits no class, or nothing is left
 
-    The weight of a class is its calls times their kernels' duration in the job where that is known
-    of all classes, else its calls times their size.
+    The weight of a class is its calls times their ranks times their kernels' duration in the job
+    where that is known of all classes, else times their size: siblings run at the same time.
     """
     plan = planned.plan
     kept = list(plan.classes)
@@ -54,12 +54,13 @@ def select(
 
 
 def weights(planned: Planned) -> dict[int, float]:
-    """Weight of each class: ns of kernels in the job where all are known, else bytes."""
+    """Weight of each class over all ranks: ns in the job where all are known, else bytes."""
     classes, kernel_ns = planned.plan.classes, planned.kernel_ns
+    ranks_of = {c.id: len(c.ranks) for c in planned.plan.comms}
+    nranks = {c.id: ranks_of[c.comms[0]] for c in classes}
     if all(c.id in kernel_ns for c in classes):
-        return {c.id: c.calls * kernel_ns[c.id] for c in classes}
-    nranks = {c.id: len(c.ranks) for c in planned.plan.comms}
-    return {c.id: float(c.calls * c.size(nranks[c.comms[0]])) for c in classes}
+        return {c.id: c.calls * nranks[c.id] * kernel_ns[c.id] for c in classes}
+    return {c.id: float(c.calls * nranks[c.id] * c.size(nranks[c.id])) for c in classes}
 
 
 def _test(plan: Plan, item: str) -> _Test:

@@ -48,7 +48,7 @@ def sweep_plan(
         raise UsageError(f"--sweep {text}: no sizes. Write it as in allreduce:1K..1G*2.")
     if nranks < 1 or in_place not in IN_PLACE:
         raise UsageError("--sweep: --ranks must be 1 or more, --in-place no, yes or both.")
-    wanted = [size for part in sizes.split(",") for size in _sizes(part.strip())]
+    wanted = [size for part in sizes.split(",") for size in sizes_of(part.strip())]
     reduction = redop_named(redop)
     keys = dict.fromkeys(
         (op, datatype, place, _count(op, size, datatype, nranks))
@@ -73,40 +73,44 @@ def _places(op: Op, in_place: str) -> tuple[bool, ...]:
     return (False,) if op in (Op.ALL_TO_ALL, Op.SEND_RECV) else IN_PLACE[in_place]
 
 
-def _sizes(text: str) -> Iterator[int]:
-    """Sizes of one item, in bytes: `1K..4G*2`, `1M..64M+1M`, `64K`."""
+def sizes_of(text: str, option: str = "--sweep") -> Iterator[int]:
+    """Sizes in bytes, rising, of `64K`, `1K..4G*2` or `1M..64M+1M`; `*2` may be left out.
+
+    option  what errors call the text
+    raises  UsageError when the text is none of these, or more than 10 000 sizes
+    """
     match = _RANGE.fullmatch(text)
     if match is None:
-        yield _positive(text)
+        yield _positive(text, option)
         return
-    size, last = _positive(match[1]), _positive(match[2])
+    size, last = _positive(match[1], option), _positive(match[2], option)
     factor, step = 2.0, 0
     if match[3] == "*":
-        factor = _factor(match[4])
+        factor = _factor(match[4], option)
     elif match[3] == "+":
-        factor, step = 1.0, _positive(match[4])
+        factor, step = 1.0, _positive(match[4], option)
     made = 0
     while size <= last:
         yield size
         made += 1
         if made > _MOST_SIZES:
-            raise UsageError(f"--sweep {text}: more than {_MOST_SIZES} sizes. Take larger steps.")
+            raise UsageError(f"{option} {text}: more than {_MOST_SIZES} sizes. Take larger steps.")
         size = max(int(size * factor), size + 1) if not step else size + step
     if not made:
-        raise UsageError(f"--sweep {text}: the first size is above the last. Swap them.")
+        raise UsageError(f"{option} {text}: the first size is above the last. Swap them.")
 
 
-def _positive(text: str) -> int:
+def _positive(text: str, option: str) -> int:
     size = parse_size(text)
     if size < 1:
-        raise UsageError(f"--sweep: size '{text}' is nothing to send. Begin at 1 or more.")
+        raise UsageError(f"{option}: size '{text}' is nothing to send. Begin at 1 or more.")
     return size
 
 
-def _factor(text: str) -> float:
+def _factor(text: str, option: str) -> float:
     value = float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else 0.0
     if value <= 1:
-        raise UsageError(f"--sweep: factor '{text}' is not above 1. Write it as in 1K..1G*2.")
+        raise UsageError(f"{option}: factor '{text}' is not above 1. Write it as in 1K..1G*2.")
     return value
 
 

@@ -322,6 +322,6 @@ def _draw_heat(
     axis.set_xticks(range(len(names[1])), names[1], rotation=60)
     axis.grid(visible=False)
     axis.set_xlabel("message size: from (a cell ends at the next)")
-    axis.set_title("Time above the roof: seconds of each rank, all calls", fontweight="bold")
+    axis.set_title("Time above the roof: seconds over all calls and devices", fontweight="bold")
     figure.colorbar(image, ax=axis, label="recoverable time (s)")
     return figure

@@ -49,8 +49,9 @@ def _csv(report: Report) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow((*_CLASS_COLUMNS, *_JUDGED_COLUMNS))
     judged = {row.class_id: row for row in report.judgement.classes}
-    for row in report.classes:
-        values = [getattr(row, name) for name in _CLASS_COLUMNS]
+    # a run without calls has only what was measured
+    for row in report.classes or judged.values():
+        values = [getattr(row, name, None) for name in _CLASS_COLUMNS]
         values += [getattr(judged[row.class_id], name) for name in _JUDGED_COLUMNS]
         writer.writerow(_csv_cell(value) for value in values)
     return out.getvalue()

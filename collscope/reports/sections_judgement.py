@@ -50,7 +50,7 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         yield _HOW
         return
     if judged:
-        yield from _classes(judged[: len(report.classes)], said)
+        yield from _classes(judged[: len(report.classes)] or judged, said)
     if said.decomposition is not None:
         yield _decomposition_table(said.decomposition)
         yield f"device s: seconds over all devices. Collective time: {said.decomposition.basis}."
@@ -68,19 +68,30 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
     yield from said.notes
 
 
+_CLASS_COLUMNS = [
+    ("class", NUMBER), ("op", TEXT), ("size", NUMBER), ("calls", NUMBER), ("measured us", NUMBER),
+    ("GB/s", NUMBER), ("roof us", NUMBER), ("eff %", NUMBER), ("regime", TEXT), ("% time", NUMBER),
+    ("to win s", NUMBER), ("roof", TEXT),
+]  # fmt: skip
+_MEASURED_COLUMNS = [
+    ("class", NUMBER), ("op", TEXT), ("size", NUMBER), ("type", TEXT), ("in-place", TEXT),
+    ("measured us", NUMBER), ("GB/s", NUMBER), ("roof us", NUMBER), ("eff %", NUMBER),
+    ("regime", TEXT), ("roof", TEXT),
+]  # fmt: skip
+
+
 def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Table]:
-    columns = [
-        ("class", NUMBER), ("op", TEXT), ("size", NUMBER), ("calls", NUMBER),
-        ("measured us", NUMBER), ("GB/s", NUMBER), ("roof us", NUMBER), ("eff %", NUMBER),
-        ("regime", TEXT), ("% time", NUMBER), ("to win s", NUMBER), ("roof", TEXT),
-    ]  # fmt: skip
-    yield table(columns, (_class_cells(row) for row in rows))
     label = f" with label {said.label}" if said.label else ""
-    yield (
-        f"measured: median{label}, or the transfer in the job. GB/s: its bus bandwidth. eff: roof "
-        "time / measured time. % time: of the collective time. to win: seconds of each rank above "
-        "the roof, all calls."
-    )
+    if any(row.calls for row in rows):
+        yield table(_CLASS_COLUMNS, (_class_cells(row) for row in rows))
+        yield (
+            f"measured: median{label}, or the transfer in the job. GB/s: its bus bandwidth. eff: "
+            "roof time / measured time. % time: of the collective time. to win: seconds above the "
+            "roof, over all calls and devices."
+        )
+    else:
+        yield table(_MEASURED_COLUMNS, (_measured_cells(row) for row in rows))
+        yield (f"measured: median{label}. GB/s: its bus bandwidth. eff: roof time / measured time.")
     if any(row.contention is not None for row in rows):
         names = [("class", NUMBER), ("in the job us", NUMBER), ("waiting us", NUMBER)]
         yield table(
@@ -95,13 +106,24 @@ def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Tab
 
 
 def _class_cells(row: JudgedClass) -> tuple[object, ...]:
+    return (
+        *_name_cells(row), row.calls, row.measured_us, row.busbw_gbps, row.roof_us,
+        _one(row.efficiency), row.regime, percent(row.time_share), row.recoverable_s, row.roof,
+    )  # fmt: skip
+
+
+def _measured_cells(row: JudgedClass) -> tuple[object, ...]:
+    kind = " ".join(text for text in (row.datatype, row.redop) if text)
+    return (
+        *_name_cells(row), kind or None, row.in_place, row.measured_us, row.busbw_gbps,
+        row.roof_us, _one(row.efficiency), row.regime, row.roof,
+    )  # fmt: skip
+
+
+def _name_cells(row: JudgedClass) -> tuple[object, ...]:
     ranks = "" if row.nranks is None else f" x{row.nranks}"
     size = None if row.size_bytes is None else format_size(row.size_bytes)
-    return (
-        row.class_id, f"{row.op}{ranks}", size, row.calls, row.measured_us, row.busbw_gbps,
-        row.roof_us, _one(row.efficiency), row.regime, percent(row.time_share),
-        row.recoverable_s, row.roof,
-    )  # fmt: skip
+    return row.class_id, f"{row.op}{ranks}", size
 
 
 def _remarks(rows: Sequence[JudgedClass]) -> Iterable[str]:

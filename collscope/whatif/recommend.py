@@ -11,6 +11,7 @@ from collscope.whatif.policies import Policy
 from collscope.whatif.times import HIGH, LOW, Floats
 
 MIB = 1 << 20
+LEAST_GAIN = 0.01  # a replay does not tell smaller ones from the next day's
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Choice:
     gain       part of the present time that the best saves; negative: it costs
     gain_low   5 % and 95 % quantiles of it; None where nothing is known to vary
     gain_high
-    worth_it   the gain is above 0 also at its low end
+    worth_it   the gain is above `LEAST_GAIN` also at its low end
     """
 
     best: int
@@ -48,7 +49,7 @@ def choose(candidates: Sequence[Floats], present: Floats) -> Choice:
     gain = float(gains[0])
     return Choice(
         best, tuple(as_good), gain, low if known else None, high if known else None,
-        (min(low, gain) if known else gain) > 0,
+        (min(low, gain) if known else gain) > LEAST_GAIN,
     )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ class Times:
     sizes               bytes, rising, shape (n,)
     logs                logarithms of µs, shape (1 + resamples, n)
     noise               added between two sizes to the interpolated logarithm: (1 + resamples, n-1)
-    interpolation_error standard deviation of that noise, a ratio; 0 below three sizes
+    interpolation_error largest standard deviation of that noise, a ratio; 0 below three sizes
     line                latency and bandwidth of the whole curve; None below three sizes
     """
 
@@ -89,15 +89,20 @@ def make_times(measured: Sequence[Measurement], name: str, *, exact: bool = Fals
         times = np.minimum.accumulate(times[:, ::-1], axis=1)[:, ::-1]
     sizes = np.array(curve.sizes)
     logs = np.log(times)
-    error = 0.0 if exact else _interpolation_error(np.log(sizes), logs[0])
-    noise = rng.normal(0.0, error, (RESAMPLES, len(sizes) - 1))
+    errors = np.zeros(len(sizes) - 1) if exact else _interpolation_errors(np.log(sizes), logs[0])
+    noise = rng.normal(0.0, 1.0, (RESAMPLES, len(errors))) * errors
     noise = np.vstack([np.zeros(len(sizes) - 1), noise])
-    line = hockney(curve.sizes, tuple(times[0])) if len(sizes) >= 3 else None
-    return Times(sizes, logs, noise, error, line)
+    line = hockney(curve.sizes, tuple(times[0].tolist())) if len(sizes) >= 3 else None
+    return Times(sizes, logs, noise, float(errors.max(initial=0.0)), line)
 
 
 def _floats(values: npt.ArrayLike) -> Floats:
     return np.asarray(values, dtype=np.float64)
+
+
+def resampled_medians(m: Measurement) -> Floats:
+    """Median of a measurement, then those of resamples of its samples, (1 + RESAMPLES,)."""
+    return _floats([m.time_us_median or 0.0, *_resampled([m], np.random.default_rng(SEED))])
 
 
 def _resampled(same: Sequence[Measurement], rng: np.random.Generator) -> Floats:
@@ -110,15 +115,21 @@ def _resampled(same: Sequence[Measurement], rng: np.random.Generator) -> Floats:
     return _floats(np.min(medians, axis=0))
 
 
-def _interpolation_error(x: Floats, y: Floats) -> float:
-    """Root mean square by which a point's logarithm differs from that its neighbours give.
+def _interpolation_errors(x: Floats, y: Floats) -> Floats:
+    """Relative error of interpolation between each two neighbouring sizes, (n - 1,).
 
-    They are twice as far apart as what is interpolated later, so the error is rather too large.
+    From how much a point's logarithm differs from what its own neighbours give, root mean square
+    of a segment's two ends. Where the time jumps by J within a segment (a protocol ends there),
+    that is J/2, and the error at an even place J/√12; a smooth bend has a smaller part of it, so
+    the errors are rather too large. 0 below three sizes.
     """
     if len(x) < 3:
-        return 0.0
+        return np.zeros(len(x) - 1)
     place = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
-    return float(np.sqrt(np.mean((y[:-2] * (1 - place) + y[2:] * place - y[1:-1]) ** 2)))
+    squared = (y[:-2] * (1 - place) + y[2:] * place - y[1:-1]) ** 2
+    # the first and the last point have no two neighbours: their segments go by the other end
+    squared = np.concatenate([squared[:1], squared, squared[-1:]])
+    return _floats(np.sqrt((squared[:-1] + squared[1:]) / 2) / np.sqrt(3))
 
 
 def require_alike(measured: Sequence[Measurement], name: str) -> None:

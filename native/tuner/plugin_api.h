@@ -22,11 +22,14 @@ inline constexpr unsigned long log_tuning = 0x40;
 using Logger = void (*)(int, unsigned long, const char*, int, const char*, ...);
 
 // ncclFunc_t: the same values since the first tuner interface.
-enum Collective : int { broadcast, reduce, all_gather, reduce_scatter, all_reduce, collectives };
+enum Collective : int { broadcast, reduce, all_gather, reduce_scatter, all_reduce };
+inline constexpr int collectives = 5;  // that a tuner is asked about
 
-// NCCL_ALGO_* and NCCL_PROTO_*; libraries before NCCL 2.23 have no PAT, and one column less.
-enum Algorithm : int { tree, ring, collnet_direct, collnet_chain, nvls, nvls_tree, pat, algorithms };
-enum Protocol : int { ll, ll128, simple, protocols };
+// NCCL_ALGO_* and NCCL_PROTO_*; libraries before NCCL 2.23 have no PAT.
+enum Algorithm : int { tree, ring, collnet_direct, collnet_chain, nvls, nvls_tree, pat };
+enum Protocol : int { ll, ll128, simple };
+inline constexpr int algorithms = 7;
+inline constexpr int protocols = 3;
 
 // A cell of the cost table that the library rules out: NCCL_ALGO_PROTO_IGNORE.
 inline constexpr float ignored_cost = -1.0f;

@@ -28,8 +28,9 @@ struct Row {
     int registered = -1;
     int line = 0;
 
-    bool suits(int group_ops, int buffers_registered) const {
-        return (pipe_ops == -1 || pipe_ops == group_ops) &&
+    bool suits(std::uint64_t bytes, int group_ops, int buffers_registered) const {
+        return min_bytes <= bytes && bytes <= max_bytes &&
+               (pipe_ops == -1 || pipe_ops == group_ops) &&
                (registered == -1 || registered == buffers_registered);
     }
 };
@@ -46,8 +47,8 @@ struct Parsed {
 // four more columns. Never throws on content; may throw std::bad_alloc.
 Parsed parse_csv(std::string_view text);
 
-// Rows that a row of the CSV may be of at most; a file with more is refused.
-inline constexpr std::size_t most_rows = 65536;
+// A file with more is refused: the index of rows that all overlap grows with their square.
+inline constexpr std::size_t most_rows = 8192;
 
 const char* collective_name(int collective);
 const char* algorithm_name(int algorithm);
@@ -71,8 +72,7 @@ public:
         const Span span = index.span(bytes);
         for (std::uint32_t at = span.first; at < span.end; ++at) {
             const Row& row = index.rows[at];
-            if (row.min_bytes <= bytes && bytes <= row.max_bytes &&
-                row.suits(pipe_ops, registered) && usable(row)) {
+            if (row.suits(bytes, pipe_ops, registered) && usable(row)) {
                 return &row;
             }
         }

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from collscope.errors import InputError
-from collscope.reports.comparison.measured import Key, Label, unlike
+from collscope.reports.comparison.measured import Key, Label, total_us, unlike
 from collscope.reports.comparison.noise import LAUNCH_NOISE, Effect, effects, weighted_total
 
 SCHEMA = "collscope.compare/1"
@@ -100,7 +100,7 @@ def compare(
             for label in labels[1:]
         ),
     ]
-    time = [_seconds(first, key, weights) for key in common]
+    time = [_weight(first, key, weights) for key in common]
     whole = sum(time)
     if not whole:
         raise InputError(
@@ -128,11 +128,11 @@ def compare(
     )
 
 
-def _seconds(label: Label, key: Key, weights: Mapping[Key, int] | None) -> float:
+def _weight(label: Label, key: Key, weights: Mapping[Key, int] | None) -> float:
     """Weight of a class: its time in the job, or 1 when no job was named."""
     if weights is None:
         return 1.0
-    return weights.get(key, 0) * median(label.classes[key].samples.all)
+    return total_us(label, key, weights.get(key, 0))
 
 
 def _cell(label: Label, key: Key, effect: Effect) -> Cell:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from statistics import NormalDist, median
 
-from collscope.reports.comparison.measured import Key, Label, unlike
+from collscope.reports.comparison.measured import Key, Label, total_us, unlike
 from collscope.reports.comparison.noise import Effect, discoveries, effects, weighted_total
 from collscope.reports.layout import count
 
@@ -159,12 +159,12 @@ def check(
 
 
 def _times(baseline: Label, weights: Mapping[Key, int] | None) -> dict[Key, float]:
-    """Time of each class of the baseline in the job, by calls; 1 each where no calls are known."""
+    """Time of each class of the baseline in the job, over all ranks; 1 each without calls."""
     classes = baseline.classes
     calls = {k: m.calls if weights is None else weights.get(k, 0) for k, m in classes.items()}
     if weights is None and (any(n is None for n in calls.values()) or not any(calls.values())):
         return dict.fromkeys(classes, 1.0)
-    return {k: (calls[k] or 0) * median(m.samples.all) for k, m in classes.items()}
+    return {k: total_us(baseline, k, calls[k] or 0) for k in classes}
 
 
 def _broken(baseline: Label, current: Label) -> str | None:

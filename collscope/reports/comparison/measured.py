@@ -156,7 +156,6 @@ def _measured(rows: Sequence[_Row], samples: dict[int, list[float]]) -> Measured
         alone = row["round"] is None
         at = (row["measurement_id"],) if alone else (row["source_id"], row["round"])
         rounds[at] = rounds.get(at, ()) + times
-    calls = [r["calls"] for r in rows if r["calls"] is not None]
     nodes = {r["nnodes"] for r in rows}
     together = Samples(rounds)
     # Time and bus bandwidth of a row have the same product for every row of a class.
@@ -164,10 +163,32 @@ def _measured(rows: Sequence[_Row], samples: dict[int, list[float]]) -> Measured
     return Measured(
         together,
         products[0] / median(together.all) if products else None,
-        calls[0] if calls else None,
+        _calls(rows),
         sum(r["n_wrong"] or r["status"] == "wrong" for r in rows),
         nodes.pop() if len(nodes) == 1 else None,
     )
+
+
+def _calls(rows: Sequence[_Row]) -> int | None:
+    """Calls of a class: those of a round, as every round runs the same plan.
+
+    Within a round a class may have several rows, of different roots or of overlapping
+    communicators, each with calls of its own.
+    """
+    by_round: dict[Hashable, int] = defaultdict(int)
+    for row in rows:
+        if row["calls"] is not None:
+            by_round[row["source_id"], row["round"]] += row["calls"]
+    return max(by_round.values(), default=None)
+
+
+def total_us(label: Label, key: Key, calls: int) -> float:
+    """Time of so many calls of a class with a label, over all their ranks.
+
+    Calls are summed over sibling communicators: without the ranks, the groups of two of a job
+    would weigh as much as if they ran one after the other.
+    """
+    return calls * max(key.nranks, 1) * median(label.classes[key].samples.all)
 
 
 def unlike(labels: Sequence[Label]) -> list[str]:

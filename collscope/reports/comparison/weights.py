@@ -49,7 +49,9 @@ def run_weights(connection: sqlite3.Connection, run: str, labels: Sequence[Label
 def _called(connection: sqlite3.Connection, run: str) -> list[tuple[Key, int]]:
     """Classes of the run that have a size, with their calls."""
     query = (
-        "SELECT op, COALESCE(datatype, ''), COALESCE(redop, ''), COALESCE(nranks, 0),"
+        # a custom reduction is replayed as Sum: which it was does not tell classes apart
+        "SELECT op, COALESCE(datatype, ''), COALESCE(NULLIF(redop, 'Custom'), ''),"
+        " COALESCE(nranks, 0),"
         " COALESCE(in_place, -1), COALESCE(shape, ''), size_bytes, SUM(calls) FROM classes"
         " WHERE run = ? AND size_bytes > 0 GROUP BY 1, 2, 3, 4, 5, 6, 7"
     )

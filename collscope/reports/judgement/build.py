@@ -13,6 +13,7 @@ from collscope.reports.judgement.kernels import judge_kernels
 from collscope.reports.judgement.measured import (
     Matcher,
     choose_label,
+    as_classes,
     labels_of,
     read_measurements,
 )
@@ -43,9 +44,10 @@ def build_judgement(
     roofs, best = make_roofs(system, rows), None if system is None else empirical(rows)
     known = fraction_of(connection, run, shares)
     exposure = 1.0 if known is None or known.exposure is None else known.exposure
-    matcher = Matcher(r for r in rows if r.label == label)
-    judged = judge_classes(classes, matcher, roofs, best, exposure)
-    kernels = judge_kernels(shares, judged, roofs)
+    chosen = [r for r in rows if r.label == label]
+    judged = judge_classes(classes or as_classes(chosen), Matcher(chosen), roofs, best, exposure)
+    # a benchmark's sizes say nothing about the largest message of the job
+    kernels = judge_kernels(shares, judged if classes else (), roofs)
     whole = sum(j.device_s or 0.0 for j in judged)
     return Judgement(
         label=label,
@@ -79,7 +81,9 @@ def _notes(
     measured = sum(j.alone_us is not None for j in judged)
     if chosen is not None and judged:
         notes.append(f"{measured} of {len(judged)} classes are measured with label {chosen}.")
-    if not known:
+    if judged and not any(j.row.calls for j in judged):
+        notes.append("The run has no calls: the measured classes are judged by themselves.")
+    elif not known:
         notes.append(
             "No profile and no trace, hence no gain of the whole job (collscope ingest profile "
             "PATH)."

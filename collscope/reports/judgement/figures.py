@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from collscope.reports.judgement.judged import device_calls
 from collscope.reports.judgement.measured import Matcher, Row
 from collscope.reports.judgement.records import MetricRow
 from collscope.reports.judgement.uplift import implied_share, predicted_gain
@@ -123,8 +124,8 @@ def _of_calls(
         first, second = before.match(row), after.match(row)
         if first is None or second is None or not first.time_us or not second.time_us:
             continue
-        old_s += row.calls * first.time_us
-        new_s += row.calls * second.time_us
+        old_s += device_calls(row) * first.time_us
+        new_s += device_calls(row) * second.time_us
         counted += 1
     plural = "class" if counted == 1 else "classes"
     return _SpeedUp(old_s / new_s, f"the run's calls, {counted} {plural}") if new_s else None

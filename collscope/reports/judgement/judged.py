@@ -76,9 +76,11 @@ class Judged:
 
     @property
     def recoverable_s(self) -> float | None:
-        """Exposed seconds of each rank above the roof."""
+        """Exposed seconds above the roof, over all devices."""
         parts = self.split
-        return None if parts is None else self.row.calls * parts.tunable * self.exposure / 1e6
+        if parts is None or not self.row.calls:
+            return None
+        return device_calls(self.row) * parts.tunable * self.exposure / 1e6
 
     def part(self, fraction: float) -> Part:
         """The class in the uplift formula, at `fraction` of the GPU time."""
@@ -142,17 +144,21 @@ def _judge(
 
 
 def device_calls(row: ClassRow) -> int:
-    """Kernels of a class: calls times ranks."""
+    """Kernels of a class: calls times ranks.
+
+    Calls are summed over sibling communicators, so that they alone would count a class of many
+    small groups several times over.
+    """
     return row.calls * (row.nranks or 1)
 
 
 def _roof(row: ClassRow, match: Match | None, roofs: AnyRoofs) -> RoofAt | str:
     """The roof of a class, or why it has none."""
-    # a scaled measurement is judged by the roof of the ranks it was measured on
+    # a scaled measurement is judged by the roof of the ranks and the size it was measured with
     shape = match.rows[0] if match is not None and match.scaled else row
-    if not row.size_bytes or shape.nranks is None:
+    if not shape.size_bytes or shape.nranks is None:
         return "size or ranks not known"
-    work = Workload(op_of(row.op), row.size_bytes, shape.nranks, shape.nnodes or 1, row.algorithm)
+    work = Workload(op_of(row.op), shape.size_bytes, shape.nranks, shape.nnodes or 1, row.algorithm)
     return roofs.at(work, nodes_known=shape.nnodes is not None)
 
 
@@ -173,7 +179,10 @@ def _record(j: Judged, whole_s: float | None) -> JudgedClass:
     return JudgedClass(
         class_id=j.row.class_id,
         op=j.row.op,
+        datatype=j.row.datatype,
+        redop=j.row.redop,
         size_bytes=j.row.size_bytes,
+        in_place=j.row.in_place,
         nranks=j.row.nranks,
         calls=j.row.calls,
         measured_us=j.measured_us,
@@ -202,12 +211,12 @@ def _samples(j: Judged) -> int | None:
 
 
 def _busbw(j: Judged) -> float | None:
-    rows = () if j.match is None else j.match.rows
+    shape = j.match.rows[0] if j.match is not None and j.match.rows else j.row
     return bus_bandwidth(
         op_of(j.row.op),
-        size=j.row.size_bytes,
+        size=shape.size_bytes,
         time_s=None if j.measured_us is None else j.measured_us / 1e6,
-        nranks=rows[0].nranks if rows else j.row.nranks,
+        nranks=shape.nranks,
     )
 
 

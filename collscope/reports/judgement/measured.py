@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from collscope.errors import InputError
-from collscope.model import Measurement, Op
+from collscope.model import Measurement, Op, Redop
 from collscope.reports.model import ClassRow
 
 _COLUMNS = (
@@ -24,6 +24,12 @@ ORDER BY measurement_id, ordinal
 """
 
 _Key = tuple[object, ...]
+_ClassKey = tuple[
+    str, str | None, str | None, int | None, int | None, bool | None, int | None, int | None,
+    str | None,
+]  # fmt: skip
+# A trace tells no reduction, and a custom one is replayed as Sum: then any will do.
+_UNTOLD = (None, Redop.CUSTOM.label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,19 +142,51 @@ def op_of(name: str) -> Op:
         return Op.UNKNOWN
 
 
+def as_classes(rows: Iterable[Row]) -> tuple[ClassRow, ...]:
+    """What was measured as classes of no calls, for a run that holds nothing else."""
+    keys = dict.fromkeys(
+        (
+            row.op, row.datatype, row.redop, row.count, row.size_bytes,
+            None if row.in_place is None else bool(row.in_place),
+            row.nranks, row.nnodes, row.shape,
+        )
+        for row in rows
+        if row.size_bytes and row.nranks
+    )  # fmt: skip
+    return tuple(_class_of_no_calls(number, key) for number, key in enumerate(keys, start=1))
+
+
+def _class_of_no_calls(number: int, key: _ClassKey) -> ClassRow:
+    op, datatype, redop, count, size_bytes, in_place, nranks, nnodes, shape = key
+    return ClassRow(
+        class_id=number, op=op, datatype=datatype, redop=redop, root=None, count=count,
+        size_bytes=size_bytes, in_place=in_place, nranks=nranks, nnodes=nnodes, shape=shape,
+        backend="native", calls=0, total_bytes=None, share_of_bytes=None, algorithm=None,
+        protocol=None, channels=None, tuned_calls=0, kernel_calls=None, kernel_observations=None,
+        transfer_ns=None, wait_ns=None, kernel_ns=None,
+    )  # fmt: skip
+
+
 class Matcher:
     """Finds the measurements of a class; those of the closest shape, and says what differs."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         """Measurements of one label."""
         self._rows: dict[_Key, list[Row]] = defaultdict(list)
+        self._scaled: dict[_Key, list[Row]] = defaultdict(list)
+        # of a remapped job: the ranks that all its larger communicators shrank to
+        self._left: dict[int, int] = defaultdict(int)
         for row in rows:
-            ranks = row.nranks if row.scaled_from is None else row.scaled_from
-            self._rows[_key(row, ranks)].append(row)
+            if row.scaled_from is None:
+                self._rows[_key(row, row.nranks)].append(row)
+            else:
+                self._scaled[_scaled_key(row, row.nranks, row.scaled_from)].append(row)
+                self._left[row.scaled_from] = max(self._left[row.scaled_from], row.nranks or 0)
 
     def match(self, row: ClassRow) -> Match | None:
         """Measurements of a class, None when none is of its operation, type, size and ranks."""
-        found = self._rows.get(_key(row, row.nranks), ())
+        found = self._candidates(row)
+        found = [r for r in found if row.redop in _UNTOLD or r.redop == row.redop]
         same = [r for r in found if _agrees(r.in_place, row.in_place) and _shape(r) == _shape(row)]
         if not same:
             return None
@@ -160,11 +198,24 @@ class Matcher:
         samples = tuple(time for r in chosen for time in r.times_us)
         return Match(chosen, tuple(_marks(chosen, row)), samples, median(samples))
 
+    def _candidates(self, row: ClassRow) -> list[Row]:
+        found = list(self._rows.get(_key(row, row.nranks), ()))
+        for job, left in self._left.items():
+            if row.nranks is not None and row.nranks <= job:
+                found += self._scaled.get(_scaled_key(row, min(row.nranks, left), job), ())
+        return found
+
+
+def _scaled_key(row: Row | ClassRow, ranks: int | None, job: int) -> _Key:
+    """Remapping keeps the count where there is one, while the size of many operations shrinks."""
+    counted = ("size", row.size_bytes) if row.count is None else ("count", row.count)
+    return (row.op, row.datatype, *counted, ranks, job)
+
 
 def _key(row: Row | ClassRow, ranks: int | None) -> _Key:
     """What must be equal; the count stands for the size where there is none."""
     size = ("count", row.count) if row.size_bytes is None else ("size", row.size_bytes)
-    return (row.op, row.datatype, row.redop, *size, ranks)
+    return (row.op, row.datatype, *size, ranks)
 
 
 def _agrees(one: int | None, other: int | None) -> bool:
@@ -187,7 +238,11 @@ def _distance(measured: Row, row: ClassRow) -> tuple[bool, bool, bool]:
 def _marks(chosen: Sequence[Row], row: ClassRow) -> Iterable[str]:
     measured = chosen[0]
     if measured.scaled_from is not None:
-        yield f"measured on {measured.nranks} ranks, scaled"
+        yield (
+            f"measured on {measured.nranks} ranks, scaled"
+            if measured.nranks != row.nranks
+            else f"measured in a job of fewer than its {measured.scaled_from} ranks, scaled"
+        )
     if measured.nnodes != row.nnodes and measured.scaled_from is None:
         if measured.nnodes is None or row.nnodes is None:
             yield "nodes not known"
@@ -195,5 +250,7 @@ def _marks(chosen: Sequence[Row], row: ClassRow) -> Iterable[str]:
             yield f"measured on {measured.nnodes} nodes"
     if measured.in_place is None or row.in_place is None:
         yield "place not known"
+    if row.redop in _UNTOLD and measured.redop is not None:
+        yield "reduction not known"
     if measured.backend == "host":
         yield "measured in host memory"

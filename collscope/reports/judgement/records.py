@@ -10,11 +10,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class JudgedClass:
-    """One class of the run: measured, in the job, and what the fabric allows."""
+    """One class of the run: measured, in the job, and what the fabric allows.
+
+    In a run without calls the measured classes stand here, of no calls and numbered from 1.
+    """
 
     class_id: int
     op: str
+    datatype: str | None
+    redop: str | None
     size_bytes: int | None
+    in_place: bool | None
     nranks: int | None
     calls: int
     measured_us: float | None  # median of the replay, slowest rank
@@ -32,7 +38,7 @@ class JudgedClass:
     why: str | None  # why the efficiency is above 1, or why there is no roof
     regime: str | None  # latency, bandwidth, waiting
     time_share: float | None  # ratio to the collective time of the run
-    recoverable_s: float | None  # of each rank: calls x (measured - roof) x exposed part
+    recoverable_s: float | None  # over all devices: calls x ranks x (measured - roof) x exposed
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,57 @@
+"""`collscope bench`: microbenchmarks of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, write
+from collscope.cli.replay import Backend
+
+bench_app = typer.Typer(no_args_is_help=True, help="Microbenchmarks of this machine.")
+
+
+@bench_app.callback()
+def _bench() -> None:
+    """A command of its own name even while there is one only."""
+
+
+@bench_app.command("allreduce-wrapper")
+def allreduce_wrapper(
+    ranks: Annotated[int, typer.Option("-n", "--ranks", help="Ranks (GPUs).", min=2)],
+    gpus_per_process: Annotated[
+        int | None,
+        typer.Option("--gpus-per-process", help="GPUs of each process; none: all.", min=1),
+    ] = None,
+    backend: Annotated[Backend, typer.Option("--backend", help="What to run on.")] = Backend.AUTO,
+    library: Annotated[str | None, typer.Option("--library", help="NCCL or RCCL.")] = None,
+    runtime: Annotated[str | None, typer.Option("--runtime", help="CUDA or HIP runtime.")] = None,
+    budget: Annotated[float, typer.Option("--budget", help="Seconds per size.", min=0)] = 0.2,
+    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per size.")] = None,
+    env: Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE.")] = None,
+    mpiexec: Annotated[Path | None, typer.Option("--mpiexec", help="The launcher.")] = None,
+    db: Db = DEFAULT_DB,
+    run: Run = "main",
+    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    output: Output = None,
+) -> None:
+    """The all-reduce wrapper's value, time and ResNet50 fusion tests, in its two modes."""
+    from collscope.replay.session import Method, Target, Words, make_session
+    from collscope.reports.wrapper import render_wrapper
+    from collscope.whatif.wrapper import modes, run_wrapper
+
+    method = Method(
+        backend=backend.value,
+        library=library,
+        runtime=runtime,
+        budget_s=budget,
+        timeout_s=timeout,
+    )
+    spread = modes(method, ranks, gpus_per_process)
+    session = make_session(method, Words(environment=tuple(env or ()), launcher=mpiexec))
+    found, error = run_wrapper(ranks, spread, session, Target(db, run))
+    write(render_wrapper(found, format.value), output)
+    if error is not None:
+        raise error

@@ -1,0 +1,33 @@
+"""`collscope msccl`: what custom algorithms would do for a run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Strict, utf8, write
+
+
+def msccl(
+    paths: Annotated[
+        list[str], typer.Argument(help="MSCCL XML files or folders, in the scheduler's order.")
+    ],
+    db: Db = DEFAULT_DB,
+    run: Annotated[
+        str | None, typer.Option("--run", help="Run whose classes they could serve.", callback=utf8)
+    ] = None,
+    system: Annotated[
+        str | None,
+        typer.Option("--system", help="A name of 'roofline --list', a file, or NODE+NETWORK."),
+    ] = None,
+    strict: Strict = False,
+    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    output: Output = None,
+) -> None:
+    """Which classes of a run MSCCL algorithms would serve, and what their steps cost."""
+    from collscope.reports.msccl.commands import msccl_report
+    from collscope.reports.msccl.render import render_msccl
+
+    found = msccl_report(paths, db, run, system, strict=strict)
+    write(render_msccl(found, format.value), output)

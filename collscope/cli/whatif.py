@@ -1,0 +1,141 @@
+"""`collscope whatif`: what the job would gain if it were done otherwise."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, utf8, write
+from collscope.cli.replay import Backend
+from collscope.errors import UsageError
+from collscope.whatif.policies import Policy
+
+whatif_app = typer.Typer(no_args_is_help=True, help="Other settings of a job, tried or predicted.")
+
+
+class Order(str, Enum):
+    """Order in which a layer list is put into buckets."""
+
+    LISTED = "listed"
+    REVERSED = "reversed"
+
+
+@whatif_app.callback()
+def _whatif() -> None:
+    """A command of its own name even while there is one only."""
+
+
+@whatif_app.command("fusion")
+def fusion(
+    layers: Annotated[
+        Path | None, typer.Option("--layers", help="Layer list, a CSV name,parameters.")
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option("--run", help="Run whose AllReduce calls are merged.", callback=utf8),
+    ] = None,
+    policy: Annotated[
+        Policy, typer.Option("--policy", help="When a bucket ends.")
+    ] = Policy.TORCH_DDP,
+    thresholds: Annotated[
+        str | None,
+        typer.Option("--thresholds", help="As 1K..64M*2,100M; of fixed_count the numbers."),
+    ] = None,
+    first_bucket: Annotated[
+        str, typer.Option("--first-bucket", help="Threshold of torch_ddp's first bucket.")
+    ] = "1M",
+    order: Annotated[
+        Order | None, typer.Option("--order", help="Of the layers; torch_ddp: reversed.")
+    ] = None,
+    datatype: Annotated[
+        str | None, typer.Option("--datatype", help="Of the layers; float32 by default.")
+    ] = None,
+    ranks: Annotated[
+        int | None, typer.Option("-n", "--ranks", help="Ranks that reduce.", min=2)
+    ] = None,
+    nodes: Annotated[int | None, typer.Option("--nodes", help="Their nodes.", min=1)] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", help="Measurements to use; with --measure their name.")
+    ] = None,
+    overlap: Annotated[
+        str | None, typer.Option("--overlap", help="Beside compute: recorded, or uniform:MS.")
+    ] = None,
+    queued: Annotated[
+        bool, typer.Option("--queued", help="Do not wait between buckets, as streams do.")
+    ] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Replay the buckets instead of predicting.")
+    ] = False,
+    backend: Annotated[Backend, typer.Option("--backend", help="To measure on.")] = Backend.AUTO,
+    library: Annotated[str | None, typer.Option("--library", help="NCCL or RCCL.")] = None,
+    runtime: Annotated[str | None, typer.Option("--runtime", help="CUDA or HIP runtime.")] = None,
+    budget: Annotated[float | None, typer.Option("--budget", help="Seconds per size.")] = None,
+    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per size.")] = None,
+    env: Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE.")] = None,
+    mpiexec: Annotated[Path | None, typer.Option("--mpiexec", help="The launcher.")] = None,
+    db: Db = DEFAULT_DB,
+    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Draw time over threshold: .png, .svg, .pdf.")
+    ] = None,
+    output: Output = None,
+) -> None:
+    """Gradient buckets of other sizes: what a step's all-reduces would take."""
+    from collscope.replay.session import Method, Words, make_session
+    from collscope.reports.fusion import render_fusion
+    from collscope.units import parse_size
+    from collscope.whatif.records import Wanted
+
+    wanted = Wanted(
+        db=db,
+        policy=policy,
+        thresholds=thresholds,
+        layers=layers,
+        run=run,
+        datatype=datatype,
+        nranks=ranks,
+        nnodes=nodes,
+        label=label,
+        overlap=overlap,
+        queued=queued,
+        order=None if order is None else order.value,
+        first_bytes=parse_size(first_bucket),
+    )
+    error = None
+    if measure:
+        from collscope.whatif.measure import measure_fusion
+
+        method = Method(
+            backend=backend.value,
+            library=library,
+            runtime=runtime,
+            budget_s=budget,
+            timeout_s=timeout,
+        )
+        words = Words(environment=tuple(env or ()), launcher=mpiexec)
+        done = measure_fusion(wanted, make_session(method, words))
+        found, error = done.fusion, done.error
+    else:
+        from collscope.whatif.fusion import predict_fusion
+
+        _refuse_without_measure(
+            {"--library": library, "--runtime": runtime, "--budget": budget, "--env": env}
+        )
+        found = predict_fusion(wanted)
+    if plot is not None:
+        from collscope.reports.fusion_plot import write_fusion_plot
+
+        write_fusion_plot(found, plot)
+        typer.echo(f"plot: {plot}", err=True)
+    write(render_fusion(found, format.value), output)
+    if error is not None:
+        raise error
+
+
+def _refuse_without_measure(options: dict[str, object]) -> None:
+    given = next((name for name, value in options.items() if value), None)
+    if given is not None:
+        raise UsageError(f"{given}: says how to measure. Add --measure, or leave it out.")

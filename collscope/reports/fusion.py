@@ -1,0 +1,152 @@
+"""`collscope whatif fusion` in its forms: text, Markdown, CSV, JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+
+import msgspec
+
+from collscope.errors import UsageError
+from collscope.reports.layout import (
+    NUMBER,
+    TEXT,
+    Section,
+    Table,
+    count,
+    percent,
+    scaled,
+    table,
+    to_markdown,
+    to_text,
+)
+from collscope.units import format_size
+from collscope.whatif.policies import Policy
+from collscope.whatif.records import Fusion, FusionRow, Recommended
+
+FORMATS = ("text", "md", "csv", "json")
+_CSV = (
+    "setting", "buckets", "smallest_bytes", "largest_bytes", "time_us", "low_us", "high_us",
+    "exposed_us", "line_us", "extrapolated",
+)  # fmt: skip
+
+
+def render_fusion(found: Fusion, fmt: str) -> str:
+    """In one of `FORMATS`; csv has the settings, the first row what is done now.
+
+    raises  UsageError for another format
+    """
+    if fmt == "json":
+        return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
+    if fmt == "csv":
+        return _csv((found.present, *found.rows))
+    if fmt not in FORMATS:
+        raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(FORMATS)}.")
+    readable = to_text if fmt == "text" else to_markdown
+    sections = [
+        Section("", tuple(_head(found))),
+        Section(f"Time by {setting_word(found.policy)}", (_rows(found),)),
+        Section("Recommendation", tuple(_recommendation(found))),
+    ]
+    if found.notices:
+        sections.append(Section("Notes", found.notices))
+    return readable("collscope whatif fusion", sections)
+
+
+def setting_word(policy: str) -> str:
+    """What the settings of a policy are."""
+    return "number of buckets" if policy == Policy.FIXED_COUNT.value else "threshold"
+
+
+def setting_text(policy: str, setting: int) -> str:
+    """A setting as people write it.
+
+    >>> setting_text("post_gt", 1048576), setting_text("pre", 10240000)
+    ('1 MiB', '10000 KiB')
+    """
+    if policy == Policy.FIXED_COUNT.value:
+        return str(setting)
+    whole = setting % 1024 == 0 and setting % (1 << 20) != 0
+    return f"{setting // 1024} KiB" if whole else format_size(setting)
+
+
+def _csv(rows: Sequence[FusionRow]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_CSV)
+    writer.writerows([getattr(row, name) for name in _CSV] for row in rows)
+    return out.getvalue()
+
+
+def _head(found: Fusion) -> list[str]:
+    what = (
+        f"{found.source}: {found.layers} pieces, {format_size(found.total_bytes)} of "
+        f"{found.datatype}, in order {found.order}; policy {found.policy}; "
+        f"{count(found.nranks, 'rank')} on {count(found.nnodes, 'node')}."
+    )
+    how = {
+        "blocking": "each bucket waited for before the next",
+        "queued": "buckets queued one after the other, nothing beside them",
+        "overlapped": "beside the backward pass, which ends after "
+        f"{(found.backward_us or 0) / 1e3:.4g} ms; gradients: {found.production}",
+    }[found.execution]
+    lines = [what, f"Execution {found.execution}: {how}.", f"Times: {found.times_from}."]
+    if found.interpolation_error:
+        lines.append(
+            "Intervals (5 to 95 %) from resampled measurements and interpolation errors of "
+            f"up to {percent(found.interpolation_error)} % between measured sizes."
+        )
+    return lines
+
+
+def _rows(found: Fusion) -> Table:
+    columns = [(setting_word(found.policy), TEXT), ("buckets", NUMBER), ("smallest", NUMBER),
+               ("largest", NUMBER), ("time ms", NUMBER), ("low", NUMBER), ("high", NUMBER),
+               ("exposed ms", NUMBER), ("line ms", NUMBER)]  # fmt: skip
+    body = [_cells(found, row) for row in (found.present, *found.rows)]
+    told = [i for i in range(len(columns)) if any(row[i] is not None for row in body)]
+    return table([columns[i] for i in told], [[row[i] for i in told] for row in body])
+
+
+def _cells(found: Fusion, row: FusionRow) -> tuple[object, ...]:
+    name = (
+        f"now: {found.present_name}"
+        if row.setting is None
+        else setting_text(found.policy, row.setting)
+    )
+    return (
+        name, row.buckets, format_size(row.smallest_bytes), format_size(row.largest_bytes),
+        *(scaled(us, 1e3) for us in (row.time_us, row.low_us, row.high_us, row.exposed_us,
+                                     row.line_us)),
+    )  # fmt: skip
+
+
+def _recommendation(found: Fusion) -> list[str]:
+    best = found.recommended
+    if best is None:
+        return ["None: what is done now, or every setting, could not be measured."]
+    word = setting_text(found.policy, best.setting)
+    lines = [_verdict(found, best, word)]
+    others = [setting_text(found.policy, s) for s in best.as_good if s != best.setting]
+    if others:
+        lines.append(f"Not slower within the uncertainty: {', '.join(others)}.")
+    if found.per_bucket is not None:
+        lines.append(
+            f"One more bucket costs {found.per_bucket.per_bucket_us:.4g} us (least squares over "
+            f"the rows, r2 {found.per_bucket.r_squared:.2f})."
+        )
+    return lines
+
+
+def _verdict(found: Fusion, best: Recommended, word: str) -> str:
+    interval = (
+        ""
+        if best.gain_low is None or best.gain_high is None
+        else f" ({percent(best.gain_low)} to {percent(best.gain_high)})"
+    )
+    gain = f"{percent(best.gain)} %{interval} of the time of now ({found.present_name})"
+    if not best.worth_it:
+        return f"Not worth it: the fastest, {word}, saves {gain}."
+    cap = f"bucket_cap_mb={best.bucket_cap_mb:.4g}"
+    return f"Take {setting_word(found.policy)} {word} ({cap}): it saves {gain}."

@@ -1,0 +1,1 @@
+"""MSCCL algorithms against a run: which classes each would serve, and what its steps cost."""

@@ -1,0 +1,248 @@
+"""The report of `collscope msccl`: algorithms, what they cost, and the classes they would serve."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from collscope.model import Severity
+from collscope.parsers.msccl_xml import MscclAlgorithm, MscclFile
+from collscope.reports.classes import class_rows, read_call_totals
+from collscope.reports.model import ClassRow
+from collscope.reports.msccl.cost import ASSUMPTIONS, Costs, Load, load_of
+from collscope.reports.msccl.serve import refusal
+from collscope.reports.msccl.structure import Structure, structure_of
+from collscope.roofline.nccl_model import best_line
+from collscope.roofline.roof import model_lines
+from collscope.roofline.system import System
+
+SCHEMA = "collscope.msccl/1"
+_LEAST_SIZE, _LARGEST_SIZE, _STEP = 1024, 1 << 30, 16  # of the table of costs without a run
+
+
+@dataclass(frozen=True, slots=True)
+class AlgorithmRow:
+    """One file; everything but `file` and `problem` is None where it cannot be used.
+
+    Loads are parts of the S bytes of a call: what the busiest link, GPU and node carries one way.
+    """
+
+    file: str
+    problem: str | None
+    name: str | None = None
+    op: str | None = None
+    nranks: int | None = None
+    protocol: str | None = None
+    channels: int | None = None
+    chunks: int | None = None
+    blocks: int | None = None  # thread blocks of the GPU with most
+    steps: int | None = None  # of the thread block with most
+    in_place: bool | None = None
+    out_of_place: bool | None = None
+    min_bytes: int | None = None
+    max_bytes: int | None = None
+    messages: int | None = None
+    dependent: int | None = None  # messages of the longest chain
+    pair_load: float | None = None
+    gpu_load: float | None = None
+    node_load: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CostRow:
+    """One algorithm at one size on the system; times in us."""
+
+    file: str
+    size_bytes: int
+    msccl_us: float
+    hops_us: float
+    transfer_us: float
+    library_us: float | None  # best of the library's own model; None without one
+    library: str | None  # its algorithm and protocol
+
+
+@dataclass(frozen=True, slots=True)
+class ServedRow:
+    """One class of the run; times in us of one call."""
+
+    class_id: int
+    op: str
+    datatype: str | None
+    count: int | None
+    size_bytes: int | None
+    in_place: bool | None
+    nranks: int | None
+    calls: int
+    file: str | None  # first algorithm that serves it
+    others: tuple[str, ...]  # further ones that would
+    why: str | None  # why none does
+    msccl_us: float | None
+    library_us: float | None
+    run_us: float | None  # mean transfer time in the run, where kernel times tell it
+
+
+@dataclass(frozen=True, slots=True)
+class FileNote:
+    """What was noticed while reading a file."""
+
+    file: str
+    severity: str
+    code: str
+    message: str
+    line: int | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class MscclReport:
+    """Everything that `collscope msccl` prints."""
+
+    run: str | None
+    system: str | None
+    algorithms: tuple[AlgorithmRow, ...]
+    costs: tuple[CostRow, ...]  # empty with a run, whose classes have theirs
+    classes: tuple[ServedRow, ...]
+    other_classes: int  # of the run, of operations that no algorithm is for
+    notes: tuple[FileNote, ...]
+    assumptions: tuple[str, ...]
+    schema: str = SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class _Usable:
+    """An algorithm that can run, with what was computed of it."""
+
+    file: str
+    algorithm: MscclAlgorithm
+    structure: Structure
+    load: Load
+
+
+def build_msccl(
+    files: Sequence[tuple[str, MscclFile]],
+    system: System | None = None,
+    classes: Sequence[ClassRow] | None = None,
+    run: str | None = None,
+) -> MscclReport:
+    """Report of algorithms, in the order in which a scheduler would try them.
+
+    system   None: no costs
+    classes  of a run; None: no run
+    """
+    costs = None if system is None else Costs(system)
+    rows: list[AlgorithmRow] = []
+    usable: list[_Usable] = []
+    for file, found in files:
+        row, good = _row(file, found, costs)
+        rows.append(row)
+        if good is not None:
+            usable.append(good)
+    wanted = {u.algorithm.op.value for u in usable}
+    concerned = [c for c in classes or () if c.op in wanted]
+    notes = [
+        FileNote(file, d.severity.value, d.code, d.message, d.line, d.count)
+        for file, found in files
+        for d in found.diagnostics
+    ]
+    return MscclReport(
+        run,
+        None if system is None else system.name,
+        tuple(rows),
+        () if costs is None or classes is not None else tuple(_cost_rows(usable, costs)),
+        tuple(_served(found, usable, costs) for found in concerned),
+        len(classes or ()) - len(concerned),
+        tuple(notes),
+        () if costs is None else ASSUMPTIONS,
+    )
+
+
+def classes_of_run(connection: sqlite3.Connection, run: str) -> tuple[ClassRow, ...]:
+    """Every class of a run, the most expensive first."""
+    return class_rows(connection, run, read_call_totals(connection, run))
+
+
+def _row(file: str, found: MscclFile, costs: Costs | None) -> tuple[AlgorithmRow, _Usable | None]:
+    algorithm = found.algorithm
+    if algorithm is None:
+        errors = [d for d in found.diagnostics if d.severity is Severity.ERROR]
+        return AlgorithmRow(file, " ".join(d.message for d in errors)), None
+    structure = structure_of(algorithm)
+    ranks_per_node = algorithm.nranks if costs is None else costs.ranks_per_node(algorithm)
+    load = load_of(algorithm, structure, ranks_per_node)
+    hops = structure.critical(ranks_per_node, 1.0, 1.0)
+    problem = structure.problem
+    if problem is None and costs is not None:
+        problem = costs.lacks(algorithm, load)
+    row = AlgorithmRow(
+        file=file,
+        problem=problem,
+        name=algorithm.name,
+        op=algorithm.op.value,
+        nranks=algorithm.nranks,
+        protocol=algorithm.protocol,
+        channels=algorithm.channels,
+        chunks=algorithm.chunks,
+        blocks=max(len(blocks) for blocks in algorithm.blocks),
+        steps=max((len(b.steps) for blocks in algorithm.blocks for b in blocks), default=0),
+        in_place=algorithm.in_place,
+        out_of_place=algorithm.out_of_place,
+        min_bytes=algorithm.min_bytes,
+        max_bytes=algorithm.max_bytes,
+        messages=structure.messages,
+        dependent=hops.inside + hops.between if structure.problem is None else None,
+        pair_load=load.pair,
+        gpu_load=load.gpu,
+        node_load=load.node,
+    )
+    runs = structure.problem is None
+    return row, _Usable(file, algorithm, structure, load) if runs else None
+
+
+def _cost_rows(usable: Sequence[_Usable], costs: Costs) -> Iterator[CostRow]:
+    for one in usable:
+        if costs.lacks(one.algorithm, one.load) is not None:
+            continue
+        low = max(_LEAST_SIZE, one.algorithm.min_bytes)
+        high = min(_LARGEST_SIZE, one.algorithm.max_bytes or _LARGEST_SIZE)
+        sizes = [low]
+        while sizes[-1] * _STEP < high:
+            sizes.append(sizes[-1] * _STEP)
+        for size in (*sizes, *((high,) if high > low else ())):
+            cost = costs.cost(one.algorithm, one.structure, one.load, size)
+            library_us, library = _library(one.algorithm, costs, size)
+            yield CostRow(
+                one.file, size, cost.time_us, cost.hops_us, cost.transfer_us, library_us, library
+            )
+
+
+def _library(algorithm: MscclAlgorithm, costs: Costs, size: int) -> tuple[float | None, str | None]:
+    """Time and choice of the library's own model for the same call."""
+    nnodes = -(-algorithm.nranks // costs.ranks_per_node(algorithm))
+    lines = model_lines(costs.system, algorithm.op, algorithm.nranks, nnodes)
+    if not lines:
+        return None, None
+    line = best_line(lines, size)
+    return line.time_us(size), f"{line.algorithm}/{line.protocol}"
+
+
+def _served(found: ClassRow, usable: Sequence[_Usable], costs: Costs | None) -> ServedRow:
+    refusals = [(refusal(one.algorithm, found), one) for one in usable]
+    serving = [one for why, one in refusals if why is None]
+    nearest = max((why for why, _ in refusals if why is not None), default=None)
+    msccl_us = library_us = None
+    if serving and costs is not None and found.size_bytes is not None:
+        first = serving[0]
+        if costs.lacks(first.algorithm, first.load) is None:
+            size = found.size_bytes
+            msccl_us = costs.cost(first.algorithm, first.structure, first.load, size).time_us
+            library_us, _ = _library(first.algorithm, costs, size)
+    return ServedRow(
+        found.class_id, found.op, found.datatype, found.count, found.size_bytes, found.in_place,
+        found.nranks, found.calls,
+        serving[0].file if serving else None,
+        tuple(one.file for one in serving[1:]),
+        None if serving or nearest is None else nearest[1],
+        msccl_us, library_us,
+        None if found.transfer_ns is None else found.transfer_ns / 1000,
+    )  # fmt: skip

@@ -1,0 +1,102 @@
+"""`collscope bench allreduce-wrapper` in its forms: text, Markdown, CSV, JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import msgspec
+
+from collscope.errors import UsageError
+from collscope.reports.layout import (
+    NUMBER,
+    TEXT,
+    Section,
+    Table,
+    count,
+    or_unknown,
+    scaled,
+    table,
+    to_markdown,
+    to_text,
+)
+from collscope.units import format_size
+from collscope.whatif.wrapper import ElementRow, WrapperTables
+
+FORMATS = ("text", "md", "csv", "json")
+
+
+def render_wrapper(found: WrapperTables, fmt: str) -> str:
+    """In one of `FORMATS`; csv has the rows of all three tests.
+
+    raises  UsageError for another format
+    """
+    if fmt == "json":
+        return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
+    if fmt == "csv":
+        return _csv(found)
+    if fmt not in FORMATS:
+        raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(FORMATS)}.")
+    head = (
+        f"{count(found.nranks, 'rank')}, backend {or_unknown(found.backend)}, device "
+        f"{or_unknown(found.device)}, library {or_unknown(found.library)}. Blocking all-reduces of "
+        "Float32, in place: times from the call to the end of its work, medians."
+    )
+    fusion = table(
+        [("mode", TEXT), ("threshold", NUMBER), ("batches", NUMBER), ("smallest", NUMBER),
+         ("largest", NUMBER), ("time ms", NUMBER)],
+        [
+            (r.mode, f"{r.threshold_kib} KiB", r.batches, format_size(min(r.sizes_bytes)),
+             format_size(max(r.sizes_bytes)), scaled(r.time_us, 1e3))
+            for r in found.fusion
+        ],
+    )  # fmt: skip
+    sections = (
+        Section("", (head,)),
+        Section("Value test", (_elements(found.values, checked=True),)),
+        Section("Time test", (_elements(found.times, checked=False),)),
+        Section("ResNet50 fusion test", (fusion,)),
+    )
+    readable = to_text if fmt == "text" else to_markdown
+    return readable("collscope bench allreduce-wrapper", sections)
+
+
+def _elements(rows: tuple[ElementRow, ...], *, checked: bool) -> Table:
+    columns = [("mode", TEXT), ("floats", NUMBER), ("time us", NUMBER), ("calls", NUMBER)]
+    columns += [("wrong elements", NUMBER)] if checked else []
+    columns += [("status", TEXT)]
+    return table(
+        columns,
+        [
+            (
+                r.mode,
+                r.elements,
+                r.time_us,
+                r.iterations,
+                *([r.n_wrong] if checked else ()),
+                r.status,
+            )
+            for r in rows
+        ],
+    )
+
+
+def _csv(found: WrapperTables) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("test", "mode", "floats", "threshold_bytes", "batches", "time_us", "n_wrong"))
+    for name, rows in (("value", found.values), ("time", found.times)):
+        writer.writerows((name, r.mode, r.elements, None, 1, r.time_us, r.n_wrong) for r in rows)
+    writer.writerows(
+        (
+            "fusion",
+            r.mode,
+            sum(r.sizes_bytes) // 4,
+            r.threshold_kib * 1024,
+            r.batches,
+            r.time_us,
+            None,
+        )
+        for r in found.fusion
+    )
+    return out.getvalue()

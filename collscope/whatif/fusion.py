@@ -1,0 +1,140 @@
+"""`collscope whatif fusion`: from candidates and times to a table and a recommendation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from collscope.whatif.policies import Bucket
+from collscope.whatif.predict import interval, line_us, slope, step_us
+from collscope.whatif.recommend import bucket_cap_mb, choose
+from collscope.whatif.records import Fusion, FusionRow, PerBucket, Recommended, Wanted
+from collscope.whatif.setup import Job, candidates, make_job, measured_times
+from collscope.whatif.times import Floats, Times
+
+
+def predict_fusion(wanted: Wanted) -> Fusion:
+    """Predict every candidate from the times measured under a label.
+
+    raises  UsageError, InputError, NoVerdictError
+    """
+    job = make_job(wanted)
+    settings = candidates(wanted, job.sizes)
+    times, job, where, notices = measured_times(wanted, job)
+    totals = {s: step_us(buckets, times, job.production) for s, buckets in settings.items()}
+    present = step_us(job.present, times, job.production)
+    rows = tuple(row_of(job, s, b, totals[s], times) for s, b in settings.items())
+    now = row_of(job, None, job.present, present, times)
+    return assemble(
+        wanted, job, (now, rows), (present, totals), where, notices, times.interpolation_error
+    )
+
+
+def row_of(
+    job: Job,
+    setting: int | None,
+    buckets: Sequence[Bucket],
+    total: Floats | None,
+    times: Times | None,
+) -> FusionRow:
+    """Row of a setting.
+
+    total  estimate and resamples in µs; None: could not be measured
+    times  gives the line and which buckets lie outside; None: the buckets themselves were measured
+    """
+    sizes = tuple(bucket.size_bytes for bucket in buckets)
+    spread = None if total is None else interval(total[1:])
+    time_us = None if total is None else float(total[0])
+    production = job.production
+    line = None if times is None or production is not None else times.line
+    return FusionRow(
+        setting=setting,
+        buckets=len(sizes),
+        smallest_bytes=min(sizes),
+        largest_bytes=max(sizes),
+        time_us=time_us,
+        low_us=None if spread is None or time_us is None else min(spread[0], time_us),
+        high_us=None if spread is None or time_us is None else max(spread[1], time_us),
+        exposed_us=(
+            None if production is None or time_us is None else max(0.0, time_us - production.end_us)
+        ),
+        line_us=None if line is None else line_us(buckets, line),
+        extrapolated=0 if times is None else times.outside(sizes),
+        sizes_bytes=sizes,
+    )
+
+
+def assemble(  # noqa: PLR0913, PLR0917 - one argument per origin of the answer's parts
+    wanted: Wanted,
+    job: Job,
+    table: tuple[FusionRow, tuple[FusionRow, ...]],
+    totals: tuple[Floats | None, Mapping[int, Floats]],
+    where: str,
+    notices: tuple[str, ...],
+    interpolation_error: float | None,
+) -> Fusion:
+    """The answer, with its recommendation.
+
+    table   row of what is done now, and of every setting
+    totals  estimates and resamples of the same, as far as they could be had
+    interpolation_error  None: the buckets themselves were measured
+    """
+    present, rows = table
+    production = job.production
+    return Fusion(
+        source=job.source,
+        policy=wanted.policy.value,
+        order=job.order,
+        layers=len(job.layers),
+        total_bytes=sum(job.sizes),
+        datatype=job.datatype.label,
+        nranks=job.nranks or 0,
+        nnodes=job.nnodes or 1,
+        execution=job.execution,
+        times_from=where,
+        measured=interpolation_error is None,
+        interpolation_error=interpolation_error,
+        production=None if production is None else production.source,
+        backward_us=None if production is None else production.end_us,
+        present_name=job.present_name,
+        present=present,
+        rows=rows,
+        recommended=_recommended(wanted, totals, sum(job.sizes)),
+        per_bucket=_per_bucket((present, *rows)) if production is None else None,
+        notices=(*job.notices, *notices, *_outside(rows)),
+    )
+
+
+def _per_bucket(rows: Sequence[FusionRow]) -> PerBucket | None:
+    timed = [(row.buckets, row.time_us) for row in rows if row.time_us is not None]
+    line = slope([n for n, _ in timed], [t for _, t in timed])
+    return None if line is None else PerBucket(line.per_bucket_us, line.rest_us, line.r_squared)
+
+
+def _recommended(
+    wanted: Wanted, totals: tuple[Floats | None, Mapping[int, Floats]], total_bytes: int
+) -> Recommended | None:
+    present, by_setting = totals
+    if present is None or not by_setting:
+        return None
+    settings = tuple(by_setting)
+    found = choose(tuple(by_setting.values()), present)
+    best = settings[found.best]
+    return Recommended(
+        best,
+        bucket_cap_mb(wanted.policy, best, total_bytes),
+        tuple(settings[i] for i in found.as_good),
+        found.gain,
+        found.gain_low,
+        found.gain_high,
+        found.worth_it,
+    )
+
+
+def _outside(rows: Sequence[FusionRow]) -> tuple[str, ...]:
+    worst = max((row.extrapolated for row in rows), default=0)
+    if not worst:
+        return ()
+    return (
+        f"up to {worst} buckets lie outside the measured sizes: below them the time of the first,"
+        " beyond them the bandwidth of the last",
+    )

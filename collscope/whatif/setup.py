@@ -1,0 +1,208 @@
+"""What a fusion what-if starts from: layers, candidates, measured times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from collscope.errors import InputError, UsageError
+from collscope.ingest.match import reading, require_run
+from collscope.model import Datatype, Measurement
+from collscope.replay.names import datatype_named
+from collscope.replay.plan import itemsize
+from collscope.replay.sweep import sizes_of
+from collscope.whatif.layers import Layer, parse_layers
+from collscope.whatif.load import RecordedStep, load_measured, load_step
+from collscope.whatif.policies import DEFAULT_CAP_BYTES, Bucket, Policy, make_buckets
+from collscope.whatif.predict import Production, recorded, uniform
+from collscope.whatif.records import BLOCKING, LISTED, OVERLAPPED, QUEUED, REVERSED, Wanted
+from collscope.whatif.times import Times, make_times, require_alike
+
+_DEFAULT_THRESHOLDS = "64K..256M*2"
+_DEFAULT_COUNTS = "1..64*2"
+_ISOLATED = "isolated"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is reduced in a step, in the order in which it is put into buckets.
+
+    present  buckets of today, and their name
+    """
+
+    source: str
+    layers: tuple[Layer, ...]
+    sizes: tuple[int, ...]  # bytes
+    datatype: Datatype
+    nranks: int | None
+    nnodes: int | None
+    order: str
+    execution: str
+    production: Production | None
+    present_name: str
+    present: tuple[Bucket, ...]
+    notices: tuple[str, ...]
+
+
+def make_job(wanted: Wanted) -> Job:
+    """The job of a layer list or of a run.
+
+    raises  UsageError for options that exclude each other; InputError for an unusable source
+    """
+    if (wanted.layers is None) == (wanted.run is None):
+        raise UsageError("whatif fusion: give either --layers FILE or --run LABEL.")
+    if wanted.queued and wanted.overlap is not None:
+        raise UsageError("whatif fusion: --queued and --overlap exclude each other. Choose one.")
+    step = _step(wanted)
+    layers = _layers(wanted.layers) if step is None else step.layers
+    datatype = datatype_named(wanted.datatype or "float32") if step is None else step.datatype
+    order = wanted.order
+    if order is None:
+        # A run's calls are in the order of the gradients already.
+        order = REVERSED if step is None and wanted.policy is Policy.TORCH_DDP else LISTED
+    if order == REVERSED:
+        layers = layers[::-1]
+    sizes = tuple(layer.parameters * itemsize(datatype) for layer in layers)
+    name, present = _present(sizes, wanted, recorded=step is not None)
+    production = _production(wanted, step, sizes)
+    return Job(
+        f"run '{wanted.run}'" if step is not None else str(wanted.layers),
+        layers,
+        sizes,
+        datatype,
+        wanted.nranks or (None if step is None else step.nranks),
+        wanted.nnodes or (None if step is None else step.nnodes),
+        order,
+        QUEUED if wanted.queued else BLOCKING if production is None else OVERLAPPED,
+        production,
+        name,
+        present,
+        () if step is None else (*step.notices, "buckets smaller than the calls are not looked at"),
+    )
+
+
+def candidates(wanted: Wanted, sizes: Sequence[int]) -> dict[int, tuple[Bucket, ...]]:
+    """Buckets by setting, rising; of settings that give equal buckets the first.
+
+    raises  UsageError for thresholds that cannot be read
+    """
+    counted = wanted.policy is Policy.FIXED_COUNT
+    text = wanted.thresholds or (_DEFAULT_COUNTS if counted else _DEFAULT_THRESHOLDS)
+    settings = sorted(
+        {s for part in text.split(",") for s in sizes_of(part.strip(), "--thresholds")}
+    )
+    found = {s: make_buckets(sizes, wanted.policy, s, wanted.first_bytes) for s in settings}
+    first: dict[tuple[Bucket, ...], int] = {}
+    for setting, buckets in found.items():
+        first.setdefault(buckets, setting)
+    return {setting: buckets for buckets, setting in first.items()}
+
+
+def measured_times(wanted: Wanted, job: Job) -> tuple[Times, Job, str, tuple[str, ...]]:
+    """Times of a label, the job with the ranks measured, where they are from, and notices.
+
+    raises  InputError, NoVerdictError when the label has nothing that fits
+    """
+    if wanted.label is None:
+        raise UsageError(
+            "whatif fusion: where times come from is not said. Give --label, or --measure."
+        )
+    with reading(wanted.db) as connection:
+        found = load_measured(connection, wanted.label)
+    notices: list[str] = []
+    fitting = [
+        m
+        for m in found
+        if job.nranks in (None, m.nranks) and job.nnodes in (None, m.nnodes or job.nnodes)
+    ]
+    require_alike(fitting or found, f"--label '{wanted.label}'")
+    if not fitting:
+        raise InputError(
+            f"--label '{wanted.label}': measured on {found[0].nranks} ranks of "
+            f"{found[0].nnodes or 1} node(s), the job has {job.nranks} of {job.nnodes or 1}. "
+            "Measure the job's shape, or name that of the measurements with --ranks and --nodes."
+        )
+    fitting = _preferred(fitting, job, notices)
+    times = make_times(fitting, f"--label '{wanted.label}'")
+    methods = ", ".join(sorted({m.method or "unknown" for m in fitting}))
+    shaped = replace(job, nranks=fitting[0].nranks, nnodes=fitting[0].nnodes or 1)
+    return times, shaped, f"label '{wanted.label}', method {methods}", tuple(notices)
+
+
+def _preferred(found: list[Measurement], job: Job, notices: list[str]) -> list[Measurement]:
+    """Measurements of the job's datatype and way of execution, else all with a notice."""
+    alike = [m for m in found if m.datatype is job.datatype]
+    if not alike:
+        notices.append(f"no {job.datatype.label} measured: sizes in bytes of other datatypes")
+    found = alike or found
+    blocking = job.execution == BLOCKING
+    alike = [m for m in found if (m.method == _ISOLATED) == blocking]
+    if not alike:
+        notices.append(
+            "measured back to back: waiting after each bucket costs more (replay --isolated)"
+            if blocking
+            else "measured one by one with waiting: buckets that are queued cost less"
+        )
+    return alike or found
+
+
+def _step(wanted: Wanted) -> RecordedStep | None:
+    if wanted.run is None:
+        return None
+    if wanted.datatype is not None:
+        raise UsageError("--datatype: a run has its own. Leave it out, or give --layers.")
+    with reading(wanted.db) as connection:
+        require_run(connection, wanted.db, wanted.run)
+        return load_step(connection, str(wanted.db), wanted.run)
+
+
+def _layers(path: Path | None) -> tuple[Layer, ...]:
+    assert path is not None  # `make_job` has seen to it
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
+        raise InputError(f"{path}: {why}. Name a layer list, see docs/whatif.md.") from error
+    return parse_layers(text, str(path))
+
+
+def _present(
+    sizes: Sequence[int], wanted: Wanted, *, recorded: bool
+) -> tuple[str, tuple[Bucket, ...]]:
+    """What is compared with, and its name."""
+    if not recorded and wanted.policy is Policy.TORCH_DDP:
+        buckets = make_buckets(sizes, Policy.TORCH_DDP, DEFAULT_CAP_BYTES, wanted.first_bytes)
+        return "PyTorch's default, 25 MiB", buckets
+    alone = tuple(Bucket(i, i + 1, size) for i, size in enumerate(sizes))
+    return ("as recorded" if recorded else "every layer alone"), alone
+
+
+def _production(
+    wanted: Wanted, step: RecordedStep | None, sizes: Sequence[int]
+) -> Production | None:
+    """When gradients are there, as `--overlap` says; None without it.
+
+    raises  UsageError for words that say nothing; InputError without traces
+    """
+    text = wanted.overlap
+    if text is None:
+        return None
+    kind, _, value = text.partition(":")
+    if kind == "uniform":
+        try:
+            backward_ms = float(value)
+        except ValueError:
+            backward_ms = 0.0
+        if 0 < backward_ms < float("inf"):
+            return uniform(backward_ms * 1000)
+    elif text == "recorded" and step is None:
+        raise UsageError("--overlap recorded: a layer list has no times. Give --run LABEL instead.")
+    elif text == "recorded" and step is not None:
+        if len(step.ready_us) < 2:
+            raise InputError(
+                f"--overlap recorded: run '{wanted.run}' has no times of two calls of a step. "
+                "Ingest its traces, or give --overlap uniform:MS."
+            )
+        return recorded(sizes, step.ready_us)
+    raise UsageError(f"--overlap {text}: not understood. Write recorded, or uniform:12.5 (ms).")

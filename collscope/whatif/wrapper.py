@@ -1,0 +1,186 @@
+"""`collscope bench allreduce-wrapper`: that wrapper's three tests, from ready plans.
+
+Source of the tests: the wrapper's document. Value test: 5 floats; time test: 1, 100, 10 000 and
+1 000 000 floats; ResNet50 test: the buckets of thresholds 1, 10, 100, 1000 and 10 000 KiB (policy
+POST_GT), each waited for before the next. Two modes: one thread with n GPUs, and n threads.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from collscope.errors import CollscopeError, UsageError
+from collscope.model import Datatype, Measurement
+from collscope.replay.launch import find_replayer
+from collscope.replay.measure import measure
+from collscope.replay.plan import Plan, itemsize
+from collscope.replay.session import Method, Session, Target
+from collscope.whatif.plans import unique_plan
+from collscope.whatif.policies import Policy, make_buckets
+from collscope.whatif.resnet50 import resnet50
+
+SCHEMA = "collscope.allreduce-wrapper/1"
+DEFAULT_LABEL = "allreduce-wrapper"
+VALUES = 5
+COUNTS = (1, 100, 10_000, 1_000_000)
+THRESHOLDS_KIB = (1, 10, 100, 1000, 10_000)
+_ITEM = itemsize(Datatype.FLOAT32)
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """How the ranks are spread; `threads` as the replayer has it."""
+
+    name: str
+    gpus_per_process: int
+    threads: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ElementRow:
+    """Blocking all-reduces of one size; `n_wrong` counts wrong elements over all ranks."""
+
+    mode: str
+    elements: int
+    time_us: float | None
+    iterations: int | None
+    n_wrong: int | None
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRow:
+    """The buckets of a threshold, one after the other."""
+
+    mode: str
+    threshold_kib: int
+    batches: int
+    time_us: float | None  # None: a bucket could not be measured
+    sizes_bytes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WrapperTables:
+    """What the command prints: the value test, the time test, the ResNet50 fusion test."""
+
+    nranks: int
+    backend: str | None
+    library: str | None
+    device: str | None
+    values: tuple[ElementRow, ...]
+    times: tuple[ElementRow, ...]
+    fusion: tuple[BatchRow, ...]
+    schema: str = SCHEMA
+
+
+def wrapper_plan(nranks: int) -> Plan:
+    """Every size of the three tests, each once."""
+    sizes = [VALUES * _ITEM, *(count * _ITEM for count in COUNTS)]
+    return unique_plan(
+        [*sizes, *(s for _, b in fused_resnet50() for s in b)], Datatype.FLOAT32, nranks
+    )
+
+
+def fused_resnet50() -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Threshold in KiB and the sizes of its buckets in bytes."""
+    sizes = [layer.parameters * _ITEM for layer in resnet50()]
+    return tuple(
+        (kib, tuple(b.size_bytes for b in make_buckets(sizes, Policy.POST_GT, kib * 1024)))
+        for kib in THRESHOLDS_KIB
+    )
+
+
+def modes(method: Method, nranks: int, gpus_per_process: int | None) -> tuple[Mode, ...]:
+    """The wrapper's two modes; on the host, which has a rank per process, that one.
+
+    gpus_per_process  None: all ranks in one process
+    raises            UsageError when it does not divide the ranks
+    """
+    per_process = gpus_per_process or nranks
+    if nranks % per_process:
+        raise UsageError(
+            f"--gpus-per-process {per_process}: {nranks} ranks are no multiple of it. Choose one "
+            "that divides them."
+        )
+    if method.backend == "host" or (method.backend == "auto" and not _has_gpu_library(method)):
+        return (Mode("a process per rank", 1, None),)
+    return (
+        Mode(f"1 thread with {per_process} GPUs", per_process, "one"),
+        Mode(f"{per_process} threads with 1 GPU", per_process, "per-gpu"),
+    )
+
+
+def _has_gpu_library(method: Method) -> bool:
+    """Whether the replayer finds a GPU library that it can use."""
+    command = [str(find_replayer(None)), "--probe"]
+    for option, value in (("--library", method.library), ("--runtime", method.runtime)):
+        command += [option, value] if value else []
+    found = subprocess.run(command, capture_output=True, check=False)
+    return found.returncode == 0
+
+
+def run_wrapper(
+    nranks: int, spread: Sequence[Mode], session: Session, target: Target
+) -> tuple[WrapperTables, CollscopeError | None]:
+    """Measure the tests in every mode; a mode that fails does not keep the other out.
+
+    raises  CollscopeError when nothing was measured at all
+    """
+    plan = wrapper_plan(nranks)
+    measured: dict[str, tuple[Measurement, ...]] = {}
+    error: CollscopeError | None = None
+    for mode in spread:
+        method = replace(
+            session.method,
+            gpus_per_process=mode.gpus_per_process,
+            threads=mode.threads,
+            timing="isolated",
+        )
+        outcome = measure(
+            plan,
+            replace(session, method=method),
+            replace(target, label=f"{target.label or DEFAULT_LABEL}: {mode.name}"),
+        )
+        measured[mode.name] = outcome.measurements
+        error = error or outcome.error
+    if error is not None and not any(measured.values()):
+        raise error
+    return tables(nranks, measured), error
+
+
+def tables(nranks: int, measured: dict[str, tuple[Measurement, ...]]) -> WrapperTables:
+    """The three tables of the measurements of each mode."""
+    first = next((m for found in measured.values() for m in found), None)
+    by_mode = {mode: {m.size_bytes: m for m in found} for mode, found in measured.items()}
+    return WrapperTables(
+        nranks,
+        None if first is None else first.backend,
+        None if first is None else first.library,
+        None if first is None else first.device,
+        tuple(_elements(mode, VALUES, found) for mode, found in by_mode.items()),
+        tuple(_elements(mode, n, found) for mode, found in by_mode.items() for n in COUNTS),
+        tuple(
+            BatchRow(mode, kib, len(sizes), _sum(sizes, found), sizes)
+            for mode, found in by_mode.items()
+            for kib, sizes in fused_resnet50()
+        ),
+    )
+
+
+def _elements(mode: str, count: int, found: dict[int | None, Measurement]) -> ElementRow:
+    m = found.get(count * _ITEM)
+    if m is None:
+        return ElementRow(mode, count, None, None, None, "not measured")
+    return ElementRow(mode, count, m.time_us_median, m.iterations, m.n_wrong, m.status)
+
+
+def _sum(sizes: Sequence[int], found: dict[int | None, Measurement]) -> float | None:
+    total = 0.0
+    for size in sizes:
+        m = found.get(size)
+        if m is None or m.status != "ok" or m.time_us_median is None:
+            return None
+        total += m.time_us_median
+    return total
