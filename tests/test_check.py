@@ -13,8 +13,9 @@ import pytest
 
 from collscope.model import Op
 from collscope.parsers import replay_csv
+from collscope.reports.comparison.deciding import Verdict
 from collscope.reports.comparison.formats import CHECK_FORMATS, render_check
-from collscope.reports.comparison.gate import Check, Verdict, check
+from collscope.reports.comparison.gate import Check, check
 from collscope.reports.comparison.measured import Key, Label
 from collscope.reports.comparison.noise import Samples
 from tests.measured_builder import Noise, key, label, noisy_label
@@ -101,6 +102,82 @@ def test_one_small_class_alone_does_not_decide() -> None:
     assert result.verdict is Verdict.PASS
     assert result.classes[0].key == small
     assert result.classes[0].outcome == "slower"
+
+
+# Fourteen classes without neighbours, as a step of training has them: times in us, 14 % at most.
+STEP = {
+    Key(op, "Bfloat16", "Sum", 8, place, "", 1 << power): us
+    for op, place, power, us in (
+        ("AllReduce", 1, 23, 47.0), ("AllReduce", 0, 23, 46.0), ("Broadcast", 1, 23, 40.0),
+        ("Reduce", 1, 23, 38.0), ("AllGather", 1, 23, 44.0), ("SendRecv", 0, 23, 45.0),
+        ("ReduceScatter", 0, 19, 12.0), ("AllGather", 0, 16, 10.0), ("AllToAll", 0, 14, 12.0),
+        ("Gather", 0, 13, 10.0), ("Scatter", 0, 9, 11.0), ("Reduce", 0, 6, 10.0),
+        ("Broadcast", 0, 4, 10.0), ("AllToAll", 1, 2, 12.0),
+    )
+}  # fmt: skip
+
+
+def test_several_classes_decide_together_without_neighbours() -> None:
+    # Three classes, of 12 to 14 % of the time each, 20 % slower.
+    slow = {k: t * (1.2 if k.op in ("AllReduce", "Reduce") else 1) for k, t in STEP.items()}
+    found = quick(slow, STEP)
+    assert (found.verdict, "classes are slower" in found.why) == (Verdict.REGRESSION, True)
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.5, "regression"), (1.12, "pass")])
+def test_one_class_decides_when_it_is_sure_and_moves_the_total(factor: float, verdict: str) -> None:
+    one = max(STEP, key=STEP.__getitem__)
+    found = quick(slowed(STEP, one, factor), STEP)
+    assert found.classes[0].outcome == "slower"
+    assert found.classes[0].share < 0.15
+    assert found.verdict.value == verdict
+    assert "1 class is slower" in found.why
+
+
+def test_a_pass_names_what_is_slower() -> None:
+    found = quick(slowed(SWEEP, key(1 << 13), 1.5))
+    assert "no change beyond the noise" not in found.why
+    assert "1 class is slower alone: AllReduce of 8192 B on 8 ranks takes 1.5" in found.why
+    assert found.why.endswith("not enough for a regression by rule 4")
+
+
+@pytest.mark.parametrize(("launch", "session"), [(0.0, 0.01), (0.02, 0.0)])
+def test_single_launches_of_many_classes_give_under_one_percent_false_alarms(
+    launch: float, session: float
+) -> None:
+    rng, noise = random.Random(31), Noise(0.02, launch=launch, rounds=1, samples=11)
+    found: Counter[Verdict] = Counter()
+    for _ in range(500):
+        drifts = [math.exp(rng.gauss(0, session)) for _ in range(2)]
+        a, b = (
+            noisy_label(name, rng, {k: drift * us for k, us in STEP.items()}, noise)
+            for name, drift in zip("ab", drifts, strict=True)
+        )
+        found[check(a, b).verdict] += 1
+    assert found[Verdict.REGRESSION] < 5
+
+
+def test_every_recorded_class_against_itself_gives_under_one_percent_false_alarms(
+    samples: Path,
+) -> None:
+    text = (samples / "replay/h200x2-rounds.csv").read_text()
+    launches: dict[Key, dict[int, tuple[float, ...]]] = {}
+    for m in replay_csv.parse(text).measurements:
+        if m.size_bytes and m.round and m.in_place is not None:
+            k = key(m.size_bytes, m.op.value, int(m.in_place))
+            launches.setdefault(k, {})[m.round] = m.samples_us
+    assert len({k.op for k in launches}) > 1
+    rng = random.Random(23)  # 8 of 2000 with other seeds
+    found = Counter(
+        check(alike(redrawn("a", rng, launches, 1.0)), redrawn("b", rng, launches, 1.0)).verdict
+        for _ in range(300)
+    )
+    assert found[Verdict.REGRESSION] < 3
+
+
+def alike(found: Label) -> Label:
+    """The label without calls: every class weighs the same."""
+    return replace(found, classes={k: replace(m, calls=None) for k, m in found.classes.items()})
 
 
 def test_two_neighbouring_sizes_decide() -> None:

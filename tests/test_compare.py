@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from collscope.errors import InputError
+from collscope.model import Measurement, Op
 from collscope.reports.comparison.compare import compare
 from collscope.reports.comparison.formats import render_compare
 from collscope.reports.comparison.gate import check
@@ -21,7 +23,9 @@ from collscope.reports.comparison.noise import (
     sigma,
     weighted_total,
 )
+from collscope.reports.comparison.plot import plot_compare
 from collscope.reports.comparison.weights import run_weights
+from collscope.reports.measured import render_measured
 from tests.measured_builder import Noise, key, label, noisy_label
 from tests.store_builder import StoreBuilder
 
@@ -39,6 +43,27 @@ def test_speed_up_is_the_ratio_of_the_medians() -> None:
     row = compare([a, b]).classes[0]
     assert [cell.time_us for cell in row.cells] == [10, 5]
     assert row.cells[1].speed_up == pytest.approx(2)
+
+
+def test_times_are_medians_of_the_rounds_medians() -> None:
+    # Medians 10, 20 and 12 of rounds of 1, 5 and 1 samples: 12, though the samples' median is 20.
+    rounds = {1: (10.0,), 2: (18.0, 19.0, 20.0, 21.0, 22.0), 3: (12.0,)}
+    assert compare([label("a", {key(1): rounds}), label("b", {key(1): rounds})]).classes[0].cells[
+        0
+    ].time_us == pytest.approx(12)
+    store = StoreBuilder()
+    source = store.source("r.csv", kind="csv")
+    for number, times in rounds.items():
+        store.measured(source, list(times), label="a", round=number)
+    (found,) = load_labels(store.connection, ["a"])[0].classes.values()
+    assert found.samples.time_us == 12
+    # The table that a replay ends with has the same.
+    rows = [
+        Measurement(op=Op.ALL_REDUCE, round=number, samples_us=times, status="ok",
+                    time_us_median=sorted(times)[len(times) // 2])
+        for number, times in rounds.items()
+    ]  # fmt: skip
+    assert "AllReduce       12" in render_measured(rows)
 
 
 def test_rounds_in_common_are_compared_pair_by_pair() -> None:
@@ -63,6 +88,19 @@ def test_rounds_of_two_sessions_are_compared_as_groups() -> None:
     assert effect.error == pytest.approx(0.01 * math.sqrt(2))
     # It is common to all classes, so that more of them do not lessen it.
     assert weighted_total([effect] * 9, [1] * 9).error == pytest.approx(0.01 * math.sqrt(2))
+
+
+def test_launches_that_are_slow_for_every_class_do_not_average_out() -> None:
+    # In each round all nine classes differ alike, by -10 to +10 %: the total is as unsure as one.
+    one_class = dict.fromkeys(range(5), (100.0,))
+    moved = {n: (100.0 * math.exp(d),) for n, d in enumerate((-0.1, -0.05, 0.0, 0.05, 0.1))}
+    found = effects([(Samples(one_class), Samples(moved))] * 9)
+    total = weighted_total(found, [1] * 9)
+    assert total.error is not None
+    # Four degrees of freedom for the rounds, and four for classes that are a quarter alike.
+    alone = found[0].error
+    assert alone is not None
+    assert total.error == pytest.approx(alone * math.sqrt((4 + 4 * (0.75 / 9 + 0.25)) / 8))
 
 
 def test_a_total_with_an_unknown_part_has_no_error() -> None:
@@ -151,6 +189,17 @@ def test_calls_of_a_class_are_those_of_all_its_roots_once() -> None:
     assert (found.calls, len(found.samples.all)) == (7, 4)
 
 
+def test_scaled_measurements_are_told_from_whole_ones() -> None:
+    store = StoreBuilder()
+    source = store.source("r.csv", kind="csv")
+    for name, scaled in (("a", None), ("b", 8), ("c", None), ("c", 8)):
+        store.measured(source, [5.0], label=name, scaled_from=scaled)
+    a, b, c = load_labels(store.connection, "abc")
+    assert "scaled_from differs (a: not scaled, b: 8)" in compare([a, b]).notes
+    (note,) = (n for n in compare([c, replace(c, name="d")]).notes if "scaled_from" in n)
+    assert note.endswith("several kinds of scaled_from (8/not scaled)")
+
+
 def test_an_out_of_place_outlier_is_noted() -> None:
     a = label("gdr", {key(1 << 25, in_place=0): one(1810.3), key(1 << 25): one(886.4)})
     b = label("other", {key(1 << 25): one(900)})
@@ -207,3 +256,18 @@ def test_labels_without_a_common_class_are_refused_with_the_reason() -> None:
     a, b = label("a", {key(1): one(1)}), label("b", {key(2): one(1)})
     with pytest.raises(InputError, match=r"no common classes \(size_bytes 1 against 2\)"):
         compare([a, b])
+    c = label("c", {replace(key(1), datatype="", nranks=0, in_place=-1): one(1)})
+    with pytest.raises(InputError, match=r"\(datatype Bfloat16 against not known; nranks 8 against"
+                       r" not known; in_place 1 against not known\)"):  # fmt: skip
+        compare([a, c])
+
+
+def test_the_plot_is_logarithmic(tmp_path: Path) -> None:
+    curve = {key(1 << p): one(10 + (1 << p) / 1e5) for p in range(3, 30)}
+    a = label("a", curve)
+    rated = {k: replace(m, busbw_gbps=k.size_bytes / 1e3) for k, m in a.classes.items()}
+    rated[key(8)] = replace(rated[key(8)], busbw_gbps=0.0)  # has no place on the axis
+    both = [replace(a, name=name, classes=rated) for name in "ab"]
+    plot_compare(compare(both), tmp_path / "p.svg")
+    text = (tmp_path / "p.svg").read_text()
+    assert all(f"<!-- {tick} -->" in text for tick in ("0.01", "1", "100", "10000"))

@@ -93,6 +93,25 @@ def test_compare_weights_by_the_calls_of_a_run(store: Path) -> None:
     )
 
 
+def test_paired_ratios_are_told_from_quotients_of_times(store: Path) -> None:
+    arguments = ("compare", "old", "slow", "--db", store)
+    pairs = "Measured in turns: ratios and speed-ups are paired by round"
+    assert pairs in collscope(*arguments).out
+    assert pairs in check(store, "slow").out
+    row = json.loads(collscope(*arguments, "--format", "json").out)["classes"][0]
+    assert [cell["paired"] for cell in row["cells"]] == [False, True]
+
+
+def test_more_ranks_than_a_node_has_are_told(tmp_path: Path) -> None:
+    db, table = tmp_path / "t.db", SCHEMAS.parent / "samples/tables/frontier-allreduce.txt"
+    assert collscope("ingest", "table", table, "--db", db).code == 0
+    both = ("compare", "No Plugin", "With Plugin", "--db", db, "--system")
+    told = " ".join(collscope(*both, "h200").out.split())
+    assert "16 ranks are more than the 8 GPUs of one h200: held against 2 of them over 8 x" in told
+    alone = " ".join(collscope(*both, "pcie-gen3").out.split())
+    assert "pcie-gen3 does not apply, nothing is held against it" in alone
+
+
 def test_compare_csv_has_a_row_per_class_and_label(store: Path) -> None:
     outcome = collscope("compare", "old", "same", "slow", "--db", store, "--format", "csv")
     found = list(csv.DictReader(io.StringIO(outcome.out)))
@@ -117,6 +136,7 @@ def test_compare_draws(store: Path, tmp_path: Path, ending: str) -> None:
         (("old",), 2, "compare 'old': nothing to compare. Name different labels."),
         (("old", "old"), 2, "compare 'old' and 'old': nothing to compare."),
         (("old", "none"), 3, "label 'none': no measurements (labels: 'old', 'same', 'slow')."),
+        (("old", "slo"), 3, "label 'slo': no measurements. Did you mean 'slow'"),
         (("old", "none.csv"), 3, "none.csv: no such file or folder."),
         (("old", "slow", "--run", "x"), 3, "no run 'x' (runs: 'job', 'main')"),
         (("old", "slow", "--run", "main"), 3, "run 'main': none of its classes was measured"),
@@ -226,14 +246,78 @@ def test_wrong_results_and_failures_are_regressions(store: Path, tmp_path: Path)
     wrong, dead = check(store, "wrong"), check(store, "dead")
     assert (wrong.code, dead.code) == (1, 1)
     assert "'wrong' has 4 classes with wrong results" in wrong.out
-    assert "'dead' has 1 class that failed" in dead.out
+    assert (
+        "'dead' has 1 class that failed or ran out of time (AllReduce of 268435456 B on 4 ranks)"
+        in " ".join(dead.out.split())
+    )
+
+
+def test_rounds_of_a_file_are_not_those_of_the_store(tmp_path: Path) -> None:
+    # Both are the first source of their store, with rounds of the same numbers.
+    files = [write_replay(tmp_path / f"{n}.csv", Sweep(n, TIMES, seed=1)) for n in ("old", "new")]
+    db = tmp_path / "t.db"
+    assert collscope("ingest", "csv", files[0], "--db", db).code == 0
+    outcome = check(db, str(files[1]), "--format", "json")
+    assert {row["paired"] for row in json.loads(outcome.out)["classes"]} == {False}
 
 
 def test_a_baseline_measured_again_in_part_gives_no_verdict(store: Path, tmp_path: Path) -> None:
     part = write_replay(tmp_path / "part.csv", Sweep("x", {1 << 16: TIMES[1 << 16]}, seed=5))
     outcome = check(store, str(part))
     assert outcome.code == 4
-    assert "% of the baseline's time were measured again" in " ".join(outcome.out.split())
+    text = " ".join(outcome.out.split())
+    assert (
+        "Too little was measured again, missing: 3 of the baseline's 4 classes with 100 %" in text
+    )
+    assert "AllReduce of 268435456 B on 4 ranks" in text
+
+
+def test_missing_classes_are_named_in_the_sentence(store: Path, tmp_path: Path) -> None:
+    quick = sorted(TIMES)[:2]
+    cut = write_replay(tmp_path / "c.csv", Sweep("x", {s: TIMES[s] for s in (*quick[1:], 1 << 28)}))
+    # Half of the classes, 6 % of the time: they may not go unsaid.
+    half = check(store, str(cut))
+    assert (half.code, "missing: 2 of the baseline's 4 classes" in half.out) == (4, True), half.out
+    more = write_replay(tmp_path / "m.csv", Sweep("x", {s: TIMES[s] for s in (*quick, 1 << 28)}))
+    most = check(store, str(more))
+    text = " ".join(most.out.split())
+    assert most.code == 0
+    assert "; missing: 1 of the baseline's 4 classes with 6 % of its time (AllReduce of 167" in text
+
+
+def test_classes_of_the_run_that_are_missing_are_told(store: Path, tmp_path: Path) -> None:
+    times = {size: t for size, t in TIMES.items() if size != 1 << 16}
+    new = write_replay(tmp_path / "n.csv", Sweep("x", times, seed=5))
+    assert check(store, str(new), "--run", "job").code == 0
+    gone = write_replay(tmp_path / "g.csv", Sweep("x", {1 << 16: 11.0}, seed=5))
+    outcome = check(store, str(gone), "--run", "job", "--format", "json")
+    document = json.loads(outcome.out)
+    assert (outcome.code, document["classes_common"]) == (4, 0)
+    assert any("1 of its 1 classes were measured" in n for n in document["notes"])
+    few = write_replay(tmp_path / "f.csv", Sweep("x", {1 << 16: 11.0, 1 << 28: 2700.0}, seed=5))
+    log = tmp_path / "two.log"
+    line = (
+        "n1:1:1 [0] NCCL INFO AllReduce: opCount {n:x} sendbuff 0x7f00 recvbuff 0x7f00 count"
+        " {count} datatype 7 op 0 root 0 comm 0xaef8a00 [nranks=4] stream 0xac16b80\n"
+    )
+    counts = (1 << 18, 1 << 14, 1 << 26)  # 1 MiB, which `few` lacks, 64 KiB and 256 MiB
+    log.write_text("".join(line.format(n=n, count=count) for n, count in enumerate(counts)))
+    assert collscope("ingest", "log", log, "--db", store, "--run", "two").code == 0
+    missing = json.loads(check(store, str(few), "--run", "two", "--format", "json").out)
+    assert missing["classes_missing"] == 1
+    assert "missing: 1 of the baseline's 3 classes" in missing["why"]
+
+
+@pytest.mark.parametrize("command", ["compare", "check"])
+def test_damaged_rows_of_a_file_are_told(tmp_path: Path, command: str) -> None:
+    base = write_replay(tmp_path / "base.csv", Sweep("x", TIMES, seed=1))
+    torn = tmp_path / "torn.csv"
+    lines = base.read_text().splitlines()
+    torn.write_text("\n".join([*lines[:-1], lines[-1][:40]]) + "\n")
+    given = (base, torn) if command == "compare" else ("--baseline", base, "--current", torn)
+    outcome = collscope(command, *given, "--format", "json")
+    notes = json.loads(outcome.out)["notes"]
+    assert any(n.startswith(f"{torn}: data_loss: 1 x torn_row: Rows") for n in notes), notes
 
 
 def test_values_above_the_roof_are_impossible(store: Path, tmp_path: Path) -> None:
@@ -300,7 +384,7 @@ def test_check_refuses(store: Path, tmp_path: Path) -> None:
     assert f"{two}: holds 2 labels (a, b)." in several.err
     (tmp_path / "empty.csv").write_text("")
     empty = check(store, str(tmp_path / "empty.csv"))
-    assert (empty.code, "the file is empty" in empty.err) == (3, True)
+    assert (empty.code, "the file is empty. Name a CSV" in empty.err) == (3, True)
 
 
 # roofline

@@ -189,6 +189,20 @@ def test_dependences_within_a_gpu_count() -> None:
     ) == Hops(1, 0)
 
 
+@pytest.mark.parametrize("chain_first", [True, False])
+def test_the_longest_of_several_chains_counts(chain_first: bool) -> None:
+    # A chain over three GPUs, and a single message between two others.
+    first, second = (0, 3) if chain_first else (2, 0)
+    gpus: list[list[tuple[int, int, int, list[str]]]] = [[] for _ in range(5)]
+    gpus[first] = [(first + 1, -1, 0, [step("s")])]
+    gpus[first + 1] = [(first + 2, first, 0, [step("rcs")])]
+    gpus[first + 2] = [(-1, first + 1, 0, [step("r")])]
+    gpus[second] = [(second + 1, -1, 0, [step("s")])]
+    gpus[second + 1] = [(-1, second, 0, [step("r")])]
+    structure = structure_of(algorithm(document(header("broadcast", 5, 1), gpus)))
+    assert structure.critical(5, 1.0, 1.0) == Hops(2, 0)
+
+
 def test_algorithms_that_cannot_finish_are_named() -> None:
     lonely = document(header("reduce", 2, 1), [[(1, -1, 0, [step("s")])], []])
     assert "receives 0" in str(structure_of(algorithm(lonely)).problem)

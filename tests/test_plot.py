@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command import collscope
 from store_builder import StoreBuilder
 
 from collscope.errors import InputError
@@ -41,7 +42,7 @@ def job() -> StoreBuilder:
 
 @pytest.fixture(scope="module")
 def report() -> Report:
-    return job().report(top=None, system="mi300x", label="default")
+    return job().report(top=None, system="mi300x")
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +83,72 @@ def test_bandwidth_has_a_panel_per_operation_with_its_roof(report: Report) -> No
     )
 
 
+def _measured(labels: tuple[str, ...], powers: tuple[int, ...], asked: str | None) -> Report:
+    """One operation of these sizes at 10 GB/s, by label."""
+    store = StoreBuilder()
+    source = store.source("r.csv", kind="csv", dialect="replay_csv")
+    for label in labels:
+        for power in powers:
+            shape = {"op": "AllReduce", "size_bytes": 2**power, "count": 2**power, "nranks": 8}
+            store.measured(source, [2**power * 1.75 / 10e3], label=label, **shape)
+    return store.report(system="mi300x", label=asked)
+
+
+def test_a_named_label_is_drawn_alone() -> None:
+    figure = busbw_plot(_measured(("one", "two"), (10, 20), "one"))
+    assert figure is not None
+    names = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert names == ["one", "roof: mi300x achievable"]
+
+
+def test_axes_hold_every_point_and_roof() -> None:
+    # eight powers of ten in size, and one size alone
+    for powers in ((2, 29), (20,)):
+        figure = busbw_plot(_measured(("one",), powers, None))
+        assert figure is not None
+        axis = figure.axes[0]
+        (left, right), (bottom, top) = axis.get_xlim(), axis.get_ylim()
+        for line in axis.get_lines():
+            assert left < min(line.get_xdata()) <= max(line.get_xdata()) < right
+            assert bottom < min(line.get_ydata()) <= max(line.get_ydata()) < top
+            assert len(line.get_xdata()) > 1 or line.get_marker() not in ("", "None")
+
+
+def test_long_labels_are_letters_with_a_caption() -> None:
+    long = "RCCL Test Data - 2 Nodes With TCP/IP for Inter Node Communications"
+    figure = busbw_plot(_measured(("short", long), (10, 20), None))
+    assert figure is not None
+    names = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert names[:2] == ["A", "B"]
+    assert figure.get_supxlabel() == f"A: short\nB: {long}"
+
+
+def test_many_operations_stand_in_three_columns() -> None:
+    store = StoreBuilder()
+    source = store.source("r.csv", kind="csv", dialect="replay_csv")
+    ops = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "AllToAll", "Gather")
+    for op in ops:
+        store.measured(source, [10.0, 20.0], op=op, redop=None)
+    figure = busbw_plot(store.report())
+    assert figure is not None
+    assert figure.get_figwidth() > figure.get_figheight()
+    assert [axis.get_title() for axis in figure.axes if axis.get_visible()] == list(ops)
+
+
+def test_bars_stand_at_their_sizes_and_the_legend_beside_them(report: Report) -> None:
+    figure = sizes_plot(report)
+    assert figure is not None
+    top = figure.axes[0]
+    for bar in top.patches:
+        middle = bar.get_x() + bar.get_width() / 2
+        assert abs(middle - round(middle)) <= 0.4
+        # two operations share each tick: one ends where the other begins
+        edges = (bar.get_x(), bar.get_x() + bar.get_width())
+        assert min(abs(edge - round(edge)) for edge in edges) == pytest.approx(0, abs=1e-9)
+    figure.canvas.draw()
+    assert top.get_legend().get_window_extent().x0 >= top.get_window_extent().x1
+
+
 def test_bars_of_the_share_add_up_to_the_whole(report: Report) -> None:
     figure = share_plot(report)
     assert figure is not None
@@ -116,6 +183,25 @@ def test_heat_map_holds_every_recoverable_second(report: Report) -> None:
 
 def test_nothing_is_drawn_without_data(tmp_path: Path) -> None:
     assert write_plots(StoreBuilder().report(), tmp_path) == ()
+
+
+def test_the_command_says_that_nothing_was_drawn(samples: Path, tmp_path: Path) -> None:
+    db, plots = tmp_path / "t.db", tmp_path / "plots"
+    profile = samples / "profiles" / "guide-top.txt"
+    assert collscope("ingest", "profile", profile, "--db", db).code == 0
+    outcome = collscope("report", "--db", db, "--plot", plots)
+    assert outcome.code == 0
+    assert "plot: nothing to draw" in outcome.err
+
+
+def test_host_memory_is_not_drawn_as_time_to_win() -> None:
+    store = StoreBuilder()
+    _, comm = store.group()
+    store.calls(comm, store.collective(), 3)
+    store.measured(store.source("r.csv", kind="csv"), [9000.0], backend="host")
+    figure = share_plot(store.report(system="h100"))
+    assert figure is not None
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["not judged"]
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

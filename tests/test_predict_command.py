@@ -87,6 +87,12 @@ def test_a_roof(db: Path) -> None:
 def test_text_states_assumptions(db: Path) -> None:
     done = collscope("predict", "--db", db, "--run", "ringll", "--with", "default")
     assert "ms (" in done.out
+    found = predicted(db, "--run", "ringll", "--with", "default")
+    shorter = 100 * (1 - found["new_us"] / found["step_us"])
+    assert f"), {shorter:.1f} % shorter, with" in done.out
+    longer = collscope("predict", "--db", db, "--run", "default", "--with", "ringll").out
+    found = predicted(db, "--run", "default", "--with", "ringll")
+    assert f"{100 * (found['new_us'] / found['step_us'] - 1):.1f} % longer" in longer
     assert "The uplift formula alone" in done.out
     assert "Assumptions" in done.out
     assert done.out.count("x4") == 6
@@ -128,6 +134,14 @@ def test_export(db: Path, tmp_path: Path, name: str) -> None:
     assert all(e["dur"] > 0 for e in slices)
     begins, ends = (sorted(e["id"] for e in events if e["ph"] == phase) for phase in "sf")
     assert begins == ends != []
+
+
+def test_export_refuses_another_name(db: Path, tmp_path: Path) -> None:
+    path = tmp_path / "trace.txt"
+    done = collscope("export", "perfetto", "--db", db, "--run", "default", "-o", path)
+    assert done.code == 2
+    assert ".json.gz" in done.err
+    assert not path.exists()
 
 
 def test_export_is_bounded(db: Path, tmp_path: Path) -> None:

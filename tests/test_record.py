@@ -85,7 +85,18 @@ def test_signals_reach_the_job(tmp_path: Path, job: Path) -> None:
 def test_a_job_without_collectives_keeps_its_exit_code(tmp_path: Path, job: Path) -> None:
     done = run(*command(tmp_path, job), "5", "quiet")
     assert done.returncode == 5
-    assert "does the job use NCCL or RCCL" in done.stderr
+    assert "Does it use NCCL or RCCL" in done.stderr
+    assert "MB a minute" not in done.stderr
+    assert not (tmp_path / "files").exists()
+    assert not (tmp_path / "a.db").exists()
+
+
+def test_a_run_that_holds_another_job_is_pointed_out(tmp_path: Path, job: Path) -> None:
+    first = run(*command(tmp_path, job), "0")
+    assert "--run NAME" not in first.stderr
+    words = [word.replace("/files", "/more") for word in command(tmp_path, job)]
+    assert "run 'main' of" in run(*words, "0", "quiet").stderr
+    assert "--run NAME" not in run(*words[:-3], "--run", "b", *words[-3:], "0", "quiet").stderr
 
 
 def test_what_cannot_be_run(tmp_path: Path) -> None:

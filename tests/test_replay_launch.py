@@ -10,16 +10,20 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command import collscope, rows
+from replay_files import Sweep, write_replay
 
 from collscope.doctor import diagnose
 from collscope.errors import MissingToolError, UsageError
+from collscope.model import Measurement, Op
 from collscope.programs import installed_replayer, launchers
 from collscope.replay.launch import Job, run_job
 from collscope.replay.mpi import Launcher, Place, find_launcher, launch_command, launched
+from collscope.replay.results import crowded
 from collscope.replay.variants import Variant, parse_variant, parse_variants, schedule
 
 PLAN = """\
@@ -38,6 +42,7 @@ FAST = ("--backend", "host", "--budget", "0.02")
 SCRIPT = """\
 #!/bin/sh
 test -n "$HELD" && exec 3>"$HELD"
+test -n "$ROWS" && test "$PMI_RANK" = 0 && cp "$ROWS" "$3"
 echo "rank $PMI_RANK of $PMI_SIZE algo=$NCCL_ALGO $*" >&2
 test "${DIE:-none}" = "$PMI_RANK" && kill -SEGV $$
 test -n "$HANG" && exec sleep 600
@@ -189,6 +194,56 @@ def test_no_rank_outlives_the_command(
         assert {path.name for path in tmp_path.iterdir()} == {"hand.plan", "script", "held"}
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_replay_says_what_is_kept(
+    mpi: None, script: Path, plan: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    finished = write_replay(
+        tmp_path / "rows.csv", Sweep("replay", {1024: 9.0, 2048: 9.5}, rounds=1)
+    )
+    command = [
+        sys.executable, "-m", "collscope", "replay", "--plan", plan, "--replayer", script,
+        "--db", "t.db", "--csv", "t.csv",
+    ]  # fmt: skip
+    environment = {**os.environ, "HANG": "1", "ROWS": str(finished)}
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, env=environment, text=True, cwd=tmp_path
+    ) as process:
+        assert process.stderr is not None
+        for _ in range(4):
+            process.stderr.readline()
+        process.send_signal(number)
+        said = process.stderr.read()
+    assert process.returncode == 130
+    assert "2 finished measurements are kept in t.csv; go on with --resume." in said
+    assert rows(tmp_path / "t.db", "SELECT COUNT(*) FROM measurements") == [(2,)]
+
+
+def test_what_is_no_replayer_is_an_error(mpi: None, plan: Path, tmp_path: Path) -> None:
+    db = tmp_path / "t.db"
+    outcome = collscope("replay", "--plan", plan, "--db", db, "--replayer", "/bin/true")
+    assert (outcome.code, outcome.out) == (6, "")
+    assert outcome.err.startswith("collscope: /bin/true: ended without a result.")
+    assert not db.exists()
+
+
+def test_ranks_that_share_cores_are_pointed_out() -> None:
+    two = Measurement(Op.ALL_REDUCE, backend="host", nnodes=2)
+    said = "4 ranks on 3 cores: times are of scheduling, not of communication"
+    assert crowded([two], 8, 3) == said
+    assert crowded([replace(two, nnodes=None)], 4, 3) == said
+    assert crowded([two], 8, 4) is None
+    assert crowded([replace(two, backend="cuda")], 8, 1) is None
+    assert crowded([], 8, 1) is None
+
+
+def test_a_replay_on_too_few_cores_says_so(replayer: None, tmp_path: Path) -> None:
+    cores = len(os.sched_getaffinity(0))
+    command = ("replay", "--sweep", "broadcast:64", "--db", tmp_path / "t.db", *FAST)
+    assert f"{cores + 1} ranks on {cores} core" in collscope(*command, "-n", str(cores + 1)).out
+    assert "of scheduling" not in collscope(*command, "-n", "1").out
+
+
 def test_plan_by_hand_is_measured_and_verified(replayer: None, plan: Path, tmp_path: Path) -> None:
     db, csv = tmp_path / "t.db", tmp_path / "out.csv"
     outcome = collscope("replay", "--plan", plan, "--db", db, "--csv", csv, *FAST)
@@ -267,6 +322,32 @@ def test_resume_measures_what_is_missing(replayer: None, plan: Path, tmp_path: P
     assert rows(db, "SELECT COUNT(*) FROM sources") == [(1,)]
 
 
+def test_results_of_another_plan_are_left_alone(replayer: None, plan: Path, tmp_path: Path) -> None:
+    db, csv = tmp_path / "t.db", tmp_path / "out.csv"
+    sweep = ("replay", "--sweep", "broadcast:64", "-n", "1", "--csv", csv, *FAST)
+    assert collscope(*sweep, "--db", db).code == 0
+    other = tmp_path / "other.db"
+    outcome = collscope("replay", "--plan", plan, "--db", other, "--csv", csv, *FAST, "--resume")
+    assert (outcome.code, outcome.out) == (3, "")
+    assert "another plan" in outcome.err
+    assert "--resume" not in outcome.err
+    assert not other.exists()
+
+
+def test_only_finished_classes_count_as_kept(replayer: None, tmp_path: Path) -> None:
+    path = tmp_path / "large.plan"
+    large = "class 1 op=Broadcast datatype=Int8 count=1000000000000000 root=0 comms=0\n"
+    head = "collscope-plan 1\nmode unique\nnranks 1\ncomm 0 0\n"
+    path.write_text(
+        head + large.replace("1000000000000000", "8").replace("class 1", "class 0") + large
+    )
+    csv = tmp_path / "out.csv"
+    outcome = collscope("replay", "--plan", path, "--db", tmp_path / "t.db", "--csv", csv, *FAST)
+    assert outcome.code == 6
+    assert "1 of 2 measurements failed" in outcome.err
+    assert "1 finished measurement is kept in " in outcome.err
+
+
 @pytest.mark.parametrize("mode", ["unique", "sequence"])
 def test_sample_is_replayed_straight_from_its_logs(
     replayer: None, samples: Path, tmp_path: Path, mode: str
@@ -326,6 +407,8 @@ def test_nine_columns_of_rccl_replayer(replayer: None, tmp_path: Path) -> None:
         (("--sweep", "allreduce:1K"), 2, "exclude each other"),
         (("--gpus-per-process", "3"), 2, "--gpus-per-process"),
         (("--graph", "--isolated"), 2, "exclude each other"),
+        (("--mode", "sequence"), 2, "'mode sequence'"),
+        (("--min-share", "2"), 2, "0 and 1"),
     ],
 )
 def test_failures_say_what_is_wrong_and_store_nothing(
@@ -343,6 +426,19 @@ def test_doctor_names_the_replayer_and_its_version(replayer: None, tmp_path: Pat
     checks = {check.name: check for check in diagnose(tmp_path / "t.db")}
     assert checks["replayer"].found
     assert str(installed_replayer()) in checks["replayer"].detail
+
+
+def test_dry_run_of_a_run_shows_the_ids_of_its_report(samples: Path, tmp_path: Path) -> None:
+    db = tmp_path / "t.db"
+    assert collscope("ingest", "log", samples / "nccl" / "mixed", "--db", db).code == 0
+    query = "SELECT class_id FROM classes WHERE datatype = 'Bfloat16' AND redop = 'Avg'"
+    ((number,),) = rows(db, query)
+    outcome = collscope("replay", "--db", db, "--dry-run", "--only", str(number))
+    assert outcome.code == 0
+    shown = [line.split()[1:4] for line in outcome.out.splitlines() if "AllReduce  -" in line]
+    (planned,) = [line for line in outcome.out.splitlines() if line.startswith("class")]
+    assert shown == [[str(number), planned.split()[1], "AllReduce"]]
+    assert "redop=Avg" in planned
 
 
 def test_dry_run_prints_a_plan_file(plan: Path, tmp_path: Path) -> None:

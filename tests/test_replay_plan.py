@@ -313,6 +313,16 @@ def test_the_example_of_the_format_is_read(samples: Path) -> None:
     assert plan.classes[2].transfers[0].items[1] == PlanTransfer(1, 2, 2048)
 
 
+def test_the_plan_of_the_guide_is_read(samples: Path) -> None:
+    text = (samples.parent / "docs/replay.md").read_text()
+    plan = parse_plan(text[text.index("collscope-plan 1") :].partition("```")[0])
+    assert [(c.op, c.comms, plan.class_size(c)) for c in plan.classes] == [
+        (Op.ALL_REDUCE, (1, 2), 8 << 20),
+        (Op.BROADCAST, (0,), 4096),
+        (Op.SEND_RECV, (0,), 4096),
+    ]
+
+
 _HEAD = "collscope-plan 1\nmode unique\nnranks 4\ncomm 0 0-3\ncomm 1 0,1\n"
 _AR = "op=AllReduce datatype=Float32 redop=Sum"
 
@@ -438,6 +448,20 @@ def test_select_by_name_size_and_id() -> None:
         select(_mixed(), only="alltoall:1K")
 
 
+def test_a_number_is_the_class_of_the_report(samples: Path, db_path: Path) -> None:
+    planned = _plan_of(samples / "nccl/mixed", db_path)
+    key = next(k for k, ran in planned.class_ids.items() if k != ran)
+    number = planned.class_ids[key]
+    (chosen,) = select(planned, only=str(number)).plan.classes
+    query = "SELECT op, datatype, redop, count FROM classes WHERE class_id = ?"
+    with reading(db_path) as connection:
+        said = connection.execute(query, (number,)).fetchone()
+    redop = None if chosen.redop is None else chosen.redop.label
+    assert (chosen.op.value, chosen.datatype.label, redop, chosen.count) == said
+    (row,) = describe(select(planned, only=str(number)))
+    assert (row.id, row.plan_id) == (number, chosen.id)
+
+
 def test_select_by_weight() -> None:
     # 26, 26, 13, 13, 13 calls of 8 MiB are all but 1 % of the bytes.
     assert [c.id for c in select(_mixed(), min_share=0.1).plan.classes] == [0, 1, 2, 3, 4]
@@ -447,12 +471,14 @@ def test_select_by_weight() -> None:
     assert [c.id for c in select(timed, limit=2).plan.classes] == [12, 13]
     with pytest.raises(UsageError, match="no class is left"):
         select(_mixed(), min_share=0.9)
+    with pytest.raises(UsageError, match=r"--min-share 2: not within 0 and 1"):
+        select(_mixed(), min_share=2)
 
 
 def test_select_drops_steps_and_communicators(samples: Path, db_path: Path) -> None:
     planned = _plan_of(samples / "nccl/mixed", db_path, SEQUENCE)
     wanted = next(c for c in planned.plan.classes if c.redop is Redop.AVG)
-    plan = select(planned, only=str(wanted.id)).plan
+    plan = select(planned, only=str(planned.class_ids[wanted.id])).plan
     assert [c.ranks for c in plan.comms] == [(0, 2), (1, 3)]
     assert len(plan.steps) == 26
     assert {k for s in plan.steps for k, _ in s.items} == {wanted.id}
@@ -488,7 +514,10 @@ def test_scale_repacks_siblings() -> None:
     assert [c.ranks for c in scaled.comms] == [(0, 1), (2, 3)]
     assert scaled.classes[0].comms == (0, 1)
     assert scaled.classes[0].calls == 40
-    assert scale(Planned(plan), 8).plan == plan
+    assert scale(Planned(plan), 8) == Planned(plan)
+    assert scale(Planned(plan), 9).plan == plan
+    (notice,) = scale(Planned(plan), 9).notices
+    assert "--scale-ranks 9 changes nothing: the plan needs 8 ranks" in notice
     with pytest.raises(UsageError, match="--scale-ranks 0"):
         scale(Planned(plan), 0)
 

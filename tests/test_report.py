@@ -18,8 +18,9 @@ from store_builder import StoreBuilder
 
 from collscope.errors import UsageError
 from collscope.reports import FORMATS, Report, model, render
-from collscope.reports.communicators import compact_ranges
 from collscope.reports import timeline_records as timeline
+from collscope.reports.communicators import compact_ranges
+from collscope.reports.findings import find
 from collscope.reports.judgement import records as judgement
 
 _SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "report.schema.json"
@@ -377,6 +378,48 @@ def test_schema_names_every_field(schema: dict[str, Any]) -> None:
         fields = [field.name for field in dataclasses.fields(record)]
         assert list(shapes[name]["properties"]) == fields
         assert shapes[name]["required"] == fields
+
+
+def _late(rank: int, typical_us: float, caused_ms: float) -> timeline.RankRow:
+    """A rank of 100 ms, last in 25 of 26 calls, clearly in 10."""
+    zeros = dict.fromkeys((f.name for f in dataclasses.fields(timeline.RankRow)), 0)
+    late = {"late_of": 26, "late_last": 25, "late_behind": 10, "late_share": 1.0}
+    times = {"late_typical_ns": 1e3 * typical_us, "caused_wait_ns": round(1e6 * caused_ms)}
+    known = {"rank": rank, "span_ns": 100_000_000, "straggler": caused_ms > 0}
+    return timeline.RankRow(**{**zeros, **late, **times, **known})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("typical_us", "caused_ms", "severity"),
+    # of 300 ms that the three others were traced
+    [(25, 3.1, "warning"), (5.9, 3.1, "note"), (25, 2.9, "note")],
+)
+def test_a_late_rank_is_a_warning_when_the_others_lose_time(
+    typical_us: float, caused_ms: float, severity: str
+) -> None:
+    ranks = tuple(_late(r, typical_us, caused_ms if r == 1 else 0) for r in range(4))
+    report = StoreBuilder().report()
+    report = dataclasses.replace(report, timeline=dataclasses.replace(report.timeline, ranks=ranks))
+    (finding,) = find(report)
+    assert (finding.code, finding.severity) == ("straggler", severity)
+    # the same number as the table's `last in`, and the other one named
+    assert "Rank 1 comes last in 25 of 26 calls" in finding.detail
+    assert "at least half as late in 10" in finding.detail
+    first = render(report, "text").partition("Findings")[0]
+    assert ("Rank 1 comes last" in first) is (severity == "warning")
+
+
+def test_calls_without_sizes_are_told_without_a_zero() -> None:
+    store = StoreBuilder()
+    _, comm = store.group()
+    untold = dict.fromkeys(("datatype", "redop", "count", "size_bytes", "in_place", "nranks"))
+    store.calls(comm, store.collective(op="Unknown", **untold), 7)
+    said = render(store.report(), "text")
+    assert "7 calls in 1 class, sizes not known, on 1 communicator" in said
+    assert "0 B" not in said
+    assert "Most:" not in said
+    store.calls(comm, store.collective(op="AllGather", **untold), 8)
+    assert "Most: AllGather, size not known, on unknown ranks" in render(store.report(), "text")
 
 
 def test_unknown_format_is_a_usage_error() -> None:

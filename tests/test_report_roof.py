@@ -188,7 +188,6 @@ def test_nothing_measured_is_said() -> None:
         ({"in_place": None}, ("place not known",)),
         ({"nnodes": 2}, ("measured on 2 nodes",)),
         ({"nnodes": None}, ("nodes not known",)),
-        ({"backend": "host"}, ("measured in host memory",)),
     ],
 )
 def test_marks_of_a_measurement(columns: dict[str, Value], marks: tuple[str, ...]) -> None:
@@ -233,6 +232,34 @@ def test_failed_and_wrong_measurements_are_marked_and_not_used() -> None:
         _measured(store, 2 * ROOF_US, **columns)
         row = _first(store)
         assert (row.measured_us, row.efficiency, row.marks) == (None, None, (mark,))
+
+
+def test_host_memory_is_marked_and_saves_nothing_against_a_system() -> None:
+    store, _, _ = _job()
+    _measured(store, 1000 * ROOF_US, backend="host")
+    _profile(store, 30, 70)
+    report = store.report(system="mi300x")
+    row = report.judgement.classes[0]
+    assert row.marks == ("measured in host memory",)
+    assert (row.measured_us, row.efficiency, row.recoverable_s) == (1000 * ROOF_US, None, None)
+    assert report.judgement.uplift is None
+    assert _parts(report.judgement.decomposition)["tunable"] is None
+    said = render(report, "text")
+    assert said.count("Measurements in host memory (a replay without GPUs) say nothing") == 1
+    # against their own fit they may be held
+    assert _first(store, "fit").efficiency == pytest.approx(1)
+
+
+def test_host_memory_does_not_hide_the_times_in_the_job() -> None:
+    store, log, comm = _job()
+    call = store.calls(comm, store.collective(nranks=8, redop="Max"), 1, ranks_seen=8)[0]
+    for _ in range(8):
+        store.kernel(call, log, transfer_ns=50_000, wait_ns=0)
+    _measured(store, 9e9, backend="host", redop="Max", size_bytes=4096, count=1024)
+    row = next(r for r in store.report(system="mi300x").judgement.classes if r.redop == "Max")
+    assert row.marks == ("measured in host memory", "time in the job")
+    assert row.measured_us == 50
+    assert row.efficiency == pytest.approx((row.roof_us or 0) / 50)
 
 
 def test_a_scaled_measurement_is_judged_on_its_ranks_and_saves_nothing() -> None:
@@ -451,6 +478,73 @@ def test_the_label_is_the_latest_or_the_named_one() -> None:
     assert named.classes[0].measured_us == 5000.0
     with pytest.raises(InputError, match="'tuned', 'default'"):
         store.report(label="other")
+
+
+def test_a_label_that_can_be_judged_goes_before_the_latest() -> None:
+    store = StoreBuilder()
+    _measured(store, 5000.0, label="good")
+    _measured(store, 8000.0, label="failed", status="failed")
+    _measured(store, 7000.0, label="without ranks", nranks=None)
+    judged = store.report(system="mi300x").judgement
+    assert (judged.label, judged.classes[0].measured_us) == ("good", 5000.0)
+    assert any("of those that can be judged, good, is judged" in note for note in judged.notes)
+    assert store.report(system="mi300x", label="failed").judgement.label == "failed"
+
+
+def test_measurements_that_tell_no_ranks_ask_for_them() -> None:
+    store = StoreBuilder()
+    _measured(store, 5000.0, nranks=None)
+    said = render(store.report(system="mi300x"), "text")
+    assert "--nranks N" in said
+    assert "measure the classes" not in said
+
+
+def test_measurements_of_no_class_of_the_run_are_told() -> None:
+    store, _, _ = _job()
+    _measured(store, 5000.0, op="AllGather")
+    notes = store.report(system="mi300x").judgement.notes
+    assert any(note.startswith("No measurement is of a class of this run") for note in notes)
+
+
+def test_the_range_counts_nothing_at_its_lower_end_for_what_only_the_job_tells() -> None:
+    store, log, comm = _job(calls=1)
+    _measured(store, 1.1 * ROOF_US, 1.1 * ROOF_US)
+    timed = store.collective(size_bytes=GIB, count=GIB // 2, datatype="Float16", nranks=8)
+    call = store.calls(comm, timed, 1, ranks_seen=8)[0]
+    for _ in range(8):
+        store.kernel(call, log, transfer_ns=round(2e3 * ROOF_US), wait_ns=0)
+    _profile(store, 31, 69)
+    uplift = store.report(system="mi300x").judgement.uplift
+    assert uplift is not None
+    # 31 points over 1.1 + 2 roofs: 0.1 + 1 of them above the roof, 0.1 of them measured alone
+    assert (uplift.gain, uplift.high) == pytest.approx((1 / 0.89 - 1, 1 / 0.89 - 1), rel=1e-3)
+    assert uplift.low == pytest.approx(1 / 0.99 - 1, rel=1e-3)
+    assert any(text.startswith("1 of 2 classes have no replay") for text in uplift.assumptions)
+
+
+def test_a_kernel_of_several_profiles_is_one_row() -> None:
+    store, _, _ = _job()
+    name = "ncclDevKernel_AllReduce_Sum_f32_RING_SIMPLE(ncclDevKernelArgs)"
+    names = [
+        store.insert("_kernel_name", name=n, family=f) for n, f in ((name, "rccl"), ("g", None))
+    ]
+    for calls, total_ns in ((2, 20_000_000), (4, 40_000_000)):
+        source = store.source(f"{calls}.rpd", kind="profile", dialect="rpd")
+        for name_id, ns in zip(names, (total_ns, 100_000_000 - total_ns), strict=True):
+            row: dict[str, Value] = {"source_id": source, "name_id": name_id, "total_ns": ns}
+            store.insert("_kernel_total", **row, kind="kernel", calls=calls)
+    (kernel,) = store.report(system="mi300x").judgement.kernels
+    # 60 of 200 ms, 6 calls
+    assert (kernel.share, kernel.mean_us) == (pytest.approx(0.3), pytest.approx(10_000))
+
+
+def test_the_roof_of_all_rows_stands_below_the_table() -> None:
+    store, _, _ = _job(op="ReduceScatter", redop="Sum")
+    _measured(store, 2 * ROOF_US, op="ReduceScatter")
+    said = render(store.report(system="mi300x"), "text")
+    assert "ReduceScatter x8" in said
+    assert "~" not in said.partition("Efficiency and gain")[2].partition("Message sizes")[0]
+    assert said.count("roof: mi300x achievable.") == 1
 
 
 def test_unknown_systems_and_nothing_to_fit_are_errors() -> None:

@@ -63,7 +63,10 @@ def ingest_csv(
     label: Annotated[str | None, typer.Option("--label", help="Name for every row.")] = None,
     strict: Strict = False,
 ) -> None:
-    """CSVs of `collscope replay` and of ROCm's old rccl_replayer."""
+    """CSVs of `collscope replay` and of ROCm's old rccl_replayer.
+
+    With an option, a file that is in the run already is read again.
+    """
     from collscope.ingest import commands
 
     summarise(commands.ingest_csvs(paths, db, run, nranks, label), strict)
@@ -87,7 +90,8 @@ def ingest_table(
 ) -> None:
     """Tables of nccl-tests and rccl-tests (text, JSON, CSV), latency tables, summaries.
 
-    The options say what a table does not say itself, and count more than what it says.
+    The options say what a table does not say itself, and count more than what it says. With one, a
+    file that is in the run already is read again.
     """
     from collscope.ingest import commands
     from collscope.parsers.tables import hints
@@ -117,7 +121,11 @@ def ingest_metric(
 def ingest_auto(
     paths: Paths, db: Db = DEFAULT_DB, run: Run = "main", strict: Strict = False
 ) -> None:
-    """Tell logs, profiles, traces, replay CSVs and tables by their content, and ingest each."""
+    """Tell logs, profiles, traces, replay CSVs, tables and figures by their content.
+
+    A document may hold several kinds. Texts above 8 MiB are read as logs, or as the profile they
+    begin with.
+    """
     from collscope.ingest import commands
 
     summarise(commands.ingest_auto(paths, db, run, progress()), strict)

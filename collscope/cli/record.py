@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from collscope.cli.options import DEFAULT_DB, Db, Run, progress, summarise, write
+
+_NO_LOG = "Does it use NCCL or RCCL, and do its processes get NCCL_DEBUG_FILE?"
 
 
 def record(
@@ -32,10 +35,20 @@ def record(
     """
     from collscope.errors import InputError
     from collscope.ingest import commands
-    from collscope.ingest.record import Asked, cost_notes, new_folder, run_recorded
+    from collscope.ingest.record import Asked, cost_notes, discard, new_folder, run_recorded
 
+    if _held(db, run):
+        typer.echo(
+            f"collscope: run '{run}' of {db} holds other files: this job is added to them. Keep "
+            "jobs apart with --run NAME.",
+            err=True,
+        )
     chosen = new_folder(folder)
     recorded = run_recorded(command, chosen, Asked(kernel_trace, inspector))
+    if not recorded.files:
+        discard(chosen)
+        typer.echo(f"collscope: the job wrote no log. {_NO_LOG}", err=True)
+        raise typer.Exit(recorded.exit_code)
     for note in cost_notes(recorded, chosen):
         typer.echo(f"collscope: {note}", err=True)
     try:
@@ -44,11 +57,22 @@ def record(
     except InputError as error:
         # The job's own outcome counts: what it wrote may be too little for a report.
         typer.echo(f"collscope: {error}", err=True)
-        typer.echo(
-            "collscope: does the job use NCCL or RCCL, and do its processes get NCCL_DEBUG_FILE?",
-            err=True,
-        )
+        typer.echo(f"collscope: {_NO_LOG}", err=True)
     raise typer.Exit(recorded.exit_code)
+
+
+def _held(db: Path, run: str) -> bool:
+    """Whether a run has sources already.
+
+    raises  InputError when the store cannot be used, which is better known before the job runs
+    """
+    from collscope.store.connection import explained, open_readonly
+
+    if not db.exists():
+        return False
+    with closing(open_readonly(db)) as connection, explained(db):
+        query = "SELECT 1 FROM sources WHERE run = ? LIMIT 1"
+        return connection.execute(query, (run,)).fetchone() is not None
 
 
 def _report(db: Path, run: str) -> None:

@@ -67,9 +67,11 @@ def replay(
     mode: Annotated[Mode | None, typer.Option("--mode", help="Classes or every call.")] = None,
     repeat: Annotated[int | None, typer.Option("--repeat", help="Passes of a sequence.")] = None,
     only: Annotated[
-        str | None, typer.Option("--only", help="Classes: allreduce,12,alltoall:64K.")
+        str | None, typer.Option("--only", help="Classes: allreduce,alltoall:64K, 12 as in report.")
     ] = None,
-    min_share: Annotated[float | None, typer.Option("--min-share", help="Least share.")] = None,
+    min_share: Annotated[
+        float | None, typer.Option("--min-share", help="Least share, 0 to 1.")
+    ] = None,
     limit: Annotated[int | None, typer.Option("--limit", help="Most classes.", min=1)] = None,
     scale_ranks: Annotated[
         int | None, typer.Option("--scale-ranks", help="Remap to so many ranks.", min=1)
@@ -151,6 +153,9 @@ def replay(
             typer.echo(f"replay: {notice}")
         target = Target(db, run, csv, csv_layout.value, label, resume)
         outcome = measure(planned.plan, session, target)
-        typer.echo(render_measured(outcome.measurements), nl=False)
+        if outcome.measurements:
+            typer.echo(render_measured(outcome.measurements), nl=False)
+        if outcome.notice is not None:
+            typer.echo(f"\nreplay: {outcome.notice}")
         if outcome.error is not None:
             raise outcome.error

@@ -47,8 +47,14 @@ def report(
     if plot is not None:
         from collscope.reports.plot import write_plots
 
-        for path in write_plots(built, plot, plot_format.value):
+        written = write_plots(built, plot, plot_format.value)
+        for path in written:
             typer.echo(f"plot: {path}", err=True)
+        if not written:
+            typer.echo(
+                f"plot: nothing to draw: run {run} has no measurements and no calls of known size",
+                err=True,
+            )
     write(render(shorten(built, top) if top else built, format.value), output)
 
 

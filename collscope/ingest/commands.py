@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collscope.parsers.tables import TableHints
 
     _Ingest = Callable[[sqlite3.Connection, str], Ingested]
+    _IngestAll = Callable[[sqlite3.Connection, str], list[Ingested]]  # a file of several kinds
 
 
 def ingest_logs(paths: list[str], db: Path, run: str, progress: Progress) -> list[Ingested]:
@@ -91,44 +92,27 @@ def ingest_metrics(paths: list[str], db: Path, run: str, hints: MetricHints) -> 
 
 
 def ingest_auto(paths: list[str], db: Path, run: str, progress: Progress) -> list[Ingested]:
-    """Put each path into a run as what it is: profile, trace, replay CSV, log, else a table.
+    """Put each path into a run as all that it holds, as `collscope.ingest.auto` tells.
 
     raises  InputError when none of the paths is usable
     """
-    from collscope.ingest.logs import ingest_log
-    from collscope.ingest.profiles import ingest_profile
-    from collscope.ingest.replays import ingest_csv
-    from collscope.ingest.result import Ingested
-    from collscope.ingest.tables import ingest_table
-    from collscope.ingest.traces import ingest_trace
-    from collscope.parsers.tables import TableHints
+    from collscope.ingest.auto import ingest_any
 
-    def either(connection: sqlite3.Connection, path: str) -> Ingested:
-        result = ingest_profile(connection, db, run, path)
-        if result.status != "unusable":
-            return result
-        trace = ingest_trace(connection, db, run, path)
-        if trace.status != "unusable":
-            return trace
-        csv = ingest_csv(connection, db, run, path, None, None)
-        if csv.status != "unusable":
-            return csv
-        log = ingest_log(connection, db, run, path, progress)
-        if log.status != "unusable":
-            return log
-        table = ingest_table(connection, db, run, path, TableHints())
-        if table.status != "unusable":
-            return table
-        return Ingested(path, "unusable", reason=f"no profile ({result.reason}); {log.reason}")
-
-    return _ingest(expand(paths), db, run, either)
+    return _ingest_all(
+        expand(paths), db, run, lambda c, path: ingest_any(c, db, run, path, progress)
+    )
 
 
 def _ingest(files: list[str], db: Path, run: str, one: _Ingest) -> list[Ingested]:
+    return _ingest_all(files, db, run, lambda connection, path: [one(connection, path)])
+
+
+def _ingest_all(files: list[str], db: Path, run: str, every: _IngestAll) -> list[Ingested]:
     from collscope.ingest.match import match_stored
 
     with _store(db) as connection:
-        results = [_tolerant(one, connection, path, alone=len(files) == 1) for path in files]
+        alone = len(files) == 1
+        results = [r for path in files for r in _tolerant(every, connection, path, alone=alone)]
         match_stored(connection, db, run)
     if results and all(r.status == "unusable" for r in results):
         more = f" (and {len(results) - 1} more)" if len(results) > 1 else ""
@@ -136,7 +120,9 @@ def _ingest(files: list[str], db: Path, run: str, one: _Ingest) -> list[Ingested
     return results
 
 
-def _tolerant(one: _Ingest, connection: sqlite3.Connection, path: str, *, alone: bool) -> Ingested:
+def _tolerant(
+    every: _IngestAll, connection: sqlite3.Connection, path: str, *, alone: bool
+) -> list[Ingested]:
     """One input of many must not keep the others out: what cannot be read is unusable."""
     from collscope.ingest.result import Ingested
 
@@ -147,9 +133,9 @@ def _tolerant(one: _Ingest, connection: sqlite3.Connection, path: str, *, alone:
                 pass
     except OSError as error:
         if not alone:
-            return Ingested(printable(path), "unusable", reason=f"{error.strerror}")
+            return [Ingested(printable(path), "unusable", reason=f"{error.strerror}")]
         raise InputError(f"{path}: {error.strerror}. Check the file's permissions.") from error
-    return replace(one(connection, path), path=printable(path))
+    return [replace(result, path=printable(path)) for result in every(connection, path)]
 
 
 @contextmanager

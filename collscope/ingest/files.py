@@ -59,6 +59,7 @@ class Reader:
 
     path: str
     sha256: str = ""
+    size_bytes: int = 0  # given out so far
     truncated: bool = False  # the compressed data ended early, or was damaged from there on
     _file: BinaryIO = field(default=sys.stdin.buffer if sys.stdin else None)  # type: ignore[assignment]
 
@@ -73,7 +74,9 @@ class Reader:
                     upcoming = pool.submit(self._read, digest.update)
                     yield block
 
-            yield from self._decompressed(raw())
+            for chunk in self._decompressed(raw()):
+                self.size_bytes += len(chunk)
+                yield chunk
         self.sha256 = digest.hexdigest()
 
     def _read(self, update: Callable[[bytes], None]) -> bytes:

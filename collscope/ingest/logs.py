@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from collscope.ingest.adding import unusable
 from collscope.ingest.files import printable
 from collscope.ingest.result import Ingested
 from collscope.ingest.scan import Progress, Scanned, scan_log
@@ -23,6 +24,7 @@ _DAMAGE = {
     "invalid_number": "lines with a number that cannot be read",
     "overlong": "lines too long to be the library's",
 }
+NO_LOG = "no line of NCCL or RCCL: not a log of NCCL_DEBUG=INFO"
 _EXCERPT = 200  # characters of a line kept in a diagnostic
 _PARSED = ("coll", "call", "kernel", "tuning", "messages")
 
@@ -40,19 +42,20 @@ def ingest_log(
 def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanned) -> Ingested:
     """Put a scanned log into the store, as `ingest_log` does."""
     path, scan = log.path, log.scan
-    if sources.has_source(connection, run, log.sha256):
+    identity = sources.identity(log.sha256, "log")
+    if sources.has_source(connection, run, identity):
         return Ingested(path, "known")
     if not any(scan["counters"][name] for name in _PARSED):
-        return Ingested(path, "unusable", reason=_why_unusable(scan, log.size_bytes))
+        return unusable(path, _why_unusable(scan), size=log.size_bytes, truncated=log.truncated)
     records, found = parse_messages(scan["messages"])
     observed = observe(scan, records)
     diagnostics = [*found, *observed.diagnostics, *_scan_diagnostics(scan)]
     if log.truncated:
         text = "the compressed file ends early: what was read before its end is kept"
         diagnostics.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", text))
-    row = _source_row(path, log.sha256, scan, records)
+    row = _source_row(path, identity, scan, records)
     with transaction(connection, store):
-        if sources.has_source(connection, run, log.sha256):
+        if sources.has_source(connection, run, identity):
             return Ingested(path, "known")  # another process was faster
         _insert(connection, run, _Parsed(row, scan, records, observed, diagnostics))
     counters = scan["counters"]
@@ -65,14 +68,21 @@ def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanne
     return Ingested(path, "added", row.dialect, counts, tuple(diagnostics))
 
 
-def _why_unusable(scan: dict[str, Any], size: int) -> str:
-    if size == 0:
-        return "the file is empty"
+def tells_nothing(log: Scanned) -> bool:
+    """True for messages of the library without a communicator, a link, a setting or a fact."""
+    counters = log.scan["counters"]
+    if not counters["messages"] or any(counters[n] for n in _PARSED if n != "messages"):
+        return False
+    records, _ = parse_messages(log.scan["messages"])
+    return not records
+
+
+def _why_unusable(scan: dict[str, Any]) -> str:
     if scan["counters"]["unknown"]:
         return (
             "library lines, but none about communicators or calls: set NCCL_DEBUG_SUBSYS=INIT,COLL"
         )
-    return "no line of NCCL or RCCL: not a log of NCCL_DEBUG=INFO"
+    return NO_LOG
 
 
 def _source_row(

@@ -10,16 +10,17 @@ from pathlib import Path
 from urllib.parse import quote
 
 from collscope import parsers
+from collscope.ingest.adding import add_source, cut_short, unusable
 from collscope.ingest.files import open_input, printable
 from collscope.ingest.result import Ingested
 from collscope.kernel_names import looks_related
 from collscope.model import Diagnostic, Profile, Severity
 from collscope.parsers import perftools
 from collscope.store import sources
-from collscope.store.connection import transaction
 
 _SQLITE_MAGIC = b"SQLite format 3\0"
 _HEAD_CHARACTERS = 4096
+_DOCUMENT_CHARACTERS = 1 << 20  # looked through for a pasted table
 
 
 def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, path: str) -> Ingested:
@@ -29,27 +30,26 @@ def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, path: 
     """
     with open_input(path) as reader:
         data = b"".join(reader.chunks())
-    if sources.has_source(connection, run, reader.sha256):
+    # The kernels of an SQLite profile are the same whichever command reads them.
+    kinds = ("profile", "trace") if is_sqlite(data) else ("profile",)
+    known = [sources.identity(reader.sha256, kind) for kind in kinds]
+    if any(sources.has_source(connection, run, identity) for identity in known):
         return Ingested(path, "known")
     profile = read_sqlite(data) if is_sqlite(data) else _parse_text(data)
     if profile is None:
-        return Ingested(path, "unusable", reason=_why_unusable(data))
+        return unusable(path, _why_unusable(data), size=len(data), truncated=reader.truncated)
     bins = _bins(data) if profile.dialect == "perftools" else []
-    diagnostics = [*profile.diagnostics, *_unclassified(profile)]
-    if reader.truncated:
-        text = "the compressed file ends early: what was read before its end is kept"
-        diagnostics.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", text))
-    row = sources.SourceRow(printable(path), reader.sha256, "profile", profile.dialect)
-    with transaction(connection, store):
-        if sources.has_source(connection, run, reader.sha256):
-            return Ingested(path, "known")  # another process was faster
-        run_key = sources.run_id(connection, run)
-        source = sources.insert_source(connection, run_key, row)
+    diagnostics = [*profile.diagnostics, *_unclassified(profile), *cut_short(reader)]
+    row = sources.SourceRow(printable(path), known[0], "profile", profile.dialect)
+
+    def insert(_run_key: int, source: int) -> None:
         sources.insert_profile(connection, source, profile.totals, profile.spans)
         connection.executemany(
             "INSERT INTO _message_bin VALUES (?,?,?,?,?,?)", [(source, *b) for b in bins]
         )
-        sources.insert_diagnostics(connection, run_key, source, diagnostics)
+
+    if add_source(connection, store, run, row, diagnostics, insert) == "known":
+        return Ingested(path, "known")
     counts = (
         ("kernel names", len(profile.totals)),
         ("kernel executions", len(profile.spans)),
@@ -80,6 +80,12 @@ def read_sqlite(data: bytes) -> Profile | None:
             return parser.parse(profile) if parser else None
 
 
+def text_profile(head: bytes) -> bool:
+    """True for the first bytes of a profile that is text."""
+    text = head[: 4 * _HEAD_CHARACTERS].decode("utf-8", errors="replace")
+    return parsers.text_parser(text[:_HEAD_CHARACTERS]) is not None
+
+
 def _parse_text(data: bytes) -> Profile | None:
     text = data.decode("utf-8", errors="replace")
     parser = parsers.text_parser(text[:_HEAD_CHARACTERS])
@@ -88,7 +94,17 @@ def _parse_text(data: bytes) -> Profile | None:
         return found
     if perftools.sniff_text(text[:_HEAD_CHARACTERS]):
         return perftools.parse(text).profile
-    return None
+    return _pasted(text)
+
+
+def _pasted(text: str) -> Profile | None:
+    """A profiler's table further down in a document; None when no row of one can be read."""
+    head = text[:_DOCUMENT_CHARACTERS]
+    parser = parsers.text_parser(head)
+    profile: Profile | None = parser.parse(text) if parser else None
+    if profile is None and perftools.sniff_text(head):
+        profile = perftools.parse(text).profile
+    return profile if profile and profile.totals else None
 
 
 def _bins(data: bytes) -> list[tuple[object, ...]]:
@@ -98,8 +114,6 @@ def _bins(data: bytes) -> list[tuple[object, ...]]:
 
 
 def _why_unusable(data: bytes) -> str:
-    if not data:
-        return "the file is empty"
     if is_sqlite(data):
         return "an SQLite file without the tables of RPD, rocpd or Nsight Systems, or damaged"
     if b" NCCL INFO " in data[:65536]:

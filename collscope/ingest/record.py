@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -81,6 +81,14 @@ def new_folder(folder: Path | None) -> Path:
     except OSError as error:
         raise InputError(f"{chosen}: {error.strerror}. Name another folder with -o.") from error
     return chosen.absolute()
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder that was recorded into and holds no file; one that holds some stays."""
+    with suppress(OSError):
+        for inner in folder.iterdir():
+            inner.rmdir()
+        folder.rmdir()
 
 
 def run_recorded(command: Sequence[str], folder: Path, asked: Asked) -> Recorded:

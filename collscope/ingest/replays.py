@@ -11,6 +11,14 @@ from collscope.model import MeasurementSet
 from collscope.parsers import rccl_replayer_csv, replay_csv
 from collscope.store.measurements import communicator_sizes
 
+_HEAD_BYTES = 65_536
+
+
+def is_csv(head: bytes) -> bool:
+    """True for the first bytes of a replay CSV, of either layout."""
+    text = head[:_HEAD_BYTES].decode("utf-8", errors="replace")
+    return replay_csv.sniff(text) or rccl_replayer_csv.sniff(text)
+
 
 def ingest_csv(
     connection: sqlite3.Connection,
@@ -25,6 +33,7 @@ def ingest_csv(
     nranks  ranks that an rccl_replayer CSV was measured on, which the file does not tell; None:
             those of the run's communicators, where all have the same number
     label   for every row; None: each row's own
+    With either, a file that is in the run already is read again.
     raises  InputError when the file cannot be read or the store refuses
     """
 
@@ -37,4 +46,5 @@ def ingest_csv(
         known = sizes[0] if len(sizes) == 1 else None
         return rccl_replayer_csv.parse(text, nranks or known)
 
-    return ingest_measurements(connection, db, run, path, parse, label, CSV)
+    again = nranks is not None or label is not None
+    return ingest_measurements(connection, db, run, path, parse, label, CSV, again=again)

@@ -12,7 +12,7 @@ class Ingested:
     """One input after ingest. `counts` says what it held, in words for the summary line."""
 
     path: str
-    status: str  # added, known (same bytes already in the run), unusable
+    status: str  # added, replaced (read again), known (same bytes already in the run), unusable
     dialect: str = ""
     counts: tuple[tuple[str, int], ...] = ()
     diagnostics: tuple[Diagnostic, ...] = field(default=())

@@ -20,7 +20,8 @@ def summary_lines(results: list[Ingested]) -> Iterator[str]:
             yield f"{r.path}: skipped: {r.reason}"
         else:
             counts = ", ".join(f"{n:,} {what}" for what, n in r.counts if n)
-            yield f"{r.path}: {r.dialect}: {counts or 'nothing counted'}"
+            again = " (read again, in place of what it gave before)" * (r.status == "replaced")
+            yield f"{r.path}: {r.dialect}: {counts or 'nothing counted'}{again}"
     by_code: dict[tuple[Severity, str], list[Diagnostic]] = defaultdict(list)
     for r in results:
         for d in r.diagnostics:

@@ -6,13 +6,12 @@ import sqlite3
 from dataclasses import replace
 from pathlib import Path, PurePath
 
+from collscope.ingest.adding import add_source, cut_short, stem, unusable
 from collscope.ingest.files import STDIN, open_input, printable
 from collscope.ingest.measurements import TABLE, ingest_measurements
 from collscope.ingest.result import Ingested
-from collscope.model import Diagnostic, Severity
 from collscope.parsers import metrics, tables
 from collscope.store import sources
-from collscope.store.connection import transaction
 from collscope.store.metrics import insert_metrics
 
 METRIC = "metric"  # what the kind of such a source is called
@@ -23,50 +22,57 @@ def ingest_table(
 ) -> Ingested:
     """Put the benchmark tables of one file into the store, in one transaction.
 
-    hints   what the user says of the tables; the file's name is added here
+    hints   what the user says of the tables; the file's name is added here; with any, a file that
+            is there is read again
     raises  InputError when the file cannot be read or the store refuses
     """
     name = "" if path == STDIN else PurePath(printable(path)).name
     named = replace(hints, name=name)
+    said = hints != tables.TableHints()
     return ingest_measurements(
-        connection, db, run, path, lambda text: tables.parse(text, named), None, TABLE
+        connection, db, run, path, lambda text: tables.parse(text, named), None, TABLE, again=said
     )
 
 
 def ingest_metric(
-    connection: sqlite3.Connection, db: Path, run: str, path: str, hints: metrics.MetricHints
+    connection: sqlite3.Connection,
+    db: Path,
+    run: str,
+    path: str,
+    hints: metrics.MetricHints,
+    *,
+    rated: bool = False,
 ) -> Ingested:
     """Put an application's figures of one file into the store, in one transaction.
 
+    rated   figures without any unit are none: numbers in a file may be anything
+    hints   what the user says of the figures; with any, a file that is there is read again
     raises  InputError when the file cannot be read or the store refuses
     """
     with open_input(path) as reader:
         data = b"".join(reader.chunks())
     identity = sources.identity(reader.sha256, METRIC)
-    if sources.has_source(connection, run, identity):
+    again = hints != metrics.MetricHints()
+    if not again and sources.has_source(connection, run, identity):
         return Ingested(path, "known")
     found = metrics.parse(data.decode("utf-8", errors="replace"), hints)
-    if found is None:
+    if found is None or (rated and all(m.unit is None for m in found.metrics)):
         reason = (
             "no figure found: numbers with a unit, CSV with units in its column names, or lines "
             "with train_runtime"
         )
-        return Ingested(path, "unusable", reason=reason if data else "the file is empty")
-    diagnostics = list(found.diagnostics)
-    if reader.truncated:
-        text = "the compressed file ends early: what was read before its end is kept"
-        diagnostics.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", text))
+        return unusable(path, reason, size=len(data), truncated=reader.truncated)
+    diagnostics = [*found.diagnostics, *cut_short(reader)]
     row = sources.SourceRow(
         printable(path), identity, METRIC, found.dialect,
         lines=found.lines, parsed=len(found.metrics),
     )  # fmt: skip
-    stem = "stdin" if path == STDIN else PurePath(printable(path)).name.split(".")[0] or "file"
-    with transaction(connection, db):
-        if sources.has_source(connection, run, identity):
-            return Ingested(path, "known")  # another process was faster
-        run_key = sources.run_id(connection, run)
-        source = sources.insert_source(connection, run_key, row)
-        insert_metrics(connection, run_key, source, found.metrics, stem)
-        sources.insert_diagnostics(connection, run_key, source, diagnostics)
+
+    def insert(run_key: int, source: int) -> None:
+        insert_metrics(connection, run_key, source, found.metrics, stem(path))
+
+    status = add_source(connection, db, run, row, diagnostics, insert, again=again)
+    if status == "known":
+        return Ingested(path, status)
     counts = (("figures", len(found.metrics)),)
-    return Ingested(path, "added", found.dialect, counts, tuple(diagnostics))
+    return Ingested(path, status, found.dialect, counts, tuple(diagnostics))

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path, PurePath
 
+from collscope.ingest.adding import cut_short, unusable
 from collscope.ingest.files import STDIN, Reader, open_input, printable
 from collscope.ingest.measurements import TABLE, ingest_measurements
 from collscope.ingest.profiles import ingest_profile, is_sqlite, read_sqlite
 from collscope.ingest.result import Ingested
 from collscope.ingest.span_traces import profile_traces
-from collscope.model import Diagnostic, MeasurementSet, Severity
+from collscope.model import Diagnostic, MeasurementSet
 from collscope.parsers import deepspeed, key_averages, perftools, recorders, traces
 from collscope.store import sources
 from collscope.store.connection import transaction
@@ -65,24 +66,25 @@ def ingest_trace(connection: sqlite3.Connection, store: Path, run: str, path: st
     with open_input(path) as reader:
         parsed = _parse(reader, _name(path))
         diagnostics = [] if isinstance(parsed, str) else parsed.diagnostics
-    if sources.has_source(connection, run, reader.sha256):
-        return Ingested(path, "known")
     if isinstance(parsed, str):
-        return _totals(connection, store, run, path, parsed)
+        totals = _totals(connection, store, run, path)
+        if totals.status != "unusable":
+            return totals
+        return unusable(path, parsed, size=reader.size_bytes, truncated=reader.truncated)
+    identity = sources.identity(reader.sha256, "trace")
+    for known in (identity, sources.identity(reader.sha256, "profile")):
+        if sources.has_source(connection, run, known):
+            return Ingested(path, "known")
     if not any(n for _, n in parsed.counts):
-        return Ingested(path, "unusable", reason=_EMPTY)
-    if reader.truncated:
-        text = "the compressed file ends early: what was read before its end is kept"
-        diagnostics.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", text))
+        return unusable(path, _EMPTY, size=reader.size_bytes, truncated=reader.truncated)
+    diagnostics += cut_short(reader)
     version = next((t.library_version for t in parsed.traces if t.library_version), None)
     if parsed.recording is not None:
         version = parsed.recording.library_version
     library = _library(parsed, version)
-    row = sources.SourceRow(
-        printable(path), reader.sha256, "trace", parsed.dialect, library, version
-    )
+    row = sources.SourceRow(printable(path), identity, "trace", parsed.dialect, library, version)
     with transaction(connection, store):
-        if sources.has_source(connection, run, reader.sha256):
+        if sources.has_source(connection, run, identity):
             return Ingested(path, "known")  # another process was faster
         run_key = sources.run_id(connection, run)
         source = sources.insert_source(connection, run_key, row)
@@ -118,10 +120,10 @@ def _parse(reader: Reader, name: str) -> _Parsed | str:
     if is_sqlite(head):
         profile = read_sqlite(b"".join(whole))
         return _Parsed(profile_traces(profile)) if profile and profile.spans else _UNKNOWN
-    parsed: _Parsed | str = _UNKNOWN if head else "the file is empty"
+    parsed: _Parsed | str = _UNKNOWN
     if traces.sniff(head[:_HEAD_BYTES]) is not None:
         parsed = _Parsed(traces.parse(whole, name))
-    elif not _is_totals(head) and recorders.sniff(head[:_HEAD_BYTES]) is not None:
+    elif not is_totals(head) and recorders.sniff(head[:_HEAD_BYTES]) is not None:
         found = recorders.parse(whole, name)
         parsed = _UNKNOWN if found is None else _Parsed([], found)
     _drain(chunks)
@@ -134,16 +136,21 @@ def _drain(chunks: Iterator[bytes]) -> None:
         pass
 
 
-def _is_totals(head: bytes) -> bool:
+def is_trace(head: bytes) -> bool:
+    """True for the first bytes of a trace or a recording; SQLite files have `is_sqlite`."""
+    if traces.sniff(head[:_HEAD_BYTES]) is not None:
+        return True
+    return not is_totals(head) and recorders.sniff(head[:_HEAD_BYTES]) is not None
+
+
+def is_totals(head: bytes) -> bool:
     """True for text with a table of totals."""
     text = head[:_HEAD_BYTES].decode("utf-8", errors="replace")
     tables = (key_averages, perftools, deepspeed)
     return any(module.sniff_text(text) for module in tables)
 
 
-def _totals(
-    connection: sqlite3.Connection, store: Path, run: str, path: str, reason: str
-) -> Ingested:
+def _totals(connection: sqlite3.Connection, store: Path, run: str, path: str) -> Ingested:
     """A table of totals as a profile or as measurements."""
     profile = ingest_profile(connection, store, run, path)
     if profile.status != "unusable":
@@ -152,5 +159,4 @@ def _totals(
     def parse(text: str) -> MeasurementSet | None:
         return deepspeed.parse(text) if deepspeed.sniff_text(text) else None
 
-    table = ingest_measurements(connection, store, run, path, parse, None, TABLE)
-    return Ingested(path, "unusable", reason=reason) if table.status == "unusable" else table
+    return ingest_measurements(connection, store, run, path, parse, None, TABLE)

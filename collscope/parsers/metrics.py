@@ -40,6 +40,8 @@ _BARE = re.compile(rf"\s*({_NUMBER})\s*([A-Za-z][A-Za-z /]{{0,30}})?\s*")
 _TIME_UNITS = {"ns": "ns", "us": "us", "ms": "ms", "s": "s", "sec": "s", "secs": "s",
                "second": "s", "seconds": "s"}  # fmt: skip
 _NAMES = {True: "throughput", False: "step_time", None: "value"}  # by higher_is_better
+_PER_SECOND_OF = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0}
+_CLOCK_S = 1e9  # since 1970; no step takes 30 years
 _LONGEST = 4000  # characters of a line that is looked at
 _LONGEST_NAME = 100
 
@@ -93,13 +95,20 @@ def parse(text: str, hints: MetricHints) -> MetricSet | None:
             found = {"metric_csv": metrics}
         elif metrics := _numbers(lines, hints):
             found = {"numbers": metrics}
-    metrics = [m for part in found.values() for m in part if math.isfinite(m.value)]
+    every = [m for part in found.values() for m in part]
+    metrics = [m for m in every if math.isfinite(m.value) and not _is_clock(m)]
     for m in metrics:
         if m.unit is None:
             notes.add(Severity.NOTICE, "no_unit", _UNIT_TEXT, m.line or 1, m.name)
     if not metrics:
         return None
     return MetricSet("+".join(found), tuple(metrics), len(lines), notes.diagnostics)
+
+
+def _is_clock(m: Metric) -> bool:
+    """True for a point in time: ":::MLLOG {…, "time_ms": 1696291199345, …" of MLPerf's logs."""
+    per_second = _PER_SECOND_OF.get(m.unit or "")
+    return per_second is not None and m.value >= _CLOCK_S * per_second
 
 
 def unit_of_name(name: str) -> tuple[str, bool] | None:
@@ -221,8 +230,6 @@ def _numbers(lines: list[str], hints: MetricHints) -> list[Metric]:
         if match is None:  # other text is no list of figures
             return []
         unit, higher = unit_of_text(hints.unit or match[2] or "")
-        name = hints.name or (
-            "step_time" if higher is False else "throughput" if higher else "value"
-        )
+        name = hints.name or _NAMES[higher]
         found.append(Metric(name, float(match[1]), unit, higher, hints.label, number))
     return found

@@ -38,11 +38,13 @@ class Planned:
 
     notices    sentences about what is left out or assumed, each with its count
     kernel_ns  duration of one call in the job by plan class, waiting included, where known
+    class_ids  class of the run, as the report shows it, by plan class; empty without a run
     """
 
     plan: Plan
     notices: tuple[str, ...] = ()
     kernel_ns: Mapping[int, float] = field(default_factory=dict)
+    class_ids: Mapping[int, int] = field(default_factory=dict)
 
 
 def build_plan(records: RunRecords, mode: str = UNIQUE) -> Planned:
@@ -64,9 +66,10 @@ def build_plan(records: RunRecords, mode: str = UNIQUE) -> Planned:
     comms, nranks = used(plan)
     steps = _steps(records, parts) if mode == SEQUENCE else ()
     plan = Plan(mode, nranks, comms, planned, steps)
-    kernels = {i: classes[p[0][1].class_id].kernel_ns for i, p in enumerate(parts)}
+    class_ids = {i: p[0][1].class_id for i, p in enumerate(parts)}
+    kernels = {i: classes[key].kernel_ns for i, key in class_ids.items()}
     known = {i: ns for i, ns in kernels.items() if ns is not None}
-    return Planned(plan, tuple(notices), known)
+    return Planned(plan, tuple(notices), known, class_ids)
 
 
 def _replayable(

@@ -98,7 +98,10 @@ def _plan_file(path: Path, mode: str | None) -> Plan:
         raise InputError(f"{path}: {why}. Name a plan file, see schemas/plan.md.") from error
     plan = parse_plan(text, str(path))
     if mode is not None and mode != plan.mode:
-        raise UsageError(f"{path}: a plan of mode {plan.mode}. Leave --mode out.")
+        do = "Leave --mode out"
+        if mode == SEQUENCE:
+            do += ", or write 'mode sequence' and its steps into the plan (schemas/plan.md)"
+        raise UsageError(f"{path}: a plan of mode {plan.mode}. {do}.")
     return plan
 
 

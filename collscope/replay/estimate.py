@@ -30,7 +30,8 @@ class Estimate:
 class ClassRow:
     """One class of a plan for people."""
 
-    id: int
+    id: int  # as `--only` takes it: of the run that the plan was made from, else of the plan
+    plan_id: int | None  # of the plan, where it is made from a run
     op: str
     shape: str | None
     datatype: str
@@ -58,7 +59,8 @@ def describe(planned: Planned) -> list[ClassRow]:
         n = nranks[c.comms[0]]
         rows.append(
             ClassRow(
-                c.id, c.op.value, c.shape, c.datatype.label,
+                planned.class_ids.get(c.id, c.id), c.id if planned.class_ids else None,
+                c.op.value, c.shape, c.datatype.label,
                 None if c.redop is None else c.redop.label,
                 c.root, c.count, c.size(n), c.in_place, n, len(c.comms), c.calls,
                 weight[c.id] / total, *buffer_bytes(c, n),

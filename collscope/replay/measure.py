@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -19,10 +20,16 @@ from collscope.errors import (
     UsageError,
 )
 from collscope.model import Measurement
-from collscope.replay.launch import Ended, Job, run_job
+from collscope.replay.launch import Ended, Job, find_replayer, run_job
 from collscope.replay.mpi import Place
 from collscope.replay.plan import Plan
-from collscope.replay.results import digest, rccl_replayer_layout, read_results, store_results
+from collscope.replay.results import (
+    crowded,
+    digest,
+    rccl_replayer_layout,
+    read_results,
+    store_results,
+)
 from collscope.replay.session import (
     COLLSCOPE,
     DEFAULT_LABEL,
@@ -37,21 +44,29 @@ from collscope.store.connection import open_store
 
 # What the replayer's exit statuses mean; it has said itself what was wrong.
 _ERRORS: dict[int, type[CollscopeError]] = {2: UsageError, 3: InputError, 5: MissingToolError}
+_BAD = ("wrong", "failed", "timeout")
+
+
+class ReplayInterruptedError(ReplayError):
+    """A signal asked the replay to end; it did, and kept what was finished."""
+
+    exit_code = 130
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was measured, also when it ended early, and then why."""
+    """What was measured, also when it ended early, and then why; what to know of the times."""
 
     measurements: tuple[Measurement, ...]
     error: CollscopeError | None = None
+    notice: str | None = None
 
 
 def measure(plan: Plan, session: Session, target: Target) -> Outcome:
     """Run a plan; finished classes are in the CSV and in the store, however it ends.
 
     returns  every row of the CSV; nothing on another rank than 0
-    raises   CollscopeError when nothing could be started; KeyboardInterrupt
+    raises   CollscopeError when nothing could be started; ReplayInterruptedError
     """
     _check(plan, session, target)
     with _files(target, session.place) as (plan_file, csv):
@@ -59,13 +74,27 @@ def measure(plan: Plan, session: Session, target: Target) -> Outcome:
         before = digest(csv)
         if target.resume and before is None:
             raise InputError(f"{csv}: no such file to resume. Leave --resume out.")
-        ended = Ended(0)
+        first = session.place is None or session.place.rank == 0
+        ended: Ended | None = None  # None: interrupted
         try:
-            ended = _run_all(plan, session, target, (plan_file, csv))
+            with contextlib.suppress(KeyboardInterrupt):
+                ended = _run_all(plan, session, target, (plan_file, csv))
         finally:
-            first = session.place is None or session.place.rank == 0
-            measurements = _collect(csv, target, before) if first else ()
-    return Outcome(measurements, _error(ended, measurements, csv if target.csv else None))
+            # One that refused a file to resume has left that of another replay there.
+            resumed = target.resume and (ended is None or ended.status not in _ERRORS)
+            measurements = _collect(csv, target, before, resumed) if first else ()
+    if ended is None:
+        raise ReplayInterruptedError(f"replay: interrupted. {_kept(measurements, target)}")
+    error = _error(ended, measurements, target)
+    if error is None and first and not measurements:
+        replayer = find_replayer(session.replayer)
+        error = ReplayError(f"{replayer}: ended without a result. Is it collscope-replayer?")
+    return Outcome(measurements, error, crowded(measurements, plan.nranks, _cores(session.place)))
+
+
+def _cores(place: Place | None) -> int:
+    """Cores of this host that the ranks share; a launcher may have bound this process to one."""
+    return len(os.sched_getaffinity(0)) if place is None else os.cpu_count() or 1
 
 
 def _check(plan: Plan, session: Session, target: Target) -> None:
@@ -182,10 +211,15 @@ def _arguments(
     return arguments
 
 
-def _collect(csv: Path, target: Target, before: str | None) -> tuple[Measurement, ...]:
-    """Rows of the CSV, put into the store and, if so wanted, written in the other layout."""
+def _collect(
+    csv: Path, target: Target, before: str | None, resumed: bool
+) -> tuple[Measurement, ...]:
+    """Rows of the CSV, put into the store and, if so wanted, written in the other layout.
+
+    resumed  what the file held before belongs to this replay
+    """
     # A job that died before it opened the file leaves that of another replay there.
-    measurements = read_results(csv) if target.resume or digest(csv) != before else ()
+    measurements = read_results(csv) if resumed or digest(csv) != before else ()
     if measurements:
         store_results(csv, target.db, target.run, before if target.resume else None)
     if target.csv is not None and target.layout == RCCL_REPLAYER:
@@ -199,21 +233,32 @@ def _collect(csv: Path, target: Target, before: str | None) -> tuple[Measurement
 
 
 def _error(
-    ended: Ended, measurements: tuple[Measurement, ...], csv: Path | None
+    ended: Ended, measurements: tuple[Measurement, ...], target: Target
 ) -> CollscopeError | None:
     """What a status other than 0 means, and what is kept."""
     if ended.status == 0:
         return None
-    kept = f"{len(measurements)} finished measurements are kept" if measurements else ""
-    kept += f" in {os.path.relpath(csv)}; go on with --resume" if measurements and csv else ""
-    hint = f"{kept}." if kept else "Nothing was measured."
+    kept = _kept(measurements, target)
     if ended.signal is not None:
         name = signal.Signals(ended.signal).name
-        return ReplayError(f"replay: a rank was ended by signal {name}. {hint}")
+        return ReplayError(f"replay: a rank was ended by signal {name}. {kept}")
     kind = _ERRORS.get(ended.status, ReplayError)
-    bad = sum(m.status in ("wrong", "failed", "timeout") for m in measurements)
+    bad = sum(m.status in _BAD for m in measurements)
     if kind is ReplayError and bad:
         return ReplayError(
-            f"replay: {bad} of {len(measurements)} measurements failed. See their messages; {hint}"
+            f"replay: {bad} of {len(measurements)} measurements failed, see their messages. {kept}"
         )
-    return kind(f"replay: the replayer ended with status {ended.status}, see above. {hint}")
+    return kind(f"replay: the replayer ended with status {ended.status}, see above. {kept}")
+
+
+def _kept(measurements: tuple[Measurement, ...], target: Target) -> str:
+    """A sentence: how many measurements are finished, where they are, and how to go on."""
+    good = sum(m.status not in _BAD for m in measurements)
+    if not good:
+        return "Nothing was measured."
+    kept = (
+        "1 finished measurement is kept" if good == 1 else f"{good} finished measurements are kept"
+    )
+    if target.csv is None or target.layout != COLLSCOPE:
+        return f"{kept} in {target.db}; with --csv a replay can go on with --resume."
+    return f"{kept} in {os.path.relpath(target.csv)}; go on with --resume."

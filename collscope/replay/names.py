@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeVar
+
 from collscope.errors import UsageError
 from collscope.model import Datatype, Op, Redop, parse_op
 from collscope.replay.plan import REDOPS, REPLAYED
@@ -20,6 +23,7 @@ _DATATYPES = {
     "fp8e4m3": Datatype.FLOAT8E4M3,
     "fp8e5m2": Datatype.FLOAT8E5M2,
 }
+_Found = TypeVar("_Found", Datatype, Redop)
 _REDOPS = {r.label.lower(): r for r in REDOPS}
 
 
@@ -44,10 +48,7 @@ def datatype_named(text: str) -> Datatype:
 
     raises  UsageError when there is none of this name
     """
-    found = _DATATYPES.get(_plain(text))
-    if found is None:
-        raise UsageError(f"datatype '{text}': unknown. Choose from {', '.join(_DATATYPES)}.")
-    return found
+    return _named("datatype", _DATATYPES, text)
 
 
 def redop_named(text: str) -> Redop:
@@ -55,7 +56,11 @@ def redop_named(text: str) -> Redop:
 
     raises  UsageError when there is none of this name
     """
-    found = _REDOPS.get(_plain(text))
+    return _named("reduction", _REDOPS, text)
+
+
+def _named(what: str, table: Mapping[str, _Found], text: str) -> _Found:
+    found = table.get(_plain(text))
     if found is None:
-        raise UsageError(f"reduction '{text}': unknown. Choose from {', '.join(_REDOPS)}.")
+        raise UsageError(f"{what} '{text}': unknown. Choose from {', '.join(table)}.")
     return found

@@ -9,10 +9,12 @@ from pathlib import Path
 
 from collscope.errors import InputError
 from collscope.ingest.commands import ingest_csvs
+from collscope.ingest.measurements import CSV
 from collscope.model import Datatype, Measurement, Op
 from collscope.parsers import rccl_replayer_csv, replay_csv
 from collscope.store.connection import open_store, transaction
 from collscope.store.measurements import forget_source
+from collscope.store.sources import identity
 
 _FUNCTIONS = {Op.SEND_RECV: "Send/Recv"}
 _TYPES = {Datatype.FLOAT8E4M3: "Fp8E4M3", Datatype.FLOAT8E5M2: "Fp8E5M2"}
@@ -30,6 +32,21 @@ def read_results(path: Path) -> tuple[Measurement, ...]:
         return ()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}. Check the path given by --csv.") from error
+
+
+def crowded(measurements: Sequence[Measurement], nranks: int, cores: int) -> str | None:
+    """A sentence where ranks on CPU memory share cores, so that they wait to be scheduled.
+
+    nranks  processes of the replay, spread evenly over the nodes of the measurements
+    cores   of one node
+    """
+    if not any(m.backend == "host" for m in measurements):
+        return None
+    per_node = -(-nranks // max(m.nnodes or 1 for m in measurements))
+    if per_node <= cores:
+        return None
+    where = f"{cores} core{'' if cores == 1 else 's'}"
+    return f"{per_node} ranks on {where}: times are of scheduling, not of communication"
 
 
 def digest(path: Path) -> str | None:
@@ -50,7 +67,7 @@ def store_results(path: Path, db: Path, run: str, before: str | None) -> None:
         connection = open_store(db)
         try:
             with transaction(connection, db):
-                forget_source(connection, run, before)
+                forget_source(connection, run, identity(before, CSV))
         finally:
             connection.close()
     ingest_csvs([str(path)], db, run)

@@ -14,7 +14,8 @@ _Ranks = dict[int, tuple[int, ...]]
 
 
 def scale(planned: Planned, nranks: int) -> Planned:
-    """The plan on `nranks` ranks, marked by `scaled_from`; unchanged where it needs no more.
+    """The plan on `nranks` ranks, marked by `scaled_from`; as it is, with a notice of ranks that it
+    leaves unused, where it needs no more.
 
     Larger communicators shrink to all of these ranks, with the same count per rank; others keep
     their size and move where they must. Siblings of a class that no longer fit beside the others
@@ -25,7 +26,10 @@ def scale(planned: Planned, nranks: int) -> Planned:
     plan = planned.plan
     if nranks < 1:
         raise UsageError(f"--scale-ranks {nranks}: a replay needs a rank. Ask for one or more.")
-    if nranks >= plan.nranks:
+    if nranks > plan.nranks:
+        note = f"--scale-ranks {nranks} changes nothing: the plan needs {plan.nranks} ranks"
+        return replace(planned, notices=(*planned.notices, note))
+    if nranks == plan.nranks:
         return planned
     before = plan.comm_ranks()
     ranks = _placed(plan, before, nranks)

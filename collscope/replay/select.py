@@ -24,21 +24,27 @@ def select(
 ) -> Planned:
     """The classes asked for; they keep their ids, and steps lose what is left out.
 
-    only       parted by commas: an operation, a class id of the plan, or `operation:size` with the
-               nccl-tests size S of one call, as in `allreduce,12,alltoall:64K`
+    only       parted by commas: an operation, a class id, or `operation:size` with the nccl-tests
+               size S of one call, as in `allreduce,12,alltoall:64K`. Ids are those of the run that
+               the plan was made from, else of the plan
     min_share  0 … 1, of the weight of all classes of the plan
     limit      number of classes, those of the largest weight
-    raises     UsageError when an item of `only` fits no class, or nothing is left
+    raises     UsageError when an item of `only` fits no class, `min_share` is no share, or nothing
+               is left
 
     The weight of a class is its calls times their ranks times their kernels' duration in the job
     where that is known of all classes, else times their size: siblings run at the same time.
     """
+    if min_share is not None and not 0 <= min_share <= 1:
+        raise UsageError(
+            f"--min-share {min_share:g}: not within 0 and 1. Write for instance 0.02 for 2 %."
+        )
     plan = planned.plan
     kept = list(plan.classes)
     weight = weights(planned)
     total = sum(weight.values())
     if only is not None:
-        tests = [_test(plan, item.strip()) for item in only.split(",")]
+        tests = [_test(planned, item.strip()) for item in only.split(",")]
         kept = [c for c in kept if any(test(c) for test in tests)]
     if min_share is not None:
         kept = [c for c in kept if weight[c.id] >= min_share * total]
@@ -63,11 +69,12 @@ def weights(planned: Planned) -> dict[int, float]:
     return {c.id: float(c.calls * nranks[c.id] * c.size(nranks[c.id])) for c in classes}
 
 
-def _test(plan: Plan, item: str) -> _Test:
+def _test(planned: Planned, item: str) -> _Test:
     """What an item of `--only` asks for."""
+    plan, ids = planned.plan, planned.class_ids
     name, colon, size = item.partition(":")
     if name.isdecimal() and not colon:
-        test: _Test = lambda c: c.id == int(name)  # noqa: E731
+        test: _Test = lambda c: ids.get(c.id, c.id) == int(name)  # noqa: E731
     else:
         op: Op = op_named(name)
         wanted = parse_size(size) if colon else None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from statistics import median
+from collections.abc import Hashable, Sequence
 
 from collscope.model import Measurement
+from collscope.reports.comparison.noise import Samples
 from collscope.reports.layout import NUMBER, TEXT, Section, count, table, to_text
 from collscope.units import format_size
 
@@ -22,11 +22,9 @@ _BAD = ("wrong", "failed", "timeout")
 def render_measured(measurements: Sequence[Measurement]) -> str:
     """Text: the classes in the order in which they were measured, then what went wrong.
 
-    Rounds of one class and setting share a line: the median of their medians, the most wrong
-    elements and the worst status.
+    Rounds of one class and setting share a line: the median of their medians (as `collscope
+    compare` has it), the most wrong elements and the worst status. There must be one.
     """
-    if not measurements:
-        return "Nothing was measured.\n"
     groups: dict[tuple[object, ...], dict[str, list[Measurement]]] = defaultdict(dict)
     for m in measurements:
         groups[_class(m)].setdefault(m.label or "", []).append(m)
@@ -52,17 +50,28 @@ def _class(m: Measurement) -> tuple[object, ...]:
 
 def _row(same: Sequence[Measurement]) -> tuple[object, ...]:
     m = same[0]
-    times = [t.time_us_median for t in same if t.time_us_median is not None]
-    rates = [t.busbw_gbps for t in same if t.busbw_gbps is not None]
+    time = _time_us(same)
+    # Time and bus bandwidth have the same product in every row of a class.
+    products = [t.busbw_gbps * t.time_us_median for t in same if t.busbw_gbps and t.time_us_median]
     wrong = [t.n_wrong for t in same if t.n_wrong is not None]
     statuses = [t.status for t in same]
     return (
         m.label, m.op.value, m.datatype and m.datatype.label, m.redop, m.shape, m.in_place,
         m.nranks, None if m.size_bytes is None else format_size(m.size_bytes), m.calls,
-        median(times) if times else None, median(rates) if rates else None,
+        time, products[0] / time if products and time else None,
         max(wrong, default=None),
         next((s for s in _BAD if s in statuses), statuses[0]),
     )  # fmt: skip
+
+
+def _time_us(same: Sequence[Measurement]) -> float | None:
+    """The time that `collscope compare` tells of the class as well; None without any."""
+    rounds: dict[Hashable, tuple[float, ...]] = {}
+    for number, m in enumerate(same):
+        if m.time_us_median is not None:
+            at = -1 - number if m.round is None else m.round  # without one it is a round of its own
+            rounds[at] = rounds.get(at, ()) + (m.samples_us or (m.time_us_median,))
+    return Samples(rounds).time_us if rounds else None
 
 
 def _where(measurements: Sequence[Measurement]) -> str:

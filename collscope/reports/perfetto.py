@@ -10,7 +10,7 @@ from typing import cast
 
 import msgspec
 
-from collscope.errors import InputError
+from collscope.errors import InputError, UsageError
 from collscope.ingest.match import reading, require_run
 from collscope.reports.prediction.traced import read_traced
 from collscope.timeline.analyse import Timeline
@@ -23,8 +23,11 @@ def export_trace(db: Path, run: str, output: Path, most: int | None) -> str:
     """Write the file, compressed where its name ends in .gz; returns what it holds in words.
 
     most    kernels at most; None: as many as viewers open well
-    raises  InputError for an unknown run, one without traces, or a file that cannot be written
+    raises  UsageError for a file of another name; InputError for an unknown run, one without
+            traces, or a file that cannot be written
     """
+    if not output.name.endswith((".json", ".json.gz")):
+        raise UsageError(f"{output}: neither .json nor .json.gz. Name such a file with -o.")
     with reading(db) as connection:
         require_run(connection, db, run)
         timeline = read_traced(connection, db, run).timeline

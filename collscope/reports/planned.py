@@ -9,7 +9,8 @@ from collscope.reports.layout import NUMBER, TEXT, Section, percent, table, to_t
 from collscope.units import format_size, format_time
 
 _COLUMNS = (
-    ("class", NUMBER), ("op", TEXT), ("shape", TEXT), ("datatype", TEXT), ("redop", TEXT),
+    ("class", NUMBER), ("in plan", NUMBER), ("op", TEXT), ("shape", TEXT), ("datatype", TEXT),
+    ("redop", TEXT),
     ("in-place", TEXT), ("ranks", NUMBER), ("comms", NUMBER), ("size", NUMBER),
     ("calls", NUMBER), ("weight %", NUMBER), ("memory", NUMBER),
 )  # fmt: skip
@@ -27,19 +28,26 @@ def render_planned(
     """
     memory = format_size(needs.send_bytes + needs.recv_bytes)
     time = format_time(needs.seconds * 1e9)
-    sentences = (
+    sentences: tuple[str, ...] = (
         *(f"Note: {notice}." for notice in notices),
         f"Buffers: {memory} on a rank. Expected time: {time} ({needs.assumption}), beside start-up "
         "and verification.",
     )
-    body = table(_COLUMNS, [_row(row) for row in rows])
+    cells = [_row(row) for row in rows]
+    columns = list(_COLUMNS)
+    if any(row.plan_id is not None for row in rows):
+        sentences += ("Column class: the report's, for --only; column in plan: of the plan below.",)
+    else:
+        del columns[1]
+        cells = [(row[0], *row[2:]) for row in cells]
+    body = table(columns, cells)
     comments = to_text("Replay plan", [Section("", (*sentences, body))])
     return "".join(f"# {line}".rstrip() + "\n" for line in comments.splitlines()) + text
 
 
 def _row(row: ClassRow) -> tuple[object, ...]:
     return (
-        row.id, row.op, row.shape, row.datatype, row.redop, row.in_place, row.nranks, row.comms,
-        format_size(row.size_bytes), row.calls, percent(row.share),
+        row.id, row.plan_id, row.op, row.shape, row.datatype, row.redop, row.in_place, row.nranks,
+        row.comms, format_size(row.size_bytes), row.calls, percent(row.share),
         format_size(row.send_bytes + row.recv_bytes),
     )  # fmt: skip

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import string
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,13 @@ mpl.use("Agg")  # files only: a machine without a display must do
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import LogNorm
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 from numpy.typing import NDArray
 
 from collscope.errors import InputError
-from collscope.reports.judgement.records import Curve, JudgedClass
+from collscope.reports.judgement.records import Curve, CurvePoint, JudgedClass
 from collscope.reports.layout import count
-from collscope.reports.model import Report
+from collscope.reports.model import Bin, Report
 from collscope.units import format_size, format_time
 
 if TYPE_CHECKING:
@@ -35,10 +36,18 @@ _MARKERS = ("o", "s", "^", "D", "v", "P")
 _GREY = "#444444"
 _MOST_CURVES = len(_COLOURS)
 _MOST_BARS = 20
+_WIDEST_BAR = 0.4  # of a bin
 _DECADES = 1e4  # what is smaller than the largest by more is not told apart
-_LONGEST = 36  # characters of a label in a legend
+_LONGEST = 24  # characters of a label in a legend
+_MOST_IN_TWO_COLUMNS = 4
+_PANEL = {1: (7.5, 5.2), 2: (7.5, 5.2), 3: (5.2, 3.9)}  # inches of one, by columns
+_CAPTION_LINE = 0.2  # inches
+_FEW_TICKS = 30  # highest over lowest bandwidth
 _WIDEST = 14.0  # inches
 _PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
+_TWO_AND_FIVE = FuncFormatter(
+    lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else ""  # the first digit
+)
 _STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.grid": True,
@@ -95,21 +104,39 @@ def busbw_plot(report: Report) -> Figure | None:
         by_op[curve.op].append(curve)
     if not by_op:
         return None
-    columns = min(len(by_op), 2)
+    columns = min(len(by_op), 2 if len(by_op) <= _MOST_IN_TWO_COLUMNS else 3)
     rows = -(-len(by_op) // columns)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(7.5 * columns, 5.2 * rows), squeeze=False, layout="constrained"
-    )
-    for axis, (op, curves) in zip(axes.flat, by_op.items(), strict=False):
-        _draw_curves(axis, op, curves, report.judgement.label)
+    width, height = _PANEL[columns]
+    shown = {op: _most_telling(c, report.judgement.label) for op, c in by_op.items()}
+    names = _short_labels(curve for curves in shown.values() for curve in curves)
+    caption = [f"{short}: {label}" for label, short in names.items() if short != label]
+    size = (width * columns, height * rows + _CAPTION_LINE * len(caption))
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+    for axis, (op, curves) in zip(axes.flat, shown.items(), strict=False):
+        _draw_curves(axis, curves, names)
+        left = len(by_op[op]) - len(curves)
+        axis.set_title(op + (f" ({left} more curves not drawn)" if left else ""))
     for axis in axes.flat[len(by_op) :]:
         axis.set_visible(False)
+    if caption:
+        figure.supxlabel("\n".join(caption), fontsize=8, x=0.02, ha="left")
     figure.suptitle(f"Bus bandwidth of run {report.header.run}", fontweight="bold")
     return figure
 
 
-def _draw_curves(axis: Axes, op: str, curves: Sequence[Curve], judged: str | None) -> None:
-    shown = _most_telling(curves, judged)
+def _short_labels(curves: Iterable[Curve]) -> dict[str, str]:
+    """What legends call the labels: letters, named below the panels, where one of them is long."""
+    labels = list(dict.fromkeys(curve.label for curve in curves))
+    if all(len(label) <= _LONGEST for label in labels):
+        return {label: label for label in labels}
+    letters = string.ascii_uppercase
+    return {
+        label: letters[index] if index < len(letters) else f"#{index + 1}"
+        for index, label in enumerate(labels)
+    }
+
+
+def _draw_curves(axis: Axes, shown: Sequence[Curve], names: Mapping[str, str]) -> None:
     for index, curve in enumerate(shown):
         axis.plot(
             [point.size_bytes for point in curve.points],
@@ -118,7 +145,7 @@ def _draw_curves(axis: Axes, op: str, curves: Sequence[Curve], judged: str | Non
             marker=_MARKERS[index],
             markersize=4.5,
             linewidth=1.6,
-            label=_curve_name(curve, shown),
+            label=_curve_name(curve, shown, names),
         )
     dashes = ("--", ":", "-.")
     roofs = {(c.nranks, c.nnodes): c for c in shown if c.roof_points}
@@ -129,6 +156,9 @@ def _draw_curves(axis: Axes, op: str, curves: Sequence[Curve], judged: str | Non
             [point.busbw_gbps for point in curve.roof_points],
             color=_GREY,
             linestyle=dashes[index % len(dashes)],
+            # a line of one point is invisible
+            marker="_" if len(curve.roof_points) == 1 else "",
+            markersize=16,
             linewidth=1.4,
             label=f"roof: {curve.roof}{ranks}",
         )
@@ -136,23 +166,23 @@ def _draw_curves(axis: Axes, op: str, curves: Sequence[Curve], judged: str | Non
     axis.set_yscale("log")
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_size(int(value))))
     axis.yaxis.set_major_formatter(_PLAIN)
-    _leave_out_the_lowest(axis, shown)
+    _fit_axes(axis, [p for curve in shown for p in (*curve.points, *curve.roof_points)])
     axis.tick_params(axis="x", labelrotation=30)
     axis.set_xlabel("message size (nccl-tests size S)")
     axis.set_ylabel("bus bandwidth (GB/s)")
-    left = len(curves) - len(shown)
-    axis.set_title(op + (f" ({left} more curves not drawn)" if left else ""))
     # below the panel: no corner of it is always free
     axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.24), ncols=2, fontsize=8)
 
 
-def _leave_out_the_lowest(axis: Axes, shown: Sequence[Curve]) -> None:
-    """Cut the axes below a ten-thousandth of the highest: there curves only follow their size."""
-    points = [point for curve in shown for point in (*curve.points, *curve.roof_points)]
-    lowest = max(point.busbw_gbps for point in points) / _DECADES
-    if min(point.busbw_gbps for point in points) < lowest:
-        axis.set_ylim(bottom=lowest)
-        axis.set_xlim(left=min(p.size_bytes for p in points if p.busbw_gbps >= lowest))
+def _fit_axes(axis: Axes, points: Sequence[CurvePoint]) -> None:
+    """Room around points of one size; labels between powers of ten where these are too few."""
+    size = points[0].size_bytes
+    lowest, highest = (f(point.busbw_gbps for point in points) for f in (min, max))
+    if all(point.size_bytes == size for point in points):
+        axis.set_xlim(size / 4, size * 4)
+        axis.set_ylim(lowest / 2, highest * 2)
+    narrow = highest < _FEW_TICKS * lowest
+    axis.yaxis.set_minor_formatter(_TWO_AND_FIVE if narrow else NullFormatter())
 
 
 def _most_telling(curves: Sequence[Curve], judged: str | None) -> list[Curve]:
@@ -163,11 +193,9 @@ def _most_telling(curves: Sequence[Curve], judged: str | None) -> list[Curve]:
     return [curves[i] for i in sorted(order[:_MOST_CURVES])]
 
 
-def _curve_name(curve: Curve, shown: Sequence[Curve]) -> str:
+def _curve_name(curve: Curve, shown: Sequence[Curve], names: Mapping[str, str]) -> str:
     """Label, with ranks and nodes where the panel has several shapes."""
-    label = curve.label
-    if len(label) > _LONGEST:
-        label = f"{label[: _LONGEST // 2]} … {label[-_LONGEST // 2 :]}"
+    label = names[curve.label]
     if len({(c.nranks, c.nnodes) for c in shown}) == 1:
         return label
     nodes = "" if curve.nnodes is None else f" on {count(curve.nnodes, 'node')}"
@@ -228,7 +256,7 @@ def _bar(row: JudgedClass) -> tuple[float, float, float, float, float]:
         return 0, 0, 0, 0, share
     wait = row.wait_us or 0.0
     scale = share / (transfer + wait) if transfer + wait else 0.0
-    if row.roof_us is None:
+    if row.roof_us is None or row.recoverable_s is None:
         return 0, 0, 0, wait * scale, transfer * scale
     least = min(alone, transfer)
     roof = min(row.roof_us, least)
@@ -252,11 +280,10 @@ def sizes_plot(report: Report) -> Figure | None:
         2, 1, figsize=(_width(len(bins)), 6.4), sharex=True, layout="constrained"
     )
     places = np.arange(len(bins))
-    width = 0.8 / max(len(ops), 1)
     for index, op in enumerate(ops):
-        calls = [sum(o.calls for o in row.ops if o.op == op) for row in bins]
+        where, width, calls = zip(*_bars_of(op, bins), strict=True)
         top.bar(
-            places + (index - (len(ops) - 1) / 2) * width, calls, width,
+            where, calls, width,
             color=_COLOURS[index % len(_COLOURS)], label=op,
             hatch="" if index < len(_COLOURS) else "//",
         )  # fmt: skip
@@ -264,7 +291,8 @@ def sizes_plot(report: Report) -> Figure | None:
     top.yaxis.set_major_formatter(_PLAIN)
     top.set_ylim(bottom=0.7)
     top.set_ylabel("calls")
-    top.legend(fontsize=9, ncols=2)
+    # beside the panel: no corner of it is always free
+    top.legend(fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     top.set_title("Message sizes", fontweight="bold")
     bottom.bar(places, [row.total_bytes / 1e9 for row in bins], 0.8, color=_GREY)
     bottom.set_ylabel("all calls' bytes (GB)")
@@ -273,6 +301,18 @@ def sizes_plot(report: Report) -> Figure | None:
     for axis in (top, bottom):
         axis.grid(axis="x", visible=False)
     return figure
+
+
+def _bars_of(op: str, bins: Sequence[Bin]) -> list[tuple[float, float, int]]:
+    """(place, width, calls) of an operation's bars: those of a bin share the room at its tick."""
+    bars = []
+    for place, row in enumerate(bins):
+        here = list(dict.fromkeys(o.op for o in row.ops))
+        if op in here:
+            width = min(0.8 / len(here), _WIDEST_BAR)
+            offset = (here.index(op) - (len(here) - 1) / 2) * width
+            bars.append((place + offset, width, sum(o.calls for o in row.ops if o.op == op)))
+    return bars
 
 
 def _width(columns: int) -> float:

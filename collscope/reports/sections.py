@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from collscope.model import Op
 from collscope.reports.layout import (
     NUMBER,
     PATH,
@@ -64,7 +65,7 @@ def _answer(report: Report) -> Iterable[str]:
         yield _size(header)
     if not header.calls:
         yield "No calls: no log with COLL lines in this run (collscope ingest log PATH)."
-    if report.classes:
+    if report.classes and report.classes[0].op != Op.UNKNOWN.value:
         yield f"Most: {_most(report.classes[0])}."
     if any(row.kernel_ns for row in report.classes):
         yield "Classes with kernel times are ordered by them, the rest by bytes."
@@ -92,6 +93,8 @@ def _size(header: Header) -> str:
     calls = f"{count(header.calls, 'call')} in {classes}, {format_size(header.total_bytes)}, on "
     nodes = "unknown nodes" if header.nodes is None else count(header.nodes, "node")
     libraries = f", {', '.join(header.libraries)}" if header.libraries else ""
+    if header.calls and header.calls == header.calls_without_size:
+        calls = f"{count(header.calls, 'call')} in {classes}, sizes not known, on "
     return (
         f"{calls if header.calls else ''}{count(header.communicators, 'communicator')}; "
         f"{or_unknown(header.ranks)} ranks, {nodes}{libraries}."
@@ -111,11 +114,14 @@ def _most(row: ClassRow) -> str:
         part = f", {format_time(row.kernel_ns)} in kernels over all ranks"
     elif row.share_of_bytes is not None:
         part = f", {100 * row.share_of_bytes:.1f} % of the run's bytes"
-    return (
-        f"{row.op} of {or_unknown(row.count)} {or_unknown(row.datatype)} "
-        f"({format_size(row.size_bytes)}) on {or_unknown(row.nranks)} ranks, "
-        f"{count(row.calls, 'call')}{part}"
-    )
+    what = row.op
+    if row.count is not None and row.datatype is not None:
+        what += f" of {row.count} {row.datatype} ({format_size(row.size_bytes)})"
+    elif row.size_bytes is not None:
+        what += f" of {format_size(row.size_bytes)}"
+    else:
+        what += ", size not known,"
+    return f"{what} on {or_unknown(row.nranks)} ranks, {count(row.calls, 'call')}{part}"
 
 
 def _findings(findings: Sequence[Finding]) -> Iterable[str | Item]:

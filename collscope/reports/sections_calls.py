@@ -210,6 +210,6 @@ def _sibling_cells(group: Sequence[CommunicatorRow]) -> tuple[object, ...]:
         " ".join(world) or None,
         first.matched_by,
         first.calls,
-        first.total_bytes / 1e6,
+        first.total_bytes / 1e6 if first.total_bytes else None,
         _ops(first.ops),
     )

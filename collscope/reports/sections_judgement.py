@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from collscope.reports.communicators import compact_ranges
 from collscope.reports.judgement.records import (
@@ -21,6 +21,10 @@ from collscope.units import format_size
 _HOW = (
     "Not judged: measure the classes (collscope replay, or collscope ingest csv and table), and "
     "name the machine (collscope report --system NAME; collscope roofline --list)."
+)
+_NO_RANKS = (
+    "Not judged: the measurements tell no ranks or no sizes. Ingest them into another run with the "
+    "ranks (collscope ingest table or csv PATH --nranks N --run NAME)."
 )
 
 
@@ -47,7 +51,7 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
     said = report.judgement
     judged = [row for row in said.classes if row.measured_us is not None or row.roof is not None]
     if not judged and not said.metrics:
-        yield _HOW
+        yield _HOW if said.label is None else _NO_RANKS
         return
     if judged:
         yield from _classes(judged[: len(report.classes)] or judged, said)
@@ -58,6 +62,9 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         yield from _uplift(said.uplift)
     if said.kernels:
         yield _kernel_table(said.kernels)
+        yield (
+            "Calls, ranks and profiles together. mean / roof: only where no size explains the mean."
+        )
         yield from (
             f"Largest message of a kernel: {source}."
             for source in dict.fromkeys(k.served_by for k in said.kernels)
@@ -82,16 +89,20 @@ _MEASURED_COLUMNS = [
 
 def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Table]:
     label = f" with label {said.label}" if said.label else ""
+    roofs = {row.roof for row in rows if row.roof}
     if any(row.calls for row in rows):
-        yield table(_CLASS_COLUMNS, (_class_cells(row) for row in rows))
+        yield _without_the_only_roof(table(_CLASS_COLUMNS, (_class_cells(r) for r in rows)), roofs)
         yield (
             f"measured: median{label}, or the transfer in the job. GB/s: its bus bandwidth. eff: "
             "roof time / measured time. % time: of the collective time. to win: seconds above the "
             "roof, over all calls and devices."
         )
     else:
-        yield table(_MEASURED_COLUMNS, (_measured_cells(row) for row in rows))
+        cells = (_measured_cells(row) for row in rows)
+        yield _without_the_only_roof(table(_MEASURED_COLUMNS, cells), roofs)
         yield (f"measured: median{label}. GB/s: its bus bandwidth. eff: roof time / measured time.")
+    if len(roofs) == 1:
+        yield f"roof: {roofs.pop()}."
     if any(row.contention is not None for row in rows):
         names = [("class", NUMBER), ("in the job us", NUMBER), ("waiting us", NUMBER)]
         yield table(
@@ -103,6 +114,13 @@ def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Tab
             ),
         )
     yield from _remarks(rows)
+
+
+def _without_the_only_roof(found: Table, roofs: Collection[str]) -> Table:
+    """The table without its last column, `roof`, unless the rows have several."""
+    if len(roofs) > 1:
+        return found
+    return Table(found.columns[:-1], tuple(row[:-1] for row in found.rows))
 
 
 def _class_cells(row: JudgedClass) -> tuple[object, ...]:
@@ -170,7 +188,7 @@ def _kernel_table(rows: Sequence[JudgedKernel]) -> Table:
         (
             (
                 k.name, percent(k.share), k.mean_us, format_size(k.served_bytes), k.roof_us,
-                k.mean_us / k.roof_us, "waits" if k.skewed else "",
+                k.mean_us / k.roof_us if k.skewed else None, "waits" if k.skewed else "",
             )
             for k in rows
         ),

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from collscope.reports.model import Evidence, Finding, Report
 from collscope.reports.timeline_records import DisagreementRow
-from collscope.reports.timeline_sections import late_sentence
+from collscope.reports.timeline_sections import late_sentence, matters
 
 _MOST = 5
 
@@ -50,18 +50,32 @@ _KINDS = {
 
 def stragglers(report: Report) -> Iterable[Finding]:
     """Ranks that the others wait for, beyond chance and the clocks' error."""
-    named = [rank for rank in report.timeline.ranks if rank.straggler]
-    if not named:
-        return
-    ranks = ", ".join(str(rank.rank) for rank in named)
-    yield Finding(
-        severity="warning",
-        code="straggler",
-        title=f"rank{'s' if len(named) > 1 else ''} {ranks} late: the others wait",
-        detail=" ".join(late_sentence(rank) for rank in named[:_MOST]),
-        advice="Look for more work or a slower GPU, host or input pipeline on this rank: tuning "
-        "collectives does not shorten this wait.",
-    )
+    ranks = report.timeline.ranks
+    named = [rank for rank in ranks if rank.straggler]
+    for severity, late, what, advice in (
+        (
+            "warning",
+            [rank for rank in named if matters(rank, ranks)],
+            "late: the others wait",
+            "Look for more work or a slower GPU, host or input pipeline on this rank: tuning "
+            "collectives does not shorten this wait.",
+        ),
+        (
+            "note",
+            [rank for rank in named if not matters(rank, ranks)],
+            "last most often, but by little",
+            "Nothing to do: the others lose less than 1 % of their time, or under 20 us a call.",
+        ),
+    ):
+        if late:
+            numbers = ", ".join(str(rank.rank) for rank in late)
+            yield Finding(
+                severity=severity,
+                code="straggler",
+                title=f"rank{'s' if len(late) > 1 else ''} {numbers} {what}",
+                detail=" ".join(late_sentence(rank) for rank in late[:_MOST]),
+                advice=advice,
+            )
 
 
 def disagreements(report: Report) -> Iterable[Finding]:

@@ -17,6 +17,8 @@ from collscope.units import format_size
 _MOST_RANKS = 16  # rows of a table; then the ranks with most exposed time
 _MOST_CLASSES = 20
 _MOST_PROGRESS = 32
+_LEAST_WAIT = 0.01  # part of the other ranks' traced time that they wait for a late one
+_LEAST_LATENESS_NS = 20_000  # what a launch is late by chance
 
 
 def timeline_sentences(said: TimelineReport) -> Iterable[str]:
@@ -40,15 +42,26 @@ def timeline_sentences(said: TimelineReport) -> Iterable[str]:
             f"Of the collectives' kernel time {100 * wait / (wait + transfer):.1f} % is waiting "
             "for the last rank, the rest transfer."
         )
-    yield from (late_sentence(rank) for rank in said.ranks if rank.straggler)
+    yield from (
+        late_sentence(rank) for rank in said.ranks if rank.straggler and matters(rank, said.ranks)
+    )
 
 
 def late_sentence(rank: RankRow) -> str:
-    """How often and how much a straggler is late."""
+    """How often and how much a straggler is late; `last in` is what the table calls it."""
     return (
-        f"Rank {rank.rank} comes last: in {rank.late_behind} of {count(rank.late_of, 'call')} by "
-        f"{_us(rank.late_typical_ns)} typically ({100 * rank.late_share:.0f} % of all lateness); "
-        f"the others wait {rank.caused_wait_ns / 1e6:.3g} ms for it."
+        f"Rank {rank.rank} comes last in {rank.late_last} of {count(rank.late_of, 'call')}, "
+        f"typically by {_us(rank.late_typical_ns)} (at least half as late in {rank.late_behind}; "
+        f"{100 * rank.late_share:.0f} % of all lateness); the others wait "
+        f"{rank.caused_wait_ns / 1e6:.3g} ms for it."
+    )
+
+
+def matters(rank: RankRow, ranks: Sequence[RankRow]) -> bool:
+    """True when the others lose time worth a search: 1 % of theirs, and 20 us a call."""
+    others = sum(other.span_ns for other in ranks if other.rank != rank.rank)
+    return (
+        rank.caused_wait_ns >= _LEAST_WAIT * others and rank.late_typical_ns >= _LEAST_LATENESS_NS
     )
 
 
@@ -165,8 +178,11 @@ def _classes(classes: Sequence[ClassTimeRow]) -> Table:
                 scaled(c.transfer_ns_max, 1e3),
                 scaled(c.start_skew_ns_median, 1e3),
                 scaled(c.end_skew_ns_median, 1e3),
-                c.transfer_ns / 1e6,
-                c.wait_ns / 1e6,
+                *(
+                    (None, None)
+                    if c.transfer_ns_median is None
+                    else (c.transfer_ns / 1e6, c.wait_ns / 1e6)
+                ),
             )
             for c in classes[:_MOST_CLASSES]
         ),

@@ -38,36 +38,33 @@ class _InNetworkFile(msgspec.Struct, forbid_unknown_fields=True):
     source: str
 
 
-class _FabricFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    wiring: str
-    gpus: int
+class _RateFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What links and NICs have in common: a rate, and who says so."""
+
     uni_gbps: float
     source: str
-    links_per_gpu: int | None = None
     bi_gbps: float | None = None
+    achievable_fraction: float = 1.0
+    achievable_source: str = "not known: the nominal rate is used"
+    in_network: _InNetworkFile | None = None
+    source_kind: str = "user"
+    confidence: str = "medium"
+
+
+class _FabricFile(_RateFile, forbid_unknown_fields=True, kw_only=True):
+    wiring: str
+    gpus: int
+    links_per_gpu: int | None = None
     gpu_bi_gbps: float | None = None
     links: list[list[float]] | None = None
     switches: int = 0
     rings: list[list[int]] = []
     hosts: int = 1
-    achievable_fraction: float = 1.0
-    achievable_source: str = "not known: the nominal rate is used"
-    in_network: _InNetworkFile | None = None
-    source_kind: str = "user"
-    confidence: str = "medium"
 
 
-class _NetworkFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class _NetworkFile(_RateFile, forbid_unknown_fields=True, kw_only=True):
     name: str
     nics: int
-    uni_gbps: float
-    source: str
-    bi_gbps: float | None = None
-    achievable_fraction: float = 1.0
-    achievable_source: str = "not known: the nominal rate is used"
-    in_network: _InNetworkFile | None = None
-    source_kind: str = "user"
-    confidence: str = "medium"
 
 
 class _TuningFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -116,7 +113,7 @@ def _refuse(where: str, what: str, to_do: str) -> InputError:
     return InputError(f"{where}: {what}. {to_do}.")
 
 
-def _check_rates(part: _FabricFile | _NetworkFile, where: str, section: str) -> None:
+def _check_rates(part: _RateFile, where: str, section: str) -> None:
     """Rates, fraction and labels that both kinds of section have."""
     if not 0 < part.uni_gbps < float("inf"):
         raise _refuse(where, f"{section}.uni_gbps is not positive", "Give GB/s of one direction")

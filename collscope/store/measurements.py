@@ -53,7 +53,7 @@ def _value(m: Measurement, name: str) -> object:
 
 
 def forget_source(connection: sqlite3.Connection, run: str, sha256: str) -> None:
-    """Remove a source of these bytes from a run, with all that came from it, if it is there."""
+    """Remove a source of this identity from a run, with all that came from it, if it is there."""
     connection.execute(
         "DELETE FROM _source WHERE sha256 = ?"
         " AND run_id = (SELECT run_id FROM _run WHERE label = ?)",

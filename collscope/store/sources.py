@@ -48,19 +48,29 @@ def run_id(connection: sqlite3.Connection, label: str) -> int:
 
 
 def identity(sha256: str, kind: str) -> str:
-    """What a source must not share with another of its run: its bytes, and for kinds of which a
-    document may hold several (tables, figures) the kind as well.
+    """What a source must not share with another of its run: bytes and kind, as a document may hold
+    several kinds.
     """
-    return f"{sha256}:{kind}" if kind in ("table", "metric") else sha256
+    return f"{sha256}:{kind}"
 
 
 def has_source(connection: sqlite3.Connection, run: str, sha256: str) -> bool:
-    """True if the run already holds a source with these bytes."""
+    """True if the run already holds a source of this `identity`."""
     row = connection.execute(
         "SELECT 1 FROM _source JOIN _run USING (run_id) WHERE label = ? AND sha256 = ?",
         (run, sha256),
     ).fetchone()
     return row is not None
+
+
+def same_path(connection: sqlite3.Connection, run: int, source: SourceRow) -> int | None:
+    """Key of the last source of this path and kind with other bytes; None when there is none."""
+    row = connection.execute(
+        "SELECT MAX(source_id) FROM _source"
+        " WHERE run_id = ? AND path = ? AND kind = ? AND sha256 <> ?",
+        (run, source.path, source.kind, source.sha256),
+    ).fetchone()
+    return None if row[0] is None else int(row[0])
 
 
 def insert_source(connection: sqlite3.Connection, run: int, source: SourceRow) -> int:

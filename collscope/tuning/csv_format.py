@@ -76,7 +76,7 @@ class TunerRow:
         """True when this row is for a call."""
         return (
             self.op is call.op
-            and self.min_bytes < call.size_bytes
+            and self.min_bytes <= call.size_bytes
             and (self.max_bytes is None or call.size_bytes <= self.max_bytes)
             and self.nnodes in (None, call.nnodes)
             and self.nranks in (None, call.nranks)

@@ -29,7 +29,7 @@ std::vector<std::string> split(std::string_view line) {
 }
 
 struct Columns {
-    std::size_t op = 0, status = 0, class_id = 0, label = 0, round = 0, all = 0;
+    std::size_t op = 0, status = 0, method = 0, class_id = 0, label = 0, round = 0, all = 0;
 
     Columns() {
         const std::vector<std::string> names = split(header_line());
@@ -37,12 +37,38 @@ struct Columns {
         for (std::size_t i = 0; i < names.size(); ++i) {
             op = names[i] == "op" ? i : op;
             status = names[i] == "status" ? i : status;
+            method = names[i] == "method" ? i : method;
             class_id = names[i] == "class_id" ? i : class_id;
             label = names[i] == "label" ? i : label;
             round = names[i] == "round" ? i : round;
         }
     }
 };
+
+// The rows of this label and round.
+struct Mine {
+    const Columns& columns;
+    const std::string& label;
+    const std::string& round;
+
+    bool has(const std::vector<std::string>& fields) const {
+        return fields[columns.label] == label && fields[columns.round] == round;
+    }
+};
+
+// Whether mode sequence has its last row. Its classes are measured together, in one pass: without
+// that row all of them are measured anew.
+bool ends_in_sequence(const std::string& text, const Mine& mine) {
+    std::size_t begin = 0;
+    for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+        const std::vector<std::string> fields = split(text.substr(begin, end - begin));
+        if (fields.size() == mine.columns.all && mine.has(fields) &&
+            fields[mine.columns.op] == "Sequence" && fields[mine.columns.status] == "ok") {
+            return true;
+        }
+    }
+    return false;
+}
 
 }  // namespace
 
@@ -51,7 +77,9 @@ Kept keep_finished(const std::string& text, const std::string& digest, const std
     const Columns columns;
     const std::string header = header_line();
     const std::string plan_key = "# plan: ";
+    const Mine mine{columns, label, round};
     Kept out;
+    out.sequence_finished = ends_in_sequence(text, mine);
     bool has_header = false;
     std::size_t begin = 0;
     // What follows the last line end was cut off while it was written.
@@ -71,14 +99,13 @@ Kept keep_finished(const std::string& text, const std::string& digest, const std
             out.error = "it is no result file of this version";
             return out;
         }
-        const bool mine = fields[columns.label] == label && fields[columns.round] == round;
-        if (mine && fields[columns.status] != "ok") {
+        const bool in_sequence = fields[columns.method] == "sequence";
+        if (mine.has(fields) && (fields[columns.status] != "ok" ||
+                                 (in_sequence && !out.sequence_finished))) {
             continue;
         }
         out.text += line + '\n';
-        if (mine && fields[columns.op] == "Sequence") {
-            out.sequence_finished = true;
-        } else if (mine) {
+        if (mine.has(fields) && !in_sequence) {
             int id = 0;
             const std::string& field = fields[columns.class_id];
             std::from_chars(field.data(), field.data() + field.size(), id);

@@ -306,7 +306,9 @@ void Sequence::measure_all() {
     for (int i = 0; i < session_.options.repeat && status_.ok(); ++i) {
         session_.watchdog.progress();
         status_ = pass(us);
-        passes_us_.push_back(us);
+        if (status_.ok()) {
+            passes_us_.push_back(us);
+        }
         for (std::size_t local = 0; local < sums.size(); ++local) {
             sums[local] += own_us_[local];
         }

@@ -42,14 +42,14 @@ int hosts_of(const Session& session, const std::vector<int>& comms) {
 Status create_communicators(Session& session, const std::vector<int>& comms) {
     const int first = session.control.first_rank();
     Status mine;
-    bool fresh = false;
+    std::vector<std::size_t> fresh;
     for (const int index : comms) {
         const auto i = static_cast<std::size_t>(index);
         if (session.comm_tried[i]) {
             continue;
         }
         session.comm_tried[i] = true;
-        fresh = true;
+        fresh.push_back(i);
         const std::vector<int>& ranks = session.plan.comms[i].ranks;
         const bool member = std::any_of(ranks.begin(), ranks.end(), [&](int rank) {
             return rank >= first && rank < first + session.control.local_ranks();
@@ -58,11 +58,10 @@ Status create_communicators(Session& session, const std::vector<int>& comms) {
             mine = placed(session, 0, session.backend.create_communicator(index));
         }
     }
-    if (fresh) {
+    if (!fresh.empty()) {
         const Status all = session.control.agree(mine);
-        for (const int index : comms) {
-            std::string& error = session.comm_errors[static_cast<std::size_t>(index)];
-            error = error.empty() ? all.error : error;
+        for (const std::size_t i : fresh) {  // what others had made before, works
+            session.comm_errors[i] = all.error;
         }
     }
     for (const int index : comms) {

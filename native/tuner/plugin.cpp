@@ -33,7 +33,8 @@ struct Call {
 
 void announce(const Context& context, const Source& source) {
     if (!source.parsed.rows.empty()) {
-        say(context.log, log_info, "%s (digest %016llx): %zu of %zu rows are for %zu ranks on %zu nodes",
+        say(context.log, log_info,
+            "%s (digest %016llx): %zu of %zu rows are for %zu ranks on %zu nodes",
             source.path.c_str(), static_cast<unsigned long long>(source.digest),
             context.table.size(), source.parsed.rows.size(), context.nranks, context.nnodes);
     }
@@ -91,8 +92,8 @@ void set_channels(const Row& row, int* channels) {
     }
 }
 
-// Makes the cell of a row's algorithm and protocol the cheapest. A preview of the third interface
-// passes two more ints before the table, so what arrives as its pointer is 0 or 1.
+// Makes the cell of a row's algorithm and protocol the cheapest. A form of the third interface
+// passes two more ints before the table, so that what arrives as its pointer is 0 or 1.
 int lower_cost(void* opaque, const Call& call, float** table, int rows, int columns,
                int* channels) {
     constexpr std::uintptr_t first_page = 4096;

@@ -83,7 +83,8 @@ void warn(const Source& source, Logger log) {
         say(log, log_warn, "%s: %s: the library chooses. Write it again with collscope tune.",
             source.path.c_str(), parsed.error.c_str());
     } else if (parsed.bad_rows > 0) {
-        say(log, log_warn, "%s: %s. %d of %zu rows are left out. Write it again with collscope tune.",
+        say(log, log_warn,
+            "%s: %s. %d of %zu rows are left out. Write it again with collscope tune.",
             source.path.c_str(), parsed.bad_row.c_str(), parsed.bad_rows,
             parsed.rows.size() + static_cast<std::size_t>(parsed.bad_rows));
     }

@@ -15,8 +15,8 @@ struct Source {
     Parsed parsed;
 };
 
-// Read by the first call and kept: an edit during the job must not part the ranks of a
-// communicator. What is wrong with it is said through `log`, once, by that first call. A process
+// Read by the first call and kept until the library closes the plugin: an edit during the job must
+// not part the ranks of a communicator. What is wrong with it is said through `log`, once, by that first call. A process
 // that runs out of memory over it gets an empty one.
 const Source& source(Logger log);
 

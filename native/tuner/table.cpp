@@ -64,7 +64,8 @@ bool Table::first_time(const Row& row, int topic, std::uint64_t bytes) const {
     const Index& index = indexes_[static_cast<std::size_t>(row.collective)];
     auto& sizes = index.logged[static_cast<std::size_t>(&row - index.rows.data())]
                       .sizes[static_cast<std::size_t>(topic)];
-    const std::uint64_t bucket = std::uint64_t{1} << std::min<int>(static_cast<int>(std::bit_width(bytes)), 63);
+    const int power = std::min(static_cast<int>(std::bit_width(bytes)), 63);
+    const std::uint64_t bucket = std::uint64_t{1} << power;
     // Loads first: a collective that has been logged must not write to a shared cache line.
     return (sizes.load(std::memory_order_relaxed) & bucket) == 0 &&
            (sizes.fetch_or(bucket, std::memory_order_relaxed) & bucket) == 0;

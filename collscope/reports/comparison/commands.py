@@ -53,7 +53,7 @@ def compare_labels(
     found = compare(inputs.labels, run, None if weights is None else weights.calls)
     notes = () if weights is None else weights.notes
     limit_notes = () if on is None else limits(on, inputs.labels).notes
-    found = replace(found, notes=(*notes, *found.notes, *limit_notes))
+    found = replace(found, notes=(*inputs.notes, *notes, *found.notes, *limit_notes))
     if plot is not None:
         _plot(found, plot, on, inputs.labels[0])
     return found
@@ -91,7 +91,7 @@ def check_labels(
     if not (math.isfinite(rules.threshold) and math.isfinite(rules.resolution)):
         raise UsageError("check: --threshold and --resolution are percentages. Give numbers.")
     on = None if system is None else load_system(system)
-    inputs = load(db, names.all, run)
+    inputs = load(db, names.all, run, of_first=True)
     baseline, current, *control = inputs.labels
     for label in control:
         if not baseline.classes.keys() & label.classes.keys():
@@ -108,7 +108,7 @@ def check_labels(
         rules=rules,
     )
     notes = () if weights is None else weights.notes
-    found = replace(found, notes=(*notes, *found.notes))
+    found = replace(found, notes=(*inputs.notes, *notes, *found.notes))
     return found if on is None else limited(found, limits(on, (baseline, current)))
 
 

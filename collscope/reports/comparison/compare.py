@@ -9,7 +9,6 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 
 from collscope.errors import InputError
 from collscope.reports.comparison.measured import Key, Label, total_us, unlike
@@ -26,11 +25,12 @@ class Cell:
     """One class with one label."""
 
     label: str
-    time_us: float  # median
+    time_us: float  # median over the rounds of their medians
     busbw_gbps: float | None
     speed_up: float  # time of the first label / time of this one
     low: float | None  # 95 % confidence interval of speed_up; None: the noise is not known,
     high: float | None  # or this is the first label
+    paired: bool  # speed_up is the median over rounds of the ratio within a round
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +139,12 @@ def _cell(label: Label, key: Key, effect: Effect) -> Cell:
     half = effect.half_width()
     return Cell(
         label.name,
-        median(label.classes[key].samples.all),
+        label.classes[key].samples.time_us,
         label.classes[key].busbw_gbps,
         effect.speed_up,
         None if half is None else math.exp(-effect.log_ratio - half),
         None if half is None else math.exp(-effect.log_ratio + half),
+        effect.paired,
     )
 
 
@@ -207,7 +208,7 @@ def _outliers(labels: Sequence[Label]) -> list[str]:
             twin = replace(key, in_place=1)
             if key.in_place != 0 or twin not in label.classes:
                 continue
-            out, in_ = (median(label.classes[k].samples.all) for k in (key, twin))
+            out, in_ = (label.classes[k].samples.time_us for k in (key, twin))
             if max(out, in_) / min(out, in_) > _PLACES_DIFFER:
                 notes.append(
                     f"{label.name}: {key.op} of {key.size_bytes} B takes {out:.1f} us out of place"
@@ -222,7 +223,12 @@ def _why_nothing_common(labels: Sequence[Label]) -> str:
     for field in ("op", "datatype", "nranks", "in_place", "size_bytes"):
         sets = [{getattr(key, field) for key in label.classes} for label in labels]
         if not set.intersection(*sets):
-            told = " against ".join("/".join(map(str, sorted(s)[:4])) for s in sets)
+            told = " against ".join("/".join(map(_shown, sorted(s)[:4])) for s in sets)
             reasons.append(f"{field} {told}")
     why = "; ".join(reasons) or "no class has the same operation, type, size, ranks and place"
     return f"compare {names}: no common classes ({why}). Measure the same classes with each."
+
+
+def _shown(value: str | int) -> str:
+    """A part of a key; blank, 0 and -1 stand for not known in those that may be unknown."""
+    return str(value) if value not in ("", 0, -1) else "not known"

@@ -12,7 +12,8 @@ import msgspec
 
 from collscope.errors import UsageError
 from collscope.reports.comparison.compare import ClassComparison, Comparison, curves
-from collscope.reports.comparison.gate import Check, ClassVerdict, Verdict
+from collscope.reports.comparison.deciding import Verdict
+from collscope.reports.comparison.gate import Check, ClassVerdict
 from collscope.reports.comparison.measured import Key
 from collscope.reports.layout import (
     NUMBER,
@@ -29,6 +30,11 @@ from collscope.reports.layout import (
 COMPARE_FORMATS = ("text", "md", "csv", "json")
 CHECK_FORMATS = ("text", "md", "json", "junit", "github")
 _LONGEST_LABEL = 20  # of a label in a column's heading
+_PAIRED = (
+    "Measured in turns: ratios and speed-ups are paired by round (the median over the rounds of the"
+    " ratio within one), so they need not be the quotient of the times, which are medians over the"
+    " rounds of their medians."
+)
 _PLACES = {1: "in", 0: "out", -1: None}
 
 
@@ -135,6 +141,8 @@ def _totals(comparison: Comparison, short: dict[str, str]) -> Table:
 def _class_tables(comparison: Comparison, short: dict[str, str]) -> list[str | Table]:
     """One table per curve: sizes down, labels across."""
     blocks: list[str | Table] = []
+    if any(cell.paired for row in comparison.classes for cell in row.cells):
+        blocks.append(_PAIRED)
     weighted = comparison.run is not None
     for rows in curves(comparison.classes):
         blocks.append(_curve_name(rows[0].key))
@@ -197,7 +205,8 @@ def _check_sections(check: Check) -> list[Section]:
     head = [f"{check.why[0].upper()}{check.why[1:]}.", _scope(check), *check.notes]
     sections = [Section("", tuple(head))]
     if check.classes:
-        sections.append(Section("Classes, worst first", (_verdict_table(check.classes),)))
+        said = (_PAIRED,) if any(row.paired for row in check.classes) else ()
+        sections.append(Section("Classes, worst first", (*said, _verdict_table(check.classes))))
     return sections
 
 

@@ -1,44 +1,23 @@
 """The verdict of `collscope check`: slower, faster, neither, or nobody can tell (pure).
 
 A class counts as changed when its effect is beyond a threshold and survives false-discovery
-control over all classes. A change of one class alone is an accident until shown otherwise: the
-verdict needs two neighbouring sizes of one curve, a class that carries a large share of the time,
-or the share-weighted total.
+control over all classes; `collscope.reports.comparison.deciding` tells what follows from it.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from statistics import NormalDist, median
 
+from collscope.reports.comparison.deciding import Judged, Lost, Verdict, called, decide
 from collscope.reports.comparison.measured import Key, Label, total_us, unlike
 from collscope.reports.comparison.noise import Effect, discoveries, effects, weighted_total
 from collscope.reports.layout import count
 
 SCHEMA = "collscope.check/1"
-DISCOVERY_RATE = 0.01  # of the classes called changed, expected to be called so wrongly
-TOTAL_THRESHOLD = 0.02  # effect of the weighted total that matters
-TOTAL_P = 0.001  # probability at which the weighted total counts as changed
-DOMINANT_SHARE = 0.2  # of the time: such a class decides alone
-_NEEDED_SHARE = 0.5  # of the time must lie in classes whose noise allows a judgement
-
-
-class Verdict(Enum):
-    """Outcome; `exit_code` is that of `collscope check`."""
-
-    PASS = "pass"
-    REGRESSION = "regression"
-    IMPROVEMENT = "improvement"
-    NO_VERDICT = "no verdict"
-
-    @property
-    def exit_code(self) -> int:
-        """0 for pass and improvement, 1 for regression, 4 for no verdict (DESIGN: exit codes)."""
-        return {Verdict.REGRESSION: 1, Verdict.NO_VERDICT: 4}.get(self, 0)
+DISCOVERY_RATE = 0.005  # of the classes called changed, expected to be called so wrongly
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +78,6 @@ class Rules:
 DEFAULT_RULES = Rules()
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    key: Key
-    share: float
-    effect: Effect
-    threshold: float  # as an effect
-    resolvable: bool
-    slower: bool
-    faster: bool
-
-
 def check(
     baseline: Label,
     current: Label,
@@ -136,9 +104,8 @@ def check(
     floor = _control_floor(control)
     judged = _judge(common, shares, found, max(math.log1p(rules.threshold), floor), rules)
     total = weighted_total(found, shares)
-    verdict, why = _decide(
-        judged, total, floor, _broken(baseline, current), whole / sum(times.values())
-    )
+    lost = _lost(times, current)
+    verdict, why = decide(judged, total, floor, _broken(baseline, current), lost)
     rows = [_row(j, baseline, current) for j in judged]
     half = total.half_width()
     return Check(
@@ -148,7 +115,7 @@ def check(
         current.name,
         len(common),
         sum(j.resolvable for j in judged),
-        sum(t > 0 for t in times.values()) - len(common),
+        len(lost.keys),
         math.exp(total.log_ratio),
         None if half is None else math.exp(total.log_ratio - half),
         None if half is None else math.exp(total.log_ratio + half),
@@ -167,14 +134,28 @@ def _times(baseline: Label, weights: Mapping[Key, int] | None) -> dict[Key, floa
     return {k: total_us(baseline, k, calls[k] or 0) for k in classes}
 
 
+def _lost(times: Mapping[Key, float], current: Label) -> Lost:
+    counting = {k: t for k, t in times.items() if t > 0}
+    keys = sorted(counting.keys() - current.classes.keys(), key=lambda k: (-counting[k], k))
+    share = sum(counting[k] for k in keys) / sum(counting.values())
+    return Lost(tuple(keys), len(counting), share)
+
+
 def _broken(baseline: Label, current: Label) -> str | None:
     """What the current label does not do at all, or wrongly; None when nothing."""
-    wrong = sum(m.n_wrong > 0 for m in current.classes.values())
-    failed = len(current.failed & (baseline.classes.keys() - baseline.failed))
-    told = [f"{count(wrong, 'class', 'classes')} with wrong results"] if wrong else []
-    told += (
-        [f"{count(failed, 'class', 'classes')} that failed or ran out of time"] if failed else []
+    kinds = (
+        ("with wrong results", {k for k, m in current.classes.items() if m.n_wrong}),
+        (
+            "that failed or ran out of time",
+            current.failed & (baseline.classes.keys() - baseline.failed),
+        ),
     )
+    told = [
+        f"{count(len(keys), 'class', 'classes')} {what} ({called(min(keys))}"
+        f"{', …' * (len(keys) > 1)})"
+        for what, keys in kinds
+        if keys
+    ]
     return f"'{current.name}' has {' and '.join(told)}" if told else None
 
 
@@ -196,14 +177,14 @@ def _judge(
     found: Sequence[Effect],
     threshold: float,
     rules: Rules,
-) -> list[_Judged]:
+) -> list[Judged]:
     slower = discoveries([e.p_slower() for e in found], DISCOVERY_RATE)
     faster = discoveries([e.p_faster() for e in found], DISCOVERY_RATE)
     judged = []
     for k, key in enumerate(keys):
         half = found[k].half_width()
         judged.append(
-            _Judged(
+            Judged(
                 key,
                 shares[k],
                 found[k],
@@ -216,75 +197,7 @@ def _judge(
     return judged
 
 
-def _decide(
-    judged: Sequence[_Judged], total: Effect, floor: float, broken: str | None, covered: float
-) -> tuple[Verdict, str]:
-    """Verdict and its reason. What is broken or slower comes before everything else.
-
-    covered  part of the baseline's time that lies in classes which both labels have
-    """
-    if broken is not None:
-        return Verdict.REGRESSION, broken
-    matters = max(math.log1p(TOTAL_THRESHOLD), floor)
-    slower = _changed(judged, [j for j in judged if j.slower], "slower")
-    if slower is None and total.log_ratio > matters and total.p_slower() < TOTAL_P:
-        slower = f"the weighted total is {100 * math.expm1(total.log_ratio):.1f} % slower"
-    if slower is not None:
-        return Verdict.REGRESSION, slower
-    seen = sum(j.share for j in judged if j.resolvable)
-    if seen * covered < _NEEDED_SHARE:
-        return Verdict.NO_VERDICT, _too_little(seen, covered)
-    faster = _changed(judged, [j for j in judged if j.faster], "faster")
-    percent = 100 * math.expm1(total.log_ratio)
-    if faster is None and total.log_ratio < -matters and total.p_faster() < TOTAL_P:
-        faster = f"the weighted total is {-percent:.1f} % faster"
-    if faster is not None:
-        return Verdict.IMPROVEMENT, faster
-    return Verdict.PASS, f"no change beyond the noise; weighted total {percent:+.1f} %"
-
-
-def _too_little(seen: float, covered: float) -> str:
-    """Why there is no verdict: of the time, `covered` was measured again, and of that `seen`
-    is quiet enough.
-    """
-    if covered < _NEEDED_SHARE:
-        return (
-            f"classes with only {100 * covered:.0f} % of the baseline's time were measured again:"
-            " measure the others too"
-        )
-    return (
-        f"only {100 * seen * covered:.0f} % of the time lies in classes whose noise allows a"
-        " judgement: measure more rounds"
-    )
-
-
-def _changed(judged: Sequence[_Judged], changed: Sequence[_Judged], how: str) -> str | None:
-    """What the changed classes that may decide amount to; None when there is none."""
-    deciding = list(_together(changed, judged))
-    return f"{len(deciding)} classes are {how}: {_name(deciding)}" if deciding else None
-
-
-def _together(changed: Sequence[_Judged], judged: Sequence[_Judged]) -> Iterator[_Judged]:
-    """Of the changed classes those that may decide: dominant, or with a changed neighbour."""
-    curves: dict[tuple[str | int, ...], list[Key]] = defaultdict(list)
-    for j in judged:
-        curves[j.key.family].append(j.key)
-    keys = {j.key for j in changed}
-    for j in changed:
-        curve = sorted(curves[j.key.family], key=lambda key: key.size_bytes)
-        place = curve.index(j.key)
-        neighbours = curve[max(place - 1, 0) : place] + curve[place + 1 : place + 2]
-        if j.share >= DOMINANT_SHARE or keys.intersection(neighbours):
-            yield j
-
-
-def _name(classes: Sequence[_Judged]) -> str:
-    worst = max(classes, key=lambda j: j.share * abs(j.effect.log_ratio))
-    key, ratio = worst.key, math.exp(worst.effect.log_ratio)
-    return f"{key.op} of {key.size_bytes} B on {key.nranks} ranks takes {ratio:.2f} x the time"
-
-
-def _row(j: _Judged, baseline: Label, current: Label) -> ClassVerdict:
+def _row(j: Judged, baseline: Label, current: Label) -> ClassVerdict:
     half = j.effect.half_width()
     if current.classes[j.key].n_wrong:
         outcome = "wrong results"
@@ -295,8 +208,8 @@ def _row(j: _Judged, baseline: Label, current: Label) -> ClassVerdict:
     return ClassVerdict(
         j.key,
         j.share,
-        median(baseline.classes[j.key].samples.all),
-        median(current.classes[j.key].samples.all),
+        baseline.classes[j.key].samples.time_us,
+        current.classes[j.key].samples.time_us,
         math.exp(j.effect.log_ratio),
         None if half is None else math.exp(j.effect.log_ratio - half),
         None if half is None else math.exp(j.effect.log_ratio + half),

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from collscope.errors import InputError, UsageError
-from collscope.ingest.commands import ingest_csvs
+from collscope.ingest.files import expand
 from collscope.ingest.match import reading, require_run
+from collscope.ingest.replays import ingest_csv
+from collscope.model import Severity
 from collscope.reports.comparison.measured import Label, load_labels
+from collscope.reports.comparison.noise import Samples
 from collscope.reports.comparison.weights import Weights, run_weights
+from collscope.store.connection import open_store
 
 _FILES = (".csv", ".csv.gz", ".csv.zst")
 
@@ -23,38 +28,59 @@ class Inputs:
 
     labels: list[Label]
     weights: Weights | None
+    notes: tuple[str, ...]  # what was damaged in the files
 
 
-def load(db: Path, names: Sequence[str], run: str | None) -> Inputs:
+def load(db: Path, names: Sequence[str], run: str | None, *, of_first: bool = False) -> Inputs:
     """Labels of the store, or replay CSVs where a name ends in .csv, .csv.gz or .csv.zst.
 
-    db      is not needed as long as every name is a file and no run is named
-    run     whose calls weight the classes
-    raises  InputError for unknown labels, files and runs; UsageError for a file of several labels
+    db        is not needed as long as every name is a file and no run is named
+    run       whose calls weight the classes
+    of_first  the first label's classes are weighted, be they with the others or not
+    raises    InputError for unknown labels, files and runs; UsageError for a file of several labels
     """
     files = [name for name in names if name.endswith(_FILES)]
-    labels = _from_files(files)
+    labels, notes = _from_files(files)
     stored = [name for name in names if name not in files]
     if not stored and run is None:
-        return Inputs([labels[name] for name in names], None)
+        return Inputs([labels[name] for name in names], None, notes)
     with reading(db) as store:
         if run is not None:
             require_run(store, db, run)
         labels.update((label.name, label) for label in load_labels(store, stored))
         found = [labels[name] for name in names]
-        return Inputs(found, None if run is None else run_weights(store, run, found))
+        weighted = found[:1] if of_first else found
+        return Inputs(found, None if run is None else run_weights(store, run, weighted), notes)
 
 
-def _from_files(paths: Sequence[str]) -> dict[str, Label]:
-    """Labels of replay CSVs, each named by its path; all in one store that is thrown away."""
+def _from_files(paths: Sequence[str]) -> tuple[dict[str, Label], tuple[str, ...]]:
+    """Labels of replay CSVs, each named by its path, and what was damaged in the files.
+
+    All of them lie in one store that is thrown away.
+    """
     if not paths:
-        return {}
+        return {}, ()
     with TemporaryDirectory(prefix="collscope-") as folder:
         db = Path(folder) / "measurements.db"
-        for number, path in enumerate(paths):
-            ingest_csvs([path], db, str(number))
+        notes: list[str] = []
+        with closing(open_store(db)) as store:
+            for number, path in enumerate(paths):
+                for file in expand([path]):
+                    notes += _read(store, db, file, str(number))
         with reading(db) as store:
-            return {path: _only(store, path, str(n)) for n, path in enumerate(paths)}
+            labels = {path: _only(store, path, str(n)) for n, path in enumerate(paths)}
+        return labels, tuple(notes)
+
+
+def _read(store: sqlite3.Connection, db: Path, file: str, run: str) -> Iterator[str]:
+    """Put one CSV into the store, telling what could not be read of it."""
+    found = ingest_csv(store, db, run, file, None, None)
+    if found.status == "unusable":
+        raise InputError(f"{file}: {found.reason}. Name a CSV of 'collscope replay'.")
+    for d in found.diagnostics:
+        if d.severity is not Severity.INFO:
+            where = "" if d.line is None else f" First at line {d.line}."
+            yield f"{file}: {d.severity.value}: {d.count} x {d.code}: {d.message}{where}"
 
 
 def _only(store: sqlite3.Connection, path: str, run: str) -> Label:
@@ -66,6 +92,17 @@ def _only(store: sqlite3.Connection, path: str, run: str) -> Label:
             f"{path}: holds {len(found)} labels ({', '.join(found)}). Put it into a store with "
             "'collscope ingest csv' and name labels."
         )
-    if not found:  # ingest_csvs stores nothing of an unusable file
+    if not found:
         raise InputError(f"{path}: no measurements. Name a CSV of 'collscope replay'.")
-    return replace(load_labels(store, found, run)[0], name=path)
+    return _apart(load_labels(store, found, run)[0], path)
+
+
+def _apart(label: Label, path: str) -> Label:
+    """The label named by its file, its rounds too: keys of one store mean nothing in another."""
+    classes = {
+        key: replace(
+            m, samples=Samples({(path, at): times for at, times in m.samples.rounds.items()})
+        )
+        for key, m in label.classes.items()
+    }
+    return replace(label, name=path, classes=classes)

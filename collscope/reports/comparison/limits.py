@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from collscope.errors import UsageError
 from collscope.model import parse_op
-from collscope.reports.comparison.gate import Check, Impossible, Verdict
+from collscope.reports.comparison.deciding import Verdict
+from collscope.reports.comparison.gate import Check, Impossible
 from collscope.reports.comparison.measured import Key, Label
 from collscope.roofline.bounds import Request, bounds
 from collscope.roofline.system import System
@@ -66,13 +67,24 @@ class _Hard:
         return self._known[shape]
 
     def _compute(self, op: str, nranks: int, nnodes: int | None) -> tuple[float, str] | None:
-        request = Request(parse_op(op), nranks, nnodes or fewest_nodes(self.system, nranks))
+        name = self.system.name
+        nodes = nnodes or fewest_nodes(self.system, nranks)
+        request = Request(parse_op(op), nranks, nodes)
         try:
             plain = bounds(self.system, request)
             reduced = bounds(self.system, replace(request, in_network=True))
         except UsageError as error:
-            self.notes.append(f"not held against {self.system.name}: {error}")
+            why = str(error).partition(". ")[0]  # its advice is for the options of `roofline`
+            self.notes.append(f"{name} does not apply, nothing is held against it: {why}")
             return None
+        fabric, network = self.system.fabric, self.system.network
+        if fabric is not None and network is not None and nranks > fabric.gpus:
+            self.notes.append(
+                f"{nranks} ranks are more than the {fabric.gpus} GPUs of one {name}: held against"
+                f" {nodes} of them over {network.nics} x {network.name} each"
+                + " (the nodes are not known)"
+                * (nnodes is None)
+            )
         if plain is None or reduced is None:
             return None
         best = max(plain, reduced, key=lambda b: b.hard_gbps)
@@ -81,10 +93,12 @@ class _Hard:
 
 def _above(label: Label, limit: _Hard) -> Iterator[Impossible]:
     for key, measured in sorted(label.classes.items(), key=lambda item: item[0]):
-        if measured.busbw_gbps is None or key.nranks < 2:
+        if key.nranks < 2:
             continue
         hard = limit.of(key, measured.nnodes)
-        if hard is not None and measured.busbw_gbps > hard[0] * (1 + _DIGITS):
+        if hard is None or measured.busbw_gbps is None:
+            continue
+        if measured.busbw_gbps > hard[0] * (1 + _DIGITS):
             yield Impossible(label.name, key, measured.busbw_gbps, hard[0], hard[1])
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import sqlite3
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from collscope.errors import InputError
@@ -36,7 +36,7 @@ class Measured:
     """One class with one label."""
 
     samples: Samples
-    busbw_gbps: float | None  # of the median time
+    busbw_gbps: float | None  # of `samples.time_us`
     calls: int | None  # of the class in the run it was planned from
     n_wrong: int  # wrong elements; at least 1 where only their being wrong is known
     nnodes: int | None = None  # hosts; None: not known, or not always the same
@@ -54,7 +54,9 @@ class Label:
 
 
 CIRCUMSTANCES = ("nnodes", "method", "backend", "library", "device", "scaled_from")
-_POOLED = ("method", "backend", "library", "device")  # what a label should have one of
+# what a label should have one of
+_POOLED = ("method", "backend", "library", "device", "scaled_from")
+_WHOLE = "not scaled"  # as the rank count of a job that was not remapped
 _COLUMNS = (
     "op", "datatype", "redop", "nranks", "in_place", "shape", "size_bytes", *CIRCUMSTANCES,
     "measurement_id", "source_id", "round", "status", "n_wrong", "calls",
@@ -62,6 +64,7 @@ _COLUMNS = (
 )  # fmt: skip
 _USABLE = ("ok", "wrong")  # a wrong result is kept: it has a time, and must be told
 _FAILED = ("failed", "timeout")
+_HINTS, _LISTED = 3, 5  # labels named where one is not known: similar ones, else the first
 _Row = dict[str, Any]
 
 
@@ -106,7 +109,7 @@ def _load(
     )
     rows = [dict(zip(_COLUMNS, row, strict=True)) for row in connection.execute(query, (name, run))]
     if not rows:
-        raise InputError(f"label '{name}': {_why_unknown(labels_of(connection))}")
+        raise InputError(f"label '{name}': {_why_unknown(name, labels_of(connection))}")
     usable = [r for r in rows if r["status"] in _USABLE and r["time_us_median"] and r["size_bytes"]]
     if not usable:
         raise InputError(
@@ -116,6 +119,8 @@ def _load(
     grouped: dict[Key, list[_Row]] = defaultdict(list)
     for row in usable:
         grouped[_key(row)].append(row)
+    for row in usable:
+        row["scaled_from"] = row["scaled_from"] or _WHOLE
     circumstances = {
         c: tuple(sorted({str(r[c]) for r in usable if r[c] is not None})) for c in CIRCUMSTANCES
     }
@@ -124,11 +129,17 @@ def _load(
     return Label(name, classes, len(rows) - len(usable), circumstances, failed)
 
 
-def _why_unknown(known: Sequence[str]) -> str:
+def _why_unknown(name: str, known: Sequence[str]) -> str:
     if not known:
         return "the store has no measurements. Run 'collscope replay', or 'collscope ingest table'."
-    names = ", ".join(f"'{name}'" for name in known)
-    return f"no measurements (labels: {names}). Choose one of them."
+    nearest = difflib.get_close_matches(name, known, n=_HINTS, cutoff=0.5)
+    if nearest:
+        return f"no measurements. Did you mean {' or '.join(map(repr, nearest))}?"
+    names = ", ".join(map(repr, known[:_LISTED])) + ", …" * (len(known) > _LISTED)
+    return (
+        f"no measurements (labels: {names}). Choose one; all of them:"
+        ' collscope sql "SELECT DISTINCT label FROM measurements"'
+    )
 
 
 def _key(row: _Row) -> Key:
@@ -162,7 +173,7 @@ def _measured(rows: Sequence[_Row], samples: dict[int, list[float]]) -> Measured
     products = [r["busbw_gbps"] * r["time_us_median"] for r in rows if r["busbw_gbps"] is not None]
     return Measured(
         together,
-        products[0] / median(together.all) if products else None,
+        products[0] / together.time_us if products else None,
         _calls(rows),
         sum(r["n_wrong"] or r["status"] == "wrong" for r in rows),
         nodes.pop() if len(nodes) == 1 else None,
@@ -188,7 +199,7 @@ def total_us(label: Label, key: Key, calls: int) -> float:
     Calls are summed over sibling communicators: without the ranks, the groups of two of a job
     would weigh as much as if they ran one after the other.
     """
-    return calls * max(key.nranks, 1) * median(label.classes[key].samples.all)
+    return calls * max(key.nranks, 1) * label.classes[key].samples.time_us
 
 
 def unlike(labels: Sequence[Label]) -> list[str]:

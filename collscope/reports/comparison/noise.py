@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist, median
 
 # Standard error of a median over that of a mean for normal samples: sqrt(pi / 2).
@@ -19,6 +19,8 @@ _ROBUST_FROM = 8  # below this number of samples a MAD is too coarse: the usual 
 _PRIOR_FREEDOM = 4.0  # weight of the variance that classes have in common, as in Smyth 2004
 _POOL_FROM = 4  # classes below which there is nothing to pool
 _ENOUGH_ROUNDS = 3  # from here on rounds are the units that are compared, not samples
+_ALIKE = 0.25  # correlation of classes' errors in a round, as long as few rounds show it
+_SURE = 0.001  # one-sided probability at which two estimates of one error are held together
 _NORMAL_FROM = 1e6  # degrees of freedom from which Student's distribution is the normal one
 # Of two labels that did not take turns, assumed: what no spread within one of them can tell.
 LAUNCH_NOISE = 0.02  # between launches, where a label has fewer than `_ENOUGH_ROUNDS`
@@ -39,6 +41,11 @@ class Samples:
         """Samples of every round."""
         return [t for samples in self.rounds.values() for t in samples]
 
+    @property
+    def time_us(self) -> float:
+        """The time that is told of the class: the median over its rounds of their medians."""
+        return median(median(samples) for samples in self.rounds.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Effect:
@@ -49,6 +56,7 @@ class Effect:
     freedom: float  # degrees of freedom behind the error
     paired: bool  # from rounds that both labels have, measured in turns
     shared: float = 0.0  # part of the error that all classes of the two labels have in common
+    by_round: Mapping[Hashable, float] = field(default_factory=dict)  # log ratios, where paired
 
     @property
     def speed_up(self) -> float:
@@ -103,9 +111,15 @@ def _moderated(effect: Effect, prior: float) -> Effect:
 def _effect(first: Samples, second: Samples) -> Effect:
     common = [r for r in first.rounds if r in second.rounds]
     if len(common) >= _ENOUGH_ROUNDS:
-        differences = [math.log(median(second.rounds[r]) / median(first.rounds[r])) for r in common]
-        error = _MEDIAN_ERROR * sigma(differences) / math.sqrt(len(common))
-        return Effect(median(differences), error, len(common) - 1, paired=True)
+        by_round = {r: math.log(median(second.rounds[r]) / median(first.rounds[r])) for r in common}
+        differences = list(by_round.values())
+        return Effect(
+            median(differences),
+            _error(differences),
+            len(common) - 1,
+            paired=True,
+            by_round=by_round,
+        )
     logs = [_units(first), _units(second)]
     ratio = median(logs[1]) - median(logs[0])
     if min(len(log) for log in logs) < 2:
@@ -114,6 +128,11 @@ def _effect(first: Samples, second: Samples) -> Effect:
     between = sum(_between(s) for s in (first, second))
     variance, freedom = _sum_of_variances([*within, (between, math.inf)])
     return Effect(ratio, math.sqrt(variance), freedom, paired=False, shared=math.sqrt(between))
+
+
+def _error(values: Sequence[float]) -> float:
+    """Standard error of the values' median."""
+    return _MEDIAN_ERROR * sigma(values) / math.sqrt(len(values))
 
 
 def _between(samples: Samples) -> float:
@@ -171,7 +190,24 @@ def weighted_total(parts: Sequence[Effect], weights: Sequence[float]) -> Effect:
     shared = sum(s * e.shared for s, e in counted)  # does not average out
     variance, freedom = _sum_of_variances([*terms, (shared**2, math.inf)])
     paired = all(e.paired for e in parts)
-    return Effect(ratio, math.sqrt(variance), freedom, paired=paired, shared=shared)
+    total = Effect(ratio, math.sqrt(variance), freedom, paired=paired, shared=shared)
+    return _together(total, counted)
+
+
+def _together(total: Effect, counted: Sequence[tuple[float, Effect]]) -> Effect:
+    """The total with the error that its rounds show, where that is larger.
+
+    A launch is slow for many classes at once, so their errors of one round do not average out.
+    As with the classes, few rounds are moderated, here towards classes that are alike in part.
+    """
+    rounds = set.intersection(*(set(e.by_round) for _, e in counted))
+    if len(rounds) < _ENOUGH_ROUNDS or total.error is None:
+        return total
+    seen = _error([sum(s * e.by_round[r] for s, e in counted) for r in sorted(rounds, key=repr)])
+    at_once = sum(s * (e.error or 0.0) for s, e in counted)  # if all classes moved alike
+    prior = (1 - _ALIKE) * total.error**2 + _ALIKE * at_once**2
+    both = _moderated(replace(total, error=seen, freedom=len(rounds) - 1), prior)
+    return max(total, both, key=lambda e: e.half_width(1 - 2 * _SURE) or 0.0)
 
 
 def _sum_of_variances(terms: Sequence[tuple[float, float]]) -> tuple[float, float]:

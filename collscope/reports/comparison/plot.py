@@ -1,4 +1,4 @@
-"""Bus bandwidth against size, one curve per label, with crossovers and the roof."""
+"""Bus bandwidth against size, both logarithmic: a curve per label, crossovers and the roof."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from collscope.errors import InputError, UsageError
 from collscope.model import parse_op
@@ -23,6 +23,8 @@ _ROWS_OF = 2  # panels beside each other
 _WIDTH, _HEIGHT = 6.4, 4.2  # inches of a panel
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito
 _MARKERS = "osD^vP"
+_Y_STEPS = (1.0, 2.0, 5.0)  # of a decade, that have a number on the axis, unless it is long
+_WIDE = 1e3
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +87,14 @@ def _panel(
     axes: Axes, comparison: Comparison, curve: Sequence[ClassComparison], roof: RoofOf | None
 ) -> None:
     key = curve[0].key
-    highest = 0.0
     for i, label in enumerate(comparison.labels):
         points = _known(curve, i)
-        highest = max(highest, *(busbw for _, busbw in points), 0.0)
         colour, marker = _COLOURS[i % len(_COLOURS)], _MARKERS[i % len(_MARKERS)]
         # A dollar sign would begin a formula.
         name = label.replace("$", r"\$")
         axes.plot(*_columns(points), label=name, color=colour, marker=marker, markersize=4)
     if roof is not None:
-        highest = max(highest, _roof(axes, curve, roof))
+        _roof(axes, curve, roof)
     family = (key.op, key.datatype, key.nranks, key.in_place)
     for change in comparison.crossovers:
         if family == (change.op, change.datatype, change.nranks, change.in_place):
@@ -109,15 +109,17 @@ def _panel(
     axes.tick_params(axis="x", labelrotation=30)
     axes.set_xlabel("size S")
     axes.set_ylabel("busbw GB/s")
-    axes.set_ylim(0, 1.08 * highest)
+    # Small sizes have a thousandth of the bandwidth of large ones.
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_locator(LogLocator(subs=_Y_STEPS if high < _WIDE * low else (1.0,)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda busbw, _: f"{busbw:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.grid(visible=True, color="0.9")
 
 
-def _roof(axes: Axes, curve: Sequence[ClassComparison], roof: RoofOf) -> float:
-    """Draw the target roof at the measured sizes, if the system says something of them.
-
-    returns  its highest value in GB/s; 0 when nothing is drawn
-    """
+def _roof(axes: Axes, curve: Sequence[ClassComparison], roof: RoofOf) -> None:
+    """Draw the target roof at the measured sizes, if the system says something of them."""
     key = curve[0].key
     points, name = [], ""
     for row in curve:
@@ -126,19 +128,18 @@ def _roof(axes: Axes, curve: Sequence[ClassComparison], roof: RoofOf) -> float:
         try:
             ceilings = roof.roofs.ceilings(work)
         except UsageError:
-            return 0.0
+            return
         if ceilings is not None:
             points.append((size, ceilings.target.busbw_gbps))
             name = f"roof: {ceilings.target.name}"
     if points:
         axes.plot(*_columns(points), label=name, color="black", linewidth=1.2, linestyle="--")
-    return max((busbw for _, busbw in points), default=0.0)
 
 
 def _known(curve: Sequence[ClassComparison], label: int) -> list[tuple[int, float]]:
-    """Sizes and bus bandwidths of one label."""
+    """Sizes and bus bandwidths of one label; 0 has no place on a logarithmic axis."""
     pairs = [(row.key.size_bytes, row.cells[label].busbw_gbps) for row in curve]
-    return [(size, busbw) for size, busbw in pairs if busbw is not None]
+    return [(size, busbw) for size, busbw in pairs if busbw]
 
 
 def _columns(points: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,6 @@ _WALL = """
 SELECT SUM(span_ns), SUM(collective_ns), SUM(exposed_ns), COUNT(*) FROM rank_times WHERE run = ?
 """
 
-_NO_KERNELS = "not known: no kernel times of two ranks or more"
 _INSIDE = "not known: contained in the parts below; no kernel times of two ranks or more"
 
 
@@ -131,7 +130,7 @@ def _parts(judged: Sequence[Judged], whole: float, scale: float, basis: str) -> 
 
 def _no_roof(judged: Sequence[Judged]) -> str:
     if any(j.roof is not None for j in judged):
-        return "not known: nothing measured (collscope replay, collscope ingest csv)"
+        return "not known: nothing measured on GPUs (collscope replay, collscope ingest csv)"
     return "not known: no roof (--system NAME, or --system fit)"
 
 
@@ -177,7 +176,21 @@ def uplift_of(
 
 
 def _spread(counted: Sequence[tuple[Part, Judged]]) -> Spread | None:
-    """Over the samples of the measurements, and over the best of other labels as a roof."""
+    """Over the samples of the measurements, and over the best of other labels as a roof.
+
+    A class known only by its transfers in the job may be slowed by the job alone: the lower end
+    counts nothing for it.
+    """
+    measured = [(part, j) for part, j in counted if j.alone_us is not None]
+    spread = _bootstrap(counted)
+    if spread is None or len(measured) == len(counted):
+        return spread
+    least = _bootstrap(measured)
+    low = least.low if least is not None else gain(saved_share([part for part, _ in measured]))
+    return replace(spread, low=low or 0.0)
+
+
+def _bootstrap(counted: Sequence[tuple[Part, Judged]]) -> Spread | None:
     from collscope.reports.judgement.resample import bootstrap  # noqa: PLC0415 - numpy
 
     weights, samples, roofs, best, in_job = [], [], [], [], []
@@ -224,7 +237,11 @@ def _assumptions(
             "was measured)",
         ]
     elif any(j.alone_us is None for j in counted):
-        notes.append("classes without a replay are judged by their transfers in the job")
+        measured = sum(j.alone_us is not None for j in counted)
+        notes.append(
+            f"{len(counted) - measured} of {len(counted)} classes have no replay and are judged by "
+            "their transfers in the job; the lower end of a range counts no gain for them"
+        )
     if judged_part < 0.9995:
         notes.append("no gain is counted for classes without a measurement")
     if any(j.alone_us is not None and len(j.match.samples_us) < 10 for j in counted if j.match):

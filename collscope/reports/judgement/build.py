@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from collscope.reports.judgement.accounts import decompose, fraction_of, uplift_of
 from collscope.reports.judgement.curves import curves_of
@@ -12,13 +13,14 @@ from collscope.reports.judgement.judged import Judged, judge_classes, records
 from collscope.reports.judgement.kernels import judge_kernels
 from collscope.reports.judgement.measured import (
     Matcher,
-    choose_label,
+    Row,
     as_classes,
+    choose_labels,
     labels_of,
     read_measurements,
 )
 from collscope.reports.judgement.records import Judgement
-from collscope.reports.judgement.roofs import empirical, make_roofs
+from collscope.reports.judgement.roofs import AnyRoofs, FitRoofs, empirical, make_roofs
 from collscope.reports.model import ClassRow, Share
 
 
@@ -33,19 +35,18 @@ def build_judgement(
 
     classes, shares  of the run, all of them
     asked            system (a name, a file, `fit`) and label of the measurements; None: no roof,
-                     the most recent label
+                     the most recent label that says something of the classes
     raises           InputError for an unknown system or label, NoVerdictError when `fit` has
                      nothing to fit
     """
     system, wanted = asked
     rows = read_measurements(connection, run)
     labels = labels_of(rows)
-    label = choose_label(labels, wanted)
     roofs, best = make_roofs(system, rows), None if system is None else empirical(rows)
     known = fraction_of(connection, run, shares)
     exposure = 1.0 if known is None or known.exposure is None else known.exposure
-    chosen = [r for r in rows if r.label == label]
-    judged = judge_classes(classes or as_classes(chosen), Matcher(chosen), roofs, best, exposure)
+    judge = partial(_judge_by, rows, classes, (roofs, best), exposure)
+    label, judged = _first_judged(judge, choose_labels(labels, wanted))
     # a benchmark's sizes say nothing about the largest message of the job
     kernels = judge_kernels(shares, judged if classes else (), roofs)
     whole = sum(j.device_s or 0.0 for j in judged)
@@ -60,9 +61,35 @@ def build_judgement(
         metrics=metric_rows(
             connection, run, rows, classes, None if known is None else known.value * exposure
         ),
-        curves=curves_of(rows, roofs),
+        curves=curves_of((r for r in rows if wanted in (None, r.label)), roofs),
         notes=tuple(_notes(judged, (label, labels), known is not None, wanted)),
     )
+
+
+def _judge_by(
+    rows: Sequence[Row],
+    classes: Sequence[ClassRow],
+    ceilings: tuple[AnyRoofs | None, FitRoofs | None],
+    exposure: float,
+    label: str | None,
+) -> tuple[Judged, ...]:
+    """The run's classes by the measurements of one label; these alone in a run without calls."""
+    chosen = [row for row in rows if row.label == label]
+    return judge_classes(classes or as_classes(chosen), Matcher(chosen), *ceilings, exposure)
+
+
+def _first_judged(
+    judge: Callable[[str | None], tuple[Judged, ...]], labels: Sequence[str | None]
+) -> tuple[str | None, tuple[Judged, ...]]:
+    """The first label with a measurement to hold against a roof, else the first."""
+    first = None
+    for label in labels:
+        judged = judge(label)
+        first = first or (label, judged)
+        if any(j.match is not None and j.match.rows and not j.no_roof for j in judged):
+            return label, judged
+    assert first is not None
+    return first
 
 
 def _notes(
@@ -75,12 +102,23 @@ def _notes(
     notes = []
     if len(labels) > 1 and wanted is None:
         notes.append(
-            f"Measured labels: {', '.join(labels)}; the most recent, {chosen}, is judged "
-            "(--label names another)."
+            f"Measured labels: {', '.join(labels)}; the most recent"
+            f"{'' if chosen == labels[-1] else ' of those that can be judged'}, {chosen}, is "
+            "judged (--label names another)."
         )
     measured = sum(j.alone_us is not None for j in judged)
     if chosen is not None and judged:
         notes.append(f"{measured} of {len(judged)} classes are measured with label {chosen}.")
+        if not any(j.match for j in judged):
+            notes.append(
+                "No measurement is of a class of this run: operation, type, reduction, size, ranks "
+                "and place must be equal."
+            )
+    if any(j.foreign for j in judged):
+        notes.append(
+            "Measurements in host memory (a replay without GPUs) say nothing about the links "
+            "between GPUs: they have no efficiency against a system, and nothing to win."
+        )
     if judged and not any(j.row.calls for j in judged):
         notes.append("The run has no calls: the measured classes are judged by themselves.")
     elif not known:

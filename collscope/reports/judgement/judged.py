@@ -20,7 +20,8 @@ WAITING = "waiting"  # regime of a class that waits more than it transfers
 class Judged:
     """One class with everything known about its time; us of one call on one rank.
 
-    alone_us     measured alone, on as many ranks as the job has
+    alone_us     measured alone, on as many ranks as the job has, and on its links
+    foreign      measured in host memory, which a system's roof is not about
     transfer_us  in the job, waiting taken off; wait_us: mean over the ranks
     roof, best   what was asked for, and the best of any label measured
     no_roof      why there is no roof; why: why it does not apply
@@ -31,6 +32,7 @@ class Judged:
     row: ClassRow
     match: Match | None
     alone_us: float | None
+    foreign: bool
     transfer_us: float | None
     wait_us: float | None
     roof: RoofAt | None
@@ -42,14 +44,14 @@ class Judged:
 
     @property
     def measured_us(self) -> float | None:
-        """Time that is judged: measured, else the transfer in the job."""
+        """Time that is told: measured, else the transfer in the job."""
         measured = None if self.match is None else self.match.time_us
         return self.transfer_us if measured is None else measured
 
     @property
     def efficiency(self) -> float | None:
-        """Roof time over measured time."""
-        if self.roof is None or not self.measured_us:
+        """Roof time over measured time; None of host memory against the roof of a system."""
+        if self.roof is None or not self.measured_us or (self.foreign and not self.transfer_us):
             return None
         return self.roof.time_us / self.measured_us
 
@@ -112,13 +114,16 @@ def _judge(
     exposure: float,
 ) -> Judged:
     roofs, best = ceilings
-    alone = None if match is None or match.scaled else match.time_us
     transfer = None if row.transfer_ns is None else row.transfer_ns / 1000
+    foreign = match is not None and match.on_host and not isinstance(roofs, FitRoofs)
+    if match is not None and foreign and transfer is not None:
+        match = Match((), match.marks)  # the job's own GPUs tell more
+    alone = None if match is None or match.scaled or foreign else match.time_us
     wait = None if row.wait_ns is None else row.wait_ns / 1000
     found = None if roofs is None else _roof(row, match, roofs)
     roof = found if isinstance(found, RoofAt) else None
     other = None if best is None or roof is None else best.at(roof.work)
-    measured = transfer if match is None or match.time_us is None else match.time_us
+    measured = transfer if match is None or match.time_us is None or foreign else match.time_us
     why = None
     if roofs is not None and roof is not None and measured and roof.time_us > measured:
         why = roofs.why_above(roof, measured)
@@ -132,6 +137,7 @@ def _judge(
         row=row,
         match=match,
         alone_us=alone,
+        foreign=foreign,
         transfer_us=transfer,
         wait_us=wait,
         roof=roof,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from collscope.kernel_names import KernelName, classify
 from collscope.model import Datatype, Op
@@ -28,18 +30,38 @@ _MSCCL_SOURCE = "RCCL's stock MSCCL algorithms; other algorithm files void this"
 
 
 def judge_kernels(
-    shares: Iterable[Share], judged: Sequence[Judged], roofs: AnyRoofs | None
+    shares: Sequence[Share], judged: Sequence[Judged], roofs: AnyRoofs | None
 ) -> tuple[JudgedKernel, ...]:
-    """Kernels with 1 % of GPU time or more whose largest message is known, by share."""
+    """Kernels of all profiles together: those with 1 % of GPU time and a largest message known."""
     if roofs is None:
         return ()
     found = [
-        row
-        for share in shares
-        for kernel in share.kernels
-        if (row := _judge(kernel, judged, roofs)) is not None
+        row for kernel in _over_all(shares) if (row := _judge(kernel, judged, roofs)) is not None
     ]
     return tuple(sorted(found, key=lambda row: (-row.share, row.name)))
+
+
+def _over_all(shares: Sequence[Share]) -> Iterable[KernelShare]:
+    """Each kernel once: times and calls of all profiles, its part of their time together.
+
+    As the share of the whole run: of the sum of their times, else the mean of their percentages.
+    """
+    by_name: dict[str, list[KernelShare]] = defaultdict(list)
+    for share in shares:
+        for kernel in share.kernels:
+            by_name[kernel.name].append(kernel)
+    busy = sum(share.busy_ns or 0 for share in shares)
+    told = busy and all(share.busy_ns for share in shares)
+    for same in by_name.values():
+        total, calls = sum(k.total_ns for k in same), sum(k.calls for k in same)
+        mean = sum(k.percent or 0.0 for k in same) / len(shares)
+        yield replace(
+            same[0],
+            calls=calls,
+            total_ns=total,
+            mean_ns=total / calls if calls else None,
+            percent=100 * total / busy if told else mean,
+        )
 
 
 def _judge(kernel: KernelShare, judged: Sequence[Judged], roofs: AnyRoofs) -> JudgedKernel | None:

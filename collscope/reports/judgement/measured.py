@@ -61,6 +61,11 @@ class Row:
         return self.status == "ok" and not self.n_wrong and (self.time_us_median or 0) > 0
 
     @property
+    def on_host(self) -> bool:
+        """Measured in host memory."""
+        return self.backend == "host"
+
+    @property
     def times_us(self) -> tuple[float, ...]:
         """Every sample, or the median where the source gives nothing else."""
         return self.samples_us or (self.time_us_median or 0.0,)
@@ -86,6 +91,11 @@ class Match:
         """True when fewer ranks were measured than the job has."""
         return any(row.scaled_from is not None for row in self.rows)
 
+    @property
+    def on_host(self) -> bool:
+        """True when host memory was measured, not the links between GPUs."""
+        return any(row.on_host for row in self.rows)
+
 
 def read_measurements(connection: sqlite3.Connection, run: str) -> tuple[Row, ...]:
     """Every measurement of the run, in the order in which they were read."""
@@ -105,20 +115,20 @@ def labels_of(rows: Iterable[Row]) -> tuple[str, ...]:
     return tuple(sorted(latest, key=latest.__getitem__))
 
 
-def choose_label(labels: Sequence[str], wanted: str | None) -> str | None:
-    """The wanted label, else the most recent; None when there is none at all.
+def choose_labels(labels: Sequence[str], wanted: str | None) -> Sequence[str | None]:
+    """The wanted label, else all, the most recent first; (None,) when there is none at all.
 
     raises  InputError when the run has no measurement of the wanted label
     """
     if wanted is None:
-        return labels[-1] if labels else None
+        return labels[::-1] or (None,)
     if wanted not in labels:
         known = ", ".join(f"'{label}'" for label in labels) or "none"
         raise InputError(
             f"label '{wanted}': the run has no such measurements (labels: {known}). "
             "Choose one of them, or measure with collscope replay --label."
         )
-    return wanted
+    return (wanted,)
 
 
 def as_measurement(row: Row) -> Measurement:
@@ -252,5 +262,5 @@ def _marks(chosen: Sequence[Row], row: ClassRow) -> Iterable[str]:
         yield "place not known"
     if row.redop in _UNTOLD and measured.redop is not None:
         yield "reduction not known"
-    if measured.backend == "host":
+    if measured.on_host:
         yield "measured in host memory"

@@ -82,7 +82,7 @@ class Uplift:
     judged: float  # part of the collective time whose classes have an efficiency
     saved: float  # part of that time that tuning could save
     gain: float  # 1 / (1 - saved) - 1
-    low: float | None  # 5 % of the bootstrap; None: one sample per class and one ceiling
+    low: float | None  # 5 % of the bootstrap over classes measured alone; None: nothing varies
     median: float | None
     high: float | None  # 95 %
     gain_if_alike: float  # with classes that were not measured as efficient as those that were

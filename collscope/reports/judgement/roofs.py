@@ -142,7 +142,7 @@ def empirical(rows: Iterable[Row]) -> FitRoofs | None:
 
     The best of a single setting is that setting: it would say that nothing can be gained.
     """
-    usable = [row for row in rows if row.usable]
+    usable = [row for row in rows if row.usable and not row.on_host]
     if len({row.label for row in usable}) < 2:
         return None
     try:

@@ -61,10 +61,12 @@ def _sections(said: PredictionReport) -> Iterable[Section]:
 def _answer(said: PredictionReport) -> Iterable[str]:
     yield (
         f"Step time {_ms(said.step_us)} -> {_ms(said.new_us)} ms "
-        f"({_ms(said.low_us)} to {_ms(said.high_us)}), {_gain(said.gain)}, with {said.times_from}."
+        f"({_ms(said.low_us)} to {_ms(said.high_us)}), {_change(said.step_us, said.new_us)}, "
+        f"with {said.times_from}."
     )
     yield (
-        f"The uplift formula alone: {_ms(said.simple_us)} ms, {_gain(said.simple_gain)}; it saves "
+        f"The uplift formula alone: {_ms(said.simple_us)} ms, "
+        f"{_change(said.step_us, said.simple_us)}; it saves "
         "exposed transfer time and moves nothing else."
     )
     yield (
@@ -103,7 +105,9 @@ def _ms(us: float) -> str:
     return f"{us / 1000:.3f}"
 
 
-def _gain(gain: float | None) -> str:
-    if gain is None:
-        return "gain not defined"
-    return f"{100 * abs(gain):.1f} % {'faster' if gain >= 0 else 'slower'}"
+def _change(old_us: float, new_us: float) -> str:
+    """Change of the time, which is not that of the speed: 5 -> 6 ms is 20 % longer."""
+    if old_us <= 0:
+        return "change not defined"
+    change = new_us / old_us - 1
+    return f"{100 * abs(change):.1f} % {'longer' if change > 0 else 'shorter'}"

@@ -72,10 +72,22 @@ void keeps_what_is_finished() {
     CHECK(kept.error.empty());
     CHECK(kept.text == file_of(ok + not_mine));
     CHECK((kept.finished == std::set<int>{3}) && !kept.sequence_finished);
-    Row sequence = sample_row(0, "ok");
-    sequence.op = "Sequence";
-    CHECK(keep_finished(file_of(line_of(sequence) + "\n"), "00000000000000aa", "", "")
-              .sequence_finished);
+}
+
+void keeps_a_sequence_as_a_whole() {
+    Row step = sample_row(3, "ok");
+    step.method = "sequence";
+    Row total = sample_row(0, "ok");
+    total.op = "Sequence";
+    total.method = "sequence";
+    const std::string done = file_of(line_of(step) + "\n" + line_of(total) + "\n");
+    const Kept whole = keep_finished(done, "00000000000000aa", "", "");
+    CHECK(whole.sequence_finished && whole.text == done);
+    // Its classes are measured in one pass, and would stand there twice.
+    total.status = "failed";
+    const std::string cut = file_of(line_of(step) + "\n" + line_of(total) + "\n");
+    const Kept part = keep_finished(cut, "00000000000000aa", "", "");
+    CHECK(!part.sequence_finished && part.text == file_of(""));
 }
 
 void refuses_to_resume_another_file() {
@@ -122,6 +134,7 @@ int main() {
     writes_a_line();
     has_nccl_tests_factors();
     keeps_what_is_finished();
+    keeps_a_sequence_as_a_whole();
     refuses_to_resume_another_file();
     writes_line_by_line();
     return check::result();

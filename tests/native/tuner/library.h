@@ -90,7 +90,8 @@ struct Costs {
 
     // "ring/ll128" where exactly one cell became the cheapest, "" where none did.
     std::string chosen() const {
-        static const char* const names[] = {"tree", "ring", "cnd", "cnc", "nvls", "nvlstree", "pat"};
+        static const char* const names[] = {"tree", "ring",     "cnd", "cnc",
+                                            "nvls", "nvlstree", "pat"};
         static const char* const ways[] = {"ll", "ll128", "simple"};
         std::string found;
         for (std::size_t i = 0; i < cells.size(); ++i) {

@@ -101,7 +101,8 @@ void third_and_fourth() {
 
     CHECK(fourth.init(8, 1, logger, &context) == success);
     costs = Costs();
-    CHECK(fourth.get_coll_info(context, all_reduce, 100, 1, costs.block(), 7, 3, 1, &channels) == 0);
+    CHECK(fourth.get_coll_info(context, all_reduce, 100, 1, costs.block(), 7, 3, 1, &channels) ==
+          success);
     CHECK(costs.chosen() == "tree/simple" && channels == 2);
     CHECK(fourth.destroy(context) == success);
 }
@@ -255,7 +256,8 @@ void logs_once() {
     }
     // 2048…4095 and 4096…8191 are a bucket each; 8192 begins another.
     CHECK(logged(log_info, "allreduce 2048 B on 8 ranks: tree/ll, channels 5 (line 1)") == 1);
-    CHECK(logged(log_info, "allreduce 4096 B on 8 ranks: ring/simple, channels default (line 2)") == 1);
+    CHECK(logged(log_info,
+                 "allreduce 4096 B on 8 ranks: ring/simple, channels default (line 2)") == 1);
     CHECK(logged(log_info, "allreduce 8192 B") == 1);
     CHECK(logged(log_info, "allreduce ") == 3);
     CHECK(logged(log_info, "2 of 2 rows are for 8 ranks on 1 nodes") == 1);
@@ -320,9 +322,10 @@ void concurrent() {
     for (int t = 0; t < threads; ++t) {
         all.emplace_back([&, t] {
             Communicator own(8, 1);
+            int& count = wrong[static_cast<std::size_t>(t)];
             for (int i = 0; i < 2000; ++i) {
-                wrong[static_cast<std::size_t>(t)] += shared.choice(all_reduce, 3000) != "tree/ll 5";
-                wrong[static_cast<std::size_t>(t)] += own.choice(all_reduce, 5000) != "ring/simple 6";
+                count += shared.choice(all_reduce, 3000) != "tree/ll 5";
+                count += own.choice(all_reduce, 5000) != "ring/simple 6";
             }
         });
     }

@@ -1,0 +1,83 @@
+"""What all kinds of files have in common on their way into the store."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path, PurePath
+
+from collscope.ingest.files import STDIN, Reader, printable
+from collscope.ingest.result import Ingested
+from collscope.model import Diagnostic, Severity
+from collscope.store import sources
+from collscope.store.connection import transaction
+from collscope.store.measurements import forget_source
+
+_CUT_TEXT = "the compressed file ends early: what was read before its end is kept"
+_CHANGED_TEXT = (
+    "{path} is in this run already with other bytes (source {source}): the rows of both are kept. "
+    "Name another --run, or another --label where the command takes one, to tell them apart."
+)
+
+
+def add_source(  # noqa: PLR0913 - where to, what, and whether again
+    connection: sqlite3.Connection,
+    db: Path,
+    run: str,
+    row: sources.SourceRow,
+    diagnostics: list[Diagnostic],
+    insert: Callable[[int, int], None],
+    *,
+    again: bool = False,
+) -> str:
+    """Put a source with all that it holds into a run, in one transaction.
+
+    diagnostics  stored with it; gets a notice when the path is in the run with other bytes
+    insert   puts its records there; called with the keys of the run and of the source
+    again    the same source is replaced when it is there
+    returns  what became of it: added, replaced, or known, with nothing stored
+    raises   InputError when the store refuses
+    """
+    with transaction(connection, db):
+        status = "added"
+        if sources.has_source(connection, run, row.sha256):
+            if not again:
+                return "known"
+            forget_source(connection, run, row.sha256)
+            status = "replaced"
+        run_key = sources.run_id(connection, run)
+        older = None if row.path == STDIN else sources.same_path(connection, run_key, row)
+        if older is not None:
+            text = _CHANGED_TEXT.format(path=row.path, source=older)
+            diagnostics.append(Diagnostic(Severity.NOTICE, "path_with_other_bytes", text))
+        source = sources.insert_source(connection, run_key, row)
+        insert(run_key, source)
+        sources.insert_diagnostics(connection, run_key, source, diagnostics)
+    return status
+
+
+def unusable(path: str, reason: str, *, size: int, truncated: bool) -> Ingested:
+    """A file of `size` bytes, decompressed, that holds nothing of the kind looked for."""
+    if truncated and not size:
+        reason = "the compressed data ends early, before anything of it could be read"
+    elif truncated:
+        reason = f"the compressed data ends early; in what could be read of it: {reason}"
+    elif not size:
+        reason = "the file is empty"
+    return Ingested(path, "unusable", reason=reason)
+
+
+def cut_short(reader: Reader) -> list[Diagnostic]:
+    """The diagnostic of a compressed file that ends before its end."""
+    if not reader.truncated:
+        return []
+    return [Diagnostic(Severity.DATA_LOSS, "truncated_compression", _CUT_TEXT)]
+
+
+def stem(path: str) -> str:
+    """Label of what a file holds when nothing else names it.
+
+    >>> stem("runs/h200.csv.gz"), stem("-")
+    ('h200', 'stdin')
+    """
+    return "stdin" if path == STDIN else PurePath(printable(path)).name.split(".")[0] or "file"

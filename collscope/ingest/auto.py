@@ -1,0 +1,94 @@
+"""Files of any kind into the store, each as every kind of source that it holds."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from collscope.errors import UsageError
+from collscope.ingest.adding import unusable
+from collscope.ingest.files import STDIN, open_input
+from collscope.ingest.logs import store_log, tells_nothing
+from collscope.ingest.profiles import ingest_profile, is_sqlite, text_profile
+from collscope.ingest.replays import ingest_csv, is_csv
+from collscope.ingest.result import Ingested
+from collscope.ingest.scan import Progress, Scanned, scan_log
+from collscope.ingest.tables import ingest_metric, ingest_table
+from collscope.ingest.traces import ingest_trace, is_totals, is_trace
+from collscope.parsers.metrics import MetricHints
+from collscope.parsers.tables import TableHints
+
+# Longer texts, after decompression, are not looked through for what stands inside a document.
+DOCUMENT_BYTES = 8 << 20
+# How reasons begin that speak of one kind only, or of the whole file.
+_OF_ONE_KIND = ("no ", "looks like a log", "the ")
+_NOTHING = "no profile, trace, replay CSV, log, benchmark table or figures found"
+
+
+def ingest_any(
+    connection: sqlite3.Connection, db: Path, run: str, path: str, progress: Progress
+) -> list[Ingested]:
+    """Put one file into a run.
+
+    An SQLite file, a trace, a recording and a replay CSV are of one kind. A text is a log where it
+    tells of more than itself; one of at most `DOCUMENT_BYTES` is also looked through for a
+    profiler's table, benchmark tables and figures with a unit. Each kind is a source.
+
+    returns  a result per kind that holds something; else one, known or unusable
+    raises   InputError when the file cannot be read or the store refuses;
+             UsageError for standard input, which can be read once only
+    """
+    if path == STDIN:
+        raise UsageError(
+            "-: standard input can be read once only. Name its kind ('ingest log -') or a file."
+        )
+    with open_input(path) as reader:
+        head = b""
+        for chunk in reader.chunks():
+            head += chunk
+            if len(head) > DOCUMENT_BYTES:
+                break
+    if is_sqlite(head):
+        profile = ingest_profile(connection, db, run, path)
+        trace = ingest_trace(connection, db, run, path) if profile.status == "unusable" else profile
+        return [profile if trace.status == "unusable" else trace]
+    if is_trace(head):
+        trace = ingest_trace(connection, db, run, path)
+        if trace.status != "unusable":
+            return [trace]
+    if is_csv(head):
+        return [ingest_csv(connection, db, run, path, None, None)]
+    return _document(connection, db, run, path, head, progress)
+
+
+def _document(
+    connection: sqlite3.Connection, db: Path, run: str, path: str, head: bytes, progress: Progress
+) -> list[Ingested]:
+    """What every reader of texts makes of a file."""
+    small = len(head) <= DOCUMENT_BYTES
+    found: list[Ingested] = []
+    if small or text_profile(head):
+        read = ingest_trace if is_totals(head) else ingest_profile
+        found.append(read(connection, db, run, path))
+        if found[0].dialect.startswith("rocprof"):  # one table from the first line to the last
+            return found
+    log = scan_log(path, progress)
+    if not tells_nothing(log):
+        found.append(store_log(connection, db, run, log))
+    if small:
+        found.append(ingest_table(connection, db, run, path, TableHints()))
+        found.append(ingest_metric(connection, db, run, path, MetricHints(), rated=True))
+    added = [r for r in found if r.status == "added"]
+    known = [r for r in found if r.status == "known"]
+    if not added and not known:
+        return [_rejected(found, log)]
+    # A table that lacks an option, beside what could be read, is not passed over in silence.
+    lacking = [r for r in found if r.status == "unusable" and "--op" in r.reason]
+    return [*(added or known[:1]), *lacking]
+
+
+def _rejected(found: list[Ingested], log: Scanned) -> Ingested:
+    """The one result of a file that no reader can use: what the user can mend, else all kinds."""
+    mendable = (r.reason for r in found if not r.reason.startswith(_OF_ONE_KIND))
+    reason = next(mendable, _NOTHING)
+    return unusable(log.path, reason, size=log.size_bytes, truncated=log.truncated)
