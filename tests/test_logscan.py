@@ -164,6 +164,18 @@ def test_pieces_do_not_matter(cuts: list[int]) -> None:
     assert flatten(scan(*pieces)) == flatten(scan(log))
 
 
+def test_halves_of_large_pieces_do_not_matter() -> None:
+    # A second thread scans the later half of pieces beyond 1 MiB; every rank is in both halves.
+    text = DIALECTS.read_bytes()
+    call, start, end = GUIDE_COLL, GUIDE_KL, GUIDE_KE
+    lines = [text, *(call.replace(b"52939", b"%d" % (i % 97)) for i in range(9000)), start, end]
+    log = b"".join([*lines, text, *reversed(lines)])
+    whole = scan(log)
+    assert len(whole["coll"]["line"]) > 18_000
+    small = (log[at : at + 100_000] for at in range(0, len(log), 100_000))
+    assert flatten(whole) == flatten(scan(*small))
+
+
 @given(cut=st.integers(0, 6000))
 @settings(max_examples=60, deadline=None)
 def test_a_cut_loses_no_earlier_record(cut: int) -> None:

@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-#include "scanner.h"
+#include "paired.h"
 
 namespace nb = nanobind;
 using namespace logscan;
@@ -233,7 +233,7 @@ private:
         }
     }
 
-    Scanner scanner_;
+    PairedScanner scanner_;
     bool spent_ = false;
 };
 

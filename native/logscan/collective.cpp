@@ -349,8 +349,10 @@ void Collectives::distrust_cut_tail(Fields& fields, const Place& place) {
         fields.task = -1;
         return;
     }
-    const std::uint32_t row = comm_rows_[find_comm_key(fields, place)];
-    if (row != NONE && result_.comms.global_rank[row] != fields.global_rank) {
+    const std::uint32_t row = comm_rows_[find_comm_key({place.process, fields.comm})];
+    const bool same = row != NONE && result_.comms.global_rank[row] == fields.global_rank;
+    distrusted_ = distrusted_ || !same;
+    if (row != NONE && !same) {
         fields.global_rank = -1;
     }
 }
@@ -384,38 +386,51 @@ std::uint32_t Collectives::find_op(std::string_view name) {
     return op;
 }
 
-std::uint32_t Collectives::find_comm_key(const Fields& fields, const Place& place) {
-    const std::uint32_t key = comm_keys_.intern({place.process, fields.comm});
-    if (key == comm_rows_.size()) {
+std::uint32_t Collectives::find_comm_key(const CommKey& key) {
+    const std::uint32_t index = comm_keys_.intern(key);
+    if (index == comm_rows_.size()) {
         comm_rows_.push_back(NONE);
     }
-    return key;
+    return index;
 }
 
 std::uint32_t Collectives::find_comm(const Fields& fields, const Place& place) {
-    const std::uint32_t key = find_comm_key(fields, place);
-    Comms& comms = result_.comms;
-    std::uint32_t row = comm_rows_[key];
-    std::uint32_t generation = 0;
-    if (row != NONE) [[likely]] {
-        std::int32_t& nranks = comms.nranks[row];
-        std::int32_t& rank = comms.global_rank[row];
-        const bool same_nranks = nranks == fields.nranks || nranks < 0 || fields.nranks < 0;
-        const bool same_rank = rank == fields.global_rank || rank < 0 || fields.global_rank < 0;
-        if (same_nranks && same_rank) [[likely]] {
-            nranks = fields.nranks < 0 ? nranks : fields.nranks;
-            rank = fields.global_rank < 0 ? rank : fields.global_rank;
-            return row;
-        }
-        generation = comms.generation[row] + 1;
+    const std::uint32_t key = find_comm_key({place.process, fields.comm});
+    const Ranks ranks{fields.nranks, fields.global_rank};
+    const std::uint32_t row = comm_rows_[key];
+    if (row != NONE && agrees(row, ranks)) [[likely]] {
+        learn(row, ranks);
+        return row;
     }
-    row = static_cast<std::uint32_t>(comms.ptr.size());
+    return add_comm(key, ranks);
+}
+
+bool Collectives::agrees(std::uint32_t row, const Ranks& ranks) const {
+    const std::int32_t nranks = result_.comms.nranks[row];
+    const std::int32_t rank = result_.comms.global_rank[row];
+    return (nranks == ranks.nranks || nranks < 0 || ranks.nranks < 0) &&
+           (rank == ranks.global_rank || rank < 0 || ranks.global_rank < 0);
+}
+
+void Collectives::learn(std::uint32_t row, const Ranks& ranks) {
+    std::int32_t& nranks = result_.comms.nranks[row];
+    std::int32_t& rank = result_.comms.global_rank[row];
+    nranks = ranks.nranks < 0 ? nranks : ranks.nranks;
+    rank = ranks.global_rank < 0 ? rank : ranks.global_rank;
+}
+
+// Another generation of the key's communicator.
+std::uint32_t Collectives::add_comm(std::uint32_t key, const Ranks& ranks) {
+    Comms& comms = result_.comms;
+    const std::uint32_t before = comm_rows_[key];
+    const auto row = static_cast<std::uint32_t>(comms.ptr.size());
+    const CommKey& names = comm_keys_.keys()[key];
+    comms.process.push(static_cast<std::uint32_t>(names.process));
+    comms.ptr.push(names.ptr);
+    comms.nranks.push(ranks.nranks);
+    comms.global_rank.push(ranks.global_rank);
+    comms.generation.push(before == NONE ? 0 : comms.generation[before] + 1);
     comm_rows_[key] = row;
-    comms.process.push(place.process);
-    comms.ptr.push(fields.comm);
-    comms.nranks.push(fields.nranks);
-    comms.global_rank.push(fields.global_rank);
-    comms.generation.push(generation);
     return row;
 }
 

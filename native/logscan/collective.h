@@ -44,6 +44,12 @@ public:
     // Parses the message of a CALL line.
     Outcome call(std::string_view message, const Place& place);
 
+    // Adds the communicators of the lines that follow, whose process indices `processes` maps; what
+    // their rows become is written to `rows`. False, and no row added, when the lines before
+    // might have changed how they were told apart.
+    bool append(const Collectives& later, const std::vector<std::uint32_t>& processes,
+                std::vector<std::uint32_t>& rows);
+
 private:
     struct Fields;
     // When an operation is in place: the buffers are the same, or one rank's block lies inside the
@@ -65,6 +71,11 @@ private:
         std::uint64_t process;
         std::uint64_t ptr;
     };
+    // What a line says of its communicator, -1 where it does not.
+    struct Ranks {
+        std::int32_t nranks;
+        std::int32_t global_rank;
+    };
 
     static Fields parse(std::string_view message, const Tail* tail);
     static void remember_tail(const Fields& fields, std::string_view text, const Place& place,
@@ -72,16 +83,20 @@ private:
     static Outcome judge(const Fields& fields);
     void store(Fields& fields, const Place& place, std::uint8_t source);
     std::uint32_t find_op(std::string_view name);
-    std::uint32_t find_comm_key(const Fields& fields, const Place& place);
+    std::uint32_t find_comm_key(const CommKey& key);
     void distrust_cut_tail(Fields& fields, const Place& place);
     std::uint32_t find_comm(const Fields& fields, const Place& place);
+    bool agrees(std::uint32_t row, const Ranks& ranks) const;
+    void learn(std::uint32_t row, const Ranks& ranks);
+    std::uint32_t add_comm(std::uint32_t key, const Ranks& ranks);
     static std::int32_t find_slot(const Fields& fields, Layout layout);
     static Layout layout_of(std::string_view name);
 
     Result& result_;
     KeyTable<CommKey> comm_keys_;
     std::vector<std::uint32_t> comm_rows_;  // of each key, the row of its latest generation
-    std::vector<Layout> layouts_;           // of each operation
+    bool distrusted_ = false;      // a cut line was read by what is known of its communicator
+    std::vector<Layout> layouts_;  // of each operation
     std::array<Tail, 256> tails_;
 };
 

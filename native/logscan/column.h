@@ -38,6 +38,15 @@ public:
         data_[size_++] = value;
     }
 
+    // Room for `count` more values at the end, not set; null when there is nothing to hold.
+    T* extend(std::size_t count) {
+        while (capacity_ - size_ < count) {
+            grow();
+        }
+        size_ += count;
+        return size_ == 0 ? nullptr : data_ + size_ - count;
+    }
+
     T& operator[](std::size_t i) { return data_[i]; }
     const T& operator[](std::size_t i) const { return data_[i]; }
     const T* data() const { return data_; }

@@ -2,7 +2,7 @@
 // that mutates seed files: fuzz ITERATIONS SEED_NUMBER FILE...
 //
 // Properties: nothing is undefined on any input; how a log is cut into pieces does not change the
-// result; cutting a log at any byte loses no record of an earlier line.
+// result, nor does a second thread; cutting a log at any byte loses no record of an earlier line.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -13,10 +13,11 @@
 #include <vector>
 
 #include "digest.h"
-#include "scanner.h"
+#include "paired.h"
 
 namespace {
 
+using logscan::PairedScanner;
 using logscan::Result;
 using logscan::Scanner;
 
@@ -26,8 +27,8 @@ using logscan::Scanner;
     std::abort();
 }
 
-Result scan(std::string_view input, std::size_t piece) {
-    Scanner scanner;
+template <class AScanner>
+Result scan(std::string_view input, std::size_t piece, AScanner&& scanner) {
     for (std::size_t at = 0; at < input.size(); at += piece) {
         // A copy of exact size, so that reading past a piece is seen by the sanitizer.
         const std::vector<char> copy(
@@ -37,6 +38,8 @@ Result scan(std::string_view input, std::size_t piece) {
     }
     return scanner.finish();
 }
+
+Result scan(std::string_view input, std::size_t piece) { return scan(input, piece, Scanner()); }
 
 template <class T>
 bool starts_with(const logscan::Column<T>& whole, const logscan::Column<T>& part,
@@ -74,6 +77,10 @@ void check(std::string_view input, std::size_t choice) {
     const std::size_t piece = 1 + choice % (choice % 3 == 0 ? 7 : 300);
     if (logscan::digest(scan(input, piece)) != logscan::digest(whole)) {
         fail("the result depends on the pieces", input);
+    }
+    if (logscan::digest(scan(input, 1 + choice % (input.size() + 1), PairedScanner(2))) !=
+        logscan::digest(whole)) {
+        fail("the result depends on the second thread", input);
     }
     if (!input.empty()) {
         check_cut(whole, input, 1 + choice / 7 % input.size());

@@ -142,7 +142,7 @@ bool Origins::split_source(std::string_view line, std::size_t end, Source& sourc
 
 // Writers that share a pipe glue lines: "count 26843node1:12:12 [0] NCCL INFO ...". The host seems
 // to be "26843node1"; one already known that ends it, with the same pid, is the likelier reading.
-void Origins::drop_glued_text(std::string_view line, std::size_t after, Source& source) const {
+void Origins::drop_glued_text(std::string_view line, std::size_t after, Source& source) {
     if (result_.processes.size() > glue_search_limit ||
         (after == 0 && !looks_torn(line.substr(0, source.begin)))) {
         return;
@@ -156,22 +156,20 @@ void Origins::drop_glued_text(std::string_view line, std::size_t after, Source& 
         }
     }
     if (best > 0) {
+        dropped_glued_text_ = true;
         source.begin += source.host.size() - best;
         source.host.remove_prefix(source.host.size() - best);
     }
 }
 
-std::uint32_t Origins::find_process(const Source& source, std::string_view prefix,
-                                    std::uint64_t line) {
-    std::string launcher = clean_text(prefix, prefix_bytes);
+std::uint32_t Origins::find_process(Process found) {
     // A line without a host is known by what its launcher put before it.
-    std::string key = source.host.empty() ? launcher : std::string(source.host);
+    std::string key = found.host.empty() ? found.prefix : found.host;
     key.push_back('\0');
-    key += source.host.empty() ? "-" : std::to_string(source.pid);
+    key += found.host.empty() ? "-" : std::to_string(found.pid);
     const std::uint32_t process = process_keys_.intern(key);
     if (process == result_.processes.size()) {
-        result_.processes.push_back(
-            {std::string(source.host), std::move(launcher), source.pid, line});
+        result_.processes.push_back(std::move(found));
     }
     return process;
 }
@@ -230,7 +228,8 @@ Origin Origins::resolve(std::string_view line, const Anchor& anchor, std::size_t
         drop_glued_text(line, after, source);
     }
     const std::string_view prefix = after == 0 ? line.substr(0, source.begin) : std::string_view();
-    const std::uint32_t process = find_process(source, prefix, line_number);
+    const std::uint32_t process = find_process(
+        {std::string(source.host), clean_text(prefix, prefix_bytes), source.pid, line_number});
     const std::uint32_t thread = find_thread(process, source.tid);
     if (hosted && cached != nullptr) {
         *cached = {std::string(line.substr(source.begin, end - source.begin)), process, thread};

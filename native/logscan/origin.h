@@ -40,6 +40,14 @@ public:
     Origin resolve(std::string_view line, const Anchor& anchor, std::size_t after,
                    std::uint64_t line_number);
 
+    // Whether these lines, read without those before them, may have been read differently for it:
+    // a host was taken for text glued to a known one, or would have been.
+    bool depends_on(const Origins& earlier) const;
+
+    // Adds processes and threads of the lines that follow; what their indices become.
+    void append(const Origins& later, std::uint32_t lines, std::vector<std::uint32_t>& processes,
+                std::vector<std::uint32_t>& threads);
+
 private:
     struct Source {
         std::size_t begin;
@@ -58,14 +66,15 @@ private:
     };
 
     static bool split_source(std::string_view line, std::size_t end, Source& source);
-    void drop_glued_text(std::string_view line, std::size_t after, Source& source) const;
-    std::uint32_t find_process(const Source& source, std::string_view prefix, std::uint64_t line);
+    void drop_glued_text(std::string_view line, std::size_t after, Source& source);
+    std::uint32_t find_process(Process found);
     std::uint32_t find_thread(std::uint32_t process, std::int64_t tid);
 
     Result& result_;
     StringTable process_keys_;
     KeyTable<ThreadKey> threads_;
     std::array<Cached, 256> cache_;
+    bool dropped_glued_text_ = false;
 };
 
 }  // namespace logscan

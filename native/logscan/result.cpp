@@ -6,7 +6,6 @@ namespace logscan {
 
 namespace {
 
-constexpr std::uint64_t damage_kept = 50;
 constexpr std::size_t excerpt_bytes = 160;
 
 // Length of the colour code at the start of `text`, 0 if there is none.

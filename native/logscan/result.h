@@ -32,6 +32,8 @@ struct Comms {
     Column<std::uint32_t> generation;
 };
 
+inline constexpr std::uint32_t line_number_limit = NONE - 1;  // lines beyond it share a number
+
 // Bits of Signature::flags.
 inline constexpr std::uint32_t COUNT_MODULO_32 = 1;
 inline constexpr std::uint32_t HAS_ACCUMULATOR = 2;
@@ -165,6 +167,9 @@ struct Result {
     }
     // Counts a content problem; the first fifty of each code are kept with an excerpt.
     void damaged(Counter code, std::uint64_t line, std::string_view record);
+
+    static constexpr std::uint64_t damage_kept = 50;  // of each code
+    static constexpr std::size_t unknown_kept = 20;
 };
 
 // Copy without colour codes (ESC [ ... letter) and NULs, right-trimmed, at most `limit` bytes.

@@ -8,10 +8,8 @@ namespace logscan {
 
 namespace {
 
-constexpr std::size_t unknown_kept = 20;
 constexpr std::size_t sample_bytes = 300;
 constexpr std::uint32_t version_block_lines = 64;  // ranks on one stdout may come between
-constexpr std::uint32_t line_number_limit = 0xFFFFFFFEu;
 
 std::string_view trim_end(std::string_view text) {
     while (!text.empty() && is_blank(text.back())) {
@@ -192,7 +190,7 @@ void Scanner::report(Outcome outcome, std::string_view record, const Place& plac
 
 void Scanner::unknown(std::string_view message, const Place& place) {
     result_.count(Counter::unknown);
-    if (result_.unknown_samples.size() < unknown_kept) {
+    if (result_.unknown_samples.size() < Result::unknown_kept) {
         result_.unknown_samples.emplace_back(place.line, clean_text(message, sample_bytes));
     }
 }

@@ -6,7 +6,7 @@
 
 #include "check.h"
 #include "digest.h"
-#include "scanner.h"
+#include "paired.h"
 
 namespace {
 
@@ -388,6 +388,60 @@ void is_the_same_for_any_pieces() {
     }
 }
 
+// Every pair of lines is once the last of a first half and the first of a second.
+void is_the_same_for_two_threads() {
+    const auto call = [](const std::string& prefix, const std::string& ranks) {
+        return prefix +
+               ":1:1 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x1 count 4 "
+               "datatype 7 op 0 root 0 comm 0x9" +
+               ranks + "\n";
+    };
+    const std::string unknown_ranks = "n:1:1 [0] NCCL CALL ncclAllReduce(1,1,4,7,0,0,0x9,0x2)\n";
+    const std::string lines[] = {
+        guide,
+        call("n", " [nranks=4] stream 0x2"),
+        call("n", " [nranks=8] stream 0x2"),
+        call("n", " [nranks=4] stream 0x2 task 0 globalrank 1"),
+        call("n", " [nranks=4] stream 0x2 task 0 globalrank 2"),
+        unknown_ranks,
+        call("opCount 26n", " [nranks=4] stream 0x2"),  // a host glued to a torn number
+        call("26n", " [nranks=4] stream 0x2"),
+        "n:1:1 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x1 count 26" + unknown_ranks,
+        call("n", " [nranks=4] stream 0x2 task 0 globalrank 1n:1:2 [0] NCCL INFO text"),
+        call("n", " [nranks=4] stream 0x2 task 0 globalrank 1[0] NCCL INFO text"),
+        "[1,0]<stdout>:" + call("n", " [nranks=4]"),
+        "RCCL version : 2\n",
+        "Hostname     : node1\n",
+        "n:1:3 [0] NCCL INFO AllGather: 8 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}\n",
+        "n:1:3 [0] NCCL INFO ## [1.0] [00:01] 000001 KL HWID 1 ncclDevFunc_X nw 4 bi 0 nc 0 busId "
+        "df000 nRanks 8\n",
+        "n:1:3 [0] NCCL CALL ncclGroupStart()\n",
+        "n:1:3 [0] NCCL INFO A sentence of no known kind\n",
+    };
+    for (const std::string& first : lines) {
+        for (const std::string& second : lines) {
+            for (const std::string& third : lines) {
+                const std::string text = guide + first + second + third + unknown_ranks;
+                logscan::PairedScanner paired(2);
+                paired.feed(text);
+                paired.feed(text);
+                CHECK(logscan::digest(paired.finish()) == logscan::digest(scan(text + text)));
+            }
+        }
+    }
+}
+
+void keeps_as_many_samples_with_two_threads() {
+    std::string text;
+    for (int line = 0; line < 60; ++line) {
+        text += "n:1:1 [0] NCCL INFO AllReduce: opCount 0 sendbuff\nn:1:1 [0] NCCL INFO strange " +
+                std::to_string(line) + "\n";
+    }
+    logscan::PairedScanner paired(2);
+    paired.feed(text);
+    CHECK(logscan::digest(paired.finish()) == logscan::digest(scan(text)));
+}
+
 void bounds_a_line() {
     const std::string before(Scanner::line_limit, 'x');
     Scanner scanner;
@@ -419,6 +473,8 @@ int main() {
     sorts_messages();
     reads_warnings_and_bare_versions();
     is_the_same_for_any_pieces();
+    is_the_same_for_two_threads();
+    keeps_as_many_samples_with_two_threads();
     bounds_a_line();
     return check::result();
 }

@@ -1,0 +1,241 @@
+// Joins the scan of later lines to that of the lines before them, so that two threads can share a
+// log. The outcome is that of one scan, to the last index, or none.
+#include <algorithm>
+
+#include "scanner.h"
+
+namespace logscan {
+
+namespace {
+
+constexpr std::size_t host_pairs_limit = 1 << 20;
+
+using Map = std::vector<std::uint32_t>;  // what the indices of the later scan become
+
+template <class T>
+void copy(Column<T>& to, const Column<T>& from) {
+    std::copy_n(from.data(), from.size(), to.extend(from.size()));
+}
+
+void copy_mapped(Column<std::uint32_t>& to, const Column<std::uint32_t>& from, const Map& map) {
+    std::transform(from.data(), from.data() + from.size(), to.extend(from.size()),
+                   [&map](std::uint32_t index) { return index == NONE ? NONE : map[index]; });
+}
+
+std::uint32_t later_line(std::uint64_t line, std::uint32_t lines) {
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(lines + line, line_number_limit));
+}
+
+void copy_lines(Column<std::uint32_t>& to, const Column<std::uint32_t>& from, std::uint32_t lines) {
+    std::transform(from.data(), from.data() + from.size(), to.extend(from.size()),
+                   [lines](std::uint32_t line) { return later_line(line, lines); });
+}
+
+Map append_strings(StringTable& to, const StringTable& from) {
+    Map map;
+    for (const std::string& string : from.strings()) {
+        map.push_back(to.intern(string));
+    }
+    return map;
+}
+
+// "26843node1" where "node1" with the same pid is known: maybe a number glued to a host.
+bool looks_glued(const Process& process, const Process& known) {
+    return process.pid == known.pid && !known.host.empty() &&
+           process.host.size() > known.host.size() && process.host.ends_with(known.host);
+}
+
+}  // namespace
+
+bool Origins::depends_on(const Origins& earlier) const {
+    const std::vector<Process>& here = result_.processes;
+    const std::vector<Process>& before = earlier.result_.processes;
+    if (dropped_glued_text_ || here.size() * (here.size() + before.size()) > host_pairs_limit) {
+        return true;
+    }
+    return std::any_of(here.begin(), here.end(), [&](const Process& process) {
+        const auto glued = [&](const Process& known) { return looks_glued(process, known); };
+        return std::any_of(here.begin(), here.end(), glued) ||
+               std::any_of(before.begin(), before.end(), glued);
+    });
+}
+
+void Origins::append(const Origins& later, std::uint32_t lines, Map& processes, Map& threads) {
+    for (Process process : later.result_.processes) {
+        process.first_line = later_line(process.first_line, lines);
+        processes.push_back(find_process(std::move(process)));
+    }
+    const Threads& rows = later.result_.threads;
+    for (std::size_t i = 0; i < rows.tid.size(); ++i) {
+        threads.push_back(find_thread(processes[rows.process[i]], rows.tid[i]));
+    }
+}
+
+// The first generation of a key in the later lines goes on with the last one here where all that
+// its lines said agrees: none of them would have begun another. The later generations follow.
+bool Collectives::append(const Collectives& later, const Map& processes, Map& rows) {
+    const Comms& comms = later.result_.comms;
+    const auto said = [&](std::size_t i) { return Ranks{comms.nranks[i], comms.global_rank[i]}; };
+    std::vector<std::uint32_t> keys;
+    for (std::size_t i = 0; i < comms.ptr.size(); ++i) {
+        keys.push_back(find_comm_key({processes[comms.process[i]], comms.ptr[i]}));
+        const std::uint32_t row = comm_rows_[keys[i]];
+        if (comms.generation[i] == 0 && row != NONE && !agrees(row, said(i))) {
+            return false;
+        }
+    }
+    if (later.distrusted_) {
+        return false;
+    }
+    for (std::size_t i = 0; i < comms.ptr.size(); ++i) {
+        const std::uint32_t row = comm_rows_[keys[i]];
+        if (comms.generation[i] == 0 && row != NONE) {
+            learn(row, said(i));
+            rows.push_back(row);
+        } else {
+            rows.push_back(add_comm(keys[i], said(i)));
+        }
+    }
+    return true;
+}
+
+// The tables that depend on no earlier line.
+class Append {
+public:
+    Append(Result& to, Result& from, std::uint32_t lines) : to_(to), from_(from), lines_(lines) {}
+
+    Map processes;
+    Map threads;
+    Map comms;
+
+    void tables() {
+        ops_ = append_strings(to_.ops, from_.ops);
+        calls();
+        groups();
+        kernels();
+        tunings();
+        messages();
+        samples();
+    }
+
+private:
+    void calls() {
+        Map signatures;
+        for (Signature signature : from_.signatures.keys()) {
+            signature.op = ops_[signature.op];
+            signatures.push_back(to_.signatures.intern(signature));
+        }
+        Calls& to = to_.calls;
+        const Calls& from = from_.calls;
+        copy_mapped(to.comm, from.comm, comms);
+        copy_mapped(to.sig, from.sig, signatures);
+        copy(to.op_count, from.op_count);
+        copy(to.slot, from.slot);
+        copy(to.task, from.task);
+        copy_mapped(to.thread, from.thread, threads);
+        copy_lines(to.line, from.line, lines_);
+        copy(to.source, from.source);
+    }
+
+    void groups() {
+        Groups& to = to_.groups;
+        const Groups& from = from_.groups;
+        copy_mapped(to.process, from.process, processes);
+        copy_mapped(to.thread, from.thread, threads);
+        copy_lines(to.line, from.line, lines_);
+        copy(to.delta, from.delta);
+    }
+
+    void kernels() {
+        Kernels& to = to_.kernels;
+        const Kernels& from = from_.kernels;
+        copy_mapped(to.process, from.process, processes);
+        copy(to.kind, from.kind);
+        copy(to.time_ns, from.time_ns);
+        copy(to.rank, from.rank);
+        copy(to.block, from.block);
+        copy(to.channel, from.channel);
+        copy(to.thread, from.thread);  // of the device
+        copy(to.op_count, from.op_count);
+        copy(to.op_count2, from.op_count2);
+        copy_mapped(to.name, from.name, append_strings(to_.kernel_names, from_.kernel_names));
+        copy(to.bus_id, from.bus_id);
+        copy(to.nranks, from.nranks);
+        copy(to.comm_ptr, from.comm_ptr);
+        copy(to.root, from.root);
+        copy(to.nc, from.nc);
+        copy_lines(to.line, from.line, lines_);
+    }
+
+    void tunings() {
+        Tunings& to = to_.tunings;
+        const Tunings& from = from_.tunings;
+        const Map names = append_strings(to_.tuning_names, from_.tuning_names);
+        copy_mapped(to.process, from.process, processes);
+        copy_mapped(to.thread, from.thread, threads);
+        copy_lines(to.line, from.line, lines_);
+        copy(to.kind, from.kind);
+        copy_mapped(to.op, from.op, ops_);
+        copy(to.bytes, from.bytes);
+        copy_mapped(to.algorithm, from.algorithm, names);
+        copy_mapped(to.protocol, from.protocol, names);
+        copy_mapped(to.kernel, from.kernel, names);
+        copy(to.channels, from.channels);
+        copy(to.time_us, from.time_us);
+        copy(to.comm_ptr, from.comm_ptr);
+    }
+
+    void messages() {
+        Messages& to = to_.messages;
+        Messages& from = from_.messages;
+        copy_mapped(to.process, from.process, processes);
+        copy_mapped(to.thread, from.thread, threads);
+        copy_lines(to.line, from.line, lines_);
+        copy(to.kind, from.kind);
+        std::move(from.text.begin(), from.text.end(), std::back_inserter(to.text));
+    }
+
+    void samples() {
+        for (auto& [line, text] : from_.unknown_samples) {
+            if (to_.unknown_samples.size() < Result::unknown_kept) {
+                to_.unknown_samples.emplace_back(later_line(line, lines_), std::move(text));
+            }
+        }
+        std::array<std::uint64_t, counter_count> counted = to_.counters;
+        for (Damage& damage : from_.damage) {
+            if (++counted[static_cast<std::size_t>(damage.code)] <= Result::damage_kept) {
+                damage.line = later_line(damage.line, lines_);
+                to_.damage.push_back(std::move(damage));
+            }
+        }
+        for (std::size_t i = 0; i < counter_count; ++i) {
+            to_.counters[i] += from_.counters[i];
+        }
+    }
+
+    Result& to_;
+    Result& from_;
+    std::uint32_t lines_;
+    Map ops_;
+};
+
+bool Scanner::append(Scanner& later) {
+    // A version block that is open here may claim bare lines there.
+    if (block_until_ > line_ || later.origins_.depends_on(origins_)) {
+        return false;
+    }
+    Append append(result_, later.result_, line_);
+    // Stays where it is when the rest is refused: feeding the lines would add the same.
+    origins_.append(later.origins_, line_, append.processes, append.threads);
+    if (!collectives_.append(later.collectives_, append.processes, append.comms)) {
+        return false;
+    }
+    append.tables();
+    if (later.block_until_ != 0) {
+        block_until_ = line_ + later.block_until_;
+    }
+    line_ = later_line(later.line_, line_);
+    return true;
+}
+
+}  // namespace logscan
