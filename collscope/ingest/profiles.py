@@ -74,7 +74,7 @@ def read_sqlite(data: bytes) -> Profile | None:
                 rows = profile.execute(
                     "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
                 ).fetchall()
-            except (sqlite3.DatabaseError, UnicodeDecodeError):  # damaged names do not decode
+            except (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError):
                 return None
             parser = parsers.sqlite_parser({name for (name,) in rows})
             return parser.parse(profile) if parser else None

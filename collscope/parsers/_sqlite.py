@@ -58,7 +58,8 @@ def damage_noted(connection: sqlite3.Connection, rows: Rows) -> Iterator[None]:
     """Turn an error of the file into a diagnostic; rows read before it stay."""
     try:
         yield
-    except (connection.DatabaseError, UnicodeDecodeError) as error:
+    except (connection.DatabaseError, UnicodeDecodeError, MemoryError) as error:
         # UnicodeDecodeError: names of a damaged schema, or SQLite's message that quotes them.
+        # MemoryError: a damaged page may tell a size that SQLite cannot allocate.
         message = f"The database cannot be read to its end ({error}). Copy or export it again."
         rows.note(Diagnostic(Severity.ERROR, "corrupt_database", message))
