@@ -71,7 +71,7 @@ def trace(rank: int, collectives: int) -> Iterator[bytes]:
         if len(pending) > CHUNK:
             yield pending.encode()
             pending = ""
-    yield pending.encode() + b'  ],\n  "traceName": "/tmp/trace.json"\n}\n'
+    yield pending.encode() + b'  ],\n  "traceName": "trace.json"\n}\n'
 
 
 def repeated(megabytes: int) -> Iterator[bytes]:
