@@ -79,6 +79,11 @@ class 13 op=AllReduce datatype=Float32 redop=Sum count=1 in_place=1 calls=13 com
 """
 
 
+def size_of(plan: Plan, planned: PlanClass) -> int:
+    """Size S in bytes of one call of a class of the plan."""
+    return planned.size(len(plan.comm_ranks()[planned.comms[0]]))
+
+
 def test_mixed_sample_unique(samples: Path, db_path: Path) -> None:
     planned = _plan_of(samples / "nccl/mixed", db_path)
     assert planned.plan == parse_plan(_MIXED)
@@ -316,7 +321,7 @@ def test_the_example_of_the_format_is_read(samples: Path) -> None:
 def test_the_plan_of_the_guide_is_read(samples: Path) -> None:
     text = (samples.parent / "docs/replay.md").read_text()
     plan = parse_plan(text[text.index("collscope-plan 1") :].partition("```")[0])
-    assert [(c.op, c.comms, plan.class_size(c)) for c in plan.classes] == [
+    assert [(c.op, c.comms, size_of(plan, c)) for c in plan.classes] == [
         (Op.ALL_REDUCE, (1, 2), 8 << 20),
         (Op.BROADCAST, (0,), 4096),
         (Op.SEND_RECV, (0,), 4096),
@@ -374,7 +379,7 @@ def test_number_list() -> None:
 def test_sweep_sizes_and_counts_by_hand() -> None:
     plan = sweep_plan("allreduce,AllGather:1K..4K*2", datatypes="bf16", nranks=8).plan
     assert plan.comms == (PlanComm(0, tuple(range(8))),)
-    found = [(c.op, c.count, plan.class_size(c), c.redop) for c in plan.classes]
+    found = [(c.op, c.count, size_of(plan, c), c.redop) for c in plan.classes]
     assert found == [
         (Op.ALL_REDUCE, 512, 1024, Redop.SUM),
         (Op.ALL_REDUCE, 1024, 2048, Redop.SUM),
@@ -399,7 +404,7 @@ def test_sweep_sizes_and_counts_by_hand() -> None:
 )
 def test_sweep_ranges(sizes: str, expected: list[int]) -> None:
     plan = sweep_plan(f"allreduce:{sizes}", datatypes="int8", nranks=2).plan
-    assert [plan.class_size(c) for c in plan.classes] == expected
+    assert [size_of(plan, c) for c in plan.classes] == expected
 
 
 def test_sweep_of_every_kind() -> None:
@@ -411,7 +416,7 @@ def test_sweep_of_every_kind() -> None:
         in_place="both",
     ).plan
     # 100 bytes: 25 floats, or 6 on each of 4 ranks (96 bytes); 100 or 25 of one byte.
-    assert [(c.op.value, c.count, plan.class_size(c), c.in_place) for c in plan.classes] == [
+    assert [(c.op.value, c.count, size_of(plan, c), c.in_place) for c in plan.classes] == [
         ("ReduceScatter", 6, 96, False), ("ReduceScatter", 6, 96, True),
         ("ReduceScatter", 25, 100, False), ("ReduceScatter", 25, 100, True),
         ("Broadcast", 25, 100, False), ("Broadcast", 25, 100, True),

@@ -91,11 +91,6 @@ class Plan:
         """Ranks of the plan by communicator id."""
         return {c.id: c.ranks for c in self.comms}
 
-    def class_size(self, planned: PlanClass) -> int:
-        """Size S in bytes of one call of a class of this plan."""
-        first = next(c for c in self.comms if c.id == planned.comms[0])
-        return planned.size(len(first.ranks))
-
 
 def itemsize(datatype: Datatype) -> int:
     """Bytes of one element; a plan holds no unknown datatype."""

@@ -6,8 +6,6 @@ import csv
 import io
 from collections.abc import Sequence
 
-import msgspec
-
 from collscope.errors import UsageError
 from collscope.reports.layout import (
     NUMBER,
@@ -18,6 +16,7 @@ from collscope.reports.layout import (
     percent,
     scaled,
     table,
+    to_json,
     to_markdown,
     to_text,
 )
@@ -38,7 +37,7 @@ def render_fusion(found: Fusion, fmt: str) -> str:
     raises  UsageError for another format
     """
     if fmt == "json":
-        return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
+        return to_json(found)
     if fmt == "csv":
         return _csv((found.present, *found.rows))
     if fmt not in FORMATS:

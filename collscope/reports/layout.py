@@ -1,10 +1,12 @@
-"""Sections of sentences and tables, and their two readable forms: aligned text and Markdown."""
+"""Sections of sentences and tables, and their forms: aligned text, Markdown, JSON."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 WIDTH = 120  # columns of the text form
 TEXT, PATH, NUMBER = "text", "path", "number"  # kinds of column
@@ -93,6 +95,11 @@ def count(number: int, one: str, many: str | None = None) -> str:
 def or_unknown(value: object) -> str:
     """Text of a value within a sentence."""
     return "unknown" if value is None else str(value)
+
+
+def to_json(value: object) -> str:
+    """A report's records as indented JSON, with a final newline."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
 
 
 def to_text(title: str, sections: Iterable[Section]) -> str:

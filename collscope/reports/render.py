@@ -5,11 +5,9 @@ from __future__ import annotations
 import csv
 import io
 
-import msgspec
-
 from collscope.errors import UsageError
 from collscope.reports.judgement.records import JudgedClass
-from collscope.reports.layout import to_markdown, to_text
+from collscope.reports.layout import to_json, to_markdown, to_text
 from collscope.reports.model import ClassRow, Report
 from collscope.reports.sections import sections
 
@@ -40,7 +38,7 @@ def render(report: Report, fmt: str) -> str:
     if fmt == "csv":
         return _csv(report)
     if fmt == "json":
-        return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+        return to_json(report)
     raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(FORMATS)}.")
 
 

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.ingest.match import reading
 from collscope.model import Measurement, Op, parse_op
@@ -22,6 +20,7 @@ from collscope.reports.layout import (
     Table,
     count,
     table,
+    to_json,
     to_markdown,
     to_text,
 )
@@ -176,7 +175,7 @@ def render_roofline(found: Roofline, fmt: str) -> str:
     raises  UsageError for another format
     """
     if fmt == "json":
-        return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
+        return to_json(found)
     if fmt == "csv":
         return _csv(found.systems or found.roofs)
     if fmt not in FORMATS:

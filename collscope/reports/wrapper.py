@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 
-import msgspec
-
 from collscope.errors import UsageError
 from collscope.reports.layout import (
     NUMBER,
@@ -17,6 +15,7 @@ from collscope.reports.layout import (
     or_unknown,
     scaled,
     table,
+    to_json,
     to_markdown,
     to_text,
 )
@@ -32,7 +31,7 @@ def render_wrapper(found: WrapperTables, fmt: str) -> str:
     raises  UsageError for another format
     """
     if fmt == "json":
-        return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
+        return to_json(found)
     if fmt == "csv":
         return _csv(found)
     if fmt not in FORMATS:

@@ -23,6 +23,7 @@ from collscope.reports.layout import (
     count,
     percent,
     table,
+    to_json,
     to_markdown,
     to_text,
 )
@@ -79,7 +80,7 @@ def _json(value: Comparison | Check) -> str:
     keyed = [*body["classes"], *body.get("impossible", ())]
     for key in (*(row["key"] for row in keyed), *body.get("crossovers", ())):
         key.update(_nulls(key))
-    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode() + "\n"
+    return to_json(body)
 
 
 def _nulls(key: Mapping[str, Any]) -> dict[str, Any]:

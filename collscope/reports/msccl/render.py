@@ -6,8 +6,6 @@ import csv
 import io
 from pathlib import PurePath
 
-import msgspec
-
 from collscope.errors import UsageError
 from collscope.reports.layout import (
     NUMBER,
@@ -17,6 +15,7 @@ from collscope.reports.layout import (
     Table,
     count,
     table,
+    to_json,
     to_markdown,
     to_text,
 )
@@ -37,7 +36,7 @@ def render_msccl(report: MscclReport, fmt: str) -> str:
     raises  UsageError for another format
     """
     if fmt == "json":
-        return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+        return to_json(report)
     if fmt == "csv":
         return _csv(report)
     if fmt not in FORMATS:

@@ -6,8 +6,6 @@ import csv
 import io
 from collections.abc import Iterable
 
-import msgspec
-
 from collscope.reports.layout import (
     NUMBER,
     TEXT,
@@ -15,6 +13,7 @@ from collscope.reports.layout import (
     Table,
     count,
     table,
+    to_json,
     to_markdown,
     to_text,
 )
@@ -32,7 +31,7 @@ _STEP_FROM = {
 def render_prediction(said: PredictionReport, fmt: str) -> str:
     """A prediction in one of the formats text, md, csv, json."""
     if fmt == "json":
-        return msgspec.json.format(msgspec.json.encode(said), indent=2).decode() + "\n"
+        return to_json(said)
     if fmt == "csv":
         return _csv(said)
     title = f"collscope predict, run {said.run}"
