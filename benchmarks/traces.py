@@ -1,14 +1,17 @@
 """Times PyTorch profiler traces, parsed and ingested: time, memory, and whether both are linear.
 
 Eight ranks of 4000 collectives with arguments (33 MB of JSON in all) are generated in the layout of
-the profiler. They are parsed, then ingested and analysed by `collscope ingest trace` in a process
-of its own, start-up and matching included. Then a trace of `--megabytes` is read in chunks, in a
-process of its own, for its peak memory. Times are wall and processor time, the best of the rounds.
+the profiler. They are parsed, then ingested and analysed by `collscope ingest trace` and reported
+by `collscope report`, each in a process of its own, start-up and matching included. Then a trace of
+`--megabytes` is read in chunks, in a process of its own, for its peak memory; with `--command` it
+is a file, plain and compressed, that `collscope ingest trace` puts into a store. Times are wall and
+processor time, the best of the rounds. Byte code is kept between commands, as an installation does.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import multiprocessing
 import os
 import resource
@@ -17,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from collscope.parsers.traces import parse
 
@@ -92,26 +96,76 @@ def peak_of(megabytes: int) -> tuple[float, float, int]:
     return seconds, peak, len(file.columns)
 
 
-def ingested(folder: Path) -> tuple[float, float, float]:
-    """Wall seconds, processor seconds and peak MB of `collscope ingest trace` into a new store."""
-    with tempfile.TemporaryDirectory() as other:
-        words = [sys.executable, "-m", "collscope", "ingest", "trace", str(folder)]
-        begin = time.perf_counter()
-        quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
-        child = os.posix_spawn(
-            sys.executable, [*words, "--db", f"{other}/a.db"], os.environ, file_actions=quiet
-        )
-        _, status, usage = os.wait4(child, 0)
+Usage = tuple[float, float, float]  # wall seconds, processor seconds, peak MB
+
+
+def collscope(*words: str) -> Usage:
+    """Run a command; what it prints is thrown away."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    environment.setdefault("PYTHONPYCACHEPREFIX", f"{tempfile.gettempdir()}/collscope-benchmark")
+    quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+    begin = time.perf_counter()
+    command = [sys.executable, "-m", "collscope", *words]
+    child = os.posix_spawn(sys.executable, command, environment, file_actions=quiet)
+    _, status, usage = os.wait4(child, 0)
     assert status == 0
     wall = time.perf_counter() - begin
     return wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def pipeline(folder: Path) -> tuple[Usage, Usage]:
+    """`collscope ingest trace` of a folder into a new store, and `collscope report` of it."""
+    with tempfile.TemporaryDirectory() as other:
+        db = f"{other}/a.db"
+        ingest = collscope("ingest", "trace", str(folder), "--db", db)
+        return ingest, collscope("report", "--db", db)
+
+
+def as_commands(collectives: int, rounds: int) -> None:
+    """Print the best of the rounds for eight ranks."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for rank in range(RANKS):
+            (folder / f"rank{rank}.json").write_bytes(b"".join(trace(rank, collectives)))
+        found = [pipeline(folder) for _ in range(rounds)]
+    for command, part in (("ingest trace", 0), ("report", 1)):
+        wall, cpu, peak = (min(column) for column in zip(*(r[part] for r in found), strict=True))
+        print(
+            f"collscope {command}, {RANKS} ranks x {collectives}: {wall:.2f} s, processor "
+            f"{cpu:.2f} s, peak {peak:.0f} MB"
+        )
+
+
+def large_files(megabytes: int) -> None:
+    """Print what a trace of that size costs as a file: every event is another one."""
+    events = (megabytes << 20) // len(event(0, 1_000_000))
+    for name, opened in (("rank0.json", Path.open), ("rank0.json.gz", _packed)):
+        with tempfile.TemporaryDirectory() as folder:
+            with opened(Path(folder) / name, "wb") as file:
+                for chunk in trace(0, events):
+                    file.write(chunk)
+            (wall, cpu, peak), _ = pipeline(Path(folder))
+        print(
+            f"collscope ingest trace, {megabytes} MB as {name}, {events} collectives: "
+            f"{wall:.1f} s, processor {cpu:.1f} s, peak {peak:.0f} MB"
+        )
+
+
+def _packed(path: Path, mode: str) -> IO[bytes]:
+    return gzip.open(path, mode, compresslevel=1)  # type: ignore[return-value]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--command", action="store_true", help="the large trace as files, too")
     arguments = parser.parse_args()
+    # First, while this process is small: a command's peak counts from the size of its parent on.
+    for collectives in (COLLECTIVES // 2, COLLECTIVES):
+        as_commands(collectives, arguments.rounds)
+    if arguments.command:
+        large_files(arguments.megabytes)
     for collectives in (COLLECTIVES // 2, COLLECTIVES):
         files = [list(trace(rank, collectives)) for rank in range(RANKS)]
         size = sum(len(chunk) for file in files for chunk in file)
@@ -124,17 +178,6 @@ def main() -> None:
         print(
             f"{RANKS} ranks x {collectives}: {size / 1e6:.1f} MB, {rows} rows:"
             f" {min(walls):.3f} s, processor {min(processor):.3f} s"
-        )
-    for collectives in (COLLECTIVES // 2, COLLECTIVES):
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            for rank in range(RANKS):
-                (folder / f"rank{rank}.json").write_bytes(b"".join(trace(rank, collectives)))
-            rounds = [ingested(folder) for _ in range(arguments.rounds)]
-        wall, cpu, peak = (min(column) for column in zip(*rounds, strict=True))
-        print(
-            f"collscope ingest trace, {RANKS} ranks x {collectives}: {wall:.2f} s, processor "
-            f"{cpu:.2f} s, peak {peak:.0f} MB"
         )
     spawn = multiprocessing.get_context("spawn")
     for megabytes in (arguments.megabytes // 2, arguments.megabytes):

@@ -96,6 +96,7 @@ class RecordedCall:
     size_bytes: int | None = None  # nccl-tests size S, where only bytes are told
     in_place: bool | None = None
     timing_source: str | None = None  # kernel_gpu, kernel_cpu, collective_cpu (Inspector)
+    together: int | None = None  # equal for calls of a rank and group launched as one; None: untold
 
 
 @dataclass(frozen=True, slots=True)

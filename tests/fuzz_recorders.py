@@ -11,6 +11,7 @@ import time
 from importlib import import_module
 from pathlib import Path
 
+from collscope.ingest.trace_recordings import recorded_groups
 from collscope.parsers import deepspeed, key_averages, perftools, recorders
 from collscope.timeline import consistency
 
@@ -49,10 +50,13 @@ def parse_all(data: bytes, name: str) -> None:
     recorders.sniff(data)
     found = [module.parse(data, name) for module in _DIALECTS]
     consistency.check(found)
+    for recorded in found:
+        recorded_groups([recorded])
     text = data.decode("utf-8", errors="replace")
     for module in (key_averages, deepspeed, perftools):
         module.sniff_text(text)
         module.parse(text)
+    key_averages.tables(text)
 
 
 def main(variants: int, seed: int) -> None:

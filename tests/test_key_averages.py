@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from command import collscope, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -89,6 +90,92 @@ def test_recorded_table() -> None:
         ("aten::addmm", 39, 6_767_000),
     ]
     assert [d.code for d in profile.diagnostics] == ["partial_top"]
+
+
+def table(*rows: tuple[str, float, float, int]) -> str:
+    """A table as `key_averages().table()` prints it: name, device us, percent, calls per row."""
+    widths = [30, 12, 12, 12, 12, 12, 12, 12]
+    titles = ["Name", "Self CPU %", "Self CPU", "CPU total", "Self CUDA", "Self CUDA %",
+              "CUDA total", "# of Calls"]  # fmt: skip
+    ruler = "  ".join("-" * width for width in widths)
+
+    def line(cells: list[str]) -> str:
+        return "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+
+    lines = [ruler, line(titles), ruler]
+    lines += [
+        line([name, "0.00%", "0.000us", "0.000us", f"{us:.3f}us", f"{percent:.2f}%",
+              f"{us:.3f}us", str(calls)])
+        for name, us, percent, calls in rows
+    ]  # fmt: skip
+    total = sum(us for _, us, _, _ in rows)
+    return "\n".join([*lines, ruler, "Self CPU time total: 9.000ms",
+                      f"Self CUDA time total: {total:.3f}us", ""])  # fmt: skip
+
+
+PHASES = (
+    "starting, 12.5ms after launch\n"
+    + table(("ncclKernel_AllReduce", 75, 75, 3), ("sgemm", 25, 25, 5))
+    + "step 2 took 17.3ms\nName  Self CPU %  Self CPU  CPU total %  CPU total  # of Calls\n"
+    + "aten::mm  10.00%  3.1us  10.00%  3.1us  4\n"
+    + table(("ncclKernel_AllReduce", 10, 20, 1), ("sgemm", 40, 80, 8))
+)
+
+
+def test_every_table_of_a_log() -> None:
+    """Two phases, a step time and a table of the host alone between them: no row of it counts."""
+    found = key_averages.tables(PHASES)
+    assert [
+        (each.line, [(t.name, t.calls, t.total_ns) for t in each.profile.totals]) for each in found
+    ] == [
+        (3, [("ncclKernel_AllReduce", 3, 75_000), ("sgemm", 5, 25_000)]),
+        (14, [("sgemm", 8, 40_000), ("ncclKernel_AllReduce", 1, 10_000)]),
+    ]
+    assert [d.code for each in found for d in each.profile.diagnostics] == []
+    assert key_averages.parse(PHASES) == found[0].profile
+
+
+def test_tables_pasted_without_rulers() -> None:
+    """Nothing but its sums, or the next header, ends such a table."""
+    lines = [line for line in PHASES.splitlines() if not line.startswith("---")]
+    found = key_averages.tables("\n".join(lines))
+    assert [[t.total_ns for t in each.profile.totals] for each in found] == [
+        [75_000, 25_000], [40_000, 10_000],
+    ]  # fmt: skip
+    assert [d.code for each in found for d in each.profile.diagnostics] == []
+
+
+@pytest.mark.parametrize("labels", [("[rank0]:", "[rank1]:"), ("0: ", "1: ")])
+def test_tables_of_ranks_with_mixed_lines(labels: tuple[str, str]) -> None:
+    """Two ranks print at once through a launcher that labels lines: line by line in turns."""
+    first = table(("ncclKernel_AllReduce", 75, 75, 3), ("sgemm", 25, 25, 5)).splitlines()
+    second = table(("ncclKernel_AllReduce", 50, 50, 3), ("sgemm", 50, 50, 5)).splitlines()
+    mixed = "\n".join(f"{labels[0]}{a}\n{labels[1]}{b}" for a, b in zip(first, second, strict=True))
+    assert key_averages.sniff_text(mixed)
+    found = key_averages.tables(mixed)
+    assert [(each.line, [t.total_ns for t in each.profile.totals]) for each in found] == [
+        (3, [75_000, 25_000]), (4, [50_000, 50_000]),
+    ]  # fmt: skip
+
+
+def test_tables_of_a_log_are_sources_of_their_own(db_path: Path, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(PHASES)
+    for again in (False, True):
+        done = collscope("ingest", "profile", log, "--db", db_path)
+        assert ("already in this run" in done.out) is again
+        assert ("2 tables, 4 kernel names" in done.out) is not again
+    query = (
+        "SELECT path, collective_calls, collective_ns, busy_ns, reported_coverage FROM share"
+        " JOIN sources USING (source_id) ORDER BY source_id"
+    )
+    assert rows(db_path, query) == [
+        (str(log), 3, 75_000, 100_000, 100.0),
+        (f"{log} (table 2, line 14)", 1, 10_000, 50_000, 100.0),
+    ]
+    shown = collscope("report", "--db", db_path).out
+    assert "75.00 % of GPU time" in shown
+    assert "20.00 % of GPU time" in shown
 
 
 @pytest.mark.parametrize("device", ["CUDA", "HIP", "XPU", "PrivateUse1", "Device"])

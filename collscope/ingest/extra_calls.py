@@ -7,21 +7,24 @@ what no log holds is added.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
 
 from collscope._align import align
 from collscope.match.communicators import Communicator
+from collscope.match.p2p import Transfer
 from collscope.match.run import CALL_COLUMNS, CallClass, Deviation, Matched
 from collscope.model import Diagnostic, Op, Severity
 from collscope.trace import Ints
 
 # Logs tell a batch of Sends and Recvs as one call, traces each transfer: these are not compared.
 _APART = Op.SEND_RECV
+_HASH = re.compile(r"0x([0-9a-f]{1,16})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class ExtraGroup:
     classes: tuple[CallClass, ...]  # per call
     seen: tuple[int, ...]  # ranks that show it, per call
     missing: tuple[tuple[int, int], ...] = ()  # (call, world rank) of members that lack a call
+    transfers: Mapping[int, tuple[Transfer, ...]] = field(default_factory=dict)  # by call
+    numbered: bool = False  # `members` are numbers in the group: world ranks are not told
 
 
 @dataclass(slots=True)
@@ -94,6 +99,7 @@ class _Joiner:
         if best is None:
             return self._add_group(group)
         self._used.add(best[1])
+        self._learn_ranks(group, self.matched.comms[best[1]])
         return self._fill(group, best[1], partners)
 
     def _candidates(self, group: ExtraGroup) -> Iterator[int]:
@@ -104,13 +110,25 @@ class _Joiner:
                 continue
             world = {rank: self.matched.world_ranks[s] for rank, s in comm.members.items()}
             known = {rank: w for rank, w in world.items() if w is not None}
-            if group.ranks is not None:
+            told = None if comm.comm_hash is None else _hash_of(group.name)
+            if told is not None:
+                agrees = told == comm.comm_hash
+            elif group.numbered:
+                agrees = True
+            elif group.ranks is not None:
                 agrees = all(group.ranks[rank] == w for rank, w in known.items())
             else:
                 there = len(known) == comm.nranks
                 agrees = not there or set(group.members) <= set(known.values())
             if agrees:
                 yield c
+
+    def _learn_ranks(self, group: ExtraGroup, comm: Communicator) -> None:
+        """World ranks of a communicator that only a recorder without them told of."""
+        if group.ranks is not None and comm.matched_by == "process group":
+            for rank, member in comm.members.items():
+                if self.matched.world_ranks[member] is None and rank < len(group.ranks):
+                    self.matched.world_ranks[member] = group.ranks[rank]
 
     def _align(self, group: ExtraGroup, comm: int) -> Ints:
         """Call of the communicator that each call of the group is, -1 where none fits."""
@@ -155,6 +173,7 @@ class _Joiner:
             elif key.op is not _APART:
                 seq = len(self._calls_of[comm]) + self.added
                 result[k] = self._add(comm, seq, known.get(_kind(key), key), group.seen[k])
+                self._add_transfers(group, k, int(result[k]))
                 self.added += 1
         return result
 
@@ -163,17 +182,28 @@ class _Joiner:
         matched = self.matched
         comm = len(matched.comms)
         size = group.size or (len(group.ranks) if group.ranks else None)
-        rank_of = {w: r for r, w in enumerate(group.ranks or sorted(group.members))}
+        places = group.ranks or sorted(group.members)
+        rank_of = {w: w if group.numbered else r for r, w in enumerate(places)}
         members = {}
         for world in sorted(group.members, key=lambda w: rank_of.get(w, w)):
             if world in rank_of:
                 members[rank_of[world]] = len(matched.world_ranks)
-                matched.world_ranks.append(world)
+                matched.world_ranks.append(None if group.numbered else world)
         how = "inferred" if group.inferred else "process group"
         matched.comms.append(Communicator(size, members, how, group.nnodes))
-        first = self._base + len(self._new["seq"])
-        for seq, (key, seen) in enumerate(zip(group.classes, group.seen, strict=True)):
-            self._add(comm, seq, replace(key, nnodes=group.nnodes), seen)
+        first, n = self._base + len(self._new["seq"]), len(group.classes)
+        # A trace has up to millions of calls of few classes.
+        class_of = {
+            key: self._class(replace(key, nnodes=group.nnodes))
+            for key in dict.fromkeys(group.classes)
+        }
+        self._extend(
+            {"comm": [comm] * n, "seq": range(n), "class": [class_of[key] for key in group.classes],
+             "ranks_seen": group.seen},
+            n,
+        )  # fmt: skip
+        for seq in group.transfers:
+            self._add_transfers(group, seq, first + seq)
         matched.deviations += [
             Deviation(first + call, rank_of[world], "missing", None, None)
             for call, world in group.missing
@@ -182,13 +212,20 @@ class _Joiner:
         return np.arange(first, first + len(group.classes))
 
     def _add(self, comm: int, seq: int, key: CallClass, seen: int) -> int:
-        row = {
-            "comm": comm, "seq": seq, "class": self._class_of.setdefault(key, len(self._class_of)),
-            "group": -1, "setting": -1, "op_count": -1, "ranks_seen": seen,
-        }  # fmt: skip
-        for name, value in row.items():
-            self._new[name].append(value)
+        row = {"comm": [comm], "seq": [seq], "class": [self._class(key)], "ranks_seen": [seen]}
+        self._extend(row, 1)
         return self._base + len(self._new["seq"]) - 1
+
+    def _class(self, key: CallClass) -> int:
+        return self._class_of.setdefault(key, len(self._class_of))
+
+    def _extend(self, known: Mapping[str, Sequence[int]], n: int) -> None:
+        """Add `n` calls; what neither traces nor recordings tell is -1."""
+        for name, values in self._new.items():
+            values.extend(known.get(name, [-1] * n))
+
+    def _add_transfers(self, group: ExtraGroup, number: int, call: int) -> None:
+        self.matched.transfers += [(call, t) for t in group.transfers.get(number, ())]
 
     def finish(self) -> None:
         """Put the new calls and classes into the matched run."""
@@ -197,6 +234,12 @@ class _Joiner:
             name: np.concatenate([values.astype(np.int64), np.array(self._new[name], np.int64)])
             for name, values in self.matched.calls.items()
         }
+
+
+def _hash_of(name: str | None) -> int | None:
+    """Hash of a communicator that recorders name by it: ``0xee443ed6adab8120``."""
+    match = None if name is None else _HASH.fullmatch(name)
+    return None if match is None else int(match[1], 16)
 
 
 def _kind(key: CallClass) -> Hashable:
@@ -217,4 +260,6 @@ def put_in_order(matched: Matched, joined: Joined, when: Sequence[Ints]) -> None
     new[order] = np.arange(len(order))
     matched.calls = {name: values[order] for name, values in matched.calls.items()}
     matched.deviations = [d._replace(call=int(new[d.call])) for d in matched.deviations]
+    moved = [(int(new[call]), t) for call, t in matched.transfers]
+    matched.transfers = sorted(moved, key=lambda pair: pair[0])
     joined.call = [new[calls] for calls in joined.call]

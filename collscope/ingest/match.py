@@ -6,15 +6,21 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from collscope.errors import InputError
-from collscope.match.run import Matched, match_run
 from collscope.store.connection import explained, open_readonly, open_store, transaction
-from collscope.store.matching import has_traces, load_run, store_matching
+
+if TYPE_CHECKING:
+    from collscope.match.run import Matched
 
 
 def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> None:
     """Match the run again if its sources changed; the calls of before stay until it is done."""
+    # Imported here, as they take longer than many a command that only reads.
+    from collscope.match.run import match_run
+    from collscope.store.matching import has_traces, load_run, store_matching
+
     row = connection.execute("SELECT run_id, matched FROM _run WHERE label = ?", (run,)).fetchone()
     if row is None or row[1]:
         return

@@ -10,7 +10,8 @@ import numpy as np
 
 from collscope.ingest.extra_calls import Joined, join_extra, put_in_order
 from collscope.ingest.trace_findings import trace_findings
-from collscope.ingest.trace_groups import GroupCalls, recorded_groups, timeline_groups
+from collscope.ingest.trace_groups import GroupCalls, timeline_groups
+from collscope.ingest.trace_recordings import recorded_groups
 from collscope.match.run import Matched
 from collscope.model import Diagnostic, Severity
 from collscope.store import traces as store

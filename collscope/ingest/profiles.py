@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 from contextlib import closing
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,7 +15,7 @@ from collscope.ingest.files import open_input, printable
 from collscope.ingest.result import Ingested
 from collscope.kernel_names import looks_related
 from collscope.model import Diagnostic, Profile, Severity
-from collscope.parsers import perftools
+from collscope.parsers import key_averages, perftools
 from collscope.store import sources
 
 _SQLITE_MAGIC = b"SQLite format 3\0"
@@ -23,24 +23,66 @@ _HEAD_CHARACTERS = 4096
 _DOCUMENT_CHARACTERS = 1 << 20  # looked through for a pasted table
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """One profile on its way into the store."""
+
+    row: sources.SourceRow
+    profile: Profile
+    bins: list[tuple[object, ...]]  # messages by size
+    cut: list[Diagnostic]
+
+
 def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, path: str) -> Ingested:
-    """Put one profile into the store, in one transaction.
+    """Put the profiles of one file into the store, each a source of its own.
 
     raises  InputError when the file cannot be read or the store refuses
     """
     with open_input(path) as reader:
         data = b"".join(reader.chunks())
     # The kernels of an SQLite profile are the same whichever command reads them.
-    kinds = ("profile", "trace") if is_sqlite(data) else ("profile",)
-    known = [sources.identity(reader.sha256, kind) for kind in kinds]
-    if any(sources.has_source(connection, run, identity) for identity in known):
+    known = [sources.identity(reader.sha256, kind) for kind in ("profile", "trace")]
+    if is_sqlite(data) and any(sources.has_source(connection, run, own) for own in known):
         return Ingested(path, "known")
-    profile = read_sqlite(data) if is_sqlite(data) else _parse_text(data)
-    if profile is None:
+    profiles = _read(data, printable(path))
+    if not profiles:
         return unusable(path, _why_unusable(data), size=len(data), truncated=reader.truncated)
-    bins = _bins(data) if profile.dialect == "perftools" else []
-    diagnostics = [*profile.diagnostics, *_unclassified(profile), *cut_short(reader)]
-    row = sources.SourceRow(printable(path), known[0], "profile", profile.dialect)
+    bins = _bins(data) if profiles[0][1].dialect == "perftools" else []
+    results = []
+    for number, (name, profile) in enumerate(profiles, start=1):
+        own = known[0] if number == 1 else f"{known[0]}:{number}"
+        row = sources.SourceRow(name, own, "profile", profile.dialect)
+        given = _Given(row, profile, bins, cut_short(reader))
+        results.append(_stored(connection, store, run, given))
+    if all(result.status == "known" for result in results):
+        return Ingested(path, "known")
+    return _summary(path, results)
+
+
+def _read(data: bytes, path: str) -> list[tuple[str, Profile]]:
+    """Profiles of a file, each with the name of its source; several only of key_averages tables."""
+    if is_sqlite(data):
+        profile = read_sqlite(data)
+        return [] if profile is None else [(path, profile)]
+    text = data.decode("utf-8", errors="replace")
+    profile = _parse_text(text)
+    if profile is None or profile.dialect != key_averages.DIALECT:
+        return [] if profile is None else [(path, profile)]
+    # A log often holds one per rank or per phase; those of the host alone say nothing.
+    found = key_averages.tables(text)
+    useful = [table for table in found if table.profile.totals] or found[:1]
+    first, *others = useful
+    further = [
+        (f"{path} (table {k}, line {table.line})", table.profile)
+        for k, table in enumerate(others, start=2)
+    ]
+    return [(path, first.profile), *further]
+
+
+def _stored(connection: sqlite3.Connection, store: Path, run: str, given: _Given) -> Ingested:
+    """One profile as a source, in one transaction."""
+    profile, bins = given.profile, given.bins
+    diagnostics = [*profile.diagnostics, *_unclassified(profile), *given.cut]
 
     def insert(_run_key: int, source: int) -> None:
         sources.insert_profile(connection, source, profile.totals, profile.spans)
@@ -48,14 +90,24 @@ def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, path: 
             "INSERT INTO _message_bin VALUES (?,?,?,?,?,?)", [(source, *b) for b in bins]
         )
 
-    if add_source(connection, store, run, row, diagnostics, insert) == "known":
-        return Ingested(path, "known")
+    status = add_source(connection, store, run, given.row, diagnostics, insert)
     counts = (
         ("kernel names", len(profile.totals)),
         ("kernel executions", len(profile.spans)),
         ("message sizes", len(bins)),
     )
-    return Ingested(path, "added", profile.dialect, counts, tuple(diagnostics))
+    return Ingested(given.row.path, status, profile.dialect, counts, tuple(diagnostics))
+
+
+def _summary(path: str, results: list[Ingested]) -> Ingested:
+    """What became of a file with one or several profiles."""
+    first = results[0]
+    counts = tuple(
+        (what, sum(dict(result.counts)[what] for result in results)) for what, _ in first.counts
+    )
+    tables = (("tables", len(results) if len(results) > 1 else 0),)
+    found = tuple(d for result in results for d in result.diagnostics)
+    return Ingested(path, "added", first.dialect, (*tables, *counts), found)
 
 
 def is_sqlite(data: bytes) -> bool:
@@ -86,8 +138,7 @@ def text_profile(head: bytes) -> bool:
     return parsers.text_parser(text[:_HEAD_CHARACTERS]) is not None
 
 
-def _parse_text(data: bytes) -> Profile | None:
-    text = data.decode("utf-8", errors="replace")
+def _parse_text(text: str) -> Profile | None:
     parser = parsers.text_parser(text[:_HEAD_CHARACTERS])
     if parser:
         found: Profile = parser.parse(text)

@@ -1,12 +1,10 @@
-"""Process groups of traces and recordings, with their calls in order (pure)."""
+"""Process groups of traces, with their calls in order (pure)."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,10 +12,8 @@ from collscope.ingest.extra_calls import ExtraGroup
 from collscope.match.run import CallClass
 from collscope.model import Op
 from collscope.timeline.analyse import Timeline
-from collscope.timeline.rows import ClassKey, class_key
-from collscope.trace import Ints, RecordedCall, RecordedCalls
-
-_NOT_RUN = "captured"  # into a graph; its launches are recorded again
+from collscope.timeline.rows import ClassKey
+from collscope.trace import Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,109 +101,3 @@ def _without_ranks(found: CallClass) -> CallClass:
 
 def _none(root: int) -> int | None:
     return root if root >= 0 else None
-
-
-class _Place(NamedTuple):
-    """Where the ranks of a group meet."""
-
-    seq: int
-    op: Op | None  # where each operation is counted by itself
-
-
-def recorded_groups(recordings: Iterable[RecordedCalls]) -> list[GroupCalls]:
-    """Groups of recorded collectives, by the recorders' own numbers. Transfers are left out."""
-    groups: dict[tuple[str, tuple[int, ...] | None], list[_Member]] = defaultdict(list)
-    for recording in recordings:
-        by_group: dict[tuple[str, tuple[int, ...] | None], list[RecordedCall]] = defaultdict(list)
-        for call in recording.calls:
-            c = call.collective
-            if c.group is not None and not c.op.point_to_point and call.state != _NOT_RUN:
-                by_group[c.group, c.group_ranks].append(call)
-        for key, calls in by_group.items():
-            groups[key].append(_Member(recording, calls))
-    ordered = sorted(groups.items(), key=lambda item: (-_size(item[1]), item[0][0]))
-    return [_recorded(name, ranks, members) for (name, ranks), members in ordered]
-
-
-class _Member(NamedTuple):
-    """One rank's calls in one group."""
-
-    recording: RecordedCalls
-    calls: list[RecordedCall]
-
-
-def _size(members: Sequence[_Member]) -> int:
-    entry = members[0].calls[0].collective
-    ranks = entry.group_ranks
-    return entry.group_size or (len(ranks) if ranks else len(members))
-
-
-def _recorded(name: str, ranks: tuple[int, ...] | None, members: Sequence[_Member]) -> GroupCalls:
-    at: dict[_Place, list[RecordedCall]] = defaultdict(list)
-    sequences = []
-    for member in sorted(members, key=lambda m: -len(m.calls)):
-        sequence = [_place(member, k) for k in range(len(member.calls))]
-        for place, call in zip(sequence, member.calls, strict=True):
-            at[place].append(call)
-        sequences.append(sequence)
-    places = _merged(sequences)
-    size = _size(members)
-    world = {w for m in members if (w := _world(m, ranks)) is not None}
-    hosts = {m.recording.host for m in members}
-    extra = ExtraGroup(
-        name=name,
-        ranks=ranks,
-        size=size,
-        members=tuple(sorted(world)),
-        nnodes=len(hosts) if len(world) == size and None not in hosts else None,
-        inferred=False,
-        classes=tuple(_class_of(at[place], size) for place in places),
-        seen=tuple(min(len(at[place]), size) for place in places),
-    )
-    when = [min((c.start_ns for c in at[p] if c.start_ns is not None), default=0) for p in places]
-    # A call without a time stands behind the one before it.
-    times = np.maximum.accumulate(np.array(when, dtype=np.int64)) if when else np.empty(0, np.int64)
-    return GroupCalls(extra, np.empty(0, dtype=np.int64), times)
-
-
-def _place(member: _Member, number: int) -> _Place:
-    call = member.calls[number]
-    seq = number if call.seq is None else call.seq
-    return _Place(seq, call.collective.op if member.recording.seq_per_op else None)
-
-
-def _merged(sequences: Sequence[Sequence[_Place]]) -> list[_Place]:
-    """All places in the order of the first sequence; what it lacks behind its predecessor."""
-    behind: dict[_Place | None, _Place | None] = {None: None}
-    for sequence in sequences:
-        before: _Place | None = None
-        for place in sequence:
-            if place not in behind:
-                behind[place] = behind[before]
-                behind[before] = place
-            before = place
-    found, place_or_end = [], behind[None]
-    while place_or_end is not None:
-        found.append(place_or_end)
-        place_or_end = behind[place_or_end]
-    return found
-
-
-def _world(member: _Member, ranks: tuple[int, ...] | None) -> int | None:
-    """World rank of a member; its place in the group where only that is told."""
-    if member.recording.rank is not None:
-        return member.recording.rank
-    place = next((c.group_rank for c in member.calls if c.group_rank is not None), None)
-    return ranks[place] if ranks and place is not None and place < len(ranks) else place
-
-
-def _class_of(calls: Sequence[RecordedCall], size: int) -> CallClass:
-    """Class of a call, from what most ranks recorded of it."""
-    entry, _ = Counter(c.collective for c in calls).most_common(1)[0]
-    found = call_class(class_key(entry, size), entry.root)
-    places = {c.in_place for c in calls}
-    if len(places) == 1 and (place := places.pop()) is not None:
-        found = replace(found, in_place=int(place))
-    if found.size_bytes is None:
-        found = replace(found, size_bytes=calls[0].size_bytes)
-    return found

@@ -199,21 +199,29 @@ def _shape(
     pairs: set[tuple[int, int]], others: set[tuple[int, int]], seen: set[int], nranks: int
 ) -> str | None:
     """Shape of distinct transfers, of which only those of the ranks `seen` could be logged."""
-    ranks = range(nranks)
-    wanted = {(s, d) for s in ranks for d in ranks if s != d and {s, d} & seen}
     origins, targets = {s for s, _ in others}, {d for _, d in others}
+    everyone = seen | origins | targets
+    if min(everyone) < 0 or max(everyone) >= nranks:
+        return None
+    # Sets of all pairs would do as well, but their number is the square of the ranks'.
+    unseen = nranks - len(seen)
     shape: str | None = None
-    if nranks > 2 and len(targets) == 1 and others == {p for p in wanted if p[1] in targets}:
+    if nranks > 2 and len(targets) == 1 and _all_with(targets, origins, seen, nranks):
         shape = "gather"
-    elif nranks > 2 and len(origins) == 1 and others == {p for p in wanted if p[0] in origins}:
+    elif nranks > 2 and len(origins) == 1 and _all_with(origins, targets, seen, nranks):
         shape = "scatter"
     elif _is_shift(others, pairs, seen, nranks):
         shape = "shift"
-    elif others == wanted:
+    elif len(others) == nranks * (nranks - 1) - unseen * (unseen - 1):
         shape = "alltoall"
-    elif nranks > 2 and len(others) > nranks and origins | targets == set(ranks):
+    elif nranks > 2 and len(others) > nranks and len(origins | targets) == nranks:
         shape = "alltoallv"  # peers with nothing to exchange are left out of an uneven one
     return shape
+
+
+def _all_with(root: set[int], peers: set[int], seen: set[int], nranks: int) -> bool:
+    """The one root has a transfer with every other rank, as far as those could be logged."""
+    return len(peers) == nranks - 1 if root <= seen else peers == seen
 
 
 def _is_shift(

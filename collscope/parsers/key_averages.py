@@ -8,6 +8,7 @@ _build_table of torch/autograd/profiler_util.py, releases 1.8 to 2.11; CUDA, HIP
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -17,10 +18,15 @@ from collscope.parsers._notes import Notes
 from collscope.parsers._rows import kind_of, text_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+DIALECT = "key_averages"
 # Self CUDA %, Self XPU %, Self PrivateUse1 %; "Self CPU %" is the host's
 _DEVICE = re.compile(r"self (?!cpu\b)(\w+) %")
+# [default3]:, [rank3]: of torchrun, [1,3]<stdout>: of mpirun, 3: of srun -l
+_LABEL = re.compile(r"(?:\[(?:default|rank)?\d{1,9}(?:,\d{1,9})?\](?:<\w+>)?:|\s*\d{1,9}: ?)")
+# The sums below a table, and the header of a table of the host alone.
+_ENDS = re.compile(r"\s*(?:Self \w+ time total:|Name\s+Self CPU %)")
 _RULER = re.compile(r"\s*-{3,}(?:\s+-{3,})+\s*")
 # 482.253us, -233.000us, 6478.273s
 _TIME = re.compile(r"(-?\d{1,18}(?:\.\d{1,9})?)(ns|us|ms|s)")
@@ -63,25 +69,80 @@ class _Row:
     line: int
 
 
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table of a document."""
+
+    line: int  # of its header, 1-based
+    profile: Profile
+
+
 def sniff_text(head: str) -> bool:
     """True when the header of such a table stands in the text."""
-    return any(_header(line, "") is not None for line in text_lines(head))
+    # A launcher's label may stand before it; only such lines are worth the search for one.
+    candidates = (line for line in text_lines(head) if "Self CPU" in line)
+    return any(_header(_LABEL.sub("", line), "") is not None for line in candidates)
 
 
 def parse(text: str | Iterable[str]) -> Profile:
-    """Device time of every row that is counted once; no spans.
+    """The first table of a text, see `tables`; without rows where there is none."""
+    found = tables(text)
+    return found[0].profile if found else _profile([], Notes())
 
-    Operators, kernels, runtime calls and annotated ranges share the table, and each counts the
+
+def tables(text: str | Iterable[str]) -> list[Table]:
+    """Device time of every row that is counted once, per table; no spans.
+
+    Operators, kernels, runtime calls and annotated ranges share a table, and each counts the
     same kernels again. Either the kernels are taken or the operators, whichever cover more of the
     device time: tables are cut after some rows. ``record_param_comms`` is the operator of every
-    collective.
+    collective. Tables of several ranks may stand in one log, their lines mixed, where a launcher
+    labelled every line.
 
-    text     whole text, or its lines; of several tables the first is read
-    returns  totals in ns with the printed percentages of the device's time; diagnostic
-             ``partial_top`` when they do not add up to 100, which is usual
+    text     whole text, or its lines
+    returns  in the order of their headers: totals in ns with the printed percentages of the
+             device's time; diagnostic ``partial_top`` when they do not add up to 100, which is
+             usual
     """
-    notes = Notes()
-    rows = _rows(list(text_lines(text)), notes)
+    by_label: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for number, line in enumerate(text_lines(text), start=1):
+        match = _LABEL.match(line)
+        by_label[match[0] if match else ""].append((number, line[match.end() :] if match else line))
+    found = [table for lines in by_label.values() for table in _tables(lines)]
+    return sorted(found, key=lambda table: table.line)
+
+
+def _tables(lines: Sequence[tuple[int, str]]) -> Iterator[Table]:
+    """Tables of lines that are of one rank, each with its number in the document."""
+    header: _Header | None = None
+    above, first = "", 0
+    notes, rows = Notes(), list[_Row]()
+    for number, line in lines:
+        start = _header(line, above)
+        ruler = _RULER.fullmatch(line) is not None
+        # Below its last row stands a ruler, and then: Self CUDA time total: 67.201ms
+        ends = start is not None or _ENDS.match(line) or (ruler and bool(rows))
+        if header is not None and ends:
+            yield Table(first, _profile(rows, notes))
+            header = None
+        if start is not None:
+            header, first, notes, rows = start, number, Notes(), []
+        elif header is not None and not ruler and line.strip():
+            row = _row_of(line, header, number)
+            if row is not None:
+                rows.append(row)
+            elif _TIME.search(line):
+                notes.add(Severity.DATA_LOSS, "torn_row", _NOT_READ, number, line)
+        above = line
+    if header is not None:
+        yield Table(first, _profile(rows, notes))
+
+
+def _profile(read: Sequence[_Row], notes: Notes) -> Profile:
+    if any(row.calls < 0 for row in read):
+        message = "The table has no column of calls: they were computed from total and average."
+        notes.add(Severity.NOTICE, "calls_computed", message, 1)
+    rows = [_counted(row) for row in read]
     kernels, operators = _kernels(rows), _operators(rows)
     chosen = kernels if _sum(kernels) >= _sum(operators) else operators
     if not chosen:
@@ -98,34 +159,7 @@ def parse(text: str | Iterable[str]) -> Profile:
         )
         for row in sorted(chosen, key=lambda row: (-row.device_ns, row.name))
     ]
-    return Profile("key_averages", tuple(totals), diagnostics=notes.diagnostics)
-
-
-def _rows(lines: Sequence[str], notes: Notes) -> list[_Row]:
-    header: _Header | None = None
-    found: list[_Row] = []
-    for number, line in enumerate(lines, start=1):
-        start = _header(line, lines[number - 2] if number > 1 else "")
-        if start is not None:
-            if header is not None:
-                message = "Tables after the first were passed over: each is a file of its own."
-                notes.add(Severity.NOTICE, "further_table", message, number)
-                break
-            header = start
-        elif header is not None and line.strip() and not _RULER.fullmatch(line):
-            # Self CUDA time total: 67.201ms
-            if re.match(r"\s*Self \w+ time total:", line):
-                continue
-            cells = _cells(line, header)
-            row = _row(cells, header, number) if len(cells) == len(header.titles) else None
-            if row is not None:
-                found.append(row)
-            elif _TIME.search(line):
-                notes.add(Severity.DATA_LOSS, "torn_row", _NOT_READ, number, line)
-    if any(row.calls < 0 for row in found):
-        message = "The table has no column of calls: they were computed from total and average."
-        notes.add(Severity.NOTICE, "calls_computed", message, 1)
-    return [_counted(row) for row in found]
+    return Profile(DIALECT, tuple(totals), diagnostics=notes.diagnostics)
 
 
 def _counted(row: _Row) -> _Row:
@@ -177,6 +211,11 @@ def _cells(line: str, header: _Header) -> list[str]:
         # A row that does not keep to the columns: its fields are two blanks apart at least.
         cells = _split(line, ())
     return cells
+
+
+def _row_of(line: str, header: _Header, number: int) -> _Row | None:
+    cells = _cells(line, header)
+    return _row(cells, header, number) if len(cells) == len(header.titles) else None
 
 
 def _row(cells: Sequence[str], header: _Header, line: int) -> _Row | None:

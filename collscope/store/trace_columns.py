@@ -88,6 +88,7 @@ class _Call(msgspec.Struct, array_like=True):
     size_bytes: int | None
     in_place: bool | None
     timing_source: str | None
+    together: int | None = None  # not in stores of before
 
 
 class _Recording(msgspec.Struct, array_like=True):
@@ -193,6 +194,7 @@ def encode_recording(recorded: RecordedCalls) -> bytes:
         _Call(
             table.setdefault(c.collective, len(table)), c.seq, c.start_ns, c.end_ns, c.duration_ns,
             c.state, c.busbw_gbps, c.group_rank, c.size_bytes, c.in_place, c.timing_source,
+            c.together,
         )
         for c in recorded.calls
     ]  # fmt: skip
@@ -235,7 +237,7 @@ def _calls(calls: Sequence[_Call], table: Sequence[TraceCollective]) -> list[Rec
     return [
         RecordedCall(
             table[c.collective], c.seq, c.start_ns, c.end_ns, c.duration_ns, c.state, c.busbw_gbps,
-            c.group_rank, c.size_bytes, c.in_place, c.timing_source,
+            c.group_rank, c.size_bytes, c.in_place, c.timing_source, c.together,
         )
         for c in calls
     ]  # fmt: skip

@@ -77,6 +77,16 @@ class Communicators:
         self._splits: dict[int, int] = {}
         self._known: dict[tuple[object, ...], TraceCollective] = {}
         self._seq: dict[int, int] = {}
+        self._depth = self._launch = 0
+
+    def group_start(self) -> None:
+        """ncclGroupStart: the calls up to the end of the outermost group are launched as one."""
+        self._launch += self._depth == 0
+        self._depth += 1
+
+    def group_end(self) -> None:
+        """ncclGroupEnd; one too many, as damaged files have it, is passed over."""
+        self._depth = max(self._depth - 1, 0)
 
     def start(self, pointer: int, unique_id: int) -> None:
         """A communicator was made; its unique id is the hash that INIT lines print."""
@@ -125,6 +135,7 @@ class Communicators:
     def call(self, raw: RawCall) -> RecordedCall:
         """The record of a call; calls of one communicator are numbered in their order."""
         group = self.name(raw.comm)
+        self._launch += self._depth == 0
         seq = None
         if not raw.op.point_to_point and raw.captured != 1:
             # opCount is per launch, and 0 for every call on one host.
@@ -136,6 +147,7 @@ class Communicators:
             state="captured" if raw.captured == 1 else None,
             group_rank=raw.rank if 0 <= raw.rank < max(raw.nranks, 1) else None,
             in_place=_in_place(raw),
+            together=self._launch,
         )
 
 

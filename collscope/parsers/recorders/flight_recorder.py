@@ -7,6 +7,7 @@ to 2.10). The pickled form has the same fields; `flight_pickle` reads it.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from collscope.parsers.traces.kineto_names import parse_collective, parse_dtype
 from collscope.trace import GroupStatus, RecordedCall, RecordedCalls, TraceCollective
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from collscope.model import Datatype
 
@@ -37,6 +38,7 @@ _TRACE = re.compile(rb'"(?:schemaVersion|deviceProperties|distributedInfo|traceE
 _ENTRIES = re.compile(r'"entries"\s*:\s*\[')
 # nccl:all_reduce, ncclx:all_gather, gloo:broadcast; the arrow names the peer's rank in the group
 _BACKEND = re.compile(r"\w+:")
+_CLOSES_GROUP = re.compile(r"(?:\w+:)?coalesced")
 _PEER = re.compile(r"(\d{1,9})\s*(?:->|<-)\s*(\d{1,9})")
 # ddp.fr.rank0.json, nccl_trace_rank_3, _dump_1, 12
 _SEPARATOR = re.compile(r"[_.\-]|(?<=[a-z])(?=\d)", re.IGNORECASE)
@@ -73,19 +75,20 @@ def from_dump(dump: object, name: str, dialect: str, notes: Notes) -> RecordedCa
     # One object in many places is one entry: only a hostile pickle does that.
     entries = list({id(e): mapping(e) for e in sequence(fields.get("entries"))}.values())
     reader = _Entries(groups, rank)
-    calls = []
+    read = []
     for place, entry in enumerate(entries, start=1):
         if text(entry.get("profiling_name")) is None:
             message = "Entries without a name were skipped."
             notes.add(Severity.DATA_LOSS, "entry_without_name", message, place)
             continue
-        calls.append(reader.call(entry))
+        read.append((entry, reader.call(entry)))
+    calls = _without_closing(read)
     if not calls:
         notes.add(Severity.NOTICE, "no_calls", "The recording holds no collectives.", 1)
     version = text(fields.get("comm_lib_version")) or text(fields.get("nccl_version"))
     return RecordedCalls(
         dialect=dialect,
-        calls=tuple(calls),
+        calls=calls,
         rank=rank,
         world_size=world,
         groups=tuple(groups.items()),
@@ -167,6 +170,45 @@ def _group(entry: Mapping[object, object]) -> str | None:
     return None if key is None else str(key)
 
 
+def _without_closing(
+    read: Iterable[tuple[Mapping[object, object], RecordedCall]],
+) -> tuple[RecordedCall, ...]:
+    """Calls without the entries that end a coalesced group, whose state and times are the group's.
+
+    source  startCoalescing, endCoalescing and pointToPoint of ProcessGroupNCCL.cpp: the calls of a
+            group are recorded without events, so that they stay "scheduled"; then follows one
+            entry "nccl:coalesced" of the same number, with events and without tensors
+    """
+    calls: list[RecordedCall] = []
+    last: dict[str | None, tuple[bool, int | None, list[int]]] = {}  # per group: its last number
+    for entry, call in read:
+        group, one_sided = call.collective.group, call.together is not None
+        sided, number_, places = last.get(group, (False, None, []))
+        if _CLOSES_GROUP.fullmatch(text(entry.get("profiling_name")) or ""):
+            of_places = whole(entry.get("p2p_seq_id" if sided else "collective_seq_id"))
+            # torch up to 2.4 does not say of this entry that it is of transfers.
+            known = bool(places) and number_ is not None and number_ == of_places
+            if known and (sided or not one_sided):
+                for place in places:
+                    calls[place] = _ended(calls[place], call, entry)
+                del last[group]
+            elif not one_sided:
+                calls.append(call)
+            continue
+        if (sided, number_) != (one_sided, call.seq):
+            places = []
+        last[group] = (one_sided, call.seq, [*places, len(calls)])
+        calls.append(call)
+    return tuple(calls)
+
+
+def _ended(call: RecordedCall, end: RecordedCall, entry: Mapping[object, object]) -> RecordedCall:
+    started = whole(entry.get("time_discovered_started_ns")) or None
+    return replace(
+        call, state=end.state, start_ns=started or call.start_ns, end_ns=end.end_ns or call.end_ns
+    )
+
+
 class _Entries:
     """Entries of one dump into calls."""
 
@@ -179,18 +221,21 @@ class _Entries:
         """Call of one entry."""
         collective = self._collective(entry)
         one_sided = collective.op.point_to_point or entry.get("is_p2p") is True
+        number_in_group = whole(entry.get("p2p_seq_id" if one_sided else "collective_seq_id"))
         started = whole(entry.get("time_discovered_started_ns")) or None
         duration_ms = number(entry.get("duration_ms"))
         members = collective.group_ranks or ()
         return RecordedCall(
             collective=collective,
-            seq=whole(entry.get("p2p_seq_id" if one_sided else "collective_seq_id")),
+            seq=number_in_group,
             # When its start was not discovered, the call was made at time_created_ns.
             start_ns=started or whole(entry.get("time_created_ns")),
             end_ns=whole(entry.get("time_discovered_completed_ns")) or None,
             duration_ns=None if duration_ms is None else _ns(duration_ms * 1e6),
             state=text(entry.get("state")),
             group_rank=members.index(self._rank) if self._rank in members else None,
+            # A batch_isend_irecv has one number, a Send or Recv by itself has its own.
+            together=number_in_group if one_sided else None,
         )
 
     def _collective(self, entry: Mapping[object, object]) -> TraceCollective:

@@ -32,6 +32,8 @@ _SIGNS = re.compile(
 # "datatype": ncclFloat32, "Stream": 0x4142e90
 _BARE = re.compile(r"(:\s*)(nccl\w+|0x[0-9a-fA-F]+|\(nil\))(?=\s*[,}])")
 _CALLS = ("COLL", "P2P")
+# Events of a group of calls stand between its "b" and its "e"; API v5 on has both.
+_GROUPS = ("GROUP", "GROUP_API")
 _DATATYPES = {
     # ncclDatatypeToString of debug.cc: the constants of nccl.h
     **{f"nccl{d.label.lower()}": d for d in Datatype if d is not Datatype.UNKNOWN},
@@ -72,6 +74,7 @@ class _Open:
     seq: int | None
     rank: int | None
     start_ns: int | None
+    together: int | None  # group of calls
     end_ns: int | None = None
 
 
@@ -83,6 +86,8 @@ class _Reader:
         self._calls: list[_Open] = []
         self._open: dict[tuple[object, ...], _Open] = {}
         self._pid: int | None = None
+        self._group: tuple[object, ...] | None = None  # that is open
+        self._groups = 0
 
     def read(self, line: int, source: str) -> None:
         """Take one line, which holds one event or none."""
@@ -96,15 +101,26 @@ class _Reader:
             return
         event = mapping(found[0])
         category, phase = text(event.get("cat")), text(event.get("ph"))
-        if category not in _CALLS:
+        if category not in (*_CALLS, *_GROUPS):
             return
         self._pid = self._pid or whole(event.get("pid"))
         # Each thread counts its own events, and begins to write when its communicator ends.
         key = (category, whole(event.get("pid")), whole(event.get("tid")), whole(event.get("id")))
-        if phase == "b":
+        if category in _GROUPS:
+            self._in_group(key, phase)
+        elif phase == "b":
             self._begin(line, key, event, mapping(event.get("args")))
         elif phase == "e" and key in self._open:
             self._open.pop(key).end_ns = _ns(event.get("ts"))
+
+    def _in_group(self, key: tuple[object, ...], phase: str | None) -> None:
+        # {"name": "Group", "cat": "GROUP", "ph": "b", "id": 3, …, "args": {"groupId": 3}}
+        # Some files lack the end: then the next of its kind begins another.
+        if phase == "b" and (self._group is None or self._group[0] == key[0]):
+            self._group = key
+            self._groups += 1
+        elif phase == "e" and key == self._group:
+            self._group = None
 
     def recorded(self, host: str | None) -> RecordedCalls:
         """Everything read."""
@@ -120,6 +136,7 @@ class _Reader:
                     start_ns=call.start_ns,
                     end_ns=call.end_ns,
                     group_rank=call.rank,
+                    together=call.together,
                 )
                 for call in self._calls
             ),
@@ -162,6 +179,7 @@ class _Reader:
             seq=whole(args.get("SeqNum")),
             rank=whole(args.get("Rank")),
             start_ns=_ns(event.get("ts")),
+            together=None if self._group is None else self._groups,
         )
         self._calls.append(call)
         self._open[key] = call

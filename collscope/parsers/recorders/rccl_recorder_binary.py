@@ -252,6 +252,10 @@ def _read(
                 )
             )
         )
+    elif record.name == "GroupStart":
+        communicators.group_start()
+    elif record.name in ("GroupEnd", "GroupSimulatedEnd"):
+        communicators.group_end()
     elif record.name == "CommInitDev":
         communicators.start(record.comm, record.comm_id)
     elif record.name == "CommSplit":

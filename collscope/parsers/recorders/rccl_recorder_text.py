@@ -81,6 +81,8 @@ class _Reader:
         if match is None:
             host = _HOST.search(line)
             self.host = self.host or (host[1] if host else None)
+            if line_number > 1:  # the first brace is the file's
+                self._group(line.strip(", \r"))
             if not (_BRACES.fullmatch(line) or "version :" in line):
                 self._lost(line_number, line)
             return
@@ -89,6 +91,14 @@ class _Reader:
             self._call(line_number, line, OPS[name], fields)
         else:
             self._lifecycle(name, fields)
+
+    def _group(self, line: str) -> None:
+        #     {                   ncclGroupStart
+        #     }                   ncclGroupEnd
+        if line == "{":
+            self._communicators.group_start()
+        elif line == "}":
+            self._communicators.group_end()
 
     def _lost(self, line_number: int, line: str) -> None:
         message = "Lines that are cut or damaged were skipped."

@@ -1,0 +1,183 @@
+"""Process groups and communicators of recordings, with their calls in order (pure)."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+
+from collscope.ingest.extra_calls import ExtraGroup
+from collscope.ingest.trace_groups import GroupCalls, call_class
+from collscope.ingest.trace_transfers import (
+    Member,
+    RecordedPattern,
+    is_half,
+    recorded_patterns,
+)
+from collscope.match.p2p import Transfer
+from collscope.match.run import CallClass
+from collscope.model import Op
+from collscope.timeline.rows import class_key
+from collscope.trace import RecordedCall, RecordedCalls
+
+_NOT_RUN = "captured"  # into a graph; its launches are recorded again
+_MOST_RANKS = 1 << 20  # no damaged number of a peer makes a group larger
+_Ranks = tuple[int, ...] | None
+
+
+class _Place(NamedTuple):
+    """Where the ranks of a group meet."""
+
+    seq: int
+    op: Op | None  # where each operation is counted by itself
+    number: int  # of those that a rank called under this number: a coalesced group has one
+
+
+class _Entry(NamedTuple):
+    """One call of a group on its way into the order."""
+
+    key: CallClass
+    seen: int
+    start_ns: int  # 0: not known
+    transfers: tuple[Transfer, ...] = ()
+
+
+def recorded_groups(recordings: Iterable[RecordedCalls]) -> list[GroupCalls]:
+    """Groups of recordings: collectives by the recorders' own numbers, transfers in patterns."""
+    groups: dict[tuple[str, _Ranks], list[Member]] = defaultdict(list)
+    for recording in recordings:
+        # One process may drive several ranks.
+        by_rank: dict[tuple[str, _Ranks, int | None], list[RecordedCall]] = defaultdict(list)
+        for call in recording.calls:
+            c = call.collective
+            if c.group is not None and call.state != _NOT_RUN:
+                by_rank[c.group, c.group_ranks, call.group_rank].append(call)
+        for (name, ranks, _), calls in by_rank.items():
+            groups[name, ranks].append(Member(recording, calls))
+    ordered = sorted(groups.items(), key=lambda item: (-_size(item[1]), item[0][0]))
+    found = [_recorded(name, ranks, members) for (name, ranks), members in ordered]
+    return [group for group in found if group.group.classes]
+
+
+def _size(members: Sequence[Member]) -> int:
+    """Ranks of a group; as many as there must be where that is not told."""
+    entry = members[0].calls[0].collective
+    told = entry.group_size or len(entry.group_ranks or ())
+    if told:
+        return told
+    numbers = {n for m in members for c in m.calls for n in (c.group_rank, c.collective.peer)}
+    sensible = [n for n in numbers if n is not None and n < _MOST_RANKS]
+    return max(len(members), 1 + max(sensible, default=0))
+
+
+def _recorded(name: str, ranks: _Ranks, members: Sequence[Member]) -> GroupCalls:
+    size = _size(members)
+    entries = _in_order(members, size)
+    world = {w for m in members if (w := _world(m, ranks)) is not None}
+    hosts = {m.recording.host for m in members}
+    extra = ExtraGroup(
+        name=name,
+        ranks=ranks,
+        size=size,
+        members=tuple(sorted(world)),
+        nnodes=len(hosts) if len(world) == size and None not in hosts else None,
+        inferred=False,
+        classes=tuple(e.key for e in entries),
+        seen=tuple(e.seen for e in entries),
+        transfers={k: e.transfers for k, e in enumerate(entries) if e.transfers},
+        numbered=ranks is None and all(m.recording.rank is None for m in members),
+    )
+    when = np.array([e.start_ns for e in entries], dtype=np.int64)
+    # A call without a time stands behind the one before it.
+    times = np.maximum.accumulate(when) if len(when) else when
+    return GroupCalls(extra, np.empty(0, dtype=np.int64), times)
+
+
+def _in_order(members: Sequence[Member], size: int) -> list[_Entry]:
+    """Calls of a group: collectives by number, each pattern of transfers behind the collective
+    that its first rank called before it."""
+    at: dict[_Place, list[RecordedCall]] = defaultdict(list)
+    sequences = [_places(member) for member in members]
+    for member, sequence in zip(members, sequences, strict=True):
+        for place, call in zip(sequence, member.calls, strict=True):
+            if place is not None:
+                at[place].append(call)
+    whole = [[place for place in sequence if place is not None] for sequence in sequences]
+    places = _merged(sorted(whole, key=lambda sequence: -len(sequence)))
+    order = {place: k for k, place in enumerate(places)}
+    entries = [((k, -1, 0), _collective(at[place], size)) for k, place in enumerate(places)]
+    behind = [
+        list(accumulate(sequence, lambda k, p: k if p is None else order[p], initial=-1))
+        for sequence in sequences
+    ]
+    for pattern in recorded_patterns(members, size):
+        key = (behind[pattern.member][pattern.number], pattern.number, pattern.member)
+        entries.append((key, _transfers(pattern)))
+    return [entry for _, entry in sorted(entries, key=lambda item: item[0])]
+
+
+def _collective(calls: Sequence[RecordedCall], size: int) -> _Entry:
+    start = min((c.start_ns for c in calls if c.start_ns is not None), default=0)
+    return _Entry(_class_of(calls, size), min(len(calls), size), start)
+
+
+def _transfers(pattern: RecordedPattern) -> _Entry:
+    return _Entry(pattern.key, pattern.ranks_seen, pattern.start_ns, pattern.transfers)
+
+
+def _places(member: Member) -> list[_Place | None]:
+    """Place of each call of a rank; None for a Send or Recv."""
+    found: list[_Place | None] = []
+    under: Counter[tuple[int, Op | None]] = Counter()
+    number = 0
+    for call in member.calls:
+        if is_half(call):
+            found.append(None)
+            continue
+        seq = number if call.seq is None else call.seq
+        number += 1
+        key = (seq, call.collective.op if member.recording.seq_per_op else None)
+        found.append(_Place(*key, under[key]))
+        under[key] += 1
+    return found
+
+
+def _merged(sequences: Sequence[Sequence[_Place]]) -> list[_Place]:
+    """All places in the order of the first sequence; what it lacks behind its predecessor."""
+    behind: dict[_Place | None, _Place | None] = {None: None}
+    for sequence in sequences:
+        before: _Place | None = None
+        for place in sequence:
+            if place not in behind:
+                behind[place] = behind[before]
+                behind[before] = place
+            before = place
+    found, place_or_end = [], behind[None]
+    while place_or_end is not None:
+        found.append(place_or_end)
+        place_or_end = behind[place_or_end]
+    return found
+
+
+def _world(member: Member, ranks: _Ranks) -> int | None:
+    """World rank of a member; its place in the group where only that is told."""
+    if member.recording.rank is not None:
+        return member.recording.rank
+    place = next((c.group_rank for c in member.calls if c.group_rank is not None), None)
+    return ranks[place] if ranks and place is not None and place < len(ranks) else place
+
+
+def _class_of(calls: Sequence[RecordedCall], size: int) -> CallClass:
+    """Class of a call, from what most ranks recorded of it."""
+    entry, _ = Counter(c.collective for c in calls).most_common(1)[0]
+    found = call_class(class_key(entry, size), entry.root)
+    places = {c.in_place for c in calls}
+    if len(places) == 1 and (place := places.pop()) is not None:
+        found = replace(found, in_place=int(place))
+    if found.size_bytes is None:
+        found = replace(found, size_bytes=calls[0].size_bytes)
+    return found
