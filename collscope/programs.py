@@ -1,4 +1,4 @@
-"""Programs that are started as processes: the replayer, and the launchers of MPI jobs."""
+"""Programs that are started as processes: our own, and the launchers of MPI jobs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,21 @@ import sys
 from pathlib import Path
 
 REPLAYER = "collscope-replayer"
+MICROBENCH = "collscope-microbench"
+
+
+def installed(name: str) -> Path | None:
+    """`REPLAYER` or `MICROBENCH` as built with this installation; None when it was not built."""
+    # The build puts _bin beside the native modules, in a wheel as in an editable install.
+    import collscope._logscan as native  # noqa: PLC0415 - doctor reports a native part that fails
+
+    path = Path(native.__file__).parent / "_bin" / name
+    return path if path.is_file() else None
 
 
 def installed_replayer() -> Path | None:
     """The replayer that was built with this installation; None when it was not built."""
-    # The build puts _bin beside the native modules, in a wheel as in an editable install.
-    import collscope._logscan as native  # noqa: PLC0415 - doctor reports a native part that fails
-
-    path = Path(native.__file__).parent / "_bin" / REPLAYER
-    return path if path.is_file() else None
+    return installed(REPLAYER)
 
 
 def launchers() -> tuple[Path, ...]:

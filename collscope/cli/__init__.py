@@ -22,6 +22,7 @@ from collscope.cli import (
     record,
     replay,
     report,
+    tune,
     whatif,
 )
 from collscope.errors import CollscopeError
@@ -47,6 +48,7 @@ for command in (
     predict.predict,
     report.sql,
     doctor.doctor,
+    tune.tune,
 ):
     app.command()(command)
 # What stands behind the command's name is the job's, its options too.

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from collscope.cli.bench_interference import interference
+from collscope.cli.bench_memcpy import memcpy
+from collscope.cli.bench_p2p import p2p
 from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, write
 from collscope.cli.replay import Backend
 
@@ -55,3 +58,8 @@ def allreduce_wrapper(
     write(render_wrapper(found, format.value), output)
     if error is not None:
         raise error
+
+
+bench_app.command()(p2p)
+bench_app.command()(interference)
+bench_app.command()(memcpy)

@@ -1,25 +1,30 @@
-"""Measurements into the store: what replay CSVs and benchmark tables have in common."""
+"""Measurements into the store: what our CSVs and benchmark tables have in common."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from collscope.ingest.adding import add_source, cut_short, stem, unusable
 from collscope.ingest.files import open_input, printable
 from collscope.ingest.result import Ingested
-from collscope.model import MeasurementSet
+from collscope.model import Interference, InterferenceSet, Measurement, MeasurementSet
+from collscope.parsers.memcpy_csv import CopySet, CopyTime
 from collscope.store import sources
+from collscope.store.copies import insert_copies
+from collscope.store.interference import insert_interference
 from collscope.store.measurements import insert_measurements
 
 # Reads a whole text; None when the text is of no dialect that it knows.
-Parse = Callable[[str], MeasurementSet | None]
+Found = MeasurementSet | CopySet | InterferenceSet
+Parse = Callable[[str], Found | None]
 
 # What a source's kind is called, by the command that reads it.
 CSV, TABLE = "csv", "table"
-NO_CSV = "no replay CSV: neither collscope's nor rccl_replayer's header line"
+NO_CSV = "no CSV of collscope's replay or benchmarks, nor of rccl_replayer: no such header line"
 NO_TABLE = "no known benchmark table: the output of nccl-tests or rccl-tests"
 
 
@@ -49,30 +54,59 @@ def ingest_measurements(  # noqa: PLR0913, PLR0917 - where from, where to, how, 
     if not again and sources.has_source(connection, run, identity):
         return Ingested(path, "known")
     found = parse(data.decode("utf-8", errors="replace")) if data else None
-    if found is None or not found.measurements:
+    rows = () if found is None else _rows(found)
+    if found is None or not rows:
         reason = _why_unusable(found, kind)
         return unusable(path, reason, size=len(data), truncated=reader.truncated)
     diagnostics = [*found.diagnostics, *cut_short(reader)]
+    library, version = _library(found)
     row = sources.SourceRow(
-        printable(path), identity, kind, found.dialect, found.library, found.library_version,
-        lines=found.lines, parsed=len(found.measurements),
+        printable(path), identity, kind, found.dialect, library, version,
+        lines=found.lines, parsed=len(rows),
     )  # fmt: skip
-    labelled = [m if label is None else replace(m, label=label) for m in found.measurements]
 
     def insert(run_key: int, source: int) -> None:
-        insert_measurements(connection, run_key, source, labelled, stem(path))
+        named = stem(path) if label is None else label
+        if isinstance(found, CopySet):
+            insert_copies(connection, run_key, source, _labelled(found.copies, label), named)
+        elif isinstance(found, InterferenceSet):
+            beside = _labelled(found.measurements, label)
+            insert_interference(connection, run_key, source, beside, named)
+        else:
+            rows = _labelled(found.measurements, label)
+            insert_measurements(connection, run_key, source, rows, named)
 
     status = add_source(connection, db, run, row, diagnostics, insert, again=again)
     if status == "known":
         return Ingested(path, status)
     counts = (
-        ("measurements", len(labelled)),
-        ("samples", sum(len(m.samples_us) for m in labelled)),
+        ("copies" if isinstance(found, CopySet) else "measurements", len(rows)),
+        ("samples", sum(_samples(row) for row in rows)),
     )
     return Ingested(path, status, found.dialect, counts, tuple(diagnostics))
 
 
-def _why_unusable(found: MeasurementSet | None, kind: str) -> str:
+_Row = TypeVar("_Row", Measurement, CopyTime, Interference)
+
+
+def _labelled(rows: Sequence[_Row], label: str | None) -> list[_Row]:
+    return [row if label is None else replace(row, label=label) for row in rows]
+
+
+def _samples(row: Measurement | CopyTime | Interference) -> int:
+    return (row.covered or 0) if isinstance(row, Interference) else len(row.samples_us)
+
+
+def _rows(found: Found) -> tuple[Measurement | CopyTime | Interference, ...]:
+    return found.copies if isinstance(found, CopySet) else found.measurements
+
+
+def _library(found: Found) -> tuple[str | None, str | None]:
+    """Name and version of the collective library; copies have none."""
+    return (None, None) if isinstance(found, CopySet) else (found.library, found.library_version)
+
+
+def _why_unusable(found: Found | None, kind: str) -> str:
     if found is None:
         return NO_CSV if kind == CSV else NO_TABLE
     return next((d.message for d in found.diagnostics), f"{found.dialect} without a measurement")

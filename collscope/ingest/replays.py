@@ -1,23 +1,25 @@
-"""Replay CSVs into the store: collscope's own and the old rccl_replayer's."""
+"""CSVs into the store: those of `replay`, `bench memcpy` and `bench interference`, and the old
+rccl_replayer's.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
 
-from collscope.ingest.measurements import CSV, ingest_measurements
+from collscope.ingest.measurements import CSV, Found, ingest_measurements
 from collscope.ingest.result import Ingested
-from collscope.model import MeasurementSet
-from collscope.parsers import rccl_replayer_csv, replay_csv
+from collscope.parsers import interference_csv, memcpy_csv, rccl_replayer_csv, replay_csv
 from collscope.store.measurements import communicator_sizes
 
 _HEAD_BYTES = 65_536
 
 
 def is_csv(head: bytes) -> bool:
-    """True for the first bytes of a replay CSV, of either layout."""
+    """True for the first bytes of a CSV of any of these layouts."""
     text = head[:_HEAD_BYTES].decode("utf-8", errors="replace")
-    return replay_csv.sniff(text) or rccl_replayer_csv.sniff(text)
+    known = (replay_csv, memcpy_csv, interference_csv, rccl_replayer_csv)
+    return any(dialect.sniff(text) for dialect in known)
 
 
 def ingest_csv(
@@ -28,7 +30,7 @@ def ingest_csv(
     nranks: int | None,
     label: str | None,
 ) -> Ingested:
-    """Put one replay CSV into the store, in one transaction.
+    """Put one CSV into the store, in one transaction.
 
     nranks  ranks that an rccl_replayer CSV was measured on, which the file does not tell; None:
             those of the run's communicators, where all have the same number
@@ -37,9 +39,13 @@ def ingest_csv(
     raises  InputError when the file cannot be read or the store refuses
     """
 
-    def parse(text: str) -> MeasurementSet | None:
+    def parse(text: str) -> Found | None:
         if replay_csv.sniff(text):
             return replay_csv.parse(text)
+        if memcpy_csv.sniff(text):
+            return memcpy_csv.parse(text)
+        if interference_csv.sniff(text):
+            return interference_csv.parse(text)
         if not rccl_replayer_csv.sniff(text):
             return None
         sizes = communicator_sizes(connection, run)

@@ -56,12 +56,12 @@ def make_plan(source: Source, progress: Progress) -> Planned:
         return Planned(_plan_file(source.plan, source.mode))
     if source.sweep is not None:
         return _sweep(source)
-    with _store(source, progress) as connection:
-        return _recorded(connection, source)
+    with opened(source, progress) as connection:
+        return recorded(connection, source)
 
 
 @contextmanager
-def _store(source: Source, progress: Progress) -> Iterator[sqlite3.Connection]:
+def opened(source: Source, progress: Progress) -> Iterator[sqlite3.Connection]:
     """The store of the recorded run; logs given on the command line get one for the moment."""
     if not source.logs:
         with reading(source.db) as connection:
@@ -74,7 +74,11 @@ def _store(source: Source, progress: Progress) -> Iterator[sqlite3.Connection]:
             yield connection
 
 
-def _recorded(connection: sqlite3.Connection, source: Source) -> Planned:
+def recorded(connection: sqlite3.Connection, source: Source) -> Planned:
+    """The plan of a recorded run of an open store.
+
+    raises  InputError when it holds no calls, or none that can be replayed
+    """
     mode = source.mode or UNIQUE
     where = source.logs[0] if source.logs else str(source.db)
     records = load_run(connection, source.run, calls=mode == SEQUENCE)

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from collscope.errors import MissingToolError
-from collscope.programs import REPLAYER, installed_replayer
+from collscope.programs import REPLAYER, installed
 from collscope.replay.mpi import Place, find_launcher, launch_command
 from collscope.replay.progress import Relay
 
@@ -25,11 +25,12 @@ _GRACE_S = 10.0  # for the launcher to end its ranks after it was asked to
 class Job:
     """What one start of the replayer needs."""
 
-    arguments: tuple[str, ...]  # of the replayer
+    arguments: tuple[str, ...]  # of the program
     processes: int
     environment: tuple[tuple[str, str], ...] = ()  # for the ranks, beside what they inherit
-    replayer: Path | None = None  # None: the installed one
+    replayer: Path | None = None  # or another program of MPI; None: the installed replayer
     launcher: Path | None = None  # None: found by itself
+    unset: tuple[str, ...] = ()  # variables that the ranks must not inherit
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +42,27 @@ class Ended:
 
 
 def find_replayer(given: Path | None) -> Path:
-    """The executable to start.
+    """The replayer to start.
 
     raises  MissingToolError when it is not there
     """
-    path = given or installed_replayer()
+    return find_program(REPLAYER, given, "--replayer")
+
+
+def find_program(name: str, given: Path | None, option: str) -> Path:
+    """The executable to start: the one given, else that of this installation.
+
+    option  names one on the command line
+    raises  MissingToolError when it is not there
+    """
+    path = given or installed(name)
     if path is None:
         raise MissingToolError(
-            f"replay: {REPLAYER} was not built with this installation. Reinstall collscope where "
-            "mpicxx is found ('pip install mpich' brings it), or name one with --replayer."
+            f"{name}: not built with this installation. Reinstall collscope where mpicxx is found "
+            f"('pip install mpich' brings it), or name one with {option}."
         )
     if not os.access(path, os.X_OK) or path.is_dir():
-        raise MissingToolError(f"{path}: no executable. Name the replayer with --replayer.")
+        raise MissingToolError(f"{path}: no executable. Name another one with {option}.")
     return path
 
 
@@ -64,8 +74,12 @@ def run_job(job: Job, place: Place | None) -> Ended:
     raises   MissingToolError when a program is missing; KeyboardInterrupt after the ranks ended
     """
     replayer = find_replayer(job.replayer)
-    environment = dict(os.environ)
+    environment = {k: v for k, v in os.environ.items() if k not in job.unset}
     command = [str(replayer), *job.arguments]
+    if job.unset:
+        # On other hosts a rank may get variables from a shell there as well. An empty value would
+        # not do: to the libraries that is a setting too.
+        command[:0] = ["env", *(part for name in job.unset for part in ("-u", name))]
     # One process is a job of MPI without a launcher.
     if place is None and job.processes > 1:
         launcher = find_launcher(job.launcher)

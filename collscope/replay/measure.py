@@ -7,9 +7,10 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 
 from collscope.errors import (
@@ -28,6 +29,7 @@ from collscope.replay.results import (
     digest,
     rccl_replayer_layout,
     read_results,
+    relabel,
     store_results,
 )
 from collscope.replay.session import (
@@ -62,15 +64,32 @@ class Outcome:
     notice: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of several plans that go into one CSV, and what tells its rows from those of others."""
+
+    plan: Plan
+    suffix: str = ""  # behind the label of every row
+    suffix_of: Mapping[int, str] = field(default_factory=dict)  # by class id; ids of no other part
+
+
 def measure(plan: Plan, session: Session, target: Target) -> Outcome:
     """Run a plan; finished classes are in the CSV and in the store, however it ends.
 
     returns  every row of the CSV; nothing on another rank than 0
     raises   CollscopeError when nothing could be started; ReplayInterruptedError
     """
-    _check(plan, session, target)
-    with _files(target, session.place) as (plan_file, csv):
-        plan_file.write_text(plan_text(plan))
+    return measure_parts((Part(plan),), session, target)
+
+
+def measure_parts(parts: Sequence[Part], session: Session, target: Target) -> Outcome:
+    """Run plans of equally many ranks, in each round and variant one after the other.
+
+    As `measure` otherwise. Several cannot be resumed.
+    """
+    nranks = parts[0].plan.nranks
+    _check(nranks, len(parts), session, target)
+    with _files(target, session.place) as (folder, csv):
         before = digest(csv)
         if target.resume and before is None:
             raise InputError(f"{csv}: no such file to resume. Leave --resume out.")
@@ -78,18 +97,23 @@ def measure(plan: Plan, session: Session, target: Target) -> Outcome:
         ended: Ended | None = None  # None: interrupted
         try:
             with contextlib.suppress(KeyboardInterrupt):
-                ended = _run_all(plan, session, target, (plan_file, csv))
+                ended = _run_all(parts, session, target, (folder, csv))
         finally:
             # One that refused a file to resume has left that of another replay there.
             resumed = target.resume and (ended is None or ended.status not in _ERRORS)
+            if first and digest(csv) != before:
+                relabel(csv, {key: text for p in parts for key, text in p.suffix_of.items()})
             measurements = _collect(csv, target, before, resumed) if first else ()
+    # Rows of another label are not found again, nor is a plan that is not the file's first.
+    resumable = len(parts) == 1 and not parts[0].suffix_of
+    kept = _kept(measurements, target, resumable)
     if ended is None:
-        raise ReplayInterruptedError(f"replay: interrupted. {_kept(measurements, target)}")
-    error = _error(ended, measurements, target)
+        raise ReplayInterruptedError(f"replay: interrupted. {kept}")
+    error = _error(ended, measurements, kept)
     if error is None and first and not measurements:
         replayer = find_replayer(session.replayer)
         error = ReplayError(f"{replayer}: ended without a result. Is it collscope-replayer?")
-    return Outcome(measurements, error, crowded(measurements, plan.nranks, _cores(session.place)))
+    return Outcome(measurements, error, crowded(measurements, nranks, _cores(session.place)))
 
 
 def _cores(place: Place | None) -> int:
@@ -97,28 +121,28 @@ def _cores(place: Place | None) -> int:
     return len(os.sched_getaffinity(0)) if place is None else os.cpu_count() or 1
 
 
-def _check(plan: Plan, session: Session, target: Target) -> None:
+def _check(nranks: int, parts: int, session: Session, target: Target) -> None:
     """Refuse, before anything starts, what cannot work.
 
     raises  UsageError, InputError
     """
     per_process, place = session.method.gpus_per_process, session.place
-    if plan.nranks % per_process:
+    if nranks % per_process:
         raise UsageError(
-            f"replay: {plan.nranks} ranks are not a multiple of {per_process} GPUs per process. "
+            f"replay: {nranks} ranks are not a multiple of {per_process} GPUs per process. "
             "Choose another --gpus-per-process."
         )
-    if session.ranks is not None and session.ranks < plan.nranks:
+    if session.ranks is not None and session.ranks < nranks:
         raise UsageError(
-            f"replay: the plan needs {plan.nranks} ranks, {session.ranks} are at hand. Use "
-            f"{plan.nranks}, or measure on fewer with --scale-ranks {session.ranks}."
+            f"replay: the plan needs {nranks} ranks, {session.ranks} are at hand. Use "
+            f"{nranks}, or measure on fewer with --scale-ranks {session.ranks}."
         )
-    if place is not None and place.size * per_process != plan.nranks:
+    if place is not None and place.size * per_process != nranks:
         raise UsageError(
-            f"replay: the plan needs {plan.nranks} ranks, the launcher started {place.size} "
-            f"processes for {per_process} each. Start {plan.nranks // per_process}."
+            f"replay: the plan needs {nranks} ranks, the launcher started {place.size} "
+            f"processes for {per_process} each. Start {nranks // per_process}."
         )
-    if place is not None and max(1, len(session.variants)) * session.rounds > 1:
+    if place is not None and max(1, len(session.variants)) * session.rounds * parts > 1:
         raise UsageError(
             "replay: a rank of srun or mpirun can start the replayer once, not for several "
             "variants or rounds. Run the command alone, with --mpiexec srun where Slurm starts it."
@@ -137,9 +161,9 @@ def _check(plan: Plan, session: Session, target: Target) -> None:
 
 @contextmanager
 def _files(target: Target, place: Place | None) -> Iterator[tuple[Path, Path]]:
-    """Paths of the plan and of the CSV that the replayer writes; temporary ones are removed.
+    """Folder for plans, and the CSV that the replayer writes; temporary ones are removed.
 
-    Ranks on other hosts must find the plan: it is put beside the CSV, which is on a file system
+    Ranks on other hosts must find a plan: it is put beside the CSV, which is on a file system
     that they share if any is. Ranks of a launcher write a plan each, all the same.
     """
     beside = target.csv.absolute().parent if target.csv is not None and place is None else None
@@ -150,23 +174,35 @@ def _files(target: Target, place: Place | None) -> Iterator[tuple[Path, Path]]:
     with folder as name:
         own = target.csv is not None and target.layout == COLLSCOPE
         csv = target.csv if own and target.csv is not None else Path(name) / "replay.csv"
-        yield Path(name) / "plan", csv.absolute()
+        yield Path(name), csv.absolute()
 
 
-def _run_all(plan: Plan, session: Session, target: Target, files: tuple[Path, Path]) -> Ended:
-    """Every variant in every round; a failing class of one does not keep the others out."""
+def _run_all(
+    parts: Sequence[Part], session: Session, target: Target, files: tuple[Path, Path]
+) -> Ended:
+    """Every variant in every round; a failing class of one does not keep the others out.
+
+    files  folder for the plans, and the CSV
+    """
     variants = session.variants or (Variant(target.label or DEFAULT_LABEL),)
     several = len(variants) > 1 or session.rounds > 1
+    plans = [files[0] / f"plan{number}" for number in range(len(parts))]
+    for path, part in zip(plans, parts, strict=True):
+        path.write_text(plan_text(part.plan))
     worst = Ended(0)
-    for started, (number, variant) in enumerate(schedule(variants, session.rounds)):
-        arguments = _arguments(session.method, variant, number if several else None, files)
+    starts = product(schedule(variants, session.rounds), zip(plans, parts, strict=True))
+    for started, ((number, variant), (plan, part)) in enumerate(starts):
+        named = replace(variant, label=variant.label + part.suffix)
+        arguments = replayer_arguments(
+            session.method, named, number if several else None, (plan, files[1])
+        )
         if target.resume:
             arguments.append("--resume")
         if started:
             arguments.append("--append")
         job = Job(
             tuple(arguments),
-            plan.nranks // session.method.gpus_per_process,
+            part.plan.nranks // session.method.gpus_per_process,
             (*session.environment, *variant.environment),
             session.replayer,
             session.launcher,
@@ -178,10 +214,10 @@ def _run_all(plan: Plan, session: Session, target: Target, files: tuple[Path, Pa
     return worst
 
 
-def _arguments(
+def replayer_arguments(
     method: Method, variant: Variant, number: int | None, files: tuple[Path, Path]
 ) -> list[str]:
-    """Arguments of the replayer."""
+    """Arguments of the replayer; `files` are the plan and the CSV."""
     method = replace(
         method,
         library=variant.library or method.library,
@@ -232,13 +268,10 @@ def _collect(
     return measurements
 
 
-def _error(
-    ended: Ended, measurements: tuple[Measurement, ...], target: Target
-) -> CollscopeError | None:
-    """What a status other than 0 means, and what is kept."""
+def _error(ended: Ended, measurements: tuple[Measurement, ...], kept: str) -> CollscopeError | None:
+    """What a status other than 0 means, with the sentence of `_kept`."""
     if ended.status == 0:
         return None
-    kept = _kept(measurements, target)
     if ended.signal is not None:
         name = signal.Signals(ended.signal).name
         return ReplayError(f"replay: a rank was ended by signal {name}. {kept}")
@@ -251,7 +284,7 @@ def _error(
     return kind(f"replay: the replayer ended with status {ended.status}, see above. {kept}")
 
 
-def _kept(measurements: tuple[Measurement, ...], target: Target) -> str:
+def _kept(measurements: tuple[Measurement, ...], target: Target, resumable: bool) -> str:
     """A sentence: how many measurements are finished, where they are, and how to go on."""
     good = sum(m.status not in _BAD for m in measurements)
     if not good:
@@ -259,6 +292,8 @@ def _kept(measurements: tuple[Measurement, ...], target: Target) -> str:
     kept = (
         "1 finished measurement is kept" if good == 1 else f"{good} finished measurements are kept"
     )
+    if not resumable:
+        return f"{kept} in {target.db if target.csv is None else os.path.relpath(target.csv)}."
     if target.csv is None or target.layout != COLLSCOPE:
         return f"{kept} in {target.db}; with --csv a replay can go on with --resume."
     return f"{kept} in {os.path.relpath(target.csv)}; go on with --resume."

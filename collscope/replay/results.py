@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from collscope.errors import InputError
@@ -32,6 +33,40 @@ def read_results(path: Path) -> tuple[Measurement, ...]:
         return ()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}. Check the path given by --csv.") from error
+
+
+def relabel(path: Path, suffix_of: Mapping[int, str]) -> None:
+    """Put a suffix behind the label of the rows of some classes of a replay CSV.
+
+    suffix_of  by `class_id`; rows of other classes, and lines cut short, stay as they are
+    raises     InputError when the file cannot be written
+    """
+    if not suffix_of:
+        return
+    fresh = path.with_name(path.name + ".new")  # what was measured must outlast a full disk
+    try:
+        lines = path.read_text(errors="replace").splitlines(keepends=True)
+        fresh.write_text("".join(_relabelled(lines, suffix_of)))
+        fresh.replace(path)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}. Name another file with --csv.") from error
+
+
+def _relabelled(lines: Sequence[str], suffix_of: Mapping[int, str]) -> Iterator[str]:
+    header: list[str] = []
+    for line in lines:
+        fields = next(csv.reader([line.rstrip("\n")]), [])
+        if line.startswith("op,"):
+            header = fields
+        row = dict(zip(header, fields, strict=False))
+        key = row.get("class_id", "")
+        if line.startswith("#") or len(fields) != len(header) or not key.isdecimal():
+            yield line
+            continue
+        row["label"] += suffix_of.get(int(key), "")
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\n").writerow(row.values())
+        yield out.getvalue()
 
 
 def crowded(measurements: Sequence[Measurement], nranks: int, cores: int) -> str | None:

@@ -6,6 +6,7 @@ import sqlite3
 from collections import defaultdict
 from statistics import median
 
+from collscope.reports.beside import read_beside
 from collscope.reports.timeline_records import (
     ClassTimeRow,
     ClockRow,
@@ -62,6 +63,7 @@ def read_timeline(connection: sqlite3.Connection, run: str) -> TimelineReport:
             DisagreementRow(*row) for row in connection.execute(_DISAGREEMENTS, (run,))
         ),
         progress=tuple(ProgressRow(*row) for row in connection.execute(_PROGRESS, (run,))),
+        beside=read_beside(connection, run),
     )
 
 

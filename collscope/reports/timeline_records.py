@@ -87,6 +87,22 @@ class ProgressRow:
 
 
 @dataclass(frozen=True, slots=True)
+class BesideRow:
+    """A class that computation runs beside, with what such calls cost computation when measured."""
+
+    class_id: int
+    op: str
+    size_bytes: int
+    nranks: int | None
+    hidden_ns: float  # of its kernels beside compute kernels, mean over the ranks that have some
+    relative_compute: float  # measured: performance beside such calls over that alone
+    measured_size_bytes: int
+    compute: str  # what was measured beside the calls: gemm, kernel
+    label: str  # of the measurement
+    device: str | None  # of the measurement
+
+
+@dataclass(frozen=True, slots=True)
 class TimelineReport:
     """Everything traces and recordings tell; empty where the run has none."""
 
@@ -95,3 +111,4 @@ class TimelineReport:
     classes: tuple[ClassTimeRow, ...]  # most time first
     disagreements: tuple[DisagreementRow, ...]
     progress: tuple[ProgressRow, ...]
+    beside: tuple[BesideRow, ...] = ()  # most hidden time first; needs interference measurements

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, count, scaled, table
 from collscope.reports.timeline_records import (
+    BesideRow,
     ClassTimeRow,
     ClockRow,
     ProgressRow,
@@ -79,6 +80,8 @@ def _blocks(said: TimelineReport) -> Iterable[str | Table]:
     if said.classes:
         yield _classes(said.classes)
         yield from _class_notes(said.classes)
+    if said.beside:
+        yield from _beside(said.beside)
     if said.clocks:
         yield from _clocks(said.clocks)
     if said.progress:
@@ -208,6 +211,38 @@ def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
             f"{count(suspect, 'call')} whose shortest kernel contradicts the transfer on aligned "
             "clocks by more than 10 %."
         )
+
+
+def _beside(rows: Sequence[BesideRow]) -> Iterable[str | Table]:
+    columns = [
+        ("class", NUMBER),
+        ("op", TEXT),
+        ("size", NUMBER),
+        ("hidden ms", NUMBER),
+        ("R", NUMBER),
+        ("costs ms", NUMBER),
+        ("measured", TEXT),
+    ]
+    yield table(
+        columns,
+        (
+            (
+                b.class_id,
+                b.op if b.nranks is None else f"{b.op} x{b.nranks}",
+                format_size(b.size_bytes),
+                b.hidden_ns / 1e6,
+                f"{b.relative_compute:.4f}",
+                f"{(1 - b.relative_compute) * b.hidden_ns / 1e6:.4g}",
+                f"{b.label}: {format_size(b.measured_size_bytes)}, {b.compute}, {b.device}",
+            )
+            for b in rows[:_MOST_CLASSES]
+        ),
+    )
+    yield (
+        "What hiding these classes costs the computation beside them, per rank, to first order: "
+        "(1 - R) of the hidden time, as it would have taken R of it undisturbed. R is of another "
+        "computation than the job's (bench interference), with the library's choice of channels."
+    )
 
 
 def _clocks(clocks: Sequence[ClockRow]) -> Iterable[str]:

@@ -27,6 +27,8 @@ struct Buffers {
     std::byte* recv = nullptr;
 };
 
+class GpuDevice;
+
 // A communicator of one local rank; ids are indices into Plan::comms.
 class Backend {
 public:
@@ -38,6 +40,8 @@ public:
     virtual std::string runtime() const = 0;         // "cuda 13.0"; empty on the host
     virtual std::string device(int local) const = 0; // "NVIDIA H200" where the runtime tells, else "sm_90"
     virtual int local_ranks() const = 0;
+    // The GPU of a local rank, for work beside the calls; null on the host.
+    virtual GpuDevice* gpu(int) { return nullptr; }
 
     // Memory of a local rank's device, on a 512-byte boundary. One allocation each, kept until the end.
     virtual Status allocate(int local, std::size_t bytes, std::byte*& out) = 0;

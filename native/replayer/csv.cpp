@@ -1,62 +1,14 @@
 #include "csv.h"
 
-#include <array>
-#include <cerrno>
-#include <cmath>
-#include <cstring>
-
 #include "statistics.h"
 
 namespace collscope {
 
 namespace {
 
-// Python's csv module refuses fields of more than 131072 characters.
-constexpr std::size_t most_samples_kept = 4096;
-
-std::string quoted(const std::string& field) {
-    if (field.find_first_of(",\"\r\n") == std::string::npos) {
-        return field;
-    }
-    std::string out = "\"";
-    for (const char c : field) {
-        // One row is one line, so that a file that was cut short can be read up to there.
-        out += c == '\n' || c == '\r' ? ' ' : c;
-        if (c == '"') {
-            out += '"';
-        }
-    }
-    return out + '"';
-}
-
-std::string number(double value) {
-    std::array<char, 32> text{};
-    std::snprintf(text.data(), text.size(), "%.6g", value);
-    return text.data();
-}
-
-template <typename T>
-std::string number(const std::optional<T>& value) {
-    if (!value) {
-        return {};
-    }
-    if constexpr (std::is_floating_point_v<T>) {
-        return number(*value);
-    } else {
-        return std::to_string(*value);
-    }
-}
-
-std::string joined(const std::vector<double>& samples) {
-    const std::size_t step = (samples.size() + most_samples_kept - 1) / most_samples_kept;
-    std::string out;
-    for (std::size_t i = 0; i < samples.size(); i += step) {
-        out += (i == 0 ? "" : ";") + number(samples[i]);
-    }
-    return out;
-}
-
-using Field = std::pair<const char*, std::string>;
+using csv::Field;
+using csv::joined;
+using csv::number;
 
 std::vector<Field> fields_of(const Row& row) {
     const bool timed = !row.samples_us.empty();
@@ -97,10 +49,6 @@ std::vector<Field> fields_of(const Row& row) {
             {"scaled_from", number(row.scaled_from)},
             {"message", row.message},
             {"samples_us", joined(row.samples_us)}};
-}
-
-std::string reason(const std::string& path) {
-    return path + ": " + std::strerror(errno) + ". Choose a file that can be written with --csv.";
 }
 
 }  // namespace
@@ -148,78 +96,38 @@ double algbw_gbps(const Row& row) {
     return median_us > 0 ? static_cast<double>(row.size_bytes.value_or(0)) / median_us / 1e3 : 0;
 }
 
-std::string line_of(const Row& row) {
-    std::string out;
-    for (const Field& field : fields_of(row)) {
-        out += quoted(field.second) + ',';
-    }
-    out.pop_back();
-    return out;
-}
+std::string line_of(const Row& row) { return csv::line_of(fields_of(row)); }
 
-std::string header_line() {
-    std::string out;
-    for (const Field& field : fields_of(Row{})) {
-        out += std::string(field.first) + ',';
-    }
-    out.pop_back();
-    return out;
-}
-
-CsvWriter::~CsvWriter() {
-    if (file_ != nullptr) {
-        std::fclose(file_);
-    }
-}
+std::string header_line() { return csv::header_of(fields_of(Row{})); }
 
 Status CsvWriter::open(const std::string& path, const std::string& kept) {
-    path_ = path;
     has_header_ = !kept.empty();
-    // What was measured must not be lost when the disk is full: it stays until its copy is written.
-    const std::string fresh = has_header_ ? path + ".new" : path;
-    file_ = std::fopen(fresh.c_str(), "w");
-    if (file_ == nullptr) {
-        return {reason(fresh)};
-    }
-    const Status status = write_text(kept);
-    if (status.ok() && has_header_ && std::rename(fresh.c_str(), path.c_str()) != 0) {
-        return {reason(path)};
-    }
-    return status;
+    return file_.open(path, kept);
 }
 
 Status CsvWriter::write_metadata(const Metadata& metadata) {
     std::string text = "# collscope-replay: 1\n";
     for (const auto& [key, value] : metadata) {
-        std::string line = "# " + key + ": " + value;
-        for (char& c : line) {
-            c = c == '\n' || c == '\r' ? ' ' : c;
-        }
-        text += line + '\n';
+        text += csv::comment(key, value) + '\n';
     }
     if (!has_header_) {
         text += header_line() + '\n';
     }
     const std::lock_guard lock(mutex_);
-    return write_text(text);
+    return file_.write(text);
 }
 
 Status CsvWriter::write(const Row& row) {
     const std::lock_guard lock(mutex_);
-    return closed_ ? Status{} : write_text(line_of(row) + '\n');
+    return closed_ ? Status{} : file_.write(line_of(row) + '\n');
 }
 
 void CsvWriter::write_last(const Row& row) {
     const std::lock_guard lock(mutex_);
-    if (!closed_ && file_ != nullptr) {
-        write_text(line_of(row) + '\n');
+    if (!closed_ && file_.is_open()) {
+        file_.write(line_of(row) + '\n');
     }
     closed_ = true;
-}
-
-Status CsvWriter::write_text(const std::string& text) {
-    const bool fine = std::fwrite(text.data(), 1, text.size(), file_) == text.size();
-    return fine && std::fflush(file_) == 0 ? Status{} : Status{reason(path_)};
 }
 
 }  // namespace collscope

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "backend.h"
+#include "csv_text.h"
 #include "plan.h"
 
 namespace collscope {
@@ -62,7 +62,6 @@ Kept keep_all(const std::string& text);
 class CsvWriter {
 public:
     CsvWriter() = default;
-    ~CsvWriter();
     CsvWriter(const CsvWriter&) = delete;
     CsvWriter& operator=(const CsvWriter&) = delete;
 
@@ -74,11 +73,8 @@ public:
     void write_last(const Row& row);
 
 private:
-    Status write_text(const std::string& text);
-
     std::mutex mutex_;
-    std::string path_;
-    std::FILE* file_ = nullptr;
+    csv::TextFile file_;
     bool has_header_ = false;
     bool closed_ = false;
 };

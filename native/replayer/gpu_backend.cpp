@@ -37,7 +37,7 @@ public:
         : libraries_(std::move(libraries)), plan_(plan), one_thread_(one_thread) {}
     ~GpuBackend() override;
 
-    Status open(const std::vector<int>& devices);
+    Status open(const std::vector<int>& devices, bool urgent);
 
     std::string name() const override { return gpu::name_of(libraries_.runtime.vendor); }
     std::string library() const override { return libraries_.collectives_name(); }
@@ -45,6 +45,7 @@ public:
     std::string runtime() const override { return libraries_.runtime_name(); }
     std::string device(int local) const override { return rank(local).device.name(); }
     int local_ranks() const override { return static_cast<int>(ranks_.size()); }
+    GpuDevice* gpu(int local) override { return &rank(local).device; }
 
     Status allocate(int local, std::size_t bytes, std::byte*& out) override {
         return rank(local).device.allocate(bytes, out);
@@ -120,7 +121,7 @@ GpuBackend::~GpuBackend() {
     }
 }
 
-Status GpuBackend::open(const std::vector<int>& devices) {
+Status GpuBackend::open(const std::vector<int>& devices, bool urgent) {
     int process = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &process);
     const int first = process * static_cast<int>(devices.size());
@@ -131,7 +132,7 @@ Status GpuBackend::open(const std::vector<int>& devices) {
         }
         ranks_.push_back(std::make_unique<LocalRank>(libraries_, plan_.comms.size(),
                                                      first + static_cast<int>(i)));
-        const Status status = ranks_.back()->device.open(devices[i]);
+        const Status status = ranks_.back()->device.open(devices[i], urgent);
         if (!status.ok()) {
             return {"device " + std::to_string(devices[i]) + ": " + status.error +
                     ". Check that nothing else holds it."};
@@ -315,7 +316,7 @@ std::unique_ptr<Backend> make_gpu_backend(const GpuOptions& options, const Plan&
         return nullptr;
     }
     auto backend = std::make_unique<GpuBackend>(std::move(libraries), plan, options.one_thread);
-    error = backend->open(options.devices).error;
+    error = backend->open(options.devices, options.urgent).error;
     if (!error.empty()) {
         return nullptr;
     }

@@ -21,6 +21,7 @@ struct GpuOptions {
     std::string runtime;           // path of libcudart or libamdhip64; empty: look for it
     std::vector<int> devices;      // device of each local rank
     bool one_thread = false;       // all local ranks are driven by one thread
+    bool urgent = false;           // the streams have the highest priority
 };
 
 // Devices that the backend of `options` sees (its `devices` are not looked at). 0 with a sentence

@@ -32,15 +32,14 @@ GpuDevice::~GpuDevice() {
     }
 }
 
-Status GpuDevice::open(int ordinal) {
+Status GpuDevice::open(int ordinal, bool urgent) {
     ordinal_ = ordinal;
     Status status = bind();
     if (!status.ok()) {
         return status;
     }
     name_ = describe();
-    status = status_of(runtime_.stream_create_with_flags(&stream_, gpu::stream_non_blocking),
-                       "StreamCreateWithFlags");
+    status = make_stream(urgent);
     while (status.ok() && events_.size() < n_events) {
         gpu::Event event = nullptr;
         status = status_of(runtime_.event_create_with_flags(&event, gpu::event_default),
@@ -50,6 +49,23 @@ Status GpuDevice::open(int ordinal) {
         }
     }
     return status;
+}
+
+Status GpuDevice::make_stream(bool urgent) {
+    if (!urgent) {
+        return status_of(runtime_.stream_create_with_flags(&stream_, gpu::stream_non_blocking),
+                         "StreamCreateWithFlags");
+    }
+    int least = 0;
+    int greatest = 0;
+    const Status status =
+        status_of(runtime_.stream_priority_range(&least, &greatest), "DeviceGetStreamPriorityRange");
+    if (!status.ok()) {
+        return status;
+    }
+    return status_of(
+        runtime_.stream_create_with_priority(&stream_, gpu::stream_non_blocking, greatest),
+        "StreamCreateWithPriority");
 }
 
 Status GpuDevice::bind() const {

@@ -18,15 +18,21 @@ public:
     GpuDevice(const GpuDevice&) = delete;
     GpuDevice& operator=(const GpuDevice&) = delete;
 
-    // Takes the device: creates the stream and 2 * 1024 events with timing.
-    Status open(int ordinal);
+    // Takes the device: creates the stream, of the highest priority when it is `urgent`, and
+    // 2 * 1024 events with timing.
+    Status open(int ordinal, bool urgent = false);
     // Makes it the current device of the calling thread.
     Status bind() const;
     // Drops what it holds without freeing it, when freeing could wait forever.
     void leave();
 
+    // Success, or "cudaMalloc: <what the runtime says> (error 2)".
+    Status status_of(int rc, const char* function) const;
+
     const std::string& name() const { return name_; }
     gpu::Stream stream() const { return stream_; }
+    int ordinal() const { return ordinal_; }
+    const gpu::Runtime& runtime() const { return runtime_; }
 
     // Memory on a 512-byte boundary, freed with the device.
     Status allocate(std::size_t bytes, std::byte*& out);
@@ -45,10 +51,9 @@ public:
     void drop_graph();
 
 private:
-    // Success, or "cudaMalloc: <what the runtime says> (error 2)".
-    Status status_of(int rc, const char* function) const;
     Status query(int rc, const char* function, bool& done) const;
     std::string describe() const;
+    Status make_stream(bool urgent);
 
     const gpu::Runtime& runtime_;
     int ordinal_ = -1;

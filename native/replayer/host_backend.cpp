@@ -5,9 +5,9 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <new>
 
+#include "host_machine.h"
 #include "host_op.h"
 #include "large_count.h"
 #include "layout.h"
@@ -32,41 +32,6 @@ struct Prepared {
     std::vector<MPI_Request> requests;
 };
 
-// The message of the processor's model line in Linux; "cpu" elsewhere.
-std::string processor() {
-    std::ifstream info("/proc/cpuinfo");
-    for (std::string line; std::getline(info, line);) {
-        if (line.starts_with("model name")) {
-            const std::size_t colon = line.find(": ");
-            return colon == std::string::npos ? "cpu" : line.substr(colon + 2);
-        }
-    }
-    return "cpu";
-}
-
-// "mpich 5.0.2" of "MPICH Version:      5.0.2\nMPICH Release date: …",
-// "openmpi 5.0.8" of "Open MPI v5.0.8, package: …"
-std::string library_name() {
-    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-    int length = 0;
-    MPI_Get_library_version(text.data(), &length);
-    const std::string all(text.data());
-    const std::size_t digit = all.find_first_of("0123456789");
-    const std::size_t end = all.find_first_of(" ,\t\r\n", digit);
-    const std::string version = digit == std::string::npos ? "" : all.substr(digit, end - digit);
-    return (all.starts_with("Open MPI") ? "openmpi " : "mpich ") + version;
-}
-
-Status status_of(int code, const char* function) {
-    if (code == MPI_SUCCESS) [[likely]] {
-        return {};
-    }
-    std::array<char, MPI_MAX_ERROR_STRING> text{};
-    int length = 0;
-    MPI_Error_string(code, text.data(), &length);
-    return {std::string(function) + ": " + text.data()};
-}
-
 class HostBackend final : public Backend {
 public:
     HostBackend(const Plan& plan, int processes_here)
@@ -85,7 +50,7 @@ public:
     }
 
     std::string name() const override { return "host"; }
-    std::string library() const override { return library_name(); }
+    std::string library() const override { return mpi_library(); }
     std::string library_path() const override { return {}; }
     std::string runtime() const override { return {}; }
     std::string device(int) const override { return processor(); }
@@ -148,7 +113,6 @@ public:
     void abort() override {}
 
 private:
-    static std::size_t available_bytes();
     Prepared& prepared(const Class& cls, int which);
     Status average(const Class& cls, const Prepared& p, std::byte* data);
     Status send_and_receive(Prepared& p, Buffers buffers);
@@ -167,17 +131,6 @@ private:
     std::array<double, slots> stopped_{};
 };
 
-// MemAvailable:   12345678 kB
-std::size_t HostBackend::available_bytes() {
-    std::ifstream info("/proc/meminfo");
-    for (std::string line; std::getline(info, line);) {
-        if (line.starts_with("MemAvailable:")) {
-            return std::strtoull(line.c_str() + 13, nullptr, 10) * 1024;
-        }
-    }
-    return SIZE_MAX;
-}
-
 Status HostBackend::create_communicator(int index) {
     const auto i = static_cast<std::size_t>(index);
     if (comms_[i] != MPI_COMM_NULL) {
@@ -195,7 +148,7 @@ Status HostBackend::create_communicator(int index) {
     if (code == MPI_SUCCESS) {
         MPI_Comm_set_errhandler(comms_[i], MPI_ERRORS_RETURN);
     }
-    return status_of(code, "MPI_Comm_create_group");
+    return mpi_status(code, "MPI_Comm_create_group");
 }
 
 Prepared& HostBackend::prepared(const Class& cls, int which) {
@@ -231,18 +184,18 @@ Status HostBackend::enqueue(int, const Class& cls, int which, Buffers buffers) {
         case Op::AllReduce: {
             const void* send = same ? MPI_IN_PLACE : buffers.send;
             const int code = mpi::allreduce(send, buffers.recv, cls.count, p.type, p.op, p.comm);
-            return code != MPI_SUCCESS ? status_of(code, "MPI_Allreduce")
+            return code != MPI_SUCCESS ? mpi_status(code, "MPI_Allreduce")
                                        : average(cls, p, buffers.recv);
         }
         case Op::AllGather: {
             const bool inside =
                 buffers.send == buffers.recv + p.bytes * static_cast<std::uint64_t>(p.rank);
             const void* send = inside ? MPI_IN_PLACE : buffers.send;
-            return status_of(mpi::allgather(send, buffers.recv, p.bytes, p.comm), "MPI_Allgather");
+            return mpi_status(mpi::allgather(send, buffers.recv, p.bytes, p.comm), "MPI_Allgather");
         }
         case Op::ReduceScatter: return reduce_scatter(cls, p, buffers);
         case Op::AllToAll:
-            return status_of(mpi::alltoall(buffers.send, buffers.recv, p.bytes, p.comm),
+            return mpi_status(mpi::alltoall(buffers.send, buffers.recv, p.bytes, p.comm),
                              "MPI_Alltoall");
         default: return rooted(cls, p, buffers);
     }
@@ -256,23 +209,23 @@ Status HostBackend::rooted(const Class& cls, const Prepared& p, Buffers buffers)
         if (here && buffers.send != buffers.recv) {
             std::memcpy(buffers.recv, buffers.send, p.bytes);
         }
-        return status_of(mpi::broadcast(buffers.recv, p.bytes, root, p.comm), "MPI_Bcast");
+        return mpi_status(mpi::broadcast(buffers.recv, p.bytes, root, p.comm), "MPI_Bcast");
     }
     if (cls.op == Op::Reduce) {
         const void* send = here && buffers.send == buffers.recv ? MPI_IN_PLACE : buffers.send;
         void* recv = here ? buffers.recv : nullptr;
         const int code = mpi::reduce(send, recv, cls.count, p.type, p.op, root, p.comm);
-        return code != MPI_SUCCESS || !here ? status_of(code, "MPI_Reduce")
+        return code != MPI_SUCCESS || !here ? mpi_status(code, "MPI_Reduce")
                                             : average(cls, p, buffers.recv);
     }
     if (cls.op == Op::Gather) {
         const bool inside = here && buffers.send == buffers.recv + mine;
         const void* send = inside ? MPI_IN_PLACE : buffers.send;
-        return status_of(mpi::gather(send, buffers.recv, p.bytes, root, p.comm), "MPI_Gather");
+        return mpi_status(mpi::gather(send, buffers.recv, p.bytes, root, p.comm), "MPI_Gather");
     }
     const bool inside = here && buffers.recv == buffers.send + mine;
     void* recv = inside ? MPI_IN_PLACE : buffers.recv;
-    return status_of(mpi::scatter(buffers.send, recv, p.bytes, root, p.comm), "MPI_Scatter");
+    return mpi_status(mpi::scatter(buffers.send, recv, p.bytes, root, p.comm), "MPI_Scatter");
 }
 
 // In place MPI leaves the result at the start of the input, NCCL at the rank's part of it.
@@ -285,7 +238,7 @@ Status HostBackend::reduce_scatter(const Class& cls, const Prepared& p, Buffers 
     std::byte* out = inside ? scratch_.data() : buffers.recv;
     const int code = mpi::reduce_scatter(buffers.send, out, cls.count, p.type, p.op, p.comm);
     if (code != MPI_SUCCESS) {
-        return status_of(code, "MPI_Reduce_scatter_block");
+        return mpi_status(code, "MPI_Reduce_scatter_block");
     }
     if (inside && p.bytes != 0) {
         std::memcpy(buffers.recv, out, p.bytes);
@@ -318,7 +271,7 @@ Status HostBackend::send_and_receive(Prepared& p, Buffers buffers) {
     if (code == MPI_SUCCESS) {
         code = MPI_Waitall(static_cast<int>(n), p.requests.data(), MPI_STATUSES_IGNORE);
     }
-    return status_of(code, "group of Send and Recv");
+    return mpi_status(code, "group of Send and Recv");
 }
 
 }  // namespace

@@ -15,6 +15,14 @@ void Launch::bind(const Arena& arena) {
     }
 }
 
+std::vector<Step::Item> items_of(const Plan& plan, std::size_t index) {
+    std::vector<Step::Item> items;
+    for (std::size_t which = 0; which < plan.classes[index].comms.size(); ++which) {
+        items.push_back({static_cast<int>(index), static_cast<int>(which)});
+    }
+    return items;
+}
+
 Launch build_launch(const Plan& plan, const std::vector<Step::Item>& items, int first_rank,
                     const LocalRanks& ranks) {
     Launch out;

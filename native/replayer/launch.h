@@ -39,6 +39,9 @@ struct Launch {
     void bind(const Arena& arena);
 };
 
+// A class on all its communicators.
+std::vector<Step::Item> items_of(const Plan& plan, std::size_t index);
+
 // Calls of the ranks from `first_rank` on in these items.
 Launch build_launch(const Plan& plan, const std::vector<Step::Item>& items, int first_rank,
                     const LocalRanks& ranks);

@@ -3,112 +3,19 @@
 
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <memory>
 
 #include "gpu/probe.h"
-#include "gpu_backend.h"
-#include "host_backend.h"
 #include "metadata.h"
+#include "mpi_scope.h"
 #include "run_sequence.h"
 #include "run_unique.h"
+#include "start.h"
 
 namespace collscope {
 
 namespace {
-
-constexpr int exit_usage = 2;
-constexpr int exit_input = 3;
-constexpr int exit_library = 5;
-
-// MPI from here to the end of the scope.
-class Mpi {
-public:
-    // MULTIPLE because the watchdog's thread may call MPI_Abort. It also makes MPICH give way to
-    // others while it waits, without which more ranks than cores hardly get on.
-    Mpi(int& argc, char**& argv) {
-        int provided = MPI_THREAD_SINGLE;
-        MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-    }
-    ~Mpi() { MPI_Finalize(); }
-    Mpi(const Mpi&) = delete;
-    Mpi& operator=(const Mpi&) = delete;
-};
-
-// Says on the writer what is wrong, and returns `code`.
-int refuse(const Control& control, const std::string& what, int code) {
-    if (control.writer()) {
-        std::fprintf(stderr, "%s\n", what.c_str());
-    }
-    return code;
-}
-
-// Text of a file on every process, read by the writer; `error` when there is none.
-std::string read_everywhere(const Control& control, const std::string& path, bool must_be,
-                            Status& status) {
-    std::string text;
-    Status mine;
-    if (control.writer()) {
-        std::ifstream file(path, std::ios::binary);
-        if (file) {
-            text.assign(std::istreambuf_iterator<char>(file), {});
-        }
-        if (must_be && !file) {
-            mine.error = path + ": it cannot be read. Give a plan that collscope replay wrote.";
-        }
-    }
-    status = control.agree(mine);
-    return control.broadcast(std::move(text));
-}
-
-// The backend all processes use: `auto` means GPUs where every process has some, else the host.
-std::unique_ptr<Backend> make_backend(const Options& options, const Plan& plan,
-                                      const Control& control, Status& status) {
-    GpuOptions gpu{options.backend, options.library, options.runtime, {}, options.one_thread};
-    const int wanted = control.processes_on_host() * options.gpus_per_process;
-    std::unique_ptr<Backend> out;
-    std::string error;
-    bool host = options.backend == "host";
-    if (!host) {
-        const int gpus = count_gpus(gpu, error);
-        const bool none = !control.any(gpus > 0);
-        // Who names a library means a GPU.
-        host = options.backend == "auto" && none && options.library.empty() &&
-               options.gpus_per_process == 1;
-        if (!host && gpus > 0 && gpus < wanted) {
-            error = control.host(control.first_rank()) + ": " + std::to_string(wanted) +
-                    " GPUs are needed, there are " + std::to_string(gpus) +
-                    ". Start fewer processes here, or plan with --scale-ranks.";
-        }
-    }
-    if (host) {
-        return make_host_backend(plan, control.processes_on_host());
-    }
-    if (error.empty()) {
-        for (int i = 0; i < options.gpus_per_process; ++i) {
-            gpu.devices.push_back(control.process_on_host() * options.gpus_per_process + i);
-        }
-        out = make_gpu_backend(gpu, plan, error);
-    }
-    status = control.agree({error});
-    return out;
-}
-
-std::vector<std::string> device_names(const Backend& backend, const Control& control) {
-    std::string mine;
-    for (int local = 0; local < backend.local_ranks(); ++local) {
-        mine += backend.device(local) + '\n';
-    }
-    std::vector<std::string> out;
-    for (const std::string& text : control.gather_all(mine)) {
-        for (std::size_t begin = 0; begin < text.size(); begin = text.find('\n', begin) + 1) {
-            out.push_back(text.substr(begin, text.find('\n', begin) - begin));
-        }
-    }
-    return out;
-}
 
 Status open_csv(const Options& options, const Control& control, const Plan& plan, CsvWriter& csv,
                 Kept& kept) {

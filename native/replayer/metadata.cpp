@@ -22,20 +22,6 @@ std::string joined(std::vector<std::string> values, const char* between) {
     return out;
 }
 
-std::string environment() {
-    constexpr std::array<std::string_view, 6> prefixes = {"NCCL_", "RCCL_", "HSA_",
-                                                          "FI_",   "HIP_",  "CUDA_"};
-    std::vector<std::string> set;
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-        const std::string_view text = *entry;
-        if (std::any_of(prefixes.begin(), prefixes.end(),
-                        [text](std::string_view prefix) { return text.starts_with(prefix); })) {
-            set.emplace_back(text);
-        }
-    }
-    return joined(std::move(set), " ");
-}
-
 const char* method(const Options& options, bool sequence) {
     if (sequence) {
         return "Sequence: all steps between two events on each rank, the slowest rank of each pass; "
@@ -55,6 +41,20 @@ const char* method(const Options& options, bool sequence) {
 }
 
 }  // namespace
+
+std::string environment() {
+    constexpr std::array<std::string_view, 6> prefixes = {"NCCL_", "RCCL_", "HSA_",
+                                                          "FI_",   "HIP_",  "CUDA_"};
+    std::vector<std::string> set;
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+        const std::string_view text = *entry;
+        if (std::any_of(prefixes.begin(), prefixes.end(),
+                        [text](std::string_view prefix) { return text.starts_with(prefix); })) {
+            set.emplace_back(text);
+        }
+    }
+    return joined(std::move(set), " ");
+}
 
 Metadata metadata_of(const Session& session) {
     const Backend& backend = session.backend;

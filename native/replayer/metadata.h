@@ -8,4 +8,7 @@ namespace collscope {
 
 Metadata metadata_of(const Session& session);
 
+// Variables of the libraries that are set, `NAME=VALUE` parted by blanks.
+std::string environment();
+
 }  // namespace collscope

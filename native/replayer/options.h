@@ -24,6 +24,7 @@ struct Options {
     double timeout_s = 60.0;       // per class
     bool resume = false;
     bool append = false;
+    bool urgent = false;           // calls go before other work of the GPU; no option of its own
     std::string label;
     std::string round;
     bool progress = false;

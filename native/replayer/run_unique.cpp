@@ -11,14 +11,6 @@ namespace collscope {
 
 namespace {
 
-std::vector<Step::Item> items_of(const Plan& plan, std::size_t index) {
-    std::vector<Step::Item> items;
-    for (std::size_t which = 0; which < plan.classes[index].comms.size(); ++which) {
-        items.push_back({static_cast<int>(index), static_cast<int>(which)});
-    }
-    return items;
-}
-
 // Bytes per rank of each class, of the rank that needs most.
 std::vector<double> needs_of(Session& session) {
     const Plan& plan = session.plan;

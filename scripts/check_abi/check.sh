@@ -4,7 +4,7 @@
 #
 #   check.sh FOLDER REPLAYER PYTHON
 #
-# Downloads about 800 MB into FOLDER, once. Ends with a summary; fails when a check fails.
+# Downloads about 1.5 GB into FOLDER, once. Ends with a summary; fails when a check fails.
 set -uo pipefail
 
 here=$(dirname "$(realpath "$0")")
@@ -93,6 +93,18 @@ for cuda in cu12 cu13; do
 $gpus" env COLLSCOPE_LIBRARY_PATH="$libraries" "$replayer" --probe --backend cuda
 done
 
+# What `bench interference` loads besides: cuBLAS, NVRTC and the driver's modules.
+if "$here/fetch_wheels.sh" "$folder/cu12-compute" "$python" nvidia-cublas-cu12 nvidia-cuda-nvrtc-cu12; then
+    includes=()
+    for include in "$folder"/cu12{,-compute}/nvidia/*/include{,/cccl}; do
+        [ -d "$include" ] && includes+=(-isystem "$include")
+    done
+    headers "cuBLAS $(version_in cu12-compute nvidia_cublas_cu12), NVRTC, CUDA modules" compute.cpp \
+        -DCHECK_CUDA "${includes[@]}"
+else
+    note 1 "download of the cuBLAS and NVRTC wheels"
+fi
+
 # HIP 5.7 with RCCL: Debian 13.
 if "$here/fetch_debian.sh" "$folder/trixie" trixie librccl1 libamdhip64-5 libstdc++6 -- \
     librccl-dev libamdhip64-dev; then
@@ -102,6 +114,13 @@ if "$here/fetch_debian.sh" "$folder/trixie" trixie librccl1 libamdhip64-5 libstd
     headers "HIP $hip" runtime.cpp -DCHECK_HIP -D__HIP_PLATFORM_AMD__ -isystem "$root/usr/include"
     headers "RCCL $rccl" collectives.cpp -DCHECK_HIP -D__HIP_PLATFORM_AMD__ \
         -isystem "$root/usr/include"
+    if "$here/fetch_debian.sh" "$folder/trixie-rocblas" trixie -- librocblas-dev; then
+        headers "rocBLAS $(version_in trixie-rocblas librocblas-dev), hipRTC $hip" compute.cpp \
+            -DCHECK_HIP -DCHECK_ROCBLAS -D__HIP_PLATFORM_AMD__ -isystem "$root/usr/include" \
+            -isystem "$folder/trixie-rocblas/root/usr/include"
+    else
+        note 1 "download of rocBLAS from Debian 13"
+    fi
     probe "HIP $hip + RCCL $rccl (Debian 13)" 0 "^hip runtime: [0-9]+ of [0-9]+ functions; not there, not required: hipGetDevicePropertiesR0600\$
 ^hip runtime: hip ${hip%.*}\\.
 ^hip collectives: rccl 2\\.[0-9]+\\.[0-9]+,
@@ -118,6 +137,7 @@ if "$here/fetch_debian.sh" "$folder/forky" forky libamdhip64-6 libstdc++6 -- lib
     root=$folder/forky/root
     hip=$(version_in forky libamdhip64-dev)
     headers "HIP $hip" runtime.cpp -DCHECK_HIP -D__HIP_PLATFORM_AMD__ -isystem "$root/usr/include"
+    headers "hipRTC $hip" compute.cpp -DCHECK_HIP -D__HIP_PLATFORM_AMD__ -isystem "$root/usr/include"
     probe "HIP $hip alone (Debian testing)" 5 "^hip runtime: ([0-9]+) of \\1 functions\$
 ^hip: unusable: RCCL: librccl.so.1 not found\\." in_root "$root" --probe --backend hip
     unchecked+=("RCCL built for HIP 6: no package found")

@@ -11,6 +11,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist, median
 
+from collscope.student import t_quantile, t_to_normal
+
 # Standard error of a median over that of a mean for normal samples: sqrt(pi / 2).
 _MEDIAN_ERROR = math.sqrt(math.pi / 2)
 # Standard deviation over median absolute deviation for normal samples: 1 / quantile(3/4).
@@ -21,7 +23,6 @@ _POOL_FROM = 4  # classes below which there is nothing to pool
 _ENOUGH_ROUNDS = 3  # from here on rounds are the units that are compared, not samples
 _ALIKE = 0.25  # correlation of classes' errors in a round, as long as few rounds show it
 _SURE = 0.001  # one-sided probability at which two estimates of one error are held together
-_NORMAL_FROM = 1e6  # degrees of freedom from which Student's distribution is the normal one
 # Of two labels that did not take turns, assumed: what no spread within one of them can tell.
 LAUNCH_NOISE = 0.02  # between launches, where a label has fewer than `_ENOUGH_ROUNDS`
 SESSION_NOISE = 0.01  # between sessions (clocks, heat, neighbours), where it has enough
@@ -67,7 +68,7 @@ class Effect:
         """Half the confidence interval of `log_ratio`; None when the noise is not known."""
         if self.error is None:
             return None
-        return _t_quantile(0.5 + confidence / 2, self.freedom) * self.error
+        return t_quantile(0.5 + confidence / 2, self.freedom) * self.error
 
     def p_slower(self) -> float:
         """Probability of an effect as large or larger if nothing had changed; 1 when unknown."""
@@ -75,7 +76,7 @@ class Effect:
             return 1.0
         if self.error == 0:
             return 0.0 if self.log_ratio > 0 else 1.0
-        return 1 - NormalDist().cdf(_t_to_normal(self.log_ratio / self.error, self.freedom))
+        return 1 - NormalDist().cdf(t_to_normal(self.log_ratio / self.error, self.freedom))
 
     def p_faster(self) -> float:
         """The same in the other direction."""
@@ -218,21 +219,3 @@ def _sum_of_variances(terms: Sequence[tuple[float, float]]) -> tuple[float, floa
     variance = sum(v for v, _ in terms)
     spread = sum(v**2 / max(f, 1) for v, f in terms)
     return variance, variance**2 / spread if spread else max(f for _, f in terms)
-
-
-def _t_to_normal(t: float, freedom: float) -> float:
-    """The normal quantile as improbable as `t`, within 0.1 % of probability.
-
-    source  D. Wallace, Bounds on normal approximations to Student's and the chi-square
-            distributions, 1959
-    """
-    f = min(max(freedom, 1.0), _NORMAL_FROM)
-    size = (8 * f + 1) / (8 * f + 3) * math.sqrt(f * math.log1p(t * t / f))
-    return math.copysign(size, t)
-
-
-def _t_quantile(probability: float, freedom: float) -> float:
-    """Inverse of `_t_to_normal`."""
-    f = min(max(freedom, 1.0), _NORMAL_FROM)
-    z = NormalDist().inv_cdf(probability) * (8 * f + 3) / (8 * f + 1)
-    return math.sqrt(f * math.expm1(z * z / f))

@@ -164,6 +164,35 @@ void find_collectives(Vendor vendor, const std::string& path, Libraries& out) {
     out.error = not_found(file, vendor, false, reason);
 }
 
+// Those of the first vendor that `load` finds a usable GPU with; else `error` tells why, for each.
+template <typename Load>
+Libraries first_usable(const std::vector<Vendor>& vendors, Load load) {
+    std::string errors;
+    for (const Vendor vendor : vendors) {
+        Libraries loaded = load(vendor);
+        if (loaded.ok() && loaded.devices > 0) {
+            return loaded;
+        }
+        const std::string error =
+            loaded.ok() ? std::string(name_of(vendor)) + ": no usable GPU: " + loaded.no_gpu +
+                              ". Check the driver, or use --backend host."
+                        : loaded.error;
+        errors += (errors.empty() ? "" : " ") + error;
+    }
+    Libraries none;
+    none.error = errors;
+    return none;
+}
+
+// A runtime that was named tells its vendor by its file name.
+std::vector<Vendor> vendors_for_runtime(const std::string& backend, const std::string& runtime) {
+    if (backend == "auto" && !runtime.empty()) {
+        const std::string name = runtime.substr(runtime.find_last_of('/') + 1);
+        return {name.find("hip") != std::string::npos ? Vendor::Hip : Vendor::Cuda};
+    }
+    return vendors_for(backend, "");
+}
+
 }  // namespace
 
 Libraries load_libraries(Vendor vendor, const std::string& library, const std::string& runtime) {
@@ -212,21 +241,22 @@ std::vector<Vendor> vendors_for(const std::string& backend, const std::string& l
 
 Libraries load_usable(const std::string& backend, const std::string& library,
                       const std::string& runtime) {
-    std::string errors;
-    for (const Vendor vendor : vendors_for(backend, library)) {
-        Libraries loaded = load_libraries(vendor, library, runtime);
-        if (loaded.ok() && loaded.devices > 0) {
-            return loaded;
+    return first_usable(vendors_for(backend, library), [&](Vendor vendor) {
+        return load_libraries(vendor, library, runtime);
+    });
+}
+
+Libraries load_usable_runtime(const std::string& backend, const std::string& runtime) {
+    return first_usable(vendors_for_runtime(backend, runtime), [&](Vendor vendor) {
+        Libraries out;
+        out.runtime.vendor = vendor;
+        if (runtime.empty()) {
+            find_runtime(vendor, out);
+        } else {
+            open_runtime(vendor, runtime, out);
         }
-        const std::string error =
-            loaded.ok() ? std::string(name_of(vendor)) + ": no usable GPU: " + loaded.no_gpu +
-                              ". Check the driver, or use --backend host."
-                        : loaded.error;
-        errors += (errors.empty() ? "" : " ") + error;
-    }
-    Libraries none;
-    none.error = errors;
-    return none;
+        return out;
+    });
 }
 
 std::string Libraries::runtime_name() const {

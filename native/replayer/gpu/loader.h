@@ -35,4 +35,7 @@ std::vector<Vendor> vendors_for(const std::string& backend, const std::string& l
 Libraries load_usable(const std::string& backend, const std::string& library,
                       const std::string& runtime);
 
+// The runtime alone, without a collective library, of the first vendor with a usable GPU.
+Libraries load_usable_runtime(const std::string& backend, const std::string& runtime);
+
 }  // namespace collscope::gpu

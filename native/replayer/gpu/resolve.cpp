@@ -84,7 +84,10 @@ std::string resolve_runtime(void* handle, Vendor vendor, const std::string& open
     required = false;
     COLLSCOPE_RUNTIME_OPTIONAL(COLLSCOPE_RESOLVE)
     if (vendor == Vendor::Hip) {
+        COLLSCOPE_RUNTIME_HIP_PINNED(COLLSCOPE_RESOLVE)
         COLLSCOPE_RUNTIME_HIP_ONLY(COLLSCOPE_RESOLVE)
+    } else {
+        COLLSCOPE_RUNTIME_CUDA_PINNED(COLLSCOPE_RESOLVE)
     }
 #undef COLLSCOPE_RESOLVE
     api.vendor = vendor;

@@ -1,9 +1,8 @@
 // The part of the CUDA and HIP runtimes that the replayer calls, in declarations of our own.
 //
-// One list serves both: the functions differ by their prefix only. native/replayer/check_abi holds
+// One list serves both: but for pinned host memory the functions differ by their prefix only. native/replayer/check_abi holds
 // every value and signature here against the vendors' headers. Left out on purpose, because they
-// differ: GraphInstantiate (other arguments), pinned host memory (other names), device attributes
-// (other numbers).
+// differ: GraphInstantiate (other arguments).
 #pragma once
 
 #include <cstddef>
@@ -26,12 +25,29 @@ inline constexpr int error_out_of_memory = 2;
 inline constexpr int error_insufficient_driver = 35;
 inline constexpr int error_no_device = 100;
 inline constexpr int error_not_ready = 600;
+inline constexpr int error_peer_access_already_enabled = 704;
 inline constexpr int memcpy_host_to_device = 1;
 inline constexpr int memcpy_device_to_host = 2;
 inline constexpr int memcpy_device_to_device = 3;
+inline constexpr int memcpy_default = 4;  // by the addresses
 inline constexpr unsigned stream_non_blocking = 1;
 inline constexpr unsigned event_default = 0;  // with timing
 inline constexpr int capture_mode_thread_local = 1;
+inline constexpr int cuda_capability_major = 75;  // attributes of a device
+inline constexpr int cuda_capability_minor = 76;
+inline constexpr int cuda_shared_memory_optin = 97;  // the most bytes for a block
+// The attribute, whose number differs.
+constexpr int multiprocessor_count(Vendor vendor) { return vendor == Vendor::Cuda ? 16 : 63; }
+inline constexpr unsigned host_alloc_default = 0;
+// Vendors want this flag and no other where IPC handles are opened. HIP 5.7's is 0, HIP 6.4's is 1.
+constexpr unsigned ipc_lazy_enable_peer_access(Vendor vendor, int version) {
+    return vendor == Vendor::Hip && version < 60000000 ? 0 : 1;
+}
+
+// A name for memory of another process. Passed by value.
+struct IpcMemHandle {
+    char reserved[64];
+};
 
 // The struct of GetDeviceProperties has another size in every version (792 to 1472 bytes so far),
 // but in all of them the name comes first. A buffer far larger than any of them holds it.
@@ -45,6 +61,8 @@ struct DeviceProperties {
     X(runtime_get_version, RuntimeGetVersion, (int*))                                        \
     X(get_device_count, GetDeviceCount, (int*))                                              \
     X(set_device, SetDevice, (int))                                                          \
+    X(device_get_attribute, DeviceGetAttribute, (int*, int, int))                            \
+    X(stream_priority_range, DeviceGetStreamPriorityRange, (int*, int*))                     \
     X(get_last_error, GetLastError, ())                                                      \
     X(malloc, Malloc, (void**, std::size_t))                                                 \
     X(free, Free, (void*))                                                                   \
@@ -52,8 +70,10 @@ struct DeviceProperties {
     X(memcpy_async, MemcpyAsync, (void*, const void*, std::size_t, int, Stream))             \
     X(memset_async, MemsetAsync, (void*, int, std::size_t, Stream))                          \
     X(stream_create_with_flags, StreamCreateWithFlags, (Stream*, unsigned))                  \
+    X(stream_create_with_priority, StreamCreateWithPriority, (Stream*, unsigned, int))       \
     X(stream_destroy, StreamDestroy, (Stream))                                               \
     X(stream_query, StreamQuery, (Stream))                                                   \
+    X(stream_wait_event, StreamWaitEvent, (Stream, Event, unsigned))                         \
     X(stream_synchronize, StreamSynchronize, (Stream))                                       \
     X(stream_begin_capture, StreamBeginCapture, (Stream, int))                               \
     X(stream_end_capture, StreamEndCapture, (Stream, Graph*))                                \
@@ -68,9 +88,21 @@ struct DeviceProperties {
     X(graph_exec_destroy, GraphExecDestroy, (GraphExec))                                     \
     X(graph_destroy, GraphDestroy, (Graph))
 
-// Only the device's name depends on these.
-#define COLLSCOPE_RUNTIME_OPTIONAL(X) \
-    X(get_device_properties, GetDeviceProperties, (DeviceProperties*, int))
+// Only the device's name, and copies between devices and processes, depend on these.
+#define COLLSCOPE_RUNTIME_OPTIONAL(X)                                         \
+    X(get_device_properties, GetDeviceProperties, (DeviceProperties*, int))   \
+    X(device_can_access_peer, DeviceCanAccessPeer, (int*, int, int))          \
+    X(device_enable_peer_access, DeviceEnablePeerAccess, (int, unsigned))     \
+    X(ipc_get_mem_handle, IpcGetMemHandle, (IpcMemHandle*, void*))            \
+    X(ipc_open_mem_handle, IpcOpenMemHandle, (void**, IpcMemHandle, unsigned)) \
+    X(ipc_close_mem_handle, IpcCloseMemHandle, (void*))
+// Pinned host memory.
+#define COLLSCOPE_RUNTIME_CUDA_PINNED(X)                           \
+    X(host_alloc_cuda, HostAlloc, (void**, std::size_t, unsigned)) \
+    X(host_free_cuda, FreeHost, (void*))
+#define COLLSCOPE_RUNTIME_HIP_PINNED(X)                            \
+    X(host_alloc_hip, HostMalloc, (void**, std::size_t, unsigned)) \
+    X(host_free_hip, HostFree, (void*))
 // HIP 6 and newer: what its header makes of hipGetDeviceProperties.
 #define COLLSCOPE_RUNTIME_HIP_ONLY(X) \
     X(get_device_properties_r0600, GetDevicePropertiesR0600, (DeviceProperties*, int))
@@ -84,9 +116,15 @@ struct Runtime {
 #define COLLSCOPE_MEMBER(member, name, parameters) int(*member) parameters = nullptr;
     COLLSCOPE_RUNTIME_REQUIRED(COLLSCOPE_MEMBER)
     COLLSCOPE_RUNTIME_OPTIONAL(COLLSCOPE_MEMBER)
+    COLLSCOPE_RUNTIME_CUDA_PINNED(COLLSCOPE_MEMBER)
+    COLLSCOPE_RUNTIME_HIP_PINNED(COLLSCOPE_MEMBER)
     COLLSCOPE_RUNTIME_HIP_ONLY(COLLSCOPE_MEMBER)
 #undef COLLSCOPE_MEMBER
     const char* (*get_error_string)(int) = nullptr;
+
+    // In the vendor's spelling, null when none.
+    auto host_alloc() const { return vendor == Vendor::Cuda ? host_alloc_cuda : host_alloc_hip; }
+    auto host_free() const { return vendor == Vendor::Cuda ? host_free_cuda : host_free_hip; }
 };
 
 }  // namespace collscope::gpu

@@ -1,0 +1,1 @@
+"""Microbenchmarks of a machine: what is run, and what came of it."""

@@ -1,0 +1,335 @@
+"""`collscope bench interference`: what computation and collectives cost each other.
+
+The environment of a process sets the number of channels, so each number is a launch of its own;
+launches are interleaved over rounds, so that a slow drift of the machine meets all alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from collscope.bench.start import error_of, start_microbench
+from collscope.errors import CollscopeError, InputError, ReplayError, UsageError
+from collscope.ingest.commands import ingest_csvs
+from collscope.ingest.match import reading
+from collscope.model import Interference
+from collscope.parsers import interference_csv
+from collscope.programs import REPLAYER
+from collscope.replay.build import Planned
+from collscope.replay.command import Choice, Source, choose, make_plan
+from collscope.replay.launch import Ended, find_program
+from collscope.replay.mpi import launched
+from collscope.replay.plan import Plan
+from collscope.replay.results import digest
+from collscope.replay.session import Target
+from collscope.replay.sweep import sweep_plan
+from collscope.replay.text import plan_text
+from collscope.replay.variants import Variant, schedule
+from collscope.store.connection import open_store
+
+DEFAULT_LABEL = "interference"
+DEFAULT_SWEEP = "allreduce,allgather,sendrecv:1M,16M,256M"
+_WHERE = "bench interference"
+_ROUNDS = 3  # of several settings, where the command line says nothing
+_MOST_CHANNELS = 128  # RCCL's limit; NCCL's is 64
+_CTAS_SINCE = (2, 17)
+_WHEELS = ("cublas", "cuda_nvrtc", "cu1?")  # folders of the package nvidia
+# cuda collectives: nccl 2.28.9, /usr/lib/libnccl.so.2
+_PROBED = re.compile(r"^(?:cuda|hip) collectives: (nccl|rccl) (\d+)\.(\d+)", re.MULTILINE)
+
+# The classes of a run that compute kernels run beside, most of it first.
+_BESIDE = """
+SELECT t.class_id
+FROM kernels k JOIN call_times t ON t.run = k.run AND t.call_id = k.call_id
+WHERE k.run = ? AND NOT t.warm_up
+GROUP BY t.class_id HAVING SUM(k.end_ns - k.start_ns - k.exposed_ns) > 0
+ORDER BY SUM(k.end_ns - k.start_ns - k.exposed_ns) DESC
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to measure, as the command line says it; None leaves a choice to the program."""
+
+    nranks: int | None = None
+    sweep: str | None = None
+    datatypes: str = "bfloat16"
+    overlapped: bool = False  # the run's classes that compute kernels run beside
+    limit: int = 5  # of those
+    channels: str | None = None  # parted by commas
+    rounds: int | None = None
+    compute: str = "auto"
+    blas: str | None = None
+    compiler: str | None = None
+    priority: str = "high"
+    backend: str = "auto"
+    library: str | None = None
+    runtime: str | None = None
+    budget_s: float | None = None  # per class and launch
+    timeout_s: float | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+    program: Path | None = None
+    launcher: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured, also when it ended early, and then why."""
+
+    rows: tuple[Interference, ...]
+    error: CollscopeError | None = None
+
+
+class InterferenceInterruptedError(ReplayError):
+    """A signal asked the benchmark to end; it did, and kept what was finished."""
+
+    exit_code = 130
+
+
+def measure_interference(wanted: Wanted, target: Target) -> Measured:
+    """Measure on this machine; finished rows are in the store, and in the CSV where one is named.
+
+    raises  UsageError, InputError for what cannot be measured; CollscopeError when nothing was
+    """
+    _check(target)
+    numbers = parse_channels(wanted.channels)
+    plan = _plan(wanted, target)
+    variants = channel_variants(
+        numbers, target.label or DEFAULT_LABEL, _named_ctas(wanted, numbers)
+    )
+    rounds = wanted.rounds or (_ROUNDS if len(variants) > 1 else 1)
+    with _files(target) as (folder, csv):
+        path = folder / "plan"
+        path.write_text(plan_text(plan))
+        before = digest(csv)
+        ended: Ended | None = None  # None: interrupted
+        with contextlib.suppress(KeyboardInterrupt):
+            ended = _launch_all(wanted, plan.nranks, (path, csv), variants, rounds)
+        # One that did not begin leaves what another start wrote there.
+        rows = _read(csv) if digest(csv) != before else ()
+        if rows:
+            ingest_csvs([str(csv)], target.db, target.run)
+    return _outcome(rows, ended, target)
+
+
+@contextlib.contextmanager
+def _files(target: Target) -> Iterator[tuple[Path, Path]]:
+    """A folder for the plan, beside the CSV where one is named, as all hosts must see both."""
+    beside = None if target.csv is None else target.csv.absolute().parent
+    with tempfile.TemporaryDirectory(prefix=".collscope-interference-", dir=beside) as name:
+        yield Path(name), (target.csv or Path(name) / "interference.csv").absolute()
+
+
+def parse_channels(text: str | None) -> tuple[int, ...]:
+    """Numbers of channels of `1,2,4`, each once.
+
+    raises  UsageError when one is none
+
+    >>> parse_channels("1,2,2,16")
+    (1, 2, 16)
+    """
+    parts = [part.strip() for part in text.split(",")] if text else []
+    bad = next((p for p in parts if not p.isdecimal() or not 1 <= int(p) <= _MOST_CHANNELS), None)
+    if bad is not None:
+        raise UsageError(
+            f"--channels {bad}: no number of channels from 1 to {_MOST_CHANNELS}. Write 1,2,4,8; "
+            "the library's own choice is measured besides."
+        )
+    return tuple(dict.fromkeys(int(part) for part in parts))
+
+
+def channel_variants(
+    numbers: Sequence[int], label: str, ctas: bool
+) -> tuple[tuple[int | None, Variant], ...]:
+    """A launch for each number of channels, and one with the library's own choice.
+
+    ctas     the library knows NCCL_MAX_CTAS (NCCL from 2.17 on); else NCCL_MAX_NCHANNELS
+    returns  number and variant; Send and Recv have numbers of their own, which are set alike
+    """
+    what = "CTAS" if ctas else "NCHANNELS"
+    names = (f"NCCL_MIN_{what}", f"NCCL_MAX_{what}", "NCCL_MIN_P2P_NCHANNELS",
+             "NCCL_MAX_P2P_NCHANNELS")  # fmt: skip
+    fixed = [
+        (
+            n,
+            Variant(
+                f"{label}: {n} channel{'s' * (n > 1)}", tuple((name, str(n)) for name in names)
+            ),
+        )
+        for n in numbers
+    ]
+    return (*fixed, (None, Variant(f"{label}: default" if numbers else label)))
+
+
+def _named_ctas(wanted: Wanted, numbers: Sequence[int]) -> bool:
+    """Whether the library that will be used knows NCCL_MAX_CTAS.
+
+    raises  UsageError when channels are asked for and there is no library
+    """
+    if not numbers:
+        return False
+    command = [str(find_program(REPLAYER, None, "--replayer")), "--probe"]
+    for option, value in (("--library", wanted.library), ("--runtime", wanted.runtime)):
+        command += [option, value] if value else []
+    command += [] if wanted.backend == "host" else ["--backend", wanted.backend]
+    done = subprocess.run(command, capture_output=True, check=False, text=True, errors="replace")
+    found = _PROBED.search(done.stdout)
+    if wanted.backend == "host" or found is None:
+        raise UsageError(
+            "--channels: there is neither NCCL nor RCCL to set them for. Leave it out, or name one "
+            "with --library."
+        )
+    return found[1] == "nccl" and (int(found[2]), int(found[3])) >= _CTAS_SINCE
+
+
+def _plan(wanted: Wanted, target: Target) -> Plan:
+    """Classes of the sweep, or the run's that are overlapped.
+
+    raises  UsageError, InputError when there are none
+    """
+    if wanted.overlapped:
+        if wanted.sweep is not None:
+            raise UsageError("--overlapped: the run's classes are measured. Leave --sweep out.")
+        return _overlapped(wanted, target).plan
+    if wanted.nranks is None:
+        raise UsageError(f"{_WHERE}: how many ranks is not said. Give -n RANKS.")
+    sweep = wanted.sweep or DEFAULT_SWEEP
+    return sweep_plan(sweep, datatypes=wanted.datatypes, nranks=wanted.nranks).plan
+
+
+def _overlapped(wanted: Wanted, target: Target) -> Planned:
+    with reading(target.db) as connection:
+        ids = [str(row[0]) for row in connection.execute(_BESIDE, (target.run,))]
+    if not ids:
+        raise InputError(
+            f"{target.db}: no class of run '{target.run}' runs beside compute kernels. Ingest the "
+            "traces of its ranks, or measure a --sweep."
+        )
+    planned = make_plan(Source(target.db, target.run), lambda _path, _done: None)
+    known = {str(c.id) for c in planned.plan.classes}
+    only = ",".join([i for i in ids if i in known][: wanted.limit])
+    if not only:
+        raise InputError(
+            f"{target.db}: none of the overlapped classes of run '{target.run}' can be replayed. "
+            "Measure a --sweep of their sizes."
+        )
+    return choose(planned, Choice(only=only, scale_ranks=wanted.nranks))
+
+
+def _launch_all(
+    wanted: Wanted,
+    nranks: int,
+    files: tuple[Path, Path],
+    variants: Sequence[tuple[int | None, Variant]],
+    rounds: int,
+) -> Ended:
+    """Every setting in every round; a class that fails in one does not keep the others out."""
+    channels_of = {variant.label: number for number, variant in variants}
+    several = len(variants) > 1 or rounds > 1
+    worst = Ended(0)
+    starts = schedule([variant for _, variant in variants], rounds)
+    for started, (number, variant) in enumerate(starts):
+        ended = start_microbench(
+            (
+                *_arguments(wanted, files, variant.label, channels_of[variant.label]),
+                *(("--round", str(number)) if several else ()),
+                *(("--append",) if started else ()),
+            ),
+            nranks,
+            environment=(*_library_path(), *wanted.environment, *variant.environment),
+            program=wanted.program,
+            launcher=wanted.launcher,
+        )
+        worst = ended if ended.status or ended.signal else worst
+        if ended.status not in (0, ReplayError.exit_code):
+            break
+    return worst
+
+
+def _library_path() -> tuple[tuple[str, str], ...]:
+    """Where Python wheels keep a BLAS and a compiler, unless the user says where to look."""
+    wheels = importlib.util.find_spec("nvidia")
+    if "COLLSCOPE_LIBRARY_PATH" in os.environ or wheels is None:
+        return ()
+    roots = [Path(root) for root in wheels.submodule_search_locations or ()]
+    found = [str(f) for root in roots for part in _WHEELS for f in sorted(root.glob(f"{part}/lib"))]
+    return (("COLLSCOPE_LIBRARY_PATH", ":".join(found)),) if found else ()
+
+
+def _arguments(
+    wanted: Wanted, files: tuple[Path, Path], label: str, channels: int | None
+) -> tuple[str, ...]:
+    options = {
+        "--csv": files[1],
+        "--compute": wanted.compute,
+        "--blas": wanted.blas,
+        "--compiler": wanted.compiler,
+        "--priority": wanted.priority,
+        "--channels": channels,
+        "--backend": wanted.backend,
+        "--library": wanted.library,
+        "--runtime": wanted.runtime,
+        "--budget": wanted.budget_s,
+        "--timeout": wanted.timeout_s,
+        "--label": label,
+    }
+    given = [(name, str(value)) for name, value in options.items() if value is not None]
+    return ("interference", str(files[0]), *(part for pair in given for part in pair))
+
+
+def _outcome(rows: tuple[Interference, ...], ended: Ended | None, target: Target) -> Measured:
+    """What was measured with the error that ended it.
+
+    raises  that error when nothing was measured
+    """
+    good = sum(row.status == "ok" for row in rows)
+    kept = "Nothing was measured."
+    if good:
+        kept = f"{good} rows are kept in {os.path.relpath(target.csv or target.db)}."
+    error: CollscopeError | None
+    if ended is None:
+        error = InterferenceInterruptedError(f"{_WHERE}: interrupted. {kept}")
+    else:
+        error = error_of(ended, _WHERE, kept)
+    if not rows:
+        raise error or ReplayError(f"{_WHERE}: ended without a result. Is it collscope-microbench?")
+    return Measured(rows, error)
+
+
+def _check(target: Target) -> None:
+    """Refuse, before anything starts, what cannot work.
+
+    raises  UsageError, InputError
+    """
+    if launched(os.environ) is not None:
+        raise UsageError(
+            f"{_WHERE}: it starts its ranks itself, once for each setting. Run it alone, with "
+            "--mpiexec srun where Slurm starts them."
+        )
+    for path, option in ((target.csv, "--csv"), (target.db, "--db")):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise InputError(f"{path}: no such folder. Name another file with {option}.")
+    if target.db.exists():
+        # A file that is no store would be found out after all was measured.
+        open_store(target.db).close()
+
+
+def _read(csv: Path) -> tuple[Interference, ...]:
+    """Rows of the CSV; none without the file.
+
+    raises  InputError when it cannot be read
+    """
+    try:
+        return interference_csv.parse(csv.read_text(errors="replace")).measurements
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise InputError(f"{csv}: {error.strerror}. Check the path given by --csv.") from error

@@ -1,0 +1,117 @@
+"""`collscope bench interference`: computation and collectives beside each other."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, utf8, write
+from collscope.cli.replay import Backend
+
+
+class Computation(str, Enum):
+    """What runs beside the collectives."""
+
+    AUTO = "auto"
+    GEMM = "gemm"
+    KERNEL = "kernel"
+
+
+class Priority(str, Enum):
+    """Priority of the collectives' stream."""
+
+    HIGH = "high"
+    NORMAL = "normal"
+
+
+def interference(
+    ranks: Annotated[
+        int | None, typer.Option("-n", "--ranks", help="Ranks (GPUs); none: as the run has.", min=2)
+    ] = None,
+    sweep: Annotated[
+        str | None, typer.Option("--sweep", help="As allreduce,allgather:1M..256M*4.")
+    ] = None,
+    datatype: Annotated[str, typer.Option("--datatype", help="Of the sweep.")] = "bfloat16",
+    overlapped: Annotated[
+        bool, typer.Option("--overlapped", help="The run's classes that compute runs beside.")
+    ] = False,
+    limit: Annotated[int, typer.Option("--limit", help="Most of those.", min=1)] = 5,
+    channels: Annotated[
+        str | None, typer.Option("--channels", help="Launches with 1,2,4,... channels.")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option("--rounds", help="Of all launches.", min=1)] = None,
+    compute: Annotated[
+        Computation, typer.Option("--compute", help="Matrix product or kernel.")
+    ] = Computation.AUTO,
+    blas: Annotated[str | None, typer.Option("--blas", help="cuBLAS or rocBLAS.")] = None,
+    compiler: Annotated[str | None, typer.Option("--compiler", help="NVRTC or hipRTC.")] = None,
+    priority: Annotated[
+        Priority, typer.Option("--priority", help="Of the collectives' stream.")
+    ] = Priority.HIGH,
+    backend: Annotated[Backend, typer.Option("--backend", help="What to run on.")] = Backend.AUTO,
+    library: Annotated[str | None, typer.Option("--library", help="NCCL or RCCL.")] = None,
+    runtime: Annotated[str | None, typer.Option("--runtime", help="CUDA or HIP runtime.")] = None,
+    budget: Annotated[
+        float, typer.Option("--budget", help="Seconds per class and launch.", min=0)
+    ] = 1.0,
+    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per class.")] = None,
+    env: Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE.")] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", help="What is measured.", callback=utf8)
+    ] = None,
+    microbench: Annotated[Path | None, typer.Option("--microbench", help="The program.")] = None,
+    mpiexec: Annotated[Path | None, typer.Option("--mpiexec", help="The launcher.")] = None,
+    db: Db = DEFAULT_DB,
+    run: Run = "main",
+    csv: Annotated[Path | None, typer.Option("--csv", help="Where results go as well.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Draw size and channels: .png, .svg, .pdf.")
+    ] = None,
+    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    output: Output = None,
+) -> None:
+    """What computation and collectives cost each other when they run at the same time."""
+    from collscope.bench.interference import Wanted, measure_interference
+    from collscope.replay.session import Target
+    from collscope.replay.variants import parse_assignment
+    from collscope.reports.interference import render_interference
+    from collscope.reports.interference_build import build_interference
+
+    wanted = Wanted(
+        nranks=ranks,
+        sweep=sweep,
+        datatypes=datatype,
+        overlapped=overlapped,
+        limit=limit,
+        channels=channels,
+        rounds=rounds,
+        compute=compute.value,
+        blas=blas,
+        compiler=compiler,
+        priority=priority.value,
+        backend=backend.value,
+        library=library,
+        runtime=runtime,
+        budget_s=budget,
+        timeout_s=timeout,
+        environment=tuple(parse_assignment(text) for text in env or ()),
+        program=microbench,
+        launcher=mpiexec,
+    )
+    if plot is not None:
+        from collscope.reports.interference_plot import check_interference_plot
+
+        check_interference_plot(plot)
+    done = measure_interference(wanted, Target(db, run, csv, label=label))
+    found = build_interference(done.rows)
+    write(render_interference(found, format.value), output)
+    if plot is not None:
+        from collscope.reports.interference_plot import write_interference_plot
+
+        write_interference_plot(found, plot)
+        typer.echo(f"plot: {plot}", err=True)
+    if done.error is not None:
+        raise done.error

@@ -1,0 +1,64 @@
+"""`collscope bench memcpy`: plain copies, without a collective library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, utf8, write
+from collscope.cli.replay import Backend
+
+
+def memcpy(
+    sizes: Annotated[str, typer.Option("--sizes", help="Of one copy, as 64K,1M..1G*4.")] = (
+        "4K..1G*4"
+    ),
+    pairs: Annotated[str, typer.Option("--pairs", help="GPUs: all, or 0:1,1:0,...")] = "all",
+    only: Annotated[
+        str | None, typer.Option("--only", help="Of peer,within,host,ipc; none: all.")
+    ] = None,
+    backend: Annotated[Backend, typer.Option("--backend", help="What to run on.")] = Backend.AUTO,
+    runtime: Annotated[str | None, typer.Option("--runtime", help="CUDA or HIP runtime.")] = None,
+    budget: Annotated[float, typer.Option("--budget", help="Seconds per row.", min=0)] = 0.1,
+    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per row.")] = None,
+    rounds: Annotated[int, typer.Option("--rounds", help="Measure all so often.", min=1)] = 1,
+    env: Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE.")] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", help="What is measured.", callback=utf8)
+    ] = None,
+    mpiexec: Annotated[Path | None, typer.Option("--mpiexec", help="The launcher.")] = None,
+    microbench: Annotated[
+        Path | None, typer.Option("--microbench", help="The executable to start.")
+    ] = None,
+    db: Db = DEFAULT_DB,
+    run: Run = "main",
+    csv: Annotated[Path | None, typer.Option("--csv", help="Where results go as well.")] = None,
+    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    output: Output = None,
+) -> None:
+    """Copies between GPUs, within each, from and to the host, and over IPC handles."""
+    from collscope.bench.memcpy import CopyWanted, measure_copies
+    from collscope.replay.session import Target
+    from collscope.replay.variants import parse_assignment
+    from collscope.reports.memcpy import render_copies
+    from collscope.reports.memcpy_build import build_copies
+
+    wanted = CopyWanted(
+        sizes,
+        pairs,
+        only,
+        backend.value,
+        runtime,
+        budget,
+        timeout,
+        rounds,
+        tuple(parse_assignment(text) for text in env or ()),
+        microbench,
+        mpiexec,
+    )
+    done = measure_copies(wanted, Target(db, run, csv, label=label))
+    write(render_copies(build_copies(done.found.copies), format.value), output)
+    if done.error is not None:
+        raise done.error

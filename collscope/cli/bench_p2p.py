@@ -1,0 +1,90 @@
+"""`collscope bench p2p`: bandwidth and latency between pairs of ranks."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, utf8, write
+from collscope.cli.replay import Backend
+
+
+class Direction(str, Enum):
+    """Who of a pair sends."""
+
+    ONE_WAY = "one-way"
+    TWO_WAY = "two-way"
+    BOTH = "both"
+
+
+def p2p(
+    ranks: Annotated[int, typer.Option("-n", "--ranks", help="Ranks (GPUs).", min=2)],
+    pairs: Annotated[str, typer.Option("--pairs", help="all, or 0:1,1:0,...")] = "all",
+    sizes: Annotated[
+        str | None,
+        typer.Option("--sizes", help="As 4K..1G*4; none: many of a pair, a few of the others."),
+    ] = None,
+    direction: Annotated[
+        Direction, typer.Option("--direction", help="Who of a pair sends; both: one after another.")
+    ] = Direction.BOTH,
+    no_latency: Annotated[bool, typer.Option("--no-latency", help="Leave ping-pongs out.")] = False,
+    backend: Annotated[Backend, typer.Option("--backend", help="What to run on.")] = Backend.AUTO,
+    library: Annotated[str | None, typer.Option("--library", help="NCCL or RCCL.")] = None,
+    runtime: Annotated[str | None, typer.Option("--runtime", help="CUDA or HIP runtime.")] = None,
+    budget: Annotated[
+        float, typer.Option("--budget", help="Seconds per pair and size.", min=0)
+    ] = 0.1,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", help="Seconds per pair and size.")
+    ] = None,
+    env: Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE.")] = None,
+    variant: Annotated[
+        list[str] | None, typer.Option("--variant", help="LABEL:NAME=VALUE,library=PATH,...")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option("--rounds", help="Of variants.", min=1)] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", help="What is measured.", callback=utf8)
+    ] = None,
+    mpiexec: Annotated[Path | None, typer.Option("--mpiexec", help="The launcher.")] = None,
+    db: Db = DEFAULT_DB,
+    run: Run = "main",
+    csv: Annotated[Path | None, typer.Option("--csv", help="Where results go as well.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Draw pairs and sizes: .png, .svg, .pdf.")
+    ] = None,
+    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    output: Output = None,
+) -> None:
+    """Send/Recv bandwidth and latency between pairs of ranks, one pair at a time."""
+    from collscope.bench.p2p import Wanted, run_p2p
+    from collscope.replay.session import Method, Target, Words, make_session
+    from collscope.reports.p2p import render_p2p
+    from collscope.reports.p2p_build import build_p2p
+    from collscope.reports.p2p_copies import copies_beside
+
+    method = Method(
+        backend=backend.value,
+        library=library,
+        runtime=runtime,
+        budget_s=budget,
+        timeout_s=timeout,
+    )
+    words = Words(tuple(variant or ()), tuple(env or ()), rounds, launcher=mpiexec)
+    if plot is not None:
+        from collscope.reports.p2p_plot import check_p2p_plot
+
+        check_p2p_plot(plot)
+    wanted = Wanted(ranks, pairs, sizes, direction.value, not no_latency)
+    done = run_p2p(wanted, make_session(method, words), Target(db, run, csv, label=label))
+    found = build_p2p(done, copies_beside(done, db))
+    write(render_p2p(found, format.value), output)
+    if plot is not None:
+        from collscope.reports.p2p_plot import write_p2p_plot
+
+        write_p2p_plot(found, plot)
+        typer.echo(f"plot: {plot}", err=True)
+    if done.error is not None:
+        raise done.error

@@ -1,0 +1,119 @@
+"""`collscope tune`: better settings for a job's collectives on this machine."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from collscope.cli.options import DEFAULT_DB, Db, Output, Run, progress, write
+from collscope.cli.replay import Backend, Threads
+
+
+class Form(str, Enum):
+    """Output formats."""
+
+    TEXT = "text"
+    MD = "md"
+    JSON = "json"
+
+
+def tune(
+    logs: Annotated[list[str] | None, typer.Argument(help="Logs; none: use the store.")] = None,
+    db: Db = DEFAULT_DB,
+    run: Run = "main",
+    plan: Annotated[Path | None, typer.Option("--plan", help="A plan file.")] = None,
+    ranks: Annotated[
+        int | None, typer.Option("-n", "--ranks", help="Ranks (GPUs) at hand.", min=1)
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option("--only", help="Classes: allreduce,alltoall:64K, 12 as in report.")
+    ] = None,
+    min_share: Annotated[
+        float | None, typer.Option("--min-share", help="Least share, 0 to 1.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", help="Most classes.", min=1)] = None,
+    scale_ranks: Annotated[
+        int | None, typer.Option("--scale-ranks", help="Remap to so many ranks.", min=1)
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", help="NAME=VALUE of the job as it is.")
+    ] = None,
+    candidate: Annotated[
+        list[str] | None, typer.Option("--candidate", help="To try: NAME:VAR=VALUE,...")
+    ] = None,
+    named: Annotated[
+        str | None, typer.Option("--try", help="Only these: ring/ll128,nvls/simple,channels.")
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option("--system", help="Roof: a name of 'roofline --list', or a file.")
+    ] = None,
+    step_ms: Annotated[
+        float | None, typer.Option("--step-ms", help="Step time of the job.", min=0)
+    ] = None,
+    steps: Annotated[
+        int, typer.Option("--steps", help="Steps that the plan's calls are of.", min=1)
+    ] = 1,
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", help="Seconds for everything.", min=1)
+    ] = 300.0,
+    budget: Annotated[
+        float, typer.Option("--budget", help="Seconds per class and launch.", min=0)
+    ] = 0.05,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds per class.", min=0)] = 20.0,
+    seed: Annotated[int, typer.Option("--seed", help="Of the order of launches.")] = 1,
+    out: Annotated[Path, typer.Option("--out", help="Folder of the results.")] = Path("tune"),
+    label: Annotated[
+        str | None, typer.Option("--label", help="Before present, default, tuned in the store.")
+    ] = None,
+    backend: Annotated[Backend, typer.Option("--backend", help="What to run on.")] = Backend.AUTO,
+    library: Annotated[str | None, typer.Option("--library", help="NCCL or RCCL.")] = None,
+    runtime: Annotated[str | None, typer.Option("--runtime", help="CUDA or HIP runtime.")] = None,
+    gpus_per_process: Annotated[
+        int, typer.Option("--gpus-per-process", help="GPUs of each process.", min=1)
+    ] = 1,
+    threads: Annotated[Threads | None, typer.Option("--threads", help="Of a process.")] = None,
+    graph: Annotated[bool, typer.Option("--graph", help="Time graph launches.")] = False,
+    replayer: Annotated[Path | None, typer.Option("--replayer", help="The executable.")] = None,
+    mpiexec: Annotated[Path | None, typer.Option("--mpiexec", help="The launcher.")] = None,
+    format: Annotated[Form, typer.Option("--format", help="Form of the output.")] = Form.TEXT,
+    output: Output = None,
+) -> None:
+    """Find better algorithms, protocols and channels for a job's collectives, and confirm them."""
+    from collscope.replay.command import Choice, Source
+    from collscope.replay.session import Method, Words, make_session
+    from collscope.reports.tune import render_tuning, run_tune
+    from collscope.reports.tune_inputs import Asked, make_wanted
+
+    method = Method(
+        backend=backend.value,
+        library=library,
+        runtime=runtime,
+        gpus_per_process=gpus_per_process,
+        threads=threads.value if threads else None,
+        budget_s=budget,
+        timing="graph" if graph else "batch",
+        timeout_s=timeout,
+    )
+    words = Words((), tuple(env or ()), None, ranks, replayer, mpiexec)
+    asked = Asked(
+        source=Source(db, run, tuple(logs or ()), plan),
+        choice=Choice(only, min_share, limit, scale_ranks),
+        session=make_session(method, words),
+        candidates=tuple(candidate or ()),
+        named=named,
+        system=system,
+        step_ms=step_ms,
+        steps=steps,
+        out=out,
+        label=label,
+        time_limit_s=time_limit,
+        seed=seed,
+    )
+    wanted, notices = make_wanted(asked, progress())
+    found, error = run_tune(wanted, notices)
+    write(render_tuning(found, format.value, out), output)
+    if error is not None:
+        raise error

@@ -1,0 +1,168 @@
+"""`collscope bench interference` in its forms: text, Markdown, CSV, JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from collscope.errors import UsageError
+from collscope.reports.interference_build import InterferenceReport, InterferenceRow
+from collscope.reports.layout import (
+    NUMBER,
+    TEXT,
+    Section,
+    Table,
+    or_unknown,
+    table,
+    to_json,
+    to_markdown,
+    to_text,
+)
+from collscope.units import format_size
+
+FORMATS = ("text", "md", "csv", "json")
+_MOST_FAILED = 10
+_HOST_TEXT = (
+    "On the host the computation is a thread and the calls are MPI's: they share cores, and the "
+    "figures say nothing of a GPU."
+)
+_MODEL_TEXT = (
+    "The model is R = 1 - channels / multiprocessors: a channel's block takes a multiprocessor "
+    "from the computation. It knows nothing of memory bandwidth or power, nor that a block may "
+    "leave room beside it or that a kernel may work in whole waves: take it for a bound. A "
+    "slower collective disturbs less, so read R with the bus bandwidth beside it."
+)
+
+
+def render_interference(found: InterferenceReport, fmt: str) -> str:
+    """In one of `FORMATS`; csv has a row for each class and setting.
+
+    raises  UsageError for another format
+    """
+    if fmt == "json":
+        return to_json(found)
+    if fmt == "csv":
+        return _csv(found.rows)
+    if fmt not in FORMATS:
+        raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(FORMATS)}.")
+    sections = [Section("", tuple(_head(found)))]
+    if found.rows:
+        sections += [
+            Section("Computation beside collectives", (_compute(found.rows),)),
+            Section("Collectives beside computation", (_busbw(found.rows),)),
+        ]
+    notes = _notes(found)
+    if notes:
+        sections.append(Section("Notes", tuple(notes)))
+    readable = to_text if fmt == "text" else to_markdown
+    return readable("collscope bench interference", sections)
+
+
+def _head(found: InterferenceReport) -> list[str]:
+    units = "" if found.multiprocessors is None else f", {found.multiprocessors} multiprocessors"
+    priority = "" if found.priority is None else f" on a stream of {found.priority} priority"
+    lines = [
+        f"Backend {or_unknown(found.backend)}, device {or_unknown(found.device)}{units}, library "
+        f"{or_unknown(found.library)}{priority}.",
+        f"Computation: {'; '.join(found.descriptions) or 'unknown'}.",
+        "R is the computation's performance while calls run all the time, over that without; each "
+        "measured between two baselines.",
+    ]
+    return lines + ([_HOST_TEXT] if found.backend == "host" else [])
+
+
+def _name(row: InterferenceRow) -> str:
+    parts = (
+        row.op,
+        row.datatype,
+        None if row.nranks is None else f"x{row.nranks}",
+        "in place" if row.in_place else None,
+    )
+    return " ".join(part for part in parts if part)
+
+
+def _setting(row: InterferenceRow) -> str:
+    return "default" if row.channels is None else str(row.channels)
+
+
+def _compute(rows: Sequence[InterferenceRow]) -> Table:
+    columns = [
+        ("class", TEXT), ("size", NUMBER), ("compute", TEXT), ("channels", NUMBER),
+        ("R", NUMBER), ("+-", NUMBER), ("worst rank", NUMBER), ("noise", NUMBER),
+        ("model", NUMBER), ("SMs lost", NUMBER), ("samples", NUMBER),
+    ]  # fmt: skip
+    return table(
+        columns,
+        [
+            (
+                _name(r), _size(r), r.compute, _setting(r),
+                _ratio(r.relative_compute), _ratio(r.relative_compute_ci),
+                _ratio(r.relative_compute_worst), _ratio(r.relative_compute_noise),
+                _ratio(r.model),
+                None if r.lost_multiprocessors is None else f"{r.lost_multiprocessors:.1f}",
+                r.samples,
+            )
+            for r in rows
+        ],
+    )  # fmt: skip
+
+
+def _busbw(rows: Sequence[InterferenceRow]) -> Table:
+    columns = [
+        ("class", TEXT), ("size", NUMBER), ("compute", TEXT), ("channels", NUMBER),
+        ("alone us", NUMBER), ("beside us", NUMBER), ("alone GB/s", NUMBER),
+        ("beside GB/s", NUMBER), ("relative", NUMBER), ("worst rank", NUMBER), ("noise", NUMBER),
+    ]  # fmt: skip
+    return table(
+        columns,
+        [
+            (
+                _name(r), _size(r), r.compute, _setting(r), r.comm_alone_us,
+                r.comm_with_us, r.busbw_alone_gbps, r.busbw_with_gbps, _ratio(r.relative_busbw),
+                _ratio(r.relative_busbw_worst), _ratio(r.relative_busbw_noise),
+            )
+            for r in rows
+        ],
+    )  # fmt: skip
+
+
+def _size(row: InterferenceRow) -> str | None:
+    return None if row.size_bytes is None else format_size(row.size_bytes)
+
+
+def _ratio(value: float | None) -> str | None:
+    return None if value is None else f"{value:.4f}"
+
+
+def _notes(found: InterferenceReport) -> list[str]:
+    notes = []
+    within = [
+        r for r in found.rows if abs(1 - r.relative_compute) <= (r.relative_compute_noise or 0)
+    ]
+    if found.rows:
+        notes.append(
+            "Noise is the standard deviation of the ratio of two undisturbed batches of the same "
+            f"launch; {len(within)} of {len(found.rows)} R differ from 1 by no more than that."
+        )
+    if any(r.model is not None for r in found.rows):
+        notes.append(_MODEL_TEXT)
+    uncovered = sum(r.uncovered for r in found.rows)
+    if uncovered:
+        notes.append(
+            f"{uncovered} samples do not count: one side ended before the other, also after it was "
+            "made longer."
+        )
+    notes += found.failed[:_MOST_FAILED]
+    if len(found.failed) > _MOST_FAILED:
+        notes.append(f"{len(found.failed) - _MOST_FAILED} more failures (view interference).")
+    return notes
+
+
+def _csv(rows: Sequence[InterferenceRow]) -> str:
+    out = io.StringIO()
+    writer = csv.DictWriter(out, InterferenceRow.__dataclass_fields__, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    return out.getvalue()

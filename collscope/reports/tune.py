@@ -1,0 +1,193 @@
+"""`collscope tune`: run it, keep its evidence, and say it as text, Markdown or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from collscope.errors import CollscopeError, UsageError
+from collscope.replay.measure import ReplayInterruptedError
+from collscope.reports.layout import (
+    NUMBER,
+    TEXT,
+    Item,
+    Section,
+    Table,
+    count,
+    or_unknown,
+    percent,
+    table,
+    to_json,
+    to_markdown,
+    to_text,
+)
+from collscope.tuning.choose import NOTHING, Choice
+from collscope.tuning.records import INTERRUPTED, TUNED, TunedClass, Tuning
+from collscope.tuning.run import prepare, tune
+from collscope.tuning.state import ENV, EVIDENCE, TUNER_CSV, Wanted
+from collscope.tuning.summary import summary
+from collscope.units import format_size
+
+FORMATS = ("text", "md", "json")
+
+
+def run_tune(wanted: Wanted, notices: tuple[str, ...]) -> tuple[Tuning, CollscopeError | None]:
+    """Tune; what was measured is in the folder, however it ends.
+
+    returns  the answer, and the error to end with where it was interrupted
+    raises   CollscopeError when nothing could be measured
+    """
+    state = prepare(wanted)
+    state.notices += notices
+    error: CollscopeError | None = None
+    try:
+        tune(state)
+    except KeyboardInterrupt:
+        state.outcome, state.why = (
+            INTERRUPTED,
+            "nothing is decided",
+        )
+        state.tuned, state.choice = None, Choice(NOTHING, {})
+        (wanted.out / TUNER_CSV).unlink(missing_ok=True)
+        error = ReplayInterruptedError(
+            f"tune: interrupted. {count(state.search.launches.count, 'launch', 'launches')} "
+            f"and {EVIDENCE} are kept in {wanted.out}."
+        )
+    (wanted.out / EVIDENCE).write_text(to_json(summary(state)))
+    return summary(state), error
+
+
+def render_tuning(found: Tuning, fmt: str, out: Path) -> str:
+    """In one of `FORMATS`.
+
+    out     folder of the files, as named on the command line
+    raises  UsageError for another format
+    """
+    if fmt == "json":
+        return to_json(found)
+    if fmt not in FORMATS:
+        raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(FORMATS)}.")
+    given_up = tuple(_given_up(found))
+    sections = [
+        Section("", tuple(_head(found))),
+        Section("How to apply it", tuple(_apply(found, out))) if found.outcome == TUNED else None,
+        Section("Classes", (_classes(found.classes),)),
+        Section("Rows of the tuner CSV", (_rows(found),)) if found.rows else None,
+        Section("Settings", (_settings(found),)),
+        Section("Left out", given_up) if given_up else None,
+        Section("Notes", tuple(_notes(found))),
+    ]
+    readable = to_text if fmt == "text" else to_markdown
+    return readable("collscope tune", [s for s in sections if s is not None])
+
+
+def _head(found: Tuning) -> Iterator[str]:
+    yield f"{found.outcome.capitalize()}: {found.why}."
+    if found.gain is not None and found.outcome == TUNED:
+        g = found.gain
+        yield (
+            f"Collective time {_saved(g.collective, g.collective_low, g.collective_high)}, "
+            f"{g.saved_us:.4g} us of all calls on one rank; {count(g.rounds, 'round')} in turns."
+        )
+        if g.step is not None:
+            yield f"The job's time {_saved(g.step, g.step_low, g.step_high)}: {found.job.basis}."
+        else:
+            yield "What the job gains is not known: give --step-ms, or ingest a profile or traces."
+    present = " ".join(f"{v.name}={v.value} ({v.origin})" for v in found.present)
+    yield f"Present setting: {present or 'the library default, no knob is set'}."
+    if found.kept:
+        yield "For every launch: " + " ".join(f"{k}={v}" for k, v in found.kept) + "."
+    estimate = "" if found.estimated_s is None else f", estimated {found.estimated_s:.0f} s"
+    yield (
+        f"{count(found.nranks, 'rank')}, {or_unknown(found.library)}, {or_unknown(found.device)}; "
+        f"{count(found.launches, 'launch', 'launches')} in {found.seconds:.0f} s{estimate}, limit "
+        f"{found.time_limit_s:g} s; seed {found.seed}."
+    )
+
+
+def _saved(saved: float, low: float | None, high: float | None) -> str:
+    """A gain with its interval: `-12.3 % (-13.1 to -11.2 %)`."""
+    if low is None or high is None:
+        return f"{-100 * saved:+.3g} %"
+    return f"{-100 * saved:+.3g} % ({-100 * high:+.3g} to {-100 * low:+.3g} %)"
+
+
+def _apply(found: Tuning, out: Path) -> Iterator[str]:
+    yield f". {out / ENV}    # in the shell or script that starts the job, on every host"
+    if found.unset:
+        yield f"It unsets {', '.join(found.unset)}."
+    if found.environment:
+        yield "It sets " + ", ".join(f"{k}={v}" for k, v in found.environment) + "."
+    if found.rows:
+        yield (
+            f"{out / TUNER_CSV} must be seen by all ranks, at the same path. NCCL_ALGO and "
+            "NCCL_PROTO must stay unset: they override a plugin."
+        )
+    yield "Check it end to end: compare the job's step time with and without."
+
+
+def _classes(classes: tuple[TunedClass, ...]) -> Table:
+    return table(
+        [("class", NUMBER), ("operation", TEXT), ("type", TEXT), ("size", NUMBER),
+         ("ranks", NUMBER), ("calls", NUMBER), ("present us", NUMBER), ("default us", NUMBER),
+         ("tuned us", NUMBER), ("saved %", NUMBER), ("noise %", NUMBER), ("setting", TEXT)],
+        [
+            (c.class_id, c.op, c.datatype, format_size(c.size_bytes), c.nranks, c.calls,
+             c.present_us, c.default_us, c.tuned_us, percent(_part(c)), percent(c.noise_floor),
+             c.setting or ("-" if c.kept else "not worth it"))
+            for c in classes
+        ],
+    )  # fmt: skip
+
+
+def _part(c: TunedClass) -> float | None:
+    """Part of the present time that is saved."""
+    if c.tuned_us is None or not c.present_us:
+        return None
+    return 1 - c.tuned_us / c.present_us
+
+
+def _rows(found: Tuning) -> Table:
+    return table(
+        [("operation", TEXT), ("from", NUMBER), ("to", NUMBER), ("algorithm", TEXT),
+         ("protocol", TEXT), ("channels", NUMBER), ("ranks", NUMBER), ("nodes", NUMBER)],
+        [
+            (r.op, format_size(r.min_bytes),
+             None if r.max_bytes is None else format_size(r.max_bytes), r.algorithm, r.protocol,
+             r.channels, r.nranks, r.nnodes)
+            for r in found.rows
+        ],
+    )  # fmt: skip
+
+
+def _settings(found: Tuning) -> Table:
+    return table(
+        [("setting", TEXT), ("launches", NUMBER), ("classes", NUMBER), ("outcome", TEXT),
+         ("variables", TEXT)],
+        [
+            (s.name, s.launches, s.classes, s.outcome.partition(":")[0], s.variables)
+            for s in found.settings
+        ],
+    )  # fmt: skip
+
+
+def _given_up(found: Tuning) -> Iterator[Item]:
+    """Settings that were refused, wrong, hung or never tried, with the whole reason."""
+    for s in found.settings:
+        outcome, _, reason = s.outcome.partition(": ")
+        if reason:
+            yield Item(f"{s.name}: {outcome}", (reason,))
+
+
+def _notes(found: Tuning) -> Iterator[str]:
+    kept = [c for c in found.classes if c.kept]
+    if kept and len(kept) < len(found.classes):
+        yield (
+            f"{len(kept)} of {count(len(found.classes), 'class', 'classes')} hold 95 % of what can "
+            "be won; the others are confirmed, not tuned."
+        )
+    if found.job.exposed < 1:
+        yield f"{100 * found.job.exposed:.1f} % of the collective time is exposed."
+    yield "Times are of the collectives alone: what else the GPU does in the job is not in them."
+    yield from (f"{notice[:1].upper()}{notice[1:]}." for notice in found.notices)
+    yield f"Files: {', '.join(found.files)}."

@@ -1,0 +1,216 @@
+"""What `collscope tune` is given: the plan, the job's own setting, its time, and roofs."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from collscope.errors import UsageError
+from collscope.model import Op
+from collscope.replay import command
+from collscope.replay.build import Planned
+from collscope.replay.select import weights
+from collscope.replay.session import Session
+from collscope.replay.variants import parse_variant
+from collscope.reports.judgement.accounts import fraction_of
+from collscope.reports.judgement.roofs import RoofAt, SystemRoofs
+from collscope.reports.share import read_shares
+from collscope.roofline.catalogue import load_system
+from collscope.roofline.roof import Workload
+from collscope.tuning.records import JobTime, Variable
+from collscope.tuning.settings import (
+    KNOBS,
+    Place,
+    Setting,
+    other_settings,
+    pair_settings,
+    read_setting,
+)
+from collscope.tuning.state import CHANNELS, Wanted
+
+# Of a job's other variables these change which algorithms there are, or which way data goes: they
+# hold for every launch. Interfaces and devices are left to the machine that measures.
+_KEPT = (
+    "NCCL_NVLS_ENABLE", "NCCL_COLLNET_ENABLE", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL",
+    "NCCL_SHM_DISABLE", "NCCL_NET_GDR_LEVEL", "NCCL_PXN_DISABLE", "NCCL_IB_DISABLE",
+)  # fmt: skip
+_SETTINGS = """
+SELECT name, value FROM settings
+WHERE run = ? AND origin = 'environment' AND value IS NOT NULL GROUP BY name ORDER BY name
+"""
+_ALGORITHMS = "SELECT DISTINCT algorithm FROM call_totals WHERE run = ? AND algorithm IS NOT NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line says."""
+
+    source: command.Source
+    choice: command.Choice
+    session: Session
+    candidates: tuple[str, ...]
+    named: str | None  # --try
+    system: str | None
+    step_ms: float | None
+    steps: int
+    out: Path
+    label: str | None
+    time_limit_s: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What a store knows of the job."""
+
+    variables: Mapping[str, str]
+    seen: frozenset[str]
+    time: JobTime
+
+
+def make_wanted(asked: Asked, progress: command.Progress) -> tuple[Wanted, tuple[str, ...]]:
+    """What to tune, and sentences about what the plan leaves out.
+
+    raises  UsageError for words that cannot be read; InputError for an unusable source
+    """
+    _named_once(asked.candidates)
+    whole, job = _read(asked, progress)
+    planned = command.choose(whole, asked.choice)
+    given = dict(asked.session.environment)
+    present = _present(given, job.variables)
+    kept = {k: v for k, v in job.variables.items() if k in _KEPT} | {
+        k: v for k, v in given.items() if k not in KNOBS
+    }
+    for name in _KEPT:
+        if name in os.environ:
+            kept.setdefault(name, os.environ[name])
+    wanted = Wanted(
+        planned.plan,
+        replace(asked.session, environment=()),
+        present,
+        tuple(sorted(kept.items())),
+        tuple(_candidate(text) for text in asked.candidates),
+        _named(asked.named),
+        _time(asked, _part(job.time, whole, planned)),
+        {} if asked.system is None else _roofs(asked.system, planned),
+        None if asked.system is None else load_system(asked.system),
+        job.seen,
+        asked.out,
+        asked.source.db,
+        asked.source.run,
+        asked.label or "",
+        asked.time_limit_s,
+        asked.seed,
+    )
+    return wanted, planned.notices
+
+
+def _read(asked: Asked, progress: command.Progress) -> tuple[Planned, _Job]:
+    if asked.source.plan is not None:
+        planned = command.make_plan(asked.source, progress)
+        return planned, _Job({}, frozenset(), JobTime())
+    with command.opened(asked.source, progress) as connection:
+        planned = command.recorded(connection, asked.source)
+        run = asked.source.run
+        variables = dict(connection.execute(_SETTINGS, (run,)).fetchall())
+        seen = frozenset(row[0] for row in connection.execute(_ALGORITHMS, (run,)))
+        return planned, _Job(variables, seen, _fraction(connection, run))
+
+
+def _fraction(connection: sqlite3.Connection, run: str) -> JobTime:
+    known = fraction_of(connection, run, read_shares(connection, run))
+    if known is None:
+        return JobTime()
+    exposed = 1.0 if known.exposure is None else known.exposure
+    basis = f"{100 * known.value:.3g} % of {known.denominator} are collectives"
+    return JobTime(None, known.value, exposed, basis)
+
+
+def _part(time: JobTime, whole: Planned, chosen: Planned) -> JobTime:
+    """The fraction of the classes chosen, by what all of them weigh in the job."""
+    weight = weights(whole)
+    total = sum(weight.values())
+    if time.fraction is None or len(chosen.plan.classes) == len(weight) or not total:
+        return time
+    part = sum(weight[c.id] for c in chosen.plan.classes) / total
+    basis = f"{time.basis}, {100 * part:.3g} % of that these classes"
+    return replace(time, fraction=part * time.fraction, basis=basis)
+
+
+def _time(asked: Asked, stored: JobTime) -> JobTime:
+    """The step time where it is given; what is exposed is the traces' to say."""
+    if asked.step_ms is None:
+        return stored
+    seconds = asked.step_ms / 1000 * asked.steps
+    steps = "a step" if asked.steps == 1 else f"{asked.steps} steps"
+    basis = f"{steps} of {asked.step_ms:g} ms (--step-ms)"
+    return replace(stored, seconds=seconds, basis=basis)
+
+
+def _present(given: Mapping[str, str], logged: Mapping[str, str]) -> tuple[Variable, ...]:
+    """The job's knobs: as given, else as its logs say, else as in this shell."""
+    origins = (("--env", given), ("logs", logged), ("shell", os.environ))
+    found = []
+    for knob in KNOBS:
+        known = next(((o, where[knob]) for o, where in origins if knob in where), None)
+        if known is not None and known[1]:  # --env NAME= says that the job does not set it
+            found.append(Variable(knob, known[1], known[0]))
+    return tuple(found)
+
+
+def _candidate(text: str) -> Setting:
+    """A setting of the user's own: ``NAME:VAR=VALUE,…``."""
+    variant = parse_variant(text)
+    if variant.library or variant.runtime:
+        raise UsageError(
+            f"candidate '{text}': names a library. Compare libraries with replay --variant."
+        )
+    if not variant.environment:
+        raise UsageError(f"candidate '{text}': sets nothing. Write for instance a:NCCL_ALGO=Ring.")
+    if variant.label in ("present", "default", "tuned"):
+        raise UsageError(f"candidate '{text}': the name is taken. Choose another one.")
+    return read_setting(variant.label, variant.environment)
+
+
+def _named(text: str | None) -> frozenset[str] | None:
+    """Settings of ours that are asked for by name, `ring/ll128,nvls/simple,channels`.
+
+    raises  UsageError for a name that no library has
+    """
+    if text is None:
+        return None
+    names = frozenset(name.strip() for name in text.split(","))
+    place = Place("nccl")
+    every = [*pair_settings(place), *other_settings(place, [Op.ALL_TO_ALL], 2)]
+    known = [CHANNELS, *(s.name for s in every)]
+    unknown = sorted(names - set(known))
+    if unknown:
+        raise UsageError(f"--try {unknown[0]}: unknown. Choose from {', '.join(known)}.")
+    return names
+
+
+def _roofs(system: str, planned: Planned) -> dict[int, float]:
+    """Roof of each class of the plan that has one, us."""
+    roofs = SystemRoofs(system)
+    nranks = {c.id: len(c.ranks) for c in planned.plan.comms}
+    found = {}
+    for c in planned.plan.classes:
+        n = nranks[c.comms[0]]
+        roof = roofs.at(Workload(c.op, c.size(n), n), nodes_known=False)
+        if isinstance(roof, RoofAt):
+            found[c.id] = roof.time_us
+    return found
+
+
+def _named_once(texts: Sequence[str]) -> None:
+    """Refuse two candidates of one name.
+
+    raises  UsageError
+    """
+    names = [text.partition(":")[0] for text in texts]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"candidate '{twice}': named twice. Give each its own name.")

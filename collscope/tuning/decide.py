@@ -1,0 +1,125 @@
+"""Whether a setting is better than another, from launches that took turns (pure).
+
+Times of a round are paired, so that slow drift of the machine meets both alike. The interval of
+the mean logarithm of their ratio comes from a bootstrap over rounds, widened by Student's quantile
+and n / (n - 1): rounds are few, and a plain percentile interval of few values is too narrow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from collscope.student import t_quantile
+
+FEWEST_ROUNDS = 3
+CONFIDENCE = 0.95
+FALSE_ACCEPTANCE = 0.01  # of a class with nothing to win, over all settings tried on it
+LEAST_FLOOR = 0.02
+_RESAMPLES = 1000
+_SEED = 20240229  # fixed: the same samples always give the same decision
+
+Rounds = Mapping[int, float]  # us by round
+
+
+@dataclass(frozen=True, slots=True)
+class Improvement:
+    """Part of the time that a setting saves against another; negative: it is slower."""
+
+    saved: float
+    low: float
+    high: float
+    rounds: int
+
+    def beyond(self, floor: float) -> bool:
+        """Surely better, and by more than the noise."""
+        return self.rounds >= FEWEST_ROUNDS and self.low > 0 and self.saved > floor
+
+    def worse(self, floor: float) -> bool:
+        """Surely worse, and by more than the noise."""
+        return self.rounds >= FEWEST_ROUNDS and self.high < 0 and self.saved < -floor
+
+    def doubtful(self, floor: float) -> bool:
+        """Cannot be put in the other's place: worse by more than noise, or too little is known."""
+        return self.rounds < FEWEST_ROUNDS or self.saved < -floor or self.high < 0
+
+
+def improvement(before: Rounds, after: Rounds, compared: int = 1) -> Improvement | None:
+    """What `after` saves against `before`, over the rounds that both have; None without any.
+
+    compared  settings that were tried on the class: the interval is of 95 %, and so wide that at
+              most 1 % of classes with nothing to win have one of so many settings accepted
+    """
+    common = sorted(before.keys() & after.keys())
+    if not common:
+        return None
+    logs = np.array([math.log(after[r] / before[r]) for r in common])
+    middle = float(logs.mean())
+    if len(common) < 2:
+        return Improvement(-math.expm1(middle), -math.inf, 1.0, len(common))
+    n = len(common)
+    rng = np.random.default_rng(_SEED)
+    means = logs[rng.integers(0, n, (_RESAMPLES, n))].mean(axis=1)
+    error = float(means.std()) * math.sqrt(n / (n - 1))
+    sure = max(CONFIDENCE, 1 - 2 * FALSE_ACCEPTANCE / max(1, compared))
+    half = t_quantile(0.5 + sure / 2, n - 1) * error
+    low, high = -math.expm1(min(middle + half, 700)), -math.expm1(middle - half)
+    return Improvement(-math.expm1(middle), low, high, n)
+
+
+def noise_floor(repeats: Sequence[float]) -> float:
+    """max(2 %, 2 x median absolute deviation) of the present setting's repeats, a ratio."""
+    if len(repeats) < 2:
+        return LEAST_FLOOR
+    middle = median(repeats)
+    return max(LEAST_FLOOR, 2 * median(abs(t - middle) for t in repeats) / middle)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One setting on one class."""
+
+    time_us: float  # median over its rounds
+    against_present: Improvement | None
+    against_default: Improvement | None
+    accepted: bool  # surely better than the present setting, and not worse than the default
+    allowed: bool  # neither: may stand in a range because its neighbours gain
+
+
+def standings(
+    times: Mapping[str, Rounds], present: str, default: str, repeats: Sequence[float]
+) -> tuple[dict[str, Standing], float]:
+    """Every setting that was tried on a class, and the noise floor.
+
+    times             of the class by setting
+    present, default  names among them; the present may have no times, where the library refuses it
+    repeats           every time of the present setting, us
+    """
+    floor = noise_floor(repeats)
+    challengers = sum(name not in (present, default) for name in times)
+    found = {}
+    for name, mine in times.items():
+        if not mine:
+            continue
+        first = _against(times.get(present), mine, challengers)
+        second = _against(times.get(default), mine, challengers)
+        allowed = all(
+            other is None or own or not other.doubtful(floor)
+            for other, own in ((first, name == present), (second, name == default))
+        )
+        reference = first if first is not None else second
+        better = name != present and reference is not None and reference.beyond(floor)
+        if first is None and name == default:
+            better = len(mine) >= FEWEST_ROUNDS  # what runs is better than what does not
+        found[name] = Standing(
+            median(mine.values()), first, second, accepted=better and allowed, allowed=allowed
+        )
+    return found, floor
+
+
+def _against(other: Rounds | None, mine: Rounds, compared: int) -> Improvement | None:
+    return improvement(other, mine, compared) if other else None

@@ -1,0 +1,129 @@
+"""One start of the replayer per setting, its rows told apart in one CSV that grows."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from collscope.errors import InputError, MissingToolError, UsageError
+from collscope.model import Measurement
+from collscope.replay.launch import Job as Start
+from collscope.replay.launch import run_job
+from collscope.replay.measure import replayer_arguments
+from collscope.replay.plan import Plan
+from collscope.replay.results import read_results
+from collscope.replay.session import Session
+from collscope.replay.text import plan_text
+from collscope.replay.variants import Variant
+from collscope.tuning.settings import Setting
+
+# Nothing of these goes away with another setting.
+_FATAL = {2: UsageError, 3: InputError, 5: MissingToolError}
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """What a start left: rows by class of the plan, and why they are not all there."""
+
+    rows: dict[int, Measurement]
+    problem: str | None
+    seconds: float
+
+
+class Launches:
+    """Starts settings on classes of a plan; what was measured stays in the CSV."""
+
+    def __init__(
+        self, plan: Plan, session: Session, csv: Path, kept: Iterable[tuple[str, str]]
+    ) -> None:
+        """Starts whose rows go to `csv`, a new file; `kept` are variables of every start."""
+        self.plan = plan
+        self.csv = csv
+        self.count = 0
+        self._session = session
+        self._kept = dict(kept)
+        csv.unlink(missing_ok=True)
+
+    def start(
+        self,
+        setting: Setting,
+        classes: Collection[int],
+        number: int,
+        *,
+        verify: bool,
+        label: str | None = None,
+    ) -> Launched:
+        """Measure classes with a setting, one process per rank that reads its environment anew.
+
+        number  of the round; with the label it names the rows, so it must not come twice
+        raises  UsageError, InputError, MissingToolError when no setting could be measured;
+                KeyboardInterrupt after the ranks ended
+        """
+        chosen = [c for c in self.plan.classes if c.id in classes]
+        part = replace(self.plan, classes=tuple(chosen))
+        begin = time.monotonic()
+        name = label or setting.name
+        with tempfile.TemporaryDirectory(prefix=".collscope-tune-", dir=self.csv.parent) as folder:
+            plan_file = Path(folder) / "plan"
+            plan_file.write_text(plan_text(part))
+            status, signal = self._run(setting, name, number, plan_file, verify=verify)
+        self.count += 1
+        rows = [m for m in read_results(self.csv) if (m.label, m.round) == (name, number)]
+        found = {c.id: m for c, m in zip(chosen, rows, strict=False)}
+        return Launched(found, _problem(status, signal, found, len(chosen)), _since(begin))
+
+    def _run(
+        self, setting: Setting, name: str, number: int, plan_file: Path, *, verify: bool
+    ) -> tuple[int, int | None]:
+        session = self._session
+        method = session.method if verify else replace(session.method, verify=0)
+        files = (plan_file, self.csv.absolute())
+        arguments = replayer_arguments(method, Variant(name), number, files)
+        if self.csv.exists():
+            arguments.append("--append")
+        environment = {**dict(session.environment), **self._kept, **dict(setting.environment)}
+        ended = run_job(
+            Start(
+                tuple(arguments),
+                self.plan.nranks // method.gpus_per_process,
+                tuple(environment.items()),
+                session.replayer,
+                session.launcher,
+                tuple(knob for knob in setting.unset if knob not in environment),
+            ),
+            session.place,
+        )
+        if ended.status in _FATAL:
+            raise _FATAL[ended.status](
+                f"tune: the replayer ended with status {ended.status} for setting '{setting.name}',"
+                " see above. Mend that first."
+            )
+        return ended.status, ended.signal
+
+
+def _problem(
+    status: int, signal: int | None, rows: dict[int, Measurement], wanted: int
+) -> str | None:
+    """Why a start did not measure everything; None when it did."""
+    if signal is not None:
+        return f"a rank was ended by signal {signal}"
+    timeout = next((m for m in rows.values() if m.status == "timeout"), None)
+    if timeout is not None:
+        return timeout.message or "no result in time"
+    if len(rows) < wanted:
+        return f"the replayer ended with status {status} after {len(rows)} of {wanted} classes"
+    return None
+
+
+def _since(begin: float) -> float:
+    return time.monotonic() - begin
+
+
+def say(text: str, *, always: bool = False) -> None:
+    """A line for whoever looks on; `always` where what the replayer prints needs it."""
+    if always or sys.stderr.isatty():
+        sys.stderr.write(f"tune: {text}\n")

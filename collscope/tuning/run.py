@@ -1,0 +1,105 @@
+"""`collscope tune`: survey, worth, search, choice, confirmation, files."""
+
+from __future__ import annotations
+
+import random
+
+from collscope.errors import InputError, ReplayError, UsageError
+from collscope.tuning import confirm as confirmation
+from collscope.tuning import finish
+from collscope.tuning.choose import NOTHING, PLUGIN, PRESENT, Candidate, Choice, choose
+from collscope.tuning.launches import Launches
+from collscope.tuning.offers import offer
+from collscope.tuning.plugin import LIBRARY, installed_plugin
+from collscope.tuning.records import NOT_WORTH, NOTHING_BETTER
+from collscope.tuning.search import Clock, Search
+from collscope.tuning.settings import DEFAULT, place_of, present_setting
+from collscope.tuning.state import CHANNELS, FILES, SEARCH_CSV, State, Wanted
+from collscope.tuning.worth import worth
+
+
+def prepare(wanted: Wanted) -> State:
+    """A state with nothing measured; the folder is there, and earlier results are gone.
+
+    raises  UsageError, InputError
+    """
+    if wanted.session.place is not None:
+        raise UsageError(
+            "tune: started by srun or mpirun. Run the command alone, with --mpiexec srun where "
+            "Slurm starts the ranks."
+        )
+    try:
+        wanted.out.mkdir(parents=True, exist_ok=True)
+        for name in FILES:
+            (wanted.out / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{wanted.out}: {error.strerror}. Name a folder with --out.") from error
+    present = present_setting({v.name: v.value for v in wanted.present})
+    settings = {PRESENT: present}
+    if present.environment:
+        settings[DEFAULT.name] = DEFAULT
+    launches = Launches(wanted.plan, wanted.session, wanted.out / SEARCH_CSV, wanted.kept)
+    return State(wanted, Search(launches, Clock(wanted.time_limit_s), settings))
+
+
+def tune(state: State) -> None:
+    """Find out, decide, confirm and write; what is known stands in `state` at any time.
+
+    raises  ReplayError when neither the present setting nor the default could be measured;
+            what launching raises; KeyboardInterrupt
+    """
+    _survey(state)
+    state.worth = worth(state.weighed(), state.job_seconds())
+    if not state.worth.worth_it:
+        state.outcome, state.why = NOT_WORTH, state.worth.why
+        return
+    known = "" if state.worth.share is None else f" ({state.wanted.job.basis})"
+    state.notices.append(state.worth.why + known)
+    legal = offer(state)
+    for name in state.search.begin(state.worth.kept, legal):
+        state.excluded[name] = "no time for it: raise --time-limit"
+    named = state.wanted.named
+    channels = named is None or CHANNELS in named
+    state.search.rounds(state.place, legal, random.Random(state.wanted.seed), channels=channels)
+    _choose(state)
+    if state.choice.kind != NOTHING:
+        finish.confirm(state)
+    finish.write(state)
+
+
+def _survey(state: State) -> None:
+    """Present and default on every class: the time now, the library, and what a launch takes."""
+    search = state.search
+    search.survey([c.id for c in state.wanted.plan.classes])
+    if not search.first:
+        reasons = [*search.dropped.values(), *search.failed.values()]
+        raise ReplayError(
+            "tune: neither the present setting nor the library's default could be measured"
+            f" ({reasons[0] if reasons else 'no result'}). See that 'collscope replay' runs."
+        )
+    first = next(iter(search.first.values()))
+    nvls = dict(state.wanted.kept).get("NCCL_NVLS_ENABLE", "") != "0"
+    state.place = place_of(first.library, first.device, nvls=nvls, seen=state.wanted.seen)
+    labels = 2 if search.default == PRESENT else 3
+    search.clock.reserved_s = labels * confirmation.ROUNDS * search.clock.whole_s
+
+
+def _choose(state: State) -> None:
+    search, calls = state.search, state.calls
+    decided = search.decided()
+    state.candidates = tuple(
+        Candidate(c, state.shape(c), search.first[c].size_bytes or 0, calls[c], *decided[c])
+        for c in search.classes
+    )
+    if not search.enough:
+        state.outcome = NOTHING_BETTER
+        tried = any(search.counts[name] for name in search.settings if name != PRESENT)
+        rounds = f"{search.done} rounds were in time, 3 are needed: raise --time-limit"
+        state.why = rounds if tried else "there is no other setting to try here"
+        return
+    state.choice = choose(state.everything())
+    if state.choice.kind == PLUGIN and installed_plugin() is None:
+        state.choice = Choice(NOTHING, {}, why=f"rows need {LIBRARY}, which was not built")
+    if state.choice.kind == NOTHING:
+        state.outcome = NOTHING_BETTER
+        state.why = state.choice.why or "no setting is surely better than the present one"

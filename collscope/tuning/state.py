@@ -1,0 +1,120 @@
+"""What `tune` is asked for, and everything it knows so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from collscope.replay.plan import Plan
+from collscope.replay.session import Session
+from collscope.roofline.system import System
+from collscope.tuning.choose import NOTHING, PRESENT, Candidate, Choice, Everything
+from collscope.tuning.confirm import Confirmed
+from collscope.tuning.intervals import Shape
+from collscope.tuning.records import Gain, JobTime, Variable
+from collscope.tuning.search import Search
+from collscope.tuning.settings import DEFAULT, Place, Setting
+from collscope.tuning.worth import Weighed, Worth
+
+CHANNELS = "channels"  # in `named`: numbers of channels too
+SEARCH_CSV, CONFIRM_CSV, TUNER_CSV = "replay.csv", "confirm.csv", "tuner.csv"
+ENV, OPTIMIZER_CSV, EVIDENCE = "tuned.env", "measurements.csv", "evidence.json"
+FILES = (SEARCH_CSV, CONFIRM_CSV, TUNER_CSV, ENV, OPTIMIZER_CSV, EVIDENCE)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to tune, and how.
+
+    present     the job's own knobs
+    kept        other variables, which hold for every launch
+    candidates  settings of the user's own, tried beside ours
+    roofs_us    of classes of the plan, where a roof is known
+    system      for the library's model; None: nothing is screened out by it
+    seen        algorithms in the run's logs
+    prefix      before the labels present, default and tuned
+    """
+
+    plan: Plan
+    session: Session
+    present: tuple[Variable, ...]
+    kept: tuple[tuple[str, str], ...]
+    candidates: tuple[Setting, ...]
+    named: frozenset[str] | None  # of the settings of ours only these; None: all
+    job: JobTime
+    roofs_us: Mapping[int, float]
+    system: System | None
+    seen: frozenset[str]
+    out: Path
+    db: Path
+    run: str
+    prefix: str = ""
+    time_limit_s: float = 300.0
+    seed: int = 1
+
+
+@dataclass(slots=True)
+class State:
+    """Everything that is known so far; the report is made of it, however tune ends."""
+
+    wanted: Wanted
+    search: Search
+    place: Place = field(default_factory=lambda: Place(None))
+    worth: Worth | None = None
+    candidates: tuple[Candidate, ...] = ()
+    choice: Choice = field(default_factory=lambda: Choice(NOTHING, {}))
+    tuned: Setting | None = None
+    unset: tuple[str, ...] = ()
+    confirmed: Confirmed | None = None
+    taken_back: set[int] = field(default_factory=set)  # classes whose rows did not hold
+    gain: Gain | None = None
+    outcome: str = ""
+    why: str = ""
+    estimated_s: float | None = None
+    notices: list[str] = field(default_factory=list)
+    excluded: dict[str, str] = field(default_factory=dict)  # not tried at all, and why
+
+    @property
+    def calls(self) -> dict[int, float]:
+        """Calls that one rank makes, by class: its communicators are disjoint."""
+        return {c.id: c.calls / len(c.comms) for c in self.wanted.plan.classes}
+
+    def shape(self, class_id: int) -> Shape:
+        """Operation, ranks and nodes of a class, as it ran here."""
+        first = self.search.first[class_id]
+        return Shape(first.op, first.nranks or 1, first.nnodes or 1)
+
+    def size(self, class_id: int) -> tuple[Shape, int]:
+        """Shape and nccl-tests size of a class: all that a row can tell apart."""
+        return self.shape(class_id), self.search.first[class_id].size_bytes or 0
+
+    def weighed(self) -> list[Weighed]:
+        """Classes with the time of now: with the present setting, else with the default."""
+        found = []
+        for class_id, calls in self.calls.items():
+            times = self.search.times[class_id]
+            now = next((times[n] for n in (PRESENT, DEFAULT.name) if times.get(n)), None)
+            if now:
+                (first, *_) = now.values()
+                roof = self.wanted.roofs_us.get(class_id)
+                found.append(Weighed(class_id, calls, first, roof, self.wanted.job.exposed))
+        return found
+
+    def job_seconds(self) -> float | None:
+        """The job's time on one rank; of a fraction by the collective time measured here."""
+        job = self.wanted.job
+        if job.seconds is not None:
+            return job.seconds
+        whole = sum(w.calls * w.now_us for w in self.weighed()) / 1e6
+        return whole / job.fraction if job.fraction else None
+
+    def everything(self) -> Everything:
+        """What a choice is made of."""
+        settings = self.search.settings | {DEFAULT.name: DEFAULT}
+        return Everything(
+            self.candidates,
+            settings,
+            [self.size(c.id) for c in self.wanted.plan.classes if c.id in self.search.first],
+            self.place,
+        )

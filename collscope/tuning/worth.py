@@ -1,0 +1,77 @@
+"""Which classes are worth tuning (pure).
+
+A class weighs calls x (time now - roof) x exposed share: the seconds that could be won. Without a
+roof all its time counts, so that "not worth it" is said only where it is sure.
+source  reference: docs/tune.md; the formula of the gain is that of docs/report.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+COVERED = 0.95  # of the weight, in the classes that are tuned
+LEAST = 0.01  # of the job's time that must be to win
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """One class; times of one call in us."""
+
+    class_id: int  # of the plan
+    calls: float  # that one rank makes
+    now_us: float  # measured with the job's own setting
+    roof_us: float | None = None
+    exposed: float = 1.0  # part of its time with no compute beside it
+
+    @property
+    def time_s(self) -> float:
+        """Exposed seconds of all its calls."""
+        return self.calls * self.now_us * self.exposed / 1e6
+
+    @property
+    def weight_s(self) -> float:
+        """Of them, those above the roof."""
+        above = self.now_us - (self.roof_us or 0.0)
+        return self.calls * max(0.0, above) * self.exposed / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """Which classes to tune, or why none; seconds on one rank."""
+
+    kept: tuple[int, ...]  # class ids, most to win first
+    left_out: tuple[int, ...]
+    weight_s: float  # of all classes
+    share: float | None  # of the job's time; None: the test could not be made
+    worth_it: bool
+    why: str
+
+
+def worth(classes: Sequence[Weighed], job_s: float | None) -> Worth:
+    """The fewest classes that hold 95 % of what could be won.
+
+    job_s  time of the job on one rank that the calls are of; None: not known
+    """
+    ordered = sorted(classes, key=lambda c: (-c.weight_s, c.class_id))
+    total = sum(c.weight_s for c in ordered)
+    kept: list[int] = []
+    covered = 0.0
+    for c in ordered:
+        if covered >= COVERED * total or c.weight_s <= 0:
+            break
+        kept.append(c.class_id)
+        covered += c.weight_s
+    left_out = tuple(c.class_id for c in ordered if c.class_id not in kept)
+    share = None if job_s is None or job_s <= 0 else total / job_s
+    bound = "" if all(c.roof_us is not None for c in classes) else " at most"
+    if share is not None and share < LEAST:
+        why = f"{100 * share:.2g} %{bound} of the job's time could be won, less than 1 %"
+        return Worth((), tuple(c.class_id for c in ordered), total, share, False, why)
+    if not kept:
+        return Worth((), left_out, total, share, False, "every class is at its roof")
+    if share is None:
+        why = "the job's time is not known, so whether it is worth it could not be tested"
+    else:
+        why = f"{100 * share:.3g} %{bound} of the job's time could be won"
+    return Worth(tuple(kept), left_out, total, share, True, why)

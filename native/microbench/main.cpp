@@ -1,0 +1,66 @@
+// collscope-microbench: what this machine can do by itself, beside what a library makes of it.
+#include <cstdio>
+#include <exception>
+#include <string_view>
+
+#include "interference.h"
+#include "memcpy.h"
+#include "mpi_scope.h"
+#include "start.h"
+#include "watchdog.h"
+
+namespace collscope {
+
+namespace {
+
+constexpr const char* usage_text =
+    "collscope-microbench memcpy --csv OUT.csv --sizes BYTES,... [options]\n"
+    "collscope-microbench interference PLAN --csv OUT.csv [options]\n"
+    "collscope-microbench --version\n"
+    "\n"
+    "Each has its own --help.\n";
+
+using Benchmark = int (*)(int, char**);
+
+// That of the first word; null when there is none of this name.
+Benchmark benchmark_named(std::string_view name) {
+    if (name == "memcpy") {
+        return run_memcpy;
+    }
+    if (name == "interference") {
+        return run_interference;
+    }
+    return nullptr;
+}
+
+int guarded(Benchmark benchmark, int argc, char** argv) {
+    try {
+        return benchmark(argc, argv);
+    } catch (const std::exception& error) {
+        // The others wait for this process: they must not do so for ever.
+        std::fprintf(stderr, "collscope-microbench: %s. Use smaller sizes, or report this.\n",
+                     error.what());
+        MPI_Abort(MPI_COMM_WORLD, exit_replay);
+        return exit_replay;
+    }
+}
+
+}  // namespace
+
+}  // namespace collscope
+
+int main(int argc, char** argv) {
+    using namespace collscope;
+    const std::string_view word = argc > 1 ? argv[1] : "";
+    if (word == "--version") {
+        std::puts("collscope-microbench " COLLSCOPE_VERSION);
+        return 0;
+    }
+    const Benchmark benchmark = benchmark_named(word);
+    if (benchmark == nullptr) {
+        std::fputs(usage_text, word == "--help" ? stdout : stderr);
+        return word == "--help" ? 0 : exit_usage;
+    }
+    const Mpi mpi(argc, argv);
+    return guarded(benchmark, argc - 1, argv + 1);
+}

@@ -1,0 +1,10 @@
+// The benchmark of plain copies: what a library's transfer could reach at best.
+#pragma once
+
+namespace collscope {
+
+// `argv[0]` is the word `memcpy`. MPI is initialised; one process measures what needs no second
+// one, two measure all. Returns the exit code (memcpy_options.h). Collective.
+int run_memcpy(int argc, char** argv);
+
+}  // namespace collscope

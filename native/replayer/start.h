@@ -1,0 +1,34 @@
+// How every program begins: files that all processes know, the backend they agree on, its devices.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend.h"
+#include "control.h"
+#include "options.h"
+#include "plan.h"
+
+namespace collscope {
+
+inline constexpr int exit_usage = 2;
+inline constexpr int exit_input = 3;
+inline constexpr int exit_library = 5;
+
+// Says on the writer what is wrong, and returns `code`.
+int refuse(const Control& control, const std::string& what, int code);
+
+// Text of a file on every process, read by the writer; `status` tells when there is none but must
+// be. Collective, as the two below.
+std::string read_everywhere(const Control& control, const std::string& path, bool must_be,
+                            Status& status);
+
+// The backend all processes use: `auto` means GPUs where every process has some, else the host.
+std::unique_ptr<Backend> make_backend(const Options& options, const Plan& plan,
+                                      const Control& control, Status& status);
+
+// By rank of the plan.
+std::vector<std::string> device_names(const Backend& backend, const Control& control);
+
+}  // namespace collscope

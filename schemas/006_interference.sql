@@ -1,0 +1,51 @@
+-- Store, version 6: computation and collectives beside each other.
+
+CREATE TABLE _interference (
+    interference_id INTEGER PRIMARY KEY,
+    run_id INTEGER NOT NULL REFERENCES _run ON DELETE CASCADE,
+    source_id INTEGER NOT NULL REFERENCES _source ON DELETE CASCADE,
+    label TEXT NOT NULL,
+    round INTEGER,
+    op TEXT NOT NULL,
+    datatype TEXT,
+    redop TEXT,
+    count INTEGER,
+    size_bytes INTEGER,
+    in_place INTEGER,
+    shape TEXT,
+    nranks INTEGER,
+    nnodes INTEGER,
+    rank INTEGER,
+    backend TEXT,
+    compute TEXT,
+    compute_description TEXT,
+    channels TEXT,
+    priority TEXT,
+    compute_alone_us REAL,
+    compute_with_us REAL,
+    relative_compute REAL,
+    relative_compute_mad REAL,
+    relative_compute_noise REAL,
+    comm_alone_us REAL,
+    comm_with_us REAL,
+    relative_busbw REAL,
+    relative_busbw_mad REAL,
+    relative_busbw_noise REAL,
+    busbw_alone_gbps REAL,
+    busbw_with_gbps REAL,
+    samples INTEGER,
+    covered INTEGER,
+    multiprocessors INTEGER,
+    device TEXT,
+    library TEXT,
+    runtime TEXT,
+    host TEXT,
+    environment TEXT,
+    status TEXT NOT NULL,
+    message TEXT,
+    relative_compute_samples TEXT NOT NULL, -- JSON
+    relative_busbw_samples TEXT NOT NULL, -- JSON
+    line INTEGER
+);
+
+CREATE INDEX _interference_by_source ON _interference (source_id);

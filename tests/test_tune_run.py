@@ -1,0 +1,276 @@
+"""`collscope tune` end to end: installed replayer, mpiexec, our plugin, and two small libraries.
+
+They stand in for CUDA and NCCL (tests/native/tune); the time they take depends on the settings.
+
+Their AllReduce takes 15 us + S / 200 GB/s with Ring/Simple, 8 us + S / 100 GB/s with Ring/LL128,
+3 us + S / 10 GB/s with Tree/LL. By itself the library takes Tree/LL to 64 KiB and Ring/Simple
+beyond, so that 256 KiB take 16.3 us where Ring/LL128 would take 10.6.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import Outcome, collscope, rows
+
+from collscope.programs import installed_replayer, launchers
+from collscope.tuning import csv_format, optimizer_csv
+from collscope.tuning.csv_format import TunerCall, first_match
+from collscope.tuning.plugin import installed_plugin
+
+_ROOT = Path(__file__).resolve().parent.parent
+_SOURCES = _ROOT / "tests" / "native" / "tune"
+_PLAN = """collscope-plan 1
+mode unique
+nranks 2
+comm 0 0-1
+class 0 op=AllReduce datatype=Float32 redop=Sum count=1024 in_place=1 comms=0
+class 1 op=AllReduce datatype=Float32 redop=Sum count=65536 in_place=1 calls=5 comms=0
+class 2 op=AllReduce datatype=Float32 redop=Sum count=1048576 in_place=1 comms=0
+class 3 op=AllGather datatype=Float32 count=32768 comms=0
+"""
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """Options that name the built libraries."""
+    compiler = shutil.which("mpicxx", path=str(Path(sys.executable).parent)) or shutil.which(
+        "mpicxx"
+    )
+    if compiler is None or installed_replayer() is None or not launchers():
+        pytest.skip("no mpicxx, collscope-replayer or mpiexec")
+    if installed_plugin() is None:
+        pytest.skip("no tuner plugin in this installation")
+    folder = tmp_path_factory.mktemp("tune-libraries")
+    for file, stem in (("libcudart.so.12", "runtime"), ("libnccl.so.2", "collective")):
+        source = "fake_runtime.cpp" if stem == "runtime" else "fake_nccl.cpp"
+        subprocess.run(
+            [compiler, "-std=c++20", "-O1", "-fPIC", "-shared", "-I", _ROOT / "native" / "replayer",
+             "-o", folder / file, _SOURCES / source, _SOURCES / f"{stem}_stubs.cpp"],
+            check=True, timeout=120,
+        )  # fmt: skip
+    nccl, runtime = str(folder / "libnccl.so.2"), str(folder / "libcudart.so.12")
+    return ("--library", nccl, "--runtime", runtime)
+
+
+@dataclass(frozen=True, slots=True)
+class Tune:
+    """Runs the command on the plan in a folder."""
+
+    folder: Path
+    libraries: tuple[str, ...]
+
+    @property
+    def db(self) -> Path:
+        return self.folder / "t.db"
+
+    @property
+    def out(self) -> Path:
+        return self.folder / "out"
+
+    def arguments(self, *more: str) -> list[str]:
+        plan = self.folder / "a.plan"
+        plan.write_text(_PLAN)
+        fixed = ("--plan", str(plan), "--budget", "1e-4", "--db", str(self.db))
+        return ["tune", *fixed, "--out", str(self.out), *self.libraries, *more]
+
+    def __call__(self, *more: str) -> Outcome:
+        return collscope(*self.arguments(*more))
+
+    def evidence(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.out / "evidence.json").read_text())
+        return found
+
+
+@pytest.fixture
+def tune(tmp_path: Path, libraries: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> Tune:
+    for name in [n for n in os.environ if n.startswith(("NCCL_", "COLLSCOPE_TUNER"))]:
+        monkeypatch.delenv(name)
+    return Tune(tmp_path, libraries)
+
+
+def _tuned(tune: Tune, class_id: int) -> dict[str, Any]:
+    found: dict[str, Any] = next(c for c in tune.evidence()["classes"] if c["class_id"] == class_id)
+    return found
+
+
+def test_from_the_default_with_settings_that_fail(tune: Tune) -> None:
+    done = tune(
+        "--candidate", "hangs:NCCL_NTHREADS=1", "--timeout", "1", "--step-ms", "0.5",
+        "--label", "x ", "--try", "ring/ll128,tree/ll128,nvls/simple",
+    )  # fmt: skip
+    assert done.code == 0
+    assert "Tuned: confirmed" in done.out
+    found = tune.evidence()
+    outcomes = {s["name"]: s["outcome"] for s in found["settings"]}
+    assert outcomes["tree/ll128"].startswith("dropped: WRONG RESULTS")
+    assert "invalid usage" in outcomes["nvls/simple"]
+    assert "within 1 s" in outcomes["hangs"]
+    assert outcomes["tree/ll"] == "left out: not named by --try"
+    assert "setting 'tree/ll128' is given up: WRONG RESULTS" in done.err
+    _check_rows(tune)
+    _check_schema(found)
+    # 256 KiB: from 15 + 0.26 / 0.2 us to 8 + 0.26 / 0.1 us, five calls
+    middle = _tuned(tune, 1)
+    assert middle["present_us"] == pytest.approx(16.31, rel=0.01)
+    assert middle["tuned_us"] == pytest.approx(10.62, rel=0.01)
+    saved = found["gain"]["saved_us"]
+    gathered = _tuned(tune, 3)
+    also = gathered["present_us"] - gathered["tuned_us"]
+    assert saved == pytest.approx(5 * (16.31 - 10.62) + also, rel=0.03)
+    assert found["gain"]["step"] == pytest.approx(saved / 500, rel=1e-6)
+    labels = rows(tune.db, "SELECT DISTINCT label FROM measurements ORDER BY label")
+    assert labels == [("x present",), ("x tuned",)]
+    compared = collscope("compare", "x present", "x tuned", "--db", tune.db)
+    assert compared.code == 0
+
+
+def _check_schema(found: dict[str, Any]) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((_ROOT / "schemas" / "tune.schema.json").read_text())
+    jsonschema.validate(found, schema)
+
+
+def _check_rows(tune: Tune) -> None:
+    """What a job gets: rows that parse everywhere, and say Ring/LL128 where that is faster."""
+    read = csv_format.parse((tune.out / "tuner.csv").read_text())
+    assert read.diagnostics == ()
+    by_size = {
+        size: first_match(read.rows, TunerCall(read.rows[-1].op, size, 2))
+        for size in (4096, 262144, 4194304)
+    }
+    assert by_size[4096] is None
+    assert by_size[4194304] is None
+    row = by_size[262144]
+    assert row is not None
+    assert (row.algorithm, row.protocol) == ("ring", "ll128")
+    measured = optimizer_csv.parse((tune.out / "measurements.csv").read_text())
+    assert measured.rows
+    assert measured.diagnostics == ()
+    assert not any((r.algorithm, r.protocol) == ("tree", "ll128") for r in measured.rows)
+    sourced = subprocess.run(
+        ["sh", "-c", f". '{tune.out}/tuned.env'; env"],
+        env={"NCCL_ALGO": "Tree", "PATH": os.environ["PATH"]},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "NCCL_ALGO" not in sourced.stdout
+    assert f"COLLSCOPE_TUNER_CSV={tune.out}/tuner.csv" in sourced.stdout
+
+
+@pytest.mark.parametrize("bad", ["NCCL_ALGO=Tree", "NCCL_MAX_CTAS=2"])
+def test_out_of_a_bad_setting(tune: Tune, bad: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Told by an option, or found in the shell, from which ranks would inherit it.
+    name, value = bad.split("=")
+    given = ["--env", bad] if name == "NCCL_ALGO" else []
+    if not given:
+        monkeypatch.setenv(name, value)
+    done = tune(*given, "--try", "ring/ll128")
+    assert done.code == 0, done.err
+    found = tune.evidence()
+    origin = "--env" if given else "shell"
+    assert found["present"] == [{"name": name, "value": value, "origin": origin}]
+    assert found["outcome"] == "tuned"
+    assert name in found["unset"]
+    for c in found["classes"]:
+        assert c["tuned_us"] <= 1.02 * c["default_us"]
+    large = _tuned(tune, 2)
+    assert large["default_us"] < 0.5 * large["present_us"]
+    # what is measured as the default has no knob at all
+    text = (tune.out / "confirm.csv").read_text()
+    assert f"{name}={value}" in text
+    parts = text.split("# collscope-replay: 1\n")
+    default = [part for part in parts if "\n# label: default\n" in f"\n{part}"]
+    assert default
+    assert not any("NCCL_" in line for part in default for line in part.splitlines()
+                   if line.startswith("# environment"))  # fmt: skip
+
+
+def test_a_row_that_does_not_hold_is_taken_back(tune: Tune) -> None:
+    done = tune("--env", "FAKE_ROWS_SLOW=gather", "--try", "ring/ll128")
+    assert done.code == 0
+    found = tune.evidence()
+    assert found["outcome"] == "tuned"
+    assert found["kept"] == [["FAKE_ROWS_SLOW", "gather"]]
+    assert "Worse when confirmed, left to the library: AllGather of 262144 bytes" in done.out
+    assert {r["op"] for r in found["rows"]} == {"AllReduce"}
+    assert "allgather" not in (tune.out / "tuner.csv").read_text()
+    # five calls of 256 KiB; the AllGather counts as it is with the default
+    assert found["gain"]["saved_us"] == pytest.approx(5 * (16.31 - 10.62), rel=0.03)
+
+
+def test_a_result_that_does_not_hold_is_withdrawn(tune: Tune) -> None:
+    done = tune("--env", "FAKE_ROWS_SLOW=all", "--try", "ring/ll128")
+    assert done.code == 0
+    found = tune.evidence()
+    assert found["outcome"] == "not confirmed"
+    assert (found["rows"], found["environment"], found["unset"]) == ([], [], [])
+    assert not (tune.out / "tuner.csv").exists()
+    assert not (tune.out / "tuned.env").exists()
+
+
+def test_not_worth_it(tune: Tune) -> None:
+    done = tune("--step-ms", "500")
+    assert done.code == 0
+    assert "Not worth it: 0.0" in done.out
+    assert tune.evidence()["launches"] == 1
+    assert not (tune.out / "tuner.csv").exists()
+
+
+def test_ctrl_c_keeps_what_was_measured(tune: Tune) -> None:
+    program = "from collscope.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *tune.arguments("--candidate", "hangs:NCCL_NTHREADS=1")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    # The first rows of the first setting are in the file: then comes the one that hangs, or others.
+    csv = tune.out / "replay.csv"
+    limit = threading.Event()
+    for _ in range(600):
+        if csv.exists() and csv.read_text().count("AllGather") >= 2:
+            break
+        limit.wait(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "tune: interrupted" in err
+    found = tune.evidence()
+    assert found["outcome"] == "interrupted"
+    assert found["tried"]
+    assert not (tune.out / "tuned.env").exists()
+
+
+def test_bad_words(tune: Tune, tmp_path: Path) -> None:
+    for words, code, text in (
+        (["--candidate", "a"], 2, "sets nothing"),
+        (["--candidate", "=1"], 2, "no label before a colon"),
+        (["--candidate", "a:X=1", "--candidate", "a:X=2"], 2, "named twice"),
+        (["--candidate", "tuned:X=1"], 2, "the name is taken"),
+        (["--candidate", "a:library=/x"], 2, "replay --variant"),
+        (["--system", "nonsense"], 3, "nonsense"),
+        (["--try", "ring/ll256"], 2, "--try ring/ll256: unknown"),
+        (["--out", str(tmp_path / "a.plan" / "x")], 3, "Name a folder with --out"),
+    ):
+        done = tune(*words)
+        assert (done.code, text in done.err) == (code, True), done.err
+
+
+def test_json_is_the_evidence(tune: Tune) -> None:
+    done = tune("--step-ms", "500", "--format", "json")
+    document = json.loads(done.out)
+    assert document["schema"] == "collscope.tune/1"
+    _check_schema(document)
+    evidence = tune.evidence()
+    for name in ("seconds", "files"):
+        document.pop(name)
+        evidence.pop(name)
+    assert document == evidence
