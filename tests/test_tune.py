@@ -252,6 +252,14 @@ def test_a_better_setting_is_accepted_and_a_worse_than_default_never() -> None:
     assert not found["present"].allowed
 
 
+def test_the_default_may_be_taken_where_the_present_setting_is_faster() -> None:
+    # Seen on two H200 from NCCL_ALGO=allreduce:tree: 243.3 against 247.5 us at 64 MiB, while two
+    # smaller sizes took 1.3 and 2 times as long as by default.
+    found, _ = standings(_steady(present=243.3, default=247.5), "present", "default", [243.0])
+    assert found["default"].allowed
+    assert not found["default"].accepted
+
+
 def test_a_present_setting_that_does_not_run_is_replaced() -> None:
     times = _steady(default=50, a=30, b=49.9)
     found, _ = standings(times, "present", "default", [])
@@ -463,18 +471,22 @@ def test_point_to_point_channels_beside_rows() -> None:
         max_size=4,
     )
 )
-def test_no_choice_is_worse_than_default_or_present(
+def test_no_choice_is_worse_than_the_default_nor_in_sum_than_the_present(
     classes: list[tuple[int, dict[str, float]]],
 ) -> None:
     bad = present_setting({"NCCL_MAX_CTAS": "2"})
     known = _known(*(_candidate(k, size, **us) for k, (size, us) in enumerate(classes)),
                    present=bad)  # fmt: skip
     found = choose(known)
+    present = chosen = 0.0
     for c in known.candidates:
         name = found.by_class.get(c.class_id, "present")
+        us = {n: s.time_us for n, s in c.standings.items()}
+        present += c.calls * us["present"]
+        chosen += c.calls * us[name]
         if name != "present":
-            us = {n: s.time_us for n, s in c.standings.items()}
-            assert us[name] <= 1.025 * min(us["default"], us["present"])
+            assert us[name] <= 1.025 * us["default"]
+    assert chosen <= present
 
 
 # --- files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -238,9 +239,12 @@ def _with_p2p(known: Everything, choice: Choice, others: Sequence[Candidate]) ->
     kept = tuple((k, v) for k, v in present if k in P2P_KNOBS)
     base = PRESENT if choice.kind == NOTHING else DEFAULT.name
     name = base
-    if choice.kind != NOTHING and kept and any(c.cost_s(DEFAULT.name) is None for c in others):
+    # A setting that does not run costs everything.
+    total = {n: _total(others, n) for n in (PRESENT, DEFAULT.name)}
+    seconds = {n: math.inf if t is None else t for n, t in total.items()}
+    if choice.kind != NOTHING and kept and seconds[PRESENT] < seconds[DEFAULT.name]:
         name = PRESENT
-    best = sum(c.cost_s(name) or 0.0 for c in others)
+    best = seconds[name]
     for setting in known.settings.values():
         costs = [c.cost_s(setting.name) for c in others]
         usable = [cost for cost in costs if cost is not None]

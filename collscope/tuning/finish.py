@@ -101,43 +101,43 @@ def _judge(state: State, found: Confirmed, classes: Sequence[int]) -> None:
     state.outcome = OUTCOME_TUNED
     state.why = "confirmed against the present setting and the default"
     broken = found.broken - state.taken_back
-    worse = {c for c in classes if c not in state.taken_back and _surely_worse(state, found, c)}
+    kept = [c for c in classes if c not in state.taken_back]
+    below_default = {c for c in kept if _surely_worse(state, found, c, state.search.default)}
+    worse = {c for c in kept if _surely_worse(state, found, c, PRESENT)}
     if state.choice.kind == NOTHING:
         _withdraw(state, "no row did as well again as in the search")
-    elif broken or (worse and state.choice.environment):
-        _withdraw(state, f"worse than before on {_names(state, broken | worse)}")
+    elif broken:
+        _withdraw(state, f"it failed on {_names(state, broken)}")
+    elif below_default and state.choice.environment:
+        _withdraw(state, f"worse than the library default on {_names(state, below_default)}")
     elif state.gain is not None and state.gain.collective <= 0:
         _withdraw(state, "the gain of the search did not come again")
     elif worse:
         state.notices.append(
-            f"slower than before, while the whole is faster: {_names(state, worse)}"
+            f"slower than with the present setting, while the whole is faster: "
+            f"{_names(state, worse)}"
         )
 
 
 def _doubtful(state: State, found: Confirmed, class_id: int) -> bool:
-    """A row that is slower than what it replaces by more than the noise, or does not run."""
+    """A row that is slower than the library's choice by more than the noise, or does not run."""
     times = found.times[class_id]
     if class_id in found.broken or not times[TUNED]:
         return True
-    for label in (PRESENT, state.search.default):
-        against = found.against(label, class_id)
-        if against is not None and against.saved < -noise_floor(list(times[label].values())):
-            return True
-    return False
+    default = state.search.default
+    against = found.against(default, class_id)
+    return against is not None and against.saved < -noise_floor(list(times[default].values()))
 
 
-def _surely_worse(state: State, found: Confirmed, class_id: int) -> bool:
+def _surely_worse(state: State, found: Confirmed, class_id: int, label: str) -> bool:
     """Worse than another label beyond the noise, where the class has another setting there."""
     chosen = state.choice.by_class.get(class_id, DEFAULT.name)
-    for label in {PRESENT, state.search.default}:
-        is_default = label == state.search.default
-        if is_default and chosen == DEFAULT.name and not state.choice.environment:
-            continue
-        against = found.against(label, class_id)
-        floor = noise_floor(list(found.times[class_id][label].values()))
-        if against is not None and against.worse(floor):
-            return True
-    return False
+    same = label == state.search.default and chosen == DEFAULT.name
+    if same and not state.choice.environment:
+        return False
+    against = found.against(label, class_id)
+    floor = noise_floor(list(found.times[class_id][label].values()))
+    return against is not None and against.worse(floor)
 
 
 def _take_back(state: State, doubtful: set[int]) -> None:
