@@ -14,9 +14,10 @@ from collscope.errors import UsageError
 from collscope.model import Op
 from collscope.roofline.bounds import Bounds, Request, bounds, nvls_factor
 from collscope.roofline.catalogue import load_system, shipped_systems
-from collscope.roofline.cut import Weight, Wiring, direct_gbps, minimum_cut
+from collscope.roofline.cut import direct_gbps, minimum_cut
 from collscope.roofline.flow import max_flow
 from collscope.roofline.system import uniform_capacity
+from collscope.roofline.wiring import Weight, Wiring
 
 SPREAD = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER)
 

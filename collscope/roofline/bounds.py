@@ -12,16 +12,10 @@ from math import inf
 
 from collscope.errors import UsageError
 from collscope.model import Op
-from collscope.roofline.cut import (
-    ENUMERATED_NODES,
-    Weight,
-    Wiring,
-    direct_gbps,
-    egress_gbps,
-    minimum_cut,
-)
+from collscope.roofline.cut import ENUMERATED_NODES, direct_gbps, egress_gbps, minimum_cut
 from collscope.roofline.flow import max_flow
 from collscope.roofline.system import UNIFORM_WIRINGS, Fabric, InNetwork, System
+from collscope.roofline.wiring import Weight, Wiring
 
 # Spread: RS + AG schedules, whose bound also is that of an AllReduce without in-network reduction.
 _SPREAD = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER)

@@ -9,52 +9,10 @@ n − |U|). Sources: arXiv 2305.18461 §1.1 and 2402.06787 (ForestColl) for |U|,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
-
-import numpy as np
-
 from collscope.roofline.flow import max_flow
+from collscope.roofline.wiring import Cut, Weight, Wiring, divisor
 
 ENUMERATED_NODES = 18  # 2^18 sets take a few milliseconds
-
-
-class Weight(Enum):
-    """What the capacity leaving U is divided by; n is the number of GPUs."""
-
-    ONE = "1"
-    INSIDE = "|U|"
-    OUTSIDE = "n - |U|"
-    PAIRS = "|U| (n - |U|)"
-
-
-@dataclass(frozen=True, slots=True)
-class Wiring:
-    """Directed capacities between GPUs (the first `gpus` nodes) and switches, in GB/s."""
-
-    gpus: int
-    capacity: tuple[tuple[float, ...], ...]
-
-    def restricted(self, members: tuple[int, ...]) -> Wiring:
-        """The wiring of some GPUs only; switches stay, other GPUs do not forward."""
-        kept = (*members, *range(self.gpus, len(self.capacity)))
-        return Wiring(len(members), tuple(tuple(self.capacity[i][j] for j in kept) for i in kept))
-
-    def reversed(self) -> Wiring:
-        """Every link turned round: what is true of sending becomes true of receiving."""
-        return Wiring(self.gpus, tuple(zip(*self.capacity, strict=True)))
-
-    def without_forwarding(self, source: int, target: int) -> Wiring:
-        """Two GPUs and the switches: what a transfer has that no third GPU forwards."""
-        return self.restricted((source, target))
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A minimum: the ratio in GB/s and the GPUs of the set that gives it."""
-
-    ratio_gbps: float
-    inside: tuple[int, ...]
 
 
 def minimum_cut(
@@ -68,7 +26,9 @@ def minimum_cut(
     a valid bound, not always the smallest.
     """
     if len(wiring.capacity) <= ENUMERATED_NODES:
-        return _enumerate(wiring, weight, inside, outside)
+        from collscope.roofline.every_set import smallest_of_all  # noqa: PLC0415 - numpy
+
+        return smallest_of_all(wiring, weight, inside, outside)
     if weight is Weight.ONE:
         return _smallest_flow(wiring, inside, outside)
     if weight is Weight.INSIDE:
@@ -88,48 +48,6 @@ def direct_gbps(wiring: Wiring, source: int, target: int) -> float:
 def egress_gbps(wiring: Wiring) -> tuple[float, ...]:
     """Capacity that leaves each GPU, in GB/s."""
     return tuple(sum(row) for row in wiring.capacity[: wiring.gpus])
-
-
-def _divisors(weight: Weight, members: np.ndarray, gpus: int) -> np.ndarray:
-    """`weight` for each number of GPUs inside."""
-    if weight is Weight.ONE:
-        return np.ones(len(members))
-    if weight is Weight.INSIDE:
-        return members
-    return gpus - members if weight is Weight.OUTSIDE else members * (gpus - members)
-
-
-def _enumerate(wiring: Wiring, weight: Weight, inside: int | None, outside: int | None) -> Cut:
-    """Look at every set, as bit masks built by doubling: one numpy pass per node."""
-    capacity = np.array(wiring.capacity)
-    leaving = np.zeros(1)
-    members = np.zeros(1)
-    for node in range(len(capacity)):
-        # Joining U, a node adds its links to the outside and hides the links between it and U.
-        to_set = _sums(capacity[node, :node] + capacity[:node, node])
-        leaving = np.concatenate([leaving, leaving + capacity[node].sum() - to_set])
-        members = np.concatenate([members, members + (node < wiring.gpus)])
-    masks = np.arange(len(leaving))
-    allowed = (members > 0) & (members < wiring.gpus)
-    if inside is not None:
-        allowed &= (masks >> inside) & 1 == 1
-    if outside is not None:
-        allowed &= (masks >> outside) & 1 == 0
-    masks, leaving, members = masks[allowed], leaving[allowed], members[allowed]
-    ratios = leaving / _divisors(weight, members, wiring.gpus)
-    best = int(np.argmin(ratios))
-    mask = int(masks[best])
-    # The capacities are sums and differences of the same floats: a cut of 0 may come out as -1e-14.
-    ratio = max(0.0, float(ratios[best]))
-    return Cut(ratio, tuple(gpu for gpu in range(wiring.gpus) if mask >> gpu & 1))
-
-
-def _sums(values: np.ndarray) -> np.ndarray:
-    """Sum of `values` over every subset, indexed by bit mask."""
-    sums = np.zeros(1)
-    for value in values:
-        sums = np.concatenate([sums, sums + value])
-    return sums
 
 
 def _others(wiring: Wiring, members: tuple[int, ...]) -> tuple[int, ...]:
@@ -199,8 +117,7 @@ def _pairs_of_known_cuts(wiring: Wiring) -> Cut:
     found = []
     for weight in (Weight.INSIDE, Weight.OUTSIDE, Weight.ONE):
         cut = minimum_cut(wiring, weight)
-        members = np.array([float(len(cut.inside))])
-        leaving = cut.ratio_gbps * float(_divisors(weight, members, wiring.gpus)[0])
-        pairs = float(_divisors(Weight.PAIRS, members, wiring.gpus)[0])
-        found.append(Cut(leaving / pairs, cut.inside))
+        members = float(len(cut.inside))
+        leaving = cut.ratio_gbps * divisor(weight, members, wiring.gpus)
+        found.append(Cut(leaving / divisor(Weight.PAIRS, members, wiring.gpus), cut.inside))
     return min(found, key=lambda cut: cut.ratio_gbps)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from collscope.roofline.cut import Wiring
+from collscope.roofline.wiring import Wiring
 
 UNIFORM_WIRINGS = ("mesh", "switch", "host")  # every GPU is like every other
 
