@@ -51,7 +51,7 @@ class Cut:
 
 
 def divisor(weight: Weight, members: _Members, gpus: int) -> _Members | float:
-    """`weight` for a number of GPUs inside, or for an array of them: an array then, or one number."""
+    """`weight` for a number of GPUs inside, or for an array of them: an array, or one number."""
     if weight is Weight.ONE:
         return 1.0
     if weight is Weight.INSIDE:
