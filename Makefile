@@ -18,6 +18,9 @@ FUZZ_ITERATIONS ?= 10000
 FUZZ_SEED ?= 1
 SEEDS := $(wildcard samples/rccl/*.log) samples/nccl/ddp/rank0.log samples/nccl/mixed/rank1.log
 
+# With it every command that a test starts would compile the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: venv demo test lint types imports native pytest fuzz check-abi bench clean
 
 venv: $(STAMP)
@@ -55,10 +58,10 @@ native: $(STAMP)
 	$(BIN)/cmake -S . -B $(SANITIZED) -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja \
 		-DMPI_CXX_COMPILER=$(BIN)/mpicxx -DCOLLSCOPE_SANITIZE=ON -DCOLLSCOPE_NATIVE_TESTS=ON
 	$(BIN)/cmake --build $(SANITIZED)
-	$(BIN)/ctest --test-dir $(SANITIZED) --output-on-failure --no-tests=error
+	$(BIN)/ctest --test-dir $(SANITIZED) --parallel 2 --output-on-failure --no-tests=error
 
 pytest: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 fuzz: native
 	$(SANITIZED)/native/logscan/logscan_fuzz $(FUZZ_ITERATIONS) $(FUZZ_SEED) $(SEEDS)

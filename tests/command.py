@@ -8,9 +8,15 @@ import sqlite3
 import sys
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+import typer.main
+
 from collscope import cli
+
+# Typer builds every command anew for each run, which takes longer than most commands do.
+typer.main.get_command = cache(typer.main.get_command)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,24 @@ import pytest
 _ROOT = Path(__file__).resolve().parent.parent
 _SHARED = Path(os.environ.get("COLLSCOPE_SHARED", _ROOT.parent / "shared"))
 _RECORDINGS = "recordings/h200x4-nccl2.28.9-torch2.11"
+# Ranks that wait for each other take a core each, so of these files one test runs at a time.
+_MPI = {
+    "test_bench_interference.py",
+    "test_bench_memcpy.py",
+    "test_bench_p2p.py",
+    "test_replay_launch.py",
+    "test_replayer.py",
+    "test_tune_run.py",
+}
+
+
+# First: xdist reads the marks in a hook of the same name.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that start ranks go to one worker, one after the other (`--dist loadgroup`)."""
+    for item in items:
+        if item.path.name in _MPI:
+            item.add_marker(pytest.mark.xdist_group("mpi"))
 
 
 def _shared_folder(relative: str) -> Path:

@@ -16,10 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collscope.bench.interference import channel_variants, parse_channels
+from collscope.bench.start import start_microbench
 from collscope.errors import UsageError
 from collscope.model import Interference, InterferenceSet, Op
 from collscope.parsers.interference_csv import parse, sniff
 from collscope.programs import MICROBENCH, installed
+from collscope.replay.launch import Ended
 from collscope.reports.interference import render_interference
 from collscope.reports.interference_build import InterferenceRow, build_interference, model
 
@@ -324,6 +326,37 @@ def test_the_program_on_the_host(program: Path, tmp_path: Path, db_path: Path) -
         assert m.relative_compute_noise is not None
         assert m.multiprocessors is None
     assert rows(db_path, "SELECT COUNT(*), COUNT(DISTINCT rank) FROM interference") == [(8, 2)]
+
+
+def test_a_class_too_large_for_its_ranks_keeps_no_other_rank_waiting(
+    program: Path, tmp_path: Path
+) -> None:
+    plan, target = tmp_path / "a.plan", tmp_path / "a.csv"
+    plan.write_text(
+        "collscope-plan 1\nmode unique\nnranks 3\ncomm 0 0-1\ncomm 1 0-2\n"
+        "class 0 op=AllReduce datatype=Float32 redop=Sum count=1000000000000 comms=0\n"
+        "class 1 op=AllReduce datatype=Float32 redop=Sum count=1024 comms=1\n"
+    )
+    arguments = (
+        "interference", str(plan), "--csv", str(target), "--budget", "1e-3", "--timeout", "30",
+    )  # fmt: skip
+    assert start_microbench(arguments, 3) == Ended(6)
+    found = [(m.rank, m.status) for m in parse(target.read_text()).measurements]
+    assert found[:2] == [(0, "failed"), (1, "failed")]
+    assert [rank for rank, _ in found[2:]] == [0, 1, 2]
+    assert {status for _, status in found[2:]} <= {"ok", "uncovered"}
+
+
+def test_a_failure_counts_more_than_a_plot_of_nothing(
+    program: Path, tmp_path: Path, db_path: Path
+) -> None:
+    done = collscope(
+        "bench", "interference", "-n", "2", "--sweep", "allreduce:4T", "--backend", "host", "--db",
+        db_path, "--plot", tmp_path / "x.svg",
+    )  # fmt: skip
+    assert done.code == 6, done.err
+    assert "out of memory" in done.out
+    assert not (tmp_path / "x.svg").exists()
 
 
 @pytest.mark.parametrize(

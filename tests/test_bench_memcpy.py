@@ -221,7 +221,9 @@ def test_rounds_are_one_row_and_the_worst_status_shows() -> None:
     rows = [copy("within_async", 1000, us, 0, 0, round=i) for i, us in enumerate((1.0, 4.0, 2.0))]
     (row,) = build_copies(memcpy_csv.parse("\n".join((HEADER, *rows))).copies).rows
     assert (row.time_us, row.bandwidth_gbps, row.rounds) == (2.0, 0.5, 3)
-    rows.append(copy("within_async", 1000, 2.0, 0, 0, round=3, status="wrong", n_wrong=7))
+    rows.append(copy("within_async", 1000, 1.0, 0, 0, round=3, status="wrong", n_wrong=7))
+    (row,) = build_copies(memcpy_csv.parse("\n".join((HEADER, *rows))).copies).rows
+    assert (row.time_us, row.status, row.n_wrong) == (2.0, "wrong", 7)  # that round's is of nothing
     text = rendered(rows)
     assert "Not measured, or not right" in text
     assert "7 bytes wrong" in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from itertools import pairwise, product
 from math import inf
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from hypothesis import given, settings
@@ -25,6 +26,7 @@ from collscope.tuning.output import (
     to_unset,
     tuned_setting,
 )
+from collscope.tuning.search import Clock, Search
 from collscope.tuning.settings import (
     DEFAULT,
     KNOBS,
@@ -40,6 +42,9 @@ from collscope.tuning.settings import (
     why_not,
 )
 from collscope.tuning.worth import Weighed, worth
+
+if TYPE_CHECKING:
+    from collscope.tuning.launches import Launches
 
 _NCCL = Place("nccl", (2, 28, 9), "NVIDIA H200")
 _KIB, _MIB = 1 << 10, 1 << 20
@@ -266,6 +271,24 @@ def test_a_present_setting_that_does_not_run_is_replaced() -> None:
     assert found["default"].accepted
     assert found["a"].accepted
     assert not found["b"].accepted
+
+
+def test_a_reference_that_fails_once_still_counts() -> None:
+    ring = pair_setting("ring", "ll", None, _NCCL)
+    search = Search(
+        cast("Launches", None), Clock(1.0), {s.name: s for s in (Setting("present"), DEFAULT, ring)}
+    )
+    search.classes = (0,)
+    rounds = {1: 10.0, 2: 10.1, 3: 9.9}
+    search.times[0]["present"] = {r: 4 * us for r, us in rounds.items()}
+    search.times[0]["default"] = rounds
+    search.times[0][ring.name] = {r: 2 * us for r, us in rounds.items()}
+    for _ in range(2):  # Ring/LL is faster than the present setting and slower than the default
+        found, _ = search.decided()[0]
+        assert (found["default"].allowed, found[ring.name].allowed) == (True, False)
+        search.failed["default", 0] = "no result in time"  # later than that
+    search.failed[ring.name, 0] = "no result in time"
+    assert ring.name not in search.decided()[0][0]
 
 
 # --- halving

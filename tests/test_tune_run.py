@@ -249,6 +249,61 @@ def test_ctrl_c_keeps_what_was_measured(tune: Tune) -> None:
     assert not (tune.out / "tuned.env").exists()
 
 
+def test_a_variable_that_the_job_does_not_set_reaches_no_rank(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
+    assert tune("--step-ms", "500").code == 0
+    assert "NCCL_NVLS_ENABLE=0" in (tune.out / "replay.csv").read_text()
+    assert tune("--step-ms", "500", "--env", "NCCL_NVLS_ENABLE=").code == 0
+    # An empty value is a setting too.
+    assert "NCCL_NVLS_ENABLE" not in (tune.out / "replay.csv").read_text()
+
+
+def test_an_error_on_the_way_keeps_the_evidence_and_no_unconfirmed_rows(tune: Tune) -> None:
+    replayer = tune.folder / "replayer"
+    replayer.write_text(
+        f'#!/bin/sh\n[ -z "$NCCL_TUNER_PLUGIN" ] || exit 5\nexec {installed_replayer()} "$@"\n'
+    )
+    replayer.chmod(0o755)
+    done = tune("--try", "ring/ll128", "--replayer", str(replayer))
+    assert done.code == 5, done.err
+    assert "ended with status 5 for setting 'tuned'" in done.err
+    found = tune.evidence()
+    assert (found["outcome"], found["rows"], found["unset"]) == ("interrupted", [], [])
+    assert found["tried"]
+    assert not (tune.out / "tuner.csv").exists()
+    _check_schema(found)
+    # Nor does one that ends at once keep a later tune from this folder.
+    replayer.write_text("#!/bin/sh\nexit 5\n")
+    assert tune("--replayer", str(replayer)).code == 5
+    assert tune("--step-ms", "500").code == 0
+
+
+def test_files_of_others_are_left_alone(tune: Tune) -> None:
+    tune.out.mkdir()
+    (tune.out / "replay.csv").write_text("of a replay")
+    done = tune()
+    assert (done.code, "Name another folder with --out" in done.err) == (3, True)
+    assert (tune.out / "replay.csv").read_text() == "of a replay"
+    (tune.out / "replay.csv").unlink()
+    tune.db.write_text("no store")
+    done = tune()
+    assert (done.code, str(tune.db) in done.err) == (3, True)
+    assert not list(tune.out.iterdir())
+
+
+def test_the_host_has_nothing_to_tune(tune: Tune) -> None:
+    tune.out.mkdir()
+    (tune.out / "notes.txt").write_text("mine")
+    arguments = [a for a in tune.arguments() if a not in tune.libraries]
+    done = collscope(*arguments, "--backend", "host")
+    assert done.code == 0, done.err
+    assert "no other setting to try, without NCCL or RCCL there are none" in done.out
+    # Beside the plan and the store only what is of tune is named.
+    assert "Files: evidence.json, measurements.csv, replay.csv." in done.out
+
+
 def test_bad_words(tune: Tune, tmp_path: Path) -> None:
     for words, code, text in (
         (["--candidate", "a"], 2, "sets nothing"),

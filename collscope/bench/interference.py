@@ -16,24 +16,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from collscope.bench.start import error_of, start_microbench
+from collscope.bench.start import check_start, error_of, read_csv, start_microbench
 from collscope.errors import CollscopeError, InputError, ReplayError, UsageError
 from collscope.ingest.commands import ingest_csvs
 from collscope.ingest.match import reading
 from collscope.model import Interference
-from collscope.parsers import interference_csv
+from collscope.parsers.interference_csv import parse
 from collscope.programs import REPLAYER
 from collscope.replay.build import Planned
 from collscope.replay.command import Choice, Source, choose, make_plan
 from collscope.replay.launch import Ended, find_program
-from collscope.replay.mpi import launched
 from collscope.replay.plan import Plan
 from collscope.replay.results import digest
 from collscope.replay.session import Target
 from collscope.replay.sweep import sweep_plan
 from collscope.replay.text import plan_text
 from collscope.replay.variants import Variant, schedule
-from collscope.store.connection import open_store
 
 DEFAULT_LABEL = "interference"
 DEFAULT_SWEEP = "allreduce,allgather,sendrecv:1M,16M,256M"
@@ -88,18 +86,12 @@ class Measured:
     error: CollscopeError | None = None
 
 
-class InterferenceInterruptedError(ReplayError):
-    """A signal asked the benchmark to end; it did, and kept what was finished."""
-
-    exit_code = 130
-
-
 def measure_interference(wanted: Wanted, target: Target) -> Measured:
     """Measure on this machine; finished rows are in the store, and in the CSV where one is named.
 
     raises  UsageError, InputError for what cannot be measured; CollscopeError when nothing was
     """
-    _check(target)
+    check_start(_WHERE, target)
     numbers = parse_channels(wanted.channels)
     plan = _plan(wanted, target)
     variants = channel_variants(
@@ -114,10 +106,11 @@ def measure_interference(wanted: Wanted, target: Target) -> Measured:
         with contextlib.suppress(KeyboardInterrupt):
             ended = _launch_all(wanted, plan.nranks, (path, csv), variants, rounds)
         # One that did not begin leaves what another start wrote there.
-        rows = _read(csv) if digest(csv) != before else ()
+        rows = parse(read_csv(csv)).measurements if digest(csv) != before else ()
         if rows:
             ingest_csvs([str(csv)], target.db, target.run)
-    return _outcome(rows, ended, target)
+    good = sum(row.status == "ok" for row in rows)
+    return Measured(rows, error_of(ended, _WHERE, target, rows=len(rows), good=good))
 
 
 @contextlib.contextmanager
@@ -283,53 +276,3 @@ def _arguments(
     }
     given = [(name, str(value)) for name, value in options.items() if value is not None]
     return ("interference", str(files[0]), *(part for pair in given for part in pair))
-
-
-def _outcome(rows: tuple[Interference, ...], ended: Ended | None, target: Target) -> Measured:
-    """What was measured with the error that ended it.
-
-    raises  that error when nothing was measured
-    """
-    good = sum(row.status == "ok" for row in rows)
-    kept = "Nothing was measured."
-    if good:
-        kept = f"{good} rows are kept in {os.path.relpath(target.csv or target.db)}."
-    error: CollscopeError | None
-    if ended is None:
-        error = InterferenceInterruptedError(f"{_WHERE}: interrupted. {kept}")
-    else:
-        error = error_of(ended, _WHERE, kept)
-    if not rows:
-        raise error or ReplayError(f"{_WHERE}: ended without a result. Is it collscope-microbench?")
-    return Measured(rows, error)
-
-
-def _check(target: Target) -> None:
-    """Refuse, before anything starts, what cannot work.
-
-    raises  UsageError, InputError
-    """
-    if launched(os.environ) is not None:
-        raise UsageError(
-            f"{_WHERE}: it starts its ranks itself, once for each setting. Run it alone, with "
-            "--mpiexec srun where Slurm starts them."
-        )
-    for path, option in ((target.csv, "--csv"), (target.db, "--db")):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise InputError(f"{path}: no such folder. Name another file with {option}.")
-    if target.db.exists():
-        # A file that is no store would be found out after all was measured.
-        open_store(target.db).close()
-
-
-def _read(csv: Path) -> tuple[Interference, ...]:
-    """Rows of the CSV; none without the file.
-
-    raises  InputError when it cannot be read
-    """
-    try:
-        return interference_csv.parse(csv.read_text(errors="replace")).measurements
-    except FileNotFoundError:
-        return ()
-    except OSError as error:
-        raise InputError(f"{csv}: {error.strerror}. Check the path given by --csv.") from error

@@ -1,7 +1,8 @@
-"""Start collscope-microbench, and say what its end means."""
+"""What the benchmarks of collscope-microbench share: start it, read its CSV, tell its end."""
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -14,10 +15,32 @@ from collscope.errors import (
 )
 from collscope.programs import MICROBENCH
 from collscope.replay.launch import Ended, Job, find_program, run_job
+from collscope.replay.mpi import launched
+from collscope.replay.session import Target, check_target
 
 PROGRAM_OPTION = "--microbench"  # names another executable
 # What the program's exit statuses mean; it has said itself what was wrong.
 _ERRORS: dict[int, type[CollscopeError]] = {2: UsageError, 3: InputError, 5: MissingToolError}
+
+
+class BenchInterruptedError(ReplayError):
+    """A signal asked the benchmark to end; it did, and kept what was finished."""
+
+    exit_code = 130
+
+
+def check_start(where: str, target: Target) -> None:
+    """Refuse, before anything starts, what cannot work.
+
+    where   name of the benchmark
+    raises  UsageError under a launcher of ranks; InputError for files that cannot be written
+    """
+    if launched(os.environ) is not None:
+        raise UsageError(
+            f"{where}: it starts its ranks itself. Run it alone, not by srun or mpirun; "
+            "--mpiexec names the launcher it is to use."
+        )
+    check_target(target)
 
 
 def start_microbench(
@@ -38,11 +61,39 @@ def start_microbench(
     return run_job(Job(arguments, processes, environment, path, launcher), None)
 
 
-def error_of(ended: Ended, where: str, kept: str) -> CollscopeError | None:
+def read_csv(csv: Path) -> str:
+    """Text of the CSV of a benchmark; empty without the file.
+
+    raises  InputError when it cannot be read
+    """
+    try:
+        return csv.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise InputError(f"{csv}: {error.strerror}. Check the path given by --csv.") from error
+
+
+def error_of(
+    ended: Ended | None, where: str, target: Target, *, rows: int, good: int
+) -> CollscopeError | None:
     """What an end means, None when all went well.
 
-    kept  a sentence: what is finished, and where it is
+    ended   None: interrupted
+    rows    that the benchmark left
+    good    of them, those with a result
+    raises  that error when there are no rows at all
     """
+    kept = f"{good} rows are kept in {os.path.relpath(target.csv or target.db)}."
+    error = _error_of(ended, where, kept if good else "Nothing was measured.")
+    if not rows:
+        raise error or ReplayError(f"{where}: ended without a result. Is it {MICROBENCH}?")
+    return error
+
+
+def _error_of(ended: Ended | None, where: str, kept: str) -> CollscopeError | None:
+    if ended is None:
+        return BenchInterruptedError(f"{where}: interrupted. {kept}")
     if ended.signal is not None:
         name = signal.Signals(ended.signal).name
         return ReplayError(f"{where}: a process was ended by signal {name}. {kept}")

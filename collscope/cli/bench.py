@@ -16,11 +16,6 @@ from collscope.cli.replay import Backend
 bench_app = typer.Typer(no_args_is_help=True, help="Microbenchmarks of this machine.")
 
 
-@bench_app.callback()
-def _bench() -> None:
-    """A command of its own name even while there is one only."""
-
-
 @bench_app.command("allreduce-wrapper")
 def allreduce_wrapper(
     ranks: Annotated[int, typer.Option("-n", "--ranks", help="Ranks (GPUs).", min=2)],

@@ -102,13 +102,14 @@ def interference(
         launcher=mpiexec,
     )
     if plot is not None:
-        from collscope.reports.interference_plot import check_interference_plot
+        from collscope.reports.figure import check_plot
 
-        check_interference_plot(plot)
+        check_plot(plot)
     done = measure_interference(wanted, Target(db, run, csv, label=label))
     found = build_interference(done.rows)
     write(render_interference(found, format.value), output)
-    if plot is not None:
+    # An error is what the command ends with, rather than that there is nothing to draw.
+    if plot is not None and (found.rows or done.error is None):
         from collscope.reports.interference_plot import write_interference_plot
 
         write_interference_plot(found, plot)

@@ -74,14 +74,16 @@ def p2p(
     )
     words = Words(tuple(variant or ()), tuple(env or ()), rounds, launcher=mpiexec)
     if plot is not None:
-        from collscope.reports.p2p_plot import check_p2p_plot
+        from collscope.reports.figure import check_plot
 
-        check_p2p_plot(plot)
+        check_plot(plot)
     wanted = Wanted(ranks, pairs, sizes, direction.value, not no_latency)
     done = run_p2p(wanted, make_session(method, words), Target(db, run, csv, label=label))
     found = build_p2p(done, copies_beside(done, db))
     write(render_p2p(found, format.value), output)
-    if plot is not None:
+    # An error is what the command ends with, rather than that there is nothing to draw.
+    timed = any(row.time_us is not None for row in found.rows)
+    if plot is not None and (timed or done.error is None):
         from collscope.reports.p2p_plot import write_p2p_plot
 
         write_p2p_plot(found, plot)

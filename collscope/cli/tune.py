@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Output, Run, progress, write
+from collscope.cli.options import DEFAULT_DB, Db, Output, Run, progress, utf8, write
 from collscope.cli.replay import Backend, Threads
 
 
@@ -66,7 +66,8 @@ def tune(
     seed: Annotated[int, typer.Option("--seed", help="Of the order of launches.")] = 1,
     out: Annotated[Path, typer.Option("--out", help="Folder of the results.")] = Path("tune"),
     label: Annotated[
-        str | None, typer.Option("--label", help="Before present, default, tuned in the store.")
+        str | None,
+        typer.Option("--label", help="Before present, default, tuned in the store.", callback=utf8),
     ] = None,
     backend: Annotated[Backend, typer.Option("--backend", help="What to run on.")] = Backend.AUTO,
     library: Annotated[str | None, typer.Option("--library", help="NCCL or RCCL.")] = None,

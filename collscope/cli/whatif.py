@@ -104,6 +104,10 @@ def fusion(
         order=None if order is None else order.value,
         first_bytes=parse_size(first_bucket),
     )
+    if plot is not None:
+        from collscope.reports.figure import check_plot
+
+        check_plot(plot)
     error = None
     if measure:
         from collscope.whatif.measure import measure_fusion
@@ -125,12 +129,12 @@ def fusion(
             {"--library": library, "--runtime": runtime, "--budget": budget, "--env": env}
         )
         found = predict_fusion(wanted)
+    write(render_fusion(found, format.value), output)
     if plot is not None:
         from collscope.reports.fusion_plot import write_fusion_plot
 
         write_fusion_plot(found, plot)
         typer.echo(f"plot: {plot}", err=True)
-    write(render_fusion(found, format.value), output)
     if error is not None:
         raise error
 

@@ -116,7 +116,8 @@ def _ingest_all(files: list[str], db: Path, run: str, every: _IngestAll) -> list
         match_stored(connection, db, run)
     if results and all(r.status == "unusable" for r in results):
         more = f" (and {len(results) - 1} more)" if len(results) > 1 else ""
-        raise InputError(f"{results[0].path}{more}: {results[0].reason}. Nothing was stored.")
+        reason = str(results[0].reason).removesuffix(".")
+        raise InputError(f"{results[0].path}{more}: {reason}. Nothing was stored.")
     return results
 
 

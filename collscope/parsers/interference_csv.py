@@ -1,7 +1,6 @@
 """The CSV of `bench interference` (schemas/interference-csv.md), also of several launches.
 
-Rows are read one by one, so a torn line costs only itself. Bandwidths are computed again from
-time, size and ranks.
+Bandwidths are computed again from time, size and ranks.
 """
 
 from __future__ import annotations
@@ -11,19 +10,21 @@ from typing import TYPE_CHECKING
 
 from collscope.busbw import bus_bandwidth
 from collscope.model import Datatype, Interference, InterferenceSet, Op, Severity, parse_op
-from collscope.parsers._notes import Notes, cells
-from collscope.parsers._rows import number, text_lines, whole
+from collscope.parsers._notes import Notes
+from collscope.parsers._rows import whole
+from collscope.parsers._tables import Layout, TableRow, read_table, real
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 DIALECT = "interference_csv"
-_MARK = "# collscope.interference_csv/"
-_VERSION = "1"
-_HEADER_START = "label,round,op,datatype,redop,size_bytes,count,shape,"
-_NEEDED = {"op", "nranks", "rank", "relative_compute", "relative_busbw", "status"}
+_LAYOUT = Layout(
+    DIALECT,
+    "label,round,op,datatype,redop,size_bytes,count,shape,",
+    frozenset(("op", "nranks", "rank", "relative_compute", "relative_busbw", "status")),
+    frozenset(("ok", "wrong", "failed", "timeout", "uncovered")),
+)
 _DATATYPES = {d.label: d for d in Datatype}
-_STATUSES = {"ok", "wrong", "failed", "timeout", "uncovered"}
 _TEXTS = (
     "redop", "shape", "backend", "compute", "compute_description", "channels", "priority",
     "device", "library", "runtime", "environment", "message", "label",
@@ -39,24 +40,13 @@ _REALS = (
 )  # fmt: skip
 _LISTS = ("relative_compute_samples", "relative_busbw_samples")
 
-_VERSION_TEXT = f"The file is of another version than {_VERSION}. Read it with a newer release."
-_TORN_TEXT = "Rows with too few or too many fields, or of no known status, were skipped."
 _NUMBER_TEXT = "Rows with an unreadable number were skipped."
 _OP_TEXT = "Rows of an operation or datatype that is not known here were skipped."
-_HEADER_TEXT = "Rows before any header line were skipped."
 
 
 def sniff(head: str) -> bool:
     """True when a text begins like an interference CSV."""
-    return head.lstrip("\ufeff").startswith((_MARK, _HEADER_START))
-
-
-@dataclass(slots=True)
-class _State:
-    """Where the reading stands."""
-
-    header: list[str] | None = None
-    refused: bool = False
+    return _LAYOUT.sniff(head)
 
 
 def parse(text: str | Iterable[str]) -> InterferenceSet:
@@ -65,46 +55,25 @@ def parse(text: str | Iterable[str]) -> InterferenceSet:
     text     whole text, or its lines
     returns  nothing from a part of another version (diagnostic ``other_version``)
     """
-    notes, state = Notes(), _State()
-    found: list[Interference] = []
-    last = 0
-    for last, line in enumerate(text_lines(text), start=1):
-        bare = line.lstrip("\ufeff")
-        if bare.startswith(_MARK):
-            # # collscope.interference_csv/1
-            state.refused = bare[len(_MARK) :].strip() != _VERSION
-            if state.refused:
-                notes.add(Severity.ERROR, "other_version", _VERSION_TEXT, last, bare)
-        elif bare.startswith(_HEADER_START):
-            # Again where files were joined.
-            state.header = cells(bare)
-        elif bare.strip() and not bare.startswith("#") and not state.refused:
-            measurement = _row(bare, state.header, notes, last)
-            if measurement is not None:
-                found.append(measurement)
+    notes = Notes()
+    rows, lines = read_table(text, _LAYOUT, notes)
+    found = [m for row in rows if (m := _row(row, notes)) is not None]
     library, version = _library(found)
-    return InterferenceSet(DIALECT, tuple(found), library, version, last, notes.diagnostics)
+    return InterferenceSet(DIALECT, tuple(found), library, version, lines, notes.diagnostics)
 
 
-def _row(line: str, header: list[str] | None, notes: Notes, at: int) -> Interference | None:
+def _row(row: TableRow, notes: Notes) -> Interference | None:
     # 2 channels,1,AllReduce,Bfloat16,Sum,67108864,33554432,,4,1,0,3,cuda,kernel,…
-    if header is None or not _NEEDED.issubset(header):
-        notes.add(Severity.DATA_LOSS, "no_header", _HEADER_TEXT, at, line)
+    fields = row.fields
+    op, datatype = parse_op(fields["op"]), _DATATYPES.get(fields.get("datatype", ""))
+    if op is Op.UNKNOWN or (fields.get("datatype") and datatype is None):
+        notes.add(Severity.DATA_LOSS, "unknown_class", _OP_TEXT, row.at, row.line)
         return None
-    values = cells(line)
-    row = dict(zip(header, values, strict=False))
-    if len(values) != len(header) or row["status"] not in _STATUSES:
-        notes.add(Severity.DATA_LOSS, "torn_row", _TORN_TEXT, at, line)
-        return None
-    op, datatype = parse_op(row["op"]), _DATATYPES.get(row.get("datatype", ""))
-    if op is Op.UNKNOWN or (row.get("datatype") and datatype is None):
-        notes.add(Severity.DATA_LOSS, "unknown_class", _OP_TEXT, at, line)
-        return None
-    numbers = _numbers(row)
+    numbers = _numbers(fields)
     if numbers is None:
-        notes.add(Severity.DATA_LOSS, "bad_number", _NUMBER_TEXT, at, line)
+        notes.add(Severity.DATA_LOSS, "bad_number", _NUMBER_TEXT, row.at, row.line)
         return None
-    return _interference(row, op, datatype, numbers, at)
+    return _interference(fields, op, datatype, numbers, row.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +88,10 @@ class _Numbers:
 def _numbers(row: dict[str, str]) -> _Numbers | None:
     """Numbers of a row; None when one cannot be read."""
     wholes = {name: whole(row.get(name, "")) for name in _INTEGERS}
-    reals = {name: _real(row.get(name, "")) for name in _REALS}
+    reals = {name: real(row.get(name, "")) for name in _REALS}
     lists = {}
     for name in _LISTS:
-        parts = [_real(part) for part in row.get(name, "").split(";") if part]
+        parts = [real(part) for part in row.get(name, "").split(";") if part]
         if None in parts:
             return None
         lists[name] = tuple(part for part in parts if part is not None)
@@ -130,11 +99,6 @@ def _numbers(row: dict[str, str]) -> _Numbers | None:
     if any(value is None and row.get(name) for name, value in read.items()):
         return None
     return _Numbers(wholes, reals, lists)
-
-
-def _real(text: str) -> float | None:
-    value = number(text)
-    return None if value is None else float(value)
 
 
 def _interference(

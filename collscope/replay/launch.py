@@ -7,7 +7,7 @@ import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -19,6 +19,7 @@ from collscope.replay.progress import Relay
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _GRACE_S = 10.0  # for the launcher to end its ranks after it was asked to
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # signals that would end this process
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +95,11 @@ def run_job(job: Job, place: Place | None) -> Ended:
 
 
 def _run(command: Sequence[str], environment: dict[str, str]) -> Ended:
-    with _started(command, environment) as process:
+    with _held() as mask, _started(command, environment, mask) as process:
         assert process.stdout is not None
         relay = Relay(process.stdout)
         try:
-            with _forwarding(process):
+            with _forwarding(process, mask):
                 status = process.wait()
         finally:
             relay.finish()
@@ -106,8 +107,22 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> Ended:
 
 
 @contextlib.contextmanager
+def _held() -> Iterator[Collection[int]]:
+    """Signals wait until they can be forwarded; gives the mask to be set then.
+
+    One that comes while a process is started would be lost: Python drops what is raised in the
+    functions that it calls around a fork.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        yield mask
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@contextlib.contextmanager
 def _started(
-    command: Sequence[str], environment: dict[str, str]
+    command: Sequence[str], environment: dict[str, str], mask: Collection[int]
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The process, in a session of its own: one that outlives the block is killed with its kin."""
     try:
@@ -119,7 +134,7 @@ def _started(
             stderr=subprocess.STDOUT,
             start_new_session=True,
             close_fds=False,  # a rank talks to its launcher through an inherited descriptor
-            preexec_fn=_end_with_parent,  # noqa: PLW1509 - no thread runs yet
+            preexec_fn=lambda: _end_with_parent(mask),  # noqa: PLW1509 - no thread runs yet
         )
     except OSError as error:
         raise MissingToolError(
@@ -134,8 +149,9 @@ def _started(
             process.wait()
 
 
-def _end_with_parent() -> None:
-    """Have the kernel send SIGTERM when collscope is gone, be it killed."""
+def _end_with_parent(mask: Collection[int]) -> None:
+    """Have the kernel send SIGTERM when collscope is gone, be it killed; signals as before."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -145,19 +161,19 @@ class _Interrupted(KeyboardInterrupt):
 
 
 @contextlib.contextmanager
-def _forwarding(process: subprocess.Popen[bytes]) -> Iterator[None]:
+def _forwarding(process: subprocess.Popen[bytes], mask: Collection[int]) -> Iterator[None]:
     """Hand a signal that would end this process to the job, and end when the job has ended."""
-    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def stop(number: int, _frame: FrameType | None) -> None:
         raise _Interrupted(number)
 
-    before = {number: signal.signal(number, stop) for number in wanted}
+    before = {number: signal.signal(number, stop) for number in _ENDING}
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         yield
     except _Interrupted:
         # The launcher ends its ranks on SIGTERM; one that does not is killed by `_started`.
-        for number in wanted:
+        for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -39,10 +39,10 @@ from collscope.replay.session import (
     Method,
     Session,
     Target,
+    check_target,
 )
 from collscope.replay.text import plan_text
 from collscope.replay.variants import Variant, schedule
-from collscope.store.connection import open_store
 
 # What the replayer's exit statuses mean; it has said itself what was wrong.
 _ERRORS: dict[int, type[CollscopeError]] = {2: UsageError, 3: InputError, 5: MissingToolError}
@@ -151,12 +151,7 @@ def _check(nranks: int, parts: int, session: Session, target: Target) -> None:
         raise UsageError("replay: --resume goes on with a CSV of its own layout. Name it by --csv.")
     if target.label is not None and session.variants:
         raise UsageError("replay: each variant has its own label. Leave --label out.")
-    for path, option in ((target.csv, "--csv"), (target.db, "--db")):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise InputError(f"{path}: no such folder. Name another file with {option}.")
-    if target.db.exists():
-        # A file that is no store would be found out after all was measured.
-        open_store(target.db).close()
+    check_target(target)
 
 
 @contextmanager

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from collscope.errors import ReplayError, UsageError
+from collscope.errors import InputError, ReplayError, UsageError
 from collscope.replay.mpi import Place, launched
 from collscope.replay.variants import Variant, parse_assignment, parse_variants
+from collscope.store.connection import open_store
 
 DEFAULT_LABEL = "replay"
 COLLSCOPE, RCCL_REPLAYER = "collscope", "rccl_replayer"  # layouts of the CSV
@@ -45,6 +46,18 @@ class Target:
     layout: str = COLLSCOPE
     label: str | None = None
     resume: bool = False
+
+
+def check_target(target: Target) -> None:
+    """Refuse, before anything starts, files that cannot be written.
+
+    raises  InputError; it would else be found out after all was measured
+    """
+    for path, option in ((target.csv, "--csv"), (target.db, "--db")):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise InputError(f"{path}: no such folder. Name another file with {option}.")
+    if target.db.exists():
+        open_store(target.db).close()
 
 
 @dataclass(frozen=True, slots=True)

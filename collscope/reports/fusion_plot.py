@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import matplotlib as mpl
-
-mpl.use("Agg")  # files only: a machine without a display must do
-
 import matplotlib.pyplot as plt
 from matplotlib.ticker import FuncFormatter
 
-from collscope.errors import InputError, NoVerdictError, UsageError
+from collscope.errors import NoVerdictError
+from collscope.reports.figure import COLOURS, GREY, STYLE, check_plot, write_figure
 from collscope.reports.fusion import setting_text, setting_word
 from collscope.whatif.policies import Policy
 from collscope.whatif.records import Fusion
@@ -22,9 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _Point = tuple[int, float, float, float, int]  # setting, ms, low, high, buckets
-FORMATS = (".png", ".svg", ".pdf")
-# Okabe and Ito 2008
-_LINE, _BEST, _NOW = "#0072B2", "#D55E00", "#444444"
+_LINE, _BEST, _NOW = COLOURS[0], COLOURS[1], GREY
 
 
 def write_fusion_plot(found: Fusion, path: Path) -> None:
@@ -34,8 +30,7 @@ def write_fusion_plot(found: Fusion, path: Path) -> None:
     raises  UsageError for another ending, InputError when it cannot be written, NoVerdictError
             without a time
     """
-    if path.suffix not in FORMATS:
-        raise UsageError(f"--plot {path}: not .png, .svg or .pdf. Choose one of them.")
+    check_plot(path)
     points = [
         (row.setting, row.time_us / 1e3, (row.low_us or row.time_us) / 1e3,
          (row.high_us or row.time_us) / 1e3, row.buckets)
@@ -43,22 +38,10 @@ def write_fusion_plot(found: Fusion, path: Path) -> None:
     ]  # fmt: skip
     if not points:
         raise NoVerdictError(f"--plot {path}: no setting has a time. Measure with --measure.")
-    style: dict[Any, Any] = {
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "svg.hashsalt": "collscope",
-    }
-    with mpl.rc_context(style):
+    with mpl.rc_context(STYLE):
         figure, axis = plt.subplots(figsize=(8, 5), layout="constrained")
         _draw(axis, found, points)
-        try:
-            # a date in the file would make equal plots differ
-            metadata = {"Date": None} if path.suffix == ".svg" else None
-            figure.savefig(path, dpi=150, metadata=metadata)
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror}. Name another file with --plot.") from error
-        finally:
-            plt.close(figure)
+        write_figure(figure, path)
 
 
 def _draw(axis: Axes, found: Fusion, points: Sequence[_Point]) -> None:

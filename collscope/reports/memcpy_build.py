@@ -25,7 +25,7 @@ class CopyRow:
     direction: str  # one, both
     access: str | None  # peer, none
     size_bytes: int
-    time_us: float | None  # median over the rounds of the median over the samples
+    time_us: float | None  # median over the rounds of the median over the samples; None: wrong data
     time_us_min: float | None  # shortest sample
     time_us_mad: float | None  # median over the rounds
     bandwidth_gbps: float | None
@@ -67,9 +67,10 @@ def build_copies(copies: Sequence[CopyTime]) -> CopyReport:
 def _row(found: Sequence[CopyTime]) -> CopyRow:
     first = found[0]
     worst = min(found, key=lambda c: _WORST.index(c.status))
-    time_us = _median(c.time_us_median for c in found)
+    right = [c for c in found if c.status != "wrong"]
+    time_us = _median(c.time_us_median for c in right)
     rated = time_us and first.kind not in HANDLES
-    shortest = [c.time_us_min for c in found if c.time_us_min is not None]
+    shortest = [c.time_us_min for c in right if c.time_us_min is not None]
     wrong = [c.n_wrong for c in found if c.n_wrong is not None]
     return CopyRow(
         first.kind,
@@ -80,7 +81,7 @@ def _row(found: Sequence[CopyTime]) -> CopyRow:
         first.size_bytes,
         time_us,
         min(shortest, default=None),
-        _median(c.time_us_mad for c in found),
+        _median(c.time_us_mad for c in right),
         first.size_bytes / time_us / 1e3 if rated and time_us else None,
         sum(wrong) if wrong else None,
         worst.status,

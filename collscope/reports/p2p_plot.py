@@ -9,9 +9,6 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
-
-mpl.use("Agg")  # files only: a machine without a display must do
-
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import Colormap, to_rgb
@@ -19,7 +16,8 @@ from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 from numpy.typing import NDArray
 
 from collscope.bench.p2p_plan import LATENCY_BYTES, ONE_WAY, PING_PONG, TWO_WAY
-from collscope.errors import InputError, NoVerdictError, UsageError
+from collscope.errors import NoVerdictError
+from collscope.reports.figure import COLOURS, GREY, MARKERS, STYLE, check_plot, write_figure
 from collscope.reports.layout import or_unknown
 from collscope.reports.p2p_model import P2p, PairRow
 from collscope.units import format_size
@@ -28,11 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _Draw = Callable[["Axes"], None]
-FORMATS = (".png", ".svg", ".pdf")
-# Okabe and Ito 2008
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-_MARKERS = ("o", "s", "^", "D", "v", "P")
-_GREY = "#444444"
 _MOST_MAPS = 3  # variants with a heat map of their own
 _MOST_NUMBERS = 16  # ranks up to which a cell holds its value
 _TWO_ROWS = 4  # panels that stand in two rows of two
@@ -41,24 +34,6 @@ _FEW_DECADES = 100  # highest over lowest bandwidth, where the tens alone are to
 _TWO_AND_FIVE = FuncFormatter(
     lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else ""  # the first digit
 )
-_STYLE: dict[Any, Any] = {
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "svg.hashsalt": "collscope",
-}
-
-
-def check_p2p_plot(path: Path) -> None:
-    """Refuse a file that cannot be drawn into before anything is measured.
-
-    raises  UsageError for an ending that is not in `FORMATS`, InputError without its folder
-    """
-    if path.suffix not in FORMATS:
-        raise UsageError(f"--plot {path}: not .png, .svg or .pdf. Choose one of them.")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"{path}: no such folder. Name another file with --plot.")
 
 
 def write_p2p_plot(found: P2p, path: Path) -> None:
@@ -68,13 +43,13 @@ def write_p2p_plot(found: P2p, path: Path) -> None:
     raises  UsageError for another ending, InputError when it cannot be written, NoVerdictError
             without a time
     """
-    check_p2p_plot(path)
+    check_plot(path)
     panels = _panels(found)
     if not panels:
         raise NoVerdictError(f"--plot {path}: nothing was measured. See the messages above.")
     columns = 2 if len(panels) == _TWO_ROWS else min(len(panels), 3)
     rows = -(-len(panels) // columns)
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure, axes = plt.subplots(
             rows, columns, figsize=(5.8 * columns, 4.6 * rows), layout="constrained", squeeze=False
         )
@@ -83,14 +58,7 @@ def write_p2p_plot(found: P2p, path: Path) -> None:
         for axis in axes.flat[len(panels) :]:
             axis.set_axis_off()
         figure.suptitle(f"{or_unknown(found.device)}, {or_unknown(found.library)}", fontsize=11)
-        try:
-            # a date in the file would make equal plots differ
-            metadata = {"Date": None} if path.suffix == ".svg" else None
-            figure.savefig(path, dpi=150, metadata=metadata)
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror}. Name another file with --plot.") from error
-        finally:
-            plt.close(figure)
+        write_figure(figure, path)
 
 
 def _panels(found: P2p) -> list[_Draw]:
@@ -172,8 +140,8 @@ def _draw_curve(axis: Axes, found: P2p) -> None:
     ends = {found.curve_src, found.curve_dst}
     for number, variant in enumerate(found.variants):
         look: dict[str, Any] = {
-            "color": _COLOURS[number % len(_COLOURS)],
-            "marker": _MARKERS[number % len(_MARKERS)],
+            "color": COLOURS[number % len(COLOURS)],
+            "marker": MARKERS[number % len(MARKERS)],
             "markersize": 4.5,
         }
         name = f"{variant}, " if len(found.variants) > 1 else ""
@@ -193,7 +161,7 @@ def _draw_curve(axis: Axes, found: P2p) -> None:
         axis.plot(
             [point.size_bytes for point in found.copies],
             [point.algbw_gbps for point in found.copies],
-            color=_GREY, linestyle=":", label="copy engine",
+            color=GREY, linestyle=":", label="copy engine",
         )  # fmt: skip
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")

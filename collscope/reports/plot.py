@@ -1,4 +1,4 @@
-"""Plots of a report: the only module that imports matplotlib, and the only one that needs it."""
+"""Plots of a report."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
-
-mpl.use("Agg")  # files only: a machine without a display must do
-
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import LogNorm
@@ -19,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from numpy.typing import NDArray
 
 from collscope.errors import InputError
+from collscope.reports.figure import COLOURS, GREY, MARKERS, STYLE, save_figure
 from collscope.reports.judgement.records import Curve, CurvePoint, JudgedClass
 from collscope.reports.layout import count
 from collscope.reports.model import Bin, Report
@@ -30,11 +28,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg")
 
-# Okabe and Ito 2008, told apart with every common colour blindness; yellow is too light for lines.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-_MARKERS = ("o", "s", "^", "D", "v", "P")
-_GREY = "#444444"
-_MOST_CURVES = len(_COLOURS)
+_MOST_CURVES = len(COLOURS)
 _MOST_BARS = 20
 _WIDEST_BAR = 0.4  # of a bin
 _DECADES = 1e4  # what is smaller than the largest by more is not told apart
@@ -48,16 +42,11 @@ _PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
 _TWO_AND_FIVE = FuncFormatter(
     lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else ""  # the first digit
 )
-_STYLE: dict[Any, Any] = {
-    "font.size": 10,
+_GRID: dict[Any, Any] = {
     "axes.grid": True,
     "axes.axisbelow": True,
     "grid.color": "#dddddd",
     "grid.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "svg.hashsalt": "collscope",  # ids do not change from run to run
 }
 _Draw = Callable[[Report], "Figure | None"]
 
@@ -77,7 +66,7 @@ def write_plots(report: Report, folder: Path, fmt: str = "png") -> tuple[Path, .
         ("recoverable", recoverable_plot),
     )
     written = []
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE | _GRID):
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for name, draw in plots:
@@ -85,10 +74,7 @@ def write_plots(report: Report, folder: Path, fmt: str = "png") -> tuple[Path, .
                 if figure is None:
                     continue
                 path = folder / f"{name}.{fmt}"
-                # a date in the file would make equal plots differ
-                metadata = {"Date": None} if fmt == "svg" else None
-                figure.savefig(path, dpi=150, metadata=metadata, bbox_inches="tight")
-                plt.close(figure)
+                save_figure(figure, path, tight=True)
                 written.append(path)
         except OSError as error:
             raise InputError(
@@ -141,8 +127,8 @@ def _draw_curves(axis: Axes, shown: Sequence[Curve], names: Mapping[str, str]) -
         axis.plot(
             [point.size_bytes for point in curve.points],
             [point.busbw_gbps for point in curve.points],
-            color=_COLOURS[index],
-            marker=_MARKERS[index],
+            color=COLOURS[index],
+            marker=MARKERS[index],
             markersize=4.5,
             linewidth=1.6,
             label=_curve_name(curve, shown, names),
@@ -154,7 +140,7 @@ def _draw_curves(axis: Axes, shown: Sequence[Curve], names: Mapping[str, str]) -
         axis.plot(
             [point.size_bytes for point in curve.roof_points],
             [point.busbw_gbps for point in curve.roof_points],
-            color=_GREY,
+            color=GREY,
             linestyle=dashes[index % len(dashes)],
             # a line of one point is invisible
             marker="_" if len(curve.roof_points) == 1 else "",
@@ -284,8 +270,8 @@ def sizes_plot(report: Report) -> Figure | None:
         where, width, calls = zip(*_bars_of(op, bins), strict=True)
         top.bar(
             where, calls, width,
-            color=_COLOURS[index % len(_COLOURS)], label=op,
-            hatch="" if index < len(_COLOURS) else "//",
+            color=COLOURS[index % len(COLOURS)], label=op,
+            hatch="" if index < len(COLOURS) else "//",
         )  # fmt: skip
     top.set_yscale("log")
     top.yaxis.set_major_formatter(_PLAIN)
@@ -294,7 +280,7 @@ def sizes_plot(report: Report) -> Figure | None:
     # beside the panel: no corner of it is always free
     top.legend(fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     top.set_title("Message sizes", fontweight="bold")
-    bottom.bar(places, [row.total_bytes / 1e9 for row in bins], 0.8, color=_GREY)
+    bottom.bar(places, [row.total_bytes / 1e9 for row in bins], 0.8, color=GREY)
     bottom.set_ylabel("all calls' bytes (GB)")
     bottom.set_xlabel("message size: from (a bin ends at the next)")
     bottom.set_xticks(places, [format_size(row.low_bytes) for row in bins], rotation=60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from collscope.errors import CollscopeError, UsageError
+from collscope.errors import CollscopeError, InputError, UsageError
 from collscope.replay.measure import ReplayInterruptedError
 from collscope.reports.layout import (
     NUMBER,
@@ -22,9 +22,9 @@ from collscope.reports.layout import (
     to_text,
 )
 from collscope.tuning.choose import NOTHING, Choice
-from collscope.tuning.records import INTERRUPTED, TUNED, TunedClass, Tuning
+from collscope.tuning.records import INTERRUPTED, TUNED, UNCONFIRMED, TunedClass, Tuning
 from collscope.tuning.run import prepare, tune
-from collscope.tuning.state import ENV, EVIDENCE, TUNER_CSV, Wanted
+from collscope.tuning.state import ENV, EVIDENCE, TUNER_CSV, State, Wanted
 from collscope.tuning.summary import summary
 from collscope.units import format_size
 
@@ -34,7 +34,7 @@ FORMATS = ("text", "md", "json")
 def run_tune(wanted: Wanted, notices: tuple[str, ...]) -> tuple[Tuning, CollscopeError | None]:
     """Tune; what was measured is in the folder, however it ends.
 
-    returns  the answer, and the error to end with where it was interrupted
+    returns  the answer, and the error to end with where it ended early
     raises   CollscopeError when nothing could be measured
     """
     state = prepare(wanted)
@@ -43,18 +43,35 @@ def run_tune(wanted: Wanted, notices: tuple[str, ...]) -> tuple[Tuning, Collscop
     try:
         tune(state)
     except KeyboardInterrupt:
-        state.outcome, state.why = (
-            INTERRUPTED,
-            "nothing is decided",
-        )
-        state.tuned, state.choice = None, Choice(NOTHING, {})
-        (wanted.out / TUNER_CSV).unlink(missing_ok=True)
         error = ReplayInterruptedError(
             f"tune: interrupted. {count(state.search.launches.count, 'launch', 'launches')} "
             f"and {EVIDENCE} are kept in {wanted.out}."
         )
-    (wanted.out / EVIDENCE).write_text(to_json(summary(state)))
+    except CollscopeError as problem:
+        error = problem
+    except OSError as problem:
+        error = _unwritable(wanted.out, problem)
+    if error is not None:
+        _leave(state)
+    try:
+        (wanted.out / EVIDENCE).write_text(to_json(summary(state)))
+    except OSError as problem:
+        raise _unwritable(wanted.out, problem) from problem
+    if error is not None and not state.search.first:
+        raise error
     return summary(state), error
+
+
+def _unwritable(out: Path, problem: OSError) -> InputError:
+    return InputError(f"{out}: {problem.strerror}. Name another folder with --out.")
+
+
+def _leave(state: State) -> None:
+    """Nothing that is not confirmed may look like an answer."""
+    state.outcome, state.why = INTERRUPTED, "nothing is decided"
+    state.tuned, state.unset, state.choice = None, (), Choice(NOTHING, {})
+    for name in (TUNER_CSV, ENV):
+        (state.wanted.out / name).unlink(missing_ok=True)
 
 
 def render_tuning(found: Tuning, fmt: str, out: Path) -> str:
@@ -182,9 +199,10 @@ def _given_up(found: Tuning) -> Iterator[Item]:
 def _notes(found: Tuning) -> Iterator[str]:
     kept = [c for c in found.classes if c.kept]
     if kept and len(kept) < len(found.classes):
+        others = "confirmed, not tuned" if found.outcome in (TUNED, UNCONFIRMED) else "not tuned"
         yield (
             f"{len(kept)} of {count(len(found.classes), 'class', 'classes')} hold 95 % of what can "
-            "be won; the others are confirmed, not tuned."
+            f"be won; the others are {others}."
         )
     if found.job.exposed < 1:
         yield f"{100 * found.job.exposed:.1f} % of the collective time is exposed."

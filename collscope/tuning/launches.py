@@ -40,12 +40,17 @@ class Launches:
     def __init__(
         self, plan: Plan, session: Session, csv: Path, kept: Iterable[tuple[str, str]]
     ) -> None:
-        """Starts whose rows go to `csv`, a new file; `kept` are variables of every start."""
+        """Starts whose rows go to `csv`, a new file.
+
+        kept  variables of every start; without a value: one that no rank may inherit
+        """
         self.plan = plan
         self.csv = csv
         self.count = 0
         self._session = session
-        self._kept = dict(kept)
+        values = dict(kept)
+        self._kept = {name: value for name, value in values.items() if value}
+        self._unset = tuple(name for name, value in values.items() if not value)
         csv.unlink(missing_ok=True)
 
     def start(
@@ -93,7 +98,7 @@ class Launches:
                 tuple(environment.items()),
                 session.replayer,
                 session.launcher,
-                tuple(knob for knob in setting.unset if knob not in environment),
+                tuple(n for n in (*setting.unset, *self._unset) if n not in environment),
             ),
             session.place,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from collscope.errors import InputError, ReplayError, UsageError
+from collscope.replay.session import Target, check_target
 from collscope.tuning import confirm as confirmation
 from collscope.tuning import finish
 from collscope.tuning.choose import NOTHING, PLUGIN, PRESENT, Candidate, Choice, choose
@@ -14,7 +15,7 @@ from collscope.tuning.plugin import LIBRARY, installed_plugin
 from collscope.tuning.records import NOT_WORTH, NOTHING_BETTER
 from collscope.tuning.search import Clock, Search
 from collscope.tuning.settings import DEFAULT, place_of, present_setting
-from collscope.tuning.state import CHANNELS, FILES, SEARCH_CSV, State, Wanted
+from collscope.tuning.state import CHANNELS, EVIDENCE, FILES, SEARCH_CSV, State, Wanted
 from collscope.tuning.worth import worth
 
 
@@ -28,10 +29,17 @@ def prepare(wanted: Wanted) -> State:
             "tune: started by srun or mpirun. Run the command alone, with --mpiexec srun where "
             "Slurm starts the ranks."
         )
+    check_target(Target(wanted.db, wanted.run))
     try:
         wanted.out.mkdir(parents=True, exist_ok=True)
-        for name in FILES:
-            (wanted.out / name).unlink(missing_ok=True)
+        earlier = [wanted.out / name for name in FILES if (wanted.out / name).exists()]
+        if earlier and wanted.out / EVIDENCE not in earlier:
+            raise InputError(
+                f"{earlier[0]}: it is there without {EVIDENCE}, so it is not of an earlier tune. "
+                "Name another folder with --out, or remove it."
+            )
+        for path in earlier:
+            path.unlink()
     except OSError as error:
         raise InputError(f"{wanted.out}: {error.strerror}. Name a folder with --out.") from error
     present = present_setting({v.name: v.value for v in wanted.present})
@@ -95,7 +103,8 @@ def _choose(state: State) -> None:
         state.outcome = NOTHING_BETTER
         tried = any(search.counts[name] for name in search.settings if name != PRESENT)
         rounds = f"{search.done} rounds were in time, 3 are needed: raise --time-limit"
-        state.why = rounds if tried else "there is no other setting to try here"
+        here = "without NCCL or RCCL there are none" if state.place.library is None else "none fits"
+        state.why = rounds if tried else f"there is no other setting to try, {here}"
         return
     state.choice = choose(state.everything())
     if state.choice.kind == PLUGIN and installed_plugin() is None:

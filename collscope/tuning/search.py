@@ -263,10 +263,15 @@ class Search:
         }
 
     def _usable(self, class_id: int) -> dict[str, Rounds]:
+        """Times of a class by setting; of a reference also those before it failed once.
+
+        Without them nothing would be held against it, and a worse setting might be chosen.
+        """
         times: dict[str, Rounds] = {
             name: mine
             for name, mine in self.times[class_id].items()
-            if name not in self.dropped and (name, class_id) not in self.failed
+            if name not in self.dropped
+            and ((name, class_id) not in self.failed or name in self._references())
         }
         # The job sets nothing: then its setting is the default, under both names.
         if self.default == PRESENT and PRESENT in times:

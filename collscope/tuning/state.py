@@ -28,7 +28,7 @@ class Wanted:
     """What to tune, and how.
 
     present     the job's own knobs
-    kept        other variables, which hold for every launch
+    kept        other variables, which hold for every launch; empty: not set there
     candidates  settings of the user's own, tried beside ours
     roofs_us    of classes of the plan, where a roof is known
     system      for the library's model; None: nothing is screened out by it

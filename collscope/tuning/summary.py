@@ -10,7 +10,7 @@ from collscope.tuning.confirm import TUNED
 from collscope.tuning.decide import improvement
 from collscope.tuning.records import RowText, SettingRow, Tried, TunedClass, Tuning
 from collscope.tuning.settings import DEFAULT
-from collscope.tuning.state import State
+from collscope.tuning.state import FILES, State
 
 
 def summary(state: State) -> Tuning:
@@ -45,7 +45,7 @@ def summary(state: State) -> Tuning:
         seconds=search.clock.elapsed_s,
         estimated_s=state.estimated_s,
         time_limit_s=search.clock.limit_s,
-        files=tuple(sorted(p.name for p in wanted.out.iterdir() if p.is_file())),
+        files=tuple(name for name in sorted(FILES) if (wanted.out / name).exists()),
         notices=tuple(state.notices),
     )  # fmt: skip
 

@@ -71,8 +71,7 @@ public:
 
     std::string description() const override {
         return std::to_string(blocks_) + " blocks of " + std::to_string(block_threads) +
-               " threads, one to a multiprocessor, " + std::to_string(iterations_) +
-               " rounds of 4 FMA";
+               " threads, one to a multiprocessor, multiply-adds";
     }
     Status enqueue() override;
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <mutex>
 
 #include "checked_run.h"
 #include "csv_text.h"
@@ -18,7 +17,7 @@ namespace {
 
 constexpr const char* version_line = "# collscope.interference_csv/1";
 
-// The file, which the watchdog's thread writes to as well.
+// The file, which several launches write to.
 class RowFile {
 public:
     Status open(const InterferenceOptions& options, const std::string& before) {
@@ -30,24 +29,13 @@ public:
         }
         return file_.open(options.common.csv, kept);
     }
-    Status write(const std::string& text) {
-        const std::lock_guard lock(mutex_);
-        return closed_ ? Status{} : file_.write(text);
-    }
-    void write_last(const std::string& text) {
-        const std::lock_guard lock(mutex_);
-        if (!closed_ && file_.is_open()) {
-            file_.write(text);
-        }
-        closed_ = true;
-    }
+    Status write(const std::string& text) { return file_.write(text); }
+    void write_last(const std::string& text) { file_.write_last(text); }
     bool has_header() const { return has_header_; }
 
 private:
-    std::mutex mutex_;
     csv::TextFile file_;
     bool has_header_ = false;
-    bool closed_ = false;
 };
 
 // A run of the benchmark: a session of the replayer, with work beside its calls.
@@ -107,11 +95,12 @@ Status verify(Session& session, const Launch& launch, std::size_t items, Row& ro
     return status;
 }
 
-Status measure_class(Run& run, std::size_t index, const Launch& launch, Row& row,
+// `need` is that of the rank that needs most, so that all ranks refuse a class or none does.
+Status measure_class(Run& run, std::size_t index, double need, const Launch& launch, Row& row,
                      Disturbance& out) {
     Session& session = run.session;
     const Class& cls = session.plan.classes[index];
-    if (launch.arena_bytes > session.arena.capacity()) {
+    if (need > static_cast<double>(session.arena.capacity())) {
         return {session.arena.refusal()};
     }
     session.watchdog.waiting_for("creating communicators");
@@ -140,7 +129,7 @@ Status report_rows(Run& run, const InterferenceRow& mine, bool member) {
 }
 
 // A class that fails leaves the stream as it is: what follows would wait for it.
-Status run_class(Run& run, std::size_t index, bool& failed, bool& lost) {
+Status run_class(Run& run, std::size_t index, double need, bool& failed, bool& lost) {
     Session& session = run.session;
     Launch launch = build_launch(session.plan, items_of(session.plan, index),
                                  session.control.first_rank(), session.ranks);
@@ -151,7 +140,7 @@ Status run_class(Run& run, std::size_t index, bool& failed, bool& lost) {
     session.watchdog.start(title_of(row));
     row.status = "ok";
     Disturbance measured;
-    const Status status = measure_class(run, index, launch, row, measured);
+    const Status status = measure_class(run, index, need, launch, row, measured);
     session.watchdog.stop();
     if (!status.ok()) {
         row.status = "failed";
@@ -180,7 +169,7 @@ Status run_classes(Run& run, bool& failed) {
     session.watchdog.stop();
     bool lost = false;
     for (std::size_t i = 0; i < plan.classes.size() && !lost; ++i) {
-        const Status status = run_class(run, i, failed, lost);
+        const Status status = run_class(run, i, needs[i], failed, lost);
         if (!status.ok()) {
             return status;
         }

@@ -56,16 +56,9 @@ Status CopyCsv::open(const std::string& path,
 }
 
 Status CopyCsv::write(const CopyRow& row) {
-    const std::lock_guard lock(mutex_);
-    return closed_ ? Status{} : file_.write(line_of(row) + '\n');
+    return file_.write(line_of(row) + '\n');
 }
 
-void CopyCsv::write_last(const CopyRow& row) {
-    const std::lock_guard lock(mutex_);
-    if (!closed_ && file_.is_open()) {
-        file_.write(line_of(row) + '\n');
-    }
-    closed_ = true;
-}
+void CopyCsv::write_last(const CopyRow& row) { file_.write_last(line_of(row) + '\n'); }
 
 }  // namespace collscope

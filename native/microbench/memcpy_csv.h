@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -45,9 +44,7 @@ public:
     void write_last(const CopyRow& row);
 
 private:
-    std::mutex mutex_;
     csv::TextFile file_;
-    bool closed_ = false;
 };
 
 }  // namespace collscope

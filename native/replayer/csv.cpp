@@ -113,21 +113,13 @@ Status CsvWriter::write_metadata(const Metadata& metadata) {
     if (!has_header_) {
         text += header_line() + '\n';
     }
-    const std::lock_guard lock(mutex_);
     return file_.write(text);
 }
 
 Status CsvWriter::write(const Row& row) {
-    const std::lock_guard lock(mutex_);
-    return closed_ ? Status{} : file_.write(line_of(row) + '\n');
+    return file_.write(line_of(row) + '\n');
 }
 
-void CsvWriter::write_last(const Row& row) {
-    const std::lock_guard lock(mutex_);
-    if (!closed_ && file_.is_open()) {
-        file_.write(line_of(row) + '\n');
-    }
-    closed_ = true;
-}
+void CsvWriter::write_last(const Row& row) { file_.write_last(line_of(row) + '\n'); }
 
 }  // namespace collscope

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -73,10 +72,8 @@ public:
     void write_last(const Row& row);
 
 private:
-    std::mutex mutex_;
     csv::TextFile file_;
     bool has_header_ = false;
-    bool closed_ = false;
 };
 
 }  // namespace collscope

@@ -79,6 +79,7 @@ TextFile::~TextFile() {
 }
 
 Status TextFile::open(const std::string& path, const std::string& kept) {
+    const std::lock_guard lock(mutex_);
     path_ = path;
     // What was measured must not be lost when the disk is full: it stays until its copy is written.
     const std::string fresh = kept.empty() ? path : path + ".new";
@@ -86,7 +87,7 @@ Status TextFile::open(const std::string& path, const std::string& kept) {
     if (file_ == nullptr) {
         return {reason(fresh)};
     }
-    const Status status = write(kept);
+    const Status status = put(kept);
     if (status.ok() && !kept.empty() && std::rename(fresh.c_str(), path.c_str()) != 0) {
         return {reason(path)};
     }
@@ -94,6 +95,19 @@ Status TextFile::open(const std::string& path, const std::string& kept) {
 }
 
 Status TextFile::write(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    return closed_ ? Status{} : put(text);
+}
+
+void TextFile::write_last(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    if (!closed_ && file_ != nullptr) {
+        put(text);
+    }
+    closed_ = true;
+}
+
+Status TextFile::put(const std::string& text) {
     const bool fine = std::fwrite(text.data(), 1, text.size(), file_) == text.size();
     return fine && std::fflush(file_) == 0 ? Status{} : Status{reason(path_)};
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -36,7 +37,8 @@ std::string line_of(const std::vector<Field>& fields);
 // "# key: value"
 std::string comment(const std::string& key, const std::string& value);
 
-// A text file whose every line is on disk when write returns. Not for several threads.
+// A text file whose every line is on disk when write returns. Thread-safe: the watchdog writes the
+// last line while another thread may be about to write.
 class TextFile {
 public:
     TextFile() = default;
@@ -46,10 +48,15 @@ public:
 
     // Makes `path` anew, beginning with `kept`.
     Status open(const std::string& path, const std::string& kept);
-    bool is_open() const { return file_ != nullptr; }
     Status write(const std::string& text);
+    // Writes, if the file is open, and lets nothing follow.
+    void write_last(const std::string& text);
 
 private:
+    Status put(const std::string& text);
+
+    std::mutex mutex_;
+    bool closed_ = false;
     std::string path_;
     std::FILE* file_ = nullptr;
 };

@@ -105,7 +105,7 @@ void kernel() {
         Machine machine;
         const auto compute = machine.make({});
         CHECK(compute && compute->kind() == "kernel");
-        CHECK(contains(compute->description(), "2048 blocks of 1024 threads, one to a multiprocessor, "));
+        CHECK(contains(compute->description(), "2048 blocks of 1024 threads, one to a multiprocessor"));
         const int before = counter("compilers/libcuda.so.1", "fake_launches");
         use(*compute);
         CHECK(counter("compilers/libcuda.so.1", "fake_launches") == before + 3);

@@ -1,0 +1,67 @@
+"""What all plots have in common: colours, style, and the file they go to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")  # files only: a machine without a display must do
+
+import matplotlib.pyplot as plt
+
+from collscope.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMATS = (".png", ".svg", ".pdf")
+# Okabe and Ito 2008, told apart with every common colour blindness; yellow is too light for lines.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+GREY = "#444444"
+STYLE: dict[Any, Any] = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "svg.hashsalt": "collscope",  # ids do not change from run to run
+}
+
+
+def check_plot(path: Path) -> None:
+    """Refuse a file that cannot be drawn into before anything is measured.
+
+    raises  UsageError for an ending that is not in `FORMATS`, InputError without its folder
+    """
+    if path.suffix not in FORMATS:
+        raise UsageError(f"--plot {path}: not .png, .svg or .pdf. Choose one of them.")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path}: no such folder. Name another file with --plot.")
+
+
+def write_figure(figure: Figure, path: Path) -> None:
+    """Write a plot of its own to the file of `--plot`, and forget it.
+
+    raises  InputError when it cannot be written
+    """
+    try:
+        save_figure(figure, path)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}. Name another file with --plot.") from error
+
+
+def save_figure(figure: Figure, path: Path, *, tight: bool = False) -> None:
+    """Write a figure in the form that its file's ending says, and forget it.
+
+    tight   cut away what is empty
+    raises  OSError
+    """
+    # A date in the file would make equal plots differ.
+    metadata = {"Date": None} if path.suffix == ".svg" else None
+    try:
+        box = "tight" if tight else None
+        figure.savefig(path, dpi=150, metadata=metadata, bbox_inches=box)
+    finally:
+        plt.close(figure)
