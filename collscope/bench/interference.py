@@ -37,6 +37,11 @@ DEFAULT_LABEL = "interference"
 DEFAULT_SWEEP = "allreduce,allgather,sendrecv:1M,16M,256M"
 _WHERE = "bench interference"
 _ROUNDS = 3  # of several settings, where the command line says nothing
+# Not inherited from the shell: a launch without a number of channels is of the library's choice.
+CHANNEL_VARIABLES = (
+    "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
+    "NCCL_MIN_P2P_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS",
+)  # fmt: skip
 _MOST_CHANNELS = 128  # RCCL's limit; NCCL's is 64
 _CTAS_SINCE = (2, 17)
 _WHEELS = ("cublas", "cuda_nvrtc", "cu1?")  # folders of the package nvidia
@@ -238,6 +243,7 @@ def _launch_all(
             ),
             nranks,
             environment=(*_library_path(), *wanted.environment, *variant.environment),
+            unset=CHANNEL_VARIABLES,
             program=wanted.program,
             launcher=wanted.launcher,
         )

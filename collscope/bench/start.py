@@ -48,17 +48,19 @@ def start_microbench(
     processes: int,
     *,
     environment: tuple[tuple[str, str], ...] = (),
+    unset: tuple[str, ...] = (),
     program: Path | None = None,
     launcher: Path | None = None,
 ) -> Ended:
     """Run a benchmark to its end; its messages go to standard error.
 
     arguments  the benchmark's name and its options
+    unset      variables of this shell that must not reach it
     program    None: the one of this installation
     raises     MissingToolError when a program is missing; KeyboardInterrupt after the ranks ended
     """
     path = find_program(MICROBENCH, program, PROGRAM_OPTION)
-    return run_job(Job(arguments, processes, environment, path, launcher), None)
+    return run_job(Job(arguments, processes, environment, path, launcher, unset), None)
 
 
 def read_csv(csv: Path) -> str:

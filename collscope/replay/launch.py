@@ -31,7 +31,7 @@ class Job:
     environment: tuple[tuple[str, str], ...] = ()  # for the ranks, beside what they inherit
     replayer: Path | None = None  # or another program of MPI; None: the installed replayer
     launcher: Path | None = None  # None: found by itself
-    unset: tuple[str, ...] = ()  # variables that the ranks must not inherit
+    unset: tuple[str, ...] = ()  # variables that the ranks must not inherit; `environment` wins
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +75,14 @@ def run_job(job: Job, place: Place | None) -> Ended:
     raises   MissingToolError when a program is missing; KeyboardInterrupt after the ranks ended
     """
     replayer = find_replayer(job.replayer)
-    environment = {k: v for k, v in os.environ.items() if k not in job.unset}
+    given = dict(job.environment)
+    unset = [name for name in job.unset if name not in given]
+    environment = {k: v for k, v in os.environ.items() if k not in unset}
     command = [str(replayer), *job.arguments]
-    if job.unset:
+    if unset:
         # On other hosts a rank may get variables from a shell there as well. An empty value would
         # not do: to the libraries that is a setting too.
-        command[:0] = ["env", *(part for name in job.unset for part in ("-u", name))]
+        command[:0] = ["env", *(part for name in unset for part in ("-u", name))]
     # One process is a job of MPI without a launcher.
     if place is None and job.processes > 1:
         launcher = find_launcher(job.launcher)

@@ -98,7 +98,7 @@ class Launches:
                 tuple(environment.items()),
                 session.replayer,
                 session.launcher,
-                tuple(n for n in (*setting.unset, *self._unset) if n not in environment),
+                (*setting.unset, *self._unset),
             ),
             session.place,
         )

@@ -112,9 +112,15 @@ class State:
     def everything(self) -> Everything:
         """What a choice is made of."""
         settings = self.search.settings | {DEFAULT.name: DEFAULT}
-        return Everything(
-            self.candidates,
-            settings,
-            [self.size(c.id) for c in self.wanted.plan.classes if c.id in self.search.first],
-            self.place,
-        )
+        return Everything(self.candidates, settings, self._sizes(), self.place)
+
+    def _sizes(self) -> list[tuple[Shape, int]]:
+        """Of every class of the plan; one that never ran is taken to have the nodes of others."""
+        ranks = self.wanted.plan.comm_ranks()
+        nnodes = {m.nranks: m.nnodes or 1 for m in self.search.first.values()}
+        found = []
+        for c in self.wanted.plan.classes:
+            nranks = len(ranks[c.comms[0]])
+            never_ran = Shape(c.op, nranks, nnodes.get(nranks, 1)), c.size(nranks)
+            found.append(self.size(c.id) if c.id in self.search.first else never_ran)
+        return found

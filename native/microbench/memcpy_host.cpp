@@ -252,7 +252,8 @@ Status HostCopies::windows(const Wish& wish, double& us, std::uint64_t& n_wrong)
         if (wish.seed != 0) {
             MPI_Barrier(comm_);
             if (!control_.writer()) {
-                status = look(window_.data(), wish.seed, n_wrong);
+                status = window_.sync();
+                status = status.ok() ? look(window_.data(), wish.seed, n_wrong) : status;
             }
         }
         const double closing = steady_us();
