@@ -208,6 +208,16 @@ def test_a_row_that_does_not_hold_is_taken_back(tune: Tune) -> None:
     assert found["gain"]["saved_us"] == pytest.approx(5 * (16.31 - 10.62), rel=0.03)
 
 
+def test_a_row_that_gains_nothing_is_taken_back(tune: Tune) -> None:
+    done = tune("--env", "FAKE_ROWS_IDLE=gather", "--try", "ring/ll128")
+    assert done.code == 0
+    found = tune.evidence()
+    assert found["outcome"] == "tuned"
+    said = "No sure gain when confirmed, left to the library: AllGather of 262144 bytes"
+    assert said in done.out
+    assert {r["op"] for r in found["rows"]} == {"AllReduce"}
+
+
 def test_a_result_that_does_not_hold_is_withdrawn(tune: Tune) -> None:
     done = tune("--env", "FAKE_ROWS_SLOW=all", "--try", "ring/ll128")
     assert done.code == 0

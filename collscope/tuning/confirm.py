@@ -82,15 +82,19 @@ def _take(found: Confirmed, label: str, number: int, rows: Mapping[int, Measurem
 
 
 def total(
-    found: Confirmed, label: str, calls: Mapping[int, float], instead: Mapping[int, str]
+    found: Confirmed,
+    label: str,
+    calls: Mapping[int, float],
+    instead: Mapping[int, str],
+    against: str = "present",
 ) -> Rounds:
-    """Seconds of all calls by round, over classes that `present` and `tuned` both have.
+    """Seconds of all calls by round, over classes that `tuned` and what it is held against have.
 
     calls    exposed calls of one rank, by class
     instead  label of classes that are to count with another one
     """
     rounds: dict[int, float] = {}
-    usable = [c for c in calls if found.times[c]["present"] and found.times[c][TUNED]]
+    usable = [c for c in calls if found.times[c][against] and found.times[c][TUNED]]
     for number in range(1, ROUNDS + 1):
         times = [found.times[c][instead.get(c, label)].get(number) for c in usable]
         known = [t for t in times if t is not None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from collscope.replay.results import store_results
@@ -10,7 +10,8 @@ from collscope.tuning import confirm as confirmation
 from collscope.tuning import csv_format
 from collscope.tuning.choose import ENVIRONMENT, NOTHING, PLUGIN, PRESENT, Choice, rows_of
 from collscope.tuning.confirm import TUNED, Confirmed
-from collscope.tuning.decide import improvement, noise_floor
+from collscope.tuning.csv_format import TunerCall, TunerRow
+from collscope.tuning.decide import FEWEST_ROUNDS, improvement, noise_floor
 from collscope.tuning.launches import Launches
 from collscope.tuning.names import COLLECTIVE_OF
 from collscope.tuning.output import (
@@ -96,7 +97,10 @@ def _judge(state: State, found: Confirmed, classes: Sequence[int]) -> None:
         }
         doubtful = {c for c in classes if state.size(c) in chosen and _doubtful(state, found, c)}
         if doubtful:
-            _take_back(state, doubtful)
+            _take_back(state, doubtful, "worse when confirmed")
+        unproven = {c for row in state.choice.rows for c in _of_no_use(state, found, row, classes)}
+        if unproven:
+            _take_back(state, unproven, "no sure gain when confirmed")
     state.gain = gain(state, found)
     state.outcome = OUTCOME_TUNED
     state.why = "confirmed against the present setting and the default"
@@ -105,18 +109,45 @@ def _judge(state: State, found: Confirmed, classes: Sequence[int]) -> None:
     below_default = {c for c in kept if _surely_worse(state, found, c, state.search.default)}
     worse = {c for c in kept if _surely_worse(state, found, c, PRESENT)}
     if state.choice.kind == NOTHING:
-        _withdraw(state, "no row did as well again as in the search")
+        _withdraw(state, "what the search found did not come again")
     elif broken:
         _withdraw(state, f"it failed on {_names(state, broken)}")
     elif below_default and state.choice.environment:
         _withdraw(state, f"worse than the library default on {_names(state, below_default)}")
-    elif state.gain is not None and state.gain.collective <= 0:
+    elif state.gain is not None and _lost(state.gain):
         _withdraw(state, "the gain of the search did not come again")
     elif worse:
         state.notices.append(
             f"slower than with the present setting, while the whole is faster: "
             f"{_names(state, worse)}"
         )
+
+
+def _lost(found: Gain) -> bool:
+    """No sure gain; of fewer rounds than an interval needs, none at all."""
+    if found.rounds < FEWEST_ROUNDS:
+        return found.collective <= 0
+    return found.collective_low <= 0
+
+
+def _of_no_use(
+    state: State, found: Confirmed, row: TunerRow, classes: Collection[int]
+) -> list[int]:
+    """Classes of a row that, all together, are not surely faster than with the default."""
+    mine = []
+    for c in classes:
+        shape, size = state.size(c)
+        call = TunerCall(shape.op, size, shape.nranks, shape.nnodes)
+        mine += [c] if row.matches(call) else []
+    calls = {w.class_id: w.calls for w in state.weighed() if w.class_id in mine}
+    default = state.search.default
+    before = confirmation.total(found, default, calls, {}, default)
+    after = confirmation.total(found, TUNED, calls, {}, default)
+    saved = improvement(before, after)
+    proven = saved is not None and (
+        saved.low > 0 if saved.rounds >= FEWEST_ROUNDS else saved.saved > 0
+    )
+    return [] if proven else mine
 
 
 def _doubtful(state: State, found: Confirmed, class_id: int) -> bool:
@@ -140,7 +171,7 @@ def _surely_worse(state: State, found: Confirmed, class_id: int, label: str) -> 
     return against is not None and against.worse(floor)
 
 
-def _take_back(state: State, doubtful: set[int]) -> None:
+def _take_back(state: State, doubtful: set[int], why: str) -> None:
     """Leave classes to the library, with all others of their size, and write the CSV again."""
     same = {state.size(c) for c in doubtful}
     gone = [c for c in state.calls if c in state.search.first and state.size(c) in same]
@@ -150,7 +181,7 @@ def _take_back(state: State, doubtful: set[int]) -> None:
     if not rows and not state.choice.environment and state.search.default == PRESENT:
         kind = NOTHING
     state.choice = replace(state.choice, kind=kind, by_class=by_class, rows=rows)
-    state.notices.append(f"worse when confirmed, left to the library: {_names(state, doubtful)}")
+    state.notices.append(f"{why}, left to the library: {_names(state, doubtful)}")
     state.taken_back.update(gone)
     apply(state)
 
