@@ -207,8 +207,8 @@ def _notes(found: Tuning) -> Iterator[str]:
     if found.job.exposed < 1:
         yield f"{100 * found.job.exposed:.1f} % of the collective time is exposed."
     yield (
-        "Times are of the collectives alone; a job's gain takes all else as it is. A GPU that waits "
-        "less may run at lower clocks, and then less is won."
+        "Times are of the collectives alone; a job's gain takes all else as it is. A GPU that "
+        "waits less may run at lower clocks, and then less is won."
     )
     yield from (f"{notice[:1].upper()}{notice[1:]}." for notice in found.notices)
     yield f"Files: {', '.join(found.files)}."
