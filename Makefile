@@ -33,7 +33,7 @@ $(STAMP): pyproject.toml $(NATIVE) $(wildcard schemas/*)
 	touch $@
 
 demo: $(STAMP)
-	@db=$$(mktemp -d) && trap 'rm -rf "$$db"' EXIT && \
+	@db=$$(mktemp -d) && trap '{ set +x; } 2>/dev/null; rm -rf "$$db"' EXIT && \
 	export COLLSCOPE_DB="$$db/demo.db" PATH="$(BIN):$$PATH" PS4='$$ ' && set -x && \
 	collscope ingest log samples/nccl/mixed && \
 	collscope report && \
