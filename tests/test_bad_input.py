@@ -77,6 +77,31 @@ def test_a_log_is_no_profile(db: Path, samples: Path) -> None:
     assert dump(db) == before
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "other"),
+    [
+        ("profile", "nccl/mixed/rank0.log", "log"),
+        ("csv", "nccl/mixed/rank0.log", "log"),
+        ("log", "profiles/guide-top.txt", "profile"),
+        ("csv", "tables/frontier-allreduce.txt", "table"),
+        ("log", "tables/frontier-applications.txt", "metric"),
+    ],
+)
+def test_the_right_command_is_named(
+    samples: Path, tmp_path: Path, kind: str, name: str, other: str
+) -> None:
+    done = collscope("ingest", kind, samples / name, "--db", tmp_path / "t.db")
+    _refused(done, samples / name)
+    assert f"It looks like a {other}: use 'collscope ingest {other}'." in done.err
+
+
+def test_where_no_command_is_right_none_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("nothing of the library\n")
+    done = collscope("ingest", "csv", path, "--db", tmp_path / "t.db")
+    assert "looks like" not in done.err
+
+
 def test_paths_that_cannot_be_read(db: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("x")

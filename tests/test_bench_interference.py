@@ -188,6 +188,24 @@ def test_the_model_and_its_caveat() -> None:
     assert "0 of 1 R differ" in " ".join(said.split())
 
 
+def test_rows_of_different_classes_look_different() -> None:
+    changes = [
+        {"op": op, "datatype": datatype, "nranks": nranks, "in_place": in_place}
+        for op in ("AllReduce", "AllGather", "ReduceScatter")
+        for datatype in ("Float32", "Bfloat16")
+        for nranks, in_place in ((2, 0), (2, 1), (4, 0))
+    ]
+    said = render_interference(build_interference([measured(**c) for c in changes]), "text")
+    lines = [line for line in said.splitlines() if line.startswith(("AllR", "AllG", "Reduc"))]
+    assert len(lines) == 36  # two tables
+    assert len(set(lines)) == 36
+    alike = render_interference(
+        build_interference([measured(op=op) for op in ("AllReduce", "ReduceScatter")]), "text"
+    )
+    assert "All calls: Bfloat16, 4 ranks, out of place, beside kernel." in alike
+    assert alike.count("ReduceScatter ") == 2
+
+
 def test_other_forms() -> None:
     report = build_interference([measured()])
     document = json.loads(render_interference(report, "json"))
@@ -195,7 +213,7 @@ def test_other_forms() -> None:
     (line,) = csv.DictReader(io.StringIO(render_interference(report, "csv")))
     assert set(line) == set(InterferenceRow.__dataclass_fields__)
     assert float(line["relative_compute"]) == 0.985
-    assert "| class" in render_interference(report, "md")
+    assert "| operation" in render_interference(report, "md")
     with pytest.raises(UsageError):
         render_interference(report, "png")
 

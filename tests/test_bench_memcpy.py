@@ -328,6 +328,12 @@ def test_json_follows_its_schema_and_csv_has_every_row(tmp_path: Path) -> None:
         render_copies(report, "html")
 
 
+def test_a_group_that_the_host_lacks_is_named(tmp_path: Path) -> None:
+    status, err, rows = run(tmp_path, "--only", "host", backend="host")
+    assert (status, rows) == (2, [])
+    assert "--only host: nothing of that here" in err
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [

@@ -95,7 +95,8 @@ def test_sql_answers_and_lists_views(store: Path) -> None:
     assert (done.code, done.out.split()) == (0, ["n", "4"])
     views = collscope("sql", "--db", store)
     assert views.code == 0
-    assert "communicators" in views.out
+    assert "communicators\n    run, " in views.out
+    assert max(map(len, views.out.splitlines())) <= 100
 
 
 @pytest.mark.parametrize(
@@ -143,6 +144,28 @@ def test_the_output_file(store: Path, tmp_path: Path) -> None:
     refused = collscope("report", "--db", store, "-o", tmp_path / "none" / "report.txt")
     assert refused.code == 3
     assert refused.err.count("\n") == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("command", [("report",), ("sql", "SELECT 1"), ("sql",)])
+def test_output_that_cannot_be_written_is_an_error(store: Path, command: tuple[str, ...]) -> None:
+    arguments = [sys.executable, "-m", "collscope", *command, "--db", str(store)]
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            arguments, stdout=full, stderr=subprocess.PIPE, check=False, env=environment
+        )
+    assert done.returncode == 3
+    assert done.stderr == (
+        b"collscope: standard output: No space left on device. Make room there, or write it"
+        b" elsewhere.\n"
+    )
+
+
+def test_a_choice_that_there_is_not_is_told_without_internals() -> None:
+    err = collscope("report", "--format", "html").err
+    assert "'html' is not one of" in err
+    assert "Value error" not in err
 
 
 def test_strict_makes_lost_data_an_error(samples: Path, tmp_path: Path) -> None:

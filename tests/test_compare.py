@@ -158,6 +158,63 @@ def test_a_lead_within_the_noise_is_no_crossover() -> None:
     assert compare([a, b]).crossovers == ()
 
 
+def test_a_lead_that_its_own_noise_explains_is_no_crossover() -> None:
+    # b is 10 % faster at 2 B, but its samples reach from 14 to 22 us; at 4 B it surely is.
+    times = {1: (8.0, 8.1, 8.2), 2: (18.0, 14.0, 22.0), 4: (20.0, 20.1, 20.2)}
+    a = label("a", {key(1): one(5.0, 5.1, 5.2), key(2): one(16.0, 20.0, 24.0), key(4): one(40, 41)})
+    b = label("b", {key(s): one(*t) for s, t in times.items()})
+    found = compare([a, b])
+    cell = found.classes[1].cells[1]
+    assert cell.low is not None
+    assert cell.low < 1 < cell.speed_up
+    assert [(c.size_bytes, c.before, c.to) for c in found.crossovers] == [(4, "a", "b")]
+
+
+def test_a_leader_by_chance_is_not_overtaken() -> None:
+    # At 1 B a leads by 0.5 %, which is noise: at 2 B b is faster, but never was slower.
+    a = label("a", {key(1): one(10.0), key(2): one(20.0)})
+    b = label("b", {key(1): one(10.05), key(2): one(10.0)})
+    assert compare([a, b]).crossovers == ()
+
+
+def test_crossovers_between_labels_that_are_not_the_first() -> None:
+    sizes = (1, 2, 4)
+    rows = {"a": (90.0, 90.0, 90.0), "b": (10.0, 20.0, 40.0), "c": (30.0, 30.0, 30.0)}
+    labels = [
+        label(name, {key(s): one(t) for s, t in zip(sizes, times, strict=True)})
+        for name, times in rows.items()
+    ]
+    found = compare(labels).crossovers
+    assert [(c.size_bytes, c.before, c.to) for c in found] == [(4, "b", "c")]
+
+
+def test_samples_without_spread_leave_the_noise_between_launches() -> None:
+    pairs = [(Samples({0: (t, t)}), Samples({0: (t / 2, t / 2)})) for t in (1.0, 2.0, 3.0, 4.0)]
+    found = effects(pairs)
+    # One launch each, 2 % of noise each; certain, so nothing is moderated.
+    assert [e.error for e in found] == [pytest.approx(0.02 * math.sqrt(2))] * 4
+    total = weighted_total(found, [1] * 4)
+    half = total.half_width()
+    assert half is not None
+    assert half == pytest.approx(1.96 * 0.02 * math.sqrt(2), rel=0.01)
+    assert total.p_faster() < 0.001
+
+
+def test_a_file_in_two_runs_counts_once() -> None:
+    store = StoreBuilder()
+    other = store.insert("_run", label="two")
+    for path, bytes_of, run in (("t", "aa", store.run), ("u", "aa", other), ("v", "bb", other)):
+        store.run = run
+        source = store.source(f"{path}.txt", kind="table", sha256=bytes_of)
+        store.measured(source, [5.0], label="a")
+        store.measured(source, [5.0], label="a")
+    (found,) = load_labels(store.connection, ["a"])[0].classes.values()
+    # two rows of the file, and two of the other one, which happens to have the same times
+    assert found.samples.all == [5.0] * 4
+    (found,) = load_labels(store.connection, ["a"], "two")[0].classes.values()
+    assert len(found.samples.all) == 4
+
+
 def test_weights_say_what_it_means_for_a_job() -> None:
     # 10 calls of 100 us and 1 call of 1000 us; b halves the first: 2000 us become 1500 us.
     a = label("a", {key(1): one(100), key(2): one(1000)})

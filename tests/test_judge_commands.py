@@ -82,6 +82,19 @@ def test_compare_prints_speed_ups_and_totals(store: Path) -> None:
     assert document["totals"][0]["low"] is None  # a label is not compared with itself
 
 
+def test_a_table_in_two_runs_changes_nothing(tmp_path: Path, samples: Path) -> None:
+    table, db = samples / "tables" / "frontier-allreduce.txt", tmp_path / "f.db"
+    labels = ("No Plugin", "With Plugin")
+    check = ("check", "--baseline", labels[0], "--current", labels[1], "--db", db)
+    said = []
+    for run in ("main", "two"):
+        assert collscope("ingest", "table", table, "--run", run, "--db", db).code == 0
+        said.append((collscope("compare", *labels, "--db", db).out, collscope(*check).out))
+    assert said[0] == said[1]
+    assert "nan" not in "".join(said[1])
+    assert "4.677" in said[1][0]
+
+
 def test_compare_weights_by_the_calls_of_a_run(store: Path) -> None:
     outcome = collscope("compare", "old", "slow", "--run", "job", "--db", store, "--format", "json")
     document = json.loads(outcome.out)

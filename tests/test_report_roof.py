@@ -246,6 +246,8 @@ def test_host_memory_is_marked_and_saves_nothing_against_a_system() -> None:
     assert _parts(report.judgement.decomposition)["tunable"] is None
     said = render(report, "text")
     assert said.count("Measurements in host memory (a replay without GPUs) say nothing") == 1
+    # they stand in the table as measured
+    assert "1 of 1 classes are measured with label replay." in said
     # against their own fit they may be held
     assert _first(store, "fit").efficiency == pytest.approx(1)
 
@@ -378,20 +380,8 @@ def test_traces_give_wall_time_and_exposure() -> None:
     _measured(store, 2 * ROOF_US)
     _profile(store, 99, 1)
     for rank in range(2):
-        trace = store.insert(
-            "_trace", source_id=log, rank=rank, first_kernel=1, kernels=1, columns=""
-        )
-        times = dict.fromkeys(
-            column
-            for _, column, _, needed, *_ in store.connection.execute(
-                "PRAGMA table_info(_trace_rank)"
-            )
-            if needed
-        )
-        known = {"span_ns": 1000, "collective_ns": 500, "exposed_ns": 200 + 200 * rank}
-        store.insert(
-            "_trace_rank", trace_id=trace, **{**dict.fromkeys(times, 0), **known, "rank": rank}
-        )
+        exposed_ns = 200 + 200 * rank
+        _trace(store, log, rank=rank, span_ns=1000, collective_ns=500, exposed_ns=exposed_ns)
     judged = store.report(system="mi300x").judgement
     assert judged.uplift is not None
     # half of the wall time, 600 of 1000 exposed, half of it above the roof: 0.5 x 0.6 x 0.5
@@ -538,6 +528,59 @@ def test_a_kernel_of_several_profiles_is_one_row() -> None:
     assert (kernel.share, kernel.mean_us) == (pytest.approx(0.3), pytest.approx(10_000))
 
 
+def _trace(store: StoreBuilder, source: int, **known: Value) -> None:
+    """What the store keeps of one rank's trace; times that are not named are 0."""
+    rank = known.get("rank", 0)
+    trace = store.insert(
+        "_trace", source_id=source, rank=rank, first_kernel=1, kernels=1, columns=""
+    )
+    table = store.connection.execute("PRAGMA table_info(_trace_rank)")
+    needed = {column: 0 for _, column, _, needed, *_ in table if needed}
+    store.insert("_trace_rank", **{**needed, **known, "trace_id": trace, "rank": rank})
+
+
+def test_a_table_of_totals_beside_a_trace_is_not_added_to_it() -> None:
+    store, _, _ = _job()
+    name = "ncclDevKernel_AllReduce_Sum_f32_RING_SIMPLE(ncclDevKernelArgs)"
+    trace = store.source("t.json", kind="trace", dialect="kineto")
+    table = store.source("k.txt", kind="profile", dialect="key_averages")
+    for source in (trace, table):
+        store.total(source, f"{name}{source}", "nccl", 40_000_000)
+        store.total(source, f"gemm{source}", None, 60_000_000)
+    report = store.report(system="mi300x")
+    assert len(report.shares) == 2
+    (kernel,) = report.judgement.kernels
+    assert (kernel.name, kernel.share) == (f"{name}{trace}", pytest.approx(0.4))
+    assert report.judgement.decomposition is not None
+    assert report.judgement.decomposition.device_s == pytest.approx(0.04)
+    said = " ".join(render(report, "text").split())
+    assert "Not added to the traces, whose kernels they may hold again: k.txt." in said
+
+
+def test_what_a_table_of_measurements_alone_leaves_out_is_told() -> None:
+    store = StoreBuilder()
+    for number in range(25):
+        _measured(store, 5 * ROOF_US, size_bytes=GIB + number)
+    report = store.report(system="mi300x", top=20)
+    assert (len(report.judgement.classes), report.judgement.classes_total) == (20, 25)
+    assert "5 more classes not shown (--top 0)." in render(report, "text")
+    assert "more classes" not in render(store.report(system="mi300x", top=None), "text")
+
+
+@pytest.mark.parametrize(("idle", "words"), [(500, True), (499, False)])
+def test_a_gpu_that_idles_is_bound_by_neither(idle: int, words: bool) -> None:
+    store = StoreBuilder()
+    source = store.source("t.json", kind="trace", dialect="kineto")
+    store.total(source, "ncclDevKernel_Generic", "nccl", 90)
+    store.total(source, "gemm", None, 10)
+    _trace(store, source, span_ns=1000, idle_ns=idle)
+    said = " ".join(render(store.report(), "text").partition("Findings")[0].split())
+    first = "The GPU idles 50.0 % of the traced time: the job is bound by neither communication"
+    assert (first in said) is words
+    assert ("Communication-bound: collectives take 90.00 % of GPU time" in said) is not words
+    assert ("Collectives take 90.00 % of busy GPU time" in said) is words
+
+
 def test_the_roof_of_all_rows_stands_below_the_table() -> None:
     store, _, _ = _job(op="ReduceScatter", redop="Sum")
     _measured(store, 2 * ROOF_US, op="ReduceScatter")
@@ -625,6 +668,7 @@ def test_empty_judgement_of_an_empty_run() -> None:
         labels=(),
         roof="mi300x achievable",
         classes=(),
+        classes_total=0,
         kernels=(),
         decomposition=None,
         uplift=None,

@@ -307,6 +307,18 @@ def test_profiles_with_times_are_traces(db_path: Path, samples: Path) -> None:
         assert rows(db_path, query) == [(2, 1)]
 
 
+@pytest.mark.parametrize("kind", ["trace", "auto"])
+def test_a_trace_cut_before_its_gpu_work_says_so(db_path: Path, tmp_path: Path, kind: str) -> None:
+    trace = tmp_path / "half.json"
+    trace.write_text(
+        '{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm",'
+        ' "pid": 1, "tid": 1, "ts": 10, "dur": 2}, {"ph": "X", "cat": "ker'
+    )
+    done = collscope("ingest", kind, trace, "--db", db_path)
+    assert done.code == 3
+    assert "it ends in the middle" in done.err
+
+
 def test_a_trace_cut_short_says_so(db_path: Path, samples: Path, tmp_path: Path) -> None:
     whole = gzip.decompress((samples / "traces" / "default" / "rank0.json.gz").read_bytes())
     path = tmp_path / "cut.json"

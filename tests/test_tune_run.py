@@ -303,15 +303,33 @@ def test_files_of_others_are_left_alone(tune: Tune) -> None:
     assert not list(tune.out.iterdir())
 
 
-def test_the_host_has_nothing_to_tune(tune: Tune) -> None:
+def test_only_files_of_tune_are_named(tune: Tune) -> None:
     tune.out.mkdir()
     (tune.out / "notes.txt").write_text("mine")
+    done = tune("--step-ms", "500")
+    assert "Files: evidence.json, replay.csv." in done.out
+
+
+def test_without_a_gpu_there_is_nothing_to_tune(
+    tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     arguments = [a for a in tune.arguments() if a not in tune.libraries]
     done = collscope(*arguments, "--backend", "host")
-    assert done.code == 0, done.err
-    assert "no other setting to try, without NCCL or RCCL there are none" in done.out
-    # Beside the plan and the store only what is of tune is named.
-    assert "Files: evidence.json, measurements.csv, replay.csv." in done.out
+    assert (done.code, done.out) == (5, "")
+    assert "--backend host has no settings to tune" in done.err
+    # A replayer that finds no library, and one that finds no device
+    for said in (
+        "cuda: unusable: NCCL: libnccl.so.2 not found.",
+        "cuda GPUs: no usable GPU: no CUDA-capable device is detected",
+    ):
+        replayer = tmp_path / "replayer"
+        replayer.write_text(f"#!/bin/sh\necho '{said}'\nexit 5\n")
+        replayer.chmod(0o755)
+        done = collscope(*arguments, "--replayer", str(replayer))
+        assert (done.code, done.out) == (5, "")
+        assert "tune: no GPU here" in done.err
+        assert done.err.count("\n") == 1
+    assert not tune.out.exists()
 
 
 def test_bad_words(tune: Tune, tmp_path: Path) -> None:

@@ -490,12 +490,18 @@ def test_a_recorded_run_is_merged_beside_its_own_compute(recordings: Path, measu
     traces = sorted((recordings / "ddp").glob("trace.rank*.json.gz"))
     assert collscope("ingest", "trace", *traces, "--db", measured, "--run", "job").code == 0
     fixed = ("--run", "job", "--db", measured, "--label", "fast")
+    # What waits for every bucket recommends otherwise, so it says that the traces would tell.
+    note = "--overlap recorded takes the overlap into account"
+    assert any(note in notice for notice in fusion(*fixed)["notices"])
+    by_cap = fusion(*fixed, "--policy", "pre")["notices"]
+    assert not any(note in notice for notice in by_cap)
     found = fusion(*fixed, "--overlap", "recorded", "--thresholds", "32M,64M,512M")
     assert [row["buckets"] for row in found["rows"]] == [8, 5, 2]
     assert found["present"]["sizes_bytes"][0] == 4 * 8_396_800
     exposed = [row["exposed_us"] for row in found["rows"]]
     assert exposed == sorted(exposed)  # larger last buckets hide less
     assert found["present"]["exposed_us"] == pytest.approx(exposed[0])
+    assert not any(note in notice for notice in found["notices"])
 
 
 def test_a_run_s_order_and_step_come_from_its_log(measured: Path, samples: Path) -> None:
@@ -506,9 +512,17 @@ def test_a_run_s_order_and_step_come_from_its_log(measured: Path, samples: Path)
     assert (found["layers"], found["order"], found["nranks"]) == (8, "listed", 4)
     assert found["total_bytes"] == 4 * 67_170_304
     assert [row["buckets"] for row in found["rows"]] == [1, 2, 8]
+    text = collscope("whatif", "fusion", *fixed, "--thresholds", "1,2,8")
+    assert "Take number of buckets 1: it saves" in text.out
     outcome = collscope("whatif", "fusion", *fixed, "--overlap", "recorded")
     assert outcome.code == 3
     assert "has no times" in outcome.err
+
+
+def test_run_main_is_taken_where_none_is_named(measured: Path, samples: Path) -> None:
+    assert collscope("ingest", "log", samples / "nccl" / "ddp", "--db", measured).code == 0
+    fixed = ("--db", measured, "--label", "fast", "--thresholds", "32M,64M")
+    assert fusion(*fixed) == fusion(*fixed, "--run", "main")
 
 
 def test_text_csv_and_plot(measured: Path, samples: Path, tmp_path: Path) -> None:

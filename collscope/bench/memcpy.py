@@ -72,10 +72,17 @@ def measure_copies(wanted: CopyWanted, target: Target) -> CopiesMeasured:
                 launcher=wanted.launcher,
             )
         # One that did not begin leaves what another start wrote there.
-        found = parse(read_csv(csv) if digest(csv) != before else "")
+        began = digest(csv) != before
+        found = parse(read_csv(csv) if began else "")
         if found.copies:
             ingest_csvs([str(csv)], target.db, target.run)
     rows = len(found.copies)
+    if ended == Ended(0) and began and wanted.only is not None and not rows:
+        raise UsageError(
+            f"{_WHERE} --only {wanted.only}: nothing of that here. Without a GPU there are copies "
+            "within a process, ipc (a shared window) and peer (messages), but none to a host: name "
+            "one of those. Copies between GPUs need two."
+        )
     return CopiesMeasured(found, error_of(ended, _WHERE, target, rows=rows, good=rows))
 
 

@@ -5,11 +5,11 @@ One module per family; what they need is imported when they run, so that `--help
 
 from __future__ import annotations
 
-import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from collscope import __version__
 from collscope.cli import (
@@ -25,9 +25,25 @@ from collscope.cli import (
     tune,
     whatif,
 )
+from collscope.cli.options import discard_output
 from collscope.errors import CollscopeError
 
+
+class _Commands(TyperGroup):
+    """The commands; what typer's validation says of an option is left without its own prefix."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - as in the base, of any typer release
+        """Run the command of a command line."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            # "Value error, 'pdf' is not one of 'text', 'md', 'csv', 'json'."
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
+
 app = typer.Typer(
+    cls=_Commands,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -86,13 +102,12 @@ def main() -> None:
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader of our output has gone, as in `| head`; nothing is left to say.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         sys.exit(0)
     except Exception as error:
         if _debug:
             raise
         what = f"{type(error).__name__}: {error}".replace("\n", " ")
-        sys.stderr.write(
-            f"collscope: internal error: {what}. Run again with --debug and report it.\n"
-        )
+        remedy = "Run 'collscope --debug COMMAND ...' and report it"
+        sys.stderr.write(f"collscope: internal error: {what}. {remedy}.\n")
         sys.exit(3)

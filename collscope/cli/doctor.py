@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import typer
-
+from collscope.cli.options import write
 from collscope.errors import MissingToolError
 
 
@@ -12,6 +11,6 @@ def doctor() -> None:
     from collscope.doctor import diagnose, render
 
     checks = diagnose()
-    typer.echo(render(checks), nl=False)
+    write(render(checks), None)
     if any(c.found is False and c.required for c in checks):
         raise MissingToolError("doctor: a needed part is missing. Run the commands named above.")

@@ -110,7 +110,11 @@ def ingest_metric(
     label: Annotated[str | None, typer.Option("--label", help="Setting that ran.")] = None,
     strict: Strict = False,
 ) -> None:
-    """An application's step times or throughput: numbers, CSV, Hugging Face Trainer's lines."""
+    """An application's step times or throughput.
+
+    One figure per line, CSV with units in its column names, JSON lines, Hugging Face Trainer's
+    lines, or a table with a column per setting whose text says "per second".
+    """
     from collscope.ingest import commands
     from collscope.parsers.metrics import MetricHints
 

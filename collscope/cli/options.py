@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from enum import Enum
 from pathlib import Path
@@ -49,15 +50,33 @@ DEFAULT_DB = Path("collscope.db")
 def write(text: str, output: Path | None) -> None:
     """Print a text, or put it into a file.
 
-    raises  InputError when the file cannot be written
+    raises  InputError when the file, or standard output, cannot be written
     """
     if output is None:
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        _print(text if text.endswith("\n") else text + "\n")
         return
     try:
         output.write_text(text)
     except OSError as error:
         raise InputError(f"{output}: {error.strerror}. Name another file with -o.") from error
+
+
+def _print(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()  # while an error can still be told
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard_output()
+        raise InputError(
+            f"standard output: {error.strerror}. Make room there, or write it elsewhere."
+        ) from error
+
+
+def discard_output() -> None:
+    """Standard output cannot be written: drop what is left, which Python would try at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def progress() -> Callable[[str, int], None]:
@@ -81,8 +100,7 @@ def summarise(results: list[Ingested], strict: bool) -> None:
 
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K")
-    for line in summary_lines(results):
-        typer.echo(line)
+    write("\n".join(summary_lines(results)), None)
     lossy = [r.path for r in results if r.lost_data or r.status == "unusable"]
     if strict and lossy:
         raise InputError(

@@ -56,4 +56,4 @@ def export_perfetto(
     """Collectives of all ranks on one clock, for ui.perfetto.dev and chrome://tracing."""
     from collscope.reports.perfetto import export_trace
 
-    typer.echo(export_trace(db, run, output, most))
+    write(export_trace(db, run, output, most), None)

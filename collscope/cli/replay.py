@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Run, progress
+from collscope.cli.options import DEFAULT_DB, Db, Run, progress, write
 from collscope.errors import UsageError
 
 
@@ -147,15 +147,15 @@ def replay(
         if dry_run:
             rows, needs = describe(planned), command.needs(planned, method)
             text = render_planned(rows, needs, planned.notices, plan_text(planned.plan))
-            typer.echo(text, nl=False)
+            write(text, None)
             return
         for notice in planned.notices:
-            typer.echo(f"replay: {notice}")
+            write(f"replay: {notice}", None)
         target = Target(db, run, csv, csv_layout.value, label, resume)
         outcome = measure(planned.plan, session, target)
         if outcome.measurements:
-            typer.echo(render_measured(outcome.measurements), nl=False)
+            write(render_measured(outcome.measurements), None)
         if outcome.notice is not None:
-            typer.echo(f"\nreplay: {outcome.notice}")
+            write(f"\nreplay: {outcome.notice}", None)
         if outcome.error is not None:
             raise outcome.error

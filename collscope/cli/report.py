@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
+from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -79,9 +82,24 @@ def sql(
                 f"query: {error}. 'collscope sql' alone lists views and columns."
             ) from error
     names = [column[0] for column in cursor.description or ()]
-    write(render_rows(names, rows, format.value), output)
+    if query is None and format is Format.TEXT:
+        write(_folded(rows), output)
+    else:
+        write(render_rows(names, rows, format.value), output)
 
 
+def _folded(views: Iterable[tuple[str, str]]) -> str:
+    """Each view with its columns below it, within the terminal or 100 columns."""
+    width = shutil.get_terminal_size((_PIPE_WIDTH, 0)).columns
+    lines: list[str] = []
+    for view, columns in views:
+        folded = textwrap.fill(columns, width, initial_indent=_INDENT, subsequent_indent=_INDENT)
+        lines += [view, folded]
+    return "\n".join(lines)
+
+
+_PIPE_WIDTH = 100
+_INDENT = " " * 4
 _VIEWS = (
     "SELECT m.name AS view, group_concat(c.name, ', ') AS columns FROM sqlite_master m"
     " JOIN pragma_table_info(m.name) c WHERE m.type = 'view' AND substr(m.name, 1, 1) <> '_'"

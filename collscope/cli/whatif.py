@@ -35,7 +35,7 @@ def fusion(
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option("--run", help="Run whose AllReduce calls are merged.", callback=utf8),
+        typer.Option("--run", help="Run whose AllReduce calls are merged; main.", callback=utf8),
     ] = None,
     policy: Annotated[
         Policy, typer.Option("--policy", help="When a bucket ends.")

@@ -5,23 +5,25 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from collscope._logscan import Scanner
 from collscope.errors import UsageError
 from collscope.ingest.adding import unusable
 from collscope.ingest.files import STDIN, open_input
-from collscope.ingest.logs import store_log, tells_nothing
+from collscope.ingest.logs import PARSED, store_log, tells_nothing
 from collscope.ingest.profiles import ingest_profile, is_sqlite, text_profile
 from collscope.ingest.replays import ingest_csv, is_csv
 from collscope.ingest.result import Ingested
 from collscope.ingest.scan import Progress, Scanned, scan_log
 from collscope.ingest.tables import ingest_metric, ingest_table
 from collscope.ingest.traces import ingest_trace, is_totals, is_trace
+from collscope.parsers import metrics, tables
 from collscope.parsers.metrics import MetricHints
 from collscope.parsers.tables import TableHints
 
 # Longer texts, after decompression, are not looked through for what stands inside a document.
 DOCUMENT_BYTES = 8 << 20
 # How reasons begin that speak of one kind only, or of the whole file.
-_OF_ONE_KIND = ("no ", "looks like a log", "the ")
+_OF_ONE_KIND = ("no ", "the ")
 _NOTHING = "no profile, trace, replay CSV, log, benchmark table or figures found"
 
 
@@ -42,23 +44,64 @@ def ingest_any(
         raise UsageError(
             "-: standard input can be read once only. Name its kind ('ingest log -') or a file."
         )
+    head = _beginning(path)
+    if is_sqlite(head):
+        profile = ingest_profile(connection, db, run, path)
+        if profile.status != "unusable":
+            return [profile]
+        spans = ingest_trace(connection, db, run, path)
+        return [profile if spans.status == "unusable" else spans]
+    trace = ingest_trace(connection, db, run, path) if is_trace(head) else None
+    if trace is not None and trace.status != "unusable":
+        return [trace]
+    if is_csv(head):
+        return [ingest_csv(connection, db, run, path, None, None)]
+    found = _document(connection, db, run, path, head, progress)
+    nothing = all(r.status == "unusable" for r in found)
+    return [trace] if trace is not None and nothing else found
+
+
+def kind_of(path: str) -> str | None:
+    """The ingest command that a file looks like it is for; None when it is told by none.
+
+    raises  InputError when the file cannot be read
+    """
+    head = _beginning(path)
+    if is_sqlite(head):
+        return "profile"
+    if is_trace(head) or is_totals(head):
+        return "trace"
+    if is_csv(head):
+        return "csv"
+    if text_profile(head):
+        return "profile"
+    return _kind_of_text(head)
+
+
+def _kind_of_text(head: bytes) -> str | None:
+    scanner = Scanner()
+    scanner.feed(head)
+    counters = scanner.finish()["counters"]
+    if any(counters[name] for name in PARSED):
+        return "log"
+    text = head.decode("utf-8", errors="replace")
+    measured = tables.parse(text, TableHints())
+    if measured is not None and measured.measurements:
+        return "table"
+    figures = metrics.parse(text, MetricHints())
+    rated = figures is not None and any(m.unit is not None for m in figures.metrics)
+    return "metric" if rated else None
+
+
+def _beginning(path: str) -> bytes:
+    """A file as far as it is looked at as a document, a chunk more at most."""
     with open_input(path) as reader:
         head = b""
         for chunk in reader.chunks():
             head += chunk
             if len(head) > DOCUMENT_BYTES:
                 break
-    if is_sqlite(head):
-        profile = ingest_profile(connection, db, run, path)
-        trace = ingest_trace(connection, db, run, path) if profile.status == "unusable" else profile
-        return [profile if trace.status == "unusable" else trace]
-    if is_trace(head):
-        trace = ingest_trace(connection, db, run, path)
-        if trace.status != "unusable":
-            return [trace]
-    if is_csv(head):
-        return [ingest_csv(connection, db, run, path, None, None)]
-    return _document(connection, db, run, path, head, progress)
+    return head
 
 
 def _document(

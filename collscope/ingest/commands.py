@@ -35,7 +35,9 @@ def ingest_logs(paths: list[str], db: Path, run: str, progress: Progress) -> lis
     with ScansAhead(files, progress) as scans:
         from collscope.ingest.logs import store_log
 
-        return _ingest(files, db, run, lambda c, path: store_log(c, db, run, scans.take(path)))
+        return _ingest(
+            "log", files, db, run, lambda c, path: store_log(c, db, run, scans.take(path))
+        )
 
 
 def ingest_profiles(paths: list[str], db: Path, run: str) -> list[Ingested]:
@@ -45,7 +47,9 @@ def ingest_profiles(paths: list[str], db: Path, run: str) -> list[Ingested]:
     """
     from collscope.ingest.profiles import ingest_profile
 
-    return _ingest(expand(paths), db, run, lambda c, path: ingest_profile(c, db, run, path))
+    return _ingest(
+        "profile", expand(paths), db, run, lambda c, path: ingest_profile(c, db, run, path)
+    )
 
 
 def ingest_traces(paths: list[str], db: Path, run: str) -> list[Ingested]:
@@ -55,7 +59,7 @@ def ingest_traces(paths: list[str], db: Path, run: str) -> list[Ingested]:
     """
     from collscope.ingest.traces import ingest_trace
 
-    return _ingest(expand(paths), db, run, lambda c, path: ingest_trace(c, db, run, path))
+    return _ingest("trace", expand(paths), db, run, lambda c, path: ingest_trace(c, db, run, path))
 
 
 def ingest_csvs(
@@ -68,7 +72,9 @@ def ingest_csvs(
     from collscope.ingest.replays import ingest_csv
 
     files = expand(paths)
-    return _ingest(files, db, run, lambda c, path: ingest_csv(c, db, run, path, nranks, label))
+    return _ingest(
+        "csv", files, db, run, lambda c, path: ingest_csv(c, db, run, path, nranks, label)
+    )
 
 
 def ingest_tables(paths: list[str], db: Path, run: str, hints: TableHints) -> list[Ingested]:
@@ -78,7 +84,9 @@ def ingest_tables(paths: list[str], db: Path, run: str, hints: TableHints) -> li
     """
     from collscope.ingest.tables import ingest_table
 
-    return _ingest(expand(paths), db, run, lambda c, path: ingest_table(c, db, run, path, hints))
+    return _ingest(
+        "table", expand(paths), db, run, lambda c, path: ingest_table(c, db, run, path, hints)
+    )
 
 
 def ingest_metrics(paths: list[str], db: Path, run: str, hints: MetricHints) -> list[Ingested]:
@@ -88,7 +96,9 @@ def ingest_metrics(paths: list[str], db: Path, run: str, hints: MetricHints) -> 
     """
     from collscope.ingest.tables import ingest_metric
 
-    return _ingest(expand(paths), db, run, lambda c, path: ingest_metric(c, db, run, path, hints))
+    return _ingest(
+        "metric", expand(paths), db, run, lambda c, path: ingest_metric(c, db, run, path, hints)
+    )
 
 
 def ingest_auto(paths: list[str], db: Path, run: str, progress: Progress) -> list[Ingested]:
@@ -103,11 +113,14 @@ def ingest_auto(paths: list[str], db: Path, run: str, progress: Progress) -> lis
     )
 
 
-def _ingest(files: list[str], db: Path, run: str, one: _Ingest) -> list[Ingested]:
-    return _ingest_all(files, db, run, lambda connection, path: [one(connection, path)])
+def _ingest(kind: str, files: list[str], db: Path, run: str, one: _Ingest) -> list[Ingested]:
+    return _ingest_all(files, db, run, lambda connection, path: [one(connection, path)], kind)
 
 
-def _ingest_all(files: list[str], db: Path, run: str, every: _IngestAll) -> list[Ingested]:
+def _ingest_all(
+    files: list[str], db: Path, run: str, every: _IngestAll, kind: str | None = None
+) -> list[Ingested]:
+    """Every file in turn, then the matching; `kind` is the command, None: it reads all kinds."""
     from collscope.ingest.match import match_stored
 
     with _store(db) as connection:
@@ -117,8 +130,19 @@ def _ingest_all(files: list[str], db: Path, run: str, every: _IngestAll) -> list
     if results and all(r.status == "unusable" for r in results):
         more = f" (and {len(results) - 1} more)" if len(results) > 1 else ""
         reason = str(results[0].reason).removesuffix(".")
-        raise InputError(f"{results[0].path}{more}: {reason}. Nothing was stored.")
+        other = None if kind is None else _other_kind(files[0], kind)
+        remedy = f" It looks like a {other}: use 'collscope ingest {other}'." if other else ""
+        raise InputError(f"{results[0].path}{more}: {reason}. Nothing was stored.{remedy}")
     return results
+
+
+def _other_kind(path: str, kind: str) -> str | None:
+    """The command that reads what the command of `kind` refused, as far as it can be told."""
+    from collscope.ingest.auto import kind_of
+    from collscope.ingest.files import STDIN
+
+    found = None if path == STDIN or not Path(path).is_file() else kind_of(path)
+    return None if found == kind else found
 
 
 def _tolerant(

@@ -26,7 +26,7 @@ _DAMAGE = {
 }
 NO_LOG = "no line of NCCL or RCCL: not a log of NCCL_DEBUG=INFO"
 _EXCERPT = 200  # characters of a line kept in a diagnostic
-_PARSED = ("coll", "call", "kernel", "tuning", "messages")
+PARSED = ("coll", "call", "kernel", "tuning", "messages")
 
 
 def ingest_log(
@@ -45,7 +45,7 @@ def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanne
     identity = sources.identity(log.sha256, "log")
     if sources.has_source(connection, run, identity):
         return Ingested(path, "known")
-    if not any(scan["counters"][name] for name in _PARSED):
+    if not any(scan["counters"][name] for name in PARSED):
         return unusable(path, _why_unusable(scan), size=log.size_bytes, truncated=log.truncated)
     records, found = parse_messages(scan["messages"])
     observed = observe(scan, records)
@@ -71,7 +71,7 @@ def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanne
 def tells_nothing(log: Scanned) -> bool:
     """True for messages of the library without a communicator, a link, a setting or a fact."""
     counters = log.scan["counters"]
-    if not counters["messages"] or any(counters[n] for n in _PARSED if n != "messages"):
+    if not counters["messages"] or any(counters[n] for n in PARSED if n != "messages"):
         return False
     records, _ = parse_messages(log.scan["messages"])
     return not records
@@ -103,7 +103,7 @@ def _source_row(
         library=version.component if version else "rccl" if rccl else None,
         library_version=version.version if version else None,
         lines=counters["lines"],
-        parsed=sum(counters[name] for name in _PARSED),
+        parsed=sum(counters[name] for name in PARSED),
         ignored=counters["unknown"] + counters["structure_skipped"] + counters["data_trace"],
         foreign_lines=counters["foreign"],
         damaged=sum(counters[name] for name in _DAMAGE),

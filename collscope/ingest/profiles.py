@@ -167,8 +167,6 @@ def _bins(data: bytes) -> list[tuple[object, ...]]:
 def _why_unusable(data: bytes) -> str:
     if is_sqlite(data):
         return "an SQLite file without the tables of RPD, rocpd or Nsight Systems, or damaged"
-    if b" NCCL INFO " in data[:65536]:
-        return "looks like a log: use 'collscope ingest log'"
     return (
         "no known profile: RPD, rocpd, Nsight Systems SQLite, rocprof CSV, pasted 'top' or "
         "key_averages"

@@ -58,8 +58,8 @@ def ingest_metric(
     found = metrics.parse(data.decode("utf-8", errors="replace"), hints)
     if found is None or (rated and all(m.unit is None for m in found.metrics)):
         reason = (
-            "no figure found: numbers with a unit, CSV with units in its column names, or lines "
-            "with train_runtime"
+            "no figure found: one number with its unit per line, CSV with units in its column "
+            "names, records (JSON lines, Hugging Face Trainer's), or tables 'per second'"
         )
         return unusable(path, reason, size=len(data), truncated=reader.truncated)
     diagnostics = [*found.diagnostics, *cut_short(reader)]

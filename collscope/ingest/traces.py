@@ -23,6 +23,11 @@ from collscope.trace import RecordedCalls, TraceFile
 
 _HEAD_BYTES = 65_536
 _EMPTY = "the trace holds no kernel, copy or collective"
+# Its GPU work may stand at the end: nothing of it is left then.
+_CUT = (
+    "it ends in the middle: it was cut, or not written to its end, and before that it holds no "
+    "kernel, copy or collective"
+)
 _UNKNOWN = (
     "no known trace: PyTorch profiler JSON, rocprofv3 JSON, flight recorder, NCCL Inspector, "
     "profiler plugin, RCCL recorder, RPD, rocpd, Nsight Systems SQLite, key_averages table"
@@ -76,7 +81,9 @@ def ingest_trace(connection: sqlite3.Connection, store: Path, run: str, path: st
         if sources.has_source(connection, run, known):
             return Ingested(path, "known")
     if not any(n for _, n in parsed.counts):
-        return unusable(path, _EMPTY, size=reader.size_bytes, truncated=reader.truncated)
+        cut = any(d.code == "truncated_trace" for d in diagnostics)
+        reason = _CUT if cut else _EMPTY
+        return unusable(path, reason, size=reader.size_bytes, truncated=reader.truncated)
     diagnostics += cut_short(reader)
     version = next((t.library_version for t in parsed.traces if t.library_version), None)
     if parsed.recording is not None:

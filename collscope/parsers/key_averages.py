@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from collscope.kernel_names import classify
 from collscope.model import KernelTotal, Profile, Severity
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import kind_of, text_lines
@@ -35,6 +36,9 @@ _COUNT = re.compile(r"\d{1,18}")
 _NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _LIMIT = 2**63
 _WHOLE_TABLE_PERCENT = 99.5
+# Collective kernels stand for their operator where their times differ by this part at most.
+_TIE = 0.02
+_COMMS = "record_param_comms"
 
 # Calls of the runtimes; roctracer counts device time to them that their kernels have as well.
 _RUNTIME = re.compile(r"(?:hip|hsa|cuda|cu|ze|ur|xpu)[A-Z]\w*")
@@ -96,8 +100,8 @@ def tables(text: str | Iterable[str]) -> list[Table]:
     Operators, kernels, runtime calls and annotated ranges share a table, and each counts the
     same kernels again. Either the kernels are taken or the operators, whichever cover more of the
     device time: tables are cut after some rows. ``record_param_comms`` is the operator of every
-    collective. Tables of several ranks may stand in one log, their lines mixed, where a launcher
-    labelled every line.
+    collective; where the table lists the kernels of all of them too, these stand for it. Tables of
+    several ranks may stand in one log, their lines mixed, where a launcher labelled every line.
 
     text     whole text, or its lines
     returns  in the order of their headers: totals in ns with the printed percentages of the
@@ -144,11 +148,12 @@ def _profile(read: Sequence[_Row], notes: Notes) -> Profile:
         notes.add(Severity.NOTICE, "calls_computed", message, 1)
     rows = [_counted(row) for row in read]
     kernels, operators = _kernels(rows), _operators(rows)
-    chosen = kernels if _sum(kernels) >= _sum(operators) else operators
+    whole = _sum(kernels) >= _sum(operators)
+    chosen = kernels if whole else _named(operators, kernels)
     if not chosen:
         message = "The table has no device time: it was recorded without the GPU's activity."
         notes.add(Severity.NOTICE, "no_rows", message, 1)
-    _check_coverage(chosen, "kernels" if chosen is kernels else "operators", notes)
+    _check_coverage(chosen, "kernels" if whole else "operators", notes)
     totals = [
         KernelTotal(
             row.name,
@@ -281,6 +286,15 @@ def _operators(rows: Sequence[_Row]) -> list[_Row]:
         and not _RUNTIME.fullmatch(row.name)
         and not _RANGE.fullmatch(row.name)
     ]
+
+
+def _named(operators: Sequence[_Row], kernels: Sequence[_Row]) -> list[_Row]:
+    """The operators, but the collectives' kernels for their one operator where all are listed."""
+    mine = [row for row in kernels if classify(row.name) is not None]
+    comms = [row for row in operators if row.name == _COMMS]
+    if not mine or abs(_sum(mine) - _sum(comms)) > _TIE * _sum(comms):
+        return list(operators)
+    return [*mine, *(row for row in operators if row.name != _COMMS)]
 
 
 def _sum(rows: Sequence[_Row]) -> int:

@@ -147,5 +147,7 @@ def _verdict(found: Fusion, best: Recommended, word: str) -> str:
     gain = f"{percent(best.gain)} %{interval} of the time of now ({found.present_name})"
     if not best.worth_it:
         return f"Not worth it: the fastest, {word}, saves {gain}."
-    cap = f"bucket_cap_mb={best.bucket_cap_mb:.4g}"
-    return f"Take {setting_word(found.policy)} {word} ({cap}): it saves {gain}."
+    # Under another policy the same number would make other buckets in PyTorch.
+    torch = found.policy == Policy.TORCH_DDP.value
+    cap = f" (bucket_cap_mb={best.bucket_cap_mb:.4g})" if torch else ""
+    return f"Take {setting_word(found.policy)} {word}{cap}: it saves {gain}."

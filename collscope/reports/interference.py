@@ -14,6 +14,7 @@ from collscope.reports.layout import (
     TEXT,
     Section,
     Table,
+    count,
     or_unknown,
     table,
     to_json,
@@ -70,17 +71,37 @@ def _head(found: InterferenceReport) -> list[str]:
         "R is the computation's performance while calls run all the time, over that without; each "
         "measured between two baselines.",
     ]
+    if found.rows and (alike := _alike(found.rows)):
+        lines.append(alike)
     return lines + ([_HOST_TEXT] if found.backend == "host" else [])
 
 
-def _name(row: InterferenceRow) -> str:
-    parts = (
-        row.op,
-        row.datatype,
-        None if row.nranks is None else f"x{row.nranks}",
-        "in place" if row.in_place else None,
-    )
-    return " ".join(part for part in parts if part)
+_CLASS = (
+    ("operation", TEXT), ("type", TEXT), ("ranks", NUMBER), ("in-place", NUMBER), ("compute", TEXT),
+)  # fmt: skip
+
+
+def _class(row: InterferenceRow) -> tuple[object, ...]:
+    return (row.op, row.datatype, row.nranks, row.in_place, row.compute)
+
+
+def _told(rows: Sequence[InterferenceRow]) -> list[int]:
+    """Columns of `_CLASS` in which rows differ, and the operation.
+
+    With all of them the tables would be so wide that names are cut, and rows look alike.
+    """
+    return [i for i in range(len(_CLASS)) if not i or len({_class(r)[i] for r in rows}) > 1]
+
+
+def _alike(rows: Sequence[InterferenceRow]) -> str:
+    """What all calls have in common, which no column tells."""
+    told, first = _told(rows), rows[0]
+    place = {True: "in-place", False: "out of place", None: None}[first.in_place]
+    ranks = None if first.nranks is None else count(first.nranks, "rank")
+    beside = None if first.compute is None else f"beside {first.compute}"
+    said = enumerate((None, first.datatype, ranks, place, beside))
+    parts = [part for i, part in said if part and i not in told]
+    return f"All calls: {', '.join(parts)}." if parts else ""
 
 
 def _setting(row: InterferenceRow) -> str:
@@ -88,16 +109,17 @@ def _setting(row: InterferenceRow) -> str:
 
 
 def _compute(rows: Sequence[InterferenceRow]) -> Table:
+    told = _told(rows)
     columns = [
-        ("class", TEXT), ("size", NUMBER), ("compute", TEXT), ("channels", NUMBER),
-        ("R", NUMBER), ("+-", NUMBER), ("worst rank", NUMBER), ("noise", NUMBER),
+        *(_CLASS[i] for i in told), ("size", NUMBER), ("channels", NUMBER),
+        ("R", NUMBER), ("+-", NUMBER), ("worst", NUMBER), ("noise", NUMBER),
         ("model", NUMBER), ("SMs lost", NUMBER), ("samples", NUMBER),
     ]  # fmt: skip
     return table(
         columns,
         [
             (
-                _name(r), _size(r), r.compute, _setting(r),
+                *(_class(r)[i] for i in told), _size(r), _setting(r),
                 _ratio(r.relative_compute), _ratio(r.relative_compute_ci),
                 _ratio(r.relative_compute_worst), _ratio(r.relative_compute_noise),
                 _ratio(r.model),
@@ -110,18 +132,20 @@ def _compute(rows: Sequence[InterferenceRow]) -> Table:
 
 
 def _busbw(rows: Sequence[InterferenceRow]) -> Table:
+    told = _told(rows)
     columns = [
-        ("class", TEXT), ("size", NUMBER), ("compute", TEXT), ("channels", NUMBER),
+        *(_CLASS[i] for i in told), ("size", NUMBER), ("channels", NUMBER),
         ("alone us", NUMBER), ("beside us", NUMBER), ("alone GB/s", NUMBER),
-        ("beside GB/s", NUMBER), ("relative", NUMBER), ("worst rank", NUMBER), ("noise", NUMBER),
+        ("beside GB/s", NUMBER), ("relative", NUMBER), ("worst", NUMBER), ("noise", NUMBER),
     ]  # fmt: skip
     return table(
         columns,
         [
             (
-                _name(r), _size(r), r.compute, _setting(r), r.comm_alone_us,
-                r.comm_with_us, r.busbw_alone_gbps, r.busbw_with_gbps, _ratio(r.relative_busbw),
-                _ratio(r.relative_busbw_worst), _ratio(r.relative_busbw_noise),
+                *(_class(r)[i] for i in told), _size(r), _setting(r),
+                r.comm_alone_us, r.comm_with_us, r.busbw_alone_gbps, r.busbw_with_gbps,
+                _ratio(r.relative_busbw), _ratio(r.relative_busbw_worst),
+                _ratio(r.relative_busbw_noise),
             )
             for r in rows
         ],

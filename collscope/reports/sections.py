@@ -28,8 +28,12 @@ from collscope.reports.model import (
 )
 from collscope.reports.sections_calls import classes, communicators, histograms
 from collscope.reports.sections_judgement import gain_sentences, judgement
-from collscope.reports.share import bound_by
-from collscope.reports.timeline_sections import timeline_section, timeline_sentences
+from collscope.reports.share import IDLE_PERCENT, bound_by
+from collscope.reports.timeline_sections import (
+    idle_percent,
+    timeline_section,
+    timeline_sentences,
+)
 from collscope.units import format_size, format_time
 
 _MOST_SENTENCES = 4  # profiles named in the first lines
@@ -58,7 +62,7 @@ def sections(report: Report) -> tuple[Section, ...]:
 
 def _answer(report: Report) -> Iterable[str]:
     header = report.header
-    yield from _share_answer(report.shares)
+    yield from _share_answer(report.shares, idle_percent(report.timeline))
     yield from timeline_sentences(report.timeline)
     yield from gain_sentences(report)
     if header.communicators or header.calls:
@@ -71,21 +75,29 @@ def _answer(report: Report) -> Iterable[str]:
         yield "Classes with kernel times are ordered by them, the rest by bytes."
 
 
-def _share_answer(shares: Sequence[Share]) -> Iterable[str]:
+def _share_answer(shares: Sequence[Share], idle: float | None) -> Iterable[str]:
+    idles = idle is not None and idle >= IDLE_PERCENT
+    if idles:
+        yield (
+            f"The GPU idles {idle:.1f} % of the traced time: the job is bound by neither "
+            "communication nor computation, but by what keeps the GPU waiting for work."
+        )
     if not shares:
         yield "Share of GPU time: not known (no profile; collscope ingest profile PATH)."
     elif len(shares) > _MOST_SENTENCES:
         percents = [share.percent or 0.0 for share in shares]
         yield (
-            f"Collectives take {min(percents):.2f} to {max(percents):.2f} % of GPU time in "
+            f"Collectives take {min(percents):.2f} to {max(percents):.2f} % of "
+            f"{'busy ' if idles else ''}GPU time in "
             f"{len(shares)} profiles; each with its denominator under Share of GPU time."
         )
     else:
         for share in shares:
             of = f" ({share.source})" if len(shares) > 1 else ""
-            bound = bound_by(share)
+            bound = None if idles else bound_by(share)
             head = "Collectives" if bound is None else f"{bound}: collectives"
-            yield f"{head} take {share_sentence(share)}{of}."
+            said = share_sentence(share, "busy GPU time" if idles else "GPU time")
+            yield f"{head} take {said}{of}."
 
 
 def _size(header: Header) -> str:
@@ -101,10 +113,10 @@ def _size(header: Header) -> str:
     )
 
 
-def share_sentence(share: Share) -> str:
+def share_sentence(share: Share, whole: str = "GPU time") -> str:
     """The share of one profile with its denominator in words."""
     percent = "an unknown part" if share.percent is None else f"{share.percent:.2f} %"
-    return f"{percent} of GPU time (denominator: {share.denominator})"
+    return f"{percent} of {whole} (denominator: {share.denominator})"
 
 
 def _most(row: ClassRow) -> str:

@@ -54,7 +54,10 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         yield _HOW if said.label is None else _NO_RANKS
         return
     if judged:
-        yield from _classes(judged[: len(report.classes)] or judged, said)
+        shown = judged[: len(report.classes)] or judged
+        yield from _classes(shown, said)
+        if not report.classes and said.classes_total > len(said.classes):
+            yield f"{said.classes_total - len(said.classes)} more classes not shown (--top 0)."
     if said.decomposition is not None:
         yield _decomposition_table(said.decomposition)
         yield f"device s: seconds over all devices. Collective time: {said.decomposition.basis}."

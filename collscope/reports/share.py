@@ -14,6 +14,8 @@ WHOLE_TABLE_PERCENT = 99.5
 # Half of GPU time in collectives, or a quarter at most: between them neither word is right.
 COMMUNICATION_BOUND_PERCENT = 50.0
 COMPUTE_BOUND_PERCENT = 25.0
+# A GPU that idles for half of the traced time is bound by neither, whatever fills the rest.
+IDLE_PERCENT = 50.0
 
 _SHARES = """
 SELECT v.source_id, s.path, s.dialect, v.collective_calls, v.collective_ns, v.kernel_ns,

@@ -48,6 +48,12 @@ def timeline_sentences(said: TimelineReport) -> Iterable[str]:
     )
 
 
+def idle_percent(said: TimelineReport) -> float | None:
+    """Part of the traced time of all ranks in which nothing ran; None without traces."""
+    span = sum(rank.span_ns for rank in said.ranks)
+    return 100 * sum(rank.idle_ns for rank in said.ranks) / span if span else None
+
+
 def late_sentence(rank: RankRow) -> str:
     """How often and how much a straggler is late; `last in` is what the table calls it."""
     return (

@@ -104,8 +104,6 @@ def predict(
         for f in (factors.middle, factors.low, factors.high)
     )
     assumptions = list(ASSUMPTIONS)
-    if any(new[c.key].old_ns is None for c in changed):
-        assumptions.append("The new times are those of a call in the job, not alone.")
     if not recorded.times.known.all():
         assumptions.append(
             "Where too few ranks are known to split waiting from transfer, the shortest duration"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 
-from collscope.errors import InputError, ReplayError, UsageError
+from collscope.errors import InputError, MissingToolError, ReplayError, UsageError
 from collscope.replay.session import Target, check_target
 from collscope.tuning import confirm as confirmation
 from collscope.tuning import finish
 from collscope.tuning.choose import NOTHING, PLUGIN, PRESENT, Candidate, Choice, choose
+from collscope.tuning.gpus import NO_GPU, require_gpu
 from collscope.tuning.launches import Launches
 from collscope.tuning.offers import offer
 from collscope.tuning.plugin import LIBRARY, installed_plugin
@@ -22,7 +23,7 @@ from collscope.tuning.worth import worth
 def prepare(wanted: Wanted) -> State:
     """A state with nothing measured; the folder is there, and earlier results are gone.
 
-    raises  UsageError, InputError
+    raises  UsageError, InputError; MissingToolError without a GPU
     """
     if wanted.session.place is not None:
         raise UsageError(
@@ -30,6 +31,7 @@ def prepare(wanted: Wanted) -> State:
             "Slurm starts the ranks."
         )
     check_target(Target(wanted.db, wanted.run))
+    require_gpu(wanted.session, wanted.plan.nranks // wanted.session.method.gpus_per_process)
     try:
         wanted.out.mkdir(parents=True, exist_ok=True)
         earlier = [wanted.out / name for name in FILES if (wanted.out / name).exists()]
@@ -86,6 +88,8 @@ def _survey(state: State) -> None:
             f" ({reasons[0] if reasons else 'no result'}). See that 'collscope replay' runs."
         )
     first = next(iter(search.first.values()))
+    if first.backend == "host":
+        raise MissingToolError(NO_GPU)
     nvls = dict(state.wanted.kept).get("NCCL_NVLS_ENABLE", "") != "0"
     state.place = place_of(first.library, first.device, nvls=nvls, seen=state.wanted.seen)
     labels = 2 if search.default == PRESENT else 3

@@ -22,6 +22,8 @@ from collscope.whatif.times import Times, make_times, require_alike
 _DEFAULT_THRESHOLDS = "64K..256M*2"
 _DEFAULT_COUNTS = "1..64*2"
 _ISOLATED = "isolated"
+_MAIN = "main"
+_ANY = "SELECT 1 FROM calls WHERE run = ? AND op = 'AllReduce' LIMIT 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ def make_job(wanted: Wanted) -> Job:
 
     raises  UsageError for options that exclude each other; InputError for an unusable source
     """
+    if wanted.layers is None and wanted.run is None and _has_main(wanted.db):
+        wanted = replace(wanted, run=_MAIN)
     if (wanted.layers is None) == (wanted.run is None):
         raise UsageError("whatif fusion: give either --layers FILE or --run LABEL.")
     if wanted.queued and wanted.overlap is not None:
@@ -78,7 +82,28 @@ def make_job(wanted: Wanted) -> Job:
         production,
         name,
         present,
-        () if step is None else (*step.notices, "buckets smaller than the calls are not looked at"),
+        () if step is None else (*step.notices, *_of_run(wanted, step, production)),
+    )
+
+
+def _has_main(db: Path) -> bool:
+    """Whether a store has all-reduces of the run that commands take where none is named."""
+    if not db.exists():
+        return False
+    with reading(db) as connection:
+        return connection.execute(_ANY, (_MAIN,)).fetchone() is not None
+
+
+def _of_run(wanted: Wanted, step: RecordedStep, production: Production | None) -> tuple[str, ...]:
+    """What an answer about a run does not take into account."""
+    calls = "buckets smaller than the calls are not looked at"
+    timed = len(step.ready_us) > 1  # of every rank, as `--overlap recorded` needs
+    if production is not None or not timed or wanted.policy is not Policy.TORCH_DDP:
+        return (calls,)
+    return (
+        calls,
+        "PyTorch reduces beside the backward pass, which this does not look at: the run has traces,"
+        " --overlap recorded takes the overlap into account and may recommend other buckets",
     )
 
 

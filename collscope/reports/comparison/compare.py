@@ -50,7 +50,7 @@ class Crossover:
     datatype: str
     nranks: int
     in_place: int
-    size_bytes: int  # first measured size at which `to` is the fastest by more than the noise
+    size_bytes: int  # first measured size at which `to` is faster by more than the noise
     before: str
     to: str
 
@@ -123,7 +123,7 @@ def compare(
         run,
         classes,
         totals,
-        tuple(_crossovers(classes)),
+        tuple(_crossovers(classes, _Leads(labels, common, by_label[1:]))),
         (*unlike(labels), *_left_out(labels, len(common)), *_outliers(labels)),
     )
 
@@ -170,21 +170,52 @@ def curves(classes: Sequence[ClassComparison]) -> list[list[ClassComparison]]:
     return [sorted(curve, key=lambda row: row.key.size_bytes) for curve in found.values()]
 
 
-def _crossovers(classes: Sequence[ClassComparison]) -> list[Crossover]:
-    """Changes of the leader; a lead within the noise between launches is none."""
+class _Leads:
+    """Which of two labels is surely the faster, class by class."""
+
+    def __init__(
+        self, labels: Sequence[Label], keys: Sequence[Key], of_first: Sequence[Sequence[Effect]]
+    ) -> None:
+        """`of_first`: effects of every other label against the first, as the tables have them."""
+        self._labels = {label.name: label for label in labels}
+        self._keys = keys
+        self._effects: dict[tuple[str, str], dict[Key, Effect]] = {}
+        for label, found in zip(labels[1:], of_first, strict=True):
+            self._keep(labels[0].name, label.name, found)
+
+    def _keep(self, first: str, second: str, found: Sequence[Effect]) -> None:
+        self._effects[first, second] = dict(zip(self._keys, found, strict=True))
+        turned = [replace(e, log_ratio=-e.log_ratio) for e in found]
+        self._effects[second, first] = dict(zip(self._keys, turned, strict=True))
+
+    def sure(self, ahead: str, behind: str, key: Key) -> bool:
+        """True when `ahead` is faster by more than launches differ, and by more than the noise."""
+        if (behind, ahead) not in self._effects:
+            one, other = self._labels[behind].classes, self._labels[ahead].classes
+            found = effects([(one[k].samples, other[k].samples) for k in self._keys])
+            self._keep(behind, ahead, found)
+        effect = self._effects[behind, ahead][key]
+        return -effect.log_ratio > max(math.log1p(LAUNCH_NOISE), effect.half_width() or 0.0)
+
+
+def _crossovers(classes: Sequence[ClassComparison], leads: _Leads) -> list[Crossover]:
+    """Changes of the leader, where both were sure: the old one ahead before, now the new one."""
     found = []
     for curve in curves(classes):
         leader: str | None = None
-        for row in curve:
+        for place, row in enumerate(curve):
             times = {cell.label: cell.time_us for cell in row.cells}
             best = min(times, key=times.__getitem__)
             if leader is None:
                 leader = best
-            elif times[best] * (1 + LAUNCH_NOISE) < times[leader]:
-                k = row.key
-                found.append(
-                    Crossover(k.op, k.datatype, k.nranks, k.in_place, k.size_bytes, leader, best)
-                )
+            elif best != leader and leads.sure(best, leader, row.key):
+                if any(leads.sure(leader, best, earlier.key) for earlier in curve[:place]):
+                    k = row.key
+                    found.append(
+                        Crossover(
+                            k.op, k.datatype, k.nranks, k.in_place, k.size_bytes, leader, best
+                        )
+                    )
                 leader = best
     return found
 

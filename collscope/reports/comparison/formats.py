@@ -92,7 +92,9 @@ def _nulls(key: Mapping[str, Any]) -> dict[str, Any]:
 
 def _compare_sections(comparison: Comparison) -> list[Section]:
     short = _short_names(comparison.labels)
-    crossovers = tuple(_crossovers(comparison, short)) or ("None: one label leads all.",)
+    crossovers = tuple(_crossovers(comparison, short)) or (
+        "None beyond the noise: no label leads at some sizes and lags at others.",
+    )
     return [
         Section("", (_headline(comparison), *comparison.notes)),
         Section("Totals", (_totals(comparison, short),)),

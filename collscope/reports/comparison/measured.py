@@ -104,10 +104,12 @@ def _load(
     connection: sqlite3.Connection, name: str, run: str | None, samples: dict[int, list[float]]
 ) -> Label:
     query = (
-        f"SELECT {', '.join(_COLUMNS)} FROM measurements WHERE label = ? AND run = COALESCE(?, run)"
-        " ORDER BY measurement_id"
+        f"SELECT {', '.join(f'm.{column}' for column in _COLUMNS)}, s.sha256 FROM measurements m"
+        " LEFT JOIN sources s USING (source_id) WHERE m.label = ? AND m.run = COALESCE(?, m.run)"
+        " ORDER BY m.measurement_id"
     )
-    rows = [dict(zip(_COLUMNS, row, strict=True)) for row in connection.execute(query, (name, run))]
+    found = connection.execute(query, (name, run))
+    rows = _once([dict(zip((*_COLUMNS, "sha256"), row, strict=True)) for row in found])
     if not rows:
         raise InputError(f"label '{name}': {_why_unknown(name, labels_of(connection))}")
     usable = [r for r in rows if r["status"] in _USABLE and r["time_us_median"] and r["size_bytes"]]
@@ -127,6 +129,23 @@ def _load(
     classes = {key: _measured(group, samples) for key, group in grouped.items()}
     failed = frozenset(_key(r) for r in rows if r["status"] in _FAILED and r["size_bytes"])
     return Label(name, classes, len(rows) - len(usable), circumstances, failed)
+
+
+def _once(rows: Sequence[_Row]) -> list[_Row]:
+    """Rows without those that another run has from a copy of the same file.
+
+    Equal rows of one source are all kept: a file may well measure the same twice.
+    """
+    first: dict[Hashable, int] = {}
+    kept = []
+    for row in rows:
+        same = (
+            row["sha256"], _key(row), row["round"], row["status"], row["time_us_median"],
+            row["n_wrong"], row["calls"],
+        )  # fmt: skip
+        if row["sha256"] is None or first.setdefault(same, row["source_id"]) == row["source_id"]:
+            kept.append(row)
+    return kept
 
 
 def _why_unknown(name: str, known: Sequence[str]) -> str:

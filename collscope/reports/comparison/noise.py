@@ -104,6 +104,8 @@ def effects(pairs: Sequence[tuple[Samples, Samples]]) -> list[Effect]:
 
 def _moderated(effect: Effect, prior: float) -> Effect:
     assert effect.error is not None  # the caller leaves those out
+    if math.isinf(effect.freedom):
+        return effect  # samples without spread: their error is assumed, and known for certain
     freedom = effect.freedom + _PRIOR_FREEDOM
     variance = (effect.freedom * effect.error**2 + _PRIOR_FREEDOM * prior) / freedom
     return replace(effect, error=math.sqrt(variance), freedom=freedom)

@@ -23,6 +23,8 @@ from collscope.reports.judgement.records import Judgement
 from collscope.reports.judgement.roofs import AnyRoofs, FitRoofs, empirical, make_roofs
 from collscope.reports.model import ClassRow, Share
 
+_NAMED = 3  # profiles that a sentence names
+
 
 def build_judgement(
     connection: sqlite3.Connection,
@@ -42,6 +44,7 @@ def build_judgement(
     system, wanted = asked
     rows = read_measurements(connection, run)
     labels = labels_of(rows)
+    shares, beside = _counted_once(connection, run, shares)
     roofs, best = make_roofs(system, rows), None if system is None else empirical(rows)
     known = fraction_of(connection, run, shares)
     exposure = 1.0 if known is None or known.exposure is None else known.exposure
@@ -55,6 +58,7 @@ def build_judgement(
         labels=labels,
         roof=None if roofs is None else roofs.name,
         classes=records(judged, whole),
+        classes_total=len(judged),
         kernels=kernels,
         decomposition=decompose(judged, shares),
         uplift=uplift_of(judged, known, kernels if len(shares) == 1 else ()),
@@ -62,7 +66,27 @@ def build_judgement(
             connection, run, rows, classes, None if known is None else known.value * exposure
         ),
         curves=curves_of((r for r in rows if wanted in (None, r.label)), roofs),
-        notes=tuple(_notes(judged, (label, labels), known is not None, wanted)),
+        notes=(*_notes(judged, (label, labels), known is not None, wanted), *beside),
+    )
+
+
+def _counted_once(
+    connection: sqlite3.Connection, run: str, shares: Sequence[Share]
+) -> tuple[Sequence[Share], tuple[str, ...]]:
+    """The profiles to add up, and a sentence on those that are left out.
+
+    A profile without times of its kernels beside traces of the job holds what they hold.
+    """
+    query = "SELECT path FROM sources WHERE run = ? AND kind = 'trace'"
+    traces = {path for (path,) in connection.execute(query, (run,))}
+    traced = [share for share in shares if share.source in traces]
+    left = [share.source for share in shares if share.source not in traces]
+    if not traced or not left:
+        return shares, ()
+    told = ", ".join(left[:_NAMED]) + ", …" * (len(left) > _NAMED)
+    return traced, (
+        f"Not added to the traces, whose kernels they may hold again: {told}. Give the profiles of "
+        "another job a run of their own.",
     )
 
 
@@ -106,7 +130,7 @@ def _notes(
             f"{'' if chosen == labels[-1] else ' of those that can be judged'}, {chosen}, is "
             "judged (--label names another)."
         )
-    measured = sum(j.alone_us is not None for j in judged)
+    measured = sum(j.match is not None and j.match.time_us is not None for j in judged)
     if chosen is not None and judged:
         notes.append(f"{measured} of {len(judged)} classes are measured with label {chosen}.")
         if not any(j.match for j in judged):

@@ -138,6 +138,7 @@ class Judgement:
     labels: tuple[str, ...]  # that the run has
     roof: str | None  # which roof the efficiencies are of
     classes: tuple[JudgedClass, ...]  # those to look at first, first
+    classes_total: int  # before the cut to the first ones
     kernels: tuple[JudgedKernel, ...]
     decomposition: Decomposition | None
     uplift: Uplift | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -141,7 +141,7 @@ def _report(
             _change(c.key, rows, (c.calls, c.old_ns / 1000, c.new_ns / 1000)) for c in changed
         ),
         unchanged=tuple(_change(key, rows, (None, None, None)) for key in found.unchanged),
-        assumptions=(*found.assumptions, *_assumed(times.times)),
+        assumptions=(*found.assumptions, *_assumed(wanted, times.times, found)),
     )
 
 
@@ -161,7 +161,22 @@ def _change(
     return ClassChange(row.op, row.datatype, row.count, row.size_bytes, row.nranks, *times)
 
 
-def _assumed(times: Mapping[ClassKey, NewTime]) -> tuple[str, ...]:
-    if any(time.low_ns is not None for time in times.values()):
-        return ("The range is that of the new times' spread, all classes at once.",)
-    return ("The new times are single figures: no range.",)
+def _assumed(wanted: Wanted, times: Mapping[ClassKey, NewTime], found: Prediction) -> Iterator[str]:
+    """What the new times stand for, and where the range comes from."""
+    if wanted.system is not None:
+        yield (
+            "Every collective is assumed to reach the roof; one that was faster in the job stays "
+            "as it was."
+        )
+    elif any(times[c.key].old_ns is None for c in found.changed):
+        yield "The new times are those of a call in the job, not alone."
+    spread = any(
+        time.low_ns is not None and time.high_ns is not None and time.low_ns < time.high_ns
+        for time in times.values()
+    )
+    if not spread:
+        yield "The new times are single figures: no range."
+    elif found.low_ns < found.high_ns:
+        yield "The range is that of the new times' spread, all classes at once."
+    else:
+        yield "The spread of the new times does not change the step: no range."

@@ -58,9 +58,10 @@ def _sections(said: PredictionReport) -> Iterable[Section]:
 
 
 def _answer(said: PredictionReport) -> Iterable[str]:
+    low, high = _ms(said.low_us), _ms(said.high_us)
     yield (
-        f"Step time {_ms(said.step_us)} -> {_ms(said.new_us)} ms "
-        f"({_ms(said.low_us)} to {_ms(said.high_us)}), {_change(said.step_us, said.new_us)}, "
+        f"Step time {_ms(said.step_us)} -> {_ms(said.new_us)} ms"
+        f"{f' ({low} to {high})' if low != high else ''}, {_change(said.step_us, said.new_us)}, "
         f"with {said.times_from}."
     )
     yield (
