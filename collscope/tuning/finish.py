@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from collscope.replay.results import store_results
@@ -134,11 +134,7 @@ def _of_no_use(
     state: State, found: Confirmed, row: TunerRow, classes: Collection[int]
 ) -> list[int]:
     """Classes of a row that, all together, are not surely faster than with the default."""
-    mine = []
-    for c in classes:
-        shape, size = state.size(c)
-        call = TunerCall(shape.op, size, shape.nranks, shape.nnodes)
-        mine += [c] if row.matches(call) else []
+    mine = _classes_of(state, row, classes)
     calls = {w.class_id: w.calls for w in state.weighed() if w.class_id in mine}
     default = state.search.default
     before = confirmation.total(found, default, calls, {}, default)
@@ -148,6 +144,16 @@ def _of_no_use(
         saved.low > 0 if saved.rounds >= FEWEST_ROUNDS else saved.saved > 0
     )
     return [] if proven else mine
+
+
+def _classes_of(state: State, row: TunerRow, classes: Iterable[int]) -> list[int]:
+    """Those of some classes that a row is for."""
+    found = []
+    for c in classes:
+        shape, size = state.size(c)
+        if row.matches(TunerCall(shape.op, size, shape.nranks, shape.nnodes)):
+            found.append(c)
+    return found
 
 
 def _doubtful(state: State, found: Confirmed, class_id: int) -> bool:
@@ -200,10 +206,15 @@ def _names(state: State, classes: set[int]) -> str:
 def gain(state: State, found: Confirmed) -> Gain | None:
     """What the confirmation says is saved, of the collectives and of the job.
 
-    Classes that were taken back count as they are with the default.
+    Classes that were taken back, or that no row is for, count as they are with the default: what
+    they differ by is noise.
     """
     calls = {w.class_id: w.calls * w.exposed for w in state.weighed()}
-    labels = dict.fromkeys(state.taken_back, state.search.default)
+    left = set(state.taken_back)
+    if state.choice.kind == PLUGIN and not state.choice.environment:
+        touched = {c for row in state.choice.rows for c in _classes_of(state, row, calls)}
+        left |= calls.keys() - touched
+    labels = dict.fromkeys(left, state.search.default)
     before = confirmation.total(found, PRESENT, calls, {})
     after = confirmation.total(found, TUNED, calls, labels)
     saved = improvement(before, after)
