@@ -118,7 +118,7 @@ def test_a_value_of_another_type_is_one_line(db: Path) -> None:
     done = collscope("report", "--db", db)
     assert done.code == 3
     assert done.err.startswith("collscope: internal error: TypeError: ")
-    assert done.err.endswith(". Run again with --debug and report it.\n")
+    assert done.err.endswith(". Run 'collscope --debug COMMAND ...' and report it.\n")
     assert done.err.count("\n") == 1
     with pytest.raises(TypeError):
         collscope("--debug", "report", "--db", db)
