@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,7 +10,14 @@ from collscope.cli.bench_interference import interference
 from collscope.cli.bench_memcpy import memcpy
 from collscope.cli.bench_p2p import p2p
 from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, write
-from collscope.cli.replay import Backend
+from collscope.cli.replay_options import (
+    Backend,
+    BackendOption,
+    Environment,
+    Library,
+    Mpiexec,
+    Runtime,
+)
 
 bench_app = typer.Typer(no_args_is_help=True, help="Microbenchmarks of this machine.")
 
@@ -23,13 +29,13 @@ def allreduce_wrapper(
         int | None,
         typer.Option("--gpus-per-process", help="GPUs of each process; none: all.", min=1),
     ] = None,
-    backend: Annotated[Backend, typer.Option("--backend", help="What to run on.")] = Backend.AUTO,
-    library: Annotated[str | None, typer.Option("--library", help="NCCL or RCCL.")] = None,
-    runtime: Annotated[str | None, typer.Option("--runtime", help="CUDA or HIP runtime.")] = None,
+    backend: BackendOption = Backend.AUTO,
+    library: Library = None,
+    runtime: Runtime = None,
     budget: Annotated[float, typer.Option("--budget", help="Seconds per size.", min=0)] = 0.2,
     timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per size.")] = None,
-    env: Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE.")] = None,
-    mpiexec: Annotated[Path | None, typer.Option("--mpiexec", help="The launcher.")] = None,
+    env: Environment = None,
+    mpiexec: Mpiexec = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
     format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,

@@ -9,7 +9,14 @@ from typing import Annotated
 import typer
 
 from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, utf8, write
-from collscope.cli.replay import Backend
+from collscope.cli.replay_options import (
+    Backend,
+    BackendOption,
+    Environment,
+    Library,
+    Mpiexec,
+    Runtime,
+)
 
 
 class Computation(str, Enum):
@@ -51,19 +58,19 @@ def interference(
     priority: Annotated[
         Priority, typer.Option("--priority", help="Of the collectives' stream.")
     ] = Priority.HIGH,
-    backend: Annotated[Backend, typer.Option("--backend", help="What to run on.")] = Backend.AUTO,
-    library: Annotated[str | None, typer.Option("--library", help="NCCL or RCCL.")] = None,
-    runtime: Annotated[str | None, typer.Option("--runtime", help="CUDA or HIP runtime.")] = None,
+    backend: BackendOption = Backend.AUTO,
+    library: Library = None,
+    runtime: Runtime = None,
     budget: Annotated[
         float, typer.Option("--budget", help="Seconds per class and launch.", min=0)
     ] = 1.0,
     timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per class.")] = None,
-    env: Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE.")] = None,
+    env: Environment = None,
     label: Annotated[
         str | None, typer.Option("--label", help="What is measured.", callback=utf8)
     ] = None,
     microbench: Annotated[Path | None, typer.Option("--microbench", help="The program.")] = None,
-    mpiexec: Annotated[Path | None, typer.Option("--mpiexec", help="The launcher.")] = None,
+    mpiexec: Mpiexec = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
     csv: Annotated[Path | None, typer.Option("--csv", help="Where results go as well.")] = None,

@@ -8,7 +8,13 @@ from typing import Annotated
 import typer
 
 from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, utf8, write
-from collscope.cli.replay import Backend
+from collscope.cli.replay_options import (
+    Backend,
+    BackendOption,
+    Environment,
+    Mpiexec,
+    Runtime,
+)
 
 
 def memcpy(
@@ -19,16 +25,16 @@ def memcpy(
     only: Annotated[
         str | None, typer.Option("--only", help="Of peer,within,host,ipc; none: all.")
     ] = None,
-    backend: Annotated[Backend, typer.Option("--backend", help="What to run on.")] = Backend.AUTO,
-    runtime: Annotated[str | None, typer.Option("--runtime", help="CUDA or HIP runtime.")] = None,
+    backend: BackendOption = Backend.AUTO,
+    runtime: Runtime = None,
     budget: Annotated[float, typer.Option("--budget", help="Seconds per row.", min=0)] = 0.1,
     timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per row.")] = None,
     rounds: Annotated[int, typer.Option("--rounds", help="Measure all so often.", min=1)] = 1,
-    env: Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE.")] = None,
+    env: Environment = None,
     label: Annotated[
         str | None, typer.Option("--label", help="What is measured.", callback=utf8)
     ] = None,
-    mpiexec: Annotated[Path | None, typer.Option("--mpiexec", help="The launcher.")] = None,
+    mpiexec: Mpiexec = None,
     microbench: Annotated[
         Path | None, typer.Option("--microbench", help="The executable to start.")
     ] = None,

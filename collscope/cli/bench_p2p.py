@@ -9,7 +9,14 @@ from typing import Annotated
 import typer
 
 from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, utf8, write
-from collscope.cli.replay import Backend
+from collscope.cli.replay_options import (
+    Backend,
+    BackendOption,
+    Environment,
+    Library,
+    Mpiexec,
+    Runtime,
+)
 
 
 class Direction(str, Enum):
@@ -31,16 +38,16 @@ def p2p(
         Direction, typer.Option("--direction", help="Who of a pair sends; both: one after another.")
     ] = Direction.BOTH,
     no_latency: Annotated[bool, typer.Option("--no-latency", help="Leave ping-pongs out.")] = False,
-    backend: Annotated[Backend, typer.Option("--backend", help="What to run on.")] = Backend.AUTO,
-    library: Annotated[str | None, typer.Option("--library", help="NCCL or RCCL.")] = None,
-    runtime: Annotated[str | None, typer.Option("--runtime", help="CUDA or HIP runtime.")] = None,
+    backend: BackendOption = Backend.AUTO,
+    library: Library = None,
+    runtime: Runtime = None,
     budget: Annotated[
         float, typer.Option("--budget", help="Seconds per pair and size.", min=0)
     ] = 0.1,
     timeout: Annotated[
         float | None, typer.Option("--timeout", help="Seconds per pair and size.")
     ] = None,
-    env: Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE.")] = None,
+    env: Environment = None,
     variant: Annotated[
         list[str] | None, typer.Option("--variant", help="LABEL:NAME=VALUE,library=PATH,...")
     ] = None,
@@ -48,7 +55,7 @@ def p2p(
     label: Annotated[
         str | None, typer.Option("--label", help="What is measured.", callback=utf8)
     ] = None,
-    mpiexec: Annotated[Path | None, typer.Option("--mpiexec", help="The launcher.")] = None,
+    mpiexec: Mpiexec = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
     csv: Annotated[Path | None, typer.Option("--csv", help="Where results go as well.")] = None,

@@ -9,6 +9,24 @@ from typing import Annotated
 import typer
 
 from collscope.cli.options import DEFAULT_DB, Db, Run, progress, write
+from collscope.cli.replay_options import (
+    Backend,
+    BackendOption,
+    Environment,
+    GpusPerProcess,
+    Library,
+    Limit,
+    Logs,
+    MinShare,
+    Mpiexec,
+    Only,
+    PlanFile,
+    Ranks,
+    Replayer,
+    Runtime,
+    ScaleRanks,
+    ThreadsOption,
+)
 from collscope.errors import UsageError
 
 
@@ -19,28 +37,12 @@ class Mode(str, Enum):
     SEQUENCE = "sequence"
 
 
-class Backend(str, Enum):
-    """What a replay runs on."""
-
-    AUTO = "auto"
-    CUDA = "cuda"
-    HIP = "hip"
-    HOST = "host"
-
-
 class InPlace(str, Enum):
     """Buffers of a sweep."""
 
     NO = "no"
     YES = "yes"
     BOTH = "both"
-
-
-class Threads(str, Enum):
-    """Host threads of a process with several GPUs."""
-
-    PER_GPU = "per-gpu"
-    ONE = "one"
 
 
 class Layout(str, Enum):
@@ -51,43 +53,33 @@ class Layout(str, Enum):
 
 
 def replay(
-    logs: Annotated[list[str] | None, typer.Argument(help="Logs; none: use the store.")] = None,
+    logs: Logs = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
-    plan: Annotated[Path | None, typer.Option("--plan", help="A plan file.")] = None,
+    plan: PlanFile = None,
     sweep: Annotated[
         str | None, typer.Option("--sweep", help="Without a log: allreduce,allgather:1K..4G*2.")
     ] = None,
     datatype: Annotated[str, typer.Option("--datatype", help="Of the sweep.")] = "float32",
     redop: Annotated[str, typer.Option("--redop", help="Of the sweep.")] = "sum",
     in_place: Annotated[InPlace, typer.Option("--in-place", help="Of the sweep.")] = InPlace.NO,
-    ranks: Annotated[
-        int | None, typer.Option("-n", "--ranks", help="Ranks (GPUs) at hand.", min=1)
-    ] = None,
+    ranks: Ranks = None,
     mode: Annotated[Mode | None, typer.Option("--mode", help="Classes or every call.")] = None,
     repeat: Annotated[int | None, typer.Option("--repeat", help="Passes of a sequence.")] = None,
-    only: Annotated[
-        str | None, typer.Option("--only", help="Classes: allreduce,alltoall:64K, 12 as in report.")
-    ] = None,
-    min_share: Annotated[
-        float | None, typer.Option("--min-share", help="Least share, 0 to 1.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", help="Most classes.", min=1)] = None,
-    scale_ranks: Annotated[
-        int | None, typer.Option("--scale-ranks", help="Remap to so many ranks.", min=1)
-    ] = None,
+    only: Only = None,
+    min_share: MinShare = None,
+    limit: Limit = None,
+    scale_ranks: ScaleRanks = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only.")] = False,
     csv: Annotated[Path | None, typer.Option("--csv", help="Where results go as well.")] = None,
     csv_layout: Annotated[
         Layout, typer.Option("--csv-layout", help="Columns of the CSV.")
     ] = Layout.COLLSCOPE,
-    backend: Annotated[Backend, typer.Option("--backend", help="What to run on.")] = Backend.AUTO,
-    library: Annotated[str | None, typer.Option("--library", help="NCCL or RCCL.")] = None,
-    runtime: Annotated[str | None, typer.Option("--runtime", help="CUDA or HIP runtime.")] = None,
-    gpus_per_process: Annotated[
-        int, typer.Option("--gpus-per-process", help="GPUs of each process.", min=1)
-    ] = 1,
-    threads: Annotated[Threads | None, typer.Option("--threads", help="Of a process.")] = None,
+    backend: BackendOption = Backend.AUTO,
+    library: Library = None,
+    runtime: Runtime = None,
+    gpus_per_process: GpusPerProcess = 1,
+    threads: ThreadsOption = None,
     budget: Annotated[float | None, typer.Option("--budget", help="Seconds per class.")] = None,
     graph: Annotated[bool, typer.Option("--graph", help="Time graph launches.")] = False,
     isolated: Annotated[bool, typer.Option("--isolated", help="Time single calls.")] = False,
@@ -95,14 +87,14 @@ def replay(
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Check no result.")] = False,
     timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per class.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the CSV.")] = False,
-    env: Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE.")] = None,
+    env: Environment = None,
     variant: Annotated[
         list[str] | None, typer.Option("--variant", help="LABEL:NAME=VALUE,library=PATH,...")
     ] = None,
     rounds: Annotated[int | None, typer.Option("--rounds", help="Of all variants.", min=1)] = None,
     label: Annotated[str | None, typer.Option("--label", help="Name of what is measured.")] = None,
-    replayer: Annotated[Path | None, typer.Option("--replayer", help="The executable.")] = None,
-    mpiexec: Annotated[Path | None, typer.Option("--mpiexec", help="The launcher.")] = None,
+    replayer: Replayer = None,
+    mpiexec: Mpiexec = None,
 ) -> None:
     """Measure the recorded collectives on this machine: a run, logs, a plan, or a sweep."""
     from collscope.replay import command

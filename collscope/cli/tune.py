@@ -9,7 +9,23 @@ from typing import Annotated
 import typer
 
 from collscope.cli.options import DEFAULT_DB, Db, Output, Run, progress, utf8, write
-from collscope.cli.replay import Backend, Threads
+from collscope.cli.replay_options import (
+    Backend,
+    BackendOption,
+    GpusPerProcess,
+    Library,
+    Limit,
+    Logs,
+    MinShare,
+    Mpiexec,
+    Only,
+    PlanFile,
+    Ranks,
+    Replayer,
+    Runtime,
+    ScaleRanks,
+    ThreadsOption,
+)
 
 
 class Form(str, Enum):
@@ -21,23 +37,15 @@ class Form(str, Enum):
 
 
 def tune(
-    logs: Annotated[list[str] | None, typer.Argument(help="Logs; none: use the store.")] = None,
+    logs: Logs = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
-    plan: Annotated[Path | None, typer.Option("--plan", help="A plan file.")] = None,
-    ranks: Annotated[
-        int | None, typer.Option("-n", "--ranks", help="Ranks (GPUs) at hand.", min=1)
-    ] = None,
-    only: Annotated[
-        str | None, typer.Option("--only", help="Classes: allreduce,alltoall:64K, 12 as in report.")
-    ] = None,
-    min_share: Annotated[
-        float | None, typer.Option("--min-share", help="Least share, 0 to 1.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", help="Most classes.", min=1)] = None,
-    scale_ranks: Annotated[
-        int | None, typer.Option("--scale-ranks", help="Remap to so many ranks.", min=1)
-    ] = None,
+    plan: PlanFile = None,
+    ranks: Ranks = None,
+    only: Only = None,
+    min_share: MinShare = None,
+    limit: Limit = None,
+    scale_ranks: ScaleRanks = None,
     env: Annotated[
         list[str] | None, typer.Option("--env", help="NAME=VALUE of the job as it is.")
     ] = None,
@@ -69,16 +77,14 @@ def tune(
         str | None,
         typer.Option("--label", help="Before present, default, tuned in the store.", callback=utf8),
     ] = None,
-    backend: Annotated[Backend, typer.Option("--backend", help="What to run on.")] = Backend.AUTO,
-    library: Annotated[str | None, typer.Option("--library", help="NCCL or RCCL.")] = None,
-    runtime: Annotated[str | None, typer.Option("--runtime", help="CUDA or HIP runtime.")] = None,
-    gpus_per_process: Annotated[
-        int, typer.Option("--gpus-per-process", help="GPUs of each process.", min=1)
-    ] = 1,
-    threads: Annotated[Threads | None, typer.Option("--threads", help="Of a process.")] = None,
+    backend: BackendOption = Backend.AUTO,
+    library: Library = None,
+    runtime: Runtime = None,
+    gpus_per_process: GpusPerProcess = 1,
+    threads: ThreadsOption = None,
     graph: Annotated[bool, typer.Option("--graph", help="Time graph launches.")] = False,
-    replayer: Annotated[Path | None, typer.Option("--replayer", help="The executable.")] = None,
-    mpiexec: Annotated[Path | None, typer.Option("--mpiexec", help="The launcher.")] = None,
+    replayer: Replayer = None,
+    mpiexec: Mpiexec = None,
     format: Annotated[Form, typer.Option("--format", help="Form of the output.")] = Form.TEXT,
     output: Output = None,
 ) -> None:

@@ -9,7 +9,13 @@ from typing import Annotated
 import typer
 
 from collscope.cli.options import DEFAULT_DB, Db, Format, Output, utf8, write
-from collscope.cli.replay import Backend
+from collscope.cli.replay_options import (
+    Backend,
+    Environment,
+    Library,
+    Mpiexec,
+    Runtime,
+)
 from collscope.errors import UsageError
 from collscope.whatif.policies import Policy
 
@@ -70,12 +76,12 @@ def fusion(
         bool, typer.Option("--measure", help="Replay the buckets instead of predicting.")
     ] = False,
     backend: Annotated[Backend, typer.Option("--backend", help="To measure on.")] = Backend.AUTO,
-    library: Annotated[str | None, typer.Option("--library", help="NCCL or RCCL.")] = None,
-    runtime: Annotated[str | None, typer.Option("--runtime", help="CUDA or HIP runtime.")] = None,
+    library: Library = None,
+    runtime: Runtime = None,
     budget: Annotated[float | None, typer.Option("--budget", help="Seconds per size.")] = None,
     timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per size.")] = None,
-    env: Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE.")] = None,
-    mpiexec: Annotated[Path | None, typer.Option("--mpiexec", help="The launcher.")] = None,
+    env: Environment = None,
+    mpiexec: Mpiexec = None,
     db: Db = DEFAULT_DB,
     format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
     plot: Annotated[
