@@ -3,7 +3,7 @@
 #   make demo    set up, read the samples, print the report, replay one on the host
 #   make test    lint, types, import contracts, native tests, test suite
 #   make fuzz    fuzz the log scanner under ASan and UBSan
-#   make check-abi   hold the replayer against the real NCCL, RCCL, CUDA and HIP (800 MB download)
+#   make check-abi   hold the replayer against the real NCCL, RCCL, CUDA and HIP (1.5 GB download)
 #   make bench   speed and memory against stated peers
 #   make venv    set up only
 #   make clean   remove what was built ($(VENV) stays)
