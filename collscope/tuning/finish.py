@@ -125,9 +125,11 @@ def _judge(state: State, found: Confirmed, classes: Sequence[int]) -> None:
 
 def _lost(found: Gain) -> bool:
     """No sure gain; of fewer rounds than an interval needs, none at all."""
-    if found.rounds < FEWEST_ROUNDS:
-        return found.collective <= 0
-    return found.collective_low <= 0
+    return not _gained(found.collective, found.collective_low, found.rounds)
+
+
+def _gained(saved: float, low: float, rounds: int) -> bool:
+    return low > 0 if rounds >= FEWEST_ROUNDS else saved > 0
 
 
 def _of_no_use(
@@ -140,9 +142,7 @@ def _of_no_use(
     before = confirmation.total(found, default, calls, {}, default)
     after = confirmation.total(found, TUNED, calls, {}, default)
     saved = improvement(before, after)
-    proven = saved is not None and (
-        saved.low > 0 if saved.rounds >= FEWEST_ROUNDS else saved.saved > 0
-    )
+    proven = saved is not None and _gained(saved.saved, saved.low, saved.rounds)
     return [] if proven else mine
 
 

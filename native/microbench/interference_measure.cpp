@@ -51,6 +51,7 @@ private:
     Status comm_alone(int calls, double& us);
     Status compute_with(Timed& out);
     Status comm_with(Timed& out);
+    Status until_covered(Status (Turns::*measure)(Timed&), int& beside, int most, Timed& out);
     Status compute_covered(Timed& out);
     Status comm_covered(Timed& out);
     Status warm_up();
@@ -146,10 +147,10 @@ Status Turns::comm_with(Timed& out) {
     });
 }
 
-// Repeats with more calls until every rank was covered; the number stays for the next round.
-Status Turns::compute_covered(Timed& out) {
+// Repeats with more of `beside` until every rank was covered; the number stays for the next round.
+Status Turns::until_covered(Status (Turns::*measure)(Timed&), int& beside, int most, Timed& out) {
     for (int i = 0;; ++i) {
-        const Status status = compute_with(out);
+        const Status status = (this->*measure)(out);
         if (!status.ok() || !session_.control.any(!out.covered)) {
             return status;
         }
@@ -157,22 +158,16 @@ Status Turns::compute_covered(Timed& out) {
         if (i + 1 == most_tries) {
             return {};
         }
-        calls_beside_ = at_most(calls_beside_ * more + 1, most_calls);
+        beside = at_most(beside * more + 1, most);
     }
 }
 
+Status Turns::compute_covered(Timed& out) {
+    return until_covered(&Turns::compute_with, calls_beside_, most_calls, out);
+}
+
 Status Turns::comm_covered(Timed& out) {
-    for (int i = 0;; ++i) {
-        const Status status = comm_with(out);
-        if (!status.ok() || !session_.control.any(!out.covered)) {
-            return status;
-        }
-        out.covered = false;
-        if (i + 1 == most_tries) {
-            return {};
-        }
-        units_beside_ = at_most(units_beside_ * more + 1, most_units);
-    }
+    return until_covered(&Turns::comm_with, units_beside_, most_units, out);
 }
 
 // First calls pay for connections, and clocks are low.
