@@ -5,10 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import fields
-from itertools import count
 
 from collscope.model import Measurement
-from collscope.store.sources import next_id
+from collscope.store.sampled import insert_sampled
 
 # Columns of _measurement that are fields of the record by the same name.
 _FIELDS = tuple(f.name for f in fields(Measurement) if f.name not in ("label", "samples_us"))
@@ -25,21 +24,13 @@ def insert_measurements(
 
     label  label of those that have none of their own
     """
-    keys = range(next_id(connection, "_measurement", "measurement_id"), 2**63)
-    names = ("measurement_id", "run_id", "source_id", "label", *_FIELDS)
-    connection.executemany(
-        f"INSERT INTO _measurement ({','.join(names)}) VALUES ({','.join('?' * len(names))})",
+    insert_sampled(
+        connection,
+        ("_measurement", "_sample"),
+        ("measurement_id", "run_id", "source_id", "label", *_FIELDS),
         [
-            (key, run, source, m.label or label, *(_value(m, name) for name in _FIELDS))
-            for key, m in zip(keys, measurements, strict=False)
-        ],
-    )
-    connection.executemany(
-        "INSERT INTO _sample VALUES (?,?,?)",
-        [
-            (key, ordinal, time_us)
-            for key, m in zip(keys, measurements, strict=False)
-            for ordinal, time_us in zip(count(), m.samples_us)
+            ((run, source, m.label or label, *(_value(m, name) for name in _FIELDS)), m.samples_us)
+            for m in measurements
         ],
     )
 
