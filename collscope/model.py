@@ -38,12 +38,18 @@ class Op(Enum):
         return self in _ROOTED
 
     @property
+    def reduces(self) -> bool:
+        """True where the elements of several ranks become one."""
+        return self in _REDUCING
+
+    @property
     def point_to_point(self) -> bool:
         """True for one rank's half of a transfer."""
         return self in (Op.SEND, Op.RECV)
 
 
 _ROOTED = {Op.BROADCAST, Op.REDUCE, Op.GATHER, Op.SCATTER}
+_REDUCING = {Op.ALL_REDUCE, Op.REDUCE_SCATTER, Op.REDUCE}
 
 # Spellings found in logs, lower case, against ours. Sources: ncclInfo.opName of NVIDIA/nccl and
 # ROCm/rccl (enqueue.cc, collectives.cc), mscclFunc names of ROCm/rccl msccl_lifecycle.cc.
@@ -150,7 +156,7 @@ class Diagnostic:
 
 @dataclass(frozen=True, slots=True)
 class CommInit:
-    """One rank's "Init START" or "Init COMPLETE" line."""
+    """One rank's "Init START" or "Init COMPLETE" line, or the CALL line of the same."""
 
     process: int  # index into the scan's processes
     line: int
@@ -167,6 +173,7 @@ class CommInit:
     split_count: int | None = None  # splitCount or childCount
     color: int | None = None
     key: int | None = None
+    traced: bool = False  # from a CALL trace, beside which the other two lines may stand
 
 
 @dataclass(frozen=True, slots=True)

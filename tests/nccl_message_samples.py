@@ -153,13 +153,13 @@ TOPOLOGY = "comm 0x3d1e26e0 rank 4 nRanks 16 nNodes 2 localRanks 8 localRank 4 M
 MISC: dict[str, LogRecord] = {
     # CALL trace, NCCL 2.15 and 2.18
     "ncclCommInitRank(0x7f2, 4, 0xe14770a474f583a5, 1, 3)": CommInit(
-        *(0, 1, 0x7F2, 1, 4, True, "ncclCommInitRank", 3), comm_hash=0xE14770A474F583A5
+        *(0, 1, 0x7F2, 1, 4, True, "ncclCommInitRank", 3), comm_hash=0xE14770A474F583A5, traced=True
     ),
     "ncclCommInitRank(0x7f2,4,0xe1,1,3)": CommInit(
-        *(0, 1, 0x7F2, 1, 4, True, "ncclCommInitRank", 3), comm_hash=0xE1
+        *(0, 1, 0x7F2, 1, 4, True, "ncclCommInitRank", 3), comm_hash=0xE1, traced=True
     ),
     "ncclCommSplit(0x15f, 1, -2, 0x7f2, 1, 2)": CommInit(
-        *(0, 1, 0x7F2, 1, 2, True, "ncclCommSplit"), parent_ptr=0x15F, color=1, key=-2
+        *(0, 1, 0x7F2, 1, 2, True, "ncclCommSplit"), parent_ptr=0x15F, color=1, key=-2, traced=True
     ),
     "ncclCommDestroy(0x7f2)": CommEnd(0, 1, 0x7F2, "Destroy"),
     # NCCL 2.28 and RCCL 2.22

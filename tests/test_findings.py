@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from store_builder import StoreBuilder
 
-from collscope.reports import render
 from collscope.reports.findings import RULES, SEVERITIES
 from collscope.reports.model import Evidence, Finding
+from collscope.reports.render import render
 
 
 def _found(store: StoreBuilder, code: str) -> list[Finding]:
@@ -156,6 +156,8 @@ def test_library_versions_differ_between_sources() -> None:
     assert _found(store, "library_differs") == []
     store.source("c.log", library="nccl", library_version="2.27.3")
     finding = _only(store, "library_differs")
+    store.setting(1, "NCCL_ALGO", "Ring")
+    assert store.report().findings[0].code == "library_differs"  # two jobs: the rest is doubtful
     assert finding.detail == "nccl 2.27.3, nccl 2.28.9."
     assert [evidence.source for evidence in finding.evidence] == ["c.log", "a.log"]
 
@@ -291,6 +293,18 @@ def test_findings_are_ordered_by_severity() -> None:
     severities = [finding.severity for finding in store.report().findings]
     assert severities == ["problem", "warning", "note"]
     assert severities == sorted(severities, key=SEVERITIES.index)
+
+
+def test_time_that_was_lost_comes_before_what_may_cost_some() -> None:
+    store = StoreBuilder()
+    source, comm = store.group()
+    store.setting(source, "NCCL_ALGO", "Ring")
+    (call,) = store.calls(comm, store.collective(), 1)
+    store.kernel(call, source, transfer_ns=100, wait_ns=400)
+    assert [f.code for f in store.report().findings if f.severity == "warning"] == [
+        "waiting_dominates",
+        "forced_choice",
+    ]
 
 
 def test_every_rule_says_what_it_looks_for() -> None:

@@ -247,3 +247,16 @@ def test_corpus_messages(corpus: Path) -> None:
         assert set(zip(hosts, pids, strict=True)) == {(h.decode(), int(p)) for h, p in printers}
         assert not any("\r" in text or text != text.rstrip() for text in texts)
         assert tables["counters"]["torn"] == 0
+
+
+def test_work_items_may_end_with_their_name() -> None:
+    # RCCL 2.22 prints a batch number and the name, 2025 builds add a position and td->type.
+    head, name = (
+        b"h:1:9 [0] NCCL INFO ## [1.000001] [00:00-01:c0] 00000f ",
+        b"ncclDevFunc_AllGather",
+    )
+    whole = head + b"CL 3 " + name + b"\n" + head + b"CL " + name + b" [00:00-01:c0] 3 td->type:1\n"
+    tables = scan(whole, head + b"CL 3 " + name[:-4])  # the file ends within a name
+    assert tables["kernel"]["kind"].tolist() == [1, 1]
+    assert tables["kernel_names"] == [name.decode()]
+    assert tables["counters"]["torn"] == 1

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from collscope.busbw import bus_bandwidth, bus_factor, size_bytes
 from collscope.ingest.commands import ingest_logs
+from collscope.ingest.match import reading
 from collscope.match.calls import in_place
 from collscope.match.observations import COLUMNS, Observations
 from collscope.model import Datatype, Op, parse_op, redop_of
+from collscope.reports.build import build_report
 from collscope.segment import decode, encode
 
 
@@ -256,3 +258,220 @@ def test_segments_keep_every_integer(values: list[int]) -> None:
         np.testing.assert_array_equal(again.columns[name], column)
         assert again.columns[name].dtype == column.dtype
     np.testing.assert_array_equal(again.tuning["row"], observed.tuning["row"])
+
+
+def _traced(time_us: int, what: str, *, count: int, block: int = 0, nranks: int = 4) -> str:
+    """A kernel-trace line of rank 0; `what` is KE, or KL or CL with a name."""
+    bus = f" busId c000 nRanks {nranks}" if what[:2] != "CL" else ""
+    head = f"h:10:99 [0] NCCL INFO ## [000007.{time_us:06d}] [00:{block:02d}] {count:06x} {what}"
+    return head + (" nw 4 bi 0 nc 1" if what != "KE" else "") + bus + "\n"
+
+
+_CODES = "SELECT code FROM diagnostics"
+_SPANS = "SELECT name, op_count, blocks, duration_ns FROM kernels ORDER BY start_ns, name"
+_SUM, _GATHER = "ncclDevFunc_AllReduce_RING_LL_Sum_f32", "ncclDevFunc_AllGather_RING_LL_Sum_i8"
+_P2P = "ncclDevFunc_SendRecv_RING_SIMPLE_Sum_i8"
+
+
+def test_kernels_of_two_communicators_may_run_at_once(tmp_path: Path) -> None:
+    # Rank 0 of 4 ranks and rank 0 of 2 ranks are one GPU: only nRanks tells whose KE it is.
+    text = _traced(100, f"KL HWID 1 {_SUM}", count=3)
+    text += _traced(110, f"KL HWID 1 {_GATHER}", count=3, nranks=2)
+    text += _traced(200, "KE", count=3) + _traced(310, "KE", count=3, nranks=2)
+    with _ingest(text, tmp_path) as db:
+        assert db.execute(_SPANS).fetchall() == [(_SUM, 3, 1, 100_000), (_GATHER, 3, 1, 200_000)]
+        assert db.execute("SELECT code FROM diagnostics").fetchall() == []
+
+
+def test_an_end_of_another_counter_ends_no_kernel(tmp_path: Path) -> None:
+    # The device's buffer was overrun: KE of 4 to KL of 9 are lost.
+    text = "".join(
+        _traced(100 * n, f"KL HWID 1 {_SUM}", count=n) * (n != 9)
+        + _traced(100 * n + 50, "KE", count=n) * (n != 4)
+        for n in (3, 4, 9, 10)
+    )
+    with _ingest(text, tmp_path) as db:
+        rows = db.execute("SELECT op_count, duration_ns FROM kernels ORDER BY 1").fetchall()
+        found = db.execute("SELECT code, count FROM diagnostics ORDER BY 1").fetchall()
+    assert rows == [(3, 50_000), (4, None), (10, 50_000)]
+    assert found == [("kernel_end_without_start", 1), ("kernel_without_end", 1)]
+
+
+def test_work_items_of_a_fused_kernel_are_calls_of_their_own(tmp_path: Path) -> None:
+    # Two all-reduces of one group in two blocks; the second block is 5 us late.
+    text = _rccl(0, "AllReduce", opCount=7) + _rccl(0, "AllReduce", task=1, opCount=7, count=9)
+    for block, late in ((0, 0), (1, 5)):
+        text += _traced(100 + late, f"KL HWID 1 {_SUM}", count=7, block=block)
+        text += _traced(120 + late, f"CL {_SUM}", count=7, block=block)
+        text += _traced(160 + late, "KE", count=7, block=block)
+    with _ingest(text, tmp_path) as db:
+        rows = db.execute(
+            "SELECT c.count, blocks, duration_ns FROM kernels JOIN calls c USING (call_id)"
+        ).fetchall()
+    assert rows == [(8, 2, 25_000), (9, 2, 45_000)]
+
+
+@pytest.mark.parametrize(("calls", "joined"), [(range(3), [3, 4, 5]), ((1, 4097, 4098), [])])
+def test_wrapped_counters_of_transfers_join_no_call(
+    tmp_path: Path, calls: tuple[int, ...], joined: list[int]
+) -> None:
+    # Counters of Send and Recv kernels have 12 bits: 001 is call 1, or 4097 of a longer job.
+    text = "".join(
+        _rccl(0, "Send", opCount=f"{c:x}", root=1, count=3 + k) for k, c in enumerate(calls)
+    )
+    for c in calls:
+        text += _traced(100 + c, f"KL HWID 1 {_P2P}", count=c % 4096)
+        text += _traced(105 + c, "KE", count=c % 4096)
+    with _ingest(text, tmp_path) as db:
+        found = db.execute("SELECT count FROM calls JOIN kernels USING (call_id) ORDER BY 1")
+        assert [count for (count,) in found] == joined
+
+
+def test_a_counter_that_stands_joins_only_complete_traces(tmp_path: Path) -> None:
+    # opCount stays 0 within one node: with a kernel missing, the others may be of any call.
+    calls = "".join(_rccl(0, "AllReduce", count=c) for c in (1, 2, 3))
+    pairs = [
+        _traced(100 * n, f"KL HWID 1 {_SUM}", count=0) + _traced(100 * n + n, "KE", count=0)
+        for n in (1, 2, 3)
+    ]
+    query = "SELECT c.count, duration_ns FROM kernels JOIN calls c USING (call_id) ORDER BY 1"
+    for kernels, joined in ((pairs, [(1, 1000), (2, 2000), (3, 3000)]), (pairs[1:], [])):
+        folder = tmp_path / str(len(kernels))
+        folder.mkdir()
+        with _ingest(calls + "".join(kernels), folder) as db:
+            assert db.execute(query).fetchall() == joined
+
+
+def _calls(db: sqlite3.Connection) -> list[tuple[object, ...]]:
+    return db.execute("SELECT seq, op, count, ranks_seen FROM calls ORDER BY seq").fetchall()
+
+
+def test_one_of_many_equal_calls_differs(tmp_path: Path) -> None:
+    # Not a lost line at the place of the difference and another at the end.
+    text = "".join(
+        _line(r, "AllReduce", count=9 if (r, k) == (2, 3) else 8)
+        for k in range(9)
+        for r in range(4)
+    )
+    with _ingest(text, tmp_path) as db:
+        assert _calls(db) == [(k, "AllReduce", 8, 4 - (k == 3)) for k in range(9)]
+        assert db.execute("SELECT seq, rank, what FROM deviations").fetchall() == [
+            (3, 2, "differs")
+        ]
+
+
+@pytest.mark.parametrize("counter", [0, 1])
+def test_ranks_that_lost_neighbouring_lines(tmp_path: Path, counter: int) -> None:
+    # All lost a line. Ranks 0 and 1 do not tell in which order calls 1 and 2 were; others do.
+    lost = {(0, 2), (1, 1), (2, 5), (3, 7)}
+    text = "".join(
+        _line(r, "AllReduce", count=k + 1, opCount=k * counter)
+        for r in range(4)
+        for k in range(9)
+        if (r, k) not in lost
+    )
+    with _ingest(text, tmp_path) as db:
+        assert _calls(db) == [(k, "AllReduce", k + 1, 4 - (k in (1, 2, 5, 7))) for k in range(9)]
+        found = db.execute("SELECT rank, seq, what FROM deviations ORDER BY 1").fetchall()
+    assert found == [(r, k, "missing") for r, k in sorted(lost)]
+
+
+def test_a_lone_send_is_no_gather(tmp_path: Path) -> None:
+    # Of four ranks one was logged: a pipeline's Send shows as much as a gather's.
+    with _ingest(_line(1, "Send", root=2, sendbuff="(nil)"), tmp_path) as db:
+        found = db.execute("SELECT op, shape, size_bytes, ranks_seen FROM calls").fetchall()
+    assert found == [("SendRecv", "sendrecv", 32, 1)]
+
+
+def _members(db: sqlite3.Connection) -> list[tuple[int, int, int]]:
+    return db.execute("SELECT comm_id, rank, pid FROM members ORDER BY 1, 2").fetchall()
+
+
+def test_jobs_without_ids_are_told_apart_by_their_calls(tmp_path: Path) -> None:
+    # NCCL before 2.16 prints no commId; the files of two jobs stand mixed in their folder.
+    init = "comm 0x{0}0 rank {1} nranks 2 cudaDev {1} busId {1}000 - Init COMPLETE\n"
+    text = ""
+    for pid, rank, op in (
+        (3, 0, "Reduce"),
+        (4, 1, "Broadcast"),
+        (5, 0, "Broadcast"),
+        (6, 1, "Reduce"),
+    ):
+        text += f"h:{pid}:{pid} [{rank}] NCCL INFO " + init.format(pid, rank)
+        text += (
+            _line(rank, op)
+            .replace(f"h:{rank + 10}:{rank + 10}", f"h:{pid}:{pid}")
+            .replace(f"comm 0x{rank + 1}10 [nranks=4]", f"comm 0x{pid}0 [nranks=2]")
+        )
+    with _ingest(text, tmp_path) as db:
+        assert sorted(_members(db)) == [(1, 0, 3), (1, 1, 6), (2, 0, 5), (2, 1, 4)]
+        assert db.execute("SELECT op, ranks_seen FROM calls ORDER BY 1").fetchall() == [
+            ("Broadcast", 2),
+            ("Reduce", 2),
+        ]
+
+
+def test_one_process_with_all_devices(tmp_path: Path) -> None:
+    # nccl-tests -g 4 without INIT: four pointers of one process are one communicator's ranks.
+    text = "".join(
+        _line(r, "AllReduce", count=k).replace(f"h:{r + 10}:{r + 10}", "h:10:10")
+        for k in (8, 9)
+        for r in range(4)
+    )
+    with _ingest(text, tmp_path) as db:
+        assert _calls(db) == [(0, "AllReduce", 8, 4), (1, "AllReduce", 9, 4)]
+        assert _members(db) == [(1, r, 10) for r in range(4)]
+
+
+def test_tuning_without_a_name_goes_by_all_ranks_bytes(tmp_path: Path) -> None:
+    # NCCL 2.20 to 2.22: an AllGather's bytes are those of all ranks, 4 * 8 * 4, not 64 of another.
+    text = "h:10:10 [0] NCCL INFO comm 0x110 rank 0 nranks 4 cudaDev 0 busId 1 commId 0x5 - Init "
+    text += "COMPLETE\n" + _line(0, "AllGather") + _line(0, "AllReduce", count=16)
+    for size, algorithm in ((64, 0), (128, 1)):
+        text += f"h:10:10 [0] NCCL INFO {size} Bytes -> Algo {algorithm} proto 2 time 5.5\n"
+    with _ingest(text, tmp_path) as db:
+        found = db.execute("SELECT op, algorithm FROM calls ORDER BY seq").fetchall()
+    assert found == [("AllGather", "RING"), ("AllReduce", "TREE")]
+
+
+def test_a_process_in_two_logs_is_pointed_out(tmp_path: Path) -> None:
+    # A shared stdout beside a file per process: the bytes differ, the calls are the same.
+    with _ingest("step 1\n" + _line(0, "AllReduce"), tmp_path) as db:
+        assert "process_in_two_logs" not in {c for (c,) in db.execute(_CODES)}
+    with _ingest(_line(0, "AllReduce") + "step 2\n" + _line(1, "AllReduce"), tmp_path) as db:
+        assert ("process_in_two_logs", 1) in db.execute("SELECT code, count FROM diagnostics")
+    with reading(tmp_path / "t.db") as connection:
+        (first, *_) = build_report(connection, "main").findings
+    assert (first.code, first.severity) == ("logged_twice", "warning")
+
+
+@pytest.mark.parametrize("start", ["START", ""])
+def test_links_of_a_reused_pointer_are_of_their_own_communicator(
+    tmp_path: Path, start: str
+) -> None:
+    # RCCL names the pointer; before 2.18 there is no Init START line before the channels.
+    head, comm = "h:10:10 [0] NCCL INFO ", "comm 0x70 rank 0 nranks 2 cudaDev 0 busId 1000"
+    text = ""
+    for number, carrier in ((0xA, "P2P/IPC"), (0xB, "SHM/direct/direct")):
+        text += f"{head}{comm} commId {number:#x} - Init START\n" if start else ""
+        text += f"{head}Channel 00/0 : 0[1000] -> 1[2000] via {carrier} comm 0x70 nRanks 02\n"
+        text += f"{head}{comm} commId {number:#x} - Init COMPLETE\n"
+        text += f"{head}{comm} - Destroy COMPLETE\n"
+    with _ingest(text, tmp_path) as db:
+        found = db.execute(
+            "SELECT comm_hash, transport FROM links JOIN communicators USING (comm_id) ORDER BY 1"
+        ).fetchall()
+    assert found == [("0xa", "P2P/IPC"), ("0xb", "SHM/direct")]
+
+
+def test_a_call_trace_beside_init_lines_is_the_same_communicator(tmp_path: Path) -> None:
+    # NCCL_DEBUG=TRACE prints all three; a second life of the pointer follows.
+    text = ""
+    for life in ("0xaa", "0xbb"):
+        init = "comm 0x70 rank 0 nranks 1 cudaDev 0 nvmlDev 0 busId 1000 commId " + life
+        text += f"h:1:1 [0] NCCL INFO {init} - Init START\n"
+        text += f"h:1:1 NCCL CALL ncclCommInitRank(0x70, 1, {life}, 0, 0)\n"
+        text += f"h:1:1 [0] NCCL INFO {init} - Init COMPLETE\n"
+    with _ingest(text, tmp_path) as db:
+        found = db.execute("SELECT comm_hash FROM communicators ORDER BY 1").fetchall()
+    assert found == [("0xaa",), ("0xbb",)]

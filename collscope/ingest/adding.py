@@ -14,6 +14,11 @@ from collscope.store.connection import transaction
 from collscope.store.measurements import forget_source
 
 _CUT_TEXT = "the compressed file ends early: what was read before its end is kept"
+_BESIDE_TEXT = (
+    "SQLite's log of this file (FILE-wal) lies beside it: rows that stand only there were not "
+    "read. Stop the profiler, or have 'sqlite3 FILE \"PRAGMA wal_checkpoint(TRUNCATE)\"' take "
+    "them in, and ingest the file again."
+)
 _CHANGED_TEXT = (
     "{path} is in this run already with other bytes (source {source}): the rows of both are kept. "
     "Name another --run, or another --label where the command takes one, to tell them apart."
@@ -68,10 +73,14 @@ def unusable(path: str, reason: str, *, size: int, truncated: bool) -> Ingested:
 
 
 def cut_short(reader: Reader) -> list[Diagnostic]:
-    """The diagnostic of a compressed file that ends before its end."""
-    if not reader.truncated:
-        return []
-    return [Diagnostic(Severity.DATA_LOSS, "truncated_compression", _CUT_TEXT)]
+    """What is missing of a file: the end of a compressed one, the newest rows of an SQLite file."""
+    found = []
+    if reader.truncated:
+        found.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", _CUT_TEXT))
+    beside = Path(f"{reader.path}-wal")
+    if reader.path != STDIN and beside.is_file() and beside.stat().st_size:
+        found.append(Diagnostic(Severity.DATA_LOSS, "rows_beside", _BESIDE_TEXT))
+    return found
 
 
 def stem(path: str) -> str:

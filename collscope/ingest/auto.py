@@ -84,7 +84,7 @@ def _kind_of_text(head: bytes) -> str | None:
     counters = scanner.finish()["counters"]
     if any(counters[name] for name in PARSED):
         return "log"
-    text = head.decode("utf-8", errors="replace")
+    text = head.decode("utf-8-sig", errors="replace")
     measured = tables.parse(text, TableHints())
     if measured is not None and measured.measurements:
         return "table"

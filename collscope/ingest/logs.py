@@ -153,10 +153,10 @@ def _insert(connection: sqlite3.Connection, run: str, log: _Parsed) -> None:
     first = sources.insert_processes(connection, source, log.scan["processes"])
     streams = log.observed.observations.streams
     first_stream = sources.insert_streams(connection, first, streams)
-    by_pointer = {(s.process, s.comm_ptr): first_stream + i for i, s in enumerate(streams)}
+    lives = sources.Lives(first_stream, streams, log.records)
     messages = log.scan["messages"]
     texts = dict(zip(messages["line"].tolist(), messages["text"], strict=True))
-    keys = sources.LogKeys(source, first, by_pointer, texts)
+    keys = sources.LogKeys(source, first, lives, texts)
     sources.insert_records(connection, keys, log.records)
     sources.insert_traced_kernels(connection, source, first, log.observed.kernels)
     sources.insert_diagnostics(connection, run_key, source, log.diagnostics)

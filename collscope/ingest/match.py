@@ -14,12 +14,23 @@ from collscope.store.connection import explained, open_readonly, open_store, tra
 if TYPE_CHECKING:
     from collscope.match.run import Matched
 
+_TWICE_TEXT = (
+    "processes of which two logs have lines on the same communicator: where one log is a copy of "
+    "the other, their calls count twice"
+)
+
 
 def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> None:
     """Match the run again if its sources changed; the calls of before stay until it is done."""
     # Imported here, as they take longer than many a command that only reads.
     from collscope.match.run import match_run
-    from collscope.store.matching import has_traces, load_run, store_matching
+    from collscope.model import Diagnostic, Severity
+    from collscope.store.matching import (
+        has_traces,
+        load_run,
+        processes_in_two_logs,
+        store_matching,
+    )
 
     row = connection.execute("SELECT run_id, matched FROM _run WHERE label = ?", (run,)).fetchone()
     if row is None or row[1]:
@@ -31,6 +42,9 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> None:
             f"{store}: what is stored is damaged ({error}). Ingest into a new file."
         ) from error
     matched = match_run(given.observed, given.hosts, given.kernels)
+    if twice := processes_in_two_logs(connection, row[0]):
+        found = Diagnostic(Severity.NOTICE, "process_in_two_logs", _TWICE_TEXT, count=twice)
+        matched.diagnostics.append(found)
     traced = _match_traces(connection, row[0], matched) if has_traces(connection, row[0]) else None
     with transaction(connection, store):
         first_call = store_matching(connection, row[0], given, matched)

@@ -81,19 +81,49 @@ def _moves(op_counts: Ints) -> bool:
 
 
 def _merge(rows: list[Ints], keys: list[Ints]) -> Ints:
-    """Common supersequence of all members' keys, longest first, as a (calls, members) matrix."""
+    """Common supersequence of all members' keys, as a (calls, members) matrix.
+
+    The members are laid on the longest one; where elements then stand that most of them lack, two
+    may have lost neighbours and be out of step, so all are laid again on the others.
+    """
     order = sorted(range(len(rows)), key=lambda m: -len(rows[m]))
-    reference = keys[order[0]]
-    placed: dict[int, Ints] = {order[0]: np.arange(len(reference))}
-    for m in order[1:]:
-        matched = align(reference, keys[m]).astype(np.int64)
-        reference, moved, place = _insert(reference, keys[m], matched)
-        placed = {k: moved[p] for k, p in placed.items()}
-        placed[m] = place
-    matrix = np.full((len(rows), len(reference)), -1, dtype=np.int64).T
+    placed, support = _lay(keys[order[0]], keys, order)
+    common = 2 * support >= len(rows)
+    if common.any() and not common.all():
+        reference = np.empty(len(support), dtype=np.uint64)
+        for m, place in placed.items():
+            reference[place] = keys[m]
+        placed, support = _lay(reference[common], keys, order)
+    matrix = np.full((len(rows), len(support)), -1, dtype=np.int64).T
     for m, place in placed.items():
         matrix[place, m] = rows[m]
-    return matrix
+    return matrix if support.all() else matrix[support > 0]
+
+
+def _lay(reference: Ints, keys: list[Ints], order: list[int]) -> tuple[dict[int, Ints], Ints]:
+    """Members laid one after the other on a reference, which takes in what it lacks.
+
+    returns the place of each member's elements in the whole, and how many members each place has
+    """
+    placed: dict[int, Ints] = {}
+    for m in order:
+        reference, moved, place = _insert(reference, keys[m], _partners(reference, keys[m]))
+        placed = {k: moved[p] for k, p in placed.items()}
+        placed[m] = place
+    return placed, np.bincount(np.concatenate(list(placed.values())), minlength=len(reference))
+
+
+def _partners(reference: Ints, key: Ints) -> Ints:
+    """Index in the reference of each element of `key`, -1: none; a longest common subsequence.
+
+    Of equally long ones the one without a shift, as where one of many equal calls differs.
+    """
+    matched = align(reference, key).astype(np.int64)
+    if len(reference) == len(key):
+        same = reference == key
+        if same.sum() == (matched >= 0).sum():
+            return np.where(same, np.arange(len(key)), -1)
+    return matched
 
 
 def _insert(reference: Ints, key: Ints, matched: Ints) -> tuple[Ints, Ints, Ints]:

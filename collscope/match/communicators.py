@@ -7,11 +7,13 @@ calls ("inferred").
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from collscope.match.streams import Stream
+
+_NO_CALLS = 0  # digest of an empty sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,8 @@ def join_communicators(
 
     streams  of all sources; `Stream.process` indexes `hosts`
     hosts    host name per process
-    digests  per stream a hash of its sequence of collective calls, to tell apart communicators
-             that only inference can join
+    digests  per stream a hash of its sequence of collective calls (0: none), to tell apart
+             communicators that only inference can join
     """
     order = sorted(range(len(streams)), key=lambda i: (streams[i].process, streams[i].first_line))
     joiner = _Joiner(streams, digests)
@@ -45,7 +47,7 @@ def join_communicators(
     joiner.by_lineage([i for i in order if streams[i].parent_ptr is not None])
     rest = [i for i in order if i not in joiner.comm_of]
     joiner.by_rank([i for i in rest if streams[i].rank is not None])
-    joiner.by_sequence([i for i in rest if streams[i].rank is None])
+    joiner.by_sequence(joiner.within_process([i for i in rest if streams[i].rank is None]))
     return [_finish(c, streams, hosts, joiner) for c in joiner.comms]
 
 
@@ -118,13 +120,38 @@ class _Joiner:
         return max(candidates, key=lambda j: self.streams[j].first_line, default=None)
 
     def by_rank(self, indices: list[int]) -> None:
-        """Join streams whose rank is known but not their communicator."""
+        """Join streams whose rank is known but not their communicator.
+
+        Processes come by the rank they had first, which is their rank in the job: neighbours are
+        taken together, however the logs of a shared stream are interleaved.
+        """
+        first: dict[int, int] = {}
+        for i in indices:
+            first.setdefault(self.streams[i].process, self.streams[i].rank or 0)
+        indices = sorted(indices, key=lambda i: first[self.streams[i].process])
         for nranks, ordinal, group in self._by_shape(indices):
             clash = len({self.streams[i].rank for i in group}) < len(group)
             how = "inferred" if clash or ordinal else "globalrank"
             if nranks == 1:
                 how = "globalrank"
             self._fill(group, how)
+
+    def within_process(self, indices: list[int]) -> list[int]:
+        """Join the streams of a process that drives all devices of a communicator.
+
+        They are as many as its ranks, made the same calls, and no other process did.
+        returns  the other streams
+        """
+        alike: dict[tuple[int | None, int], list[int]] = defaultdict(list)
+        for i in indices:
+            alike[self.streams[i].nranks, self.digests[i]].append(i)
+        joined: set[int] = set()
+        for (nranks, digest), group in alike.items():
+            alone = len({self.streams[i].process for i in group}) == 1
+            if alone and len(group) == nranks and nranks > 1 and digest != _NO_CALLS:
+                self._fill(group, "inferred")
+                joined.update(group)
+        return [i for i in indices if i not in joined]
 
     def by_sequence(self, indices: list[int]) -> None:
         """Join streams of which only nranks and the calls are known."""
@@ -143,18 +170,28 @@ class _Joiner:
         return [(nranks, o, group) for (nranks, o), group in shapes.items()]
 
     def _fill(self, group: list[int], how: str) -> None:
-        """Give each stream to the first open communicator that lacks its rank, same calls first."""
+        """Give each stream to the first open communicator that lacks its rank, same calls first.
+
+        The calls that most made come first, so that a stream with calls of its own (lines lost, or
+        another job) takes no place from them.
+        """
         opened: list[int] = []
-        for i in group:
+        place = {i: n for n, i in enumerate(group)}
+        made = Counter(self.digests[i] for i in group)
+        rank_of = {digest: n for n, (digest, _) in enumerate(made.most_common())}
+        for i in sorted(group, key=lambda i: rank_of[self.digests[i]]):
             s = self.streams[i]
             free = [c for c in opened if self._has_room(c, s.rank)]
             alike = [c for c in free if self._digest(c) == self.digests[i]]
             comm = (alike or free or [self.open(i, how)])[0]
             if comm not in opened:
                 opened.append(comm)
-            taken = self.comms[comm].members
-            rank = s.rank if s.rank is not None else len(taken)
+            rank = s.rank if s.rank is not None else len(self.comms[comm].members)
             self.add(comm, rank, i)
+        for comm in opened:
+            members = self.comms[comm].members
+            if any(self.streams[i].rank is None for i in members.values()):
+                members.update(enumerate(sorted(members.values(), key=place.__getitem__)))
 
     def _has_room(self, comm: int, rank: int | None) -> bool:
         members, nranks = self.comms[comm].members, self.comms[comm].nranks

@@ -7,10 +7,10 @@ durations can be compared between ranks, starts cannot.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,10 @@ from collscope.model import Diagnostic, Op, Severity
 
 NONE = 0xFFFFFFFF
 KL, CL, KE = 0, 1, 4
-# Kernel-trace counters are cut to 25 bits (ROCm 6.2 on); 12 and 15 bits for point-to-point.
+# Kernel-trace counters are cut to 25 bits (ROCm 6.2 on), those of point-to-point work to 16
+# (to ROCm 6.1), 12 (6.2 and 6.3) or 15 bits (RCCL 2.22).
 _COUNTER_MASK = (1 << 25) - 1
+_P2P_BITS = (12, 15, 16)
 _SYMMETRIC = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL, Op.ALL_TO_ALLV)
 
 
@@ -46,6 +48,7 @@ class TracedKernel:
     end_ns: int | None
     blocks: int
     line: int
+    item: int = 0  # place among the work items of a fused kernel; told while blocks are joined
 
 
 def pair_kernels(
@@ -82,46 +85,84 @@ def pair_kernels(
 def _spans(trace: dict[str, Any], names: Sequence[str]) -> tuple[list[TracedKernel], list[int]]:
     """One record per block and work item; lines of KE without an open KL."""
     open_spans: dict[tuple[int, ...], TracedKernel] = {}
+    latest: dict[tuple[int, ...], tuple[int, ...]] = {}  # of each block, what it opened last
     done: list[TracedKernel] = []
+    ended: list[_End] = []
     orphans: list[int] = []
-    for values in zip(*(trace[c].tolist() for c in _TRACE_COLUMNS), strict=True):
-        process, kind, time_ns, rank, block, channel, op_count, name, bus, nranks, ptr, line = (
-            values
-        )
-        # CL of older builds has no busId and nRanks: the block's open kernel is found without.
-        where = (process, rank, block, channel, ptr)
+    columns = (trace[c].tolist() for c in _TRACE_COLUMNS)
+    for process, kind, time_ns, rank, block, channel, op_count, name, bus, nranks, ptr, line in zip(
+        *columns, strict=True
+    ):
+        # A rank number is of a communicator: kernels of two on one GPU may run at once. CL has no
+        # busId and nRanks in some builds: it is of what the block opened last.
+        slot = (process, rank, block, channel, ptr)
+        where = (*slot, bus, nranks) if bus >= 0 or slot not in latest else latest[slot]
         current = open_spans.get(where)
         if kind == KE:
             if current is None:
                 orphans.append(line)
             else:
-                done.append(replace(open_spans.pop(where), end_ns=time_ns))
+                ended.append(_End(open_spans.pop(where), time_ns, op_count, line))
             continue
         if kind not in (KL, CL):
             continue
         if current is not None:
             done.append(replace(current, end_ns=time_ns if kind == CL else None))
+        latest[slot] = where
         open_spans[where] = TracedKernel(
-            process,
-            names[name] if name != NONE else "",
-            rank,
-            nranks if nranks >= 0 else (current.nranks if current else None),
-            bus if bus >= 0 else (current.bus_id if current else None),
-            ptr or None,
-            op_count,
-            time_ns,
-            None,
-            1,
-            line,
+            process=process,
+            name=names[name] if name != NONE else "",
+            rank=rank,
+            nranks=_known(nranks, current.nranks if current else None),
+            bus_id=_known(bus, current.bus_id if current else None),
+            comm_ptr=ptr or None,
+            op_count=op_count,
+            start_ns=time_ns,
+            end_ns=None,
+            blocks=1,
+            line=line,
+            item=current.item + 1 if current and kind == CL else 0,
         )
-    return done + list(open_spans.values()), orphans
+    closed, strangers = _close(ended)
+    return done + closed + list(open_spans.values()), sorted(orphans + strangers)
+
+
+def _known(printed: int, before: int | None) -> int | None:
+    """What a line says, else what the one before it in its block said."""
+    return printed if printed >= 0 else before
+
+
+class _End(NamedTuple):
+    """A span and the KE line that stands next in its block."""
+
+    span: TracedKernel
+    time_ns: int
+    op_count: int
+    line: int
+
+    @property
+    def own(self) -> bool:
+        """True if KL and KE bear the same counter."""
+        return (self.span.op_count ^ self.op_count) & _COUNTER_MASK == 0
+
+
+def _close(ended: Sequence[_End]) -> tuple[list[TracedKernel], list[int]]:
+    """Spans with their ends; lines of KE that end another kernel.
+
+    Where KE bears its kernel's counter, as in most builds, one with another counter ends a kernel
+    whose KL was lost, and the open one's KE was lost too (the device's buffer was overrun).
+    """
+    telling = 2 * sum(e.own for e in ended) > len(ended)
+    closed = [replace(e.span, end_ns=e.time_ns if e.own or not telling else None) for e in ended]
+    return closed, [e.line for e in ended if telling and not e.own]
 
 
 def _merge_blocks(spans: Iterable[TracedKernel]) -> list[TracedKernel]:
-    """Blocks of one kernel joined: same rank, opCount and name, and overlapping in time."""
+    """Blocks of one kernel joined: same rank, opCount, name and item, and overlapping in time."""
     groups: dict[tuple[Any, ...], list[TracedKernel]] = defaultdict(list)
     for s in spans:
-        groups[s.process, s.bus_id, s.rank, s.nranks, s.comm_ptr, s.op_count, s.name].append(s)
+        work = (s.op_count, s.name, s.item)
+        groups[(s.process, s.bus_id, s.rank, s.nranks, s.comm_ptr, work)].append(s)
     kernels: list[TracedKernel] = []
     for group in groups.values():
         group.sort(key=lambda s: s.start_ns)
@@ -173,10 +214,37 @@ def join_kernels(
     counts = np.unique([k.op_count & _COUNTER_MASK for k in kernels]).astype(np.uint64)
     rows = np.flatnonzero(np.isin(observed.columns["op_count"] & _COUNTER_MASK, counts))
     stream_of = observed.columns["stream"][rows]
+    named = {name: _op_named(name) for name in {k.name for k in kernels}}
     for stream, ks in wanted.items():
-        own = rows[stream_of == stream]
-        pairs += _by_op_count(ks, kernels, own.tolist(), observed, call_of_row)
+        p2p = [k for k in ks if named[kernels[k].name] is Op.SEND_RECV]
+        unclear = set(p2p) if _may_have_wrapped(p2p, kernels, observed, stream) else set()
+        waiting = _waiting(rows[stream_of == stream].tolist(), observed, call_of_row)
+        keys = {
+            k: (kernels[k].op_count & _COUNTER_MASK, named[kernels[k].name])
+            for k in ks
+            if k not in unclear
+        }
+        pairs += _in_order(keys, waiting)
     return _split_waiting(pairs, kernels, ops)
+
+
+def _may_have_wrapped(
+    p2p: list[int], kernels: Sequence[TracedKernel], observed: Observations, stream: int
+) -> bool:
+    """True if the counters of a stream's Send and Recv kernels may have begun again from 0.
+
+    Which of several calls such a counter means is not known: a trace keeps the last kernels only.
+    """
+    highest = max((kernels[k].op_count & _COUNTER_MASK for k in p2p), default=0)
+    bits = next((b for b in _P2P_BITS if highest < 1 << b), None)
+    last = observed.columns["op_count"][observed.columns["stream"] == stream].max(initial=0)
+    return bits is not None and bool(last >= 1 << bits)
+
+
+def _op_named(name: str) -> Op | None:
+    """Operation that a kernel's name tells."""
+    hint = classify(name)
+    return next((op for op in Op if hint and hint.op_hint == op.value), None)
 
 
 def _same_comm(kernel: TracedKernel, observed: Observations, stream: int) -> bool:
@@ -188,31 +256,40 @@ def _same_comm(kernel: TracedKernel, observed: Observations, stream: int) -> boo
     return kernel.nranks is None or s.nranks is None or kernel.nranks == s.nranks
 
 
-def _by_op_count(
-    ks: list[int],
-    kernels: Sequence[TracedKernel],
-    rows: list[int],
-    observed: Observations,
-    call_of_row: Ints,
-) -> list[tuple[int, int]]:
-    """Kernels of one stream with calls of equal opCount and operation, in order."""
+_Waiting = dict[tuple[int, Op], deque[int]]  # calls in order by counter and operation
+
+
+def _waiting(rows: list[int], observed: Observations, call_of_row: Ints) -> _Waiting:
+    """Calls of one stream's rows."""
     signatures, sig = observed.signatures, observed.columns["sig"]
-    waiting: dict[tuple[int, Op], list[int]] = defaultdict(list)
+    waiting: dict[tuple[int, Op], dict[int, None]] = defaultdict(dict)  # ordered sets
     for row in rows:
         op = signatures[int(sig[row])].op
         op = Op.SEND_RECV if op.point_to_point else op
         call = int(call_of_row[row])
-        known = waiting[int(observed.columns["op_count"][row]) & _COUNTER_MASK, op]
-        if call >= 0 and call not in known:
-            known.append(call)
+        if call >= 0:
+            waiting[int(observed.columns["op_count"][row]) & _COUNTER_MASK, op][call] = None
+    return {key: deque(calls) for key, calls in waiting.items()}
+
+
+def _in_order(
+    keys: Mapping[int, tuple[int, Op | None]], waiting: _Waiting
+) -> list[tuple[int, int]]:
+    """Kernels of one stream with calls of equal counter and operation, in order.
+
+    Where several calls share a counter and fewer kernels do, some were lost: which is not known,
+    and none is joined.
+
+    keys  counter and operation, if its name tells it, per kernel
+    """
+    asked = Counter(keys.values())
     pairs = []
-    for k in ks:
-        hint = classify(kernels[k].name)
-        named = [o for o in Op if hint and hint.op_hint == o.value]
-        count = kernels[k].op_count & _COUNTER_MASK
-        queue = next((waiting[count, o] for o in named or Op if waiting.get((count, o))), [])
-        if queue:
-            pairs.append((k, queue.pop(0)))
+    for k, (count, named) in keys.items():
+        fitting = Op if named is None else (named,)
+        queue = next((waiting[count, op] for op in fitting if waiting.get((count, op))), None)
+        if queue and len(queue) <= asked[count, named]:
+            pairs.append((k, queue.popleft()))
+        asked[count, named] -= 1
     return pairs
 
 

@@ -14,7 +14,9 @@ from collscope.model import Datatype, Op, datatype_of
 
 Ints = npt.NDArray[Any]
 
-COUNT_MODULO_2_32 = 1  # flag of a signature: newest RCCL prints count with %u
+# Flags of a signature.
+COUNT_MODULO_2_32 = 1  # newest RCCL prints count with %u
+POINTERS_ONLY = 4  # AllToAllv of ROCm 4: where the counts lie is printed, not what they are
 
 
 @dataclass(frozen=True, slots=True)

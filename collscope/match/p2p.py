@@ -168,10 +168,13 @@ def recognise(group: list[Transfer], nranks: int | None, together: int) -> list[
 
 
 def _pattern(group: list[Transfer], nranks: int | None) -> tuple[Op, str, int | None] | None:
-    """Operation, shape and root of a group; None when it is no known pattern."""
+    """Operation, shape and root of a group; None when it is no known pattern.
+
+    One transfer is none: what a gather shows of a rank is a Send like those of a pipeline.
+    """
     pairs = {(t.src_rank, t.dst_rank) for t in group}
     others = {(s, d) for s, d in pairs if s != d}
-    if len(pairs) < len(group) or nranks is None or not others:
+    if len(pairs) < len(group) or nranks is None or len(others) < 2:
         return None
     seen = {t.src_rank for t in group if t.send_row is not None}
     seen |= {t.dst_rank for t in group if t.recv_row is not None}

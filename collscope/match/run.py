@@ -16,7 +16,7 @@ from collscope.match import p2p
 from collscope.match.calls import AlignedCalls, align_calls, in_place
 from collscope.match.communicators import Communicator, join_communicators, world_ranks
 from collscope.match.kernels import KernelCall, TracedKernel, join_kernels
-from collscope.match.observations import Ints, Observations
+from collscope.match.observations import POINTERS_ONLY, Ints, Observations
 from collscope.match.order import launch_order
 from collscope.match.streams import rows_by
 from collscope.model import Diagnostic, Op, Severity, redop_of
@@ -187,7 +187,7 @@ class _Matching:
                         op,
                         datatype.label,
                         redop_of(signature.redop).label if op in _REDUCES else None,
-                        signature.count,
+                        None if signature.flags & POINTERS_ONLY else signature.count,
                         signature.root if op.rooted else None,
                         size_bytes(
                             op, count=signature.count, datatype=datatype, nranks=comm.nranks

@@ -84,18 +84,22 @@ def rows_by(keys: Ints, n: int) -> tuple[Ints, Ints]:
 
 
 def _epochs(inits: Iterable[CommInit]) -> dict[tuple[int, int], list[Stream]]:
-    """Lives of each (process, pointer) in line order, from its Init START and COMPLETE lines."""
+    """Lives of each (process, pointer) in line order: each has one Init START, one COMPLETE and one
+    CALL line, or some of them.
+    """
     lives: dict[tuple[int, int], list[Stream]] = defaultdict(list)
-    complete: dict[tuple[int, int], bool] = {}
+    had: dict[tuple[int, int], set[tuple[bool, bool]]] = {}  # kinds of lines of the last life
     for init in sorted(inits, key=lambda r: r.line):
         where = (init.process, init.comm_ptr)
         known = lives[where]
         same = bool(known) and known[-1].rank == init.rank and known[-1].nranks == init.nranks
-        if init.complete and same and not complete[where]:
+        kind = (init.complete, init.traced)
+        if init.complete and same and kind not in had[where]:
             known[-1] = _merge(known[-1], init)
         else:
             known.append(_merge(Stream(*where, 0, init.line), init))
-        complete[where] = init.complete
+            had[where] = set()
+        had[where].add(kind)
     return lives
 
 

@@ -41,7 +41,13 @@ def join_tuning(
     for thread in np.unique(tuning["thread"]).tolist():
         lines = np.flatnonzero(tuning["thread"] == thread)
         own = candidates[columns["thread"][candidates] == thread]
-        for line, row in _pair(tuning, lines, own, scan["ops"], columns, signatures):
+        calls = [
+            (signatures[sig], streams[stream])
+            for sig, stream in zip(
+                columns["sig"][own].tolist(), columns["stream"][own].tolist(), strict=True
+            )
+        ]
+        for line, row in _pair(tuning, lines, scan["ops"], own, columns["line"][own], calls):
             if row is None:
                 alone += 1
                 continue
@@ -61,46 +67,47 @@ def _candidate_rows(columns: dict[str, Ints], streams: Sequence[Stream]) -> Ints
 def _pair(
     tuning: dict[str, Ints],
     lines: Ints,
-    rows: Ints,
     ops: list[str],
-    columns: dict[str, Ints],
-    signatures: Sequence[Signature],
+    rows: Ints,
+    row_lines: Ints,
+    calls: list[tuple[Signature, Stream]],
 ) -> list[tuple[int, int | None]]:
     """Each TUNING line of one thread with its row, or with None."""
-    behind = np.searchsorted(columns["line"][rows], tuning["line"][lines]) - 1
+    behind = np.searchsorted(row_lines, tuning["line"][lines]) - 1
     pairs: list[tuple[int, int | None]] = []
     start = 0  # first row of the current burst of calls
     last = -1
     pending: list[int] = []
-    row_list, sig_list = rows.tolist(), columns["sig"][rows].tolist()
+    row_list = rows.tolist()
     for line, b in zip(lines.tolist(), behind.tolist(), strict=True):
         if b != last:
             start, last = last + 1, b
             pending = list(range(start, b + 1))
-        found = next(
-            (k for k in pending if _fits(tuning, line, ops, signatures[sig_list[k]])), None
-        )
+        found = next((k for k in pending if _fits(tuning, line, ops, *calls[k])), None)
         if found is not None:
             pending.remove(found)
         pairs.append((line, None if found is None else row_list[found]))
     return pairs
 
 
-def _fits(tuning: dict[str, Ints], line: int, ops: list[str], signature: Signature) -> bool:
-    """True if a choice's operation and bytes are those of a call."""
+def _fits(
+    tuning: dict[str, Ints], line: int, ops: list[str], signature: Signature, stream: Stream
+) -> bool:
+    """True if a choice's operation, bytes and, where printed, communicator are those of a call."""
     name = int(tuning["op"][line])
     if name != NONE and parse_op(ops[name]) is not signature.op:
+        return False
+    if int(tuning["comm_ptr"][line]) not in (0, stream.comm_ptr):
         return False
     item = signature.element.itemsize
     if item is None:
         return False
     per_rank = signature.count * item
     size = int(tuning["bytes"][line])
-    if size == per_rank:
-        return True
-    # 2.22 and 2.23 print the larger of what is sent and received: the whole of the ranks' parts.
-    sharded = signature.op in _SHARDED and int(tuning["kind"][line]) == _NUMERIC
-    return sharded and per_rank > 0 and size % per_rank == 0
+    if signature.op not in _SHARDED or int(tuning["kind"][line]) != _NUMERIC:
+        return size == per_rank
+    # To 2.23 the larger of what is sent and received is printed: the whole of the ranks' parts.
+    return size == per_rank * (stream.nranks or 1)
 
 
 def _setting(tuning: dict[str, Ints], line: int, names: list[str]) -> TuningSetting:

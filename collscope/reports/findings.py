@@ -1,7 +1,7 @@
 """Findings: what costs time or hides something, each by its own rule over a finished report.
 
 A rule is a pure function from a report to findings; adding one is a function in the file of its
-subject (fabric, environment, calls, judgement, timeline) and a line in that file's RULES.
+subject (sources, fabric, environment, calls, judgement, timeline) and a line in that file's RULES.
 """
 
 from __future__ import annotations
@@ -11,23 +11,27 @@ from collscope.reports import (
     rules_environment,
     rules_fabric,
     rules_judgement,
+    rules_sources,
     timeline_rules,
 )
 from collscope.reports.model import Finding, Report
 
+# First what makes every number doubtful; then time that was lost before what may cost some, and
+# that before what only limits the report.
 RULES = (
+    *rules_sources.RULES,
+    *rules_judgement.RULES,
+    *timeline_rules.RULES,
     *rules_fabric.RULES,
     *rules_environment.RULES,
     *rules_calls.RULES,
-    *rules_judgement.RULES,
-    *timeline_rules.RULES,
 )
 
 SEVERITIES = ("problem", "warning", "note")
 
 
 def find(report: Report) -> tuple[Finding, ...]:
-    """Findings of every rule, problems before warnings before notes.
+    """Findings of every rule, problems before warnings before notes, then in the order of `RULES`.
 
     report  with all its classes: rules about sizes and time look at every one
     """

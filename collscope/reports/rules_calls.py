@@ -1,4 +1,4 @@
-"""Rules about calls and their records: what is missing, disagrees, is lost, tiny or waits."""
+"""Rules about calls and their records: what is missing, disagrees, is lost or tiny."""
 
 from __future__ import annotations
 
@@ -166,25 +166,6 @@ def data_loss(report: Report) -> Iterable[Finding]:
             )
 
 
-def waiting_dominates(report: Report) -> Iterable[Finding]:
-    """Kernels spend more time waiting for a late rank than transferring."""
-    timed = [row for row in report.classes if row.kernel_ns and row.wait_ns is not None]
-    every = sum(row.kernel_ns or 0 for row in timed)
-    waited = sum((row.wait_ns or 0) * (row.kernel_observations or 0) for row in timed)
-    if 2 * waited <= every:
-        return
-    worst = max(timed, key=lambda row: (row.wait_ns or 0) * (row.kernel_observations or 0))
-    yield Finding(
-        severity="warning",
-        code="waiting_dominates",
-        title=f"{100 * waited / every:.1f} % of the time in collective kernels is waiting",
-        detail=f"{waited / 1e6:.3f} of {every / 1e6:.3f} ms over all ranks, most of it in "
-        f"{worst.op} of {worst.count} {worst.datatype}.",
-        advice="Faster collectives will not help here: look for ranks that arrive late (uneven "
-        "work, input pipeline, host jitter).",
-    )
-
-
 def library_warnings(report: Report) -> Iterable[Finding]:
     """Warnings and errors that the library printed."""
     # an "error" is only the line number that an error code passed on its way up: it comes last
@@ -219,7 +200,6 @@ RULES = (
     missing_ranks,
     missing_calls,
     data_loss,
-    waiting_dominates,
     counts_modulo,
     library_warnings,
     tiny_messages,

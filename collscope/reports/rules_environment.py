@@ -1,4 +1,4 @@
-"""Rules about settings and software: what was forced, disabled, left on, or differs."""
+"""Rules about settings: what was forced, disabled, left on, or differs."""
 
 from __future__ import annotations
 
@@ -114,26 +114,4 @@ def environment_differs(report: Report) -> Iterable[Finding]:
             )
 
 
-def library_differs(report: Report) -> Iterable[Finding]:
-    """Sources that name different libraries or versions."""
-    versions = {
-        f"{row.library} {row.library_version}": row
-        for row in reversed(report.coverage.sources)
-        if row.library and row.library_version
-    }
-    if len(versions) < 2:
-        return
-    yield Finding(
-        severity="warning",
-        code="library_differs",
-        title=f"{len(versions)} different library versions in one run",
-        detail=", ".join(sorted(versions)) + ".",
-        advice="Start every rank with the same library, or give other jobs a run of their own "
-        "(--run LABEL).",
-        evidence=tuple(
-            Evidence(row.source, None, version) for version, row in sorted(versions.items())
-        ),
-    )
-
-
-RULES = (forced_choice, disabled_feature, debug_left_on, environment_differs, library_differs)
+RULES = (forced_choice, disabled_feature, debug_left_on, environment_differs)

@@ -54,6 +54,16 @@ def load_run(connection: sqlite3.Connection, run: int) -> RunInput:
     return RunInput(concatenate(parts), hosts, kernels, stream_ids, kernel_ids, source_of, sources)
 
 
+def processes_in_two_logs(connection: sqlite3.Connection, run: int) -> int:
+    """Processes of which more than one source of a run has lines on the same communicator."""
+    query = (
+        "SELECT COUNT(*) FROM (SELECT DISTINCT host, pid FROM _stream JOIN _process"
+        " USING (process_id) JOIN _source USING (source_id) WHERE run_id = ? AND pid IS NOT NULL"
+        " GROUP BY host, pid, comm_ptr HAVING COUNT(DISTINCT source_id) > 1)"
+    )
+    return int(connection.execute(query, (run,)).fetchone()[0])
+
+
 def has_traces(connection: sqlite3.Connection, run: int) -> bool:
     """True if the run holds traces or recordings."""
     query = "SELECT EXISTS (SELECT 1 FROM {} JOIN _source USING (source_id) WHERE run_id = ?)"

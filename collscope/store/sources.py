@@ -12,6 +12,7 @@ from collscope.kernel_names import classify
 from collscope.match.kernels import TracedKernel
 from collscope.match.streams import Stream
 from collscope.model import (
+    CommEnd,
     Diagnostic,
     Fact,
     KernelSpan,
@@ -211,13 +212,41 @@ def insert_profile(
     )
 
 
+class Lives:
+    """Streams of a log by process and communicator pointer, which is used again and again."""
+
+    def __init__(self, first: int, streams: Sequence[Stream], records: Sequence[LogRecord]) -> None:
+        """Streams with the keys from `first` on, in any order; `records` tell where they end."""
+        self._begins: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        self._ends: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for i, s in sorted(enumerate(streams), key=lambda pair: pair[1].first_line):
+            self._begins[s.process, s.comm_ptr].append((s.first_line, first + i))
+        for r in records:
+            if isinstance(r, CommEnd):
+                self._ends[r.process, r.comm_ptr].append(r.line)
+
+    def find(self, process: int, comm_ptr: int, line: int) -> int | None:
+        """Key of the stream that a line speaks of, None for a pointer without one.
+
+        Before RCCL 2.18 a communicator's first line comes when it is connected: what stands before
+        it, behind the end of the one before, is of it.
+        """
+        lives = self._begins.get((process, comm_ptr))
+        if not lives:
+            return None
+        n = max(sum(1 for begin, _ in lives if begin <= line), 1)
+        begin = lives[n - 1][0]
+        ended = any(begin < end < line for end in self._ends.get((process, comm_ptr), ()))
+        return lives[n if ended and n < len(lives) else n - 1][1]
+
+
 @dataclass(frozen=True, slots=True)
 class LogKeys:
     """What the rows of one log refer to."""
 
     source: int
     first_process: int  # key of the scanner's process 0
-    stream_of: dict[tuple[int, int], int]  # key by (process, communicator pointer)
+    lives: Lives
     texts: dict[int, str]  # message by line number, kept as evidence
 
     def process(self, process: int | None) -> int | None:
@@ -270,7 +299,7 @@ def _insert_links(
     links: dict[tuple[Any, ...], list[Link]] = defaultdict(list)
     for r in records:
         if isinstance(r, Link):
-            stream = keys.stream_of.get((r.process, r.comm_ptr or 0))
+            stream = keys.lives.find(r.process, r.comm_ptr or 0, r.line)
             links[
                 r.process, stream, r.src_rank, r.dst_rank, r.direction, r.transport, r.net,
                 r.net_dev, r.gdr,

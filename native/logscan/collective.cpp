@@ -8,24 +8,8 @@ namespace logscan {
 
 namespace {
 
-// Bits of Fields::seen.
-enum Key : std::uint32_t {
-    OP_COUNT = 1 << 0,
-    SENDBUFF = 1 << 1,
-    RECVBUFF = 1 << 2,
-    ACC = 1 << 3,
-    COUNT = 1 << 4,
-    DATATYPE = 1 << 5,
-    REDOP = 1 << 6,
-    ROOT = 1 << 7,
-    COMM = 1 << 8,
-    NRANKS = 1 << 9,
-    STREAM = 1 << 10,
-    TASK = 1 << 11,
-    GLOBAL_RANK = 1 << 12,
-    SENDCOUNTS = 1 << 13,
-    IGNORED = 1 << 14,
-};
+using namespace coll_key;
+
 constexpr std::uint32_t obligatory = OP_COUNT | COUNT | DATATYPE | COMM | NRANKS;
 constexpr std::uint32_t tail_keys = COMM | NRANKS | STREAM | TASK | GLOBAL_RANK;
 
@@ -40,10 +24,6 @@ constexpr std::size_t name_bytes = 48;
 // Bytes of an element by ncclDataType_t, nccl.h 2.24 and rccl.h.
 constexpr std::array<std::uint64_t, 12> item_bytes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 
-inline bool is_name_char(char c) {
-    return static_cast<unsigned char>((c | 0x20) - 'a') < 26 || is_digit(c) || c == '_';
-}
-
 std::string lower(std::string_view text) {
     std::string out(text);
     std::transform(out.begin(), out.end(), out.begin(), [](char c) {
@@ -54,189 +34,6 @@ std::string lower(std::string_view text) {
 
 }  // namespace
 
-struct Collectives::Fields {
-    std::string_view op;
-    std::uint64_t op_count = 0;
-    std::uint64_t sendbuff = 0;
-    std::uint64_t recvbuff = 0;
-    std::uint64_t count = 0;
-    std::uint64_t comm = 0;
-    std::int32_t datatype = -1;
-    std::int32_t redop = -1;
-    std::int32_t root = -1;
-    std::int32_t nranks = -1;
-    std::int32_t task = -1;
-    std::int32_t global_rank = -1;
-    std::uint32_t seen = 0;
-    std::uint32_t flags = 0;
-    bool clean = true;        // every word was known
-    bool bad_number = false;  // a known key has a value that is not a number
-    bool ends_open = false;   // the last value reaches the end of the text
-    const Tail* known_tail = nullptr;
-    const char* tail_at = nullptr;       // where the text after "comm " begins
-    std::uint32_t seen_before_tail = 0;  // `seen` there
-
-    bool has(std::uint32_t keys) const { return (seen & keys) == keys; }
-
-    // Inlined by force, as the readers below: calls cost a tenth of the scan.
-    // Notes that `key`'s value was read; false where the record cannot go on.
-    [[gnu::always_inline]] bool read(Cursor& in, std::uint32_t key, bool ok) {
-        if (ok && in.at_delimiter()) [[likely]] {
-            if ((seen & key & ~static_cast<std::uint32_t>(IGNORED)) != 0) {
-                return clean = false;  // the key again: the rest belongs to another record
-            }
-            seen |= key;
-            ends_open = in.done();
-            return true;
-        }
-        bad_number = !in.done();
-        return clean = false;
-    }
-
-    bool read_count(Cursor& in) {
-        const bool negative = in.take("-");  // %zi of a size_t
-        const bool ok = in.take_decimal(count);
-        count = negative ? 0 - count : count;
-        return read(in, COUNT, ok);
-    }
-
-    [[gnu::always_inline]] bool read_pointer(Cursor& in, std::uint32_t key, std::uint64_t& value) {
-        bool nil = false;
-        const bool ok = in.take_pointer(value, nil);
-        flags |= key == ACC ? COUNT_MODULO_32 | (nil ? 0 : HAS_ACCUMULATOR) : 0;
-        return read(in, key, ok);
-    }
-
-    [[gnu::always_inline]] bool read_int(Cursor& in, std::uint32_t key, std::int32_t& value) {
-        return read(in, key, in.take_int32(value));
-    }
-
-    bool read_comm(Cursor& in) {
-        if (known_tail != nullptr && in.rest() == known_tail->text &&
-            (seen & known_tail->seen) == 0) [[likely]] {
-            read_tail(in, *known_tail);
-            return true;
-        }
-        tail_at = in.p;
-        seen_before_tail = seen;
-        bool nil = false;
-        // Meta's NCCLX prints the communicator's hash in decimal: "comm 1234567890 [nranks=8".
-        const bool ok = in.left() > 0 && is_digit(*in.p) && !in.rest().starts_with("0x")
-                            ? in.take_decimal(comm)
-                            : in.take_pointer(comm, nil);
-        return read(in, COMM, ok);
-    }
-
-    void read_tail(Cursor& in, const Tail& tail) {
-        comm = tail.comm;
-        nranks = tail.nranks;
-        task = tail.task;
-        global_rank = tail.global_rank;
-        ends_open = tail.ends_open;
-        seen |= tail.seen;
-        in.p = in.end;
-    }
-
-    // "[nranks=8]", or "[nranks=8, localRanks=8]" of NCCLX
-    bool read_nranks(Cursor& in) {
-        const bool ok = in.take_int32(nranks);
-        while (!in.done() && *in.p != ']' &&
-               (is_name_char(*in.p) || find(", =", {in.p, 1}) != npos)) {
-            ++in.p;
-        }
-        const bool closed = in.take("]");
-        if (ok && !closed && in.done()) {
-            return clean = false;
-        }
-        return read(in, NRANKS, ok && closed);
-    }
-
-    bool read_ignored(Cursor& in, std::uint32_t key) {
-        in.skip_word();
-        seen |= key;
-        return true;
-    }
-
-    bool read_usual_keys(Cursor& in);
-    bool read_key(Cursor& in);
-    bool read_rare_key(Cursor& in);
-};
-
-// The keys up to "comm " in the order in which all releases but a few print them; false for another
-// text. What it has read until then counts for nothing.
-bool Collectives::Fields::read_usual_keys(Cursor& in) {
-    seen = OP_COUNT | SENDBUFF | RECVBUFF | COUNT | DATATYPE | REDOP | ROOT;
-    return in.take("opCount ") && in.take_hex(op_count) && in.take(" sendbuff 0x") &&
-           in.take_hex(sendbuff) && in.take(" recvbuff 0x") && in.take_hex(recvbuff) &&
-           in.take(" count ") && in.take_decimal(count) && in.take(" datatype ") &&
-           in.take_int32(datatype) && in.take(" op ") && in.take_int32(redop) &&
-           in.take(" root ") && in.take_int32(root) && in.take(" comm ") && read_comm(in);
-}
-
-// One "key value" pair; false at the end of what can be this record.
-bool Collectives::Fields::read_key(Cursor& in) {
-    std::uint64_t ignored = 0;
-    switch (*in.p) {
-        case 's':
-            if (in.take("sendbuff ")) return read_pointer(in, SENDBUFF, sendbuff);
-            if (in.take("stream ")) return read_pointer(in, STREAM, ignored);
-            break;
-        case 'r':
-            if (in.take("recvbuff ")) return read_pointer(in, RECVBUFF, recvbuff);
-            if (in.take("root ")) return read_int(in, ROOT, root);
-            break;
-        case 'c':
-            if (in.take("count ")) return read_count(in);
-            if (in.take("comm ")) return read_comm(in);
-            break;
-        case 'd':
-            if (in.take("datatype ")) return read_int(in, DATATYPE, datatype);
-            break;
-        case 'o':
-            if (in.take("op ")) return read_int(in, REDOP, redop);
-            if (in.take("opCount ")) return read(in, OP_COUNT, in.take_hex(op_count));
-            break;
-        case '[':
-            if (in.take("[nranks=")) return read_nranks(in);
-            break;
-        case 't':
-            if (in.take("task ")) return read_int(in, TASK, task);
-            break;
-        case 'g':
-            if (in.take("globalrank ")) return read_int(in, GLOBAL_RANK, global_rank);
-            break;
-        case 'a':
-            if (in.take("acc ")) return read_pointer(in, ACC, ignored);
-            break;
-        default:
-            break;
-    }
-    return read_rare_key(in);
-}
-
-bool Collectives::Fields::read_rare_key(Cursor& in) {
-    // RCCL of ROCm 4.0, AllToAllv: "sendcounts 0x1 sdispls 0x2 recvbuff 0x3 recvcounts 0x4 rdispls
-    // 0x5 datatype 7 typesize 4"; the counts are arrays, of which the line has the addresses only.
-    if (in.take("sendcounts ")) {
-        flags |= POINTERS_ONLY;
-        return read_ignored(in, SENDCOUNTS);
-    }
-    // RCCL of ROCm 5.2, in a group: "devRedOp 0 isPtr 0 scaler 0"
-    if (in.take("sdispls ") || in.take("recvcounts ") || in.take("rdispls ") ||
-        in.take("typesize ") || in.take("devRedOp ") || in.take("isPtr ") || in.take("scaler ")) {
-        return read_ignored(in, IGNORED);
-    }
-    if (in.take("stream=")) {  // NCCLX
-        return read_ignored(in, STREAM);
-    }
-    if (in.take("peer ")) {  // NCCLX: the root of a Send or Recv
-        return read_int(in, ROOT, root);
-    }
-    clean = false;
-    in.skip_word();
-    return true;
-}
-
 bool Collectives::is_call(std::string_view message) {
     std::size_t colon = 0;
     const std::size_t longest = std::min(message.size(), name_bytes);
@@ -246,26 +43,7 @@ bool Collectives::is_call(std::string_view message) {
     return colon > 0 && message.substr(colon).starts_with(": opCount ");
 }
 
-// RCCL 2.18 (ROCm 6): "AllReduce: opCount 3 sendbuff 0x7f8bccf79600 recvbuff 0x7f8bccf79600 count
-// 268435456 datatype 6 op 0 root 0 comm 0xaef8a00 [nranks=8] stream 0xac16b80 task 0 globalrank 0"
-Collectives::Fields Collectives::parse(std::string_view message, const Tail* tail) {
-    const std::size_t colon = message.find(':');
-    Fields fields{.op = message.substr(0, colon), .known_tail = tail};
-    Cursor in(message.substr(colon + 2));
-    const Cursor begin = in;
-    // Measured: going by the first letter of each key takes a fifth of the scan more.
-    if (!fields.read_usual_keys(in)) [[unlikely]] {
-        fields = {.op = message.substr(0, colon), .known_tail = tail};
-        in = begin;
-    }
-    in.skip_blanks();
-    while (!in.done() && fields.read_key(in)) {
-        in.skip_blanks();
-    }
-    return fields;
-}
-
-Outcome Collectives::judge(const Fields& fields) {
+Outcome Collectives::judge(const CollLine& fields) {
     const std::uint32_t needed = fields.has(SENDCOUNTS) ? obligatory & ~COUNT : obligatory;
     if (fields.has(needed)) {
         const bool whole = fields.clean && fields.has(STREAM);
@@ -275,8 +53,8 @@ Outcome Collectives::judge(const Fields& fields) {
 }
 
 Outcome Collectives::coll_if_whole(std::string_view message, const Place& place) {
-    Tail& tail = tails_[place.thread % tails_.size()];
-    Fields fields = parse(message, tail.thread == place.thread ? &tail : nullptr);
+    CollTail& tail = tails_[place.thread % tails_.size()];
+    CollLine fields = parse_coll(message, tail.thread == place.thread ? &tail : nullptr);
     const Outcome outcome = judge(fields);
     if (outcome == Outcome::stored) [[likely]] {
         if (fields.tail_at != nullptr) [[unlikely]] {
@@ -287,8 +65,8 @@ Outcome Collectives::coll_if_whole(std::string_view message, const Place& place)
     return outcome;
 }
 
-void Collectives::remember_tail(const Fields& fields, std::string_view text, const Place& place,
-                                Tail& tail) {
+void Collectives::remember_tail(const CollLine& fields, std::string_view text, const Place& place,
+                                CollTail& tail) {
     const std::uint32_t seen = fields.seen & ~fields.seen_before_tail;
     if ((seen & ~tail_keys) != 0) {
         return;
@@ -304,7 +82,7 @@ void Collectives::remember_tail(const Fields& fields, std::string_view text, con
 }
 
 Outcome Collectives::coll(std::string_view message, const Place& place) {
-    Fields fields = parse(message, nullptr);
+    CollLine fields = parse_coll(message, nullptr);
     const Outcome outcome = judge(fields);
     if (outcome == Outcome::stored || outcome == Outcome::stored_unsure) {
         store(fields, place, source_coll);
@@ -319,7 +97,7 @@ Outcome Collectives::call(std::string_view message, const Place& place) {
     if (!message.starts_with("nccl") || open == npos) {
         return Outcome::other;
     }
-    Fields fields;
+    CollLine fields;
     fields.op = message.substr(4, open - 4);
     if (!std::all_of(fields.op.begin(), fields.op.end(), is_name_char) || fields.op.empty()) {
         return Outcome::other;
@@ -344,7 +122,7 @@ Outcome Collectives::call(std::string_view message, const Place& place) {
 
 // The file ends inside this line: "globalrank 1" of a cut "globalrank 12" must not look like a new
 // communicator, nor "task 1" like another task.
-void Collectives::distrust_cut_tail(Fields& fields, const Place& place) {
+void Collectives::distrust_cut_tail(CollLine& fields, const Place& place) {
     if (!fields.has(GLOBAL_RANK)) {
         fields.task = -1;
         return;
@@ -357,7 +135,7 @@ void Collectives::distrust_cut_tail(Fields& fields, const Place& place) {
     }
 }
 
-void Collectives::store(Fields& fields, const Place& place, std::uint8_t source) {
+void Collectives::store(CollLine& fields, const Place& place, std::uint8_t source) {
     if (place.cut && fields.ends_open) [[unlikely]] {
         distrust_cut_tail(fields, place);
     }
@@ -394,7 +172,7 @@ std::uint32_t Collectives::find_comm_key(const CommKey& key) {
     return index;
 }
 
-std::uint32_t Collectives::find_comm(const Fields& fields, const Place& place) {
+std::uint32_t Collectives::find_comm(const CollLine& fields, const Place& place) {
     const std::uint32_t key = find_comm_key({place.process, fields.comm});
     const Ranks ranks{fields.nranks, fields.global_rank};
     const std::uint32_t row = comm_rows_[key];
@@ -434,7 +212,7 @@ std::uint32_t Collectives::add_comm(std::uint32_t key, const Ranks& ranks) {
     return row;
 }
 
-std::int32_t Collectives::find_slot(const Fields& fields, Layout layout) {
+std::int32_t Collectives::find_slot(const CollLine& fields, Layout layout) {
     const bool no_count = fields.count == 0 && (fields.flags & POINTERS_ONLY) == 0;
     if (layout == Layout::unknown || fields.sendbuff == 0 || fields.recvbuff == 0 || no_count) {
         return slot_unknown;

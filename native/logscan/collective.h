@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "coll_line.h"
 #include "origin.h"
 #include "result.h"
 
@@ -51,22 +52,9 @@ public:
                 std::vector<std::uint32_t>& rows);
 
 private:
-    struct Fields;
     // When an operation is in place: the buffers are the same, or one rank's block lies inside the
     // larger buffer at rank * count * size.
     enum class Layout : std::uint8_t { same, send_inside, recv_inside, unknown };
-    // What a thread's last line had after "comm ": mostly its next has the same text, which is then
-    // compared and not read. "0xaef8a00 [nranks=8] stream 0xac16b80 task 0 globalrank 0"
-    struct Tail {
-        std::string text;
-        std::uint32_t thread = NONE;
-        std::uint32_t seen = 0;  // which keys it holds
-        std::uint64_t comm = 0;
-        std::int32_t nranks = -1;
-        std::int32_t task = -1;
-        std::int32_t global_rank = -1;
-        bool ends_open = false;  // its last value reaches the end of the line
-    };
     struct CommKey {
         std::uint64_t process;
         std::uint64_t ptr;
@@ -77,19 +65,18 @@ private:
         std::int32_t global_rank;
     };
 
-    static Fields parse(std::string_view message, const Tail* tail);
-    static void remember_tail(const Fields& fields, std::string_view text, const Place& place,
-                              Tail& tail);
-    static Outcome judge(const Fields& fields);
-    void store(Fields& fields, const Place& place, std::uint8_t source);
+    static void remember_tail(const CollLine& fields, std::string_view text, const Place& place,
+                              CollTail& tail);
+    static Outcome judge(const CollLine& fields);
+    void store(CollLine& fields, const Place& place, std::uint8_t source);
     std::uint32_t find_op(std::string_view name);
     std::uint32_t find_comm_key(const CommKey& key);
-    void distrust_cut_tail(Fields& fields, const Place& place);
-    std::uint32_t find_comm(const Fields& fields, const Place& place);
+    void distrust_cut_tail(CollLine& fields, const Place& place);
+    std::uint32_t find_comm(const CollLine& fields, const Place& place);
     bool agrees(std::uint32_t row, const Ranks& ranks) const;
     void learn(std::uint32_t row, const Ranks& ranks);
     std::uint32_t add_comm(std::uint32_t key, const Ranks& ranks);
-    static std::int32_t find_slot(const Fields& fields, Layout layout);
+    static std::int32_t find_slot(const CollLine& fields, Layout layout);
     static Layout layout_of(std::string_view name);
 
     Result& result_;
@@ -97,7 +84,7 @@ private:
     std::vector<std::uint32_t> comm_rows_;  // of each key, the row of its latest generation
     bool distrusted_ = false;      // a cut line was read by what is known of its communicator
     std::vector<Layout> layouts_;  // of each operation
-    std::array<Tail, 256> tails_;
+    std::array<CollTail, 256> tails_;
 };
 
 }  // namespace logscan

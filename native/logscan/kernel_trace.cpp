@@ -52,7 +52,7 @@ Outcome KernelTrace::parse(std::string_view message, const Place& place) {
         return Outcome::torn;
     }
     body(in, row);
-    if (!complete(row)) {
+    if (!complete(row, place.cut)) {
         return Outcome::torn;
     }
     store(row, place);
@@ -150,6 +150,10 @@ void KernelTrace::body(Cursor& in, Row& row) {
 
 // Reads the value of a key; true when `word` was one.
 bool KernelTrace::pair(Cursor& in, Row& row, std::string_view word) {
+    if (word.starts_with("td->type:")) {  // ends every line since May 2025
+        row.seen |= WORK;
+        return true;
+    }
     if (word == "HWID" || word == "hwid" || word == "nw" || word == "nt" || word == "bi" ||
         word == "dt" || word == "cb" || word == "next") {
         in.skip_blanks();
@@ -191,8 +195,9 @@ bool KernelTrace::pair(Cursor& in, Row& row, std::string_view word) {
 }
 
 // A line cut inside its name or its last number must not pass for a whole one: what releases print
-// last is nRanks, or nc, dt or funcIndex before busId was added in 2021.
-bool KernelTrace::complete(const Row& row) {
+// last is nRanks, or nc, dt or funcIndex before busId was added in 2021. RCCL 2.22 ends CL with the
+// name: "CL 3 ncclDevFunc_AllGather_RING_LL_Sum_i8".
+bool KernelTrace::complete(const Row& row, bool cut) {
     const bool identified = (row.seen & BUS_ID) == 0 || (row.seen & NRANKS) != 0;
     if ((row.seen & BROKEN) != 0 || !identified) {
         return false;
@@ -200,7 +205,8 @@ bool KernelTrace::complete(const Row& row) {
     if (row.kind == KE || row.kind == KA) {
         return true;
     }
-    return !row.name.empty() && (row.seen & (NRANKS | WORK)) != 0;
+    const bool ended = (row.seen & (NRANKS | WORK)) != 0 || (row.kind == CL && !cut);
+    return !row.name.empty() && ended;
 }
 
 void KernelTrace::store(const Row& row, const Place& place) {

@@ -24,7 +24,7 @@ private:
     static bool kind(Cursor& in, Row& row);
     static void body(Cursor& in, Row& row);
     static bool pair(Cursor& in, Row& row, std::string_view word);
-    static bool complete(const Row& row);
+    static bool complete(const Row& row, bool cut);
     void store(const Row& row, const Place& place);
 
     Result& result_;

@@ -78,7 +78,7 @@ bool is_structure(std::string_view message) {
 bool is_misc(std::string_view message) {
     return starts_with_any(message, {"Init timings", "ncclCommGrow", "Bootstrap : Using",
                                      "Bootstrap: Using", "Launch mode"}) ||
-           contains(message, "NCCL_SPLIT_NOCOLOR");
+           contains_any(message, {"NCCL_SPLIT_NOCOLOR", "Generated commHash"});
 }
 
 // Proxies, buffers, trees, the drawing of the topology: thousands of lines in a large job, so they

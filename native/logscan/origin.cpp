@@ -170,6 +170,7 @@ std::uint32_t Origins::find_process(Process found) {
     const std::uint32_t process = process_keys_.intern(key);
     if (process == result_.processes.size()) {
         result_.processes.push_back(std::move(found));
+        cache_.fill({});  // what was taken for a host may now be text glued to this one
     }
     return process;
 }

@@ -442,6 +442,19 @@ void keeps_as_many_samples_with_two_threads() {
     CHECK(logscan::digest(paired.finish()) == logscan::digest(scan(text)));
 }
 
+void forgets_hosts_that_turn_out_glued() {
+    // "xnode" is a host until "node" with the same pid is known; then it is text glued to that.
+    const std::string glued = "cut [0] NCCL INFO xnode:1:1 [0] NCCL INFO text\n";
+    const std::string plain = "node:1:1 [0] NCCL INFO text\n";
+    Scanner together;
+    together.feed(glued);
+    Scanner later;
+    later.feed(plain);
+    CHECK(together.append(later));
+    together.feed(glued);
+    CHECK(logscan::digest(together.finish()) == logscan::digest(scan(glued + plain + glued)));
+}
+
 void bounds_a_line() {
     const std::string before(Scanner::line_limit, 'x');
     Scanner scanner;
@@ -475,6 +488,7 @@ int main() {
     is_the_same_for_any_pieces();
     is_the_same_for_two_threads();
     keeps_as_many_samples_with_two_threads();
+    forgets_hosts_that_turn_out_glued();
     bounds_a_line();
     return check::result();
 }
