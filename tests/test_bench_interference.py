@@ -74,6 +74,12 @@ def test_a_row_keeps_what_it_says() -> None:
     assert m.busbw_with_gbps == pytest.approx(80.5306368)
 
 
+def test_a_row_cut_inside_its_last_ratio_is_none() -> None:
+    found = parse(text({}, {"rank": 1}).removesuffix("8\n"))  # …,0.8;0.
+    assert [m.rank for m in found.measurements] == [0]
+    assert [(d.code, d.line) for d in found.diagnostics] == [("cut_row", 5)]
+
+
 def test_what_is_not_known_is_none() -> None:
     empty = dict.fromkeys(
         ("relative_compute", "comm_alone_us", "multiprocessors", "channels", "in_place",
@@ -126,8 +132,9 @@ def test_nothing_in_a_file_raises_and_a_cut_loses_no_earlier_row(cut: int, junk:
     whole = text({}, {"rank": 1}, {"rank": 2})
     found = parse(whole[:cut] + junk)
     assert isinstance(found, InterferenceSet)
-    lines = whole[:cut].count("\n") - 3
-    assert [m.rank for m in found.measurements][: max(lines, 0)] == list(range(max(lines, 0)))
+    lines = max(whole[:cut].count("\n") - 3, 0)
+    assert [m.rank for m in found.measurements][:lines] == list(range(lines))
+    assert [m.rank for m in parse(whole[:cut]).measurements] == list(range(lines))
 
 
 def measured(**changes: object) -> Interference:

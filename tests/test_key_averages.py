@@ -197,6 +197,11 @@ def test_kernels_are_taken_where_they_cover_more() -> None:
     assert not any(name.startswith("cuda") for name in names)
 
 
+def test_amd_kernels_keep_the_end_of_their_names() -> None:
+    text = table(("ncclDevKernel_Generic_4.kd", 75, 75, 3), ("Optimizer.step", 80, 80, 1))
+    assert [t.name for t in key_averages.parse(text).totals] == ["ncclDevKernel_Generic_4.kd"]
+
+
 def test_an_operator_stays_where_not_all_its_kernels_are_listed() -> None:
     lines = TABLES["key_averages.txt"].splitlines()
     cut = [line.replace("26.091ms", "25.091ms") if "ncclDev" in line else line for line in lines]
@@ -242,6 +247,7 @@ def test_perftools_of_the_slides() -> None:
     totals = [(t.name, t.calls, t.total_ns) for t in found.profile.totals]
     assert ("python.all_gather_into_tensor", 14657, 64_260_000_000) in totals
     assert ("python.validation", 211308, 38_490_000_000) in totals
+    assert ("main", 4732, 0) in totals  # its source stands before its name
     assert not any(name == "Total" or "/" in name for name, _, _ in totals)
     bins = {(b.function, b.what, b.low_bytes): (b.high_bytes, b.count) for b in found.bins}
     # row "main": 8 below 16 B, 16 of 256 B to 4 KiB, 448 of 4 to 64 KiB

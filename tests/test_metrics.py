@@ -58,6 +58,7 @@ def test_tensorflow_table(samples: Path) -> None:
         ("5.7 ms", Metric("step_time", 5.7, "ms", False, None, 1)),
         ("120 ms/step\n", Metric("step_time", 120.0, "ms/step", False, None, 1)),
         ("943 images per second", Metric("throughput", 943.0, "images/s", True, None, 1)),
+        ("5.5 Gb/s", Metric("throughput", 5.5, "Gb/s", True, None, 1)),
         ("17\n", Metric("value", 17.0, None, None, None, 1)),
     ],
 )
@@ -86,7 +87,20 @@ def test_csv_columns() -> None:
     assert found.metrics == (Metric("epoch", 12.5, "s", False, None, 2),)
     torn = read("step_time_ms,label\n5.5,a\n5.6\n5.7,b,c\n")
     assert [m.value for m in torn.metrics] == [5.5]
-    assert [(d.code, d.count) for d in torn.diagnostics] == [("torn_row", 1)]
+    assert [(d.code, d.count) for d in torn.diagnostics] == [("torn_row", 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("setting,median_ms,steps\na,5.75,9\nb,6.25,1", 1),
+        ('{"median_ms": 5.75, "tokens_per_s": 1234', 1),
+        ("Tokens per second\nGPUs\ta\tb\n8\t10.5\t11.5\n16\t20.5\t2", 2),
+    ],
+)
+def test_a_last_line_without_its_end_gives_no_piece_of_a_number(text: str, kept: int) -> None:
+    found = read(text)
+    assert (len(found.metrics), sum(d.count for d in found.diagnostics)) == (kept, 1)
 
 
 def test_trainer_lines_in_a_log() -> None:
@@ -103,6 +117,10 @@ def test_trainer_lines_in_a_log() -> None:
 def test_json_lines_take_their_own_label_and_leave_spreads_out() -> None:
     found = read('{"case": "x", "setting": "ringll", "median_ms": 6.3, "iqr_ms": 0.08}\n')
     assert found.metrics == (Metric("median_ms", 6.3, "ms", False, "ringll", 1),)
+
+
+def test_a_long_line_of_many_figures_is_read_in_one_pass() -> None:
+    assert len(read('{"a_ms": 1, ' * 20_000 + "}").metrics) == 20_000
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "hello\n", "a,b\n1,2\n", "Size\tA\n1 KB\t2\n"])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import make_profiles
 import pytest
+from command import collscope
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -236,11 +237,13 @@ def test_nsys_separates_processes_and_reports_graphs(memory: sqlite3.Connection)
         INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (1, 2), (3, 4);
         """
     )
+    assert nsys.sniff_tables({"CUPTI_ACTIVITY_KIND_GRAPH_TRACE"})  # nothing but graphs
     profile = nsys.parse(memory)
     totals = plain(profile)
     assert (make_profiles.NCCL, "2:0", "kernel", 1, 20) in totals
     assert (make_profiles.NCCL, "1:0", "kernel", 2, 6_000) in totals
-    assert ("[CUDA memcpy Host-to-Device]", "0", "copy", 1, 500) in totals
+    # Named like the kernels' device, though one process alone has copies.
+    assert ("[CUDA memcpy Host-to-Device]", "1:0", "copy", 1, 500) in totals
     assert codes(profile) == {
         "bad_number": 1,
         "row_without_name": 1,
@@ -260,6 +263,17 @@ def test_damaged_database_never_raises(
     with closing(sqlite3.connect(path)) as connection:
         profile = SQLITE[name].parse(connection)
     assert all(t.total_ns >= 0 for t in profile.totals)
+
+
+def test_rows_in_the_log_beside_a_file_are_missed(tmp_path: Path, db_path: Path) -> None:
+    profile = tmp_path / "run.rpd"
+    profile.write_bytes((SAMPLES / "synthetic.rpd").read_bytes())
+    with closing(sqlite3.connect(profile)) as open_profiler:
+        open_profiler.execute("PRAGMA journal_mode = WAL")
+        open_profiler.execute("UPDATE rocpd_op SET end = end + 1000")
+        open_profiler.commit()
+        outcome = collscope("ingest", "profile", profile, "--db", db_path)
+    assert (outcome.code, "data_loss: 1 x rows_beside" in outcome.out) == (0, True)
 
 
 @pytest.mark.parametrize("name", SQLITE)

@@ -97,6 +97,12 @@ def test_top_text_skips_and_counts_bad_rows() -> None:
     }
 
 
+def test_a_row_of_fixed_columns_that_is_cut_is_none() -> None:
+    text = (SAMPLES / "guide-top.column.txt").read_text()
+    profile = top_text.parse(text[: text.index("125822179") + 3])
+    assert (profile.totals, codes(profile)) == ((), {"torn_row": 1})
+
+
 @pytest.mark.parametrize(("unit", "scale"), [("Ns", 1), ("_ms", 1_000_000), ("_s", 1_000_000_000)])
 def test_the_header_names_the_unit(unit: str, scale: int) -> None:
     text = f"Name|TotalCalls|TotalDuration{unit}|Percentage\nk|2|3|100.0\n"

@@ -146,7 +146,7 @@ def test_twice_is_once_and_label_names_every_row(tmp_path: Path, db_path: Path) 
 
 
 def test_auto_knows_both_layouts(tmp_path: Path, db_path: Path) -> None:
-    for name, text in (("a.csv", OWN), ("b.csv", GUIDE)):
+    for name, text in (("a.csv", OWN), ("b.csv", "\ufeff" + GUIDE)):  # as spreadsheets save it
         (tmp_path / name).write_text(text)
     assert collscope("ingest", "auto", tmp_path, "--db", db_path).code == 0
     dialects = rows(db_path, "SELECT dialect FROM sources ORDER BY dialect")
@@ -172,6 +172,7 @@ def test_another_version_is_refused_and_said(tmp_path: Path, db_path: Path) -> N
 
 
 def test_wrong_bandwidth_in_the_file_is_noted_and_not_kept() -> None:
+    assert replay_csv.parse(OWN.replace("125.829", "")).diagnostics == ()
     found = replay_csv.parse(OWN.replace("125.829", "167.772"))
     assert found.measurements[0].busbw_gbps == pytest.approx(125.829, rel=1e-5)
     assert [d.code for d in found.diagnostics] == ["busbw_differs"]
@@ -184,12 +185,25 @@ def test_sequence_row_has_a_time_and_no_bandwidth() -> None:
 
 
 @given(cut=st.integers(min_value=0, max_value=len(OWN) - 1))
-def test_a_cut_loses_no_earlier_row(cut: int) -> None:
+def test_a_cut_keeps_the_rows_before_it_and_no_piece_of_one(cut: int) -> None:
     whole = replay_csv.parse(OWN).measurements
-    found = replay_csv.parse(OWN[:cut]).measurements
+    found = replay_csv.parse(OWN[:cut])
     ends = [OWN.index(ROW) + len(ROW), len(OWN)]
-    complete = sum(end <= cut for end in ends)
-    assert found[:complete] == whole[:complete]
+    assert found.measurements == whole[: sum(end <= cut for end in ends)]
+    if cut > OWN.index(ROW):
+        pieces = 0 if cut in ends else 1
+        assert sum(d.count for d in found.diagnostics) == pieces
+
+
+def test_a_row_cut_inside_its_last_sample_is_none() -> None:
+    found = replay_csv.parse("".join((COLUMNS, ROW)).removesuffix("0.5\n"))  # …;99;100;11
+    assert found.measurements == ()
+    assert [(d.code, d.line, d.severity.value) for d in found.diagnostics] == [
+        ("cut_row", 2, "data_loss")
+    ]
+    foreign = rccl_replayer_csv.parse(GUIDE.removesuffix("4\n"), 8)  # …, 335.24
+    assert [m.line for m in foreign.measurements] == [2, 3]
+    assert ("cut_row", 4) in [(d.code, d.line) for d in foreign.diagnostics]
 
 
 @given(st.text())

@@ -151,6 +151,30 @@ def test_tables_without_unit_or_operation_are_left_out() -> None:
     assert a.busbw_gbps == pytest.approx(383.70 / 8)
 
 
+def test_a_long_blank_line_is_read_in_one_pass() -> None:
+    assert parse(" " * 60_000 + "x\n", TableHints()) is None
+
+
+@pytest.mark.parametrize(
+    ("title", "first", "second"),
+    [("Size (MB)", "1", "2"), ("Size", "1 MiB", "2M"), ("Size (bytes)", "1048576", "2097152")],
+)
+def test_a_size_has_its_own_unit_or_that_of_its_column(title: str, first: str, second: str) -> None:
+    found = read(f"AllGather time (us)\n{title},A\n{first},20\n{second},40\n")
+    assert [m.size_bytes for m in found.measurements] == [1 << 20, 2 << 20]
+    elements = read(f"AllGather time (us)\nSize (floats),A\n{1 << 20},20\n")
+    assert (elements.measurements, codes(elements)) == ((), {"bad_size": 1})
+
+
+def test_a_row_that_lacks_a_number_does_not_end_the_table() -> None:
+    text = "AllReduce time (us)\nSize\tA\tB\n1 KB\t10\tN/A\n2 KB\t20\n4 KB\t1,200\t3\n8 KB\t30\t-\n"
+    found = read(text + "\f16 KB\t40\t41\n")  # a page ends in the middle
+    times = [(m.label, m.time_us_median, m.line) for m in found.measurements]
+    assert times == [("A", 10, 3), ("A", 30, 6), ("A", 40, 7), ("B", 41, 7)]
+    assert codes(found) == {"bad_number": 2, "cut_row": 2}
+    assert found.lines == 7
+
+
 HEADER = "#       size         count    type {} time algbw busbw {} time algbw busbw {}\n"
 TIMES = " 100.0 10.49 {0:.2f} {1} 101.0 10.38 {2:.2f} {1}\n"
 
@@ -310,6 +334,15 @@ def test_operation_that_nothing_tells() -> None:
     assert read(
         table("", "#wrong", "1048576 65536 float", 0.75), TableHints(op=Op.ALL_GATHER)
     ).measurements
+    # The trailer may stand alone, as in the end of a log.
+    last = table("", "#wrong", "1048576 65536 float", 0.75)
+    (one, _) = read(last + "# Collective test concluded: all_gather_perf\n").measurements
+    assert (one.op, one.nranks) == (Op.ALL_GATHER, 4)
+
+
+def test_operations_that_reduce_nothing_have_no_reduction() -> None:
+    found = read("sendrecv_perf\n" + table("redop", "#wrong", "1048576 262144 float sum", 1))
+    assert [(m.op, m.redop) for m in found.measurements] == [(Op.SEND_RECV, None)]
 
 
 def test_words_of_the_user() -> None:

@@ -53,7 +53,7 @@ def ingest_measurements(  # noqa: PLR0913, PLR0917 - where from, where to, how, 
     identity = sources.identity(reader.sha256, kind)
     if not again and sources.has_source(connection, run, identity):
         return Ingested(path, "known")
-    found = parse(data.decode("utf-8", errors="replace")) if data else None
+    found = parse(data.decode("utf-8-sig", errors="replace")) if data else None
     rows = () if found is None else _rows(found)
     if found is None or not rows:
         reason = _why_unusable(found, kind)
@@ -62,7 +62,7 @@ def ingest_measurements(  # noqa: PLR0913, PLR0917 - where from, where to, how, 
     library, version = _library(found)
     row = sources.SourceRow(
         printable(path), identity, kind, found.dialect, library, version,
-        lines=found.lines, parsed=len(rows),
+        lines=found.lines, parsed=len({r.line for r in rows}),
     )  # fmt: skip
 
     def insert(run_key: int, source: int) -> None:

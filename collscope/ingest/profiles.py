@@ -64,7 +64,7 @@ def _read(data: bytes, path: str) -> list[tuple[str, Profile]]:
     if is_sqlite(data):
         profile = read_sqlite(data)
         return [] if profile is None else [(path, profile)]
-    text = data.decode("utf-8", errors="replace")
+    text = data.decode("utf-8-sig", errors="replace")
     profile = _parse_text(text)
     if profile is None or profile.dialect != key_averages.DIALECT:
         return [] if profile is None else [(path, profile)]
@@ -134,7 +134,7 @@ def read_sqlite(data: bytes) -> Profile | None:
 
 def text_profile(head: bytes) -> bool:
     """True for the first bytes of a profile that is text."""
-    text = head[: 4 * _HEAD_CHARACTERS].decode("utf-8", errors="replace")
+    text = head[: 4 * _HEAD_CHARACTERS].decode("utf-8-sig", errors="replace")
     return parsers.text_parser(text[:_HEAD_CHARACTERS]) is not None
 
 
@@ -160,7 +160,7 @@ def _pasted(text: str) -> Profile | None:
 
 def _bins(data: bytes) -> list[tuple[object, ...]]:
     """Messages and copies by size of a perftools report."""
-    found = perftools.parse(data.decode("utf-8", errors="replace")).bins
+    found = perftools.parse(data.decode("utf-8-sig", errors="replace")).bins
     return [astuple(size_bin) for size_bin in found]
 
 

@@ -17,7 +17,7 @@ _HEAD_BYTES = 65_536
 
 def is_csv(head: bytes) -> bool:
     """True for the first bytes of a CSV of any of these layouts."""
-    text = head[:_HEAD_BYTES].decode("utf-8", errors="replace")
+    text = head[:_HEAD_BYTES].decode("utf-8-sig", errors="replace")
     known = (replay_csv, memcpy_csv, interference_csv, rccl_replayer_csv)
     return any(dialect.sniff(text) for dialect in known)
 

@@ -55,7 +55,7 @@ def ingest_metric(
     again = hints != metrics.MetricHints()
     if not again and sources.has_source(connection, run, identity):
         return Ingested(path, "known")
-    found = metrics.parse(data.decode("utf-8", errors="replace"), hints)
+    found = metrics.parse(data.decode("utf-8-sig", errors="replace"), hints)
     if found is None or (rated and all(m.unit is None for m in found.metrics)):
         reason = (
             "no figure found: one number with its unit per line, CSV with units in its column "
@@ -65,7 +65,7 @@ def ingest_metric(
     diagnostics = [*found.diagnostics, *cut_short(reader)]
     row = sources.SourceRow(
         printable(path), identity, METRIC, found.dialect,
-        lines=found.lines, parsed=len(found.metrics),
+        lines=found.lines, parsed=len({m.line for m in found.metrics}),
     )  # fmt: skip
 
     def insert(run_key: int, source: int) -> None:

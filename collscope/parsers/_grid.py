@@ -1,7 +1,7 @@
 """Tables of a heading and numbers inside any text: HTML, Markdown, tab-separated, CSV, aligned.
 
 A grid is a header line whose cells after the first are words, and the lines below it with as many
-cells, of which those after the first are numbers.
+cells, of which those after the first are numbers or, but for one, say that there is none.
 """
 
 from __future__ import annotations
@@ -11,11 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from collscope.parsers._notes import cells as csv_cells
+from collscope.parsers._rows import text_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 NUMERIC = re.compile(r"-?\d{1,19}(?:\.\d{0,19})?(?:[eE][+-]?\d{1,3})?[x%]?", re.ASCII)
+# "", -, N/A: not measured
+_MISSING = re.compile(r"[-\u2013\u2014]{0,3}|n/?a|nan", re.IGNORECASE)
+# 64KB, 1.5 MiB, 64 nodes
+_LEADING = re.compile(r"\d{1,19}(?:\.\d{1,19})?\s?[A-Za-z]{0,8}", re.ASCII)
 _TAG = re.compile(r"<(/?)(table|tr|th|td)\b[^<>]{0,200}>", re.IGNORECASE)
 _MARKUP = re.compile(r"<[^<>]{0,200}>|&nbsp;")
 _RULER = re.compile(r"[\s|:+=-]+")
@@ -41,7 +46,7 @@ class Grid:
     rows: tuple[Row, ...]
     above: tuple[str, ...]
     below: tuple[str, ...] = ()
-    cut: tuple[Row, ...] = ()  # rows that do not have the header's cells
+    cut: tuple[Row, ...] = ()  # rows with other cells than the header's, or no numbers in them
 
     @property
     def line(self) -> int:
@@ -55,19 +60,22 @@ def grids(text: str) -> list[Grid]:
     >>> [g.header for g in grids("Size\\tA\\tB\\n1 KB\\t2\\t3\\n")]
     [('Size', 'A', 'B')]
     """
-    lines = text.splitlines()
-    found = [*_html(text), *_plain(lines)]
+    lines = list(text_lines(text))
+    # A last line without its end may have lost digits, unless a bar closes it.
+    ended = text.endswith("\n") or lines[-1].rstrip().endswith("|")
+    found = [*_html(text), *_plain(lines, len(lines) if ended else len(lines) - 1)]
     return sorted(found, key=lambda grid: grid.line)
 
 
-def _plain(lines: Sequence[str]) -> Iterator[Grid]:
+def _plain(lines: Sequence[str], ended: int) -> Iterator[Grid]:
+    """Tables of lines, of which the first `ended` have their end."""
     at = 0
     while at + 1 < len(lines):
         header = _split(lines[at])
         if not _is_header(header):
             at += 1
             continue
-        rows, cut, end = _rows(lines, at + 1, len(header))
+        rows, cut, end = _rows(lines, at + 1, len(header), ended)
         if rows:
             above, below = (
                 _nearest(lines[max(0, at - 20) : at][::-1]),
@@ -77,23 +85,37 @@ def _plain(lines: Sequence[str]) -> Iterator[Grid]:
         at = max(end, at + 1)
 
 
-def _rows(lines: Sequence[str], at: int, width: int) -> tuple[list[Row], list[Row], int]:
-    """Rows below a header, those of another width, and the first line after them."""
+def _rows(
+    lines: Sequence[str], at: int, width: int, ended: int
+) -> tuple[list[Row], list[Row], int]:
+    """Rows below a header, those that cannot be used, and the first line after them."""
     rows: list[Row] = []
     cut: list[Row] = []
     while at < len(lines):
         row = Row(at + 1, _split(lines[at]))
         if not _RULER.fullmatch(lines[at]) or not lines[at].strip():
-            if not row.cells or not all(NUMERIC.fullmatch(c) for c in row.cells[1:]):
-                break
-            if len(row.cells) == width:
+            if at < ended and _is_row(row.cells, width):
                 rows.append(row)
-            elif rows and NUMERIC.match(row.cells[0]):
+            elif _is_cut(row.cells, width) and (rows or len(row.cells) > 1):
                 cut.append(row)
             else:
                 break
         at += 1
     return rows, cut, at
+
+
+def _is_row(cells: tuple[str, ...], width: int) -> bool:
+    return (
+        len(cells) == width
+        and all(NUMERIC.fullmatch(c) or _MISSING.fullmatch(c) for c in cells[1:])
+        and any(NUMERIC.fullmatch(c) for c in cells[1:])
+    )
+
+
+def _is_cut(cells: tuple[str, ...], width: int) -> bool:
+    """True for what begins like a row: it lost cells, or they are not numbers."""
+    numbers = all(NUMERIC.fullmatch(c) for c in cells[1:])
+    return bool(cells and _LEADING.fullmatch(cells[0])) and (numbers or len(cells) == width)
 
 
 def _split(line: str) -> tuple[str, ...]:
@@ -106,7 +128,7 @@ def _split(line: str) -> tuple[str, ...]:
         parts = _GAP.split(text.rstrip() if "\t" in text else text.strip())
     else:
         parts = csv_cells(text) if "," in text else [text]
-    return tuple(part.strip(" \t*`") for part in parts)
+    return tuple(part.strip(" \t\f*`") for part in parts)
 
 
 def _is_header(cells: tuple[str, ...]) -> bool:
@@ -158,9 +180,9 @@ def _html_grid(rows: list[Row], before: str) -> Iterator[Grid]:
     if len(wide) < 2 or not _is_header(wide[0].cells):
         return
     header = wide[0].cells
-    numeric = [r for r in wide[1:] if all(NUMERIC.fullmatch(c) for c in r.cells[1:])]
-    full = tuple(r for r in numeric if len(r.cells) == len(header))
+    full = tuple(r for r in wide[1:] if _is_row(r.cells, len(header)))
+    rest = (r for r in wide[1:] if not _is_row(r.cells, len(header)))
     if full:
         above = (*titles, *_nearest(before.splitlines()[-_FAR:][::-1]))
-        cut = tuple(r for r in numeric if len(r.cells) != len(header))
+        cut = tuple(r for r in rest if _is_cut(r.cells, len(header)))
         yield Grid(header, full, above, (), cut)

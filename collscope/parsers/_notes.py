@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from dataclasses import replace
 
 from collscope.model import Diagnostic, Severity
 
+CUT_TEXT = "The last line has no line end, so it may be cut: what stands last in it was left out."
 _EXCERPT = 200
 
 
@@ -32,6 +34,19 @@ class Notes:
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """All of them, in the order in which their codes were first seen."""
         return tuple(self._found.values())
+
+
+def ended_lines(text: str) -> Iterator[tuple[int, str, bool]]:
+    """Lines of a text, numbered from 1, and whether each has its line end.
+
+    A writer that was stopped leaves a last line without one. Its last number may have lost digits
+    and look whole.
+    """
+    *ended, rest = text.split("\n")
+    for number, line in enumerate(ended, start=1):
+        yield number, line.rstrip("\r"), True
+    if rest:
+        yield len(ended) + 1, rest.rstrip("\r"), False
 
 
 def cells(line: str) -> list[str]:

@@ -66,8 +66,17 @@ def kind_of(name: str) -> str:
 
 def text_lines(source: str | Iterable[str]) -> Iterable[str]:
     """Lines of a text, or of an open file, without line ends."""
-    lines = source.split("\n") if isinstance(source, str) else source
+    lines = source.removesuffix("\n").split("\n") if isinstance(source, str) else source
     return (line.rstrip("\r\n") for line in lines)
+
+
+def line_count(text: str) -> int:
+    """Lines of a text, as `text_lines` gives them.
+
+    >>> line_count("a\\nb\\n"), line_count("a\\nb")
+    (2, 2)
+    """
+    return text.count("\n") + (not text.endswith("\n"))
 
 
 def column_key(title: str) -> str:

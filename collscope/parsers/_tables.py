@@ -5,12 +5,11 @@ Rows are read one by one, so a torn line costs only itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from collscope.model import Severity
-from collscope.parsers._notes import Notes, cells
-from collscope.parsers._rows import number, text_lines
+from collscope.parsers._notes import CUT_TEXT, Notes, cells, ended_lines
+from collscope.parsers._rows import number
 
 VERSION = "1"
 _VERSION_TEXT = f"The file is of another version than {VERSION}. Read it with a newer release."
@@ -49,10 +48,8 @@ class Layout:
         return head.lstrip("\ufeff").startswith((self.mark, self.header_start))
 
 
-def read_table(
-    text: str | Iterable[str], layout: Layout, notes: Notes
-) -> tuple[list[TableRow], int]:
-    """Whole rows of a text, or of its lines, and the number of lines.
+def read_table(text: str, layout: Layout, notes: Notes) -> tuple[list[TableRow], int]:
+    """Whole rows of a text, and the number of its lines.
 
     Of a part of another version there is nothing but a diagnostic, ``other_version``.
     """
@@ -60,7 +57,7 @@ def read_table(
     header: list[str] | None = None
     refused = False
     last = 0
-    for last, line in enumerate(text_lines(text), start=1):
+    for last, line, ended in ended_lines(text):
         bare = line.lstrip("\ufeff")
         if bare.startswith(layout.mark):
             # # collscope.memcpy_csv/1
@@ -71,8 +68,9 @@ def read_table(
             # Again where files were joined.
             header = cells(bare)
         elif bare.strip() and not bare.startswith("#") and not refused:
-            fields = _fields(bare, header, layout, (notes, last))
-            if fields is not None:
+            if not ended:
+                notes.add(Severity.DATA_LOSS, "cut_row", CUT_TEXT, last, bare)
+            elif (fields := _fields(bare, header, layout, (notes, last))) is not None:
                 rows.append(TableRow(last, bare, fields))
     return rows, last
 

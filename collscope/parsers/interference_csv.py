@@ -6,16 +6,12 @@ Bandwidths are computed again from time, size and ranks.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from collscope.busbw import bus_bandwidth
 from collscope.model import Datatype, Interference, InterferenceSet, Op, Severity, parse_op
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import whole
 from collscope.parsers._tables import Layout, TableRow, read_table, real
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 DIALECT = "interference_csv"
 _LAYOUT = Layout(
@@ -49,11 +45,11 @@ def sniff(head: str) -> bool:
     return _LAYOUT.sniff(head)
 
 
-def parse(text: str | Iterable[str]) -> InterferenceSet:
+def parse(text: str) -> InterferenceSet:
     """Measurements of an interference CSV, one per row: a class on one rank.
 
-    text     whole text, or its lines
-    returns  nothing from a part of another version (diagnostic ``other_version``)
+    returns  nothing from a part of another version (diagnostic ``other_version``), and nothing
+             from a last row without a line end (``cut_row``)
     """
     notes = Notes()
     rows, lines = read_table(text, _LAYOUT, notes)

@@ -43,10 +43,10 @@ _COMMS = "record_param_comms"
 # Calls of the runtimes; roctracer counts device time to them that their kernels have as well.
 _RUNTIME = re.compile(r"(?:hip|hsa|cuda|cu|ze|ur|xpu)[A-Z]\w*")
 # Ranges on the device's time line: their kernels stand in the table too. PyTorch for ROCm before
-# 2.1.2 names many of them "Marker".
+# 2.1.2 names many of them "Marker". ".kd" ends the name of an AMD kernel.
 _RANGE = re.compile(
     r"(?:nccl|rccl|xccl|gloo|mpi|ucc):\w.*|ProfilerStep.*|Optimizer\.\w+#.*|## .*|Marker"
-    r"|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|Torch-Compiled Region.*|PyTorch Profiler.*"
+    r"|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?<!\.kd)|Torch-Compiled Region.*|PyTorch Profiler.*"
 )
 _NOT_READ = "Rows with too few or too many fields, or an unreadable number, were skipped."
 

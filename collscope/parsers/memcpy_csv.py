@@ -7,15 +7,11 @@ and size, so that every figure of the store comes from one place.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from collscope.model import Diagnostic, Severity
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import whole
 from collscope.parsers._tables import Layout, TableRow, read_table, real
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 DIALECT = "memcpy_csv"
 # Rows that copy nothing, and so have no bandwidth.
@@ -81,8 +77,8 @@ def sniff(head: str) -> bool:
     return _LAYOUT.sniff(head)
 
 
-def parse(text: str | Iterable[str]) -> CopySet:
-    """Copies of a text, or of its lines, one per row.
+def parse(text: str) -> CopySet:
+    """Copies of a text, one per row; a last row without a line end is none (``cut_row``).
 
     Of a part of another version there is nothing but a diagnostic, ``other_version``.
     """

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from collscope.model import Diagnostic, Severity
 from collscope.parsers._grid import Grid, grids
-from collscope.parsers._notes import Notes, cells
+from collscope.parsers._notes import CUT_TEXT, Notes, cells
+from collscope.parsers._rows import text_lines
 from collscope.parsers._titles import Titles
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ _SPREAD = re.compile(r"(?:^|_)(?:iqr|std|stdev|stddev|mad|var|cv)(?:_|$)", re.IG
 _PER_SECOND = re.compile(r"\b([A-Za-z]+)\s+per\s+second\b", re.IGNORECASE)
 # 36.37 samples/s | 5.7 ms | 120 ms/step | 0.8
 _BARE = re.compile(rf"\s*({_NUMBER})\s*([A-Za-z][A-Za-z /]{{0,30}})?\s*")
+# GB/s is not Gb/s
+_BYTES = re.compile(r"[kKMGTP]?i?[Bb]")
 _TIME_UNITS = {"ns": "ns", "us": "us", "ms": "ms", "s": "s", "sec": "s", "secs": "s",
                "second": "s", "seconds": "s"}  # fmt: skip
 _NAMES = {True: "throughput", False: "step_time", None: "value"}  # by higher_is_better
@@ -87,11 +90,15 @@ def parse(text: str, hints: MetricHints) -> MetricSet | None:
     returns  None when there are none; `dialect` joins the names of those found with "+"
     """
     notes = Notes()
-    lines = text.splitlines()
-    documents = {"records": _records(lines, hints), "throughput_table": _tables(text, hints)}
+    lines = list(text_lines(text))
+    ended = text.endswith("\n")
+    documents = {
+        "records": _records(lines if ended else _closed(lines, notes), hints),
+        "throughput_table": _tables(text, hints, notes),
+    }
     found = {dialect: metrics for dialect, metrics in documents.items() if metrics}
     if not found:
-        if metrics := _csv(lines, hints, notes):
+        if metrics := _csv(lines, ended, hints, notes):
             found = {"metric_csv": metrics}
         elif metrics := _numbers(lines, hints):
             found = {"numbers": metrics}
@@ -120,7 +127,7 @@ def unit_of_name(name: str) -> tuple[str, bool] | None:
     if len(name) > _LONGEST_NAME or _SPREAD.search(name):
         return None
     if match := _RATE.fullmatch(name.strip()):
-        return f"{match[1].lower()}/s", True
+        return _rate(match[1]), True
     if match := _TIME.fullmatch(name.strip()):
         return _TIME_UNITS[match[1].lower()], False
     return ("s", False) if _SECONDS.fullmatch(name) else None
@@ -134,12 +141,17 @@ def unit_of_text(text: str) -> tuple[str | None, bool | None]:
     """
     unit = " ".join(text.split())
     if match := re.fullmatch(r"([A-Za-z]+)(?: per second|/s(?:ec(?:ond)?)?)", unit):
-        return f"{match[1].lower()}/s", True
+        return _rate(match[1]), True
     first, slash, rest = unit.partition("/")
     known = _TIME_UNITS.get(first.strip().lower())
     if known is not None:
         return known + slash + rest, False
     return unit or None, None
+
+
+def _rate(word: str) -> str:
+    """Unit of so many per second: ``samples/s``; bits and bytes keep their letters."""
+    return f"{word if _BYTES.fullmatch(word) else word.lower()}/s"
 
 
 def _records(lines: list[str], hints: MetricHints) -> list[Metric]:
@@ -149,8 +161,8 @@ def _records(lines: list[str], hints: MetricHints) -> list[Metric]:
     for number, line in enumerate(lines, start=1):
         pairs = _PAIR.findall(line) if "{" in line[:_LONGEST] else []
         known = [(name, value, kind) for name, value in pairs if (kind := unit_of_name(name))]
+        named = _NAMED.search(line) if known else None  # once: a line may hold thousands
         for name, value, (unit, higher) in known:
-            named = _NAMED.search(line)
             label = hints.label or (named[1] if named else bullet)
             # "Experiment Data - GPT-J" above a bullet says what ran
             title = (titles.title or "").rpartition(" - ")[2] if bullet else ""
@@ -164,12 +176,23 @@ def _records(lines: list[str], hints: MetricHints) -> list[Metric]:
     return found
 
 
-def _tables(text: str, hints: MetricHints) -> list[Metric]:
+def _closed(lines: list[str], notes: Notes) -> list[str]:
+    """Lines without what may be a piece of a number: the last one's end behind its last mark."""
+    last = lines[-1]
+    at = max(last.rfind(","), last.rfind("}")) + 1
+    if "{" in last and _PAIR.search(last, at):
+        notes.add(Severity.DATA_LOSS, "cut_row", CUT_TEXT, len(lines), last)
+    return [*lines[:-1], last[:at]]
+
+
+def _tables(text: str, hints: MetricHints, notes: Notes) -> list[Metric]:
     found: list[Metric] = []
     for grid in grids(text):
         near = " | ".join((*grid.header, *grid.above[:1], *grid.below[:2]))
         if match := _PER_SECOND.search(near):
             found += _cells(grid, f"{match[1].lower()}/s", hints)
+            for row in grid.cut:
+                notes.add(Severity.DATA_LOSS, "torn_row", _ROW_TEXT, row.line, " ".join(row.cells))
     return found
 
 
@@ -185,18 +208,21 @@ def _cells(grid: Grid, unit: str, hints: MetricHints) -> list[Metric]:
     return found
 
 
-def _csv(lines: list[str], hints: MetricHints, notes: Notes) -> list[Metric]:
+def _csv(lines: list[str], ended: bool, hints: MetricHints, notes: Notes) -> list[Metric]:
     header: list[str] = []
     found: list[Metric] = []
     for number, line in enumerate(lines, start=1):
         values = cells(line) if "," in line[:_LONGEST] else []
-        if len(values) < 2 or line.startswith("#"):
+        if line.startswith("#") or not (line.strip() if header else len(values) > 1):
             continue
         if not header:
             header = [value.lower() for value in values]
             if "value" not in header and not any(unit_of_name(name) for name in header):
                 return []
             continue
+        if number == len(lines) and not ended:
+            notes.add(Severity.DATA_LOSS, "cut_row", CUT_TEXT, number, line)
+            break
         row = dict(zip(header, values, strict=False))
         metrics = _csv_row(row, number, hints) if len(values) == len(header) else []
         if not metrics:

@@ -26,7 +26,7 @@ _COPY_KINDS = {1: "Host-to-Device", 2: "Device-to-Host", 8: "Device-to-Device", 
 
 def sniff_tables(tables: set[str]) -> bool:
     """True when a file with these tables is an export of Nsight Systems with GPU events."""
-    return bool({_KERNEL, _MEMCPY, _MEMSET} & tables)
+    return bool({_KERNEL, _MEMCPY, _MEMSET, _GRAPH} & tables)
 
 
 def parse(connection: sqlite3.Connection) -> Profile:
@@ -39,18 +39,29 @@ def parse(connection: sqlite3.Connection) -> Profile:
     rows = Rows()
     with damage_noted(connection, rows):
         names = object_names(connection)
+        several = _processes(connection, names) > 1
         if _KERNEL in names:
-            _read_kernels(connection, rows, names)
+            _read_kernels(connection, rows, names, several)
         if _MEMCPY in names:
-            _read_copies(connection, rows, names)
+            _read_copies(connection, rows, names, several)
         if _MEMSET in names:
-            _read_events(connection, rows, _MEMSET, "'[CUDA memset]'", "")
+            _read_events(connection, rows, _MEMSET, ("'[CUDA memset]'", ""), several)
         if _GRAPH in names:
             _note_graphs(connection, rows)
     return rows.profile("nsys")
 
 
-def _read_kernels(connection: sqlite3.Connection, rows: Rows, names: dict[str, str]) -> None:
+def _processes(connection: sqlite3.Connection, names: dict[str, str]) -> int:
+    """Number of processes with events; 0 where the tables do not tell."""
+    tables = (t for t in (_KERNEL, _MEMCPY, _MEMSET) if t in names)
+    told = [t for t in tables if "globalpid" in columns(connection, t)]
+    union = " UNION ".join(f"SELECT globalPid FROM {t}" for t in told)
+    return next(select(connection, f"SELECT COUNT(*) FROM ({union})"))[0] if told else 0
+
+
+def _read_kernels(
+    connection: sqlite3.Connection, rows: Rows, names: dict[str, str], several: bool
+) -> None:
     if "StringIds" not in names:
         message = "Table StringIds is missing, so kernels have no names. Export the report again."
         rows.note(Diagnostic(Severity.ERROR, "unknown_schema", message))
@@ -59,10 +70,12 @@ def _read_kernels(connection: sqlite3.Connection, rows: Rows, names: dict[str, s
     long = first_of(known, "k", "demangledName")
     short = first_of(known, "k", "shortName", "mangledName")
     joins = f" LEFT JOIN StringIds d ON d.id = {long} LEFT JOIN StringIds n ON n.id = {short}"
-    _read_events(connection, rows, _KERNEL, "COALESCE(d.value, n.value)", joins)
+    _read_events(connection, rows, _KERNEL, ("COALESCE(d.value, n.value)", joins), several)
 
 
-def _read_copies(connection: sqlite3.Connection, rows: Rows, names: dict[str, str]) -> None:
+def _read_copies(
+    connection: sqlite3.Connection, rows: Rows, names: dict[str, str], several: bool
+) -> None:
     known = columns(connection, _MEMCPY)
     copy_kind = first_of(known, "k", "copyKind")
     cases = " ".join(f"WHEN {code} THEN '{label}'" for code, label in _COPY_KINDS.items())
@@ -71,18 +84,24 @@ def _read_copies(connection: sqlite3.Connection, rows: Rows, names: dict[str, st
     if _DIRECTIONS in names and "label" in columns(connection, _DIRECTIONS):
         joins = f" LEFT JOIN {_DIRECTIONS} x ON x.id = {copy_kind}"
         label = f"COALESCE(x.label, {label})"
-    _read_events(connection, rows, _MEMCPY, f"'[CUDA memcpy ' || {label} || ']'", joins)
+    name = f"'[CUDA memcpy ' || {label} || ']'"
+    _read_events(connection, rows, _MEMCPY, (name, joins), several)
 
 
 def _read_events(
-    connection: sqlite3.Connection, rows: Rows, table: str, name: str, joins: str
+    connection: sqlite3.Connection, rows: Rows, table: str, named: tuple[str, str], several: bool
 ) -> None:
+    """Events of a table.
+
+    named    SQL for the name, and the joins it needs
+    several  several processes have events, see `_device`
+    """
+    name, joins = named
     known = columns(connection, table)
     start, end = first_of(known, "k", "start"), first_of(known, "k", "end")
     stream = first_of(known, "k", "streamId")
     sql = (
-        f"SELECT {name}, {start}, {end}, {_device(connection, table, known)}, {stream}"
-        f" FROM {table} k{joins}"
+        f"SELECT {name}, {start}, {end}, {_device(known, several)}, {stream} FROM {table} k{joins}"
     )
     kind = "kernel" if table == _KERNEL else "copy"
     for row in select(connection, sql):
@@ -92,14 +111,12 @@ def _read_events(
             rows.add_span(row, kind)
 
 
-def _device(connection: sqlite3.Connection, table: str, known: dict[str, str]) -> str:
+def _device(known: dict[str, str], several: bool) -> str:
     """SQL for the device; ordinals are per process, so two processes' device 0 may differ."""
     device, process = first_of(known, "k", "deviceId"), first_of(known, "k", "globalPid")
-    if process == "NULL":
-        return device
-    count = next(select(connection, f"SELECT COUNT(DISTINCT {process}) FROM {table} k"))[0]
     # globalPid holds the process id in bits 24 to 47.
-    return f"(({process} >> 24) & 16777215) || ':' || {device}" if count > 1 else device
+    named = several and process != "NULL"
+    return f"(({process} >> 24) & 16777215) || ':' || {device}" if named else device
 
 
 def _note_graphs(connection: sqlite3.Connection, rows: Rows) -> None:

@@ -134,7 +134,7 @@ class _Reader:
         seconds = _number(cells, columns.time)
         if seconds is not None and seconds * 10**9 < _LIMIT:
             percent = _number(cells, columns.percent)
-            calls = _number(cells, columns.calls if columns.fixed else columns.calls + place)
+            calls = _calls(cells, place, columns)
             self.totals.append(
                 KernelTotal(
                     name,
@@ -175,6 +175,15 @@ def _name_place(cells: Sequence[str], columns: _Columns) -> int | None:
     )
 
 
+def _calls(cells: Sequence[str], place: int, columns: _Columns) -> Decimal | None:
+    """Events of a row whose name stands at `place`; in a damaged one the last number before it."""
+    if columns.fixed:
+        return _number(cells, columns.calls)
+    # 4,732  distributed/FSDP/utils/train_utils.py  main
+    before = (_number(cells, at) for at in range(place - 1, 0, -1))
+    return next((number for number in before if number is not None), None)
+
+
 def _columns_of(titles: Sequence[Sequence[str]], torn: bool) -> _Columns:
     words = _torn_titles(titles[0]) if torn else _joined_titles(titles)
     lower = [word.lower() for word in words]
@@ -191,8 +200,7 @@ def _columns_of(titles: Sequence[Sequence[str]], torn: bool) -> _Columns:
         width=len(words),
         time=time,
         percent=percent,
-        # In a torn table it stands before the name.
-        calls=-1 if torn else place("events", "calls"),
+        calls=place("events", "calls"),
         name=next((i for i, word in enumerate(lower) if word.startswith("function")), -1),
         bins=_bins(words),
         fixed=not torn,

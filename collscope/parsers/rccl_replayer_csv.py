@@ -7,15 +7,10 @@ computed again here. The file does not tell the number of ranks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from collscope.busbw import algorithm_bandwidth, bus_bandwidth, size_bytes
 from collscope.model import Datatype, Measurement, MeasurementSet, Op, Severity, parse_op
-from collscope.parsers._notes import Notes, cells
-from collscope.parsers._rows import number, text_lines, whole
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collscope.parsers._notes import CUT_TEXT, Notes, cells, ended_lines
+from collscope.parsers._rows import number, whole
 
 DIALECT = "rccl_replayer_csv"
 HEADER = (
@@ -28,7 +23,6 @@ _DATATYPES = {d.label: d for d in Datatype} | {
     "Fp8E5M2": Datatype.FLOAT8E5M2,
 }
 _REDOPS = {"Sum": "Sum", "Product": "Prod", "Max": "Max", "Min": "Min", "Average": "Avg"}
-_REDUCING = {Op.ALL_REDUCE, Op.REDUCE_SCATTER, Op.REDUCE}
 # rcclReplayer times one group from host clock to host clock, without warming up.
 METHOD = "one call on the host's clock"
 _HEAD_CHARACTERS = 4096
@@ -55,20 +49,22 @@ def sniff(head: str) -> bool:
     return any(cells(line) == _COLUMNS for line in head[:_HEAD_CHARACTERS].splitlines())
 
 
-def parse(text: str | Iterable[str], nranks: int | None = None) -> MeasurementSet:
+def parse(text: str, nranks: int | None = None) -> MeasurementSet:
     """Measurements of an rccl_replayer CSV, one per row, which is one call.
 
-    text     whole text, or its lines
     nranks   ranks of the communicator; None: not known, so no bus bandwidth
-    returns  `line` is the row's line; the tool's call numbers are not unique and not kept
+    returns  `line` is the row's line; the tool's call numbers are not unique and not kept; nothing
+             from a last row without a line end (``cut_row``)
     """
     notes = Notes()
     found: list[Measurement] = []
     begun, last = False, 0
-    for last, line in enumerate(text_lines(text), start=1):
+    for last, line, ended in ended_lines(text):
         values = cells(line)
         if values == _COLUMNS:
             begun = True
+        elif begun and line.strip() and not ended:
+            notes.add(Severity.DATA_LOSS, "cut_row", CUT_TEXT, last, line)
         elif begun and line.strip():
             measurement = _row(values, line, nranks, notes, last)
             if measurement is not None:
@@ -103,7 +99,7 @@ def _row(
     return Measurement(
         op=op,
         datatype=datatype,
-        redop=_REDOPS.get(redop) if op in _REDUCING else None,
+        redop=_REDOPS.get(redop) if op.reduces else None,
         root=whole(root) if op.rooted else None,
         count=count,
         size_bytes=size,

@@ -7,15 +7,11 @@ time, size and ranks, so that every figure of the store comes from one place.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from collscope.busbw import algorithm_bandwidth, bus_bandwidth
 from collscope.model import Datatype, Measurement, MeasurementSet, Op, Severity, parse_op
-from collscope.parsers._notes import Notes, cells
-from collscope.parsers._rows import number, text_lines, whole
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collscope.parsers._notes import CUT_TEXT, Notes, cells, ended_lines
+from collscope.parsers._rows import number, whole
 
 VERSION = 1
 DIALECT = "replay_csv"
@@ -56,16 +52,16 @@ class _State:
     refused: bool = False
 
 
-def parse(text: str | Iterable[str]) -> MeasurementSet:
+def parse(text: str) -> MeasurementSet:
     """Measurements of a replay CSV, one per row.
 
-    text     whole text, or its lines
-    returns  nothing from a part of another version (diagnostic ``other_version``)
+    returns  nothing from a part of another version (diagnostic ``other_version``), and nothing
+             from a last row without a line end (``cut_row``)
     """
     notes, state = Notes(), _State()
     found: list[Measurement] = []
     last = 0
-    for last, line in enumerate(text_lines(text), start=1):
+    for last, line, ended in ended_lines(text):
         bare = line.lstrip("\ufeff")
         if bare.startswith("#"):
             _metadata(bare, state, notes, last)
@@ -73,8 +69,9 @@ def parse(text: str | Iterable[str]) -> MeasurementSet:
             # Again where files were joined.
             state.header = cells(bare)
         elif bare.strip() and not state.refused:
-            measurement = _row(bare, state, notes, last)
-            if measurement is not None:
+            if not ended:
+                notes.add(Severity.DATA_LOSS, "cut_row", CUT_TEXT, last, bare)
+            elif (measurement := _row(bare, state, notes, last)) is not None:
                 found.append(measurement)
     library, version = _library(found)
     return MeasurementSet(DIALECT, tuple(found), library, version, last, notes.diagnostics)
@@ -192,9 +189,9 @@ def _real(text: str) -> float | None:
 
 def _compare(reported: str, busbw: float | None, where: tuple[Notes, int, str]) -> None:
     """Note a bandwidth in the file that is not the one computed here."""
-    value = number(reported) if reported else None
-    if value is None and busbw is None:
+    if not reported:
         return
+    value = number(reported)
     if value is None or busbw is None or abs(value - busbw) > _TOLERANCE * busbw + 1e-4:
         notes, at, line = where
         notes.add(Severity.NOTICE, "busbw_differs", _BUSBW_TEXT, at, line)

@@ -132,6 +132,8 @@ class _Reader:
         rest = [cell.strip() for place, cell in enumerate(cells) if place != name]
         if table.wraps and self._row is not None and not any(rest):
             self._row[name] += cells[name]
+        elif table.wraps and not all(rest):
+            return False  # cut
         else:
             self.flush()
             self._row, self._row_line = cells, line_number

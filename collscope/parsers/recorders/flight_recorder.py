@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from collscope.model import Severity
+from collscope.model import Op, Severity
 from collscope.parsers._notes import Notes
 from collscope.parsers.recorders._values import (
     decode,
@@ -245,11 +245,18 @@ class _Entries:
         datatype, factor = _datatype(entry)
         group = _group(entry)
         members = self._groups.get(group or "")
+        # Of a scatter c10d records what a rank gets as the input, and the root's parts, [[0]] on
+        # other ranks, as the output (scatter of ProcessGroupNCCL.cpp).
+        ends = ["input_sizes", "output_sizes"]
+        into, out = (
+            self._count(entry.get(end), factor)
+            for end in (reversed(ends) if op is Op.SCATTER else ends)
+        )
         return TraceCollective(
             op=op,
             datatype=datatype,
-            in_count=self._count(entry.get("input_sizes"), factor),
-            out_count=self._count(entry.get("output_sizes"), factor),
+            in_count=into,
+            out_count=out,
             group=group,
             group_size=None if members is None else len(members),
             group_ranks=members,

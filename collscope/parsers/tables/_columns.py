@@ -66,12 +66,13 @@ def unit_of(cell: str) -> str:
 
 
 def columns_of(grid: Grid, notes: Notes) -> Iterator[Column]:
-    """One column per setting; sizes are bytes with binary prefixes."""
+    """One column per setting; sizes have binary prefixes, their own or the title's: Size (MB)."""
     for row in grid.cut:
         notes.add(Severity.DATA_LOSS, "cut_row", _CUT_TEXT, row.line, " ".join(row.cells))
     sizes = []
+    unit = unit_of(grid.header[0])
     for row in grid.rows:
-        size = _size(row.cells[0])
+        size = _size(row.cells[0], unit)
         if size is None:
             notes.add(Severity.DATA_LOSS, "bad_size", _SIZE_TEXT, row.line, row.cells[0])
         sizes.append(size)
@@ -85,11 +86,13 @@ def columns_of(grid: Grid, notes: Notes) -> Iterator[Column]:
         yield Column(label, unit_of(name), cells)
 
 
-def _size(text: str) -> int | None:
+def _size(text: str, unit: str) -> int | None:
+    """Bytes of a size; `unit` is that of a bare number."""
     if len(text) > 24:
         return None
+    bare = text.strip()[-1:].isdecimal() and unit not in ("", "byte", "bytes")
     try:
-        size = parse_size(text)
+        size = parse_size(text + unit if bare else text)
     except UsageError:
         return None
     return size if size < LIMIT else None
@@ -104,7 +107,7 @@ def setting_of(grid: Grid, text: str, hints: TableHints, notes: Notes) -> Settin
     op = op or op_of_text(" ".join(grid.header)) or op_of_program(hints.name)
     op = op or op_of_text(hints.name)
     if op is None:
-        op = op_of_program("\n".join(text.splitlines()[: grid.line]))
+        op = op_of_program("\n".join(text.split("\n")[: grid.line]))
         severity, code, message = (
             (Severity.NOTICE, "op_assumed", _ASSUMED_TEXT)
             if op

@@ -109,7 +109,7 @@ def _measurement(result: Result, setting: Setting, time_us: float) -> Measuremen
     return Measurement(
         op=setting.op,
         datatype=result.datatype,
-        redop=result.redop,
+        redop=result.redop if setting.op.reduces else None,  # sendrecv_perf prints "sum"
         root=result.root,
         count=count_of(result, setting),
         size_bytes=result.size,

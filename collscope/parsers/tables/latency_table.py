@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from collscope.model import Measurement, MeasurementSet, Severity
 from collscope.parsers._grid import Grid, grids
 from collscope.parsers._notes import Notes
+from collscope.parsers._rows import line_count
 from collscope.parsers.tables._columns import (
     Column,
     columns_of,
@@ -44,7 +45,7 @@ def parse(text: str, hints: TableHints) -> MeasurementSet:
     for grid in grids(text):
         if is_size_table(grid) and _TIME.search(words_of(grid)):
             found += _measurements(grid, text, hints, notes)
-    lines = text.count("\n") + 1
+    lines = line_count(text)
     return MeasurementSet(DIALECT, tuple(found), None, None, lines, notes.diagnostics)
 
 
@@ -63,8 +64,9 @@ def _measurements(grid: Grid, text: str, hints: TableHints, notes: Notes) -> lis
         label = label_of(column, len(timed) > 1, hints)
         named = replace(setting, label=label, method=METHOD)
         for line, size, cell in column.cells:
-            time_us = (decimal(cell) or 0) * _TO_US[column.unit]
-            result = Result(line, size, f"{time_us:.17g}", datatype=datatype)
+            printed = decimal(cell)
+            time = cell if printed is None else f"{printed * _TO_US[column.unit]:.17g}"
+            result = Result(line, size, time, datatype=datatype)
             if (m := measure(result, named, notes)) is not None:
                 found.append(m)
     return found

@@ -10,14 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from collscope.model import Measurement, MeasurementSet, Op, Severity
-from collscope.parsers._notes import Notes, cells
+from collscope.parsers._notes import CUT_TEXT, Notes, cells, ended_lines
 from collscope.parsers._rows import text_lines
 from collscope.parsers.tables._measure import measure
 from collscope.parsers.tables._rccl import result_of, setting_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from collscope.parsers.tables._measure import TableHints
 
 RCCL_DIALECT, PLAIN_DIALECT = "rccl_tests_csv", "sweep_csv"
@@ -37,15 +35,17 @@ def sniff(text: str) -> bool:
     return any(_header(line) is not None for line in lines)
 
 
-def parse(text: str | Iterable[str], hints: TableHints) -> MeasurementSet:
-    """Measurements of such a CSV, one per row."""
+def parse(text: str, hints: TableHints) -> MeasurementSet:
+    """Measurements of such a CSV, one per row; a last row without a line end is none."""
     notes = Notes()
     found: list[Measurement] = []
     header: list[str] = []
     last = 0
-    for last, line in enumerate(text_lines(text), start=1):
+    for last, line, ended in ended_lines(text):
         if (names := _header(line)) is not None:
             header = names
+        elif header and line.strip() and not line.startswith("#") and not ended:
+            notes.add(Severity.DATA_LOSS, "cut_row", CUT_TEXT, last, line)
         elif header and line.strip() and not line.startswith("#"):
             m = _row(header, line, last, hints, notes)
             if m is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from collscope.model import Measurement, MeasurementSet, Op, Severity
 from collscope.parsers._notes import Notes
+from collscope.parsers._rows import line_count
 from collscope.parsers.tables._context import library_of_device, version_of_code
 from collscope.parsers.tables._measure import LIMIT, Result, Setting, TableHints, measure
 from collscope.parsers.tables._names import (
@@ -32,7 +33,7 @@ _HEAD = 65536
 # {"version":3,"start_time":"2025-11-03 10:11:12","args":["./build/all_reduce_perf", …
 _NCCL = re.compile(r'^\s*\{\s*"version"\s*:\s*\d+\s*,\s*"start_time"')
 # {"#wrong":"0","algBw":0.0533,"busBw":0.0800,"gpus":4,"inPlace":0,"name":"AllReduce", …
-_RCCL = re.compile(r'^\s*\[?\s*\{(?=[^{}]{0,2000}"busBw")(?=[^{}]{0,2000}"inPlace")')
+_RCCL = re.compile(r'^\s*(?:\[\s*)?\{(?=[^{}]{0,2000}"busBw")(?=[^{}]{0,2000}"inPlace")')
 
 _CUT_TEXT = "The JSON ends early or is damaged: results up to there were kept."
 _ROW_TEXT = "Results that lack a size or a time were left out."
@@ -73,7 +74,7 @@ def _parse_nccl(text: str, hints: TableHints, notes: Notes) -> MeasurementSet:
                 found.append(m)
     version = _version(top)
     library = (setting.library or "nccl").split()[0]
-    lines = text.count("\n") + 1
+    lines = line_count(text)
     return MeasurementSet(NCCL_DIALECT, tuple(found), library, version, lines, notes.diagnostics)
 
 
@@ -214,7 +215,7 @@ def _parse_rccl(text: str, hints: TableHints, notes: Notes) -> MeasurementSet:
         m = measure(result, setting_of(fields, hints), notes)
         if m is not None:
             found.append(m)
-    lines = text.count("\n") + 1
+    lines = line_count(text)
     return MeasurementSet(RCCL_DIALECT, tuple(found), "rccl", None, lines, notes.diagnostics)
 
 

@@ -91,6 +91,12 @@ class _Table:
         self._first = self._last = 0
         self._key: object = None
 
+    def concluded(self, op: Op) -> None:
+        """Take the operation of the trailer where the head did not tell it."""
+        # # Collective test concluded: all_gather_perf
+        if self.setting.op is Op.UNKNOWN:
+            self.setting = replace(self.setting, op=op)
+
     def add(self, results: list[Result]) -> None:
         """Take a row. Sizes of a sweep rise; a fall to another size than the first is a mix."""
         row = results[0]
@@ -175,8 +181,11 @@ class _Reader:
         elif self._open and len(cells) < 3 and continues_row(cells) and not self._broken:
             self._broken = (number, cells)
             return
-        if self._open and (op_of_program(text) is not None and "oncluded" not in text):
+        program = op_of_program(text)
+        if program is not None and "oncluded" not in text:
             self._open = False
+        elif program is not None and self._tables:
+            self._tables[-1].concluded(program)
         if self.context.read(line if "ersion" in line else text):
             self._open = False
             self._layout = Layout()

@@ -14,6 +14,7 @@ from collscope.busbw import bus_factor
 from collscope.model import Measurement, MeasurementSet, Severity
 from collscope.parsers._grid import Grid, grids
 from collscope.parsers._notes import Notes
+from collscope.parsers._rows import line_count
 from collscope.parsers.tables._columns import (
     Column,
     columns_of,
@@ -43,6 +44,7 @@ _RANKS_TEXT = (
     "A table of bus bandwidths does not tell the number of ranks: it gives no times. "
     "Give it with --nranks."
 )
+_NUMBER_TEXT = "Cells without a readable bandwidth were left out."
 _BELOW_TEXT = "Bandwidths printed as zero are below the digits printed: they were left out."
 _AGAIN_TEXT = "A table that stands in the text again was read once."
 
@@ -61,7 +63,7 @@ def parse(text: str, hints: TableHints) -> MeasurementSet:
             continue
         seen.add(key)
         found += _measurements(grid, text, hints, notes)
-    lines = text.count("\n") + 1
+    lines = line_count(text)
     return MeasurementSet(DIALECT, tuple(found), None, None, lines, notes.diagnostics)
 
 
@@ -105,10 +107,16 @@ def _results(column: Column, unit: float, factor: float, notes: Notes) -> list[R
     """Results with the time that a bandwidth means."""
     found = []
     for line, size, cell in column.cells:
-        gbps = (decimal(cell) or 0) * unit
-        if gbps <= 0:
-            notes.add(Severity.NOTICE, "below_precision", _BELOW_TEXT, line, cell)
+        printed = decimal(cell)
+        if not printed:
+            severity, code, message = (
+                (Severity.DATA_LOSS, "bad_number", _NUMBER_TEXT)
+                if printed is None
+                else (Severity.NOTICE, "below_precision", _BELOW_TEXT)
+            )
+            notes.add(severity, code, message, line, cell)
             continue
+        gbps = printed * unit
         # busbw [GB/s] = factor * size / time [us] / 1000
         time_us = factor * size / gbps * 1e-3
         found.append(Result(line, size, f"{time_us:.17g}", busbw=f"{gbps:.12g}"))

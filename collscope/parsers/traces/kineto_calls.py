@@ -43,7 +43,7 @@ def from_arguments(args: Arguments, groups: Groups) -> TraceCollective:
 
     groups   ranks of the header's process groups by name; used where the printed ranks were cut
     """
-    op = parse_collective(args.collective or "")
+    op = _operation(args)
     datatype, factor = (None, 1) if args.dtype is None else parse_dtype(args.dtype)
     group = _group_name(args)
     size = args.group_size if args.group_size and 0 < args.group_size < _LIMIT else None
@@ -60,6 +60,21 @@ def from_arguments(args: Arguments, groups: Groups) -> TraceCollective:
         in_split=tuple(n * factor for n in whole_list(args.in_split) or ()),
         out_split=tuple(n * factor for n in whole_list(args.out_split) or ()),
     )
+
+
+def _operation(args: Arguments) -> Op:
+    """Operation of the name; of an all-to-all the sizes of its parts tell whether it is even.
+
+    source  alltoall_base and alltoall of ProcessGroupNCCL.cpp: PyTorch 2.11 calls even ones, which
+            have no sizes, all_to_allv as well; those of lists are all_to_all, even or not
+    """
+    op = parse_collective(args.collective or "")
+    parts = [whole_list(args.in_split), whole_list(args.out_split)]
+    if op is Op.ALL_TO_ALLV and parts == [(), ()] and args.in_count == args.out_count:
+        return Op.ALL_TO_ALL
+    if op is Op.ALL_TO_ALL and any(len(set(sizes or ())) > 1 for sizes in parts):
+        return Op.ALL_TO_ALLV
+    return op
 
 
 def from_annotation(name: str, args: Arguments) -> TraceCollective:
