@@ -26,7 +26,7 @@ import collscope
 from collscope.gpu_libraries import LIBRARIES, Library
 from collscope.programs import installed_replayer, launchers, mpi_version
 
-# schemas/views.sql uses window functions, which SQLite has since 3.25.0 (sqlite.org/changes.html).
+# schemas/views use window functions, which SQLite has since 3.25.0 (sqlite.org/changes.html).
 MIN_SQLITE = (3, 25, 0)
 NATIVE_MODULES = ("collscope._logscan", "collscope._align")
 PACKAGES = ("typer", "polars", "numpy", "msgspec", "zstandard", "matplotlib")

@@ -25,6 +25,7 @@ from collscope.replay.launch import Job, run_job
 from collscope.replay.mpi import Launcher, Place, find_launcher, launch_command, launched
 from collscope.replay.results import crowded
 from collscope.replay.variants import Variant, parse_variant, parse_variants, schedule
+from collscope.store.connection import open_store
 
 PLAN = """\
 collscope-plan 1
@@ -136,6 +137,21 @@ def test_variants_take_commas_in_values_and_files_apart() -> None:
             parse_variant(bad)
     with pytest.raises(UsageError, match="twice"):
         parse_variants(["a:", "b:", "a:"])
+
+
+@pytest.mark.parametrize(("name", "says"), [("t.db", "a store"), (".", "no regular file")])
+def test_a_csv_replaces_no_store(tmp_path: Path, name: str, says: str) -> None:
+    db = tmp_path / "t.db"
+    for _ in ("new", "there"):
+        done = collscope(
+            "replay", "-n", "1", "--sweep", "allreduce:4", *FAST, "--db", db, "--csv",
+            tmp_path / name,
+        )  # fmt: skip
+        assert done.code == 3
+        assert says in done.err
+        assert "--csv" in done.err
+        open_store(db).close()
+    assert rows(db, "SELECT COUNT(*) FROM measurements") == [(0,)]
 
 
 def test_variants_take_turns() -> None:

@@ -306,6 +306,16 @@ def test_text_round_trips(plan: Plan) -> None:
     assert parse_plan(plan_text(plan)) == plan
 
 
+def test_a_missing_size_is_that_of_the_transfers() -> None:
+    head = "collscope-plan 1\nmode unique\nnranks 3\ncomm 0 0-2\n"
+    # 4 bytes each; without a rank's part for itself, which nccl-tests' S counts all the same
+    for op, size in (("AllToAll", 240), ("Gather", 240), ("SendRecv", 80), ("AllToAllv", 120)):
+        text = (
+            f"class 0 op={op} datatype=Float32 shape=sendrecv comms=0\ntransfers 0 0 1>0:10 2>0:20"
+        )
+        assert parse_plan(head + text).classes[0].size(3) == size
+
+
 def test_the_example_of_the_format_is_read(samples: Path) -> None:
     text = (samples.parent / "schemas/plan.md").read_text()
     example = text[text.index("    collscope-plan 1") :].partition("\n\n")[0]

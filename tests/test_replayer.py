@@ -299,6 +299,12 @@ def test_a_hang_ends_with_what_was_finished(faulty: Replayer) -> None:
     again = faulty(_SMALL, "--resume")
     assert again.code == 0
     assert again.statuses() == {"0": "ok", "1": "ok", "2": "ok"}
+    # Of a sequence no class has a time, but each one its row.
+    steps = "step 0@1\nstep 1@0\n"
+    fault = {"COLLSCOPE_TEST_HANG_CLASS": "1"}
+    done = faulty(_SMALL.replace("unique", "sequence") + steps, "--timeout", "1", env=fault)
+    assert done.code == 6
+    assert done.statuses() == {"0": "timeout", "1": "timeout", "": "timeout"}
 
 
 def test_a_dying_rank_ends_the_run(faulty: Replayer) -> None:

@@ -26,7 +26,7 @@ from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.model import Datatype, Measurement, Op
 from collscope.programs import installed_replayer
 from collscope.replay.parse import parse_plan
-from collscope.replay.session import Method
+from collscope.replay.session import Method, Session
 from collscope.replay.text import plan_text
 from collscope.roofline.fit import Hockney, fit
 from collscope.whatif.cycle import last_cycle
@@ -618,14 +618,26 @@ def test_the_wrapper_s_plan_has_every_size_once() -> None:
     assert set(counts) == wanted
 
 
-def test_the_wrapper_s_modes() -> None:
-    cuda = Method(backend="cuda")
+def test_the_wrapper_s_modes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = Session(Method(backend="cuda"))
     assert modes(cuda, 4, None) == (
         Mode("1 thread with 4 GPUs", 4, "one"),
         Mode("4 threads with 1 GPU", 4, "per-gpu"),
     )
     assert [m.gpus_per_process for m in modes(cuda, 4, 2)] == [2, 2]
-    assert [m.gpus_per_process for m in modes(Method(backend="host"), 4, None)] == [1]
+    assert [m.gpus_per_process for m in modes(Session(Method(backend="host")), 4, None)] == [1]
+    # A library without a GPU makes no GPU backend; who names one means a GPU all the same.
+    replayer = tmp_path / "replayer"
+    replayer.write_text("#!/bin/sh\necho 'cuda collectives: nccl 2.28.9, x'\necho \"$GPUS\"\n")
+    replayer.chmod(0o755)
+    for gpus, library, per_process in (
+        ("cuda GPUs: no usable GPU: no driver", None, [1]),
+        ("cuda GPUs: 4", None, [1, 1]),
+        ("cuda GPUs: no usable GPU: no driver", "libnccl.so", [1, 1]),
+    ):
+        monkeypatch.setenv("GPUS", gpus)
+        auto = Session(Method(library=library), replayer=replayer)
+        assert [m.gpus_per_process for m in modes(auto, 1, None)] == per_process
     with pytest.raises(UsageError, match="no multiple"):
         modes(cuda, 4, 3)
 

@@ -10,10 +10,10 @@ set -euo pipefail
 job=$(realpath "${1:?job}")
 out=$(realpath -m "${2:?folder}")
 table=$(realpath "$(dirname "$0")/tune_table.py")
+ranks=${RANKS:-2}
+library=(${LIBRARY:+--library "$(realpath "$LIBRARY")"})
 mkdir -p "$out"
 cd "$out"
-ranks=${RANKS:-2}
-library=(${LIBRARY:+--library "$LIBRARY"})
 
 {
     printf 'collscope-plan 1\nmode unique\nnranks %d\ncomm 0 0-%d\n' "$ranks" $((ranks - 1))
@@ -39,7 +39,8 @@ for start in NCCL_ALGO=allreduce:tree NCCL_PROTO=LL NCCL_MAX_CTAS=2; do
     (export "$start" && steps "$name-bad")
     step=$(sed -n 's/.*"median_ms": \([0-9.]*\).*/\1/p' "$name-bad.step")
     collscope tune --plan blocking.plan "${library[@]}" --env "$start" ${step:+--step-ms "$step"} \
-        --db tune.db --run "$name" --label "$name " --time-limit "${LIMIT:-80}" --out "$name" > "$name.txt"
+        --db tune.db --run "$name" --label "$name " --time-limit "${LIMIT:-80}" --out "$name" > "$name.txt" \
+        || echo "$name: tune ended with status $?"
     # shellcheck disable=SC1091
     (export "$start" && if [ -f "$name/tuned.env" ]; then . "$name/tuned.env"; fi && steps "$name-tuned")
 done

@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import re
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,13 +20,13 @@ from collscope.ingest.commands import ingest_csvs
 from collscope.ingest.match import reading
 from collscope.model import Interference
 from collscope.parsers.interference_csv import parse
-from collscope.programs import REPLAYER
 from collscope.replay.build import Planned
 from collscope.replay.command import Choice, Source, choose, make_plan
-from collscope.replay.launch import Ended, find_program
+from collscope.replay.launch import Ended
 from collscope.replay.plan import Plan
+from collscope.replay.probe import probe
 from collscope.replay.results import digest
-from collscope.replay.session import Target
+from collscope.replay.session import Method, Session, Target
 from collscope.replay.sweep import sweep_plan
 from collscope.replay.text import plan_text
 from collscope.replay.variants import Variant, schedule
@@ -45,8 +43,6 @@ CHANNEL_VARIABLES = (
 _MOST_CHANNELS = 128  # RCCL's limit; NCCL's is 64
 _CTAS_SINCE = (2, 17)
 _WHEELS = ("cublas", "cuda_nvrtc", "cu1?")  # folders of the package nvidia
-# cuda collectives: nccl 2.28.9, /usr/lib/libnccl.so.2
-_PROBED = re.compile(r"^(?:cuda|hip) collectives: (nccl|rccl) (\d+)\.(\d+)", re.MULTILINE)
 
 # The classes of a run that compute kernels run beside, most of it first.
 _BESIDE = """
@@ -174,18 +170,14 @@ def _named_ctas(wanted: Wanted, numbers: Sequence[int]) -> bool:
     """
     if not numbers:
         return False
-    command = [str(find_program(REPLAYER, None, "--replayer")), "--probe"]
-    for option, value in (("--library", wanted.library), ("--runtime", wanted.runtime)):
-        command += [option, value] if value else []
-    command += [] if wanted.backend == "host" else ["--backend", wanted.backend]
-    done = subprocess.run(command, capture_output=True, check=False, text=True, errors="replace")
-    found = _PROBED.search(done.stdout)
-    if wanted.backend == "host" or found is None:
+    method = Method(backend=wanted.backend, library=wanted.library, runtime=wanted.runtime)
+    found = None if wanted.backend == "host" else probe(Session(method, launcher=wanted.launcher))
+    if found is None or found.library is None:
         raise UsageError(
             "--channels: there is neither NCCL nor RCCL to set them for. Leave it out, or name one "
             "with --library."
         )
-    return found[1] == "nccl" and (int(found[2]), int(found[3])) >= _CTAS_SINCE
+    return found.library == "nccl" and found.version >= _CTAS_SINCE
 
 
 def _plan(wanted: Wanted, target: Target) -> Plan:

@@ -53,8 +53,8 @@ def allreduce_wrapper(
         budget_s=budget,
         timeout_s=timeout,
     )
-    spread = modes(method, ranks, gpus_per_process)
     session = make_session(method, Words(environment=tuple(env or ()), launcher=mpiexec))
+    spread = modes(session, ranks, gpus_per_process)
     found, error = run_wrapper(ranks, spread, session, Target(db, run))
     write(render_wrapper(found, format.value), output)
     if error is not None:

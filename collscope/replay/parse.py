@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from collscope.errors import InputError
 from collscope.model import Datatype, Op
+from collscope.replay.patterns import transfer_bytes
 from collscope.replay.plan import (
     ONLY_TRANSFERS,
     REDOPS,
@@ -23,6 +24,7 @@ from collscope.replay.plan import (
     PlanStep,
     PlanTransfer,
     PlanTransfers,
+    itemsize,
 )
 from collscope.replay.text import VERSION
 
@@ -273,4 +275,6 @@ class _Reader:
             self.line = self.line_of[planned.id]
             raise self.fail(f"class {planned.id} has no transfers on communicator {missing[0]}")
         lists = tuple(PlanTransfers(c, tuple(found[c])) for c in planned.comms)
-        return replace(planned, transfers=lists)
+        nranks, size = len(self.comms[planned.comms[0]].ranks), itemsize(planned.datatype)
+        derived = max(transfer_bytes(planned.op, nranks, t.items, size) for t in lists)
+        return replace(planned, transfers=lists, size_bytes=planned.size_bytes or derived)

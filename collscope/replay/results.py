@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
 import io
@@ -49,6 +50,8 @@ def relabel(path: Path, suffix_of: Mapping[int, str]) -> None:
         fresh.write_text("".join(_relabelled(lines, suffix_of)))
         fresh.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
         raise InputError(f"{path}: {error.strerror}. Name another file with --csv.") from error
 
 

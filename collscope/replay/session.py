@@ -17,6 +17,7 @@ from collscope.store.connection import open_store
 
 DEFAULT_LABEL = "replay"
 COLLSCOPE, RCCL_REPLAYER = "collscope", "rccl_replayer"  # layouts of the CSV
+_SQLITE = b"SQLite format 3\0"  # sqlite.org/fileformat2.html, 1.3.1
 _ROUNDS = 3  # of variants, where the command line says nothing
 
 
@@ -56,8 +57,29 @@ def check_target(target: Target) -> None:
     for path, option in ((target.csv, "--csv"), (target.db, "--db")):
         if path is not None and not path.absolute().parent.is_dir():
             raise InputError(f"{path}: no such folder. Name another file with {option}.")
+    if target.csv is not None:
+        _check_csv(target.csv, target.db)
     if target.db.exists():
         open_store(target.db).close()
+
+
+def _check_csv(csv: Path, db: Path) -> None:
+    """Refuse what a CSV must not replace, and what cannot be read again."""
+    wrong = None
+    if csv.exists() and not csv.is_file():
+        wrong = "no regular file"
+    elif csv.resolve() == db.resolve() or _is_database(csv):
+        wrong = "a store, which the CSV would replace"
+    if wrong is not None:
+        raise InputError(f"{csv}: {wrong}. Name another file with --csv.")
+
+
+def _is_database(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_SQLITE)) == _SQLITE
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

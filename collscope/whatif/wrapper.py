@@ -7,16 +7,15 @@ POST_GT), each waited for before the next. Two modes: one thread with n GPUs, an
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from collscope.errors import CollscopeError, UsageError
 from collscope.model import Datatype, Measurement
-from collscope.replay.launch import find_replayer
 from collscope.replay.measure import measure
 from collscope.replay.plan import Plan, itemsize
-from collscope.replay.session import Method, Session, Target
+from collscope.replay.probe import probe
+from collscope.replay.session import Session, Target
 from collscope.whatif.plans import unique_plan
 from collscope.whatif.policies import Policy, make_buckets
 from collscope.whatif.resnet50 import resnet50
@@ -92,7 +91,7 @@ def fused_resnet50() -> tuple[tuple[int, tuple[int, ...]], ...]:
     )
 
 
-def modes(method: Method, nranks: int, gpus_per_process: int | None) -> tuple[Mode, ...]:
+def modes(session: Session, nranks: int, gpus_per_process: int | None) -> tuple[Mode, ...]:
     """The wrapper's two modes; on the host, which has a rank per process, that one.
 
     gpus_per_process  None: all ranks in one process
@@ -104,7 +103,7 @@ def modes(method: Method, nranks: int, gpus_per_process: int | None) -> tuple[Mo
             f"--gpus-per-process {per_process}: {nranks} ranks are no multiple of it. Choose one "
             "that divides them."
         )
-    if method.backend == "host" or (method.backend == "auto" and not _has_gpu_library(method)):
+    if _on_host(session, nranks):
         return (Mode("a process per rank", 1, None),)
     return (
         Mode(f"1 thread with {per_process} GPUs", per_process, "one"),
@@ -112,13 +111,12 @@ def modes(method: Method, nranks: int, gpus_per_process: int | None) -> tuple[Mo
     )
 
 
-def _has_gpu_library(method: Method) -> bool:
-    """Whether the replayer finds a GPU library that it can use."""
-    command = [str(find_replayer(None)), "--probe"]
-    for option, value in (("--library", method.library), ("--runtime", method.runtime)):
-        command += [option, value] if value else []
-    found = subprocess.run(command, capture_output=True, check=False)
-    return found.returncode == 0
+def _on_host(session: Session, processes: int) -> bool:
+    """Whether the replayer will run on CPU memory: who names a library means a GPU."""
+    backend, library = session.method.backend, session.method.library
+    if backend != "auto" or library is not None:
+        return backend == "host"
+    return not probe(session, processes).gpus
 
 
 def run_wrapper(

@@ -136,7 +136,7 @@ Status run_class(Run& run, std::size_t index, double need, bool& failed, bool& l
     launch.bind(session.arena);
     Row row = row_for(session, session.plan.classes[index]);
     row.status = "timeout";
-    session.current = row;  // what the watchdog writes
+    session.current = {row};  // what the watchdog writes
     session.watchdog.start(title_of(row));
     row.status = "ok";
     Disturbance measured;
@@ -151,6 +151,17 @@ Status run_class(Run& run, std::size_t index, double need, bool& failed, bool& l
     const InterferenceRow mine = row_of(run, row, std::move(measured));
     failed = failed || mine.of_class.status != "ok";
     return report_rows(run, mine, !launch.lanes.front().calls.empty());
+}
+
+// The row of a class that comes after such a failure.
+Status give_up(Run& run, std::size_t index) {
+    Session& session = run.session;
+    Row row = row_for(session, session.plan.classes[index]);
+    row.status = "failed";
+    row.message = "not measured, as a class before it failed in the same launch";
+    const Launch launch = build_launch(session.plan, items_of(session.plan, index),
+                                       session.control.first_rank(), session.ranks);
+    return report_rows(run, row_of(run, row, {}), !launch.lanes.front().calls.empty());
 }
 
 Status run_classes(Run& run, bool& failed) {
@@ -168,8 +179,9 @@ Status run_classes(Run& run, bool& failed) {
     session.arena.reserve(session.backend, session.control, needs);
     session.watchdog.stop();
     bool lost = false;
-    for (std::size_t i = 0; i < plan.classes.size() && !lost; ++i) {
-        const Status status = run_class(run, i, needs[i], failed, lost);
+    for (std::size_t i = 0; i < plan.classes.size(); ++i) {
+        const Status status =
+            lost ? give_up(run, i) : run_class(run, i, needs[i], failed, lost);
         if (!status.ok()) {
             return status;
         }
@@ -178,7 +190,6 @@ Status run_classes(Run& run, bool& failed) {
         }
     }
     if (lost) {
-        refuse(session.control, "interference: the classes after it were not measured.", 0);
         run.compute.leave();
         session.backend.abort();
     }
@@ -189,9 +200,12 @@ int run_all(Run& run) {
     Session& session = run.session;
     session.watchdog.on_expiry([&run](const std::string& message) {
         if (run.session.control.writer()) {
-            Row last = run.session.current;
-            last.message = message;
-            run.file.write_last(line_of(row_of(run, last, {})) + '\n');
+            std::string text;
+            for (Row& row : run.session.current) {
+                row.message = message;
+                text += line_of(row_of(run, row, {})) + '\n';
+            }
+            run.file.write_last(text);
         }
         run.session.backend.abort();
     });

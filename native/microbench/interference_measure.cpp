@@ -1,9 +1,10 @@
 #include "interference_measure.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
+
+#include "clock.h"
 
 namespace collscope {
 
@@ -19,11 +20,6 @@ constexpr int trial_calls = 4;
 constexpr int warm_ups = 3;
 constexpr int least_rounds = 5;
 constexpr int most_rounds = 101;
-
-double now_s() {
-    const auto since = std::chrono::steady_clock::now().time_since_epoch();
-    return std::chrono::duration<double>(since).count();
-}
 
 int at_most(double wanted, int most) {
     return static_cast<int>(std::clamp(std::ceil(wanted), 1.0, static_cast<double>(most)));
@@ -252,11 +248,11 @@ Status Turns::run(Disturbance& out) {
     status = status.ok() ? comm_alone(calls_alone_, comm_us) : status;
     out.compute_alone_us.push_back(compute_us);
     out.comm_alone_us.push_back(comm_us);
-    const double end = now_s() + session_.options.budget_s;
+    const double end = steady_us() + 1e6 * session_.options.budget_s;
     while (status.ok() && out.taken < most_rounds) {
         status = round(out);
         // All processes must decide alike.
-        if (status.ok() && out.taken >= least_rounds && !session_.control.any(now_s() < end)) {
+        if (status.ok() && out.taken >= least_rounds && !session_.control.any(steady_us() < end)) {
             break;
         }
     }

@@ -1,13 +1,11 @@
 // collscope-microbench: what this machine can do by itself, beside what a library makes of it.
 #include <cstdio>
-#include <exception>
 #include <string_view>
 
 #include "interference.h"
 #include "memcpy.h"
 #include "mpi_scope.h"
 #include "start.h"
-#include "watchdog.h"
 
 namespace collscope {
 
@@ -33,18 +31,6 @@ Benchmark benchmark_named(std::string_view name) {
     return nullptr;
 }
 
-int guarded(Benchmark benchmark, int argc, char** argv) {
-    try {
-        return benchmark(argc, argv);
-    } catch (const std::exception& error) {
-        // The others wait for this process: they must not do so for ever.
-        std::fprintf(stderr, "collscope-microbench: %s. Use smaller sizes, or report this.\n",
-                     error.what());
-        MPI_Abort(MPI_COMM_WORLD, exit_replay);
-        return exit_replay;
-    }
-}
-
 }  // namespace
 
 }  // namespace collscope
@@ -62,5 +48,5 @@ int main(int argc, char** argv) {
         return word == "--help" ? 0 : exit_usage;
     }
     const Mpi mpi(argc, argv);
-    return guarded(benchmark, argc - 1, argv + 1);
+    return guarded("collscope-microbench", [&] { return benchmark(argc - 1, argv + 1); });
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "clock.h"
 #include "memcpy_check.h"
 
 namespace collscope {

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "clock.h"
 #include "host_machine.h"
 #include "large_count.h"
 #include "memcpy_check.h"

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 
+#include "clock.h"
 #include "memcpy_gpu.h"
 
 namespace collscope {

@@ -1,10 +1,10 @@
 #include "memcpy_measure.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <ctime>
 
+#include "clock.h"
 #include "memcpy_check.h"
 #include "timing.h"
 
@@ -59,11 +59,6 @@ Refusal refusal_of(const Status& status, bool too_large) {
     return {"failed", status.error, too_large};
 }
 
-double steady_us() {
-    const auto since = std::chrono::steady_clock::now().time_since_epoch();
-    return std::chrono::duration<double, std::micro>(since).count();
-}
-
 Status take_samples(const Timed& timed, double budget_s, CopyRow& row) {
     double us = 0;
     Status status = warm_up(timed, budget_s, us);
@@ -116,7 +111,12 @@ void CopyRows::measure(CopyRow row, const Timed& timed) {
         }
     }
     if (status.ok()) {
-        status = take_samples(timed, options_.budget_s, row);
+        // The budget may be larger than the timeout.
+        const auto watched = [this, &timed](int calls, double& us) {
+            watchdog_.progress();
+            return timed.run(calls, us);
+        };
+        status = take_samples({timed.timing, watched, {}}, options_.budget_s, row);
     }
     watchdog_.stop();
     if (!status.ok()) {

@@ -32,8 +32,6 @@ struct Refusal {
 // What is told of a status: memory that is not there is a matter of the row's size.
 Refusal refusal_of(const Status& status, bool too_large = false);
 
-double steady_us();
-
 // Samples of a repetition: warm-up until the time no longer falls, then a schedule as the replayer
 // has it.
 Status take_samples(const Timed& timed, double budget_s, CopyRow& row);

@@ -1,8 +1,16 @@
 #include "memcpy_memory.h"
 
+#include <cstring>
+
 #include "host_machine.h"
 
 namespace collscope {
+
+namespace {
+
+constexpr std::size_t page = 4096;  // bytes
+
+}  // namespace
 
 DeviceMemory::~DeviceMemory() {
     if (memory_ != nullptr && device_.bind().ok()) {
@@ -58,7 +66,13 @@ Status PageableMemory::allocate(std::size_t bytes, int shares) {
         return {"out of memory: " + std::to_string(bytes) + " bytes wanted, " +
                 std::to_string(free) + " are there"};
     }
-    memory_.assign(bytes, std::byte{0});
+    const std::size_t whole = (bytes + page - 1) / page * page;  // aligned_alloc wants multiples
+    memory_.reset();
+    memory_.reset(static_cast<std::byte*>(std::aligned_alloc(page, whole)));
+    if (!memory_) {
+        return {"out of memory: aligned_alloc"};
+    }
+    std::memset(memory_.get(), 0, whole);
     return {};
 }
 

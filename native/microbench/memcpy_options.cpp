@@ -20,7 +20,7 @@ constexpr const char* usage_text =
   --pairs LIST       devices, as in 0:1,1:0 (default: every ordered pair)
   --only LIST        of peer, within, host, ipc (default: all)
   --budget SECONDS   time spent on a row (default 0.1)
-  --timeout SECONDS  a row without a result for so long ends the run (default 60)
+  --timeout SECONDS  a row without progress for so long ends the run (default 60)
   --rounds N         measures everything N times (default 1)
   --label L          copied to the column of that name
   --help

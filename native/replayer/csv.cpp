@@ -120,6 +120,12 @@ Status CsvWriter::write(const Row& row) {
     return file_.write(line_of(row) + '\n');
 }
 
-void CsvWriter::write_last(const Row& row) { file_.write_last(line_of(row) + '\n'); }
+void CsvWriter::write_last(const std::vector<Row>& rows) {
+    std::string text;
+    for (const Row& row : rows) {
+        text += line_of(row) + '\n';
+    }
+    file_.write_last(text);
+}
 
 }  // namespace collscope

@@ -68,8 +68,8 @@ public:
     Status open(const std::string& path, const std::string& kept);
     Status write_metadata(const Metadata& metadata);
     Status write(const Row& row);
-    // Writes the row and lets nothing follow it.
-    void write_last(const Row& row);
+    // Writes the rows and lets nothing follow them.
+    void write_last(const std::vector<Row>& rows);
 
 private:
     csv::TextFile file_;

@@ -88,6 +88,9 @@ Status TextFile::open(const std::string& path, const std::string& kept) {
         return {reason(fresh)};
     }
     const Status status = put(kept);
+    if (!status.ok() && !kept.empty()) {
+        std::remove(fresh.c_str());
+    }
     if (status.ok() && !kept.empty() && std::rename(fresh.c_str(), path.c_str()) != 0) {
         return {reason(path)};
     }

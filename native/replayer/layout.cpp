@@ -182,28 +182,29 @@ Messages messages_of(const Class& cls, int which, int rank, int nranks) {
 
 std::uint64_t size_bytes_of(const Class& cls, int nranks) {
     const std::uint64_t size = itemsize(cls.datatype);
+    const bool per_rank = cls.op == Op::AllGather || cls.op == Op::ReduceScatter ||
+                          cls.op == Op::AllToAll || cls.op == Op::Gather || cls.op == Op::Scatter;
+    const std::uint64_t blocks = per_rank ? static_cast<std::uint64_t>(nranks) : 1;
     if (!is_group(cls)) {
-        const bool per_rank = cls.op == Op::AllGather || cls.op == Op::ReduceScatter ||
-                              cls.op == Op::AllToAll || cls.op == Op::Gather ||
-                              cls.op == Op::Scatter;
-        return cls.count * size * (per_rank ? static_cast<std::uint64_t>(nranks) : 1);
+        return cls.count * size * blocks;
     }
     if (cls.size_bytes != 0) {
         return cls.size_bytes;
     }
-    std::uint64_t most = 0;
+    std::uint64_t largest = 0;  // message
+    std::uint64_t most = 0;     // that one rank sends, or receives
     for (const std::vector<Transfer>& transfers : cls.transfers) {
         std::vector<Amounts> amounts(static_cast<std::size_t>(nranks));
         for (const Transfer& transfer : transfers) {
+            largest = std::max(largest, transfer.count);
             Amounts& sender = amounts.at(static_cast<std::size_t>(transfer.src));
             sender.send += transfer.count;
-            most = std::max(most, sender.send);
             Amounts& receiver = amounts.at(static_cast<std::size_t>(transfer.dst));
             receiver.recv += transfer.count;
-            most = std::max(most, receiver.recv);
+            most = std::max({most, sender.send, receiver.recv});
         }
     }
-    return most * size;
+    return (cls.op == Op::AllToAllv ? most : largest * blocks) * size;
 }
 
 }  // namespace collscope

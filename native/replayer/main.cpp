@@ -2,7 +2,6 @@
 #include <mpi.h>
 
 #include <cstdio>
-#include <exception>
 #include <iostream>
 #include <memory>
 
@@ -34,7 +33,9 @@ Status open_csv(const Options& options, const Control& control, const Plan& plan
 int run(Session& session) {
     session.watchdog.on_expiry([&session](const std::string& message) {
         if (session.control.writer()) {
-            session.current.message = message;
+            for (Row& row : session.current) {
+                row.message = row.status == "timeout" ? message : row.message;
+            }
             session.csv.write_last(session.current);
         }
         session.backend.abort();
@@ -101,18 +102,6 @@ int replay(const Options& options) {
     return run(session);
 }
 
-int guarded(const Options& options) {
-    try {
-        return replay(options);
-    } catch (const std::exception& error) {
-        // The others wait for this process: they must not do so for ever.
-        std::fprintf(stderr, "collscope-replayer: %s. Use a smaller plan, or report this.\n",
-                     error.what());
-        MPI_Abort(MPI_COMM_WORLD, exit_replay);
-        return exit_replay;
-    }
-}
-
 }  // namespace
 
 }  // namespace collscope
@@ -141,5 +130,5 @@ int main(int argc, char** argv) {
         }
         return exit_usage;
     }
-    return guarded(options);
+    return guarded("collscope-replayer", [&options] { return replay(options); });
 }

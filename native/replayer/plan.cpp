@@ -6,6 +6,7 @@
 
 #include "fnv.h"
 #include "layout.h"
+#include "plan_check.h"
 #include "plan_text.h"
 
 namespace collscope {
@@ -20,23 +21,8 @@ constexpr std::array<std::string_view, 10> op_names = {
 constexpr std::array<std::string_view, 5> redop_names = {"Sum", "Prod", "Max", "Min", "Avg"};
 constexpr std::array<std::string_view, 6> shapes = {"alltoall", "alltoallv", "gather",
                                                     "scatter",  "shift",     "sendrecv"};
-// So that bytes of all ranks together stay far below 2^63.
-constexpr std::uint64_t most_bytes = std::uint64_t{1} << 50;
 constexpr std::uint64_t most_transfer_bytes = std::uint64_t{1} << 40;
 constexpr int most_ranks = 1 << 20;
-
-bool takes_redop(Op op) {
-    return op == Op::AllReduce || op == Op::ReduceScatter || op == Op::Reduce;
-}
-
-bool takes_root(Op op) {
-    return op == Op::Broadcast || op == Op::Reduce || op == Op::Gather || op == Op::Scatter;
-}
-
-bool has_messages(Op op) {
-    return op == Op::AllToAll || op == Op::AllToAllv || op == Op::Gather || op == Op::Scatter ||
-           op == Op::SendRecv;
-}
 
 template <std::size_t N>
 std::size_t index_in(const std::array<std::string_view, N>& names, std::string_view text,
@@ -81,11 +67,9 @@ private:
         } else if (word == "mode") {
             mode(rest);
         } else if (word == "nranks") {
-            plan_.nranks = small_number(next_field(rest), "nranks", most_ranks);
-            if (plan_.nranks == 0) {
-                fail("nranks is 0", "A plan needs at least one rank");
-            }
+            nranks(rest);
         } else if (word == "scaled_from") {
+            once(!plan_.scaled_from, word);
             plan_.scaled_from = small_number(next_field(rest), "scaled_from", most_ranks);
         } else if (word == "comm") {
             comm(rest);
@@ -117,13 +101,25 @@ private:
         versioned_ = true;
     }
 
+    static void once(bool first, std::string_view word) {
+        if (!first) {
+            fail(std::string(word) + " is there already", "Keep one of them");
+        }
+    }
+
+    void nranks(std::string_view& rest) {
+        once(plan_.nranks == 0, "nranks");
+        plan_.nranks = small_number(next_field(rest), "nranks", most_ranks);
+        if (plan_.nranks == 0) {
+            fail("nranks is 0", "A plan needs at least one rank");
+        }
+    }
+
     void mode(std::string_view& rest) {
+        once(!moded_, "mode");
         const std::string_view value = next_field(rest);
         if (value != "unique" && value != "sequence") {
             fail("mode " + quoted(value) + " is unknown", "Write `unique` or `sequence`");
-        }
-        if (!plan_.classes.empty()) {
-            fail("mode comes after a class", "Put it before the first class");
         }
         plan_.sequence = value == "sequence";
         moded_ = true;
@@ -178,7 +174,7 @@ private:
             keys_.push_back(key);
             set(cls, key, field);
         }
-        check(cls);
+        check_class(plan_, cls, keys_);
         if (!class_index_.try_emplace(cls.id, static_cast<int>(plan_.classes.size())).second) {
             fail("class " + std::to_string(cls.id) + " is there already", "Give each its own id");
         }
@@ -239,88 +235,6 @@ private:
                  "Put its `comm` line before this one");
         }
         return at->second;
-    }
-
-    bool has(std::string_view key) const {
-        return std::find(keys_.begin(), keys_.end(), key) != keys_.end();
-    }
-
-    void check(Class& cls) {
-        const std::string name = "class " + std::to_string(cls.id);
-        for (const std::string_view key : {"op", "datatype", "comms"}) {
-            if (!has(key)) {
-                fail(name + " has no " + quoted(key), "Every class needs op, datatype and comms");
-            }
-        }
-        const bool p2p = cls.point_to_point();
-        if (cls.comms.empty() || cls.calls == 0) {
-            fail(name + " has no communicator or no calls", "Remove it, or give it some");
-        }
-        if (!p2p && (cls.op == Op::AllToAllv || cls.op == Op::SendRecv)) {
-            fail(name + " has op " + std::string(name_of(cls.op)) + " but no shape",
-                 "Add `shape=` and a `transfers` line");
-        }
-        if (p2p && !has_messages(cls.op)) {
-            fail(name + " has a shape, but op " + std::string(name_of(cls.op)),
-                 "Only AllToAll, AllToAllv, Gather, Scatter and SendRecv are groups of Send and Recv");
-        }
-        if (!p2p && !has("count")) {
-            fail(name + " has no count", "Add `count=`");
-        }
-        if (takes_redop(cls.op) != cls.redop.has_value()) {
-            fail(name + (cls.redop ? " has a redop" : " has no redop"),
-                 "AllReduce, ReduceScatter and Reduce take one, the others do not");
-        }
-        if (takes_root(cls.op) ? !cls.root && !p2p : cls.root.has_value()) {
-            fail(name + (cls.root ? " has a root" : " has no root"),
-                 "Broadcast, Reduce, Gather and Scatter take one, the others do not");
-        }
-        check_comms(cls, name);
-        if (p2p) {
-            cls.transfers.resize(cls.comms.size());
-        } else {
-            check_size(cls, name);
-        }
-    }
-
-    void check_comms(const Class& cls, const std::string& name) {
-        const int size = plan_.comms[static_cast<std::size_t>(cls.comms[0])].size();
-        used_.assign(static_cast<std::size_t>(plan_.nranks), false);
-        for (const int index : cls.comms) {
-            const Comm& comm = plan_.comms[static_cast<std::size_t>(index)];
-            if (comm.size() != size) {
-                fail(name + " has communicators of " + std::to_string(size) + " and of " +
-                         std::to_string(comm.size()) + " ranks",
-                     "Make a class of each size");
-            }
-            for (const int r : comm.ranks) {
-                if (!plan_.sequence && used_[static_cast<std::size_t>(r)]) {
-                    fail(name + " has rank " + std::to_string(r) + " in two communicators",
-                         "In mode unique they run at the same time and must be disjoint");
-                }
-                used_[static_cast<std::size_t>(r)] = true;
-            }
-        }
-        if (cls.root && *cls.root >= size) {
-            fail(name + " has root " + std::to_string(*cls.root) + " of " + std::to_string(size) +
-                     " ranks",
-                 "Ranks of a communicator count from 0");
-        }
-    }
-
-    void check_size(Class& cls, const std::string& name) const {
-        const int nranks = plan_.comms[static_cast<std::size_t>(cls.comms[0])].size();
-        const std::uint64_t row = itemsize(cls.datatype) * static_cast<std::uint64_t>(nranks);
-        if (cls.count > most_bytes / row) {
-            fail(name + " has count " + std::to_string(cls.count), "No machine holds that much");
-        }
-        const std::uint64_t size = size_bytes_of(cls, nranks);
-        if (has("size_bytes") && cls.size_bytes != size) {
-            fail(name + " has size_bytes " + std::to_string(cls.size_bytes) + ", but its count says " +
-                     std::to_string(size),
-                 "Leave size_bytes out: only a class with transfers needs it");
-        }
-        cls.size_bytes = size;
     }
 
     Class& class_of(std::string_view text) {
@@ -411,7 +325,6 @@ private:
     std::unordered_map<int, int> comm_index_;   // id -> index
     std::unordered_map<int, int> class_index_;  // id -> index
     std::vector<std::string_view> keys_;        // of the class being read
-    std::vector<bool> used_;                    // scratch of check_comms, by rank of the plan
 };
 
 }  // namespace

@@ -1,13 +1,12 @@
 #include "run_sequence.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <span>
 
 #include "checked_run.h"
 #include "launch.h"
-#include "progress.h"
+#include "steps.h"
 #include "timing.h"
 
 namespace collscope {
@@ -17,18 +16,10 @@ namespace {
 constexpr std::size_t marked_at_once = 512;   // of the backend's 1024 slots
 constexpr std::size_t steps_per_touch = 64;   // of the watchdog
 
-// What is known of a class: its row, and when it cannot run.
+// What is known of a class: its row, and whether a step has it.
 struct ClassState {
     Row row;
     bool used = false;
-    bool runs = true;
-};
-
-// A step that occurs once or often.
-struct Distinct {
-    std::vector<Step::Item> items;
-    Launch launch;
-    bool runs = true;
 };
 
 // Of a call among those of its group; 1 more, for calls without data.
@@ -41,7 +32,7 @@ public:
     Status run(bool& failed);
 
 private:
-    void find_distinct();
+    void find_classes();
     void reserve();
     void try_all();
     Status try_one(Distinct& step);
@@ -54,6 +45,7 @@ private:
     Status write_rows(bool& failed);
     Status write_total(bool& failed);
     void measure_all();
+    void watch();
 
     Class const& class_of(const Step::Item& item) const {
         return session_.plan.classes[static_cast<std::size_t>(item.cls)];
@@ -73,22 +65,16 @@ private:
     Status status_;                   // of the passes
 };
 
-void Sequence::find_distinct() {
+void Sequence::find_classes() {
     for (const Class& cls : session_.plan.classes) {
-        classes_.push_back({row_for(session_, cls), false, true});
+        classes_.push_back({row_for(session_, cls), false});
         classes_.back().row.method = "sequence";
         classes_.back().row.status = "ok";
     }
-    std::map<std::vector<Step::Item>, std::size_t> known;
-    for (const Step& step : session_.plan.steps) {
-        const auto [entry, fresh] = known.try_emplace(step.items, distinct_.size());
-        if (fresh) {
-            distinct_.push_back({step.items,
-                                 build_launch(session_.plan, step.items,
-                                              session_.control.first_rank(), session_.ranks),
-                                 true});
+    for (const Distinct& step : distinct_) {
+        for (const Step::Item& item : step.items) {
+            state_of(item).used = true;
         }
-        order_.push_back(entry->second);
     }
 }
 
@@ -118,9 +104,6 @@ void Sequence::try_all() {
                 drop(step, status.error);
                 step.runs = false;
             }
-        }
-        for (const Step::Item& item : step.items) {
-            state_of(item).used = true;
         }
     }
 }
@@ -168,7 +151,6 @@ void Sequence::drop(const Distinct& step, const std::string& why) {
         Row& row = state_of(item).row;
         row.status = "failed";
         row.message = why;
-        state_of(item).used = true;
     }
 }
 
@@ -361,6 +343,23 @@ Status Sequence::write_total(bool& failed) {
     return session_.control.agree(report(session_, total_));
 }
 
+// Starts the watchdog, which writes the rows of all classes: none has a time before the last pass
+// has ended.
+void Sequence::watch() {
+    session_.watchdog.stop();
+    session_.current.clear();
+    for (const ClassState& state : classes_) {
+        if (state.used) {
+            session_.current.push_back(state.row);
+        }
+    }
+    session_.current.push_back(total_);
+    for (Row& row : session_.current) {
+        row.status = row.status == "failed" || row.status == "wrong" ? row.status : "timeout";
+    }
+    session_.watchdog.start("the sequence of " + std::to_string(order_.size()) + " steps");
+}
+
 Status Sequence::run(bool& failed) {
     const Plan& plan = session_.plan;
     total_.op = "Sequence";
@@ -375,13 +374,13 @@ Status Sequence::run(bool& failed) {
     total_.scaled_from = plan.scaled_from;
     const std::vector<std::string>& hosts = session_.control.hosts();
     total_.nnodes = static_cast<int>(std::set<std::string>(hosts.begin(), hosts.end()).size());
-    session_.current = total_;
-    session_.current.status = "timeout";
-    session_.watchdog.start("the sequence of " + std::to_string(plan.steps.size()) + " steps");
+    order_ = distinct_steps(plan, session_.control.first_rank(), session_.ranks, distinct_);
+    find_classes();
+    watch();
     session_.watchdog.waiting_for("allocating the buffers");
-    find_distinct();
     reserve();
     try_all();
+    watch();
     measure_all();
     session_.watchdog.stop();
     return write_rows(failed);

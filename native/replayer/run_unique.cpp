@@ -94,7 +94,7 @@ Status run_unique(Session& session, bool& failed) {
         Row row = row_for(session, plan.classes[i]);
         row.method = method_name(session.options.timing);
         row.status = "timeout";
-        session.current = row;  // what the watchdog writes
+        session.current = {row};  // what the watchdog writes
         session.watchdog.start(title_of(row));
         row.status = "ok";
         const Status status = run_class(session, i, needs[i], row);

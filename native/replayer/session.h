@@ -25,7 +25,7 @@ struct Session {
     Watchdog& watchdog;
     CsvWriter& csv;
     Kept& kept;                         // what was finished before, with --resume
-    Row current;                        // what is being measured, for the watchdog; set while it rests
+    std::vector<Row> current;           // being measured, for the watchdog; set while it rests
     Arena arena;
     std::vector<std::string> devices;   // by rank of the plan
     std::vector<std::string> comm_errors;  // by communicator; empty: made, or not tried yet

@@ -1,13 +1,26 @@
 #include "start.h"
 
 #include <cstdio>
+#include <exception>
 #include <fstream>
 #include <iterator>
 
 #include "gpu_backend.h"
 #include "host_backend.h"
+#include "watchdog.h"
 
 namespace collscope {
+
+int guarded(const char* program, const std::function<int()>& work) {
+    try {
+        return work();
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "%s: %s. Use a smaller plan or smaller sizes, or report this.\n", program,
+                     error.what());
+        MPI_Abort(MPI_COMM_WORLD, exit_replay);
+        return exit_replay;
+    }
+}
 
 int refuse(const Control& control, const std::string& what, int code) {
     if (control.writer()) {

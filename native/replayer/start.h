@@ -1,6 +1,7 @@
 // How every program begins: files that all processes know, the backend they agree on, its devices.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,10 @@ namespace collscope {
 inline constexpr int exit_usage = 2;
 inline constexpr int exit_input = 3;
 inline constexpr int exit_library = 5;
+
+// What `work` returns. Of what it throws, as when memory runs out, one line is said, and all
+// processes end: the others wait for this one.
+int guarded(const char* program, const std::function<int()>& work);
 
 // Says on the writer what is wrong, and returns `code`.
 int refuse(const Control& control, const std::string& what, int code);

@@ -1,8 +1,9 @@
 #include "timing.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
+
+#include "clock.h"
 
 namespace collscope {
 
@@ -17,11 +18,6 @@ constexpr double batch_us = 5000;
 constexpr int batch_calls = 20;
 constexpr int most_batch_calls = 1000;
 constexpr int most_graph_calls = 200;
-
-double now_us() {
-    const auto since = std::chrono::steady_clock::now().time_since_epoch();
-    return std::chrono::duration<double, std::micro>(since).count();
-}
 
 class Timer {
 public:
@@ -126,11 +122,11 @@ Status Timer::graph_batch(int calls, double& us) {
 
 Status Timer::isolated(double& us) {
     const auto lane_work = [&](const Lane& lane) {
-        const double begin = now_us();
+        const double begin = steady_us();
         Status status = enqueue(session_.backend, lane);
         for (const int local : lane.locals) {
             status = status.ok() ? session_.backend.synchronise(local) : status;
-            own_us_[static_cast<std::size_t>(local)] = now_us() - begin;
+            own_us_[static_cast<std::size_t>(local)] = steady_us() - begin;
         }
         return lane.locals.empty() ? status : placed(session_, lane.locals.front(), status);
     };
@@ -167,7 +163,7 @@ Status Timer::sample(int calls, double& us) {
 // First calls pay for connections, buffers and clocks: repeats until the time no longer falls.
 Status Timer::warm_up(double& us) {
     Status status;
-    const double end = now_us() + session_.options.budget_s * 1e6 / 4;
+    const double end = steady_us() + session_.options.budget_s * 1e6 / 4;
     for (int i = 0; i < warm_up_calls && status.ok(); ++i) {
         status = batch(1, us);
     }
@@ -177,7 +173,7 @@ Status Timer::warm_up(double& us) {
         const double calls = std::clamp(batch_us / 2 / std::max(us, 0.1), 1.0, double{batch_calls});
         status = batch(static_cast<int>(calls), us);
         // All processes must decide alike, so one with a slower clock may not end alone.
-        more = session_.control.any(now_us() < end) && us < 0.9 * before;
+        more = session_.control.any(steady_us() < end) && us < 0.9 * before;
     }
     return status;
 }
@@ -198,6 +194,7 @@ Status Timer::run(Measurement& out) {
     session_.watchdog.waiting_for("waiting for the timed calls");
     std::vector<double> sums(own_us_.size(), 0);
     for (int i = 0; i < schedule.samples && status.ok(); ++i) {
+        session_.watchdog.progress();  // the budget may be larger than the timeout
         status = sample(schedule.calls, us);
         out.samples_us.push_back(us);
         for (std::size_t local = 0; local < sums.size(); ++local) {

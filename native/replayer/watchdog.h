@@ -2,12 +2,13 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
+
+#include "clock.h"
 
 namespace collscope {
 
@@ -34,10 +35,7 @@ public:
     void waiting_for(const char* phase) { phase_.store(phase, std::memory_order_relaxed); }
 
 private:
-    static double now_s() {
-        const auto since = std::chrono::steady_clock::now().time_since_epoch();
-        return std::chrono::duration<double>(since).count();
-    }
+    static double now_s() { return steady_us() / 1e6; }
     void watch();
     [[noreturn]] void expire();
 

@@ -1,6 +1,7 @@
 // A libnccl or librccl that has nothing but what the loader asks for. Built in several versions:
 // FAKE_VERSION  what ncclGetVersion says
 // FAKE_OLD      without ncclBroadcast
+// FAKE_REDUCE_SCATTER  what ncclReduceScatter says
 // FAKE_RUNTIME  a function of the runtime that it is linked to
 #include <cstring>
 
@@ -8,6 +9,9 @@
 
 #ifndef FAKE_VERSION
 #define FAKE_VERSION 22809
+#endif
+#ifndef FAKE_REDUCE_SCATTER
+#define FAKE_REDUCE_SCATTER 0
 #endif
 
 using namespace collscope::gpu;
@@ -37,7 +41,7 @@ int ncclGroupStart() { return 0; }
 int ncclGroupEnd() { return 0; }
 int ncclAllReduce() { return 0; }
 int ncclAllGather() { return 0; }
-int ncclReduceScatter() { return 0; }
+int ncclReduceScatter() { return FAKE_REDUCE_SCATTER; }
 #ifndef FAKE_OLD
 int ncclBroadcast() { return 0; }
 #endif

@@ -112,7 +112,7 @@ void writes_line_by_line() {
         const std::string so_far = "# collscope-replay: 1\n# plan: x y\n" + header_line() + "\n" +
                                    line_of(sample_row(1, "ok")) + "\n";
         CHECK(read(path) == so_far);
-        csv.write_last(sample_row(2, "timeout"));
+        csv.write_last({sample_row(2, "timeout")});
         CHECK(csv.write(sample_row(3, "ok")).ok());
         CHECK(read(path) == so_far + line_of(sample_row(2, "timeout")) + "\n");
     }

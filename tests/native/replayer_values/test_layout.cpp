@@ -140,6 +140,13 @@ void knows_the_size() {
     for (const Op op : {Op::AllGather, Op::ReduceScatter, Op::AllToAll, Op::Gather, Op::Scatter}) {
         CHECK(size_bytes_of(class_of(op, 100, false), 4) == 1600);
     }
+    // As a group of messages, of which a rank's to itself is left out.
+    for (const Op op : {Op::AllToAll, Op::Gather, Op::SendRecv}) {
+        Class cls = class_of(op, 0, false);
+        cls.shape = "sendrecv";
+        cls.transfers = {{{1, 0, 100}, {2, 0, 100}, {3, 0, 100}}};
+        CHECK(size_bytes_of(cls, 4) == (op == Op::SendRecv ? 400 : 1600));
+    }
 }
 
 }  // namespace

@@ -1,0 +1,18 @@
+// What a class of a plan must be, beyond the words of its line; for plan.cpp alone.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "plan.h"
+
+namespace collscope::plan_text {
+
+// Of a count or a size, so that bytes of all ranks together stay far below 2^63.
+inline constexpr std::uint64_t most_bytes = std::uint64_t{1} << 50;
+
+// Throws Fault when the class cannot be run; gives it its size where the count says it.
+// `keys`: those that its line has. The plan has the communicators, and not yet the class.
+void check_class(const Plan& plan, Class& cls, const std::vector<std::string_view>& keys);
+
+}  // namespace collscope::plan_text
