@@ -21,10 +21,11 @@ from msccl_builder import (
 
 from collscope.model import Op, Severity
 from collscope.parsers.msccl_xml import MOST_BYTES, MscclAlgorithm, parse
+from collscope.reports.layout import FORMATS
 from collscope.reports.model import ClassRow
 from collscope.reports.msccl.build import build_msccl
 from collscope.reports.msccl.cost import Costs, load_of
-from collscope.reports.msccl.render import FORMATS, render_msccl
+from collscope.reports.msccl.render import render_msccl
 from collscope.reports.msccl.serve import refusal
 from collscope.reports.msccl.structure import Hops, structure_of
 from collscope.roofline.catalogue import load_system

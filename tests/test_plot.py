@@ -11,7 +11,7 @@ from command import collscope
 from store_builder import StoreBuilder
 
 from collscope.errors import InputError
-from collscope.reports import Report
+from collscope.reports.model import Report
 from collscope.reports.plot import busbw_plot, recoverable_plot, share_plot, sizes_plot, write_plots
 
 MIB = 1024**2

@@ -16,12 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from store_builder import StoreBuilder
 
+from collscope.cli.options import write
 from collscope.errors import UsageError
-from collscope.reports import FORMATS, Report, model, render
+from collscope.reports import model
 from collscope.reports import timeline_records as timeline
 from collscope.reports.communicators import compact_ranges
 from collscope.reports.findings import find
 from collscope.reports.judgement import records as judgement
+from collscope.reports.layout import FORMATS
+from collscope.reports.model import Report
+from collscope.reports.render import render
+from collscope.reports.rows import render_rows
 
 _SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "report.schema.json"
 
@@ -444,6 +449,24 @@ def test_any_text_from_a_log_renders(value: str, fmt: str) -> None:
     source = store.source(value.encode("utf-8", "replace").decode())
     store.setting(source, "NCCL_ALGO", value.encode("utf-8", "replace").decode())
     assert render(store.report(), fmt)
+
+
+def test_output_that_cannot_hold_every_character(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    narrow = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", narrow)
+    write("1 KiB… in", None)
+    assert narrow.buffer.getvalue() == b"1 KiB? in\n"  # type: ignore[attr-defined]
+    write("1 KiB… in", tmp_path / "a.txt")
+    assert (tmp_path / "a.txt").read_bytes() == "1 KiB… in".encode()
+
+
+def test_rows_of_a_query_are_one_line_each_but_in_csv_and_json() -> None:
+    rows = [("a\nb|", None, True)]
+    assert render_rows("xyz", rows, "text").splitlines()[-1] == "a b|  -  True"
+    assert render_rows("xyz", rows, "md").splitlines()[-1] == r"| a b\| | - | True |"
+    assert render_rows("xyz", rows, "csv") == 'x,y,z\n"a\nb|",,1\n'
 
 
 def test_report_is_the_same_every_time() -> None:

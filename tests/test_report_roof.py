@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from store_builder import StoreBuilder, Value
 
 from collscope.errors import InputError, NoVerdictError
-from collscope.reports import render
 from collscope.reports.judgement.records import Decomposition, JudgedClass, Judgement
+from collscope.reports.render import render
 
 _SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "report.schema.json"
 _REPLAY = """\
@@ -109,7 +109,11 @@ def test_the_guide_from_its_files(samples: Path, tmp_path: Path) -> None:
     assert "86.6" in text
     assert "4.0 % faster (3.8 to 4.2 %)" in text
     assert "16.8 to 18.1 of 18.8 % of GPU time in 1 collective kernel is waiting" in text
+    assert "a class without a time takes that of its roof" in " ".join(text.split())
     assert [row["code"] for row in document["findings"]].count("skew_dominated") == 1
+    # A fit of 512 MiB says nothing of 16 MiB, and MSCCL's kernels serve no more.
+    fitted = json.loads(collscope(*asked[:-1], "fit", "--format", "json").out)
+    assert [k["served_bytes"] for k in fitted["judgement"]["kernels"]] == [2**29]
 
 
 def test_efficiency_and_recoverable_seconds() -> None:
@@ -401,6 +405,9 @@ def test_faster_than_the_roof_gains_nothing_and_is_explained() -> None:
     row = report.judgement.classes[0]
     assert row.efficiency == pytest.approx(400 / 336)
     assert "below the line rate" in (row.why or "")
+    assert "1 class is faster than the roof 'mi300x achievable', up to 119 %" in {
+        finding.title for finding in report.findings
+    }
     assert report.judgement.uplift is not None
     assert (report.judgement.uplift.gain, row.recoverable_s) == (0, 0)
     assert {"roof_does_not_apply", "tuning_not_worth_it"} <= {f.code for f in report.findings}
@@ -605,6 +612,15 @@ def test_a_communicator_too_large_for_the_system_has_no_roof() -> None:
     assert (row.roof, row.efficiency) == (None, None)
     assert row.why
     assert any("Without a roof" in note for note in store.report(system="mi300x").judgement.notes)
+
+
+def test_nodes_that_are_not_known_are_the_fewest_that_hold_the_ranks() -> None:
+    # Hosts of a rack have 4 GPUs each: 144 ranks are 36 hosts, two domains.
+    store, _, _ = _job(nranks=144, nnodes=None)
+    _measured(store, 10_000.0, nranks=144, nnodes=None)
+    row = _first(store, "gb200-nvl72")
+    assert row.roof_us == pytest.approx(GIB * 2 * 143 / 144 / 721.8e3)
+    assert "36 nodes assumed" in row.roof_assumptions
 
 
 def test_figures_of_frontier_beside_its_tables(samples: Path, tmp_path: Path) -> None:

@@ -138,13 +138,27 @@ def test_mesh_and_switch_by_operation() -> None:
 
 
 def test_nvls() -> None:
-    assert nvls_factor(8) == pytest.approx(14 / 9)
-    assert nvls_factor(72) == pytest.approx(1.945, abs=5e-4)
+    assert nvls_factor(8, 8) == pytest.approx(14 / 9)
+    assert nvls_factor(72, 72) == pytest.approx(1.945, abs=5e-4)
     assert bound("h100", Op.ALL_REDUCE, 8, in_network=True).busbw_gbps == pytest.approx(700)
     reached = bound("h100", Op.ALL_REDUCE, 8, in_network=True, achievable=True)
     assert reached.busbw_gbps == pytest.approx(370.8 * 14 / 9 * 0.85)
     assert bound("h100", Op.ALL_GATHER, 8, in_network=True).busbw_gbps == pytest.approx(450)
     assert bound("mi300x", Op.ALL_REDUCE, 8, in_network=True).limit == "links"
+
+
+def test_nvls_tree_reduces_inside_nodes_only() -> None:
+    # 4 nodes of 8: NICs carry 31 * 400 / 24 of a reduce-scatter and all-gather; the switches of a
+    # node carry S (1 + 1/8) per GPU: 2 * 31/32 * 450 * 8/9.
+    inside, between = 2 * 31 / 32 * 450 * 8 / 9, 31 * 400 / 24
+    tree = bound("h100", Op.ALL_REDUCE, 32, 4, in_network=True, tree=True)
+    assert tree.busbw_gbps == pytest.approx(min(inside, between))
+    assert tree.limit == "network"
+    assert tree.assumptions[-1] == "NVLS: the switches inside nodes reduce, a tree joins the nodes"
+    fast = bound("h100+32xib-ndr", Op.ALL_REDUCE, 32, 4, in_network=True, tree=True)
+    assert (fast.busbw_gbps, fast.limit) == (pytest.approx(inside), "in-network")
+    # Without switches that reduce inside nodes it is an AllReduce as any other.
+    assert bound("a100", Op.ALL_REDUCE, 16, 2, in_network=True, tree=True).limit == "links"
 
 
 def test_sharp_between_nodes_sends_each_byte_once() -> None:
@@ -180,7 +194,21 @@ def test_operations_between_nodes() -> None:
 
 def test_hosts_of_a_rack_share_one_domain() -> None:
     assert bound("gb200-nvl72", Op.ALL_REDUCE, 72, 18).busbw_gbps == 900
-    assert bound("gb200-nvl72", Op.ALL_REDUCE, 144, 36).assumptions[0].startswith("2 equal nodes")
+    whole = bound("gb200-nvl72", Op.ALL_REDUCE, 144, 36)
+    assert whole.assumptions[0].startswith("2 domains of 18 nodes, ")
+    # Of a rack of which 10 hosts take part only their 40 NICs carry data.
+    half = bound("gb200-nvl72", Op.ALL_TO_ALL, 80, 20)
+    assert half.busbw_gbps == pytest.approx(79 * 40 * 50 / (40 * 40))
+    assert half.assumptions[0].endswith("all 40 NICs used")
+
+
+def test_hard_limit_of_uneven_nodes() -> None:
+    # 9 ranks as 5 and 4. What the GPUs send on average: 450, and 2 * 400 by the NICs for all 9.
+    assert bound("h100", Op.ALL_REDUCE, 9, 2).hard_gbps == pytest.approx(450 + 800 / 9)
+    # Each node sends S at least: 2 * 8/9 * 50.
+    slow = bound("h100+1xib-ndr", Op.ALL_REDUCE, 9, 2)
+    assert slow.busbw_gbps == pytest.approx(8 * 50 / 5)  # the node of 5 sends 5/9 of the data
+    assert slow.hard_gbps == pytest.approx(2 * 8 / 9 * 50)
 
 
 def test_network_of_another_system() -> None:

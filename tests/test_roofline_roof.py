@@ -205,6 +205,14 @@ def test_small_messages_meet_the_floor() -> None:
     assert found.nominal.time_us == found.nominal.floor_us == pytest.approx(6.6 + 7 * 0.6)
     assert found.nominal.regime == "latency"
     assert found.nominal.busbw_gbps == pytest.approx(1024 * 7 / 8 / 10.8e3)
+    # Whatever reduces: the library would take Ring or Tree where these are faster.
+    reduced = Roofs(load_system("h100")).ceilings(Workload(Op.ALL_REDUCE, 1024, 8, 1, "NVLS"))
+    assert reduced is not None
+    assert reduced.achievable.floor_us == pytest.approx(6.6 + 14 * 0.6)
+    # One rank on each host of a rack: the links still carry everything.
+    rack = Roofs(load_system("gb200-nvl72")).ceilings(Workload(Op.ALL_REDUCE, 1 << 30, 18, 18))
+    assert rack is not None
+    assert "links at 0.802 of the line rate" in rack.achievable.assumptions
     # Without constants no floor is claimed.
     bare = Roofs(load_system("mi210")).ceilings(Workload(Op.ALL_GATHER, 1024, 4))
     assert bare is not None
@@ -234,6 +242,13 @@ def measured(roofs: Roofs, busbw: float, nranks: int, nnodes: int = 1, **more: s
     return roofs.judge(work, time_us).why
 
 
+def tree_of(roofs: Roofs, algorithm: str) -> str:
+    """Assumption about switches of a large AllReduce on 32 nodes."""
+    found = roofs.ceilings(Workload(Op.ALL_REDUCE, 4 << 30, 256, 32, algorithm))
+    assert found is not None
+    return next(text for text in found.achievable.assumptions if "switches" in text)
+
+
 def test_efficiency_above_one_says_why() -> None:
     frontier, h100 = Roofs(load_system("frontier")), Roofs(load_system("h100"))
     assert measured(frontier, 109.02, 16, 2) is None  # above the NICs' 100, below the cut's 187.5
@@ -244,6 +259,8 @@ def test_efficiency_above_one_says_why() -> None:
     assert "NVLS: the switches reduce" in str(measured(h100, 480, 8))
     assert "up to 700" in str(measured(h100, 480, 8))
     assert measured(h100, 480, 8, algorithm="NVLS") is None
+    assert "a tree joins the nodes" in tree_of(h100, "NVLS_TREE") == tree_of(h100, "NVLSTree")
+    assert "SHARP: the switches reduce" in tree_of(h100, "NVLS")
     small = Workload(Op.ALL_GATHER, 1024, 8)
     verdict = h100.judge(small, 9.54)
     assert not verdict.applies

@@ -13,7 +13,7 @@ from collscope.errors import InputError
 from collscope.model import Op
 from collscope.roofline.bounds import Request, bounds
 from collscope.roofline.catalogue import catalogue_rows, load_system, shipped_systems
-from collscope.roofline.system import System
+from collscope.roofline.system import System, TuningChoice
 from collscope.roofline.system_file import CONFIDENCES, SOURCE_KINDS, parse_system
 from collscope.roofline.topology_xml import parse_topology
 
@@ -294,6 +294,24 @@ def test_real_rccl_topology(corpus: Path) -> None:
         assert found.busbw_gbps == pytest.approx(expected)
     assert system.network is not None
     assert (system.network.nics, system.network.uni_gbps) == (8, 50)
+    # vendor="GenuineIntel": NCCL's limits between nodes depend on it
+    assert system.tuning == TuningChoice("rccl", "gfx94", "intel")
+
+
+def test_cpu_of_the_file_and_what_is_known_of_the_newest_gpus() -> None:
+    gpu = '<xgmi target="{}" count="1" tclass="0x120000"/>'
+
+    def pair(gcn: str) -> str:
+        return "".join(_gpu(a, gpu.format(b), f'gcn="{gcn}"') for a, b in ("ab", "ba"))
+
+    amd = '<cpu numaid="1" vendor="AuthenticAMD"/>'
+    assert _topology(pair("gfx942"), amd).tuning == TuningChoice("rccl", "gfx94", "amd")
+    # No constants were read for gfx950: as the shipped system says, 75 % and no latencies.
+    newest = _topology(pair("gfx950"), amd)
+    assert newest.tuning is None
+    assert newest.fabric is not None
+    assert newest.fabric.achievable_fraction == pytest.approx(0.75)
+    assert newest.fabric.achievable_source.startswith("inferred")
 
 
 @pytest.mark.parametrize(

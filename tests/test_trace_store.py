@@ -224,6 +224,45 @@ def test_logs_and_traces_give_one_set_of_calls(db_path: Path, recordings: Path) 
     ]
 
 
+def test_a_barrier_is_the_all_reduce_that_logs_show(db_path: Path, tmp_path: Path) -> None:
+    (tmp_path / "traces").mkdir()
+    lines = []
+    for rank in range(2):
+        events = []
+        for at, (name, n) in enumerate((("allreduce", 8), ("barrier", 0), ("allreduce", 8))):
+            args = {"Collective name": name, "In msg nelems": n, "Out msg nelems": n,
+                    "Group size": 2, "dtype": "Float" if n else "Byte", "stream": 7,
+                    "Process Group Name": "0", "Process Group Ranks": "[0, 1]"}  # fmt: skip
+            events.append(
+                {
+                    "ph": "X",
+                    "cat": "kernel",
+                    "name": "ncclDevKernel_AllReduce_Sum_f32()",
+                    "pid": rank,
+                    "tid": 7,
+                    "ts": 100.0 * at,
+                    "dur": 9,
+                    "args": args,
+                }
+            )
+            lines.append(
+                f"h:{rank}:{rank} [{rank}] NCCL INFO AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x1"
+                f" count {n or 1} datatype 7 op 0 root 0 comm 0x{rank + 1} [nranks=2] stream 0x9"
+            )  # fmt: skip
+        whole = {"distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": events}
+        (tmp_path / "traces" / f"{rank}.json").write_text(json.dumps(whole))
+    (tmp_path / "log").write_text("\n".join(lines) + "\n")
+    assert collscope("ingest", "log", tmp_path / "log", "--db", db_path).code == 0
+    ingest(db_path, tmp_path / "traces")
+    found = (
+        "SELECT c.op, c.count, t.transfer_ns FROM calls c JOIN call_times t USING (call_id)"
+        " ORDER BY c.seq"
+    )
+    assert rows(db_path, found) == [("AllReduce", n, 9000) for n in (8, 1, 8)]
+    assert rows(db_path, "SELECT COUNT(*) FROM calls") == [(3,)]
+    assert rows(db_path, "SELECT code FROM diagnostics WHERE code LIKE '%join%'") == []
+
+
 def test_the_order_of_sources_does_not_matter(db_path: Path, recordings: Path) -> None:
     folder = recordings / "ddp"
     logs, traces = sorted(folder.glob("*.log")), sorted(folder.glob("*.gz"))

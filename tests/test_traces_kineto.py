@@ -213,6 +213,22 @@ def test_uneven_all_to_all_and_peers() -> None:
     assert file.columns.seq.tolist() == [-1, 2, -1]
 
 
+@pytest.mark.parametrize(
+    ("name", "parts", "op"),
+    [
+        ("all_to_allv", "[]", Op.ALL_TO_ALL),  # all_to_all_single without sizes, PyTorch 2.11
+        ("all_to_allv", "[5, 5]", Op.ALL_TO_ALLV),  # other ranks may send other sizes
+        ("all_to_allv", "[1, 2, ...]", Op.ALL_TO_ALLV),
+        ("all_to_all", "[4, 6]", Op.ALL_TO_ALLV),  # of lists
+        ("all_to_all", "[]", Op.ALL_TO_ALL),
+    ],
+)
+def test_the_parts_tell_even_from_uneven(name: str, parts: str, op: Op) -> None:
+    args = {**ALL_REDUCE, "Collective name": name, "In msg nelems": 10, "Out msg nelems": 10}
+    file = one(document(kernel(**args, **{"In split size": parts, "Out split size": parts})))
+    assert collective(file).op is op
+
+
 def test_hip_trace_copies_steps_and_annotations() -> None:
     generic = "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)"
     file = one(

@@ -24,6 +24,7 @@ from collscope.trace import Ints
 
 # Logs tell a batch of Sends and Recvs as one call, traces each transfer: these are not compared.
 _APART = Op.SEND_RECV
+_BARRIER = Op.BARRIER
 _HASH = re.compile(r"0x([0-9a-f]{1,16})")
 
 
@@ -136,10 +137,15 @@ class _Joiner:
         keys = self.matched.calls["class"][logged]
         with_count = all(c.count is not None for c in group.classes if c.op is not Op.ALL_TO_ALLV)
         with_type = all(c.datatype is not None for c in group.classes)
+        barriers = with_count and _has_barriers(group)
         numbers: dict[Hashable, int] = {}
 
         def number(key: CallClass) -> int:
-            parts = (key.op, key.datatype if with_type else 0, key.count if with_count else 0)
+            parts: Hashable = (
+                _BARRIER
+                if barriers and _may_be_barrier(key)
+                else (key.op, key.datatype if with_type else 0, key.count if with_count else 0)
+            )
             return numbers.setdefault(parts, len(numbers))
 
         of_class = np.array([number(key) for key in self.matched.classes] or [0])
@@ -154,25 +160,27 @@ class _Joiner:
         """Partners for the calls that the alignment left over: of their class, or new ones."""
         if (partners >= 0).all():
             return partners
+        barriers = _has_barriers(group)
         free: dict[Hashable, list[int]] = defaultdict(list)
         taken = set(partners.tolist())
         class_of = self.matched.calls["class"]
         for call in self._calls_of[comm].tolist()[::-1]:
             if call not in taken:
-                free[_kind(self.matched.classes[int(class_of[call])])].append(call)
+                free[_kind(self.matched.classes[int(class_of[call])], barriers)].append(call)
         known = {
-            _kind(key): key
+            _kind(key, barriers): key
             for key in (self.matched.classes[k] for k in set(class_of[self._calls_of[comm]]))
         }
         result = partners.copy()
         for k in np.flatnonzero(partners < 0).tolist():
             key = group.classes[k]
-            if free[_kind(key)]:
-                result[k] = free[_kind(key)].pop()
+            kind = _kind(key, barriers)
+            if free[kind]:
+                result[k] = free[kind].pop()
                 self.by_class += 1
             elif key.op is not _APART:
                 seq = len(self._calls_of[comm]) + self.added
-                result[k] = self._add(comm, seq, known.get(_kind(key), key), group.seen[k])
+                result[k] = self._add(comm, seq, known.get(kind, key), group.seen[k])
                 self._add_transfers(group, k, int(result[k]))
                 self.added += 1
         return result
@@ -242,9 +250,23 @@ def _hash_of(name: str | None) -> int | None:
     return None if match is None else int(match[1], 16)
 
 
-def _kind(key: CallClass) -> Hashable:
-    """What classes of a trace and of a log have in common."""
+def _kind(key: CallClass, barriers: bool) -> Hashable:
+    """What classes of a trace and of a log have in common.
+
+    barriers  the group has some
+    """
+    if barriers and _may_be_barrier(key):
+        return _BARRIER
     return (key.op, key.datatype, key.count)
+
+
+def _has_barriers(group: ExtraGroup) -> bool:
+    return any(key.op is _BARRIER for key in set(group.classes))
+
+
+def _may_be_barrier(key: CallClass) -> bool:
+    """A barrier, or what PyTorch makes of it and logs show: an AllReduce of one element."""
+    return key.op is _BARRIER or (key.op is Op.ALL_REDUCE and key.count == 1)
 
 
 def put_in_order(matched: Matched, joined: Joined, when: Sequence[Ints]) -> None:

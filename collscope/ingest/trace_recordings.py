@@ -174,6 +174,10 @@ def _world(member: Member, ranks: _Ranks) -> int | None:
 def _class_of(calls: Sequence[RecordedCall], size: int) -> CallClass:
     """Class of a call, from what most ranks recorded of it."""
     entry, _ = Counter(c.collective for c in calls).most_common(1)[0]
+    counts = {n for c in calls for n in (c.collective.in_count, c.collective.out_count)}
+    if entry.op is Op.ALL_TO_ALL and len(counts - {None}) > 1:
+        # PyTorch's flight recorder names even and uneven ones alike.
+        entry = replace(entry, op=Op.ALL_TO_ALLV)
     found = call_class(class_key(entry, size), entry.root)
     places = {c.in_place for c in calls}
     if len(places) == 1 and (place := places.pop()) is not None:

@@ -27,7 +27,7 @@ def build_report(
 ) -> Report:
     """Everything the store says about one run; sections without data are empty.
 
-    connection  open store, read only; only the views of schemas/views.sql are read
+    connection  open store, read only; only the views in schemas/views are read
     run         label of the run
     top         how many classes and kernel names to keep, None for all; totals, histograms and
                 findings always cover all of them

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 
-from collscope.errors import UsageError
 from collscope.reports.layout import (
     NUMBER,
     TEXT,
     Section,
     Table,
     count,
+    in_format,
     percent,
     scaled,
     table,
-    to_json,
-    to_markdown,
-    to_text,
+    to_csv,
 )
 from collscope.units import format_size
 from collscope.whatif.policies import Policy
 from collscope.whatif.records import Fusion, FusionRow, Recommended
 
-FORMATS = ("text", "md", "csv", "json")
 _CSV = (
     "setting", "buckets", "smallest_bytes", "largest_bytes", "time_us", "low_us", "high_us",
     "exposed_us", "line_us", "extrapolated",
@@ -32,17 +27,19 @@ _CSV = (
 
 
 def render_fusion(found: Fusion, fmt: str) -> str:
-    """In one of `FORMATS`; csv has the settings, the first row what is done now.
+    """In one of `layout.FORMATS`; csv has the settings, the first row what is done now.
 
     raises  UsageError for another format
     """
-    if fmt == "json":
-        return to_json(found)
-    if fmt == "csv":
-        return _csv((found.present, *found.rows))
-    if fmt not in FORMATS:
-        raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(FORMATS)}.")
-    readable = to_text if fmt == "text" else to_markdown
+    return in_format(
+        fmt,
+        found,
+        lambda: _csv((found.present, *found.rows)),
+        lambda: ("collscope whatif fusion", _sections(found)),
+    )
+
+
+def _sections(found: Fusion) -> list[Section]:
     sections = [
         Section("", tuple(_head(found))),
         Section(f"Time by {setting_word(found.policy)}", (_rows(found),)),
@@ -50,7 +47,7 @@ def render_fusion(found: Fusion, fmt: str) -> str:
     ]
     if found.notices:
         sections.append(Section("Notes", found.notices))
-    return readable("collscope whatif fusion", sections)
+    return sections
 
 
 def setting_word(policy: str) -> str:
@@ -71,11 +68,7 @@ def setting_text(policy: str, setting: int) -> str:
 
 
 def _csv(rows: Sequence[FusionRow]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_CSV)
-    writer.writerows([getattr(row, name) for name in _CSV] for row in rows)
-    return out.getvalue()
+    return to_csv(_CSV, ([getattr(row, name) for name in _CSV] for row in rows))
 
 
 def _head(found: Fusion) -> list[str]:

@@ -1,13 +1,18 @@
-"""Sections of sentences and tables, and their forms: aligned text, Markdown, JSON."""
+"""Sections of sentences and tables, and their forms: aligned text, Markdown, CSV, JSON."""
 
 from __future__ import annotations
 
+import csv
+import io
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
+from collscope.errors import UsageError
+
+FORMATS = ("text", "md", "csv", "json")
 WIDTH = 120  # columns of the text form
 TEXT, PATH, NUMBER = "text", "path", "number"  # kinds of column
 _NARROWEST = 6  # a text column is not cut below this
@@ -95,6 +100,44 @@ def count(number: int, one: str, many: str | None = None) -> str:
 def or_unknown(value: object) -> str:
     """Text of a value within a sentence."""
     return "unknown" if value is None else str(value)
+
+
+def in_format(
+    fmt: str,
+    record: object,
+    rows: Callable[[], str],
+    readable: Callable[[], tuple[str, Iterable[Section]]],
+) -> str:
+    """A report in one of `FORMATS`.
+
+    record    what JSON has
+    rows      gives the CSV
+    readable  gives title and sections of text and Markdown
+    raises    UsageError for another format
+    """
+    if fmt == "json":
+        return to_json(record)
+    if fmt == "csv":
+        return rows()
+    if fmt not in FORMATS:
+        raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(FORMATS)}.")
+    title, sections = readable()
+    return to_text(title, sections) if fmt == "text" else to_markdown(title, sections)
+
+
+def to_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """CSV with a header line; a missing value is empty, yes and no are 1 and 0, lists by `; `."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_csv_cell(value) for value in row] for row in rows)
+    return out.getvalue()
+
+
+def _csv_cell(value: object) -> object:
+    if isinstance(value, bool):
+        return int(value)
+    return "; ".join(map(str, value)) if isinstance(value, tuple) else value
 
 
 def to_json(value: object) -> str:

@@ -122,7 +122,7 @@ class ClassRow:
     tuned_calls: int  # calls that a TUNING line describes
     kernel_calls: int | None  # calls with kernel times
     kernel_observations: int | None  # kernels of those calls: one per rank and call
-    transfer_ns: float | None  # mean per call: shortest kernel over the ranks
+    transfer_ns: float | None  # mean per call: from its last rank's arrival to its last end
     wait_ns: float | None  # mean per call and rank: kernel minus transfer
     kernel_ns: int | None  # summed kernel durations over calls and ranks
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,10 +17,9 @@ from collscope.reports.layout import (
     Section,
     Table,
     count,
+    in_format,
     table,
-    to_json,
-    to_markdown,
-    to_text,
+    to_csv,
 )
 from collscope.roofline.catalogue import SystemRow, catalogue_rows, load_system
 from collscope.roofline.fit import Curve, Fit, fit
@@ -36,7 +33,6 @@ from collscope.roofline.tables import (
 )
 
 SCHEMA = "collscope.roofline/1"
-FORMATS = ("text", "md", "csv", "json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,32 +166,24 @@ def fit_of_label(connection: sqlite3.Connection, label: str, nnodes: int) -> Fit
 
 
 def render_roofline(found: Roofline, fmt: str) -> str:
-    """In one of `FORMATS`; csv has the systems, or the roofs by size.
+    """In one of `layout.FORMATS`; csv has the systems, or the roofs by size.
 
     raises  UsageError for another format
     """
-    if fmt == "json":
-        return to_json(found)
-    if fmt == "csv":
-        return _csv(found.systems or found.roofs)
-    if fmt not in FORMATS:
-        raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(FORMATS)}.")
-    readable = to_text if fmt == "text" else to_markdown
+    return in_format(
+        fmt, found, lambda: _csv(found.systems or found.roofs), lambda: _readable(found)
+    )
+
+
+def _readable(found: Roofline) -> tuple[str, list[Section]]:
     if found.system is None:
-        return readable("collscope roofline: systems", [Section("", (_systems(found.systems),))])
-    title = f"collscope roofline: {found.system}"
-    return readable(title, _sections(found))
+        return "collscope roofline: systems", [Section("", (_systems(found.systems),))]
+    return f"collscope roofline: {found.system}", _sections(found)
 
 
 def _csv(rows: Sequence[SystemRow | RoofRow]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     columns = tuple(rows[0].__dataclass_fields__) if rows else ()
-    writer.writerow(columns)
-    for row in rows:
-        values = (getattr(row, name) for name in columns)
-        writer.writerow("; ".join(v) if isinstance(v, tuple) else v for v in values)
-    return out.getvalue()
+    return to_csv(columns, ([getattr(row, name) for name in columns] for row in rows))
 
 
 def _systems(rows: Sequence[SystemRow]) -> Table:

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from collscope.reports.layout import to_csv
+
 SCHEMA = "collscope.rows/1"
 
 
 def render_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], fmt: str) -> str:
-    """Rows as text, md, csv or json; NULL is empty in csv, null in json and ``-`` elsewhere."""
+    """Rows as text, md, csv or json; NULL is empty in csv, null in json and ``-`` elsewhere.
+
+    A row of text and md is one line: line breaks in values are spaces there.
+    """
     if fmt == "json":
         body = {"schema": SCHEMA, "columns": list(columns), "rows": [list(r) for r in rows]}
         return msgspec.json.format(msgspec.json.encode(body)).decode()
     if fmt == "csv":
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(rows)
-        return out.getvalue()
-    cells = [["-" if v is None else str(v) for v in row] for row in rows]
+        return to_csv(columns, rows)
+    cells = [["-" if v is None else " ".join(str(v).splitlines()) for v in row] for row in rows]
     if fmt == "md":
         lines = [list(columns), ["---"] * len(columns), *cells]
         return "\n".join("| " + " | ".join(c.replace("|", "\\|") for c in r) + " |" for r in lines)

@@ -1,4 +1,4 @@
-"""Rules about efficiency: waiting instead of transfer, roofs that do not apply, nothing to win."""
+"""Rules about time: waiting instead of transfer, roofs that do not apply, nothing to win."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from collscope.reports.judgement.accounts import MOSTLY, SKEW_FACTOR
 from collscope.reports.judgement.records import JudgedClass
+from collscope.reports.layout import count
 from collscope.reports.model import Finding, Report
 from collscope.units import format_size
 
@@ -17,6 +18,25 @@ _BALANCE = (
     "Faster collectives do not help here: look for ranks that arrive late (uneven work, input "
     "pipeline, host jitter) and for compute kernels beside the collective."
 )
+
+
+def waiting_dominates(report: Report) -> Iterable[Finding]:
+    """Kernels spend more time waiting for a late rank than transferring."""
+    timed = [row for row in report.classes if row.kernel_ns and row.wait_ns is not None]
+    every = sum(row.kernel_ns or 0 for row in timed)
+    waited = sum((row.wait_ns or 0) * (row.kernel_observations or 0) for row in timed)
+    if 2 * waited <= every:
+        return
+    worst = max(timed, key=lambda row: (row.wait_ns or 0) * (row.kernel_observations or 0))
+    yield Finding(
+        severity="warning",
+        code="waiting_dominates",
+        title=f"{100 * waited / every:.1f} % of the time in collective kernels is waiting",
+        detail=f"{waited / 1e6:.3f} of {every / 1e6:.3f} ms over all ranks, most of it in "
+        f"{worst.op} of {worst.count} {worst.datatype}.",
+        advice="Faster collectives will not help here: look for ranks that arrive late (uneven "
+        "work, input pipeline, host jitter).",
+    )
 
 
 def skew_dominated(report: Report) -> Iterable[Finding]:
@@ -84,7 +104,8 @@ def roof_does_not_apply(report: Report) -> Iterable[Finding]:
     yield Finding(
         severity="note",
         code="roof_does_not_apply",
-        title=f"{len(rows)} classes are faster than the roof '{worst.roof}', up to "
+        title=f"{count(len(rows), 'class is', 'classes are')} faster than the roof "
+        f"'{worst.roof}', up to "
         f"{100 * (worst.efficiency or 0):.0f} %",
         detail=" ".join(list(reasons)[:2]),
         advice="No gain is counted for these classes. Check system, ranks and nodes; compare with "
@@ -118,4 +139,10 @@ def tuning_not_worth_it(report: Report) -> Iterable[Finding]:
         )
 
 
-RULES = (skew_dominated, skew_dominated_classes, roof_does_not_apply, tuning_not_worth_it)
+RULES = (
+    waiting_dominates,
+    skew_dominated,
+    skew_dominated_classes,
+    roof_does_not_apply,
+    tuning_not_worth_it,
+)

@@ -95,10 +95,12 @@ def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Tab
     roofs = {row.roof for row in rows if row.roof}
     if any(row.calls for row in rows):
         yield _without_the_only_roof(table(_CLASS_COLUMNS, (_class_cells(r) for r in rows)), roofs)
+        guessed = any(row.time_share is not None and row.measured_us is None for row in rows)
+        at_roof = ", where a class without a time takes that of its roof" if guessed else ""
         yield (
             f"measured: median{label}, or the transfer in the job. GB/s: its bus bandwidth. eff: "
-            "roof time / measured time. % time: of the collective time. to win: seconds above the "
-            "roof, over all calls and devices."
+            f"roof time / measured time. % time: of the collective time{at_roof}. to win: seconds "
+            "above the roof, over all calls and devices."
         )
     else:
         cells = (_measured_cells(row) for row in rows)

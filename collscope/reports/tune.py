@@ -21,10 +21,11 @@ from collscope.reports.layout import (
     to_markdown,
     to_text,
 )
+from collscope.tuning import earlier
 from collscope.tuning.choose import NOTHING, Choice
 from collscope.tuning.records import INTERRUPTED, TUNED, UNCONFIRMED, TunedClass, Tuning
 from collscope.tuning.run import prepare, tune
-from collscope.tuning.state import ENV, EVIDENCE, TUNER_CSV, State, Wanted
+from collscope.tuning.state import EARLIER, ENV, EVIDENCE, TUNER_CSV, State, Wanted
 from collscope.tuning.summary import summary
 from collscope.units import format_size
 
@@ -51,10 +52,14 @@ def run_tune(wanted: Wanted, notices: tuple[str, ...]) -> tuple[Tuning, Collscop
         error = problem
     except OSError as problem:
         error = _unwritable(wanted.out, problem)
-    if error is not None:
-        _leave(state)
     try:
+        if error is not None:
+            _leave(state)
+        if error is not None and not state.search.first and earlier.put_back(wanted.out):
+            raise error
         (wanted.out / EVIDENCE).write_text(to_json(summary(state)))
+        if error is None:
+            earlier.discard(wanted.out)
     except OSError as problem:
         raise _unwritable(wanted.out, problem) from problem
     if error is not None and not state.search.first:
@@ -70,6 +75,8 @@ def _leave(state: State) -> None:
     """Nothing that is not confirmed may look like an answer."""
     state.outcome, state.why = INTERRUPTED, "nothing is decided"
     state.tuned, state.unset, state.choice = None, (), Choice(NOTHING, {})
+    if (state.wanted.out / EARLIER / EVIDENCE).exists():
+        state.notices.append(f"results of the earlier tune are in {state.wanted.out / EARLIER}")
     for name in (TUNER_CSV, ENV):
         (state.wanted.out / name).unlink(missing_ok=True)
 

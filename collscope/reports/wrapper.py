@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
-from collscope.errors import UsageError
 from collscope.reports.layout import (
     NUMBER,
     TEXT,
     Section,
     Table,
     count,
+    in_format,
     or_unknown,
     scaled,
     table,
-    to_json,
-    to_markdown,
-    to_text,
+    to_csv,
 )
 from collscope.units import format_size
 from collscope.whatif.wrapper import ElementRow, WrapperTables
 
-FORMATS = ("text", "md", "csv", "json")
-
 
 def render_wrapper(found: WrapperTables, fmt: str) -> str:
-    """In one of `FORMATS`; csv has the rows of all three tests.
+    """In one of `layout.FORMATS`; csv has the rows of all three tests.
 
     raises  UsageError for another format
     """
-    if fmt == "json":
-        return to_json(found)
-    if fmt == "csv":
-        return _csv(found)
-    if fmt not in FORMATS:
-        raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(FORMATS)}.")
+    title = "collscope bench allreduce-wrapper"
+    return in_format(fmt, found, lambda: _csv(found), lambda: (title, _sections(found)))
+
+
+def _sections(found: WrapperTables) -> tuple[Section, ...]:
     head = (
         f"{count(found.nranks, 'rank')}, backend {or_unknown(found.backend)}, device "
         f"{or_unknown(found.device)}, library {or_unknown(found.library)}. Blocking all-reduces of "
@@ -50,14 +42,12 @@ def render_wrapper(found: WrapperTables, fmt: str) -> str:
             for r in found.fusion
         ],
     )  # fmt: skip
-    sections = (
+    return (
         Section("", (head,)),
         Section("Value test", (_elements(found.values, checked=True),)),
         Section("Time test", (_elements(found.times, checked=False),)),
         Section("ResNet50 fusion test", (fusion,)),
     )
-    readable = to_text if fmt == "text" else to_markdown
-    return readable("collscope bench allreduce-wrapper", sections)
 
 
 def _elements(rows: tuple[ElementRow, ...], *, checked: bool) -> Table:
@@ -81,21 +71,15 @@ def _elements(rows: tuple[ElementRow, ...], *, checked: bool) -> Table:
 
 
 def _csv(found: WrapperTables) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("test", "mode", "floats", "threshold_bytes", "batches", "time_us", "n_wrong"))
-    for name, rows in (("value", found.values), ("time", found.times)):
-        writer.writerows((name, r.mode, r.elements, None, 1, r.time_us, r.n_wrong) for r in rows)
-    writer.writerows(
-        (
-            "fusion",
-            r.mode,
-            sum(r.sizes_bytes) // 4,
-            r.threshold_kib * 1024,
-            r.batches,
-            r.time_us,
-            None,
-        )
+    single = [
+        (name, r.mode, r.elements, None, 1, r.time_us, r.n_wrong)
+        for name, rows in (("value", found.values), ("time", found.times))
+        for r in rows
+    ]
+    fused = [
+        ("fusion", r.mode, sum(r.sizes_bytes) // 4, r.threshold_kib * 1024, r.batches, r.time_us,
+         None)
         for r in found.fusion
-    )
-    return out.getvalue()
+    ]  # fmt: skip
+    columns = ("test", "mode", "floats", "threshold_bytes", "batches", "time_us", "n_wrong")
+    return to_csv(columns, (*single, *fused))

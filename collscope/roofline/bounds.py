@@ -31,6 +31,7 @@ class Request:
     gpus        GPUs of each node that take part; None: the first nranks/nnodes of it
     root        rank among them for rooted operations; None: the best of all
     in_network  reduction by switches (NVLS, SHARP) is used
+    tree        then only by those inside nodes, which a tree joins (NVLSTree)
     achievable  rates times their achievable fraction instead of line rates
     """
 
@@ -40,6 +41,7 @@ class Request:
     gpus: tuple[int, ...] | None = None
     root: int | None = None
     in_network: bool = False
+    tree: bool = False
     achievable: bool = False
 
 
@@ -92,20 +94,20 @@ def bounds(system: System, request: Request) -> Bounds | None:
     return replace(found, assumptions=(*assumptions, *found.assumptions))
 
 
-def nvls_factor(nranks: int) -> float:
-    """Bus bandwidth over link rate of an AllReduce that the switch reduces: 2(n−1)/(n+1).
+def nvls_factor(nranks: int, per_node: int) -> float:
+    """Bus bandwidth over link rate of an AllReduce that the switch of each node reduces.
 
-    Each GPU sends and receives S(1 + 1/n).
+    Each GPU sends S to be reduced, and its reduced share S/per_node to the others; it receives as
+    much. On one node that is 2(n−1)/(n+1).
     """
-    return 2 * (nranks - 1) / (nranks + 1)
+    return 2 * (nranks - 1) / nranks * per_node / (per_node + 1)
 
 
 def _domains(system: System, nranks: int, nnodes: int) -> int:
     """Nodes for the bound: hosts that share a fabric count as one."""
     if not 1 <= nnodes <= max(nranks, 1):
         raise UsageError(f"{nranks} ranks on {nnodes} nodes: cannot be. Give 1 to {nranks} nodes.")
-    hosts = 1 if system.fabric is None else system.fabric.hosts
-    return -(-nnodes // hosts)
+    return system.domains(nnodes)
 
 
 def _members(
@@ -242,10 +244,10 @@ def _between(system: System, request: Request, nodes: int, inside: _Inside) -> B
             f"{system.name}: says nothing about NICs, and {nodes} nodes were asked for. "
             f"Name a network too, as in {system.name}+8xib-ndr."
         )
-    rate = network.node_gbps * (network.achievable_fraction if request.achievable else 1.0)
+    rate = _network_gbps(system, request)
     n, op = request.nranks, request.op
     per_node, fewest = -(-n // nodes), n // nodes
-    around = (n - 1) * rate / (n - fewest)  # U: all nodes but one
+    around = _around(request, nodes, rate)
     local, ring = inside.busbw_gbps, None
     hard = inf
     if op in _EXCHANGE:
@@ -255,14 +257,16 @@ def _between(system: System, request: Request, nodes: int, inside: _Inside) -> B
     elif op in (Op.BROADCAST, Op.REDUCE):
         nic = ring = rate
     elif op in _TRANSFER:
-        nic = min(network.uni_gbps * rate / network.node_gbps, rate)
+        nic = rate / system.nics(request.nnodes)
         hard = rate
         local = inf
     else:
         nic = around
         ring = rate if op in _SPREAD else None
     if op is Op.ALL_REDUCE:
-        hard = min(2 * (n - 1) / n * rate, around, inside.hard_gbps + rate / per_node)
+        # Each node sends S; all of them 2(N-1)S together; all GPUs 2(n-1)S.
+        together = (n - 1) * nodes * rate / (n * (nodes - 1))
+        hard = min(2 * (n - 1) / n * rate, together, inside.hard_gbps + nodes * rate / n)
     busbw = min(nic, local)
     if ring is not None:
         ring = None if inside.ring_gbps is None else min(ring, inside.ring_gbps)
@@ -271,15 +275,32 @@ def _between(system: System, request: Request, nodes: int, inside: _Inside) -> B
         "network" if nic <= local else "links",
         ring,
         busbw if hard == inf else max(busbw, hard),
-        (_used(op, nodes, network.nics),),
+        (_used(system, request, nodes),),
     )
 
 
-def _used(op: Op, nodes: int, nics: int) -> str:
+def _network_gbps(system: System, request: Request) -> float:
+    """What leaves one node, or one domain of several hosts, in GB/s; 0 without a network."""
+    if system.network is None:
+        return 0.0
+    fraction = system.network.achievable_fraction if request.achievable else 1.0
+    return system.nics(request.nnodes) * system.network.uni_gbps * fraction
+
+
+def _around(request: Request, nodes: int, rate: float) -> float:
+    """(n−1) B⁺(U)/|U| in GB/s; U: all nodes but the one with the fewest ranks, which get `rate`."""
+    n = request.nranks
+    return (n - 1) * rate / (n - n // nodes)
+
+
+def _used(system: System, request: Request, nodes: int) -> str:
     """What a bound between nodes assumes about them."""
-    if op in _TRANSFER:
+    nics = system.nics(request.nnodes)
+    if request.op in _TRANSFER:
         return f"a pair on different nodes, one NIC of {nics}"
-    return f"{nodes} equal nodes, a network that blocks nothing, all {nics} NICs used"
+    hosts = -(-request.nnodes // nodes)
+    equal = f"{nodes} equal nodes" if hosts == 1 else f"{nodes} domains of {hosts} nodes"
+    return f"{equal}, a network that blocks nothing, all {nics} NICs used"
 
 
 def _in_network(
@@ -287,33 +308,41 @@ def _in_network(
 ) -> Bounds:
     """AllReduce that switches reduce; other operations, and systems without it, stay as they are.
 
-    Inside a domain: each GPU sends and receives S(1 + 1/n). Between nodes each node sends S and
-    receives S.
+    Between nodes each node sends S and receives S (SHARP), or a tree joins the nodes.
     """
-    part = system.fabric if nodes == 1 else system.network
-    feature = None if part is None else part.in_network
+    links = None if system.fabric is None else system.fabric.in_network
+    between = None if system.network is None else system.network.in_network
+    feature = links if nodes == 1 or request.tree else between
     if request.op is not Op.ALL_REDUCE or feature is None:
         return plain
     n = request.nranks
-    switched = inside.egress_gbps * nvls_factor(n)
-    value = switched if nodes == 1 else _sharp(system, request, inside)
-    value *= feature.efficiency if request.achievable else 1.0
-    return Bounds(value, "in-network", None, value, (*plain.assumptions, _reduced_by(feature)))
+    efficiency = feature.efficiency if request.achievable else 1.0
+    rate = _network_gbps(system, request)
+    local, limit = _switched(request, nodes, inside, links), "in-network"
+    if nodes == 1:
+        value, word = local * efficiency, _reduced_by(feature)
+    elif request.tree:
+        value, word = local * efficiency, _joined_by_tree(feature)
+        if _around(request, nodes, rate) < value:
+            value, limit = _around(request, nodes, rate), "network"
+    else:
+        value = min(2 * (n - 1) / n * rate, local) * efficiency
+        word = _reduced_by(feature)
+    return Bounds(value, limit, None, value, (*plain.assumptions, word))
 
 
-def _sharp(system: System, request: Request, inside: _Inside) -> float:
-    """2(n−1)/n · B_N, or what the links inside carry with their own in-network reduction."""
-    network, fabric = system.network, system.fabric
-    if network is None:
-        return 0.0
-    rate = network.node_gbps * (network.achievable_fraction if request.achievable else 1.0)
-    n = request.nranks
-    local = inside.busbw_gbps
-    if fabric is not None and fabric.in_network is not None and inside.egress_gbps > 0:
-        local = inside.egress_gbps * 2 * (n - 1) / n
-    return min(2 * (n - 1) / n * rate, local)
+def _switched(request: Request, nodes: int, inside: _Inside, feature: InNetwork | None) -> float:
+    """Bound inside nodes whose switches reduce, in GB/s; that of the links where they do not."""
+    if feature is None or inside.egress_gbps <= 0:
+        return inside.busbw_gbps
+    return inside.egress_gbps * nvls_factor(request.nranks, -(-request.nranks // nodes))
 
 
 def _reduced_by(feature: InNetwork) -> str:
     """Assumption that names the reduction."""
     return f"{feature.name}: the switches reduce"
+
+
+def _joined_by_tree(feature: InNetwork) -> str:
+    """Assumption of a reduction inside nodes only."""
+    return f"{feature.name}: the switches inside nodes reduce, a tree joins the nodes"

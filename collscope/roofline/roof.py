@@ -8,7 +8,7 @@ size, so thousands of classes are cheap.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from collscope.busbw import bus_bandwidth, bus_factor
@@ -47,6 +47,11 @@ class Workload:
     def in_network(self) -> bool:
         """True when the algorithm lets switches reduce."""
         return (self.algorithm or "").upper().startswith(_IN_NETWORK_ALGORITHMS)
+
+    @property
+    def tree(self) -> bool:
+        """True of NVLSTree: switches reduce inside nodes only."""
+        return self.in_network and (self.algorithm or "").upper().endswith("TREE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +114,13 @@ class _Shaped:
 
 
 class Roofs:
-    """Roofs on one system, with a cache by operation, ranks, nodes and in-network reduction."""
+    """Roofs on one system, with a cache of what does not depend on size."""
 
     def __init__(self, system: System, fitted: Fit | None = None) -> None:
         """Roofs of `system`; `fitted` adds a ceiling where it has a curve."""
         self.system = system
         self.fitted = fitted
-        self._shaped: dict[tuple[Op, int, int, bool], _Shaped | None] = {}
+        self._shaped: dict[Request, _Shaped | None] = {}
 
     def ceilings(self, work: Workload) -> Ceilings | None:
         """Every ceiling of a workload; None for one rank and operations without data.
@@ -147,17 +152,18 @@ class Roofs:
 
     def _shape(self, work: Workload) -> _Shaped | None:
         """Bounds, floor and model lines of the workload's shape, from the cache."""
-        key = (work.op, work.nranks, work.nnodes, work.in_network)
-        if key not in self._shaped:
-            self._shaped[key] = self._compute(*key)
-        return self._shaped[key]
+        request = Request(
+            work.op, work.nranks, work.nnodes, in_network=work.in_network, tree=work.tree
+        )
+        if request not in self._shaped:
+            self._shaped[request] = self._compute(request)
+        return self._shaped[request]
 
-    def _compute(self, op: Op, nranks: int, nnodes: int, in_network: bool) -> _Shaped | None:
-        """What `_shape` keeps."""
-        request = Request(op, nranks, nnodes, in_network=in_network)
+    def _compute(self, request: Request) -> _Shaped | None:
+        """What `_shape` keeps; the request is for the nominal bound."""
+        op, nranks, nnodes = request.op, request.nranks, request.nnodes
         nominal = bounds(self.system, request)
-        reachable = Request(op, nranks, nnodes, in_network=in_network, achievable=True)
-        achievable = bounds(self.system, reachable)
+        achievable = bounds(self.system, replace(request, achievable=True))
         factor = bus_factor(op, nranks)
         if nominal is None or achievable is None or factor is None:
             return None
@@ -165,9 +171,7 @@ class Roofs:
         curve = self._curve(op, nranks, nnodes)
         if curve is not None and curve.sizes[0] <= _LATENCY_SIZE:
             floor: float | None = curve.times_us[0]
-        elif in_network:  # the constants describe Tree and Ring
-            floor = None
-        else:
+        else:  # of Tree and Ring, which the library takes instead of NVLS where they are faster
             floor = latency_floor_us(self.system, op, nranks, nnodes)
         notes = {
             "nominal": (*nominal.assumptions, "line rates", *self.system.notes),
@@ -177,7 +181,7 @@ class Roofs:
                 *self.system.notes,
             ),
         }
-        modelled = () if in_network else lines
+        modelled = () if request.in_network else lines
         return _Shaped(factor, nominal, achievable, floor, modelled, notes)
 
     def _curve(self, op: Op, nranks: int, nnodes: int) -> Curve | None:
@@ -207,10 +211,11 @@ class Roofs:
     def _fractions(self, nranks: int, nnodes: int) -> tuple[str, ...]:
         """The achievable fractions that a bound was made with, as assumptions."""
         fabric, network = self.system.fabric, self.system.network
+        domains = self.system.domains(nnodes)
         notes = []
-        if fabric is not None and nranks > nnodes:
+        if fabric is not None and nranks > domains:
             notes.append(f"links at {fabric.achievable_fraction:g} of the line rate")
-        if network is not None and nnodes > (1 if fabric is None else fabric.hosts):
+        if network is not None and domains > 1:
             notes.append(f"network at {network.achievable_fraction:g} of the line rate")
         return tuple(notes)
 
@@ -264,7 +269,7 @@ class Roofs:
 
     def _why(self, work: Workload, roof: Roof, value: float) -> str:
         """Why a measured time can be below a roof's."""
-        start = f"{value:.0%} of the roof '{roof.name}': it does not apply. "
+        start = f"The roof '{roof.name}' does not apply. "
         if roof.ceiling == "fit":
             return start + "Faster than every measurement it was fitted from: fit again."
         if roof.ceiling == "model":
@@ -321,7 +326,7 @@ def model_lines(system: System, op: Op, nranks: int, nnodes: int) -> tuple[CostL
     constants = None if choice is None else constants_of(choice)
     if choice is None or constants is None or fabric is None:
         return ()
-    nodes = -(-nnodes // fabric.hosts)
+    nodes = system.domains(nnodes)
     per_node = -(-nranks // nodes)
     rates = []
     if per_node > 1:
@@ -330,7 +335,8 @@ def model_lines(system: System, op: Op, nranks: int, nnodes: int) -> tuple[CostL
         whole = choice.graph_gbps is not None and per_node == fabric.gpus
         rates.append(choice.graph_gbps if whole and choice.graph_gbps else inside.busbw_gbps)
     if nodes > 1 and system.network is not None:
-        rates.append(system.network.node_gbps * system.network.achievable_fraction)
+        network = system.network
+        rates.append(system.nics(nnodes) * network.uni_gbps * network.achievable_fraction)
     if not rates or min(rates) <= 0:
         return ()
     return cost_lines(constants, Shape(op, nranks, nodes, min(rates), choice.cpu))

@@ -95,6 +95,27 @@ class System:
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def domains(self, nnodes: int) -> int:
+        """Groups that only the network joins: hosts that share the links are one, else nodes."""
+        return -(-nnodes // (1 if self.fabric is None else self.fabric.hosts))
+
+    def fewest_nodes(self, nranks: int) -> int:
+        """Nodes that hold the ranks where nothing tells how many: on these they are fastest."""
+        if self.fabric is None:
+            return 1
+        return max(-(-nranks * self.fabric.hosts // self.fabric.gpus), 1)
+
+    def nics(self, nnodes: int) -> int:
+        """NICs of one domain of a job on `nnodes` nodes, at most; 0 without a network.
+
+        A domain's NICs are those of its hosts: hosts without a rank send nothing.
+        """
+        if self.network is None:
+            return 0
+        hosts = 1 if self.fabric is None else self.fabric.hosts
+        used = -(-nnodes // self.domains(nnodes))
+        return -(-self.network.nics * used // hosts)
+
     def with_network(self, other: System, nics: int | None) -> System:
         """This node with the network of `other`; `nics` of them per node where it is given."""
         network = other.network

@@ -18,16 +18,22 @@ _MAX_GPUS = 576
 _GPU_CLASSES = ("0x0302", "0x0300", "0x1200")  # 3D, VGA; AMD's processing accelerators
 _NIC_CLASSES = ("0x0200", "0x0207")  # Ethernet, InfiniBand
 _NVSWITCH_CLASS = "0x0680"
+_LIBRARY = "the library's own constant per link, src/graph/topo.h"
 _PCI_ACHIEVABLE = 0.762  # 12.0 of 15.75 GB/s: PCI_BW of NVIDIA/nccl src/graph/topo.h
 
 
 @dataclass(frozen=True, slots=True)
 class _LinkRate:
-    """One generation's link: line rate, the library's constant, and its tuning constants."""
+    """One generation's link: line rate, the library's constant, and its tuning constants.
+
+    tuning  library and architecture; the CPU is that of the file
+    source  of the library's constant
+    """
 
     uni_gbps: float
     library_gbps: float
     tuning: TuningChoice | None
+    source: str = _LIBRARY
 
 
 # Compute capability from which a generation starts. Line rates: roofline systems of that
@@ -42,10 +48,10 @@ _NVLINK = {
     60: _LinkRate(20.0, 18.0, None),
 }
 _XGMI = {
-    "950": _LinkRate(76.8, 57.6, TuningChoice("rccl", "gfx94", "amd")),
-    "94": _LinkRate(64.0, 48.0, TuningChoice("rccl", "gfx94", "amd")),
-    "90a": _LinkRate(50.0, 36.0, TuningChoice("rccl", "gfx90a", "amd")),
-    "910": _LinkRate(50.0, 36.0, TuningChoice("rccl", "gfx90a", "amd")),  # RCCL's number of gfx90a
+    "950": _LinkRate(76.8, 57.6, None, "inferred from MI300X: 75 % of the line rate"),
+    "94": _LinkRate(64.0, 48.0, TuningChoice("rccl", "gfx94")),
+    "90a": _LinkRate(50.0, 36.0, TuningChoice("rccl", "gfx90a")),
+    "910": _LinkRate(50.0, 36.0, TuningChoice("rccl", "gfx90a")),  # RCCL's number of gfx90a
     "90": _LinkRate(46.0, 24.0, None),
 }
 # link_speed="32.0 GT/s PCIe", "8 GT/s" or "": GT/s to GB/s of one lane and direction
@@ -61,6 +67,7 @@ class _Found:
     bare_nics_gbps: list[float] = field(default_factory=list)
     nics_gbps: dict[tuple[str, str], float] = field(default_factory=dict)
     path_gbps: dict[str, float] = field(default_factory=dict)  # PCIe of each GPU
+    amd_cpu: bool = False
     notes: list[str] = field(default_factory=list)
 
 
@@ -119,6 +126,8 @@ def _collect(root: ElementTree.Element, where: str) -> _Found:
             # Several <gpu> of one bus id are ranks or partitions that share its links.
             found.gpus.setdefault(bus or element.get("dev", ""), element)
             found.path_gbps.setdefault(bus, slowest)
+        elif element.tag == "cpu":
+            found.amd_cpu = found.amd_cpu or element.get("vendor") == "AuthenticAMD"
         elif element.tag == "net":
             # A NIC without a place is listed under every <cpu>: name and port tell it apart.
             key = (element.get("name", element.get("dev", "")), element.get("port", ""))
@@ -228,7 +237,12 @@ def _link_fabric(found: _Found, kind: str, where: str) -> tuple[Fabric, TuningCh
         rate.library_gbps / rate.uni_gbps,
         f"{kind} links of the topology file; {rate.uni_gbps:g} GB/s each by the GPU's generation",
     )
-    return replace(fabric, wiring=wiring, links_per_gpu=per_gpu), rate.tuning
+    tuning = rate.tuning
+    if tuning is not None and found.amd_cpu:
+        tuning = replace(tuning, cpu="amd")
+    return replace(
+        fabric, wiring=wiring, links_per_gpu=per_gpu, achievable_source=rate.source
+    ), tuning
 
 
 def _regular(links: list[list[float]], gpus: int) -> tuple[str, int | None]:
@@ -284,7 +298,7 @@ def _fabric_record(
         rings=(),
         hosts=1,
         achievable_fraction=fraction,
-        achievable_source="the library's own constant per link, src/graph/topo.h",
+        achievable_source=_LIBRARY,
         in_network=None,
         source=source,
         source_kind="user",

@@ -11,7 +11,7 @@ from collscope.errors import InputError, UsageError
 from collscope.reports.comparison.compare import Comparison, compare
 from collscope.reports.comparison.gate import DEFAULT_RULES, Check, Rules, check
 from collscope.reports.comparison.inputs import load
-from collscope.reports.comparison.limits import fewest_nodes, limited, limits
+from collscope.reports.comparison.limits import limited, limits
 from collscope.reports.comparison.measured import Label
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.roof import Roofs
@@ -66,7 +66,7 @@ def _plot(found: Comparison, path: Path, system: System | None, first: Label) ->
     roof = None
     if system is not None:
         nodes = {
-            key: measured.nnodes or fewest_nodes(system, key.nranks)
+            key: measured.nnodes or system.fewest_nodes(key.nranks)
             for key, measured in first.classes.items()
         }
         roof = RoofOf(Roofs(system), nodes)

@@ -131,7 +131,7 @@ def _too_little(seen: float, lost: Lost) -> str | None:
     if seen * covered < _NEEDED_SHARE:
         return (
             f"only {100 * seen * covered:.0f} % of the time lies in classes whose noise allows a"
-            " judgement: measure more rounds"
+            " judgement: measure both in turns, in more rounds"
         )
     return None
 

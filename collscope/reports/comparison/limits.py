@@ -35,11 +35,6 @@ def limits(system: System, labels: Iterable[Label]) -> Limits:
     return Limits(system.name, found, tuple(dict.fromkeys((*limit.notes, *_told(found)))))
 
 
-def fewest_nodes(system: System, nranks: int) -> int:
-    """Nodes that hold the ranks where nothing tells how many: on these the ranks are fastest."""
-    return 1 if system.fabric is None else max(-(-nranks // system.fabric.gpus), 1)
-
-
 def limited(check: Check, limits: Limits) -> Check:
     """The verdict with impossible values named; none when every class has one."""
     common = {row.key for row in check.classes}
@@ -68,7 +63,7 @@ class _Hard:
 
     def _compute(self, op: str, nranks: int, nnodes: int | None) -> tuple[float, str] | None:
         name = self.system.name
-        nodes = nnodes or fewest_nodes(self.system, nranks)
+        nodes = nnodes or self.system.fewest_nodes(nranks)
         request = Request(parse_op(op), nranks, nodes)
         try:
             plain = bounds(self.system, request)

@@ -72,7 +72,7 @@ def decompose(judged: Sequence[Judged], shares: Sequence[Share]) -> Decompositio
     if timed:
         whole = sum(j.device_s or 0.0 for j in timed)
         left = len(judged) - len(timed)
-        basis = "kernel times in the job, all calls of their classes"
+        basis = "transfer + waiting in the job, all calls of their classes"
         basis += f"; {left} classes without kernel times left out" if left else ""
         return _parts(timed, whole, 1.0, basis)
     expected = [j for j in judged if j.device_s]
@@ -106,7 +106,11 @@ def _parts(judged: Sequence[Judged], whole: float, scale: float, basis: str) -> 
     unjudged = rest if rest > 1e-9 * whole else 0.0  # below that it is rounding
     known = any(j.roof is not None and j.least_us is not None for j in judged)
     rows: tuple[tuple[str, float | None, str], ...] = (
-        ("wait", wait if in_job else None, "kernel - shortest kernel" if in_job else _INSIDE),
+        (
+            "wait",
+            wait if in_job else None,
+            "kernel before the last rank came" if in_job else _INSIDE,
+        ),
         (
             "contention",
             contention if compared and known else None,

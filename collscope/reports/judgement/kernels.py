@@ -69,8 +69,8 @@ def _judge(kernel: KernelShare, judged: Sequence[Judged], roofs: AnyRoofs) -> Ju
     share, name = (kernel.percent or 0.0) / 100, classify(kernel.name)
     if share < _LEAST_SHARE or kernel.mean_ns is None or name is None:
         return None
-    stock = _stock_msccl(name, judged, roofs) if name.family == "msccl" else None
-    largest = stock or _largest_class(name, judged)
+    limit = _stock_limit(name, judged) if name.family == "msccl" else None
+    largest = _largest_class(name, judged) if limit is None else _stock_msccl(limit, roofs)
     if largest is None:
         return None
     roof, source, alone_us = largest
@@ -86,15 +86,17 @@ def _judge(kernel: KernelShare, judged: Sequence[Judged], roofs: AnyRoofs) -> Ju
     )
 
 
-def _stock_msccl(
-    name: KernelName, judged: Sequence[Judged], roofs: AnyRoofs
-) -> tuple[RoofAt, str, float] | None:
-    """The largest AllReduce of the shipped algorithm files, where they apply."""
-    limit = _MSCCL_LIMITS.get(name.protocol_hint or "")
+def _stock_limit(name: KernelName, judged: Sequence[Judged]) -> int | None:
+    """Bytes of the largest AllReduce of the shipped algorithm files, where they apply."""
     ranks = {j.row.nranks for j in judged}
     reduces = name.redop_hint is not None and name.datatype_hint not in _BYTES
-    if limit is None or not reduces or _MSCCL_RANKS not in ranks:
+    if not reduces or _MSCCL_RANKS not in ranks:
         return None
+    return _MSCCL_LIMITS.get(name.protocol_hint or "")
+
+
+def _stock_msccl(limit: int, roofs: AnyRoofs) -> tuple[RoofAt, str, float] | None:
+    """The roof of an AllReduce of the shipped algorithm files."""
     roof = roofs.at(Workload(Op.ALL_REDUCE, limit, _MSCCL_RANKS))
     return None if isinstance(roof, str) else (roof, _MSCCL_SOURCE, 0.0)
 

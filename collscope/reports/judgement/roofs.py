@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import ceil
 
 from collscope.busbw import bus_factor
 from collscope.errors import CollscopeError, NoVerdictError
@@ -50,10 +49,9 @@ class SystemRoofs:
 
         nodes_known  False: the fewest nodes of the system that hold the ranks are taken
         """
-        fabric = self._roofs.system.fabric
         notes: tuple[str, ...] = ()
         if not nodes_known and work.nranks > 0:
-            nodes = 1 if fabric is None else ceil(work.nranks / fabric.gpus)
+            nodes = self._roofs.system.fewest_nodes(work.nranks)
             work = replace(work, nnodes=nodes)
             notes = (f"{nodes} node{'s' if nodes > 1 else ''} assumed",)
         try:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import PurePath
 
-from collscope.errors import UsageError
 from collscope.reports.layout import (
     NUMBER,
     TEXT,
@@ -14,15 +11,13 @@ from collscope.reports.layout import (
     Section,
     Table,
     count,
+    in_format,
     table,
-    to_json,
-    to_markdown,
-    to_text,
+    to_csv,
 )
 from collscope.reports.msccl.build import AlgorithmRow, MscclReport, ServedRow
 from collscope.units import format_size
 
-FORMATS = ("text", "md", "csv", "json")
 _HEAD = (
     "blocks x steps: thread blocks of a GPU and steps of a block, the most of each. dependent: "
     "messages of the longest chain. pair, GPU, node: what the busiest link from GPU to GPU, GPU, "
@@ -31,30 +26,19 @@ _HEAD = (
 
 
 def render_msccl(report: MscclReport, fmt: str) -> str:
-    """In one of `FORMATS`; csv has the classes of the run, else the costs, else the algorithms.
+    """In one of `layout.FORMATS`; csv has the run's classes, else the costs, else the algorithms.
 
     raises  UsageError for another format
     """
-    if fmt == "json":
-        return to_json(report)
-    if fmt == "csv":
-        return _csv(report)
-    if fmt not in FORMATS:
-        raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(FORMATS)}.")
-    readable = to_text if fmt == "text" else to_markdown
-    return readable("collscope msccl", _sections(report))
+    return in_format(
+        fmt, report, lambda: _csv(report), lambda: ("collscope msccl", _sections(report))
+    )
 
 
 def _csv(report: MscclReport) -> str:
     rows = report.classes if report.run is not None else report.costs or report.algorithms
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     columns = tuple(rows[0].__dataclass_fields__) if rows else ()
-    writer.writerow(columns)
-    for row in rows:
-        values = (getattr(row, name) for name in columns)
-        writer.writerow(" ".join(v) if isinstance(v, tuple) else v for v in values)
-    return out.getvalue()
+    return to_csv(columns, ([getattr(row, name) for name in columns] for row in rows))
 
 
 def _sections(report: MscclReport) -> list[Section]:
