@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 venv: $(STAMP)
 
 # The extension is compiled by the installation, so it is repeated when a native source changes.
-$(STAMP): pyproject.toml $(NATIVE) $(wildcard schemas/*)
+$(STAMP): pyproject.toml $(NATIVE) $(wildcard schemas/* schemas/views/*)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed: make PYTHON=...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
@@ -61,7 +61,7 @@ native: $(STAMP)
 	$(BIN)/ctest --test-dir $(SANITIZED) --parallel 2 --output-on-failure --no-tests=error
 
 pytest: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2
 
 fuzz: native
 	$(SANITIZED)/native/logscan/logscan_fuzz $(FUZZ_ITERATIONS) $(FUZZ_SEED) $(SEEDS)

@@ -1,4 +1,4 @@
-"""Write the views' part of docs/data-model.md from the comments in schemas/views.sql.
+"""Write the views' part of docs/data-model.md from the comments in schemas/views.
 
 usage: python docs/generate.py [--check]    --check writes nothing and fails when it would
 """
@@ -13,9 +13,9 @@ from itertools import takewhile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-VIEWS = ROOT / "schemas" / "views.sql"
+VIEWS = ROOT / "schemas" / "views"  # files by subject, in the order of their names
 PAGE = ROOT / "docs" / "data-model.md"
-BEGIN = "<!-- views: written by docs/generate.py from schemas/views.sql -->"
+BEGIN = "<!-- views: written by docs/generate.py from schemas/views -->"
 END = "<!-- end of views -->"
 
 _VIEW = re.compile(r"(?P<purpose>(?:^--.*\n)+)CREATE VIEW (?P<name>\w+) AS SELECT\n", re.MULTILINE)
@@ -36,6 +36,11 @@ class View:
     name: str
     purpose: str  # comment above it, one line
     columns: tuple[Column, ...]
+
+
+def views_text() -> str:
+    """The SQL of all views."""
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(VIEWS.glob("*.sql")))
 
 
 def read_views(sql: str) -> tuple[View, ...]:
@@ -112,11 +117,11 @@ def generated_page(page: str, views: tuple[View, ...]) -> str:
 def main(arguments: list[str]) -> int:
     """Write the page, or with --check compare it; returns the exit status."""
     old = PAGE.read_text(encoding="utf-8")
-    new = generated_page(old, read_views(VIEWS.read_text(encoding="utf-8")))
+    new = generated_page(old, read_views(views_text()))
     if "--check" not in arguments:
         PAGE.write_text(new, encoding="utf-8")
     elif new != old:
-        sys.stderr.write("docs/data-model.md: not as schemas/views.sql. Run docs/generate.py.\n")
+        sys.stderr.write("docs/data-model.md: not as schemas/views. Run docs/generate.py.\n")
         return 1
     return 0
 

@@ -1,4 +1,4 @@
--- Store, version 1. Objects that begin with an underscore are private; the views of views.sql are
+-- Store, version 1. Objects that begin with an underscore are private; the views in views/ are
 -- the interface. Integers are exact: times in ns, sizes in bytes. NULL means "not in the source".
 -- Pointers and 64-bit hashes are text in hexadecimal with 0x, since SQLite's integers are signed.
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
 
 _ROOT = Path(__file__).resolve().parent.parent
 _SHARED = Path(os.environ.get("COLLSCOPE_SHARED", _ROOT.parent / "shared"))
@@ -21,13 +26,17 @@ _MPI = {
 }
 
 
-# First: xdist reads the marks in a hook of the same name.
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that start ranks go to one worker, one after the other (`--dist loadgroup`)."""
-    for item in items:
-        if item.path.name in _MPI:
-            item.add_marker(pytest.mark.xdist_group("mpi"))
+# Of xdist, where it is there; its own groups need node ids that pytest 9.2 does not let it change.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    """Tests that start ranks go to one worker, one after the other."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduler(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "mpi" if Path(nodeid.partition("::")[0]).name in _MPI else nodeid
+
+    return Scheduler(config, log)
 
 
 def _shared_folder(relative: str) -> Path:

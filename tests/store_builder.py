@@ -7,11 +7,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from collscope.reports import Report, build_report
+from collscope.reports.build import build_report
+from collscope.reports.model import Report
 
 Value = str | int | float | None
 
 _SCHEMAS = Path(__file__).resolve().parent.parent / "schemas"
+_CLASS: dict[str, Value] = {
+    "op": "AllReduce",
+    "datatype": "Float32",
+    "redop": "Sum",
+    "count": 1024,
+    "size_bytes": 4096,
+    "in_place": 1,
+    "nranks": 2,
+    "nnodes": 1,
+}
 
 
 class StoreBuilder:
@@ -19,8 +30,8 @@ class StoreBuilder:
 
     def __init__(self) -> None:
         self.connection = sqlite3.connect(":memory:")
-        for script in (*sorted(p.name for p in _SCHEMAS.glob("[0-9]*.sql")), "views.sql"):
-            self.connection.executescript((_SCHEMAS / script).read_text(encoding="utf-8"))
+        for script in (*sorted(_SCHEMAS.glob("*.sql")), *sorted(_SCHEMAS.glob("views/*.sql"))):
+            self.connection.executescript(script.read_text(encoding="utf-8"))
         self.run = self.insert("_run", label="main")
         self._seq = 0
 
@@ -75,17 +86,7 @@ class StoreBuilder:
 
     def collective(self, **columns: Value) -> int:
         """Class; an all-reduce of 1024 Float32 (4096 bytes) on 2 ranks unless said otherwise."""
-        defaults: dict[str, Value] = {
-            "op": "AllReduce",
-            "datatype": "Float32",
-            "redop": "Sum",
-            "count": 1024,
-            "size_bytes": 4096,
-            "in_place": 1,
-            "nranks": 2,
-            "nnodes": 1,
-        }
-        return self.insert("_class", run_id=self.run, **{**defaults, **columns})
+        return self.insert("_class", run_id=self.run, **{**_CLASS, **columns})
 
     def tuning(self, algorithm: str, protocol: str, channels: int) -> int:
         return self.insert(
@@ -137,14 +138,7 @@ class StoreBuilder:
     ) -> int:
         """Measurement with every sample; of the class that `collective` makes unless said."""
         defaults: dict[str, Value] = {
-            "op": "AllReduce",
-            "datatype": "Float32",
-            "redop": "Sum",
-            "count": 1024,
-            "size_bytes": 4096,
-            "in_place": 1,
-            "nranks": 2,
-            "nnodes": 1,
+            **_CLASS,
             "status": "ok",
             "time_us_median": median(samples_us) if samples_us else None,
         }

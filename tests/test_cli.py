@@ -11,6 +11,8 @@ import pytest
 from command import collscope, dump
 
 from collscope import __version__
+from collscope.cli import COMMANDS
+from collscope.cli.deferred import Deferred
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +64,20 @@ def test_help_imports_nothing_heavy() -> None:
         "from collscope.cli import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "heavy = {'numpy', 'polars', 'pandas', 'matplotlib', 'msgspec', 'zstandard', 'rich'}\n"
-        "sys.exit(sorted(heavy & set(sys.modules)) or 0)"
+        "light = {'', '.cli', '.cli.deferred', '.cli.options', '.errors'}\n"
+        "own = {name[len('collscope'):] for name in sys.modules if name.startswith('collscope')}\n"
+        "heavy = {'numpy', 'polars', 'matplotlib', 'msgspec', 'zstandard', 'rich', 'pydantic'}\n"
+        "sys.exit(sorted(heavy & set(sys.modules)) + sorted(own - light) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"ingest" in done.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command.name))
+def test_the_list_says_what_the_command_says(command: Deferred) -> None:
+    assert command.help == command.built.help.splitlines()[0]
+    assert command.name == command.built.name
 
 
 @pytest.mark.parametrize(

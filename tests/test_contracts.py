@@ -37,9 +37,8 @@ def generate() -> ModuleType:
 def store_schema() -> sqlite3.Connection:
     """An empty store made from the SQL files alone."""
     connection = sqlite3.connect(":memory:")
-    for migration in sorted(SCHEMAS.glob("[0-9]*.sql")):
-        connection.executescript(migration.read_text(encoding="utf-8"))
-    connection.executescript((SCHEMAS / "views.sql").read_text(encoding="utf-8"))
+    for script in (*sorted(SCHEMAS.glob("*.sql")), *sorted(SCHEMAS.glob("views/*.sql"))):
+        connection.executescript(script.read_text(encoding="utf-8"))
     return connection
 
 
@@ -48,7 +47,7 @@ def test_every_view_runs_and_every_column_has_a_comment(generate: ModuleType) ->
     names = [
         row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type='view'")
     ]
-    views = generate.read_views((SCHEMAS / "views.sql").read_text(encoding="utf-8"))
+    views = generate.read_views(generate.views_text())
     assert [view.name for view in views] == names
     for view in views:
         output = [item[0] for item in connection.execute(f"SELECT * FROM {view.name}").description]

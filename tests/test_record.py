@@ -92,11 +92,15 @@ def test_a_job_without_collectives_keeps_its_exit_code(tmp_path: Path, job: Path
 
 
 def test_a_run_that_holds_another_job_is_pointed_out(tmp_path: Path, job: Path) -> None:
-    first = run(*command(tmp_path, job), "0")
-    assert "--run NAME" not in first.stderr
-    words = [word.replace("/files", "/more") for word in command(tmp_path, job)]
-    assert "run 'main' of" in run(*words, "0", "quiet").stderr
-    assert "--run NAME" not in run(*words[:-3], "--run", "b", *words[-3:], "0", "quiet").stderr
+    def said(folder: str, *words: str, run: str = "main") -> str:
+        start = ("record", "-o", tmp_path / folder, "--db", tmp_path / "a.db", "--run", run, "--")
+        return collscope(*start, sys.executable, job, *words).err
+
+    assert "--run NAME" not in said("files", "0")
+    # A job that logs nothing is added to no run.
+    assert "--run NAME" not in said("more", "0", "quiet")
+    assert "run 'main' of" in said("more", "0")
+    assert "--run NAME" not in said("apart", "0", run="b")
 
 
 def test_what_cannot_be_run(tmp_path: Path) -> None:

@@ -279,3 +279,18 @@ def test_a_failed_transaction_leaves_nothing(db: Path) -> None:
     with closing(store.open_store(db)) as connection, pytest.raises(InputError):
         work(connection)
     assert dump(db) == before
+
+
+def test_reading_leaves_no_files_beside_the_store_unless_others_have_it_open(db: Path) -> None:
+    before = db.read_bytes()
+    with closing(store.open_readonly(db)):
+        pass
+    assert collscope("report", "--db", db).code == 0
+    assert (list(db.parent.iterdir()), db.read_bytes()) == ([db], before)
+    with closing(store.open_store(db)) as writer, store.transaction(writer, db):
+        writer.execute("UPDATE _run SET label = 'other'")
+        # A reader comes and goes in the middle of a transaction.
+        assert collscope("report", "--db", db).code == 0
+    assert rows(db, "SELECT label FROM _run") == [("other",)]
+    assert collscope("report", "--db", db, "--run", "other").code == 0
+    assert list(db.parent.iterdir()) == [db]

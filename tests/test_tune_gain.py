@@ -12,8 +12,8 @@ from collscope.model import Op
 from collscope.tuning.choose import PLUGIN, Choice
 from collscope.tuning.confirm import Confirmed
 from collscope.tuning.csv_format import TunerRow
-from collscope.tuning.finish import gain
 from collscope.tuning.intervals import Shape
+from collscope.tuning.judging import gain
 from collscope.tuning.worth import Weighed
 
 _SIZES = {0: 8 << 20, 1: 256 << 20}

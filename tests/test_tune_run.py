@@ -271,6 +271,10 @@ def test_a_variable_that_the_job_does_not_set_reaches_no_rank(
 
 
 def test_an_error_on_the_way_keeps_the_evidence_and_no_unconfirmed_rows(tune: Tune) -> None:
+    tune.out.mkdir()
+    earlier = {name: f"earlier {name}" for name in ("evidence.json", "tuned.env", "tuner.csv")}
+    for name, text in earlier.items():
+        (tune.out / name).write_text(text)
     replayer = tune.folder / "replayer"
     replayer.write_text(
         f'#!/bin/sh\n[ -z "$NCCL_TUNER_PLUGIN" ] || exit 5\nexec {installed_replayer()} "$@"\n'
@@ -284,10 +288,30 @@ def test_an_error_on_the_way_keeps_the_evidence_and_no_unconfirmed_rows(tune: Tu
     assert found["tried"]
     assert not (tune.out / "tuner.csv").exists()
     _check_schema(found)
-    # Nor does one that ends at once keep a later tune from this folder.
+    aside = tune.out / "earlier"
+    assert {path.name: path.read_text() for path in aside.iterdir()} == earlier
+    assert f"Results of the earlier tune are in {aside}." in done.out
+    # One that ends at once puts them back, and keeps no later tune from this folder.
     replayer.write_text("#!/bin/sh\nexit 5\n")
     assert tune("--replayer", str(replayer)).code == 5
+    assert {path.name: path.read_text() for path in tune.out.iterdir()} == earlier
     assert tune("--step-ms", "500").code == 0
+    assert {path.name for path in tune.out.iterdir()} == {"evidence.json", "replay.csv"}
+    assert tune.evidence()["outcome"] == "not worth it"
+
+
+def test_a_result_that_the_job_applies_is_not_replaced(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tune.out.mkdir()
+    for name in ("evidence.json", "tuner.csv"):
+        (tune.out / name).write_text(name)
+    monkeypatch.setenv("COLLSCOPE_TUNER_CSV", str(tune.out / "tuner.csv"))
+    done = tune()
+    assert (done.code, done.out) == (2, "")
+    assert "COLLSCOPE_TUNER_CSV of the job (shell) names" in done.err
+    assert (tune.out / "tuner.csv").read_text() == "tuner.csv"
+    assert not (tune.out / "earlier").exists()
 
 
 def test_files_of_others_are_left_alone(tune: Tune) -> None:

@@ -1,6 +1,7 @@
 """The commands. Thin: parse arguments, call one function, print, and set the exit code.
 
-One module per family; what they need is imported when they run, so that `--help` is quick.
+One module per family, imported when one of its commands runs, and what a command needs is imported
+by the command: start-up counts.
 """
 
 from __future__ import annotations
@@ -12,25 +13,84 @@ import typer
 from typer.core import TyperGroup
 
 from collscope import __version__
-from collscope.cli import (
-    bench,
-    doctor,
-    ingest,
-    judge,
-    msccl,
-    predict,
-    record,
-    replay,
-    report,
-    tune,
-    whatif,
-)
+from collscope.cli.deferred import Deferred
 from collscope.cli.options import discard_output
 from collscope.errors import CollscopeError
+
+# In the order of `--help`. A line is the first of the command's docstring (held by test_cli).
+COMMANDS = (
+    Deferred(
+        "report",
+        "report:report",
+        "What collectives cost a run, how good they are, and what better ones would gain.",
+    ),
+    Deferred(
+        "replay",
+        "replay:replay",
+        "Measure the recorded collectives on this machine: a run, logs, a plan, or a sweep.",
+    ),
+    Deferred(
+        "compare",
+        "judge:compare",
+        "Two or more labels side by side: speed-up per class, crossovers, what a job would gain.",
+    ),
+    Deferred(
+        "check",
+        "judge:check",
+        "Did a build regress? Exit code 0: pass or improvement, 1: regression, 4: no verdict.",
+    ),
+    Deferred(
+        "roofline",
+        "judge:roofline",
+        "What a fabric allows: bounds of every operation, and the roof of one by size.",
+    ),
+    Deferred(
+        "msccl",
+        "msccl:msccl",
+        "Which classes of a run MSCCL algorithms would serve, and what their steps cost.",
+    ),
+    Deferred(
+        "predict",
+        "predict:predict",
+        "Step time of a traced run after a change, by simulation of the recorded steps.",
+    ),
+    Deferred(
+        "sql",
+        "report:sql",
+        "Ask the store in SQL, read-only; without a query, list its views and their columns.",
+    ),
+    Deferred(
+        "doctor",
+        "doctor:doctor",
+        "What is installed, what was found, and the command that mends what is missing.",
+    ),
+    Deferred(
+        "tune",
+        "tune:tune",
+        "Find better algorithms, protocols and channels for a job's collectives, and confirm them.",
+    ),
+    Deferred(
+        "record",
+        "record:record",
+        "Run a job with its collectives logged, ingest the logs, print the report.",
+        # What stands behind the command's name is the job's, its options too.
+        {"allow_interspersed_args": False},
+    ),
+    Deferred("ingest", "ingest:ingest_app", "Read logs, profiles and traces into the store."),
+    Deferred("export", "predict:export_app", "Write what the store holds for other tools."),
+    Deferred("whatif", "whatif:whatif_app", "Other settings of a job, tried or predicted."),
+    Deferred("bench", "bench:bench_app", "Microbenchmarks of this machine."),
+)
 
 
 class _Commands(TyperGroup):
     """The commands; what typer's validation says of an option is left without its own prefix."""
+
+    def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 - as in the base
+        """Hold every command of `COMMANDS`, still deferred."""
+        super().__init__(**attributes)
+        for command in COMMANDS:
+            self.add_command(command)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - as in the base, of any typer release
         """Run the command of a command line."""
@@ -50,25 +110,6 @@ app = typer.Typer(
     no_args_is_help=True,
     help="What collectives cost a distributed GPU job, and what could be gained.",
 )
-app.add_typer(ingest.ingest_app, name="ingest")
-app.add_typer(predict.export_app, name="export")
-app.add_typer(whatif.whatif_app, name="whatif")
-app.add_typer(bench.bench_app, name="bench")
-for command in (
-    report.report,
-    replay.replay,
-    judge.compare,
-    judge.check,
-    judge.roofline,
-    msccl.msccl,
-    predict.predict,
-    report.sql,
-    doctor.doctor,
-    tune.tune,
-):
-    app.command()(command)
-# What stands behind the command's name is the job's, its options too.
-app.command(context_settings={"allow_interspersed_args": False})(record.record)
 
 
 def _version(wanted: bool) -> None:

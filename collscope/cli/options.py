@@ -56,14 +56,16 @@ def write(text: str, output: Path | None) -> None:
         _print(text if text.endswith("\n") else text + "\n")
         return
     try:
-        output.write_text(text)
+        output.write_text(text, encoding="utf-8", errors="replace")
     except OSError as error:
         raise InputError(f"{output}: {error.strerror}. Name another file with -o.") from error
 
 
 def _print(text: str) -> None:
+    encoding = sys.stdout.encoding or "utf-8"
     try:
-        sys.stdout.write(text)
+        # A terminal of another encoding shows ? for what it has not.
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()  # while an error can still be told
     except BrokenPipeError:
         raise

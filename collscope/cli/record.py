@@ -37,12 +37,7 @@ def record(
     from collscope.ingest import commands
     from collscope.ingest.record import Asked, cost_notes, discard, new_folder, run_recorded
 
-    if _held(db, run):
-        typer.echo(
-            f"collscope: run '{run}' of {db} holds other files: this job is added to them. Keep "
-            "jobs apart with --run NAME.",
-            err=True,
-        )
+    held = _held(db, run)
     chosen = new_folder(folder)
     recorded = run_recorded(command, chosen, Asked(kernel_trace, inspector))
     if not recorded.files:
@@ -52,7 +47,14 @@ def record(
     for note in cost_notes(recorded, chosen):
         typer.echo(f"collscope: {note}", err=True)
     try:
-        summarise(commands.ingest_auto([str(chosen)], db, run, progress()), strict=False)
+        results = commands.ingest_auto([str(chosen)], db, run, progress())
+        summarise(results, strict=False)
+        if held and any(result.status == "added" for result in results):
+            typer.echo(
+                f"collscope: run '{run}' of {db} held other files before: this job was added to "
+                f"them. To have it apart: collscope ingest auto {chosen} --run NAME.",
+                err=True,
+            )
         _report(db, run)
     except InputError as error:
         # The job's own outcome counts: what it wrote may be too little for a report.
@@ -78,7 +80,8 @@ def _held(db: Path, run: str) -> bool:
 def _report(db: Path, run: str) -> None:
     """Print the report of a run."""
     from collscope.ingest.match import reading
-    from collscope.reports import build_report, render
+    from collscope.reports.build import build_report
+    from collscope.reports.render import render
 
     with reading(db) as connection:
         built = build_report(connection, run)

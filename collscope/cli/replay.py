@@ -8,25 +8,8 @@ from typing import Annotated
 
 import typer
 
+from collscope.cli import replay_options
 from collscope.cli.options import DEFAULT_DB, Db, Run, progress, write
-from collscope.cli.replay_options import (
-    Backend,
-    BackendOption,
-    Environment,
-    GpusPerProcess,
-    Library,
-    Limit,
-    Logs,
-    MinShare,
-    Mpiexec,
-    Only,
-    PlanFile,
-    Ranks,
-    Replayer,
-    Runtime,
-    ScaleRanks,
-    ThreadsOption,
-)
 from collscope.errors import UsageError
 
 
@@ -53,33 +36,33 @@ class Layout(str, Enum):
 
 
 def replay(
-    logs: Logs = None,
+    logs: replay_options.Logs = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
-    plan: PlanFile = None,
+    plan: replay_options.PlanFile = None,
     sweep: Annotated[
         str | None, typer.Option("--sweep", help="Without a log: allreduce,allgather:1K..4G*2.")
     ] = None,
     datatype: Annotated[str, typer.Option("--datatype", help="Of the sweep.")] = "float32",
     redop: Annotated[str, typer.Option("--redop", help="Of the sweep.")] = "sum",
     in_place: Annotated[InPlace, typer.Option("--in-place", help="Of the sweep.")] = InPlace.NO,
-    ranks: Ranks = None,
+    ranks: replay_options.Ranks = None,
     mode: Annotated[Mode | None, typer.Option("--mode", help="Classes or every call.")] = None,
     repeat: Annotated[int | None, typer.Option("--repeat", help="Passes of a sequence.")] = None,
-    only: Only = None,
-    min_share: MinShare = None,
-    limit: Limit = None,
-    scale_ranks: ScaleRanks = None,
+    only: replay_options.Only = None,
+    min_share: replay_options.MinShare = None,
+    limit: replay_options.Limit = None,
+    scale_ranks: replay_options.ScaleRanks = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only.")] = False,
     csv: Annotated[Path | None, typer.Option("--csv", help="Where results go as well.")] = None,
     csv_layout: Annotated[
         Layout, typer.Option("--csv-layout", help="Columns of the CSV.")
     ] = Layout.COLLSCOPE,
-    backend: BackendOption = Backend.AUTO,
-    library: Library = None,
-    runtime: Runtime = None,
-    gpus_per_process: GpusPerProcess = 1,
-    threads: ThreadsOption = None,
+    backend: replay_options.BackendOption = replay_options.Backend.AUTO,
+    library: replay_options.Library = None,
+    runtime: replay_options.Runtime = None,
+    gpus_per_process: replay_options.GpusPerProcess = 1,
+    threads: replay_options.ThreadsOption = None,
     budget: Annotated[float | None, typer.Option("--budget", help="Seconds per class.")] = None,
     graph: Annotated[bool, typer.Option("--graph", help="Time graph launches.")] = False,
     isolated: Annotated[bool, typer.Option("--isolated", help="Time single calls.")] = False,
@@ -87,14 +70,14 @@ def replay(
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Check no result.")] = False,
     timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per class.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the CSV.")] = False,
-    env: Environment = None,
+    env: replay_options.Environment = None,
     variant: Annotated[
         list[str] | None, typer.Option("--variant", help="LABEL:NAME=VALUE,library=PATH,...")
     ] = None,
     rounds: Annotated[int | None, typer.Option("--rounds", help="Of all variants.", min=1)] = None,
     label: Annotated[str | None, typer.Option("--label", help="Name of what is measured.")] = None,
-    replayer: Replayer = None,
-    mpiexec: Mpiexec = None,
+    replayer: replay_options.Replayer = None,
+    mpiexec: replay_options.Mpiexec = None,
 ) -> None:
     """Measure the recorded collectives on this machine: a run, logs, a plan, or a sweep."""
     from collscope.replay import command

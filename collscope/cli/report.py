@@ -42,7 +42,8 @@ def report(
 ) -> None:
     """What collectives cost a run, how good they are, and what better ones would gain."""
     from collscope.ingest.match import reading, require_run
-    from collscope.reports import build_report, render, shorten
+    from collscope.reports.build import build_report, shorten
+    from collscope.reports.render import render
 
     with reading(db) as connection:
         require_run(connection, db, run)

@@ -8,24 +8,8 @@ from typing import Annotated
 
 import typer
 
+from collscope.cli import replay_options
 from collscope.cli.options import DEFAULT_DB, Db, Output, Run, progress, utf8, write
-from collscope.cli.replay_options import (
-    Backend,
-    BackendOption,
-    GpusPerProcess,
-    Library,
-    Limit,
-    Logs,
-    MinShare,
-    Mpiexec,
-    Only,
-    PlanFile,
-    Ranks,
-    Replayer,
-    Runtime,
-    ScaleRanks,
-    ThreadsOption,
-)
 
 
 class Form(str, Enum):
@@ -37,15 +21,15 @@ class Form(str, Enum):
 
 
 def tune(
-    logs: Logs = None,
+    logs: replay_options.Logs = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
-    plan: PlanFile = None,
-    ranks: Ranks = None,
-    only: Only = None,
-    min_share: MinShare = None,
-    limit: Limit = None,
-    scale_ranks: ScaleRanks = None,
+    plan: replay_options.PlanFile = None,
+    ranks: replay_options.Ranks = None,
+    only: replay_options.Only = None,
+    min_share: replay_options.MinShare = None,
+    limit: replay_options.Limit = None,
+    scale_ranks: replay_options.ScaleRanks = None,
     env: Annotated[
         list[str] | None, typer.Option("--env", help="NAME=VALUE of the job as it is.")
     ] = None,
@@ -77,14 +61,14 @@ def tune(
         str | None,
         typer.Option("--label", help="Before present, default, tuned in the store.", callback=utf8),
     ] = None,
-    backend: BackendOption = Backend.AUTO,
-    library: Library = None,
-    runtime: Runtime = None,
-    gpus_per_process: GpusPerProcess = 1,
-    threads: ThreadsOption = None,
+    backend: replay_options.BackendOption = replay_options.Backend.AUTO,
+    library: replay_options.Library = None,
+    runtime: replay_options.Runtime = None,
+    gpus_per_process: replay_options.GpusPerProcess = 1,
+    threads: replay_options.ThreadsOption = None,
     graph: Annotated[bool, typer.Option("--graph", help="Time graph launches.")] = False,
-    replayer: Replayer = None,
-    mpiexec: Mpiexec = None,
+    replayer: replay_options.Replayer = None,
+    mpiexec: replay_options.Mpiexec = None,
     format: Annotated[Form, typer.Option("--format", help="Form of the output.")] = Form.TEXT,
     output: Output = None,
 ) -> None:

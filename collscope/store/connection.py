@@ -20,6 +20,10 @@ def _migrations() -> list[Path]:
     return sorted(SCHEMAS.glob("[0-9][0-9][0-9]_*.sql"))
 
 
+def _views() -> list[Path]:
+    return sorted((SCHEMAS / "views").glob("*.sql"))
+
+
 def schema_version() -> int:
     """Version of the schema this release writes: the number of its migrations."""
     return len(_migrations())
@@ -47,8 +51,25 @@ def open_store(path: Path) -> sqlite3.Connection:
     return connection
 
 
+class _Reader(sqlite3.Connection):
+    """Reads only; closed, it leaves the store without files beside it."""
+
+    store: Path
+
+    def close(self) -> None:
+        """Close; SQLite's -wal and -shm files go, unless others have the store open.
+
+        The last connection removes them, but not one that may only read, and that made them.
+        """
+        super().close()
+        with contextlib.suppress(sqlite3.Error):  # a folder that is read-only keeps what it has
+            last = sqlite3.connect(_uri(self.store, "rw"), uri=True, timeout=0)
+            with contextlib.closing(last):
+                _version(last)
+
+
 def open_readonly(path: Path) -> sqlite3.Connection:
-    """Open an existing store for reading only.
+    """Open an existing store for reading only; to be closed by its `close`.
 
     raises  InputError when there is no such store, or it cannot be read by this release
     """
@@ -59,11 +80,9 @@ def open_readonly(path: Path) -> sqlite3.Connection:
     if not _is_sqlite(path):
         raise InputError(f"{path}: not a collscope store. Name another file with --db.")
     connection = sqlite3.connect(
-        f"file:{quote(str(path.absolute()))}?mode=ro",
-        uri=True,
-        isolation_level=None,
-        timeout=LOCK_TIMEOUT_S,
+        _uri(path, "ro"), uri=True, isolation_level=None, timeout=LOCK_TIMEOUT_S, factory=_Reader
     )
+    connection.store = path.absolute()
     try:
         with explained(path):
             version = _check(connection, path)
@@ -77,6 +96,14 @@ def open_readonly(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _uri(path: Path, mode: str) -> str:
+    return f"file:{quote(str(path.absolute()))}?mode={mode}"
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _size(path: Path) -> int | None:
@@ -101,7 +128,7 @@ def _is_sqlite(path: Path) -> bool:
 
 def _check(connection: sqlite3.Connection, path: Path) -> int:
     """Version of the store's schema; 0 for an empty file."""
-    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    version = _version(connection)
     if version > schema_version():
         raise InputError(
             f"{path}: written by a newer release (schema version {version}, this one knows "
@@ -117,7 +144,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> int:
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     """Apply missing migrations and remake the views, all in one transaction."""
-    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    version = _version(connection)
     if version == schema_version():
         return
     with transaction(connection, path):
@@ -125,9 +152,8 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
             "SELECT name FROM sqlite_master WHERE type = 'view'"
         ).fetchall():
             connection.execute(f"DROP VIEW {view[0]}")
-        for migration in _migrations()[version:]:
-            _run_script(connection, migration.read_text())
-        _run_script(connection, (SCHEMAS / "views.sql").read_text())
+        for script in (*_migrations()[version:], *_views()):
+            _run_script(connection, script.read_text())
         connection.execute(f"PRAGMA user_version = {schema_version()}")
 
 

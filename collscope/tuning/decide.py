@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import median
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collscope.student import t_quantile
 
@@ -62,13 +64,18 @@ def improvement(before: Rounds, after: Rounds, compared: int = 1) -> Improvement
     if len(common) < 2:
         return Improvement(-math.expm1(middle), -math.inf, 1.0, len(common))
     n = len(common)
-    rng = np.random.default_rng(_SEED)
-    means = logs[rng.integers(0, n, (_RESAMPLES, n))].mean(axis=1)
+    means = logs[_draws(n)].mean(axis=1)
     error = float(means.std()) * math.sqrt(n / (n - 1))
     sure = max(CONFIDENCE, 1 - 2 * FALSE_ACCEPTANCE / max(1, compared))
     half = t_quantile(0.5 + sure / 2, n - 1) * error
     low, high = -math.expm1(min(middle + half, 700)), -math.expm1(middle - half)
     return Improvement(-math.expm1(middle), low, high, n)
+
+
+@cache
+def _draws(n: int) -> NDArray[np.int64]:
+    """Resamples of n rounds, a row each: their indices."""
+    return np.random.default_rng(_SEED).integers(0, n, (_RESAMPLES, n))
 
 
 def noise_floor(repeats: Sequence[float]) -> float:

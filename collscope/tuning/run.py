@@ -7,7 +7,7 @@ import random
 from collscope.errors import InputError, MissingToolError, ReplayError, UsageError
 from collscope.replay.session import Target, check_target
 from collscope.tuning import confirm as confirmation
-from collscope.tuning import finish
+from collscope.tuning import earlier, finish
 from collscope.tuning.choose import NOTHING, PLUGIN, PRESENT, Candidate, Choice, choose
 from collscope.tuning.gpus import NO_GPU, require_gpu
 from collscope.tuning.launches import Launches
@@ -16,12 +16,12 @@ from collscope.tuning.plugin import LIBRARY, installed_plugin
 from collscope.tuning.records import NOT_WORTH, NOTHING_BETTER
 from collscope.tuning.search import Clock, Search
 from collscope.tuning.settings import DEFAULT, place_of, present_setting
-from collscope.tuning.state import CHANNELS, EVIDENCE, FILES, SEARCH_CSV, State, Wanted
+from collscope.tuning.state import CHANNELS, SEARCH_CSV, State, Wanted
 from collscope.tuning.worth import worth
 
 
 def prepare(wanted: Wanted) -> State:
-    """A state with nothing measured; the folder is there, and earlier results are gone.
+    """A state with nothing measured; the folder is there, and earlier results wait aside.
 
     raises  UsageError, InputError; MissingToolError without a GPU
     """
@@ -33,15 +33,7 @@ def prepare(wanted: Wanted) -> State:
     check_target(Target(wanted.db, wanted.run))
     require_gpu(wanted.session, wanted.plan.nranks // wanted.session.method.gpus_per_process)
     try:
-        wanted.out.mkdir(parents=True, exist_ok=True)
-        earlier = [wanted.out / name for name in FILES if (wanted.out / name).exists()]
-        if earlier and wanted.out / EVIDENCE not in earlier:
-            raise InputError(
-                f"{earlier[0]}: it is there without {EVIDENCE}, so it is not of an earlier tune. "
-                "Name another folder with --out, or remove it."
-            )
-        for path in earlier:
-            path.unlink()
+        earlier.set_aside(wanted.out, wanted.present)
     except OSError as error:
         raise InputError(f"{wanted.out}: {error.strerror}. Name a folder with --out.") from error
     present = present_setting({v.name: v.value for v in wanted.present})

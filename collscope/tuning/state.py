@@ -20,6 +20,7 @@ from collscope.tuning.worth import Weighed, Worth
 CHANNELS = "channels"  # in `named`: numbers of channels too
 SEARCH_CSV, CONFIRM_CSV, TUNER_CSV = "replay.csv", "confirm.csv", "tuner.csv"
 ENV, OPTIMIZER_CSV, EVIDENCE = "tuned.env", "measurements.csv", "evidence.json"
+EARLIER = "earlier"  # folder in which results of an earlier tune wait for the new ones
 FILES = (SEARCH_CSV, CONFIRM_CSV, TUNER_CSV, ENV, OPTIMIZER_CSV, EVIDENCE)
 
 

@@ -133,9 +133,11 @@ def _tried(state: State) -> list[Tried]:
         for name, times in search.times[class_id].items():
             if not times:
                 continue
-            against = improvement(reference, times, max(1, len(search.times[class_id]) - 2))
-            known_interval = against is not None and against.rounds > 1
             standing = None if known is None else known.standings.get(name)
+            # The interval that was decided by; nothing was, where the search was cut short.
+            decided = None if standing is None else standing.against_present
+            against = improvement(reference, times) if decided is None else decided
+            known_interval = against is not None and against.rounds > 1
             found.append(
                 Tried(
                     class_id,

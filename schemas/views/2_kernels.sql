@@ -1,0 +1,184 @@
+-- What ran on the GPUs: kernels and traces one by one, totals of profiles.
+
+-- Single executions of kernels and copies with times.
+CREATE VIEW kernels AS SELECT
+    r.label AS run,            -- run
+    e.kernel_id,               -- key
+    e.source_id,               -- source
+    n.name,                    -- as the source spells it
+    n.family,                  -- nccl, rccl, msccl, mscclpp, custom; NULL: not a collective
+    e.kind,                    -- kernel or copy
+    e.device,                  -- device as the source names it
+    e.stream,                  -- stream or queue
+    e.rank,                    -- rank in its communicator; of a trace the world rank
+    e.nranks,                  -- ranks of its communicator
+    e.bus_id,                  -- PCI bus id, packed hexadecimal
+    e.op_count,                -- opCount of an RCCL kernel trace (may be truncated)
+    e.blocks,                  -- distinct blocks seen
+    e.start_ns,                -- start on the source's clock
+    e.end_ns,                  -- end on the same clock, NULL when never printed
+    e.end_ns - e.start_ns AS duration_ns, -- duration
+    e.launch_ns,               -- start of the host call that launched it, on the same clock
+    j.call_id,                 -- call it executed
+    j.transfer_ns,             -- part after the call's last rank came; NULL: not known, or warm-up
+    j.wait_ns,                 -- duration minus transfer_ns
+    j.exposed_ns               -- part with no compute kernel beside it
+FROM _kernel e JOIN _source s USING (source_id) JOIN _run r USING (run_id)
+LEFT JOIN _kernel_name n USING (name_id) LEFT JOIN _kernel_call j USING (kernel_id);
+
+-- Traces: one row per rank or device, with its clock.
+CREATE VIEW traces AS SELECT
+    r.label AS run,            -- run
+    t.trace_id,                -- key
+    t.source_id,               -- source
+    COALESCE(k.rank, t.rank) AS rank, -- world rank; of a trace that tells none the smallest free
+    t.world_size,              -- ranks of the job, where told
+    t.host,                    -- host, where told
+    t.device,                  -- device as the source names it
+    t.kernels,                 -- kernels, copies and memsets
+    k.trace_id IS NOT NULL AS used, -- 0: left out, another trace of the run has its rank
+    k.clock_offset_ns,         -- clock ahead of the first comparable trace's; removed before waits
+    k.clock_error_ns,          -- one standard deviation of that
+    k.clock_drift,             -- ns per ns, 0 where not significant
+    k.clock_component,         -- traces of different ones have no common call: not comparable
+    k.clock_calls              -- calls behind the estimate
+FROM _trace t JOIN _source s USING (source_id) JOIN _run r USING (run_id)
+LEFT JOIN _trace_rank k USING (trace_id);
+
+-- What each rank's GPU did after the warm-up, and how late the rank came to its collectives.
+CREATE VIEW rank_times AS SELECT
+    r.label AS run,            -- run
+    k.rank,                    -- world rank
+    k.span_ns,                 -- from the end of the warm-up to the last kernel's end
+    k.compute_ns,              -- a kernel ran that is no collective
+    k.copy_ns,                 -- a copy or memset ran
+    k.collective_ns,           -- a collective ran
+    k.exposed_ns,              -- of it, with no compute kernel beside it
+    k.hidden_ns,               -- of it, beside a compute kernel
+    k.copy_only_ns,            -- of exposed_ns, beside a copy or memset
+    k.idle_ns,                 -- nothing ran
+    k.calls,                   -- collectives, warm-up left out
+    k.duration_ns,             -- their summed time: transfer, wait and unknown
+    k.transfer_ns,             -- of it, after the last rank came
+    k.wait_ns,                 -- of it, before the last rank came
+    k.unknown_ns,              -- of it, not to be told
+    k.late_of,                 -- synchronising calls that all traced ranks took part in
+    k.late_last,               -- of them, those it came last to by more than the clocks' error
+    k.late_behind,             -- of them, those with at least half the typical lateness
+    k.late_typical_ns,         -- half of its lateness is of calls where it was this late or later
+    k.late_max_ns,             -- largest
+    k.late_total_ns,           -- sum, against the second last rank
+    k.caused_wait_ns,          -- what the others would wait less, had it come with the second last
+    k.late_share,              -- ratio to the lateness of all ranks
+    k.straggler                -- 1: most of the lateness is its own, beyond the clocks' error
+FROM _trace_rank k JOIN _trace t USING (trace_id) JOIN _source s USING (source_id)
+JOIN _run r USING (run_id);
+
+-- Collectives of each stream of a rank, after the warm-up.
+CREATE VIEW stream_overlaps AS SELECT
+    r.label AS run,            -- run
+    k.rank,                    -- world rank
+    o.stream,                  -- stream as the trace names it
+    o.total_ns,                -- collective time
+    o.exposed_ns,              -- of it, with no compute kernel beside it
+    o.hidden_ns                -- of it, beside one
+FROM _trace_stream o JOIN _trace_rank k USING (trace_id) JOIN _trace t USING (trace_id)
+JOIN _source s USING (source_id) JOIN _run r USING (run_id);
+
+-- Calls that traces show: their times on the common clock.
+CREATE VIEW call_times AS SELECT
+    r.label AS run,            -- run
+    c.call_id,                 -- call
+    k.comm_id,                 -- communicator
+    k.seq,                     -- order on the communicator
+    k.class_id,                -- class, see classes
+    c.ranks_traced,            -- ranks whose trace shows it
+    c.ranks_expected,          -- ranks that have a trace and belong to it
+    c.transfer_ns,             -- from the last rank's start to the last rank's end
+    c.start_skew_ns,           -- first to last start; NULL: clocks cannot be compared
+    c.end_skew_ns,             -- first to last end
+    c.last_rank,               -- world rank that came last, NULL within the clocks' error
+    c.lateness_ns,             -- last start after the second last
+    c.warm_up,                 -- 1: first of its group and far longer than the rest; in no sum
+    c.suspect,                 -- 1: the shortest kernel contradicts transfer_ns by more than 10 %
+    c.mismatched               -- 1: the ranks disagree on operation or size
+FROM _call_time c JOIN _call k USING (call_id) JOIN _comm m USING (comm_id)
+JOIN _run r ON r.run_id = m.run_id;
+
+-- How far each recorded rank got in each group.
+CREATE VIEW progress AS SELECT
+    r.label AS run,            -- run
+    p.group_name,              -- process group or communicator as recorded
+    p.rank,                    -- world rank where the group's ranks are told, else rank in the group
+    p.last_called,             -- last collective called
+    p.last_completed,          -- last known to be completed
+    p.first_missing,           -- first that another rank called and this one did not
+    p.first_open               -- first called and not completed
+FROM _progress p JOIN _run r USING (run_id);
+
+-- What the ranks' recordings and traces disagree on.
+CREATE VIEW disagreements AS SELECT
+    r.label AS run,            -- run
+    d.origin,                  -- recording or trace
+    d.kind,                    -- stopped, missing, different, open, unmatched, different_size
+    d.group_name,              -- process group or communicator
+    d.ranks,                   -- JSON array of the ranks that stopped, lack it, differ, or wait
+    d.world_ranks,             -- 1: world ranks; 0: ranks in the group
+    d.seq,                     -- first place in the group, NULL for transfers
+    d.message,                 -- one sentence
+    d.count                    -- places
+FROM _disagreement d JOIN _run r USING (run_id);
+
+-- Totals per kernel name, as in a profiler's "top"; of traces those after the warm-up.
+-- denominator of share: sum of total_ns of kernels and copies of the same source
+CREATE VIEW kernel_totals AS SELECT
+    r.label AS run,            -- run
+    t.source_id,               -- profile
+    n.name,                    -- kernel name
+    n.family,                  -- NULL: not a collective
+    t.kind,                    -- kernel or copy
+    t.device,                  -- device, NULL: all together
+    t.calls,                   -- executions
+    t.total_ns,                -- summed duration
+    t.min_ns,                  -- shortest
+    t.max_ns,                  -- longest
+    1.0 * t.total_ns / SUM(t.total_ns) OVER (PARTITION BY t.source_id) AS share, -- ratio
+    t.reported_percentage,     -- the source's own figure, 0..100
+    n.op_hint,                 -- operation the name speaks of; a hint only
+    n.algorithm_hint,          -- algorithm of the name; a hint only
+    n.protocol_hint,           -- protocol of the name; a hint only
+    n.redop_hint,              -- reduction of the name; a hint only
+    n.datatype_hint            -- type of the name; a hint only
+FROM _kernel_total t JOIN _source s USING (source_id) JOIN _run r USING (run_id)
+JOIN _kernel_name n USING (name_id);
+
+-- Share of GPU time in collectives, per profile.
+CREATE VIEW share AS SELECT
+    run,                       -- run
+    source_id,                 -- profile
+    SUM(CASE WHEN family IS NOT NULL THEN calls ELSE 0 END) AS collective_calls, -- executions
+    SUM(CASE WHEN family IS NOT NULL THEN total_ns ELSE 0 END) AS collective_ns, -- their time
+    SUM(CASE WHEN kind = 'kernel' THEN total_ns ELSE 0 END) AS kernel_ns, -- all kernels
+    SUM(total_ns) AS busy_ns,  -- all kernels and copies
+    -- denominator: all kernels, copies left out
+    1.0 * SUM(CASE WHEN family IS NOT NULL THEN total_ns ELSE 0 END)
+        / NULLIF(SUM(CASE WHEN kind = 'kernel' THEN total_ns ELSE 0 END), 0) AS share_of_kernels,
+    -- denominator: all kernels and copies
+    1.0 * SUM(CASE WHEN family IS NOT NULL THEN total_ns ELSE 0 END)
+        / NULLIF(SUM(total_ns), 0) AS share_of_busy,
+    -- sum of the percentages the source printed for the collectives, 0..100
+    SUM(CASE WHEN family IS NOT NULL THEN reported_percentage END) AS reported_percentage,
+    -- sum of every percentage printed; 100 when the table is whole
+    SUM(reported_percentage) AS reported_coverage
+FROM kernel_totals GROUP BY run, source_id;
+
+-- Messages and copies by size range, as Cray perftools counts them per function.
+CREATE VIEW message_bins AS SELECT
+    r.label AS run,            -- run
+    b.source_id,               -- report
+    b.function,                -- function that made them
+    b.what,                    -- MsgSz: messages; HtoA, AtoH, AtoA: copies between host and GPU
+    b.low_bytes,               -- range, inclusive
+    b.high_bytes,              -- exclusive; NULL: no upper end
+    b.count                    -- mean over the processes, so it need not be whole
+FROM _message_bin b JOIN _source s USING (source_id) JOIN _run r USING (run_id);
