@@ -153,8 +153,8 @@ def test_compare_draws(store: Path, tmp_path: Path, ending: str) -> None:
         (("old", "none.csv"), 3, "none.csv: no such file or folder."),
         (("old", "slow", "--run", "x"), 3, "no run 'x' (runs: 'job', 'main')"),
         (("old", "slow", "--run", "main"), 3, "run 'main': none of its classes was measured"),
-        (("old", "slow", "--plot", "a.gif"), 2, "a.gif: no plot of this kind."),
-        (("old", "slow", "--plot", "no/folder/a.png"), 3, "a.png: No such file or directory."),
+        (("old", "slow", "--plot", "a.gif"), 2, "--plot a.gif: not .png, .svg or .pdf."),
+        (("old", "slow", "--plot", "no/folder/a.png"), 3, "a.png: no such folder. Name another file with --plot."),
         (("old", "slow", "--system", "h20"), 3, "system 'h20': not known. Did you mean"),
     ],
 )

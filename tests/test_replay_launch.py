@@ -375,6 +375,7 @@ def test_sample_is_replayed_straight_from_its_logs(
         "--only", "allgather,alltoall,alltoallv,gather,scatter,reducescatter",
     )  # fmt: skip
     assert (outcome.code, outcome.err) == (0, "")
+    assert "7 classes on host" in outcome.out
     ((count, wrong),) = rows(db, "SELECT COUNT(*), SUM(n_wrong) FROM measurements")
     assert wrong == 0
     assert isinstance(count, int)

@@ -46,7 +46,8 @@ def relabel(path: Path, suffix_of: Mapping[int, str]) -> None:
         return
     fresh = path.with_name(path.name + ".new")  # what was measured must outlast a full disk
     try:
-        lines = path.read_text(errors="replace").splitlines(keepends=True)
+        with path.open(errors="replace") as file:
+            lines = file.readlines()
         fresh.write_text("".join(_relabelled(lines, suffix_of)))
         fresh.replace(path)
     except OSError as error:

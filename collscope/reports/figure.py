@@ -35,7 +35,7 @@ def check_plot(path: Path) -> None:
 
     raises  UsageError for an ending that is not in `FORMATS`, InputError without its folder
     """
-    if path.suffix not in FORMATS:
+    if path.suffix.lower() not in FORMATS:
         raise UsageError(f"--plot {path}: not .png, .svg or .pdf. Choose one of them.")
     if not path.absolute().parent.is_dir():
         raise InputError(f"{path}: no such folder. Name another file with --plot.")

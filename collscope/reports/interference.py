@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import astuple, fields
 
-from collscope.errors import UsageError
 from collscope.reports.interference_build import InterferenceReport, InterferenceRow
 from collscope.reports.layout import (
     NUMBER,
@@ -15,15 +12,13 @@ from collscope.reports.layout import (
     Section,
     Table,
     count,
+    in_format,
     or_unknown,
     table,
-    to_json,
-    to_markdown,
-    to_text,
+    to_csv,
 )
 from collscope.units import format_size
 
-FORMATS = ("text", "md", "csv", "json")
 _MOST_FAILED = 10
 _HOST_TEXT = (
     "On the host the computation is a thread and the calls are MPI's: they share cores, and the "
@@ -38,16 +33,19 @@ _MODEL_TEXT = (
 
 
 def render_interference(found: InterferenceReport, fmt: str) -> str:
-    """In one of `FORMATS`; csv has a row for each class and setting.
+    """In one of `layout.FORMATS`; csv has a row for each class and setting.
 
     raises  UsageError for another format
     """
-    if fmt == "json":
-        return to_json(found)
-    if fmt == "csv":
-        return _csv(found.rows)
-    if fmt not in FORMATS:
-        raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(FORMATS)}.")
+    return in_format(
+        fmt,
+        found,
+        lambda: to_csv([f.name for f in fields(InterferenceRow)], map(astuple, found.rows)),
+        lambda: ("collscope bench interference", _sections(found)),
+    )
+
+
+def _sections(found: InterferenceReport) -> list[Section]:
     sections = [Section("", tuple(_head(found)))]
     if found.rows:
         sections += [
@@ -57,8 +55,7 @@ def render_interference(found: InterferenceReport, fmt: str) -> str:
     notes = _notes(found)
     if notes:
         sections.append(Section("Notes", tuple(notes)))
-    readable = to_text if fmt == "text" else to_markdown
-    return readable("collscope bench interference", sections)
+    return sections
 
 
 def _head(found: InterferenceReport) -> list[str]:
@@ -182,11 +179,3 @@ def _notes(found: InterferenceReport) -> list[str]:
     if len(found.failed) > _MOST_FAILED:
         notes.append(f"{len(found.failed) - _MOST_FAILED} more failures (view interference).")
     return notes
-
-
-def _csv(rows: Sequence[InterferenceRow]) -> str:
-    out = io.StringIO()
-    writer = csv.DictWriter(out, InterferenceRow.__dataclass_fields__, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
-    return out.getvalue()

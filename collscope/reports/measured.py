@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
-from collscope.model import Measurement
+from collscope.model import Measurement, Op
 from collscope.reports.comparison.noise import Samples
 from collscope.reports.layout import NUMBER, TEXT, Section, count, table, to_text
 from collscope.units import format_size
@@ -81,8 +81,9 @@ def _where(measurements: Sequence[Measurement]) -> str:
         return ", ".join(sorted(v for v in values if v)) or "unknown"
 
     m = measurements[0]
+    classes = {_class(x) for x in measurements if x.op is not Op.SEQUENCE}
     text = (
-        f"{count(len({_class(x) for x in measurements}), 'class', 'classes')} on "
+        f"{count(len(classes), 'class', 'classes')} on "
         f"{listed({x.backend for x in measurements})}, "
         f"device {listed({x.device for x in measurements})}, "
         f"library {listed({x.library for x in measurements})}, "

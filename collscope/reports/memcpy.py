@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import fields
 
-from collscope.errors import UsageError
 from collscope.reports.layout import (
     NUMBER,
     TEXT,
     Section,
     Table,
     count,
+    in_format,
     or_unknown,
     scaled,
     table,
-    to_json,
-    to_markdown,
-    to_text,
+    to_csv,
 )
 from collscope.reports.memcpy_build import CopyReport, CopyRow
 from collscope.units import format_size
 
-FORMATS = ("text", "md", "csv", "json")
 _Key = tuple[str, int | None, int | None, str, int]  # kind, source, destination, direction, size
 _HOST_COLUMNS = (
     ("memcpy", "memcpy"),
@@ -36,18 +31,13 @@ _HOST_COLUMNS = (
 
 
 def render_copies(found: CopyReport, fmt: str) -> str:
-    """In one of `FORMATS`; csv and json have every row.
+    """In one of `layout.FORMATS`; csv and json have every row.
 
     raises  UsageError for another format
     """
-    if fmt == "json":
-        return to_json(found)
-    if fmt == "csv":
-        return _csv(found)
-    if fmt not in FORMATS:
-        raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(FORMATS)}.")
-    readable = to_text if fmt == "text" else to_markdown
-    return readable("collscope bench memcpy", sections(found))
+    return in_format(
+        fmt, found, lambda: _csv(found), lambda: ("collscope bench memcpy", sections(found))
+    )
 
 
 def sections(found: CopyReport) -> tuple[Section, ...]:
@@ -251,9 +241,5 @@ def _not_measured(rows: Sequence[CopyRow]) -> Section:
 
 
 def _csv(found: CopyReport) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     names = [f.name for f in fields(CopyRow)]
-    writer.writerow(names)
-    writer.writerows([getattr(row, name) for name in names] for row in found.rows)
-    return out.getvalue()
+    return to_csv(names, ([getattr(row, name) for name in names] for row in found.rows))

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 
 from collscope.bench.p2p_plan import LATENCY_BYTES, ONE_WAY, PING_PONG, TWO_WAY
-from collscope.errors import UsageError
 from collscope.reports.layout import (
     NUMBER,
     TEXT,
     Section,
     Table,
     count,
+    in_format,
     or_unknown,
     percent,
     table,
-    to_json,
-    to_markdown,
-    to_text,
+    to_csv,
 )
 from collscope.reports.p2p_build import LEAST_PAIRS
 from collscope.reports.p2p_model import P2p, PairRow, SlowPair
 from collscope.units import format_size
 
-FORMATS = ("text", "md", "csv", "json")
 _CSV = tuple(PairRow.__dataclass_fields__)
 _MOST_RANKS = 16  # of a matrix that fits a page
 _MOST_SLOW = 10
@@ -34,26 +29,16 @@ _Points = dict[tuple[str, str, int], PairRow]  # variant, test, size
 
 
 def render_p2p(found: P2p, fmt: str) -> str:
-    """In one of `FORMATS`; csv has a row for each pair, size and variant.
+    """In one of `layout.FORMATS`; csv has a row for each pair, size and variant.
 
     raises  UsageError for another format
     """
-    if fmt == "json":
-        return to_json(found)
-    if fmt == "csv":
-        return _csv(found.rows)
-    if fmt not in FORMATS:
-        raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(FORMATS)}.")
-    readable = to_text if fmt == "text" else to_markdown
-    return readable("collscope bench p2p", _sections(found))
-
-
-def _csv(rows: Sequence[PairRow]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_CSV)
-    writer.writerows([getattr(row, name) for name in _CSV] for row in rows)
-    return out.getvalue()
+    return in_format(
+        fmt,
+        found,
+        lambda: to_csv(_CSV, ([getattr(row, name) for name in _CSV] for row in found.rows)),
+        lambda: ("collscope bench p2p", _sections(found)),
+    )
 
 
 def _sections(found: P2p) -> Iterator[Section]:

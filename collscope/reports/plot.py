@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FORMATS = ("png", "svg")
-
 _MOST_CURVES = len(COLOURS)
 _MOST_BARS = 20
 _WIDEST_BAR = 0.4  # of a bin

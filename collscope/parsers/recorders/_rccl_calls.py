@@ -33,7 +33,6 @@ OPS = {
 }
 """Operations of rcclCallStr (recorder.h); the other names of that table move no data."""
 
-_REDUCING = (Op.ALL_REDUCE, Op.REDUCE, Op.REDUCE_SCATTER)
 # Every rank's count, times nranks where the API's count is one rank's part.
 _IN_PARTS = (Op.REDUCE_SCATTER, Op.ALL_TO_ALL)
 _OUT_PARTS = (Op.ALL_GATHER, Op.ALL_TO_ALL)
@@ -178,7 +177,7 @@ def _collective(raw: RawCall, group: str) -> TraceCollective:
         out_count=out_count,
         group=group,
         group_size=ranks,
-        redop=redop_of(raw.redop).label if raw.op in _REDUCING else None,
+        redop=redop_of(raw.redop).label if raw.op.reduces else None,
         root=raw.root if rooted else None,
         peer=peer,
         in_split=raw.sendcounts,

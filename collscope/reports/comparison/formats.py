@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
@@ -21,15 +19,20 @@ from collscope.reports.layout import (
     Section,
     Table,
     count,
+    in_format,
     percent,
     table,
+    to_csv,
     to_json,
     to_markdown,
     to_text,
 )
 
-COMPARE_FORMATS = ("text", "md", "csv", "json")
 CHECK_FORMATS = ("text", "md", "json", "junit", "github")
+_COMPARE_CSV = (
+    "op", "datatype", "redop", "nranks", "in_place", "shape", "size_bytes", "weight", "label",
+    "time_us", "busbw_gbps", "speed_up", "low", "high",
+)  # fmt: skip
 _LONGEST_LABEL = 20  # of a label in a column's heading
 _PAIRED = (
     "Measured in turns: ratios and speed-ups are paired by round (the median over the rounds of the"
@@ -40,20 +43,17 @@ _PLACES = {1: "in", 0: "out", -1: None}
 
 
 def render_compare(comparison: Comparison, fmt: str) -> str:
-    """A comparison in one of `COMPARE_FORMATS`.
+    """A comparison in one of `layout.FORMATS`; csv has a row for each class and label.
 
     raises  UsageError for another format
     """
     title = f"collscope compare, {len(comparison.labels)} labels"
-    if fmt == "text":
-        return to_text(title, _compare_sections(comparison))
-    if fmt == "md":
-        return to_markdown(title, _compare_sections(comparison))
-    if fmt == "csv":
-        return _compare_csv(comparison)
-    if fmt == "json":
-        return _json(comparison)
-    raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(COMPARE_FORMATS)}.")
+    return in_format(
+        fmt,
+        _record(comparison),
+        lambda: to_csv(_COMPARE_CSV, _compare_rows(comparison)),
+        lambda: (title, _compare_sections(comparison)),
+    )
 
 
 def render_check(check: Check, fmt: str) -> str:
@@ -67,7 +67,7 @@ def render_check(check: Check, fmt: str) -> str:
     if fmt == "md":
         return to_markdown(title, _check_sections(check))
     if fmt == "json":
-        return _json(check)
+        return to_json(_record(check))
     if fmt == "junit":
         return _junit(check)
     if fmt == "github":
@@ -75,12 +75,13 @@ def render_check(check: Check, fmt: str) -> str:
     raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(CHECK_FORMATS)}.")
 
 
-def _json(value: Comparison | Check) -> str:
+def _record(value: Comparison | Check) -> dict[str, Any]:
+    """What JSON has of it."""
     body: dict[str, Any] = msgspec.to_builtins(value)
     keyed = [*body["classes"], *body.get("impossible", ())]
     for key in (*(row["key"] for row in keyed), *body.get("crossovers", ())):
         key.update(_nulls(key))
-    return to_json(body)
+    return body
 
 
 def _nulls(key: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,23 +186,17 @@ def _place(in_place: int) -> str:
     return {1: ", in place", 0: ", out of place"}.get(in_place, "")
 
 
-def _compare_csv(comparison: Comparison) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        ["op", "datatype", "redop", "nranks", "in_place", "shape", "size_bytes", "weight", "label",
-         "time_us", "busbw_gbps", "speed_up", "low", "high"]
-    )  # fmt: skip
+def _compare_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
+    """In the order of `_COMPARE_CSV`."""
     for row in comparison.classes:
         k = row.key
         in_place = None if k.in_place < 0 else k.in_place
         nranks = k.nranks or None
         for c in row.cells:
-            writer.writerow(
-                [k.op, k.datatype, k.redop, nranks, in_place, k.shape, k.size_bytes, row.weight,
-                 c.label, c.time_us, c.busbw_gbps, c.speed_up, c.low, c.high]
+            yield (
+                k.op, k.datatype, k.redop, nranks, in_place, k.shape, k.size_bytes, row.weight,
+                c.label, c.time_us, c.busbw_gbps, c.speed_up, c.low, c.high,
             )  # fmt: skip
-    return out.getvalue()
 
 
 def _check_sections(check: Check) -> list[Section]:

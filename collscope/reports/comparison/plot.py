@@ -10,19 +10,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from collscope.errors import InputError, UsageError
+from collscope.errors import UsageError
 from collscope.model import parse_op
 from collscope.reports.comparison.compare import ClassComparison, Comparison, curves
 from collscope.reports.comparison.measured import Key
+from collscope.reports.figure import COLOURS, MARKERS, check_plot, write_figure
 from collscope.roofline.roof import Roofs, Workload
 from collscope.units import format_size
 
-PLOT_FORMATS = (".png", ".svg", ".pdf")
 _PANELS = 6  # curves drawn; the rest would be too small to read
 _ROWS_OF = 2  # panels beside each other
 _WIDTH, _HEIGHT = 6.4, 4.2  # inches of a panel
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito
-_MARKERS = "osD^vP"
 _Y_STEPS = (1.0, 2.0, 5.0)  # of a decade, that have a number on the axis, unless it is long
 _WIDE = 1e3
 
@@ -38,19 +36,15 @@ class RoofOf:
 def plot_compare(comparison: Comparison, path: Path, roof: RoofOf | None = None) -> None:
     """Draw the curves with the most sizes into a file.
 
-    raises  UsageError for an ending that is not one of `PLOT_FORMATS`, or nothing to draw;
-            InputError when the file cannot be written
+    path    .png, .svg or .pdf; an earlier file is overwritten
+    raises  UsageError for another ending, or nothing to draw; InputError when it cannot be written
     """
-    if path.suffix.lower() not in PLOT_FORMATS:
-        raise UsageError(f"{path}: no plot of this kind. End it in {', '.join(PLOT_FORMATS)}.")
+    check_plot(path)
     drawn = [c for c in curves(comparison.classes) if any(_known(c, i) for i in _each(comparison))]
     if not drawn:
         raise UsageError(f"{path}: no common class has a bus bandwidth. Leave --plot out.")
     chosen = sorted(drawn, key=lambda curve: -len(curve))[:_PANELS]
-    try:
-        _figure(comparison, chosen, len(drawn), roof).savefig(path, dpi=120)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}. Name another file with --plot.") from error
+    write_figure(_figure(comparison, chosen, len(drawn), roof), path)
 
 
 def _each(comparison: Comparison) -> range:
@@ -89,7 +83,7 @@ def _panel(
     key = curve[0].key
     for i, label in enumerate(comparison.labels):
         points = _known(curve, i)
-        colour, marker = _COLOURS[i % len(_COLOURS)], _MARKERS[i % len(_MARKERS)]
+        colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
         # A dollar sign would begin a formula.
         name = label.replace("$", r"\$")
         axes.plot(*_columns(points), label=name, color=colour, marker=marker, markersize=4)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable
 
 from collscope.reports.layout import (
@@ -12,10 +10,9 @@ from collscope.reports.layout import (
     Section,
     Table,
     count,
+    in_format,
     table,
-    to_json,
-    to_markdown,
-    to_text,
+    to_csv,
 )
 from collscope.reports.prediction.build import ClassChange, PredictionReport
 from collscope.units import format_size
@@ -29,23 +26,18 @@ _STEP_FROM = {
 
 
 def render_prediction(said: PredictionReport, fmt: str) -> str:
-    """A prediction in one of the formats text, md, csv, json."""
-    if fmt == "json":
-        return to_json(said)
-    if fmt == "csv":
-        return _csv(said)
+    """A prediction in one of `layout.FORMATS`; csv has the classes.
+
+    raises  UsageError for another format
+    """
     title = f"collscope predict, run {said.run}"
-    return (to_text if fmt == "text" else to_markdown)(title, _sections(said))
+    return in_format(fmt, said, lambda: _csv(said), lambda: (title, _sections(said)))
 
 
 def _csv(said: PredictionReport) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     names = tuple(ClassChange.__dataclass_fields__)
-    writer.writerow(names)
-    for change in (*said.changed, *said.unchanged):
-        writer.writerow(getattr(change, name) for name in names)
-    return out.getvalue()
+    changes = (*said.changed, *said.unchanged)
+    return to_csv(names, ([getattr(change, name) for name in names] for change in changes))
 
 
 def _sections(said: PredictionReport) -> Iterable[Section]:
