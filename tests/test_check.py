@@ -15,7 +15,7 @@ from collscope.model import Op
 from collscope.parsers import replay_csv
 from collscope.reports.comparison.deciding import Verdict
 from collscope.reports.comparison.formats import CHECK_FORMATS, render_check
-from collscope.reports.comparison.gate import Check, check
+from collscope.reports.comparison.gate import Check, Rules, check
 from collscope.reports.comparison.measured import Key, Label
 from collscope.reports.comparison.noise import Samples
 from tests.measured_builder import Noise, key, label, noisy_label
@@ -73,7 +73,7 @@ def test_two_sessions_find_ten_percent_of_the_dominant_class() -> None:
 def apart(label: Label) -> Label:
     """The label as another session measured it: no round in common with any other label."""
     classes = {
-        key: replace(m, samples=Samples({("x", r): t for r, t in m.samples.rounds.items()}))
+        key: replace(m, samples=Samples({(label.name, r): t for r, t in m.samples.rounds.items()}))
         for key, m in label.classes.items()
     }
     return replace(label, classes=classes)
@@ -122,6 +122,9 @@ def test_several_classes_decide_together_without_neighbours() -> None:
     slow = {k: t * (1.2 if k.op in ("AllReduce", "Reduce") else 1) for k, t in STEP.items()}
     found = quick(slow, STEP)
     assert (found.verdict, "classes are slower" in found.why) == (Verdict.REGRESSION, True)
+    assert "slower: AllReduce of 8388608 B" in found.why  # the one with most time
+    fast = quick(slowed(STEP, max(STEP, key=STEP.__getitem__), 1 / 1.5), STEP)
+    assert fast.classes[-1].outcome == "faster"
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.5, "regression"), (1.12, "pass")])
@@ -138,7 +141,7 @@ def test_a_pass_names_what_is_slower() -> None:
     found = quick(slowed(SWEEP, key(1 << 13), 1.5))
     assert "no change beyond the noise" not in found.why
     assert "1 class is slower alone: AllReduce of 8192 B on 8 ranks takes 1.5" in found.why
-    assert found.why.endswith("not enough for a regression by rule 4")
+    assert "not enough for a regression by rule 4; not judged: 2 of 7" in found.why
 
 
 @pytest.mark.parametrize(("launch", "session"), [(0.0, 0.01), (0.02, 0.0)])
@@ -221,11 +224,72 @@ def test_a_control_raises_the_threshold() -> None:
     # The same thing measured twice differs by 10 % here: 8 % says nothing.
     control = (base, noisy_label("again", rng, {k: 1.1 * t for k, t in SWEEP.items()}, Noise(0.01)))
     assert check(base, slow, control=control).verdict is Verdict.PASS
+    steady = [label("x", {k: {0: (t * f,) * 9} for k, t in SWEEP.items()}) for f in (1, 1.1)]
+    # Three robust standard deviations: 3 ln(1.1) / 0.67449 = 0.42392, which is 52.8 %.
+    notes = check(base, slow, control=(steady[0], steady[1])).notes
+    assert "the control raises thresholds to 52.8 %" in notes
 
 
 def test_single_samples_cannot_be_judged() -> None:
     a = label("a", {key(1): {0: (10.0,)}})
-    assert check(a, label("b", {key(1): {0: (20.0,)}})).verdict is Verdict.NO_VERDICT
+    found = check(a, label("b", {key(1): {0: (20.0,)}}))
+    # Nothing says that it is noisy.
+    assert (found.verdict, found.classes[0].outcome) == (Verdict.NO_VERDICT, "unknown")
+    assert "the noise of 1 class is not known, with one value each" in found.why
+    assert 'message="noise not known' in render_check(found, "junit")
+
+
+def tables(name: str, seed: int, times: dict[Key, float], files: int = 5) -> Label:
+    """A label as so many tables make it: a value a file, in a session of its own, no calls."""
+    noise = Noise(0.012, rounds=files, samples=1)
+    return alike(apart(noisy_label(name, random.Random(seed), times, noise)))
+
+
+@pytest.mark.parametrize("files", [5, 30])
+def test_tables_are_judged_where_the_host_hides_nothing(files: int) -> None:
+    # Eleven take 162 us of 17488 us together, and at most 14 + 2^20 / 2.5e5 = 18.2 us each.
+    sweep = {key(1 << p): 14 + (1 << p) / 2.5e5 for p in range(10, 32)}
+    base = tables("base", 1, sweep, files)
+    found = check(base, tables("new", 2, sweep, files))
+    assert found.verdict is Verdict.PASS
+    assert "not judged: 11 of 22 classes with 0.9 % of the time and up to 18.2 us" in found.why
+    assert found.classes_judged == 11
+    assert found.notes[0].startswith("no calls are known: a class weighs the time of one call")
+    slow = {k: t * (1.1 if 20 < t < 100 else 1) for k, t in sweep.items()}
+    assert check(base, tables("new", 3, slow, files)).verdict is Verdict.REGRESSION
+
+
+def test_short_classes_alone_get_a_remedy_that_works() -> None:
+    short = {key(1 << p): 14.0 for p in range(10, 18)}
+    pair = tables("base", 1, short), tables("new", 2, short)
+    found = check(*pair)
+    assert found.verdict is Verdict.NO_VERDICT
+    assert "hides a change of less than 18 %, however often the labels are" in found.why
+    enough = int(found.why.rpartition("--resolution ")[2])
+    assert check(*pair, rules=Rules(resolution=enough / 100)).verdict is Verdict.PASS
+    less = Rules(resolution=enough / 100 - 0.02)
+    assert check(*pair, rules=less).verdict is Verdict.NO_VERDICT
+    turns = [noisy_label(n, random.Random(s), short, Noise(0.02)) for s, n in enumerate("ab")]
+    assert check(turns[0], turns[1]).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(("backend", "rounds"), [("cuda", 1), ("host", 1), ("host", 3)])
+def test_few_launches_on_a_host_decide_nothing(backend: str, rounds: int) -> None:
+    # One launch of 4 KiB on two ranks of one machine took 1.65 x the time of the other.
+    times = {k: 10 * t for k, t in STEP.items()}
+    slow = slowed(times, max(times, key=times.__getitem__), 1.65)
+    a, b = (
+        apart(noisy_label(n, random.Random(s), us, Noise(0.02, rounds=rounds)))
+        for s, (n, us) in enumerate((("a", times), ("b", slow)))
+    )
+    a = replace(a, circumstances={**a.circumstances, "backend": (backend,)})
+    found = check(a, b)
+    known = backend == "cuda" or rounds >= 3
+    assert found.verdict is (Verdict.REGRESSION if known else Verdict.NO_VERDICT)
+    assert ("fewer than 3 launches do not tell" in found.why) is not known
+    assert any("14 of 14 classes with fewer than 3 launches" in n for n in found.notes) is (
+        known and rounds < 3
+    )
 
 
 def test_a_green_result_says_how_many_classes_it_looked_at() -> None:

@@ -154,7 +154,11 @@ def test_compare_draws(store: Path, tmp_path: Path, ending: str) -> None:
         (("old", "slow", "--run", "x"), 3, "no run 'x' (runs: 'job', 'main')"),
         (("old", "slow", "--run", "main"), 3, "run 'main': none of its classes was measured"),
         (("old", "slow", "--plot", "a.gif"), 2, "--plot a.gif: not .png, .svg or .pdf."),
-        (("old", "slow", "--plot", "no/folder/a.png"), 3, "a.png: no such folder. Name another file with --plot."),
+        (
+            ("old", "slow", "--plot", "no/folder/a.png"),
+            3,
+            "a.png: no such folder. Name another file with --plot.",
+        ),
         (("old", "slow", "--system", "h20"), 3, "system 'h20': not known. Did you mean"),
     ],
 )
@@ -395,6 +399,13 @@ def test_check_refuses(store: Path, tmp_path: Path) -> None:
     several = check(store, str(two))
     assert several.code == 2
     assert f"{two}: holds 2 labels (a, b)." in several.err
+    table = tmp_path / "my table.txt"
+    table.write_text("# no label\n")
+    for db in (store, tmp_path / "none.db"):
+        unread = check(db, str(table))
+        hint = f"'collscope ingest table '{table}' --label 'my table'', and name the label"
+        assert (unread.code, f"'{table}': a file, not a label" in unread.err) == (3, True)
+        assert hint in unread.err
     (tmp_path / "empty.csv").write_text("")
     empty = check(store, str(tmp_path / "empty.csv"))
     assert (empty.code, "the file is empty. Name a CSV" in empty.err) == (3, True)

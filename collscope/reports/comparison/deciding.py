@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from collscope.reports.comparison.measured import Key
-from collscope.reports.comparison.noise import Effect
+from collscope.reports.comparison.noise import ENOUGH_ROUNDS, Effect
 from collscope.reports.layout import count
 
 TOTAL_THRESHOLD = 0.02  # effect of the weighted total that matters
 TOTAL_P = 0.001  # probability at which the weighted total counts as changed
 DOMINANT_SHARE = 0.2  # of the time: changed classes that carry it together decide
 _NEEDED_SHARE = 0.5  # of the time must lie in classes whose noise allows a judgement
+_WIDEST_PERCENT = 25  # resolution that is still worth its name
 _NAMED = 3  # classes that a sentence names
 
 
@@ -38,17 +39,32 @@ class Verdict(Enum):
         return {Verdict.REGRESSION: 1, Verdict.NO_VERDICT: 4}.get(self, 0)
 
 
+class Doubt(Enum):
+    """Why a class cannot be judged."""
+
+    UNKNOWN = "one value each, so its noise is not known"
+    LAUNCHES = "too few launches on a host's cores, which differ by any amount"
+    ASSUMED = "the noise assumed between labels that did not take turns is too much"
+    SPREAD = "its samples or rounds differ too much"
+
+
 @dataclass(frozen=True, slots=True)
 class Judged:
     """One class of both labels, and whether it changed beyond threshold and noise."""
 
     key: Key
-    share: float
+    share: float  # of the baseline's time
+    time_us: float  # of the baseline
     effect: Effect
     threshold: float  # as an effect
-    resolvable: bool
+    doubt: Doubt | None  # what keeps its interval too wide; None: narrow enough
     slower: bool
     faster: bool
+
+    @property
+    def seen(self) -> bool:
+        """Whether the class says something: that it changed, or that it did not."""
+        return self.doubt is None or self.slower or self.faster
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +86,9 @@ def decide(
     told = [why, *_undecided(judged, "slower")]
     if verdict is not Verdict.IMPROVEMENT:
         told += _undecided(judged, "faster")
+    unseen = [j for j in judged if not j.seen]
+    if unseen and verdict is not Verdict.NO_VERDICT:
+        told.append(f"not judged: {_unseen(unseen, len(judged))}")
     if lost.keys and verdict is not Verdict.NO_VERDICT:
         told.append(f"missing: {_told(lost)}")
     return verdict, "; ".join(told)
@@ -87,8 +106,7 @@ def _found(
         slower = f"the weighted total is {percent:.1f} % slower"
     if slower is not None:
         return Verdict.REGRESSION, slower
-    seen = sum(j.share for j in judged if j.resolvable)
-    too_little = _too_little(seen, lost)
+    too_little = _too_little(judged, lost)
     if too_little is not None:
         return Verdict.NO_VERDICT, too_little
     faster = _changed(judged, "faster", matters)
@@ -120,20 +138,73 @@ def _undecided(judged: Sequence[Judged], how: str) -> list[str]:
     return [f"{_are(changed)} {how} alone: {names}; not enough for {verdict} by rule 4"]
 
 
-def _too_little(seen: float, lost: Lost) -> str | None:
-    """Why there is no verdict, if so: too much is missing, or too noisy.
-
-    seen  share of the common classes' time whose noise allows a judgement
-    """
+def _too_little(judged: Sequence[Judged], lost: Lost) -> str | None:
+    """Why there is no verdict, if so: too much is missing, or too noisy."""
     covered = 1 - lost.share
+    seen = sum(j.share for j in judged if j.seen)
     if covered <= _NEEDED_SHARE or len(lost.keys) >= _NEEDED_SHARE * lost.of:
         return f"too little was measured again, missing: {_told(lost)}: measure them too"
     if seen * covered < _NEEDED_SHARE:
         return (
             f"only {100 * seen * covered:.0f} % of the time lies in classes whose noise allows a"
-            " judgement: measure both in turns, in more rounds"
+            f" judgement; {_remedy(judged, covered)}"
         )
     return None
+
+
+def _unseen(unseen: Sequence[Judged], of: int) -> str:
+    """Classes that cannot be judged, and what their noise hides."""
+    widths = [half for j in unseen if (half := j.effect.half_width()) is not None]
+    hides = f"hides a change of less than {_percent(max(widths))} %" if widths else "is not known"
+    return (
+        f"{len(unseen)} of {count(of, 'class', 'classes')} with"
+        f" {100 * sum(j.share for j in unseen):.1f} % of the time and up to"
+        f" {max(j.time_us for j in unseen):.3g} us each, whose noise {hides}"
+    )
+
+
+def _remedy(judged: Sequence[Judged], covered: float) -> str:
+    """Which doubt has most of the time, and what helps against it."""
+    unseen = [j for j in judged if not j.seen]
+    most = max(Doubt, key=lambda doubt: sum(j.share for j in unseen if j.doubt is doubt))
+    theirs = [j for j in unseen if j.doubt is most]
+    if most is Doubt.UNKNOWN:
+        return (
+            f"the noise of {count(len(theirs), 'class', 'classes')} is not known, with one value"
+            " each: measure more often, and read all runs under the same label"
+        )
+    if most is Doubt.LAUNCHES:
+        return (
+            f"on a host's cores fewer than {ENOUGH_ROUNDS} launches do not tell how much they"
+            f" differ: measure in {ENOUGH_ROUNDS} rounds or more ('collscope replay --rounds')"
+        )
+    enough = _enough_resolution(judged, covered)
+    wider = "" if enough is None else f", or settle for --resolution {enough}"
+    if most is Doubt.SPREAD:
+        return f"measure both in turns, in more rounds{wider}"
+    return (
+        f"{_unseen(theirs, len(judged))}, however often the labels are measured apart: measure"
+        f" longer calls too, or both in turns ('collscope replay --variant'){wider}"
+    )
+
+
+def _enough_resolution(judged: Sequence[Judged], covered: float) -> int | None:
+    """Least --resolution in % at which enough could be judged; None when that says too little."""
+    seen = sum(j.share for j in judged if j.seen)
+    for half, share in sorted(
+        (half, j.share)
+        for j in judged
+        if not j.seen and (half := j.effect.half_width()) is not None
+    ):
+        seen += share
+        if seen * covered >= _NEEDED_SHARE:
+            return _percent(half) if _percent(half) <= _WIDEST_PERCENT else None
+    return None
+
+
+def _percent(effect: float) -> int:
+    """Change in whole % that is not less than an effect."""
+    return math.ceil(100 * math.expm1(effect))
 
 
 def _told(lost: Lost) -> str:

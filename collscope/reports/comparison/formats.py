@@ -39,6 +39,10 @@ _PAIRED = (
     " ratio within one), so they need not be the quotient of the times, which are medians over the"
     " rounds of their medians."
 )
+_UNJUDGED = {  # outcomes, and what JUnit says of them
+    "noisy": "too noisy to judge",
+    "unknown": "noise not known: one value; measure more often",
+}
 _PLACES = {1: "in", 0: "out", -1: None}
 
 
@@ -211,7 +215,7 @@ def _check_sections(check: Check) -> list[Section]:
 def _scope(check: Check) -> str:
     text = (
         f"Looked at {count(check.classes_common, 'class', 'classes')} that '{check.baseline}' and"
-        f" '{check.current}' have in common; {check.classes_judged} have little enough noise"
+        f" '{check.current}' have in common; {check.classes_judged} can be judged"
     )
     missing = f"; {check.classes_missing} of the baseline are missing" * bool(check.classes_missing)
     if check.total_ratio is None:
@@ -253,7 +257,7 @@ def _junit(check: Check) -> str:
     failed = check.verdict is Verdict.REGRESSION
     bad = [r for r in check.classes if failed and r.outcome in ("slower", "wrong results")]
     unsure = check.verdict is Verdict.NO_VERDICT
-    noisy = [r for r in check.classes if r.outcome == "noisy"]
+    noisy = [r for r in check.classes if r.outcome in _UNJUDGED]
     suite = ElementTree.Element(
         "testsuite", name=f"collscope check {check.baseline} {check.current}",
         tests=str(len(check.classes) + 1), failures=str(len(bad) + failed),
@@ -273,8 +277,8 @@ def _junit(check: Check) -> str:
         )  # fmt: skip
         if row in bad:
             ElementTree.SubElement(case, "failure", message=_finding(row))
-        elif row.outcome == "noisy":
-            ElementTree.SubElement(case, "skipped", message="too noisy to judge")
+        elif row.outcome in _UNJUDGED:
+            ElementTree.SubElement(case, "skipped", message=_UNJUDGED[row.outcome])
     ElementTree.indent(suite)
     text = ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
     # XML has no way to write most control characters, and labels may hold them.

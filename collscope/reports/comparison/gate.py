@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist, median
 
-from collscope.reports.comparison.deciding import Judged, Lost, Verdict, called, decide
+from collscope.reports.comparison.deciding import Doubt, Judged, Lost, Verdict, called, decide
 from collscope.reports.comparison.measured import Key, Label, total_us, unlike
-from collscope.reports.comparison.noise import Effect, discoveries, effects, weighted_total
+from collscope.reports.comparison.noise import (
+    ENOUGH_ROUNDS,
+    Effect,
+    Samples,
+    discoveries,
+    effects,
+    weighted_total,
+)
 from collscope.reports.layout import count
 
 SCHEMA = "collscope.check/1"
@@ -32,7 +39,7 @@ class ClassVerdict:
     low: float | None  # 95 % confidence interval of the ratio; None: the noise is not known
     high: float | None
     threshold: float  # ratio beyond which a change matters
-    outcome: str  # slower, faster, same, noisy (cannot be judged), wrong results
+    outcome: str  # slower, faster, same, noisy, unknown (its noise), wrong results
     paired: bool
 
 
@@ -56,7 +63,7 @@ class Check:
     baseline: str
     current: str
     classes_common: int
-    classes_judged: int  # of these, with little enough noise
+    classes_judged: int  # of these, changed or with little enough noise
     classes_missing: int  # of the baseline (and the run, if named) that `current` does not have
     total_ratio: float | None  # weighted: current time / baseline time
     total_low: float | None
@@ -89,7 +96,7 @@ def check(
     """Verdict over the classes that both labels have.
 
     weights  calls by class of the job that is guarded; without it those of the baseline's plan,
-             else every class counts the same
+             else a class weighs the time of one call
     control  two measurements of one and the same thing: their differences raise the thresholds
     """
     both = baseline.classes.keys() & current.classes.keys()
@@ -100,9 +107,10 @@ def check(
     whole = sum(times[k] for k in common)
     shares = [times[k] / whole for k in common]
     pairs = [(baseline.classes[k].samples, current.classes[k].samples) for k in common]
-    found = effects(pairs)
+    found = _believed(effects(pairs), baseline, current)
     floor = _control_floor(control)
-    judged = _judge(common, shares, found, max(math.log1p(rules.threshold), floor), rules)
+    threshold = max(math.log1p(rules.threshold), floor)
+    judged = _judge(common, shares, pairs, _Found(found, threshold, rules.resolution))
     total = weighted_total(found, shares)
     lost = _lost(times, current)
     verdict, why = decide(judged, total, floor, _broken(baseline, current), lost)
@@ -114,24 +122,62 @@ def check(
         baseline.name,
         current.name,
         len(common),
-        sum(j.resolvable for j in judged),
+        sum(j.seen for j in judged),
         len(lost.keys),
         math.exp(total.log_ratio),
         None if half is None else math.exp(total.log_ratio - half),
         None if half is None else math.exp(total.log_ratio + half),
         tuple(sorted(rows, key=lambda row: -row.ratio)),
         (),
-        tuple(_notes(baseline, current, len(common), floor)),
+        (
+            *_weighing(baseline, weights),
+            *_launches(judged),
+            *_notes(baseline, current, len(common), floor),
+        ),
     )
 
 
+def _believed(found: Sequence[Effect], *labels: Label) -> list[Effect]:
+    """The effects, those of few launches on a host's cores without an error.
+
+    What is assumed of launches holds for GPUs: on shared cores one may take many times another's.
+    """
+    if not any("host" in label.circumstances["backend"] for label in labels):
+        return list(found)
+    return [replace(e, error=None) if e.few else e for e in found]
+
+
 def _times(baseline: Label, weights: Mapping[Key, int] | None) -> dict[Key, float]:
-    """Time of each class of the baseline in the job, over all ranks; 1 each without calls."""
+    """Time of each class of the baseline in the job, over all ranks; of one call where unknown."""
     classes = baseline.classes
-    calls = {k: m.calls if weights is None else weights.get(k, 0) for k, m in classes.items()}
-    if weights is None and (any(n is None for n in calls.values()) or not any(calls.values())):
-        return dict.fromkeys(classes, 1.0)
-    return {k: total_us(baseline, k, calls[k] or 0) for k in classes}
+    if weights is not None:
+        return {k: total_us(baseline, k, weights.get(k, 0)) for k in classes}
+    known = _has_calls(baseline)
+    return {k: total_us(baseline, k, (m.calls or 0) if known else 1) for k, m in classes.items()}
+
+
+def _has_calls(label: Label) -> bool:
+    calls = [m.calls for m in label.classes.values()]
+    return None not in calls and any(calls)
+
+
+def _weighing(baseline: Label, weights: Mapping[Key, int] | None) -> Iterator[str]:
+    if weights is None and not _has_calls(baseline):
+        yield (
+            "no calls are known: a class weighs the time of one call, as in a sweep that runs once;"
+            " with --run it weighs what a job calls"
+        )
+
+
+def _launches(judged: Sequence[Judged]) -> Iterator[str]:
+    """Note on labels of which too few launches are known to tell how launches differ."""
+    few = sum(j.effect.few and j.effect.error is not None for j in judged)
+    if few:
+        yield (
+            f"{few} of {count(len(judged), 'class', 'classes')} with fewer than {ENOUGH_ROUNDS}"
+            " launches (rounds) of a label: how much launches differ is assumed, not measured;"
+            f" measure {ENOUGH_ROUNDS} or more"
+        )
 
 
 def _lost(times: Mapping[Key, float], current: Label) -> Lost:
@@ -171,30 +217,47 @@ def _control_floor(control: tuple[Label, Label] | None) -> float:
     return 3 * median(abs(e.log_ratio) for e in found) / NormalDist().inv_cdf(0.75)
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Effects of the common classes, and what they are held against."""
+
+    effects: Sequence[Effect]
+    threshold: float  # as an effect
+    resolution: float
+
+
 def _judge(
     keys: Sequence[Key],
     shares: Sequence[float],
-    found: Sequence[Effect],
-    threshold: float,
-    rules: Rules,
+    pairs: Sequence[tuple[Samples, Samples]],
+    found: _Found,
 ) -> list[Judged]:
-    slower = discoveries([e.p_slower() for e in found], DISCOVERY_RATE)
-    faster = discoveries([e.p_faster() for e in found], DISCOVERY_RATE)
-    judged = []
-    for k, key in enumerate(keys):
-        half = found[k].half_width()
-        judged.append(
-            Judged(
-                key,
-                shares[k],
-                found[k],
-                threshold,
-                half is not None and half <= math.log1p(rules.resolution),
-                slower[k] and found[k].log_ratio > threshold,
-                faster[k] and found[k].log_ratio < -threshold,
-            )
+    slower = discoveries([e.p_slower() for e in found.effects], DISCOVERY_RATE)
+    faster = discoveries([e.p_faster() for e in found.effects], DISCOVERY_RATE)
+    return [
+        Judged(
+            key,
+            shares[k],
+            pairs[k][0].time_us,
+            effect,
+            found.threshold,
+            _doubt(effect, math.log1p(found.resolution)),
+            slower[k] and effect.log_ratio > found.threshold,
+            faster[k] and effect.log_ratio < -found.threshold,
         )
-    return judged
+        for k, (key, effect) in enumerate(zip(keys, found.effects, strict=True))
+    ]
+
+
+def _doubt(effect: Effect, widest: float) -> Doubt | None:
+    """Why half the 95 % interval of an effect is wider than `widest`; None when it is not."""
+    half = effect.half_width()
+    if half is None:
+        return Doubt.LAUNCHES if effect.few else Doubt.UNKNOWN
+    if half <= widest:
+        return None
+    assumed = replace(effect, error=effect.shared, freedom=math.inf).half_width() or 0.0
+    return Doubt.ASSUMED if assumed > widest else Doubt.SPREAD
 
 
 def _row(j: Judged, baseline: Label, current: Label) -> ClassVerdict:
@@ -203,8 +266,10 @@ def _row(j: Judged, baseline: Label, current: Label) -> ClassVerdict:
         outcome = "wrong results"
     elif j.slower or j.faster:
         outcome = "slower" if j.slower else "faster"
+    elif j.doubt is None:
+        outcome = "same"
     else:
-        outcome = "same" if j.resolvable else "noisy"
+        outcome = "noisy" if j.effect.error is not None else "unknown"
     return ClassVerdict(
         j.key,
         j.share,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +16,7 @@ from collscope.ingest.files import expand
 from collscope.ingest.match import reading, require_run
 from collscope.ingest.replays import ingest_csv
 from collscope.model import Severity
-from collscope.reports.comparison.measured import Label, load_labels
+from collscope.reports.comparison.measured import Label, labels_of, load_labels
 from collscope.reports.comparison.noise import Samples
 from collscope.reports.comparison.weights import Weights, run_weights
 from collscope.store.connection import open_store
@@ -42,15 +44,30 @@ def load(db: Path, names: Sequence[str], run: str | None, *, of_first: bool = Fa
     files = [name for name in names if name.endswith(_FILES)]
     labels, notes = _from_files(files)
     stored = [name for name in names if name not in files]
+    if not db.exists():
+        _refuse_files(stored, known=())
     if not stored and run is None:
         return Inputs([labels[name] for name in names], None, notes)
     with reading(db) as store:
         if run is not None:
             require_run(store, db, run)
+        _refuse_files(stored, labels_of(store))
         labels.update((label.name, label) for label in load_labels(store, stored))
         found = [labels[name] for name in names]
         weighted = found[:1] if of_first else found
         return Inputs(found, None if run is None else run_weights(store, run, weighted), notes)
+
+
+def _refuse_files(names: Sequence[str], known: Collection[str]) -> None:
+    """Raise InputError where a name is no label but a file, which must be read first."""
+    for name in names:
+        # os.path does not raise where a label is no possible path.
+        if name not in known and os.path.isfile(name):  # noqa: PTH113
+            label = Path(name).name.partition(".")[0]
+            raise InputError(
+                f"'{name}': a file, not a label. Read it first, with 'collscope ingest table"
+                f" {shlex.quote(name)} --label {shlex.quote(label)}', and name the label."
+            )
 
 
 def _from_files(paths: Sequence[str]) -> tuple[dict[str, Label], tuple[str, ...]]:
@@ -76,7 +93,10 @@ def _read(store: sqlite3.Connection, db: Path, file: str, run: str) -> Iterator[
     """Put one CSV into the store, telling what could not be read of it."""
     found = ingest_csv(store, db, run, file, None, None)
     if found.status == "unusable":
-        raise InputError(f"{file}: {found.reason}. Name a CSV of 'collscope replay'.")
+        raise InputError(
+            f"{file}: {found.reason}. Name a CSV of 'collscope replay'; read other tables with"
+            " 'collscope ingest table', and name their label."
+        )
     for d in found.diagnostics:
         if d.severity is not Severity.INFO:
             where = "" if d.line is None else f" First at line {d.line}."

@@ -20,11 +20,11 @@ _MAD_TO_SIGMA = 1 / NormalDist().inv_cdf(0.75)
 _ROBUST_FROM = 8  # below this number of samples a MAD is too coarse: the usual formula is taken
 _PRIOR_FREEDOM = 4.0  # weight of the variance that classes have in common, as in Smyth 2004
 _POOL_FROM = 4  # classes below which there is nothing to pool
-_ENOUGH_ROUNDS = 3  # from here on rounds are the units that are compared, not samples
+ENOUGH_ROUNDS = 3  # from here on rounds are the units that are compared, not samples
 _ALIKE = 0.25  # correlation of classes' errors in a round, as long as few rounds show it
 _SURE = 0.001  # one-sided probability at which two estimates of one error are held together
 # Of two labels that did not take turns, assumed: what no spread within one of them can tell.
-LAUNCH_NOISE = 0.02  # between launches, where a label has fewer than `_ENOUGH_ROUNDS`
+LAUNCH_NOISE = 0.02  # between launches, where a label has fewer than `ENOUGH_ROUNDS`
 SESSION_NOISE = 0.01  # between sessions (clocks, heat, neighbours), where it has enough
 # A short call lasts as long as the host takes to launch it, which stays high or low for minutes; a
 # longer one hides that. Standard deviation between launches: (this / time)^2, at most 20 %; that is
@@ -61,6 +61,7 @@ class Effect:
     error: float | None  # standard error; None: one sample each, nothing tells the noise
     freedom: float  # degrees of freedom behind the error
     paired: bool  # from rounds that both labels have, measured in turns
+    few: bool = False  # fewer than `ENOUGH_ROUNDS` launches of a label: how they differ is assumed
     shared: float = 0.0  # part of the error that all classes of the two labels have in common
     by_round: Mapping[Hashable, float] = field(default_factory=dict)  # log ratios, where paired
 
@@ -135,7 +136,10 @@ def _with_assumed(effect: Effect, first: Samples, second: Samples) -> Effect:
         return effect
     between = _between(first) + _between(second)
     variance, freedom = _sum_of_variances([(effect.error**2, effect.freedom), (between, math.inf)])
-    return replace(effect, error=math.sqrt(variance), freedom=freedom, shared=math.sqrt(between))
+    few = min(len(first.rounds), len(second.rounds)) < ENOUGH_ROUNDS
+    return replace(
+        effect, error=math.sqrt(variance), freedom=freedom, few=few, shared=math.sqrt(between)
+    )
 
 
 def _moderated(effect: Effect, prior: float) -> Effect:
@@ -148,7 +152,7 @@ def _moderated(effect: Effect, prior: float) -> Effect:
 def _effect(first: Samples, second: Samples) -> Effect:
     """The effect with the error that the samples themselves show."""
     common = [r for r in first.rounds if r in second.rounds]
-    if len(common) >= _ENOUGH_ROUNDS:
+    if len(common) >= ENOUGH_ROUNDS:
         by_round = {r: math.log(median(second.rounds[r]) / median(first.rounds[r])) for r in common}
         differences = list(by_round.values())
         return Effect(
@@ -175,14 +179,14 @@ def _error(values: Sequence[float]) -> float:
 def _between(samples: Samples) -> float:
     """Variance between the label's launches or sessions and others of the same thing."""
     rounds = len(samples.rounds)
-    of_all = SESSION_NOISE**2 if rounds >= _ENOUGH_ROUNDS else LAUNCH_NOISE**2 / rounds
+    of_all = SESSION_NOISE**2 if rounds >= ENOUGH_ROUNDS else LAUNCH_NOISE**2 / rounds
     # More launches of one session do not lessen what the host does to all of them.
     return of_all + _host_noise(samples)
 
 
 def _units(samples: Samples) -> list[float]:
     """Logarithms of what is independent: medians of the rounds, or all samples of a few rounds."""
-    if len(samples.rounds) >= _ENOUGH_ROUNDS:
+    if len(samples.rounds) >= ENOUGH_ROUNDS:
         return [math.log(median(times)) for times in samples.rounds.values()]
     return [math.log(t) for t in samples.all]
 
@@ -240,7 +244,7 @@ def _together(total: Effect, counted: Sequence[tuple[float, Effect]]) -> Effect:
     As with the classes, few rounds are moderated, here towards classes that are alike in part.
     """
     rounds = set.intersection(*(set(e.by_round) for _, e in counted))
-    if len(rounds) < _ENOUGH_ROUNDS or total.error is None:
+    if len(rounds) < ENOUGH_ROUNDS or total.error is None:
         return total
     seen = _error([sum(s * e.by_round[r] for s, e in counted) for r in sorted(rounds, key=repr)])
     at_once = sum(s * (e.error or 0.0) for s, e in counted)  # if all classes moved alike
