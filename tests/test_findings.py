@@ -147,6 +147,11 @@ def test_environment_differs_by_value_or_by_absence() -> None:
         "NCCL_PROTO is not the same in all processes",
         "NCCL_SOCKET_IFNAME is not the same in all processes",
     }
+    store.diagnostic("notice", "several_jobs", count=1)  # each may be right by itself
+    for finding in _found(store, "environment_differs"):
+        assert finding.severity == "note"
+        assert "hang" not in finding.advice
+    assert _only(store, "several_jobs").title.endswith("1 GPU with several processes")
 
 
 def test_library_versions_differ_between_sources() -> None:
@@ -173,8 +178,8 @@ def test_missing_ranks_are_named() -> None:
 def test_missing_calls_are_counted_per_rank() -> None:
     store = StoreBuilder()
     source, comm = store.group()
-    calls = store.calls(comm, store.collective(), 3, ranks_seen=1)
-    for call in calls:
+    calls = store.calls(comm, store.collective(), 4, ranks_seen=1)
+    for call in calls[:3]:
         store.deviation(call, 1, "missing", source_id=source, line=40 + call)
     store.diagnostic("data_loss", "observation_missing", count=3)
     finding = _only(store, "missing_calls")
@@ -182,6 +187,27 @@ def test_missing_calls_are_counted_per_rank() -> None:
     assert "communicator 1 rank 1: 3" in finding.detail
     assert finding.evidence == (Evidence("a.log", 41, None),)
     assert _found(store, "data_loss") == []  # the same loss is not told twice
+
+
+def test_a_rank_that_lacks_all_calls_from_one_on_has_stopped() -> None:
+    store = StoreBuilder()
+    _, comm = store.group()
+    calls = store.calls(comm, store.collective(), 10)
+    for call in (calls[2], *calls[6:]):
+        store.deviation(call, 1, "missing")
+    finding = _only(store, "ranks_stopped")
+    said = "its last call is no. 6 (AllReduce of 1024 Float32), of 10"
+    assert finding.title == f"rank 1 stopped: {said}"
+    assert finding.evidence == (Evidence("a.log", None, None),)
+    assert "communicator 1 rank 1: 1;" in _only(store, "missing_calls").detail  # the one between
+    silent = StoreBuilder()
+    _, comm = silent.group()
+    # Without a log, of a trace: it may end before others.
+    silent.insert("_member", comm_id=comm, rank=2, world_rank=2, stream_id=None)
+    for call in silent.calls(comm, silent.collective(), 2):
+        silent.deviation(call, 0, "missing")
+        silent.deviation(call, 2, "missing")
+    assert _only(silent, "ranks_stopped").title == ("rank 0 stopped: it made none of 2 calls")
 
 
 def test_disagreeing_ranks_are_a_problem_with_what_they_logged() -> None:

@@ -82,6 +82,11 @@ def test_a_roof(db: Path) -> None:
     found = predicted(db, "--run", "ringll", "--system", "h200")
     assert found["new_us"] < found["step_us"]
     assert "h200" in found["times_from"]
+    # classes faster than this roof keep their time: their median, as the table has it
+    slow = predicted(db, "--run", "ringll", "--system", "mi300x")["changed"]
+    kept = [c for c in slow if c["new_us"] == pytest.approx(c["old_us"])]
+    assert kept
+    assert all(c["new_us"] <= c["old_us"] for c in slow)
 
 
 def test_a_roof_is_no_time_in_the_job_and_has_no_range(db: Path) -> None:

@@ -6,6 +6,8 @@ import csv
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import jsonschema
 import pytest
@@ -15,7 +17,9 @@ from hypothesis import strategies as st
 from store_builder import StoreBuilder, Value
 
 from collscope.errors import InputError, NoVerdictError
+from collscope.reports.judgement.kernels import _over_all
 from collscope.reports.judgement.records import Decomposition, JudgedClass, Judgement
+from collscope.reports.model import KernelShare, Share
 from collscope.reports.render import render
 
 _SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "report.schema.json"
@@ -477,6 +481,19 @@ def test_the_label_is_the_latest_or_the_named_one() -> None:
         store.report(label="other")
 
 
+def test_of_labels_of_one_file_that_with_the_most_classes_is_judged() -> None:
+    store = StoreBuilder()
+    _measured(store, 1000.0, label="earlier")
+    source = store.source("sweep.csv", kind="csv")
+    for label, sizes in (("Ring", 1), ("default", 2), ("Tree", 2), ("Last", 1)):
+        for size in range(sizes):
+            store.measured(source, [5000.0], label=label, nranks=8, size_bytes=GIB << size)
+    judged = store.report(system="mi300x").judgement
+    assert (judged.label, len(judged.classes)) == ("default", 2)
+    note = "the first with the most classes in the most recent file, default, is judged"
+    assert any(note in line for line in judged.notes)
+
+
 def test_a_label_that_can_be_judged_goes_before_the_latest() -> None:
     store = StoreBuilder()
     _measured(store, 5000.0, label="good")
@@ -570,7 +587,7 @@ def test_what_a_table_of_measurements_alone_leaves_out_is_told() -> None:
         _measured(store, 5 * ROOF_US, size_bytes=GIB + number)
     report = store.report(system="mi300x", top=20)
     assert (len(report.judgement.classes), report.judgement.classes_total) == (20, 25)
-    assert "5 more classes not shown (--top 0)." in render(report, "text")
+    assert "5 more classes not shown (--top 0): the smallest" in render(report, "text")
     assert "more classes" not in render(store.report(system="mi300x", top=None), "text")
 
 
@@ -586,6 +603,24 @@ def test_a_gpu_that_idles_is_bound_by_neither(idle: int, words: bool) -> None:
     assert (first in said) is words
     assert ("Communication-bound: collectives take 90.00 % of GPU time" in said) is not words
     assert ("Collectives take 90.00 % of busy GPU time" in said) is words
+
+
+@pytest.mark.parametrize(("second", "word"), [(20, "Compute-bound: c"), (30, "C")])
+def test_the_traces_of_a_job_get_one_line(second: int, word: str) -> None:
+    store = StoreBuilder()
+    for rank, percent in enumerate((10, second, 90)):
+        kind = ("trace", "kineto") if rank < 2 else ("profile", "key_averages")
+        source = store.source(f"{rank}.json", kind=kind[0], dialect=kind[1])
+        store.total(source, f"ncclDevKernel_{rank}", "nccl", percent)
+        store.total(source, f"gemm{rank}", None, 100 - percent)
+        if rank < 2:
+            _trace(store, source, rank=rank)
+    said = " ".join(render(store.report(), "text").partition("Findings")[0].split())
+    assert (
+        f"= {word}ollectives take 10.00 to {second}.00 % of GPU time on 2 ranks (denominator: all "
+        "kernels; the profile lists no copies)."
+    ) in said
+    assert said.count("GPU time") == 1
 
 
 def test_the_roof_of_all_rows_stands_below_the_table() -> None:
@@ -677,6 +712,37 @@ def test_every_form_says_which_roof() -> None:
         assert "mi300x achievable" in render(report, form)
 
 
+def test_measurements_alone_answer_in_the_first_lines() -> None:
+    store = StoreBuilder()
+    for op in ("AllReduce", "AllGather"):
+        for size, efficiency in ((GIB // 4, 0.25), (GIB // 2, 0.4), (GIB, 0.5)):
+            # an AllGather has half the factor: half the roof's time
+            time_us = ROOF_US * size / GIB / efficiency / (1 if op == "AllReduce" else 2)
+            _measured(store, time_us, op=op, redop=None, size_bytes=size, count=size // 4)
+    text = render(store.report(system="mi300x", top=3), "text")
+    said = text.splitlines()[2:6]
+    best = "on 8 ranks of 1 node reaches 168 GB/s at 1 GiB, 50.0 % of the roof; farthest from it"
+    assert said == [
+        *(f"{op} {best}: 256 MiB at 25.0 %." for op in ("AllReduce", "AllGather")),
+        "Bus bandwidth of label replay; roof: mi300x achievable.",
+        "No calls and no profile in this run: no share of GPU time, and no gain of a job.",
+    ]
+    for title in ("Findings", "Share of GPU time", "Classes", "Message sizes", "Communicators"):
+        assert f"\n{title}\n---" not in text
+    # the largest of each operation, then the next
+    rows = store.report(system="mi300x", top=3).judgement.classes
+    assert [(r.op, r.size_bytes) for r in rows] == [
+        ("AllReduce", GIB // 2), ("AllReduce", GIB), ("AllGather", GIB),
+    ]  # fmt: skip
+    without = render(store.report(), "text")
+    assert "AllReduce on 8 ranks of 1 node reaches 168 GB/s at 1 GiB.\n" in without
+    assert "no roof to hold it against (--system NAME" in without
+    # a run with calls begins with its job
+    log = store.source()
+    store.calls(store.comm([store.process(log)]), store.collective(), 1)
+    assert store.report(system="mi300x").judgement.reached == ()
+
+
 def test_empty_judgement_of_an_empty_run() -> None:
     judged = StoreBuilder().report(system="mi300x").judgement
     assert judged == Judgement(
@@ -690,5 +756,22 @@ def test_empty_judgement_of_an_empty_run() -> None:
         uplift=None,
         metrics=(),
         curves=(),
+        reached=(),
         notes=judged.notes,
     )
+
+
+def test_a_kernel_s_share_is_that_of_all_profiles() -> None:
+    def profiles(busy_ns: int | None) -> list[Share]:
+        shown = [
+            (KernelShare("k", "RCCL", 10, 1000, 100.0, 10.0),),
+            (KernelShare("k", "RCCL", 30, 5000, 166.7, 20.0),),
+            (),
+        ]
+        return [cast(Share, SimpleNamespace(busy_ns=busy_ns, kernels=k)) for k in shown]
+
+    # 6000 of 3 * 10000 ns; where no time is told the mean of 10, 20 and 0 %
+    for busy_ns, percent in ((10_000, 20.0), (None, 10.0)):
+        (found,) = _over_all(profiles(busy_ns))
+        assert (found.calls, found.total_ns, found.mean_ns) == (40, 6000, 150.0)
+        assert found.percent == percent

@@ -296,6 +296,22 @@ def test_the_same_rank_recorded_twice_counts_once(db_path: Path, recordings: Pat
     assert found == [(2,)]
 
 
+def test_a_second_job_s_traces_change_no_number_and_are_told(db_path: Path, samples: Path) -> None:
+    for run, cases in (("one", ["default"]), ("two", ["default", "ringll"])):
+        said = ingest(db_path, *(samples / "traces" / case for case in cases), run=run)
+        assert ("notice: 4 x rank_traced_twice" in said) is (run == "two")
+    shares = "SELECT path, collective_ns, busy_ns FROM share JOIN sources USING (run, source_id)"
+    one, two = (rows(db_path, f"{shares} WHERE run = '{r}' ORDER BY path") for r in ("one", "two"))
+    assert one == two
+    assert len(one) == 4
+    first = {run: report(db_path, "--run", run).splitlines()[2:5] for run in ("one", "two")}
+    assert first["one"] == first["two"]
+    assert " % of GPU time on 4 ranks (denominator: all kernels and copies)." in first["two"][0]
+    assert "[warning] two jobs or periods in this run: 4 traces left out" in report(
+        db_path, "--run", "two"
+    )
+
+
 def test_again_is_a_no_op(db_path: Path, samples: Path) -> None:
     ingest(db_path, samples / "traces" / "default")
     before = dump(db_path)

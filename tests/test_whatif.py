@@ -174,6 +174,7 @@ def test_post_ends_with_the_layer_and_pre_before_it() -> None:
     assert cut(Policy.POST_GT, 8) == [12, 10, 2]
     assert cut(Policy.POST_GE, 8) == [8, 14, 2]
     assert cut(Policy.PRE, 8) == [8, 4, 10, 2]  # a layer above the cap is alone
+    assert [b.size_bytes for b in make_buckets((4,) * 5, Policy.PRE, 8)] == [8, 8, 4]
     assert cut(Policy.TORCH_DDP, 8) == [4, 8, 10, 2]
     assert cut(Policy.FIXED_COUNT, 1) == [24]
     assert cut(Policy.FIXED_COUNT, 2) == [12, 12]
@@ -265,7 +266,7 @@ def test_times_are_the_envelope_of_the_roofline_fit() -> None:
     assert curve is not None
     for size in (10, 1000, 1500, 2000, 3000, 4000, 7999, 8000, 64_000):
         assert times.us([size])[0, 0] == pytest.approx(curve.time_us(size))
-    assert times.outside([10, 1000, 64_000]) == 2
+    assert times.outside([10, 1000, 2000, 8000, 64_000]) == 2
 
 
 def test_measured_buckets_keep_their_own_times() -> None:
@@ -477,6 +478,9 @@ def test_overlap_hides_all_but_the_last_bucket(measured: Path, samples: Path) ->
     layers = samples / "layers" / "resnet50.csv"
     fixed = ("--layers", layers, "--db", measured, "--label", "fast", "--overlap", "uniform:100")
     found = fusion(*fixed, "--thresholds", "4M,25M,64M")
+    note = "--overlap uniform:MS"
+    assert not any(note in notice for notice in found["notices"])
+    assert any(note in notice for notice in fusion(*fixed[:-2])["notices"])
     assert (found["execution"], found["order"]) == ("overlapped", "reversed")
     for row in found["rows"]:
         last = 20 + row["sizes_bytes"][-1] / 100_000
@@ -484,6 +488,17 @@ def test_overlap_hides_all_but_the_last_bucket(measured: Path, samples: Path) ->
         assert row["time_us"] == pytest.approx(100_000 + row["exposed_us"])
     assert found["present_name"].startswith("PyTorch")
     assert found["present"]["sizes_bytes"] == found["rows"][1]["sizes_bytes"]
+
+
+def test_a_bucket_that_costs_nothing_is_no_line(
+    samples: Path, db_path: Path, tmp_path: Path
+) -> None:
+    # time rises with the square of the size: the more buckets, the faster
+    path = write_csv(tmp_path / "a.csv", {1 << p: 1 + (1 << p >> 20) ** 2 for p in range(10, 29)})
+    assert collscope("ingest", "csv", path, "--db", db_path, "--label", "square").code == 0
+    layers = samples / "layers" / "resnet50.csv"
+    found = fusion("--layers", layers, "--db", db_path, "--label", "square")
+    assert found["per_bucket"] is None
 
 
 def test_a_recorded_run_is_merged_beside_its_own_compute(recordings: Path, measured: Path) -> None:
@@ -519,10 +534,20 @@ def test_a_run_s_order_and_step_come_from_its_log(measured: Path, samples: Path)
     assert "has no times" in outcome.err
 
 
-def test_run_main_is_taken_where_none_is_named(measured: Path, samples: Path) -> None:
+def test_run_main_is_taken_where_none_is_named(
+    measured: Path, samples: Path, tmp_path: Path
+) -> None:
     assert collscope("ingest", "log", samples / "nccl" / "ddp", "--db", measured).code == 0
     fixed = ("--db", measured, "--label", "fast", "--thresholds", "32M,64M")
-    assert fusion(*fixed) == fusion(*fixed, "--run", "main")
+    found = fusion(*fixed, "--run", "main")
+    assert fusion(*fixed) == found
+    # Measurements of another run with the same label are not mixed in, and told where they are.
+    path = write_csv(tmp_path / "other.csv", {1 << p: 1 for p in range(10, 29)})
+    other = ("--label", "fast", "--run", "other")
+    assert collscope("ingest", "csv", path, "--db", measured, *other).code == 0
+    assert fusion(*fixed) == found
+    layers = samples / "layers" / "resnet50.csv"
+    assert "in the runs main, other" in fusion(*fixed, "--layers", layers)["notices"][1]
 
 
 def test_text_csv_and_plot(measured: Path, samples: Path, tmp_path: Path) -> None:

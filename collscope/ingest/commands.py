@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from collscope.errors import InputError
 from collscope.ingest.files import expand, printable
 from collscope.ingest.scan import Progress, ScansAhead
-from collscope.store.connection import explained, open_store
+from collscope.store.connection import explained, open_store, remove_empty
 
 if TYPE_CHECKING:
     from collscope.ingest.result import Ingested
@@ -122,18 +122,30 @@ def _ingest_all(
 ) -> list[Ingested]:
     """Every file in turn, then the matching; `kind` is the command, None: it reads all kinds."""
     from collscope.ingest.match import match_stored
+    from collscope.ingest.result import Ingested, IngestInterruptedError
 
+    results: list[Ingested] = []
+    done = 0
     with _store(db) as connection:
-        alone = len(files) == 1
-        results = [r for path in files for r in _tolerant(every, connection, path, alone=alone)]
-        match_stored(connection, db, run)
+        try:
+            for done, path in enumerate(files):  # noqa: B007 - how many are, where it ends early
+                results += _tolerant(every, connection, path, alone=len(files) == 1)
+            done = len(files)
+            told = match_stored(connection, db, run)
+        except KeyboardInterrupt as error:
+            kept = f"{done} of {len(files)} files are read and kept in {db}; run it again to go on."
+            usable = any(r.status != "unusable" for r in results)
+            raise IngestInterruptedError(
+                f"ingest: interrupted. {kept if usable else 'Nothing was stored.'}", results
+            ) from error
     if results and all(r.status == "unusable" for r in results):
         more = f" (and {len(results) - 1} more)" if len(results) > 1 else ""
         reason = str(results[0].reason).removesuffix(".")
         other = None if kind is None else _other_kind(files[0], kind)
         remedy = f" It looks like a {other}: use 'collscope ingest {other}'." if other else ""
         raise InputError(f"{results[0].path}{more}: {reason}. Nothing was stored.{remedy}")
-    return results
+    of_run = Ingested(f"run '{run}'", "matched", diagnostics=tuple(told))
+    return [*results, of_run] if told else results
 
 
 def _other_kind(path: str, kind: str) -> str | None:
@@ -165,9 +177,13 @@ def _tolerant(
 
 @contextmanager
 def _store(db: Path) -> Iterator[sqlite3.Connection]:
+    """The store for writing; one that is made here and gets no source does not stay."""
+    new = not db.exists()
     connection = open_store(db)
     try:
         with explained(db):
             yield connection
     finally:
+        if new:
+            remove_empty(connection, db)
         connection.close()

@@ -13,28 +13,32 @@ from collscope.store.connection import explained, open_readonly, open_store, tra
 
 if TYPE_CHECKING:
     from collscope.match.run import Matched
+    from collscope.model import Diagnostic
 
 _TWICE_TEXT = (
     "processes of which two logs have lines on the same communicator: where one log is a copy of "
     "the other, their calls count twice"
 )
+_SEVERAL_TEXT = (
+    "GPUs with several processes, so of more than one job or start: all numbers of the run are of "
+    "them together; give each a run of its own (--run LABEL)"
+)
+# What makes a run's numbers those of more, or less, than one job.
+_OF_SEVERAL_JOBS = ("several_jobs", "process_in_two_logs", "rank_traced_twice")
 
 
-def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> None:
-    """Match the run again if its sources changed; the calls of before stay until it is done."""
+def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[Diagnostic]:
+    """Match the run again if its sources changed; the calls of before stay until it is done.
+
+    returns  notices that the run holds more than one job; none where nothing changed
+    """
     # Imported here, as they take longer than many a command that only reads.
     from collscope.match.run import match_run
-    from collscope.model import Diagnostic, Severity
-    from collscope.store.matching import (
-        has_traces,
-        load_run,
-        processes_in_two_logs,
-        store_matching,
-    )
+    from collscope.store.matching import has_traces, load_run, store_matching
 
     row = connection.execute("SELECT run_id, matched FROM _run WHERE label = ?", (run,)).fetchone()
     if row is None or row[1]:
-        return
+        return []
     try:
         given = load_run(connection, row[0])
     except (ValueError, KeyError) as error:  # SQLite itself does not notice a changed byte
@@ -42,14 +46,25 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> None:
             f"{store}: what is stored is damaged ({error}). Ingest into a new file."
         ) from error
     matched = match_run(given.observed, given.hosts, given.kernels)
-    if twice := processes_in_two_logs(connection, row[0]):
-        found = Diagnostic(Severity.NOTICE, "process_in_two_logs", _TWICE_TEXT, count=twice)
-        matched.diagnostics.append(found)
+    matched.diagnostics += _of_processes(connection, row[0])
     traced = _match_traces(connection, row[0], matched) if has_traces(connection, row[0]) else None
     with transaction(connection, store):
         first_call = store_matching(connection, row[0], given, matched)
         if traced is not None:
             traced(first_call)
+    return [d for d in matched.diagnostics if d.code in _OF_SEVERAL_JOBS]
+
+
+def _of_processes(connection: sqlite3.Connection, run: int) -> list[Diagnostic]:
+    """Notices of processes that stand in two logs, or share a GPU."""
+    from collscope.model import Diagnostic, Severity
+    from collscope.store.matching import processes_in_two_logs, shared_gpus
+
+    counts = (
+        ("process_in_two_logs", _TWICE_TEXT, processes_in_two_logs(connection, run)),
+        ("several_jobs", _SEVERAL_TEXT, shared_gpus(connection, run)),
+    )
+    return [Diagnostic(Severity.NOTICE, code, text, count=n) for code, text, n in counts if n]
 
 
 def _match_traces(
@@ -83,8 +98,10 @@ def reading(store: Path) -> Iterator[sqlite3.Connection]:
 def require_run(connection: sqlite3.Connection, store: Path, run: str) -> None:
     """Raise InputError when the store does not hold the run, naming those it does."""
     runs = [r[0] for r in connection.execute("SELECT DISTINCT run FROM sources ORDER BY run")]
+    if not runs:
+        raise InputError(f"{store}: the store is empty. Run 'collscope ingest auto PATH' first.")
     if run not in runs:
-        known = ", ".join(f"'{r}'" for r in runs) or "none"
+        known = ", ".join(f"'{r}'" for r in runs)
         raise InputError(f"{store}: no run '{run}' (runs: {known}). Choose one with --run.")
 
 

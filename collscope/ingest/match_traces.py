@@ -89,8 +89,8 @@ def _notes(given: store.StoredTraces, timeline: Timeline) -> list[Diagnostic]:
     twice = [given.traces[k].rank for k in timeline.rows.duplicates]
     if twice:
         text = (
-            f"traces of ranks that another trace is of (first: rank {twice[0]}): left out of the "
-            "analysis; give each profiled period a run of its own"
+            f"traces of ranks that another trace is of (first: rank {twice[0]}), so of two jobs or "
+            "periods: left out of all numbers; give each a run of its own (--run LABEL)"
         )
         found.append(Diagnostic(Severity.NOTICE, "rank_traced_twice", text, count=len(twice)))
     unranked = sum(t.rank is None for t in given.traces)
@@ -132,11 +132,11 @@ def store_trace_match(
 
 
 def _first_rows(found: TraceMatch, kept: list[int]) -> list[int]:
-    """Per trace its first row after the warm-up; 0 for those that do not count."""
+    """Per trace its first row after the warm-up; behind its last if it is left out."""
     timeline = found.timeline
     rows = timeline.rows
     warm = warm_until(rows, timeline.calls, timeline.times)
-    first = [0] * len(found.given.traces)
+    first = [len(trace.columns) for trace in found.given.traces]
     for t, k in enumerate(kept):
         first[k] = int(np.searchsorted(rows.start[rows.of(t)], warm[t]))
     return first

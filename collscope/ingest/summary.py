@@ -12,21 +12,34 @@ _SHOWN = (Severity.ERROR, Severity.DATA_LOSS, Severity.NOTICE)
 
 
 def summary_lines(results: list[Ingested]) -> Iterator[str]:
-    """One line per input, then the diagnostics of all of them, summed by code."""
+    """One line per input, then the diagnostics of all of them, summed by code.
+
+    Of several inputs the first one that has a diagnostic is named behind it.
+    """
     for r in results:
         if r.status == "known":
             yield f"{r.path}: already in this run (same bytes), left as it is"
         elif r.status == "unusable":
             yield f"{r.path}: skipped: {r.reason}"
-        else:
+        elif r.status != "matched":
             counts = ", ".join(f"{n:,} {what}" for what, n in r.counts if n)
             again = " (read again, in place of what it gave before)" * (r.status == "replaced")
             yield f"{r.path}: {r.dialect}: {counts or 'nothing counted'}{again}"
-    by_code: dict[tuple[Severity, str], list[Diagnostic]] = defaultdict(list)
+    inputs = {r.path for r in results if r.status != "matched"}
+    by_code: dict[tuple[Severity, str], list[tuple[str, Diagnostic]]] = defaultdict(list)
     for r in results:
         for d in r.diagnostics:
             if d.severity in _SHOWN:
-                by_code[d.severity, d.code].append(d)
+                by_code[d.severity, d.code].append((r.path, d))
     for severity, code in sorted(by_code, key=lambda key: _SHOWN.index(key[0])):
         same = by_code[severity, code]
-        yield f"  {severity.value}: {sum(d.count for d in same):,} x {code}: {same[0].message}"
+        total = sum(d.count for _, d in same)
+        among = list(dict.fromkeys(path for path, _ in same if path in inputs))
+        where = _where(among) if among and len(inputs) > 1 else ""
+        yield f"  {severity.value}: {total:,} x {code}: {same[0][1].message}{where}"
+
+
+def _where(paths: list[str]) -> str:
+    """The first of some inputs, and how many more there are."""
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f" ({paths[0]}{more})"

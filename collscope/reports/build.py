@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from collscope.reports.classes import class_rows, read_call_totals
 from collscope.reports.communicators import communicator_rows
 from collscope.reports.findings import find
 from collscope.reports.judgement.build import build_judgement
+from collscope.reports.judgement.records import JudgedClass
 from collscope.reports.model import Report
 from collscope.reports.overview import find_gaps, read_coverage, read_header
 from collscope.reports.share import read_shares
@@ -33,7 +36,7 @@ def build_report(
                 findings always cover all of them
     system      whose roof the classes are judged by: a name or file as `collscope roofline
                 --system` takes them, or `fit` for the best measurements of the run
-    label       of the measurements to judge; None: the most recent ones
+    label       of the measurements to judge; None: those of the most recent source
     raises      InputError for an unknown system or label, NoVerdictError when there is nothing
                 to fit
     """
@@ -64,15 +67,28 @@ def build_report(
     return found if top is None else shorten(found, top)
 
 
+def _most_telling(rows: Sequence[JudgedClass]) -> Sequence[JudgedClass]:
+    """In the order to keep them: as they stand, or, without calls, every operation by size.
+
+    The largest of each operation, then the next largest of each: a cut leaves all operations, and
+    the sizes that tell their bandwidth.
+    """
+    if any(row.calls for row in rows):
+        return rows
+    turns: dict[int, int] = {}
+    seen: Counter[tuple[str, int | None]] = Counter()
+    for row in sorted(rows, key=lambda row: -(row.size_bytes or 0)):
+        turns[row.class_id] = seen[row.op, row.nranks]
+        seen[row.op, row.nranks] += 1
+    return sorted(rows, key=lambda row: turns[row.class_id])
+
+
 def shorten(report: Report, top: int) -> Report:
     """The report with `top` classes and kernel names; every total stays what it was."""
     judgement, shown = report.judgement, {row.class_id for row in report.classes[:top]}
-    judged = (
-        row
-        for index, row in enumerate(judgement.classes)
-        # the first to look at, and those of the classes table
-        if index < top or row.class_id in shown
-    )
+    # the first to look at, and those of the classes table
+    shown |= {row.class_id for row in _most_telling(judgement.classes)[:top]}
+    judged = (row for row in judgement.classes if row.class_id in shown)
     return replace(
         report,
         shares=tuple(replace(share, kernels=share.kernels[:top]) for share in report.shares),

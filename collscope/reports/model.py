@@ -271,9 +271,9 @@ class DeviationRow:
 
     comm_id: int
     rank: int
-    what: str  # missing or differs
+    what: str  # missing, stopped (its log lacks the last calls) or differs
     calls: int
-    detail: str | None  # of the first such call
+    detail: str | None  # of the first such call; of a rank that stopped its last call
     source: str | None
     line: int | None
 

@@ -6,11 +6,11 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from collscope.reports.classes import CallTotal
+from collscope.reports.deviations import read_deviations
 from collscope.reports.model import (
     ClassRow,
     CommunicatorRow,
     Coverage,
-    DeviationRow,
     DiagnosticRow,
     Gap,
     Header,
@@ -50,11 +50,6 @@ _SOURCES = """
 SELECT path, kind, dialect, library, library_version, lines, parsed, ignored, foreign_lines,
        damaged
 FROM sources WHERE run = ? ORDER BY source_id
-"""
-
-_DEVIATIONS = """
-SELECT comm_id, rank, what, COUNT(*), detail, path, MIN(line)
-FROM deviations WHERE run = ? GROUP BY comm_id, rank, what ORDER BY comm_id, rank, what
 """
 
 _DIAGNOSTICS = """
@@ -116,7 +111,7 @@ def read_coverage(
         calls_complete=complete,
         calls_incomplete=incomplete,
         calls_unknown=unknown,
-        deviations=tuple(DeviationRow(*row) for row in connection.execute(_DEVIATIONS, (run,))),
+        deviations=read_deviations(connection, run),
         diagnostics=tuple(sorted(diagnostics, key=_diagnostic_order)),
         gaps=(),
     )

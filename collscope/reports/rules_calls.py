@@ -68,6 +68,31 @@ def missing_calls(report: Report) -> Iterable[Finding]:
     )
 
 
+def ranks_stopped(report: Report) -> Iterable[Finding]:
+    """Ranks whose logs lack the last calls of a communicator, all from one place on."""
+    rows = [row for row in report.coverage.deviations if row.what == "stopped"]
+    if not rows:
+        return
+    title = "ranks stopped: their logs end before calls that other ranks made"
+    if len(rows) == len(report.communicators) == 1:  # its rank is the job's
+        title = f"rank {rows[0].rank} stopped: {rows[0].detail}"
+    named = "; ".join(
+        f"communicator {row.comm_id} rank {row.rank}: {row.detail}" for row in rows[:MOST_EVIDENCE]
+    )
+    more = f"; and {len(rows) - MOST_EVIDENCE} more" if len(rows) > MOST_EVIDENCE else ""
+    yield Finding(
+        severity="warning",
+        code="ranks_stopped",
+        title=title,
+        detail=f"{named}{more}.",
+        advice="Look at what these ranks did instead: their stack, an exception, the GPU; the "
+        "others wait for them in the next call. A log that was cut looks the same.",
+        evidence=tuple(
+            Evidence(row.source, None, None) for row in rows[:MOST_EVIDENCE] if row.source
+        ),
+    )
+
+
 def ranks_disagree(report: Report) -> Iterable[Finding]:
     """Ranks that issued another operation or count at the same place of a communicator."""
     rows = [row for row in report.coverage.deviations if row.what == "differs"]
@@ -197,6 +222,7 @@ def _calls(rows: Iterable[ClassRow]) -> int:
 
 RULES = (
     ranks_disagree,
+    ranks_stopped,
     missing_ranks,
     missing_calls,
     data_loss,

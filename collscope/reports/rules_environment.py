@@ -35,6 +35,15 @@ _DEBUG = {
     "NCCL_DEBUG": lambda value: value.upper() == "TRACE",
 }
 
+_OF_ONE_JOB = (
+    "Give every rank the same environment (mpirun -x, srun --export): ranks that choose "
+    "differently can hang or corrupt results."
+)
+_OF_JOBS = (
+    "The run holds more than one job, which may differ in this by right: give each a run of its "
+    "own (--run LABEL) to see whether the ranks of one do."
+)
+
 
 def _says(row: SettingRow) -> Evidence:
     return Evidence(row.source, row.line, row.excerpt)
@@ -99,17 +108,17 @@ def environment_differs(report: Report) -> Iterable[Finding]:
     by_name: dict[str, list[SettingRow]] = defaultdict(list)
     for row in _from_environment(report):
         by_name[row.name].append(row)
+    jobs = any(row.code == "several_jobs" for row in report.coverage.diagnostics)
     for name, rows in by_name.items():
         decisive = name in _FORCED or name in _DISABLED
         partly = decisive and sum(row.processes for row in rows) < rows[0].of_processes
         if len(rows) > 1 or partly:
             yield Finding(
-                severity="warning",
+                severity="note" if jobs else "warning",
                 code="environment_differs",
                 title=f"{name} is not the same in all processes",
                 detail="; ".join(_seen_by(row) for row in rows) + ".",
-                advice="Give every rank the same environment (mpirun -x, srun --export): ranks "
-                "that choose differently can hang or corrupt results.",
+                advice=_OF_JOBS if jobs else _OF_ONE_JOB,
                 evidence=tuple(_says(row) for row in rows),
             )
 

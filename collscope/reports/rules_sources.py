@@ -4,7 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from collscope.reports.layout import count
 from collscope.reports.model import Evidence, Finding, Report
+
+# Per diagnostic: title, what it counts, detail.
+_SEVERAL = {
+    "several_jobs": (
+        "more than one job in this run: {} with several processes",
+        "GPU",
+        "Processes with different pids used the same GPU for communicators of their own: the "
+        "calls, bytes and settings below are those of all these jobs (or starts of one) together.",
+    ),
+    "rank_traced_twice": (
+        "two jobs or periods in this run: {} left out",
+        "trace",
+        "Their rank has another trace, read before. Shares, waiting and overlap are of the first "
+        "trace of each rank alone, those listed under Share of GPU time.",
+    ),
+}
 
 
 def library_differs(report: Report) -> Iterable[Finding]:
@@ -29,6 +46,20 @@ def library_differs(report: Report) -> Iterable[Finding]:
     )
 
 
+def several_jobs(report: Report) -> Iterable[Finding]:
+    """Processes that share a GPU, or traces that share a rank: of more than one job or period."""
+    for row in report.coverage.diagnostics:
+        if row.code in _SEVERAL:
+            title, counted, detail = _SEVERAL[row.code]
+            yield Finding(
+                severity="warning",
+                code=row.code,
+                title=title.format(count(row.count, counted)),
+                detail=detail,
+                advice="Give each job and each profiled period a run of its own (--run LABEL).",
+            )
+
+
 def logged_twice(report: Report) -> Iterable[Finding]:
     """Processes of which two logs hold calls on the same communicator."""
     for row in report.coverage.diagnostics:
@@ -43,4 +74,4 @@ def logged_twice(report: Report) -> Iterable[Finding]:
             )
 
 
-RULES = (library_differs, logged_twice)
+RULES = (library_differs, several_jobs, logged_twice)

@@ -27,7 +27,7 @@ from collscope.reports.model import (
     TransportRow,
 )
 from collscope.reports.sections_calls import classes, communicators, histograms
-from collscope.reports.sections_judgement import gain_sentences, judgement
+from collscope.reports.sections_judgement import gain_sentences, judgement, measured_sentences
 from collscope.reports.share import IDLE_PERCENT, bound_by
 from collscope.reports.timeline_sections import (
     idle_percent,
@@ -45,10 +45,10 @@ _ABOUT_TRANSPORT = ("network", "net_", "channels", "gdr_", "nvls", "msccl", "tun
 
 def sections(report: Report) -> tuple[Section, ...]:
     """All sections, the answer first."""
-    return (
+    found = (
         Section("", tuple(_answer(report))),
         Section("Findings", tuple(_findings(report.findings))),
-        Section("Share of GPU time", tuple(_shares(report.shares))),
+        Section("Share of GPU time", tuple(_shares(report))),
         *timeline_section(report.timeline),
         Section("Classes", tuple(classes(report))),
         Section("Efficiency and gain", tuple(judgement(report))),
@@ -58,16 +58,33 @@ def sections(report: Report) -> tuple[Section, ...]:
         Section("Run", tuple(_run(report.header))),
         Section("Coverage", tuple(_coverage(report))),
     )
+    if not _measured_only(report):
+        return found
+    # sections that could only say that they hold nothing
+    empty = {"Share of GPU time", "Classes", "Message sizes"}
+    empty |= {"Findings"} if not report.findings else set()
+    empty |= {"Communicators"} if not report.communicators else set()
+    empty |= {"Transports and settings"} if not (report.transports or report.settings) else set()
+    return tuple(section for section in found if section.title not in empty)
+
+
+def _measured_only(report: Report) -> bool:
+    """Measurements are all that the run tells about time."""
+    return bool(report.judgement.reached) and not report.header.calls and not report.shares
 
 
 def _answer(report: Report) -> Iterable[str]:
     header = report.header
-    yield from _share_answer(report.shares, idle_percent(report.timeline))
+    yield from measured_sentences(report.judgement)
+    if not _measured_only(report):
+        yield from _share_answer(report)
     yield from timeline_sentences(report.timeline)
     yield from gain_sentences(report)
     if header.communicators or header.calls:
         yield _size(header)
-    if not header.calls:
+    if _measured_only(report):
+        yield "No calls and no profile in this run: no share of GPU time, and no gain of a job."
+    elif not header.calls:
         yield "No calls: no log with COLL lines in this run (collscope ingest log PATH)."
     if report.classes and report.classes[0].op != Op.UNKNOWN.value:
         yield f"Most: {_most(report.classes[0])}."
@@ -75,8 +92,11 @@ def _answer(report: Report) -> Iterable[str]:
         yield "Classes with kernel times are ordered by them, the rest by bytes."
 
 
-def _share_answer(shares: Sequence[Share], idle: float | None) -> Iterable[str]:
+def _share_answer(report: Report) -> Iterable[str]:
+    shares, traced = report.shares, _traced(report)
+    idle = idle_percent(report.timeline)
     idles = idle is not None and idle >= IDLE_PERCENT
+    whole = "busy GPU time" if idles else "GPU time"
     if idles:
         yield (
             f"The GPU idles {idle:.1f} % of the traced time: the job is bound by neither "
@@ -84,20 +104,39 @@ def _share_answer(shares: Sequence[Share], idle: float | None) -> Iterable[str]:
         )
     if not shares:
         yield "Share of GPU time: not known (no profile; collscope ingest profile PATH)."
-    elif len(shares) > _MOST_SENTENCES:
-        percents = [share.percent or 0.0 for share in shares]
-        yield (
-            f"Collectives take {min(percents):.2f} to {max(percents):.2f} % of "
-            f"{'busy ' if idles else ''}GPU time in "
-            f"{len(shares)} profiles; each with its denominator under Share of GPU time."
-        )
+    elif len(traced) > 1:
+        # Ranks of one job: one word for it, if each of them deserves that word.
+        bounds = {None if idles else bound_by(share) for share in traced}
+        bound = bounds.pop() if len(bounds) == 1 else None
+        ranks = len(report.timeline.ranks) or len(traced)
+        yield f"{_collectives(bound)} take {_range(traced, f'{whole} on {ranks} ranks')}."
+    elif len(shares) > _MOST_SENTENCES and not traced:
+        yield f"Collectives take {_range(shares, f'{whole} in {len(shares)} profiles')}."
     else:
-        for share in shares:
+        for share in traced or shares:
             of = f" ({share.source})" if len(shares) > 1 else ""
-            bound = None if idles else bound_by(share)
-            head = "Collectives" if bound is None else f"{bound}: collectives"
-            said = share_sentence(share, "busy GPU time" if idles else "GPU time")
-            yield f"{head} take {said}{of}."
+            head = _collectives(None if idles else bound_by(share))
+            yield f"{head} take {share_sentence(share, whole)}{of}."
+
+
+def _traced(report: Report) -> Sequence[Share]:
+    """Shares of traces; a table of totals beside them may hold their kernels once more."""
+    paths = {row.source for row in report.coverage.sources if row.kind == "trace"}
+    return [share for share in report.shares if share.source in paths]
+
+
+def _collectives(bound: str | None) -> str:
+    return "Collectives" if bound is None else f"{bound}: collectives"
+
+
+def _range(shares: Sequence[Share], whole: str) -> str:
+    """Smallest and largest of several shares, with the denominator that they have in common."""
+    percents = [share.percent or 0.0 for share in shares]
+    denominators = {share.denominator for share in shares}
+    said = "; each with its denominator under Share of GPU time"
+    if len(denominators) == 1:
+        said = f" (denominator: {denominators.pop()})"
+    return f"{min(percents):.2f} to {max(percents):.2f} % of {whole}{said}"
 
 
 def _size(header: Header) -> str:
@@ -152,14 +191,15 @@ def _evidence(evidence: Evidence) -> str:
     return f"{where}: {evidence.text}" if evidence.text else where
 
 
-def _shares(shares: Sequence[Share]) -> Iterable[str | Table]:
+def _shares(report: Report) -> Iterable[str | Table]:
+    shares = report.shares
     if not shares:
         yield "Not known: the run has no profile."
     if len(shares) > _MOST_SENTENCES:
         yield _shares_table(shares)
-        largest = max(shares, key=lambda share: share.percent or 0.0)
+        largest = max(_traced(report) or shares, key=lambda share: share.percent or 0.0)
         yield f"Kernels of the profile with the largest share, {largest.source}, stand below."
-        shares = [largest]
+        shares = (largest,)
     for share in shares:
         yield f"{share.source} ({share.dialect}): {share_sentence(share)}."
         if share.partial:
@@ -274,10 +314,12 @@ def _run(header: Header) -> Iterable[str | Table]:
 
 def _coverage(report: Report) -> Iterable[str | Table]:
     coverage = report.coverage
-    yield (
-        f"Calls logged by all their ranks: {coverage.calls_complete} of {report.header.calls}; "
-        f"by some: {coverage.calls_incomplete}; number of ranks unknown: {coverage.calls_unknown}."
-    )
+    if not _measured_only(report):
+        yield (
+            f"Calls logged by all their ranks: {coverage.calls_complete} of {report.header.calls}; "
+            f"by some: {coverage.calls_incomplete}; number of ranks unknown: "
+            f"{coverage.calls_unknown}."
+        )
     if coverage.sources:
         columns = [
             ("source", PATH),

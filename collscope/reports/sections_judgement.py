@@ -14,7 +14,7 @@ from collscope.reports.judgement.records import (
     MetricRow,
     Uplift,
 )
-from collscope.reports.layout import NUMBER, TEXT, Item, Table, percent, table
+from collscope.reports.layout import NUMBER, TEXT, Item, Table, cell, count, percent, table
 from collscope.reports.model import Report
 from collscope.units import format_size
 
@@ -26,6 +26,7 @@ _NO_RANKS = (
     "Not judged: the measurements tell no ranks or no sizes. Ingest them into another run with the "
     "ranks (collscope ingest table or csv PATH --nranks N --run NAME)."
 )
+_MOST_REACHED = 12  # operations in the first lines
 
 
 def gain_sentences(report: Report) -> Iterable[str]:
@@ -46,6 +47,28 @@ def gain_sentences(report: Report) -> Iterable[str]:
         )
 
 
+def measured_sentences(said: Judgement) -> Iterable[str]:
+    """What each operation reaches, for the first lines of a report on a run without calls."""
+    for row in said.reached[:_MOST_REACHED]:
+        nodes = "" if row.nnodes is None else f" of {count(row.nnodes, 'node')}"
+        text = (
+            f"{row.op} on {row.nranks} ranks{nodes} reaches {cell(row.busbw_gbps)} GB/s at "
+            f"{format_size(row.size_bytes)}"
+        )
+        if row.efficiency is not None:
+            text += f", {_gain(row.efficiency)} of the roof"
+        if row.worst_efficiency is not None and row.worst_size_bytes != row.size_bytes:
+            worst = format_size(row.worst_size_bytes)
+            text += f"; farthest from it: {worst} at {_gain(row.worst_efficiency)}"
+        yield f"{text}."
+    if len(said.reached) > _MOST_REACHED:
+        yield f"{len(said.reached) - _MOST_REACHED} more: --format json, judgement.reached."
+    if said.reached:
+        none = "no roof to hold it against (--system NAME; collscope roofline --list)"
+        roof = none if said.roof is None else f"roof: {said.roof}"
+        yield f"Bus bandwidth of label {said.label}; {roof}."
+
+
 def judgement(report: Report) -> Iterable[str | Item | Table]:
     """Efficiency by class, decomposition, uplift and the application's own figures."""
     said = report.judgement
@@ -57,7 +80,10 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         shown = judged[: len(report.classes)] or judged
         yield from _classes(shown, said)
         if not report.classes and said.classes_total > len(said.classes):
-            yield f"{said.classes_total - len(said.classes)} more classes not shown (--top 0)."
+            yield (
+                f"{said.classes_total - len(said.classes)} more classes not shown (--top 0): the "
+                "smallest of each operation."
+            )
     if said.decomposition is not None:
         yield _decomposition_table(said.decomposition)
         yield f"device s: seconds over all devices. Collective time: {said.decomposition.basis}."

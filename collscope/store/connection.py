@@ -51,6 +51,21 @@ def open_store(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def remove_empty(connection: sqlite3.Connection, path: Path) -> None:
+    """Remove a store that holds no source, unless another process has it open.
+
+    A store in WAL mode leaves it only for its one connection: what another has opened stays, and
+    so does all that it writes.
+    """
+    with contextlib.suppress(sqlite3.Error):
+        if connection.execute("SELECT 1 FROM _source LIMIT 1").fetchone() is None:
+            connection.execute("PRAGMA busy_timeout = 0")
+            connection.execute("PRAGMA journal_mode = DELETE")
+            connection.execute("BEGIN EXCLUSIVE")
+            if connection.execute("SELECT 1 FROM _source LIMIT 1").fetchone() is None:
+                path.unlink(missing_ok=True)
+
+
 class _Reader(sqlite3.Connection):
     """Reads only; closed, it leaves the store without files beside it."""
 

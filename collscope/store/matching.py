@@ -64,6 +64,21 @@ def processes_in_two_logs(connection: sqlite3.Connection, run: int) -> int:
     return int(connection.execute(query, (run,)).fetchone()[0])
 
 
+def shared_gpus(connection: sqlite3.Connection, run: int) -> int:
+    """GPUs that processes without a common communicator used; several ranks of one may share it."""
+    query = (
+        "WITH used AS (SELECT host, bus_id, pid, COALESCE(comm_hash, pid) AS comm FROM _stream"
+        " JOIN _process USING (process_id) JOIN _source USING (source_id)"
+        " WHERE run_id = ? AND host IS NOT NULL AND bus_id IS NOT NULL AND pid IS NOT NULL),"
+        " of_comm AS (SELECT host, bus_id, COUNT(DISTINCT pid) AS n FROM used"
+        " GROUP BY host, bus_id, comm)"
+        " SELECT COUNT(*) FROM (SELECT host, bus_id, COUNT(DISTINCT pid) AS n FROM used"
+        " GROUP BY host, bus_id) JOIN (SELECT host, bus_id, MAX(n) AS most FROM of_comm"
+        " GROUP BY host, bus_id) USING (host, bus_id) WHERE n > most"
+    )
+    return int(connection.execute(query, (run,)).fetchone()[0])
+
+
 def has_traces(connection: sqlite3.Connection, run: int) -> bool:
     """True if the run holds traces or recordings."""
     query = "SELECT EXISTS (SELECT 1 FROM {} JOIN _source USING (source_id) WHERE run_id = ?)"

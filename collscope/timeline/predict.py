@@ -43,6 +43,7 @@ class NewTime:
     # ratio of the two, so that what slows them down in the job stays; without it they are taken
     # to last `time_ns` in the job.
     old_ns: float | None = None
+    bound: bool = False  # a class that is faster than `time_ns` already stays as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +151,9 @@ def _factors(
             continue
         given = new[key]
         base = given.old_ns or median
-        low, high = given.low_ns or given.time_ns, given.high_ns or given.time_ns
-        factors[:, k] = [given.time_ns / base, low / base, high / base]
+        time = min(given.time_ns, base) if given.bound else given.time_ns
+        low, high = given.low_ns or time, given.high_ns or time
+        factors[:, k] = [time / base, low / base, high / base]
         changed.append(ChangedClass(key, int(mine.sum()), median, median * float(factors[0, k])))
     per_call = np.where(counts, factors[:, calls.class_], 1.0)
     return _Factors(*per_call[:, calls.call_of_part]), tuple(changed), tuple(unchanged)

@@ -11,6 +11,8 @@ from collscope.whatif.records import Fusion, FusionRow, PerBucket, Recommended, 
 from collscope.whatif.setup import Job, candidates, make_job, measured_times
 from collscope.whatif.times import Floats, Times
 
+_LEAST_R_SQUARED = 0.5  # a line that tells less than half of the differences tells nothing
+
 
 def predict_fusion(wanted: Wanted) -> Fusion:
     """Predict every candidate from the times measured under a label.
@@ -107,7 +109,9 @@ def assemble(  # noqa: PLR0913, PLR0917 - one argument per origin of the answer'
 def _per_bucket(rows: Sequence[FusionRow]) -> PerBucket | None:
     timed = [(row.buckets, row.time_us) for row in rows if row.time_us is not None]
     line = slope([n for n, _ in timed], [t for _, t in timed])
-    return None if line is None else PerBucket(line.per_bucket_us, line.rest_us, line.r_squared)
+    if line is None or line.per_bucket_us <= 0 or line.r_squared < _LEAST_R_SQUARED:
+        return None  # the sizes of the buckets decide, not how many there are
+    return PerBucket(line.per_bucket_us, line.rest_us, line.r_squared)
 
 
 def _recommended(

@@ -29,7 +29,8 @@ LEFT JOIN traces t ON t.run = k.run AND t.source_id = k.source_id
 WHERE k.run = ? AND call_id IS NOT NULL GROUP BY call_id
 """
 _MEASURED = """
-SELECT measurement_id, datatype, size_bytes, nranks, nnodes, time_us_median, n_wrong, status, method
+SELECT measurement_id, datatype, size_bytes, nranks, nnodes, time_us_median, n_wrong, status,
+    method, run
 FROM measurements WHERE label = ? AND op = 'AllReduce' ORDER BY measurement_id
 """
 _SAMPLES = """
@@ -89,22 +90,28 @@ def load_step(connection: sqlite3.Connection, store: str, run: str) -> RecordedS
     )
 
 
-def load_measured(connection: sqlite3.Connection, label: str) -> tuple[Measurement, ...]:
-    """All-reduces measured under a label, with their samples.
+def load_measured(
+    connection: sqlite3.Connection, label: str, run: str | None
+) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
+    """All-reduces measured under a label, with their samples, and a notice where runs are mixed.
 
+    run     whose measurements are taken where it has the label; else those of every run
     raises  InputError when there are none
     """
     samples: dict[int, list[float]] = defaultdict(list)
     for key, time_us in connection.execute(_SAMPLES, (label,)):
         samples[key].append(time_us)
+    rows = connection.execute(_MEASURED, (label,)).fetchall()
+    runs = sorted({row[-1] for row in rows})
+    if run in runs:
+        rows, runs = [row for row in rows if row[-1] == run], [run]
     found = tuple(
         Measurement(
             Op.ALL_REDUCE, datatype=_DATATYPES.get(datatype or ""), size_bytes=size, nranks=nranks,
             nnodes=nnodes, time_us_median=time_us, n_wrong=wrong, status=status, method=method,
             samples_us=tuple(samples.get(key, ())),
         )
-        for key, datatype, size, nranks, nnodes, time_us, wrong, status, method
-        in connection.execute(_MEASURED, (label,))
+        for key, datatype, size, nranks, nnodes, time_us, wrong, status, method, _ in rows
     )  # fmt: skip
     if not found:
         query = "SELECT DISTINCT label FROM measurements WHERE op = 'AllReduce' ORDER BY label"
@@ -113,4 +120,6 @@ def load_measured(connection: sqlite3.Connection, label: str) -> tuple[Measureme
             f"--label '{label}': no AllReduce measured under it (labels: {known}). Measure with "
             "collscope replay --sweep allreduce:1K..256M*2, or use --measure."
         )
-    return found
+    if len(runs) == 1:
+        return found, ()
+    return found, (f"label '{label}' is in the runs {', '.join(runs)}: taken together",)

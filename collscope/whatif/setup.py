@@ -82,7 +82,7 @@ def make_job(wanted: Wanted) -> Job:
         production,
         name,
         present,
-        () if step is None else (*step.notices, *_of_run(wanted, step, production)),
+        (*_of_run(step), *_of_overlap(wanted, step, production)),
     )
 
 
@@ -94,16 +94,25 @@ def _has_main(db: Path) -> bool:
         return connection.execute(_ANY, (_MAIN,)).fetchone() is not None
 
 
-def _of_run(wanted: Wanted, step: RecordedStep, production: Production | None) -> tuple[str, ...]:
-    """What an answer about a run does not take into account."""
-    calls = "buckets smaller than the calls are not looked at"
-    timed = len(step.ready_us) > 1  # of every rank, as `--overlap recorded` needs
-    if production is not None or not timed or wanted.policy is not Policy.TORCH_DDP:
-        return (calls,)
+def _of_run(step: RecordedStep | None) -> tuple[str, ...]:
+    if step is None:
+        return ()
+    return (*step.notices, "buckets smaller than the calls are not looked at")
+
+
+def _of_overlap(
+    wanted: Wanted, step: RecordedStep | None, production: Production | None
+) -> tuple[str, ...]:
+    """What an answer about PyTorch without `--overlap` does not take into account."""
+    if production is not None or wanted.policy is not Policy.TORCH_DDP:
+        return ()
+    if step is not None and len(step.ready_us) > 1:  # of every rank
+        how = "the run has traces, --overlap recorded"
+    else:
+        how = "--overlap uniform:MS, with the milliseconds of the backward pass,"
     return (
-        calls,
-        "PyTorch reduces beside the backward pass, which this does not look at: the run has traces,"
-        " --overlap recorded takes the overlap into account and may recommend other buckets",
+        f"PyTorch reduces beside the backward pass, which this does not look at: {how} takes the "
+        "overlap into account and may recommend other buckets",
     )
 
 
@@ -133,9 +142,10 @@ def measured_times(wanted: Wanted, job: Job) -> tuple[Times, Job, str, tuple[str
         raise UsageError(
             "whatif fusion: where times come from is not said. Give --label, or --measure."
         )
+    run = wanted.run or (_MAIN if wanted.layers is None else None)
     with reading(wanted.db) as connection:
-        found = load_measured(connection, wanted.label)
-    notices: list[str] = []
+        found, mixed = load_measured(connection, wanted.label, run)
+    notices = list(mixed)
     fitting = [
         m
         for m in found

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from collscope.reports.judgement.accounts import decompose, fraction_of, uplift_of
 from collscope.reports.judgement.curves import curves_of
 from collscope.reports.judgement.figures import metric_rows
-from collscope.reports.judgement.judged import Judged, judge_classes, records
+from collscope.reports.judgement.judged import Judged, judge_classes, reached_of, records
 from collscope.reports.judgement.kernels import judge_kernels
 from collscope.reports.judgement.measured import (
     Matcher,
@@ -18,6 +18,7 @@ from collscope.reports.judgement.measured import (
     choose_labels,
     labels_of,
     read_measurements,
+    share_source,
 )
 from collscope.reports.judgement.records import Judgement
 from collscope.reports.judgement.roofs import AnyRoofs, FitRoofs, empirical, make_roofs
@@ -37,7 +38,7 @@ def build_judgement(
 
     classes, shares  of the run, all of them
     asked            system (a name, a file, `fit`) and label of the measurements; None: no roof,
-                     the most recent label that says something of the classes
+                     the first of `choose_labels` that says something of the classes
     raises           InputError for an unknown system or label, NoVerdictError when `fit` has
                      nothing to fit
     """
@@ -49,10 +50,12 @@ def build_judgement(
     known = fraction_of(connection, run, shares)
     exposure = 1.0 if known is None or known.exposure is None else known.exposure
     judge = partial(_judge_by, rows, classes, (roofs, best), exposure)
-    label, judged = _first_judged(judge, choose_labels(labels, wanted))
+    order = choose_labels(rows, wanted)
+    label, judged = _first_judged(judge, order)
     # a benchmark's sizes say nothing about the largest message of the job
     kernels = judge_kernels(shares, judged if classes else (), roofs)
     whole = sum(j.device_s or 0.0 for j in judged)
+    notes = (*_label_notes(rows, order, label), *_notes(judged, label, known is not None))
     return Judgement(
         label=label,
         labels=labels,
@@ -66,7 +69,8 @@ def build_judgement(
             connection, run, rows, classes, None if known is None else known.value * exposure
         ),
         curves=curves_of((r for r in rows if wanted in (None, r.label)), roofs),
-        notes=(*_notes(judged, (label, labels), known is not None, wanted), *beside),
+        reached=() if classes else reached_of(judged),
+        notes=(*notes, *beside),
     )
 
 
@@ -116,20 +120,25 @@ def _first_judged(
     return first
 
 
-def _notes(
-    judged: Sequence[Judged],
-    label: tuple[str | None, tuple[str, ...]],
-    known: bool,
-    wanted: str | None,
-) -> list[str]:
-    chosen, labels = label
+def _label_notes(
+    rows: Sequence[Row], order: Sequence[str | None], chosen: str | None
+) -> Iterable[str]:
+    """Which of several labels is judged, where none was asked for."""
+    if chosen is None or len(order) < 2:
+        return
+    which = "the most recent"
+    if share_source(rows, chosen):
+        which = "the first with the most classes in the most recent file"
+    if chosen != order[0]:
+        which += " of those that can be judged"
+    yield (
+        f"Measured labels: {', '.join(labels_of(rows))}; {which}, {chosen}, is judged (--label "
+        "names another)."
+    )
+
+
+def _notes(judged: Sequence[Judged], chosen: str | None, known: bool) -> list[str]:
     notes = []
-    if len(labels) > 1 and wanted is None:
-        notes.append(
-            f"Measured labels: {', '.join(labels)}; the most recent"
-            f"{'' if chosen == labels[-1] else ' of those that can be judged'}, {chosen}, is "
-            "judged (--label names another)."
-        )
     measured = sum(j.match is not None and j.match.time_us is not None for j in judged)
     if chosen is not None and judged:
         notes.append(f"{measured} of {len(judged)} classes are measured with label {chosen}.")

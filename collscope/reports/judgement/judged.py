@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from collscope.busbw import bus_bandwidth
 from collscope.reports.judgement.measured import Match, Matcher, op_of
-from collscope.reports.judgement.records import JudgedClass
+from collscope.reports.judgement.records import JudgedClass, Reached
 from collscope.reports.judgement.roofs import AnyRoofs, FitRoofs, RoofAt
 from collscope.reports.judgement.uplift import Part, Split, split
 from collscope.reports.model import ClassRow
@@ -178,6 +179,30 @@ def records(judged: Sequence[Judged], whole_s: float | None) -> tuple[JudgedClas
         key=lambda j: (-(j.recoverable_s or 0.0), -(j.device_s or 0.0), j.row.class_id),
     )
     return tuple(_record(j, whole_s) for j in ordered)
+
+
+def reached_of(judged: Iterable[Judged]) -> tuple[Reached, ...]:
+    """The highest bus bandwidth of each operation, ranks and nodes, and the least efficiency."""
+    groups: dict[tuple[str, int, int | None], list[tuple[float, Judged]]] = defaultdict(list)
+    for j in judged:
+        busbw = _busbw(j)
+        if busbw is not None and j.row.nranks is not None and j.row.size_bytes:
+            groups[j.row.op, j.row.nranks, j.row.nnodes].append((busbw, j))
+    return tuple(_reached(shape, same) for shape, same in groups.items())
+
+
+def _reached(shape: tuple[str, int, int | None], same: Sequence[tuple[float, Judged]]) -> Reached:
+    busbw, best = max(same, key=lambda pair: pair[0])
+    known = [(j.efficiency, j) for _, j in same if j.efficiency is not None]
+    low, worst = min(known, key=lambda pair: pair[0], default=(None, None))
+    return Reached(
+        *shape,
+        best.row.size_bytes or 0,
+        busbw,
+        best.efficiency,
+        None if worst is None else worst.row.size_bytes,
+        low,
+    )
 
 
 def _record(j: Judged, whole_s: float | None) -> JudgedClass:

@@ -15,7 +15,7 @@ from collscope.reports.model import ClassRow
 _COLUMNS = (
     "measurement_id", "label", "op", "datatype", "redop", "count", "size_bytes", "in_place",
     "nranks", "nnodes", "shape", "time_us_median", "busbw_gbps", "n_wrong", "backend", "status",
-    "scaled_from",
+    "scaled_from", "source_id",
 )  # fmt: skip
 
 _SAMPLES = """
@@ -53,6 +53,7 @@ class Row:
     backend: str | None
     status: str
     scaled_from: int | None
+    source_id: int
     samples_us: tuple[float, ...]
 
     @property
@@ -115,13 +116,19 @@ def labels_of(rows: Iterable[Row]) -> tuple[str, ...]:
     return tuple(sorted(latest, key=latest.__getitem__))
 
 
-def choose_labels(labels: Sequence[str], wanted: str | None) -> Sequence[str | None]:
-    """The wanted label, else all, the most recent first; (None,) when there is none at all.
+def choose_labels(rows: Iterable[Row], wanted: str | None) -> Sequence[str | None]:
+    """The wanted label, else all, the one to judge first; (None,) when there is none at all.
+
+    Those of the most recent source come first. The order of rows within a source says nothing
+    about time: of its labels that with the most classes comes first, of equals the first.
 
     raises  InputError when the run has no measurement of the wanted label
     """
+    labels: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        labels[row.label].append(row)
     if wanted is None:
-        return labels[::-1] or (None,)
+        return sorted(labels, key=lambda name: _turn(labels[name])) or (None,)
     if wanted not in labels:
         known = ", ".join(f"'{label}'" for label in labels) or "none"
         raise InputError(
@@ -129,6 +136,20 @@ def choose_labels(labels: Sequence[str], wanted: str | None) -> Sequence[str | N
             "Choose one of them, or measure with collscope replay --label."
         )
     return (wanted,)
+
+
+def _turn(rows: Sequence[Row]) -> tuple[int, int, int]:
+    """Sorts labels into the order in which they are tried, from the rows of one."""
+    classes = {(*_key(row, row.nranks), row.redop, row.in_place, row.shape) for row in rows}
+    return -max(row.source_id for row in rows), -len(classes), rows[0].measurement_id
+
+
+def share_source(rows: Iterable[Row], label: str) -> bool:
+    """Whether the latest source of a label has another label too."""
+    by_source: dict[int, set[str]] = defaultdict(set)
+    for row in rows:
+        by_source[row.source_id].add(row.label)
+    return len(by_source[max(s for s, labels in by_source.items() if label in labels)]) > 1
 
 
 def as_measurement(row: Row) -> Measurement:

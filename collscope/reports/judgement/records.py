@@ -110,6 +110,20 @@ class MetricRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Reached:
+    """What an operation of a run without calls reaches at best, and against its roof at worst."""
+
+    op: str
+    nranks: int
+    nnodes: int | None
+    size_bytes: int  # of the highest bus bandwidth
+    busbw_gbps: float
+    efficiency: float | None  # there
+    worst_size_bytes: int | None  # of the least efficiency
+    worst_efficiency: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class CurvePoint:
     """One point of a curve."""
 
@@ -144,4 +158,5 @@ class Judgement:
     uplift: Uplift | None
     metrics: tuple[MetricRow, ...]
     curves: tuple[Curve, ...]
+    reached: tuple[Reached, ...]  # by operation and ranks; empty where the run has calls
     notes: tuple[str, ...]  # what was assumed, left out or is not known

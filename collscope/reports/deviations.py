@@ -1,0 +1,63 @@
+"""Calls that a rank lacks, alone or from some place on, or saw otherwise than its peers."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+
+from collscope.reports.model import DeviationRow
+
+_DEVIATIONS = """
+SELECT comm_id, rank, what, COUNT(*), detail, path, MIN(line)
+FROM deviations WHERE run = ? GROUP BY comm_id, rank, what ORDER BY comm_id, rank, what
+"""
+
+# The last calls of a communicator that a rank with a log lacks: its last row of missing places
+# without a gap, if it goes on to the end. Traces may end where they like, and have no process.
+_TAILS = """
+WITH missing AS (
+    SELECT comm_id, rank, seq,
+           seq - ROW_NUMBER() OVER (PARTITION BY comm_id, rank ORDER BY seq) AS island
+    FROM deviations WHERE run = :run AND what = 'missing'),
+ends AS (
+    SELECT comm_id, MAX(seq) AS last FROM calls
+    WHERE run = :run AND comm_id IN (SELECT comm_id FROM missing) GROUP BY comm_id)
+SELECT s.comm_id, s.rank, MIN(s.seq), e.last,
+       (SELECT path FROM sources WHERE run = :run AND source_id = m.source_id)
+FROM missing s JOIN ends e USING (comm_id)
+JOIN members m ON m.run = :run AND m.comm_id = s.comm_id AND m.rank = s.rank
+WHERE m.pid IS NOT NULL GROUP BY s.comm_id, s.rank, s.island HAVING MAX(s.seq) = e.last
+"""
+
+_CALL = "SELECT op, count, datatype FROM calls WHERE run = ? AND comm_id = ? AND seq = ?"
+
+
+def read_deviations(connection: sqlite3.Connection, run: str) -> tuple[DeviationRow, ...]:
+    """Deviations per communicator, rank and kind; calls lacking to the end are `stopped`."""
+    rows = [DeviationRow(*row) for row in connection.execute(_DEVIATIONS, (run,))]
+    if not any(row.what == "missing" for row in rows):
+        return tuple(rows)
+    stopped = _stopped(connection, run)
+    found = []
+    for row in rows:
+        tail = stopped.get((row.comm_id, row.rank)) if row.what == "missing" else None
+        if tail is None or row.calls > tail.calls:
+            found.append(replace(row, calls=row.calls - (tail.calls if tail else 0)))
+        if tail is not None:
+            found.append(tail)
+    return tuple(found)
+
+
+def _stopped(connection: sqlite3.Connection, run: str) -> dict[tuple[int, int], DeviationRow]:
+    """Ranks whose logs end before those of their peers, each with its last call in words."""
+    found = {}
+    for comm, rank, first, last, path in connection.execute(_TAILS, {"run": run}).fetchall():
+        call = connection.execute(_CALL, (run, comm, first - 1)).fetchone()
+        said = f"it made none of {last + 1} calls"
+        if call is not None:
+            op, count, datatype = call
+            what = op if count is None or datatype is None else f"{op} of {count} {datatype}"
+            # the store counts from 0, people from 1
+            said = f"its last call is no. {first} ({what}), of {last + 1}"
+        found[comm, rank] = DeviationRow(comm, rank, "stopped", last + 1 - first, said, path, None)
+    return found
