@@ -21,7 +21,7 @@ from collscope.errors import UsageError
 from collscope.model import Interference, InterferenceSet, Op
 from collscope.parsers.interference_csv import parse, sniff
 from collscope.programs import MICROBENCH, installed
-from collscope.replay.launch import Ended
+from collscope.replay.launch import Ended, Job
 from collscope.reports.interference import render_interference
 from collscope.reports.interference_build import InterferenceRow, build_interference, model
 
@@ -365,7 +365,7 @@ def test_a_class_too_large_for_its_ranks_keeps_no_other_rank_waiting(
     arguments = (
         "interference", str(plan), "--csv", str(target), "--budget", "1e-3", "--timeout", "30",
     )  # fmt: skip
-    assert start_microbench(arguments, 3) == Ended(6)
+    assert start_microbench(Job(arguments, 3), target, "test") == Ended(6)
     found = [(m.rank, m.status) for m in parse(target.read_text()).measurements]
     assert found[:2] == [(0, "failed"), (1, "failed")]
     assert [rank for rank, _ in found[2:]] == [0, 1, 2]

@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
-from command import collscope, dump
+from command import collscope, dump, rows
 
 from collscope import __version__
 from collscope.cli import COMMANDS
 from collscope.cli.deferred import Deferred
+from collscope.ingest import logs
+from collscope.ingest.result import Ingested
+from collscope.store.connection import open_store, remove_empty
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +85,16 @@ def test_the_list_says_what_the_command_says(command: Deferred) -> None:
     assert command.name == command.built.name
 
 
+@pytest.mark.parametrize("group", ["", "ingest", "export", "whatif", "bench"])
+def test_the_lists_are_not_cut_on_a_terminal_of_80_columns(
+    group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = collscope(*group.split(), "--help")
+    assert "Commands:" in done.out
+    assert "..." not in done.out.partition("Commands:")[2]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -91,6 +106,9 @@ def test_the_list_says_what_the_command_says(command: Deferred) -> None:
         ("ingest", "log", "x", "--run", os.fsdecode(b"\xff")),
         ("report", "--format", "pdf"),
         ("report", "--top", "-1"),
+        ("report", "--run", ""),
+        ("check", "--baseline", " ", "--current", "a"),
+        ("replay", "--label", ""),
     ],
 )
 def test_usage_errors(arguments: tuple[str, ...]) -> None:
@@ -107,6 +125,7 @@ def test_sql_answers_and_lists_views(store: Path) -> None:
     assert views.code == 0
     assert "communicators\n    run, " in views.out
     assert max(map(len, views.out.splitlines())) <= 100
+    assert collscope("sql", " ", "--db", store).out == views.out
 
 
 @pytest.mark.parametrize(
@@ -114,6 +133,7 @@ def test_sql_answers_and_lists_views(store: Path) -> None:
     [
         "INSERT INTO _run (label) VALUES ('x')",
         "DELETE FROM _source",
+        "DELETE FROM calls",
         "DROP VIEW calls",
         "PRAGMA user_version = 7",
         "CREATE TABLE t (x)",
@@ -129,6 +149,8 @@ def test_sql_is_read_only_and_bad_queries_are_usage_errors(store: Path, query: s
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("collscope: query: ")
     assert done.err.count("\n") == 1
+    assert ".." not in done.err
+    assert "cannot modify" not in done.err
     assert dump(store) == before
 
 
@@ -144,6 +166,84 @@ def test_an_unknown_run_names_the_known(store: Path) -> None:
     done = collscope("report", "--db", store, "--run", "other")
     assert done.code == 3
     assert "no run 'other' (runs: 'main'). Choose one with --run." in done.err
+
+
+def test_a_store_of_nothing_does_not_stay_and_one_that_does_says_so(tmp_path: Path) -> None:
+    rubbish, db = tmp_path / "rubbish.log", tmp_path / "t.db"
+    rubbish.write_text("nothing of the library\n")
+    assert collscope("ingest", "log", rubbish, "--db", db).code == 3
+    assert list(tmp_path.iterdir()) == [rubbish]
+    db.touch()  # there before the command, so not its to remove
+    assert collscope("ingest", "log", rubbish, "--db", db).code == 3
+    done = collscope("report", "--db", db)
+    assert (done.code, done.out) == (3, "")
+    assert done.err == (
+        f"collscope: {db}: the store is empty. Run 'collscope ingest auto PATH' first.\n"
+    )
+
+
+def test_a_store_of_nothing_stays_for_another_process(tmp_path: Path) -> None:
+    db = tmp_path / "t.db"
+    with closing(open_store(db)) as mine, closing(open_store(db)) as other:
+        remove_empty(mine, db)
+        other.execute("INSERT INTO _run (label) VALUES ('other')")
+    assert rows(db, "SELECT label FROM _run") == [("other",)]
+
+
+def test_ctrl_c_says_what_an_ingest_kept(
+    samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, db, left = logs.store_log, tmp_path / "t.db", [2]
+
+    def interrupted(*arguments: Any) -> Ingested:  # noqa: ANN401 - passed on
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return whole(*arguments)
+
+    monkeypatch.setattr(logs, "store_log", interrupted)
+    command = ("ingest", "log", samples / "nccl" / "ddp", "--db", db)
+    done = collscope(*command)
+    assert (done.code, done.out.count("observations")) == (130, 2)
+    assert done.err == (
+        f"collscope: ingest: interrupted. 2 of 4 files are read and kept in {db}; run it again to "
+        "go on.\n"
+    )
+    monkeypatch.undo()
+    again = collscope(*command)
+    assert (again.code, again.out.count("already in this run")) == (0, 2)
+    left[0] = 0
+    monkeypatch.setattr(logs, "store_log", interrupted)
+    nothing = collscope(*command[:-1], tmp_path / "none.db")
+    assert nothing.err == "collscope: ingest: interrupted. Nothing was stored.\n"
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_a_notice_of_several_files_names_the_first(samples: Path, tmp_path: Path) -> None:
+    first, second = (tmp_path / name for name in ("a.log", "b.log"))
+    text = (samples / "rccl" / "guide-coll-klke.log").read_text()
+    first.write_text(text)
+    second.write_text(text + "\n")
+    both = collscope("ingest", "log", first, second, "--db", tmp_path / "t.db")
+    assert (
+        f" kernel_without_end: KL lines without a KE: their kernels have no duration ({first}"
+        f" and 1 more)\n" in both.out
+    )
+    one = collscope("ingest", "log", first, "--db", tmp_path / "u.db")
+    assert one.out.endswith(" no duration\n")
+
+
+@pytest.mark.parametrize(
+    ("closed", "said"),
+    [
+        (">&-", b"collscope: standard output: it is closed. Open it, or write elsewhere.\n"),
+        ("2>&- >&-", b""),  # the exit code still tells
+    ],
+)
+def test_a_closed_output_is_one_clear_error(store: Path, closed: str, said: bytes) -> None:
+    command = f"{sys.executable} -m collscope sql 'SELECT 1' --db {store} {closed}"
+    done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (3, said)
 
 
 def test_the_output_file(store: Path, tmp_path: Path) -> None:

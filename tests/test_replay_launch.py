@@ -6,6 +6,7 @@ runs on the host backend where it was built.
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from collscope.doctor import diagnose
 from collscope.errors import MissingToolError, UsageError
 from collscope.model import Measurement, Op
 from collscope.programs import installed_replayer, launchers
+from collscope.replay import launch
 from collscope.replay.launch import Job, run_job
 from collscope.replay.mpi import Launcher, Place, find_launcher, launch_command, launched
 from collscope.replay.results import crowded
@@ -176,6 +178,35 @@ def test_a_rank_that_dies_ends_the_others_and_is_named(
     # Hydra may name the end of a rank that it killed in turn, or stumble over it (status 255).
     assert ended.signal in (signal.SIGSEGV, signal.SIGKILL) or ended.status == 255
     assert "BAD TERMINATION" not in capfd.readouterr().err
+
+
+def test_a_terminal_is_told_how_far_a_job_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fifo, waiting = tmp_path / "fifo", tmp_path / "waiting"
+    os.mkfifo(fifo)
+    waiting.write_text(f"#!/bin/sh\nread word < {fifo}\necho $word\n")
+    waiting.chmod(0o755)
+    asked = 0
+
+    def progress() -> str:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            fifo.write_text("done\n")
+        return f"{asked} rows"
+
+    shown = io.StringIO()
+    monkeypatch.setattr(shown, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setattr(launch, "_PROGRESS_EVERY_S", 0.01)
+    assert run_job(Job((), 1, replayer=waiting), None, progress).status == 0
+    assert shown.getvalue().startswith("1 rows\r\x1b[K")
+    assert "\r\x1b[Kdone\n" in shown.getvalue()
+    quiet = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", quiet)
+    assert run_job(Job((), 1, replayer=Path("/bin/true")), None, progress).status == 0
+    assert quiet.getvalue() == ""
 
 
 def test_statuses_of_ranks_are_kept(mpi: None, script: Path) -> None:

@@ -22,7 +22,7 @@ from collscope.model import Interference
 from collscope.parsers.interference_csv import parse
 from collscope.replay.build import Planned
 from collscope.replay.command import Choice, Source, choose, make_plan
-from collscope.replay.launch import Ended
+from collscope.replay.launch import Ended, Job
 from collscope.replay.plan import Plan
 from collscope.replay.probe import probe
 from collscope.replay.results import digest
@@ -225,20 +225,22 @@ def _launch_all(
     channels_of = {variant.label: number for number, variant in variants}
     several = len(variants) > 1 or rounds > 1
     worst = Ended(0)
-    starts = schedule([variant for _, variant in variants], rounds)
+    starts = list(schedule([variant for _, variant in variants], rounds))
     for started, (number, variant) in enumerate(starts):
-        ended = start_microbench(
+        job = Job(
             (
                 *_arguments(wanted, files, variant.label, channels_of[variant.label]),
                 *(("--round", str(number)) if several else ()),
                 *(("--append",) if started else ()),
             ),
             nranks,
-            environment=(*_library_path(), *wanted.environment, *variant.environment),
-            unset=CHANNEL_VARIABLES,
-            program=wanted.program,
-            launcher=wanted.launcher,
+            (*_library_path(), *wanted.environment, *variant.environment),
+            wanted.program,
+            wanted.launcher,
+            CHANNEL_VARIABLES,
         )
+        what = f"{_WHERE}, launch {started + 1} of {len(starts)} ({variant.label})"
+        ended = start_microbench(job, files[1], what)
         worst = ended if ended.status or ended.signal else worst
         if ended.status not in (0, ReplayError.exit_code):
             break

@@ -11,7 +11,7 @@ from collscope.bench.start import check_start, error_of, read_csv, start_microbe
 from collscope.errors import CollscopeError, UsageError
 from collscope.ingest.commands import ingest_csvs
 from collscope.parsers.memcpy_csv import CopySet, parse
-from collscope.replay.launch import Ended
+from collscope.replay.launch import Ended, Job
 from collscope.replay.results import digest
 from collscope.replay.session import Target
 from collscope.replay.sweep import sizes_of
@@ -64,13 +64,14 @@ def measure_copies(wanted: CopyWanted, target: Target) -> CopiesMeasured:
         before = digest(csv)
         ended: Ended | None = None  # None: interrupted
         with contextlib.suppress(KeyboardInterrupt):
-            ended = start_microbench(
+            job = Job(
                 ("memcpy", "--csv", str(csv), *arguments),
                 _PROCESSES,
-                environment=wanted.environment,
-                program=wanted.program,
-                launcher=wanted.launcher,
+                wanted.environment,
+                wanted.program,
+                wanted.launcher,
             )
+            ended = start_microbench(job, csv, _WHERE)
         # One that did not begin leaves what another start wrote there.
         began = digest(csv) != before
         found = parse(read_csv(csv) if began else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 from collscope.errors import (
@@ -43,24 +44,22 @@ def check_start(where: str, target: Target) -> None:
     check_target(target)
 
 
-def start_microbench(
-    arguments: tuple[str, ...],
-    processes: int,
-    *,
-    environment: tuple[tuple[str, str], ...] = (),
-    unset: tuple[str, ...] = (),
-    program: Path | None = None,
-    launcher: Path | None = None,
-) -> Ended:
+def start_microbench(job: Job, csv: Path, what: str) -> Ended:
     """Run a benchmark to its end; its messages go to standard error.
 
-    arguments  the benchmark's name and its options
-    unset      variables of this shell that must not reach it
-    program    None: the one of this installation
-    raises     MissingToolError when a program is missing; KeyboardInterrupt after the ranks ended
+    job     its program None: the one of this installation
+    csv     where its rows go: a terminal is told their number
+    what    the terminal is told is measured
+    raises  MissingToolError when a program is missing; KeyboardInterrupt after the ranks ended
     """
-    path = find_program(MICROBENCH, program, PROGRAM_OPTION)
-    return run_job(Job(arguments, processes, environment, path, launcher, unset), None)
+    path = find_program(MICROBENCH, job.replayer, PROGRAM_OPTION)
+    return run_job(replace(job, replayer=path), None, lambda: f"{what}: {_rows(csv)} rows so far")
+
+
+def _rows(csv: Path) -> int:
+    """Rows of a CSV that is being written: lines but for comments and the names of columns."""
+    lines = sum(not line.startswith("#") for line in read_csv(csv).splitlines())
+    return max(0, lines - 1)
 
 
 def read_csv(csv: Path) -> str:

@@ -6,7 +6,9 @@ by the command: start-up counts.
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -22,57 +24,57 @@ COMMANDS = (
     Deferred(
         "report",
         "report:report",
-        "What collectives cost a run, how good they are, and what better ones would gain.",
+        "What collectives cost a run, and what better ones would gain.",
     ),
     Deferred(
         "replay",
         "replay:replay",
-        "Measure the recorded collectives on this machine: a run, logs, a plan, or a sweep.",
+        "Measure the collectives of a run, a plan or a sweep here.",
     ),
     Deferred(
         "compare",
         "judge:compare",
-        "Two or more labels side by side: speed-up per class, crossovers, what a job would gain.",
+        "Two or more labels side by side: speed-up per class, crossovers.",
     ),
     Deferred(
         "check",
         "judge:check",
-        "Did a build regress? Exit code 0: pass or improvement, 1: regression, 4: no verdict.",
+        "Did a build regress? Exit code 0: no, 1: yes, 4: no verdict.",
     ),
     Deferred(
         "roofline",
         "judge:roofline",
-        "What a fabric allows: bounds of every operation, and the roof of one by size.",
+        "What a fabric allows: bounds of every operation, roof by size.",
     ),
     Deferred(
         "msccl",
         "msccl:msccl",
-        "Which classes of a run MSCCL algorithms would serve, and what their steps cost.",
+        "What MSCCL algorithms would serve of a run, and at what cost.",
     ),
     Deferred(
         "predict",
         "predict:predict",
-        "Step time of a traced run after a change, by simulation of the recorded steps.",
+        "Step time of a traced run after a change, by simulation.",
     ),
     Deferred(
         "sql",
         "report:sql",
-        "Ask the store in SQL, read-only; without a query, list its views and their columns.",
+        "Ask the store in SQL, read-only; no query: list its views.",
     ),
     Deferred(
         "doctor",
         "doctor:doctor",
-        "What is installed, what was found, and the command that mends what is missing.",
+        "What is installed, and the command that mends what is missing.",
     ),
     Deferred(
         "tune",
         "tune:tune",
-        "Find better algorithms, protocols and channels for a job's collectives, and confirm them.",
+        "Find better settings for a job's collectives, and confirm them.",
     ),
     Deferred(
         "record",
         "record:record",
-        "Run a job with its collectives logged, ingest the logs, print the report.",
+        "Run a job with its collectives logged, and print the report.",
         # What stands behind the command's name is the job's, its options too.
         {"allow_interspersed_args": False},
     ),
@@ -134,6 +136,8 @@ _debug = False
 
 def main() -> None:
     """Entry point: run a command; errors go to stderr as one line, with their exit code."""
+    if sys.stderr is None:  # a shell's `2>&-`; the exit code still tells
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - to the process's end
     try:
         app()
     except CollscopeError as error:

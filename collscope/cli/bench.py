@@ -41,7 +41,10 @@ def allreduce_wrapper(
     format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
     output: Output = None,
 ) -> None:
-    """The all-reduce wrapper's value, time and ResNet50 fusion tests, in its two modes."""
+    """An all-reduce wrapper's value, time and fusion tests.
+
+    In its two modes; the fusion is that of ResNet50's gradients.
+    """
     from collscope.replay.session import Method, Target, Words, make_session
     from collscope.reports.wrapper import render_wrapper
     from collscope.whatif.wrapper import modes, run_wrapper

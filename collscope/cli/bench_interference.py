@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, utf8, write
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, write
 from collscope.cli.replay_options import (
     Backend,
     BackendOption,
@@ -41,22 +41,28 @@ def interference(
     sweep: Annotated[
         str | None, typer.Option("--sweep", help="As allreduce,allgather:1M..256M*4.")
     ] = None,
-    datatype: Annotated[str, typer.Option("--datatype", help="Of the sweep.")] = "bfloat16",
+    datatype: Annotated[
+        str, typer.Option("--datatype", help="Datatype of the sweep.")
+    ] = "bfloat16",
     overlapped: Annotated[
         bool, typer.Option("--overlapped", help="The run's classes that compute runs beside.")
     ] = False,
-    limit: Annotated[int, typer.Option("--limit", help="Most of those.", min=1)] = 5,
+    limit: Annotated[
+        int, typer.Option("--limit", help="Only so many of those classes.", min=1)
+    ] = 5,
     channels: Annotated[
         str | None, typer.Option("--channels", help="Launches with 1,2,4,... channels.")
     ] = None,
-    rounds: Annotated[int | None, typer.Option("--rounds", help="Of all launches.", min=1)] = None,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", help="Rounds through all launches.", min=1)
+    ] = None,
     compute: Annotated[
         Computation, typer.Option("--compute", help="Matrix product or kernel.")
     ] = Computation.AUTO,
     blas: Annotated[str | None, typer.Option("--blas", help="cuBLAS or rocBLAS.")] = None,
     compiler: Annotated[str | None, typer.Option("--compiler", help="NVRTC or hipRTC.")] = None,
     priority: Annotated[
-        Priority, typer.Option("--priority", help="Of the collectives' stream.")
+        Priority, typer.Option("--priority", help="Priority of the collectives' stream.")
     ] = Priority.HIGH,
     backend: BackendOption = Backend.AUTO,
     library: Library = None,
@@ -67,7 +73,7 @@ def interference(
     timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per class.")] = None,
     env: Environment = None,
     label: Annotated[
-        str | None, typer.Option("--label", help="What is measured.", callback=utf8)
+        str | None, typer.Option("--label", help="What is measured.", callback=checked_label)
     ] = None,
     microbench: Annotated[Path | None, typer.Option("--microbench", help="The program.")] = None,
     mpiexec: Mpiexec = None,
@@ -80,7 +86,7 @@ def interference(
     format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
     output: Output = None,
 ) -> None:
-    """What computation and collectives cost each other when they run at the same time."""
+    """What computation and collectives cost each other."""
     from collscope.bench.interference import Wanted, measure_interference
     from collscope.replay.session import Target
     from collscope.replay.variants import parse_assignment

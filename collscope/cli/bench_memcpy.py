@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, utf8, write
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, write
 from collscope.cli.replay_options import (
     Backend,
     BackendOption,
@@ -29,10 +29,12 @@ def memcpy(
     runtime: Runtime = None,
     budget: Annotated[float, typer.Option("--budget", help="Seconds per row.", min=0)] = 0.1,
     timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per row.")] = None,
-    rounds: Annotated[int, typer.Option("--rounds", help="Measure all so often.", min=1)] = 1,
+    rounds: Annotated[
+        int, typer.Option("--rounds", help="How often to measure everything.", min=1)
+    ] = 1,
     env: Environment = None,
     label: Annotated[
-        str | None, typer.Option("--label", help="What is measured.", callback=utf8)
+        str | None, typer.Option("--label", help="What is measured.", callback=checked_label)
     ] = None,
     mpiexec: Mpiexec = None,
     microbench: Annotated[
@@ -44,7 +46,10 @@ def memcpy(
     format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
     output: Output = None,
 ) -> None:
-    """Copies between GPUs, within each, from and to the host, and over IPC handles."""
+    """Copies between GPUs, within each, and from the host.
+
+    Also to the host, and over IPC handles.
+    """
     from collscope.bench.memcpy import CopyWanted, measure_copies
     from collscope.replay.session import Target
     from collscope.replay.variants import parse_assignment

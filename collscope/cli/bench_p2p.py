@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, utf8, write
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, write
 from collscope.cli.replay_options import (
     Backend,
     BackendOption,
@@ -51,9 +51,11 @@ def p2p(
     variant: Annotated[
         list[str] | None, typer.Option("--variant", help="LABEL:NAME=VALUE,library=PATH,...")
     ] = None,
-    rounds: Annotated[int | None, typer.Option("--rounds", help="Of variants.", min=1)] = None,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", help="Rounds through all variants.", min=1)
+    ] = None,
     label: Annotated[
-        str | None, typer.Option("--label", help="What is measured.", callback=utf8)
+        str | None, typer.Option("--label", help="What is measured.", callback=checked_label)
     ] = None,
     mpiexec: Mpiexec = None,
     db: Db = DEFAULT_DB,
@@ -65,7 +67,7 @@ def p2p(
     format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
     output: Output = None,
 ) -> None:
-    """Send/Recv bandwidth and latency between pairs of ranks, one pair at a time."""
+    """Send/Recv between pairs of ranks, one pair at a time."""
     from collscope.bench.p2p import Wanted, run_p2p
     from collscope.replay.session import Method, Target, Words, make_session
     from collscope.reports.p2p import render_p2p

@@ -7,7 +7,7 @@ from collscope.errors import MissingToolError
 
 
 def doctor() -> None:
-    """What is installed, what was found, and the command that mends what is missing."""
+    """What is installed, and the command that mends what is missing."""
     from collscope.doctor import diagnose, render
 
     checks = diagnose()

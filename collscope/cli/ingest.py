@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Paths, Run, Strict, progress, summarise
+from collscope.cli.options import (
+    DEFAULT_DB,
+    Db,
+    Paths,
+    Run,
+    Strict,
+    checked_label,
+    progress,
+    summarise,
+)
 
 ingest_app = typer.Typer(
     no_args_is_help=True, help="Read logs, profiles and traces into the store."
@@ -18,29 +27,32 @@ ingest_app = typer.Typer(
 def ingest_log(
     paths: Paths, db: Db = DEFAULT_DB, run: Run = "main", strict: Strict = False
 ) -> None:
-    """NCCL and RCCL text logs (NCCL_DEBUG=INFO), any version, any launcher's prefix."""
+    """NCCL and RCCL text logs (NCCL_DEBUG=INFO), of any version."""
     # numpy would start a thread per core, which spins for a while; nothing here uses its BLAS.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from collscope.ingest import commands
 
-    summarise(commands.ingest_logs(paths, db, run, progress()), strict)
+    summarise(lambda: commands.ingest_logs(paths, db, run, progress()), strict)
 
 
 @ingest_app.command("profile")
 def ingest_profile(
     paths: Paths, db: Db = DEFAULT_DB, run: Run = "main", strict: Strict = False
 ) -> None:
-    """Profiles: RPD, rocpd, Nsight Systems SQLite, rocprof CSV, a pasted "select * from top"."""
+    """Profiles: RPD, rocpd, Nsight Systems, rocprof, pasted tables.
+
+    SQLite of RPD, rocpd and Nsight Systems; rocprof CSV; a pasted "select * from top".
+    """
     from collscope.ingest import commands
 
-    summarise(commands.ingest_profiles(paths, db, run), strict)
+    summarise(lambda: commands.ingest_profiles(paths, db, run), strict)
 
 
 @ingest_app.command("trace")
 def ingest_trace(
     paths: Paths, db: Db = DEFAULT_DB, run: Run = "main", strict: Strict = False
 ) -> None:
-    """Traces of all ranks, call recorders, and pasted tables of a profiler's totals.
+    """Traces of all ranks, call recorders, tables of a profiler.
 
     PyTorch profiler and rocprofv3 JSON, RPD, rocpd and Nsight Systems SQLite; flight recorder, NCCL
     Inspector and profiler plugin, RCCL recorder; key_averages, DeepSpeed and perftools tables.
@@ -49,7 +61,7 @@ def ingest_trace(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from collscope.ingest import commands
 
-    summarise(commands.ingest_traces(paths, db, run), strict)
+    summarise(lambda: commands.ingest_traces(paths, db, run), strict)
 
 
 @ingest_app.command("csv")
@@ -60,7 +72,9 @@ def ingest_csv(
     nranks: Annotated[
         int | None, typer.Option("--nranks", help="Ranks of an rccl_replayer CSV.", min=1)
     ] = None,
-    label: Annotated[str | None, typer.Option("--label", help="Name for every row.")] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", help="Name for every row.", callback=checked_label)
+    ] = None,
     strict: Strict = False,
 ) -> None:
     """CSVs of `collscope replay` and of ROCm's old rccl_replayer.
@@ -69,7 +83,7 @@ def ingest_csv(
     """
     from collscope.ingest import commands
 
-    summarise(commands.ingest_csvs(paths, db, run, nranks, label), strict)
+    summarise(lambda: commands.ingest_csvs(paths, db, run, nranks, label), strict)
 
 
 @ingest_app.command("table")
@@ -85,19 +99,21 @@ def ingest_table(
     datatype: Annotated[
         str | None, typer.Option("--datatype", help="Element type, as float or bfloat16.")
     ] = None,
-    label: Annotated[str | None, typer.Option("--label", help="Name for the table.")] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", help="Name for the table.", callback=checked_label)
+    ] = None,
     strict: Strict = False,
 ) -> None:
-    """Tables of nccl-tests and rccl-tests (text, JSON, CSV), latency tables, summaries.
+    """Tables of nccl-tests and rccl-tests, latency tables, summaries.
 
-    The options say what a table does not say itself, and count more than what it says. With one, a
-    file that is in the run already is read again.
+    Text, JSON and CSV. The options say what a table does not say itself, and count more than what
+    it says. With one, a file that is in the run already is read again.
     """
     from collscope.ingest import commands
     from collscope.parsers.tables import hints
 
     said = hints(op, nranks, nnodes, datatype, label)
-    summarise(commands.ingest_tables(paths, db, run, said), strict)
+    summarise(lambda: commands.ingest_tables(paths, db, run, said), strict)
 
 
 @ingest_app.command("metric")
@@ -107,7 +123,9 @@ def ingest_metric(
     run: Run = "main",
     name: Annotated[str | None, typer.Option("--name", help="What was measured.")] = None,
     unit: Annotated[str | None, typer.Option("--unit", help="Unit, as ms or samples/s.")] = None,
-    label: Annotated[str | None, typer.Option("--label", help="Setting that ran.")] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", help="Setting that ran.", callback=checked_label)
+    ] = None,
     strict: Strict = False,
 ) -> None:
     """An application's step times or throughput.
@@ -118,18 +136,20 @@ def ingest_metric(
     from collscope.ingest import commands
     from collscope.parsers.metrics import MetricHints
 
-    summarise(commands.ingest_metrics(paths, db, run, MetricHints(name, unit, label)), strict)
+    summarise(
+        lambda: commands.ingest_metrics(paths, db, run, MetricHints(name, unit, label)), strict
+    )
 
 
 @ingest_app.command("auto")
 def ingest_auto(
     paths: Paths, db: Db = DEFAULT_DB, run: Run = "main", strict: Strict = False
 ) -> None:
-    """Tell logs, profiles, traces, replay CSVs, tables and figures by their content.
+    """All of these, told apart by their content.
 
     A document may hold several kinds. Texts above 8 MiB are read as logs, or as the profile they
     begin with.
     """
     from collscope.ingest import commands
 
-    summarise(commands.ingest_auto(paths, db, run, progress()), strict)
+    summarise(lambda: commands.ingest_auto(paths, db, run, progress()), strict)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, utf8, write
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, checked_label, write
 from collscope.errors import UsageError
 
 
@@ -24,7 +24,7 @@ class CheckFormat(str, Enum):
 
 JobRun = Annotated[
     str | None,
-    typer.Option("--run", help="Run whose calls weight the classes.", callback=utf8),
+    typer.Option("--run", help="Run whose calls weight the classes.", callback=checked_label),
 ]
 System = Annotated[
     str | None,
@@ -45,7 +45,7 @@ def compare(
     ] = None,
     output: Output = None,
 ) -> None:
-    """Two or more labels side by side: speed-up per class, crossovers, what a job would gain."""
+    """Two or more labels side by side: speed-up per class, crossovers."""
     from collscope.reports.comparison.commands import compare_labels
     from collscope.reports.comparison.formats import render_compare
 
@@ -54,10 +54,16 @@ def compare(
 
 
 def check(
-    baseline: Annotated[str, typer.Option("--baseline", help="Label or replay CSV to judge by.")],
-    current: Annotated[str, typer.Option("--current", help="Label or replay CSV to judge.")],
+    baseline: Annotated[
+        str,
+        typer.Option("--baseline", help="Label or replay CSV to judge by.", callback=checked_label),
+    ],
+    current: Annotated[
+        str, typer.Option("--current", help="Label or replay CSV to judge.", callback=checked_label)
+    ],
     control: Annotated[
-        str | None, typer.Option("--control", help="The baseline, measured once more.")
+        str | None,
+        typer.Option("--control", help="The baseline, measured once more.", callback=checked_label),
     ] = None,
     db: Db = DEFAULT_DB,
     run: JobRun = None,
@@ -73,7 +79,10 @@ def check(
     ] = CheckFormat.TEXT,
     output: Output = None,
 ) -> None:
-    """Did a build regress? Exit code 0: pass or improvement, 1: regression, 4: no verdict."""
+    """Did a build regress? Exit code 0: no, 1: yes, 4: no verdict.
+
+    An improvement is a pass. No verdict: nothing was measured, or too noisily to judge.
+    """
     from collscope.reports.comparison.commands import Names, check_labels
     from collscope.reports.comparison.formats import render_check
     from collscope.reports.comparison.gate import Rules
@@ -93,13 +102,16 @@ def roofline(
     nodes: Annotated[int, typer.Option("--nodes", help="Nodes.", min=1)] = 1,
     op: Annotated[str | None, typer.Option("--op", help="One operation, as AllReduce.")] = None,
     fit: Annotated[
-        str | None, typer.Option("--fit", help="Label whose measurements give the roof as well.")
+        str | None,
+        typer.Option(
+            "--fit", help="Label whose measurements give the roof as well.", callback=checked_label
+        ),
     ] = None,
     db: Db = DEFAULT_DB,
     format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
     output: Output = None,
 ) -> None:
-    """What a fabric allows: bounds of every operation, and the roof of one by size."""
+    """What a fabric allows: bounds of every operation, roof by size."""
     from collscope.reports.roofline import listed, render_roofline, roofline_of_store
 
     if listing == (system is not None):

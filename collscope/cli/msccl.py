@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Strict, utf8, write
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Strict, checked_label, write
 
 
 def msccl(
@@ -15,7 +15,8 @@ def msccl(
     ],
     db: Db = DEFAULT_DB,
     run: Annotated[
-        str | None, typer.Option("--run", help="Run whose classes they could serve.", callback=utf8)
+        str | None,
+        typer.Option("--run", help="Run whose classes they could serve.", callback=checked_label),
     ] = None,
     system: Annotated[
         str | None,
@@ -25,7 +26,7 @@ def msccl(
     format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
     output: Output = None,
 ) -> None:
-    """Which classes of a run MSCCL algorithms would serve, and what their steps cost."""
+    """What MSCCL algorithms would serve of a run, and at what cost."""
     from collscope.reports.msccl.commands import msccl_report
     from collscope.reports.msccl.render import render_msccl
 

@@ -27,17 +27,19 @@ class Format(str, Enum):
     JSON = "json"
 
 
-def utf8(label: str | None) -> str | None:
-    """Refuse what the store cannot hold: bytes of the command line that are no UTF-8."""
+def checked_label(label: str | None) -> str | None:
+    """Refuse a name that the store cannot hold (bytes that are no UTF-8), and an unset `$NAME`."""
     if label is not None and not label.isprintable():
-        raise typer.BadParameter("a run's label is printable UTF-8 text")
+        raise typer.BadParameter("a label is printable UTF-8 text")
+    if label is not None and not label.strip():
+        raise typer.BadParameter("the label is empty. Name one, or leave the option out")
     return label
 
 
 Db = Annotated[Path, typer.Option("--db", envvar="COLLSCOPE_DB", help="The store, an SQLite file.")]
 Run = Annotated[
     str,
-    typer.Option("--run", help="Label of the run, to tell several apart.", callback=utf8),
+    typer.Option("--run", help="Label of the run, to tell several apart.", callback=checked_label),
 ]
 Paths = Annotated[
     list[str], typer.Argument(help="Files, folders, globs, .gz or .zst, or - for standard input.")
@@ -62,6 +64,9 @@ def write(text: str, output: Path | None) -> None:
 
 
 def _print(text: str) -> None:
+    # A shell's `>&-` leaves None there, whatever the stubs say.
+    if sys.stdout is None:
+        raise InputError("standard output: it is closed. Open it, or write elsewhere.")
     encoding = sys.stdout.encoding or "utf-8"
     try:
         # A terminal of another encoding shows ? for what it has not.
@@ -93,18 +98,32 @@ def progress() -> Callable[[str, int], None]:
     return show
 
 
-def summarise(results: list[Ingested], strict: bool) -> None:
-    """Print what became of every input.
+def summarise(ingest: Callable[[], list[Ingested]], strict: bool) -> list[Ingested]:
+    """Ingest, and print what became of every input.
 
-    raises  InputError with `strict` when data was lost or a file could not be used
+    raises  InputError with `strict` when data was lost or a file could not be used;
+            IngestInterruptedError after the lines of what was finished
     """
-    from collscope.ingest.summary import summary_lines
+    from collscope.ingest.result import IngestInterruptedError
 
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K")
-    write("\n".join(summary_lines(results)), None)
+    try:
+        results = ingest()
+    except IngestInterruptedError as error:
+        _tell(error.results)
+        raise
+    _tell(results)
     lossy = [r.path for r in results if r.lost_data or r.status == "unusable"]
     if strict and lossy:
         raise InputError(
             f"{lossy[0]}: data was lost or skipped (--strict). Query the view diagnostics."
         )
+    return results
+
+
+def _tell(results: list[Ingested]) -> None:
+    from collscope.ingest.summary import summary_lines
+
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+    if results:
+        write("\n".join(summary_lines(results)), None)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, write
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, write
 from collscope.errors import UsageError
 
 export_app = typer.Typer(no_args_is_help=True, help="Write what the store holds for other tools.")
@@ -15,10 +15,16 @@ export_app = typer.Typer(no_args_is_help=True, help="Write what the store holds 
 
 def predict(
     label: Annotated[
-        str | None, typer.Option("--with", help="Label of measurements, or a traced run.")
+        str | None,
+        typer.Option(
+            "--with", help="Label of measurements, or a traced run.", callback=checked_label
+        ),
     ] = None,
     before: Annotated[
-        str | None, typer.Option("--from", help="Label of the recorded setting, measured alike.")
+        str | None,
+        typer.Option(
+            "--from", help="Label of the recorded setting, measured alike.", callback=checked_label
+        ),
     ] = None,
     system: Annotated[
         str | None, typer.Option("--system", help="Roof: a name of 'roofline --list', or a file.")
@@ -31,7 +37,7 @@ def predict(
     format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
     output: Output = None,
 ) -> None:
-    """Step time of a traced run after a change, by simulation of the recorded steps."""
+    """Step time of a traced run after a change, by simulation."""
     if (label is None) == (system is None):
         raise UsageError("predict: give either --with LABEL or --system NAME.")
     if before is not None and label is None:
@@ -53,7 +59,7 @@ def export_perfetto(
         int | None, typer.Option("--most", help="Kernels at most; the longest calls stay.", min=1)
     ] = None,
 ) -> None:
-    """Collectives of all ranks on one clock, for ui.perfetto.dev and chrome://tracing."""
+    """All ranks' collectives on one clock, for ui.perfetto.dev."""
     from collscope.reports.perfetto import export_trace
 
     write(export_trace(db, run, output, most), None)

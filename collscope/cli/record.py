@@ -27,7 +27,7 @@ def record(
     db: Db = DEFAULT_DB,
     run: Run = "main",
 ) -> None:
-    """Run a job with its collectives logged, ingest the logs, print the report.
+    """Run a job with its collectives logged, and print the report.
 
     One file per process, INFO with the subsystems that matter; the exit code is the job's. A
     launcher that starts processes on other hosts must pass NCCL_DEBUG, NCCL_DEBUG_SUBSYS and
@@ -47,8 +47,9 @@ def record(
     for note in cost_notes(recorded, chosen):
         typer.echo(f"collscope: {note}", err=True)
     try:
-        results = commands.ingest_auto([str(chosen)], db, run, progress())
-        summarise(results, strict=False)
+        results = summarise(
+            lambda: commands.ingest_auto([str(chosen)], db, run, progress()), strict=False
+        )
         if held and any(result.status == "added" for result in results):
             typer.echo(
                 f"collscope: run '{run}' of {db} held other files before: this job was added to "

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from collscope.cli import replay_options
-from collscope.cli.options import DEFAULT_DB, Db, Run, progress, write
+from collscope.cli.options import DEFAULT_DB, Db, Run, checked_label, progress, write
 from collscope.errors import UsageError
 
 
@@ -43,12 +43,18 @@ def replay(
     sweep: Annotated[
         str | None, typer.Option("--sweep", help="Without a log: allreduce,allgather:1K..4G*2.")
     ] = None,
-    datatype: Annotated[str, typer.Option("--datatype", help="Of the sweep.")] = "float32",
-    redop: Annotated[str, typer.Option("--redop", help="Of the sweep.")] = "sum",
-    in_place: Annotated[InPlace, typer.Option("--in-place", help="Of the sweep.")] = InPlace.NO,
+    datatype: Annotated[str, typer.Option("--datatype", help="Datatype of the sweep.")] = "float32",
+    redop: Annotated[str, typer.Option("--redop", help="Reduction of the sweep.")] = "sum",
+    in_place: Annotated[
+        InPlace, typer.Option("--in-place", help="Buffers of the sweep.")
+    ] = InPlace.NO,
     ranks: replay_options.Ranks = None,
-    mode: Annotated[Mode | None, typer.Option("--mode", help="Classes or every call.")] = None,
-    repeat: Annotated[int | None, typer.Option("--repeat", help="Passes of a sequence.")] = None,
+    mode: Annotated[
+        Mode | None, typer.Option("--mode", help="Each class by itself, or every call in order.")
+    ] = None,
+    repeat: Annotated[
+        int | None, typer.Option("--repeat", help="Passes through a sequence.")
+    ] = None,
     only: replay_options.Only = None,
     min_share: replay_options.MinShare = None,
     limit: replay_options.Limit = None,
@@ -63,23 +69,45 @@ def replay(
     runtime: replay_options.Runtime = None,
     gpus_per_process: replay_options.GpusPerProcess = 1,
     threads: replay_options.ThreadsOption = None,
-    budget: Annotated[float | None, typer.Option("--budget", help="Seconds per class.")] = None,
-    graph: Annotated[bool, typer.Option("--graph", help="Time graph launches.")] = False,
-    isolated: Annotated[bool, typer.Option("--isolated", help="Time single calls.")] = False,
-    verify: Annotated[int | None, typer.Option("--verify", help="Calls checked.", min=0)] = None,
+    budget: Annotated[
+        float | None, typer.Option("--budget", help="Seconds to spend on a class.")
+    ] = None,
+    graph: Annotated[
+        bool, typer.Option("--graph", help="Time the calls captured in a CUDA or HIP graph.")
+    ] = False,
+    isolated: Annotated[
+        bool,
+        typer.Option("--isolated", help="Time each call alone, as a blocking program sees it."),
+    ] = False,
+    verify: Annotated[
+        int | None,
+        typer.Option("--verify", help="Calls of each class whose result is checked.", min=0),
+    ] = None,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Check no result.")] = False,
-    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per class.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the CSV.")] = False,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", help="Seconds without progress that end the run.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Measure what the file of --csv lacks.")
+    ] = False,
     env: replay_options.Environment = None,
     variant: Annotated[
         list[str] | None, typer.Option("--variant", help="LABEL:NAME=VALUE,library=PATH,...")
     ] = None,
-    rounds: Annotated[int | None, typer.Option("--rounds", help="Of all variants.", min=1)] = None,
-    label: Annotated[str | None, typer.Option("--label", help="Name of what is measured.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", help="Rounds through all variants.", min=1)
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option("--label", help="Name of what is measured.", callback=checked_label),
+    ] = None,
     replayer: replay_options.Replayer = None,
     mpiexec: replay_options.Mpiexec = None,
 ) -> None:
-    """Measure the recorded collectives on this machine: a run, logs, a plan, or a sweep."""
+    """Measure the collectives of a run, a plan or a sweep here.
+
+    Of a run in the store, unless logs, --plan or --sweep say otherwise; results go into the store.
+    """
     from collscope.replay import command
     from collscope.replay.estimate import describe
     from collscope.replay.measure import measure

@@ -25,24 +25,40 @@ class Threads(str, Enum):
     ONE = "one"
 
 
-BackendOption = Annotated[Backend, typer.Option("--backend", help="What to run on.")]
-Library = Annotated[str | None, typer.Option("--library", help="NCCL or RCCL.")]
-Runtime = Annotated[str | None, typer.Option("--runtime", help="CUDA or HIP runtime.")]
-Mpiexec = Annotated[Path | None, typer.Option("--mpiexec", help="The launcher.")]
-Environment = Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE.")]
-Replayer = Annotated[Path | None, typer.Option("--replayer", help="The executable.")]
-ThreadsOption = Annotated[Threads | None, typer.Option("--threads", help="Of a process.")]
+BackendOption = Annotated[Backend, typer.Option("--backend", help="GPU runtime, or host: no GPU.")]
+Library = Annotated[str | None, typer.Option("--library", help="File of NCCL or RCCL to load.")]
+Runtime = Annotated[
+    str | None, typer.Option("--runtime", help="File of the CUDA or HIP runtime to load.")
+]
+Mpiexec = Annotated[Path | None, typer.Option("--mpiexec", help="Program that starts the ranks.")]
+Environment = Annotated[
+    list[str] | None, typer.Option("--env", help="NAME=VALUE in the environment of the ranks.")
+]
+Replayer = Annotated[
+    Path | None, typer.Option("--replayer", help="The collscope-replayer to start.")
+]
+ThreadsOption = Annotated[
+    Threads | None, typer.Option("--threads", help="Host threads of a process with several GPUs.")
+]
 GpusPerProcess = Annotated[
     int, typer.Option("--gpus-per-process", help="GPUs of each process.", min=1)
 ]
-PlanFile = Annotated[Path | None, typer.Option("--plan", help="A plan file.")]
+PlanFile = Annotated[Path | None, typer.Option("--plan", help="A plan file, in place of a run.")]
 Ranks = Annotated[int | None, typer.Option("-n", "--ranks", help="Ranks (GPUs) at hand.", min=1)]
 Only = Annotated[
     str | None, typer.Option("--only", help="Classes: allreduce,alltoall:64K, 12 as in report.")
 ]
-MinShare = Annotated[float | None, typer.Option("--min-share", help="Least share, 0 to 1.")]
-Limit = Annotated[int | None, typer.Option("--limit", help="Most classes.", min=1)]
+MinShare = Annotated[
+    float | None,
+    typer.Option("--min-share", help="Leave out classes of a lesser share of the time, 0 to 1."),
+]
+Limit = Annotated[
+    int | None, typer.Option("--limit", help="Only so many classes, the heaviest.", min=1)
+]
 ScaleRanks = Annotated[
-    int | None, typer.Option("--scale-ranks", help="Remap to so many ranks.", min=1)
+    int | None,
+    typer.Option(
+        "--scale-ranks", help="Measure on so many ranks instead of the recorded ones.", min=1
+    ),
 ]
 Logs = Annotated[list[str] | None, typer.Argument(help="Logs; none: use the store.")]

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, write
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, write
 from collscope.errors import UsageError
 
 
@@ -32,7 +32,10 @@ def report(
         typer.Option("--system", help="Roof: a name of 'roofline --list', a file, or 'fit'."),
     ] = None,
     label: Annotated[
-        str | None, typer.Option("--label", help="Measurements to judge; else the latest.")
+        str | None,
+        typer.Option(
+            "--label", help="Measurements to judge; else the latest.", callback=checked_label
+        ),
     ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Folder to draw plots into.")] = None,
     plot_format: Annotated[
@@ -40,7 +43,7 @@ def report(
     ] = PlotFormat.PNG,
     output: Output = None,
 ) -> None:
-    """What collectives cost a run, how good they are, and what better ones would gain."""
+    """What collectives cost a run, and what better ones would gain."""
     from collscope.ingest.match import reading, require_run
     from collscope.reports.build import build_report, shorten
     from collscope.reports.render import render
@@ -68,22 +71,27 @@ def sql(
     format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
     output: Output = None,
 ) -> None:
-    """Ask the store in SQL, read-only; without a query, list its views and their columns."""
+    """Ask the store in SQL, read-only; no query: list its views."""
     import sqlite3
 
     from collscope.ingest.match import reading
     from collscope.reports.rows import render_rows
 
+    query = (query or "").strip()
     with reading(db) as connection:
         try:
             cursor = connection.execute(query or _VIEWS)
             rows = cursor.fetchall()
         except (sqlite3.OperationalError, sqlite3.ProgrammingError, sqlite3.Warning) as error:
+            text = str(error).removesuffix(".")
+            # "cannot modify calls because it is a view", "attempt to write a readonly database"
+            if text.startswith(("cannot modify", "attempt to write")):
+                text = "the store is read-only here"
             raise UsageError(
-                f"query: {error}. 'collscope sql' alone lists views and columns."
+                f"query: {text}. 'collscope sql' alone lists views and columns."
             ) from error
     names = [column[0] for column in cursor.description or ()]
-    if query is None and format is Format.TEXT:
+    if not query and format is Format.TEXT:
         write(_folded(rows), output)
     else:
         write(render_rows(names, rows, format.value), output)

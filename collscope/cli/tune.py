@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from collscope.cli import replay_options
-from collscope.cli.options import DEFAULT_DB, Db, Output, Run, progress, utf8, write
+from collscope.cli.options import DEFAULT_DB, Db, Output, Run, checked_label, progress, write
 
 
 class Form(str, Enum):
@@ -46,7 +46,8 @@ def tune(
         float | None, typer.Option("--step-ms", help="Step time of the job.", min=0)
     ] = None,
     steps: Annotated[
-        int, typer.Option("--steps", help="Steps that the plan's calls are of.", min=1)
+        int,
+        typer.Option("--steps", help="How many steps of the job the recorded calls are of.", min=1),
     ] = 1,
     time_limit: Annotated[
         float, typer.Option("--time-limit", help="Seconds for everything.", min=1)
@@ -54,25 +55,33 @@ def tune(
     budget: Annotated[
         float, typer.Option("--budget", help="Seconds per class and launch.", min=0)
     ] = 0.05,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds per class.", min=0)] = 20.0,
-    seed: Annotated[int, typer.Option("--seed", help="Of the order of launches.")] = 1,
+    timeout: Annotated[
+        float, typer.Option("--timeout", help="Seconds without progress that end a launch.", min=0)
+    ] = 20.0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the order of launches.")] = 1,
     out: Annotated[Path, typer.Option("--out", help="Folder of the results.")] = Path("tune"),
     label: Annotated[
         str | None,
-        typer.Option("--label", help="Before present, default, tuned in the store.", callback=utf8),
+        typer.Option(
+            "--label",
+            help="Put before the labels present, default and tuned.",
+            callback=checked_label,
+        ),
     ] = None,
     backend: replay_options.BackendOption = replay_options.Backend.AUTO,
     library: replay_options.Library = None,
     runtime: replay_options.Runtime = None,
     gpus_per_process: replay_options.GpusPerProcess = 1,
     threads: replay_options.ThreadsOption = None,
-    graph: Annotated[bool, typer.Option("--graph", help="Time graph launches.")] = False,
+    graph: Annotated[
+        bool, typer.Option("--graph", help="Time the calls captured in a CUDA or HIP graph.")
+    ] = False,
     replayer: replay_options.Replayer = None,
     mpiexec: replay_options.Mpiexec = None,
     format: Annotated[Form, typer.Option("--format", help="Form of the output.")] = Form.TEXT,
     output: Output = None,
 ) -> None:
-    """Find better algorithms, protocols and channels for a job's collectives, and confirm them."""
+    """Find better settings for a job's collectives, and confirm them."""
     from collscope.replay.command import Choice, Source
     from collscope.replay.session import Method, Words, make_session
     from collscope.reports.tune import render_tuning, run_tune

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, utf8, write
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, checked_label, write
 from collscope.cli.replay_options import (
     Backend,
     Environment,
@@ -41,7 +41,9 @@ def fusion(
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option("--run", help="Run whose AllReduce calls are merged; main.", callback=utf8),
+        typer.Option(
+            "--run", help="Run whose AllReduce calls are merged; main.", callback=checked_label
+        ),
     ] = None,
     policy: Annotated[
         Policy, typer.Option("--policy", help="When a bucket ends.")
@@ -64,7 +66,12 @@ def fusion(
     ] = None,
     nodes: Annotated[int | None, typer.Option("--nodes", help="Their nodes.", min=1)] = None,
     label: Annotated[
-        str | None, typer.Option("--label", help="Measurements to use; with --measure their name.")
+        str | None,
+        typer.Option(
+            "--label",
+            help="Measurements to use; with --measure their name.",
+            callback=checked_label,
+        ),
     ] = None,
     overlap: Annotated[
         str | None, typer.Option("--overlap", help="Beside compute: recorded, or uniform:MS.")
@@ -89,7 +96,7 @@ def fusion(
     ] = None,
     output: Output = None,
 ) -> None:
-    """Gradient buckets of other sizes: what a step's all-reduces would take."""
+    """Gradient buckets of other sizes: time of a step's all-reduces."""
     from collscope.replay.session import Method, Words, make_session
     from collscope.reports.fusion import render_fusion
     from collscope.units import parse_size

@@ -7,7 +7,7 @@ import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -19,6 +19,7 @@ from collscope.replay.progress import Relay
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _GRACE_S = 10.0  # for the launcher to end its ranks after it was asked to
+_PROGRESS_EVERY_S = 1.0
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # signals that would end this process
 
 
@@ -67,11 +68,12 @@ def find_program(name: str, given: Path | None, option: str) -> Path:
     return path
 
 
-def run_job(job: Job, place: Place | None) -> Ended:
+def run_job(job: Job, place: Place | None, progress: Callable[[], str] | None = None) -> Ended:
     """Run a job to its end, its messages passed on to standard error as they come.
 
     place    where this process is one of several that a launcher started; the job is then this
              rank's part only
+    progress  asked every second how far the job is where standard error is a terminal
     raises   MissingToolError when a program is missing; KeyboardInterrupt after the ranks ended
     """
     replayer = find_replayer(job.replayer)
@@ -93,19 +95,32 @@ def run_job(job: Job, place: Place | None) -> Ended:
             environment.update(job.environment)
     else:
         environment.update(job.environment)
-    return _run(command, environment)
+    return _run(command, environment, progress)
 
 
-def _run(command: Sequence[str], environment: dict[str, str]) -> Ended:
+def _run(
+    command: Sequence[str], environment: dict[str, str], progress: Callable[[], str] | None
+) -> Ended:
     with _held() as mask, _started(command, environment, mask) as process:
         assert process.stdout is not None
         relay = Relay(process.stdout)
         try:
             with _forwarding(process, mask):
-                status = process.wait()
+                status = _wait(process, relay, progress if relay.terminal else None)
         finally:
             relay.finish()
     return Ended(abs(status), -status if status < 0 else relay.signal)
+
+
+def _wait(
+    process: subprocess.Popen[bytes], relay: Relay, progress: Callable[[], str] | None
+) -> int:
+    """The exit status of a process that ended; `progress` is shown while it runs."""
+    while progress is not None and process.poll() is None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_PROGRESS_EVERY_S)
+        relay.show(progress())
+    return process.wait()
 
 
 @contextlib.contextmanager

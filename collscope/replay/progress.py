@@ -30,8 +30,9 @@ class Relay:
         """Begin to read, in a thread."""
         self.signal: int | None = None
         self._stream = stream
-        self._terminal = sys.stderr.isatty()
+        self.terminal = sys.stderr.isatty()
         self._passing = False  # a progress line stands on the terminal
+        self._writing = threading.Lock()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
@@ -42,6 +43,10 @@ class Relay:
             self._stream.close()
         self._write("")
 
+    def show(self, text: str) -> None:
+        """Say on the terminal how far the job is, until the next line."""
+        self._write(text, passing=True)
+
     def _read(self) -> None:
         for line in self._stream:
             text = line.decode(errors="replace").rstrip("\r\n")
@@ -49,11 +54,12 @@ class Relay:
             if found is not None:
                 self.signal = int(found[1] or found[2])
             if text.strip() and not _BANNER.match(text):
-                self._write(text)
+                self._write(text, passing=self.terminal and _PROGRESS.match(text) is not None)
 
-    def _write(self, text: str) -> None:
-        cleared = _CLEAR if self._passing else ""
-        self._passing = self._terminal and _PROGRESS.match(text) is not None
-        end = "" if self._passing or not text else "\n"
-        sys.stderr.write(f"{cleared}{text}{end}")
-        sys.stderr.flush()
+    def _write(self, text: str, *, passing: bool = False) -> None:
+        with self._writing:
+            cleared = _CLEAR if self._passing else ""
+            self._passing = passing
+            end = "" if passing or not text else "\n"
+            sys.stderr.write(f"{cleared}{text}{end}")
+            sys.stderr.flush()
