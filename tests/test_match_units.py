@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,10 @@ from collscope.busbw import bus_bandwidth, bus_factor, size_bytes
 from collscope.ingest.commands import ingest_logs
 from collscope.ingest.match import reading
 from collscope.match.calls import in_place
+from collscope.match.communicators import join_communicators
 from collscope.match.observations import COLUMNS, Observations
+from collscope.match.p2p import Transfer, recognise
+from collscope.match.streams import Stream
 from collscope.model import Datatype, Op, parse_op, redop_of
 from collscope.reports.build import build_report
 from collscope.segment import decode, encode
@@ -376,6 +380,52 @@ def test_ranks_that_lost_neighbouring_lines(tmp_path: Path, counter: int) -> Non
     assert found == [(r, k, "missing") for r, k in sorted(lost)]
 
 
+@pytest.mark.parametrize("lost", [(10, 11), (11, 10)])
+def test_equal_calls_are_told_apart_by_their_counter(tmp_path: Path, lost: tuple[int, int]) -> None:
+    # Half of the ranks lost one call, half its neighbour: no rank tells which of them came first.
+    gone = {(0, lost[0]), (1, lost[0]), (2, lost[1]), (3, lost[1]), (3, 5)}
+    text = "".join(
+        _line(r, "AllReduce", opCount=f"{k:x}") for r in range(4) for k in range(24)
+        if (r, k) not in gone
+    )  # fmt: skip
+    with _ingest(text, tmp_path) as db:
+        seen = [4 - sum((r, k) in gone for r in range(4)) for k in range(24)]
+        assert _calls(db) == [(k, "AllReduce", 8, n) for k, n in enumerate(seen)]
+        found = db.execute("SELECT rank, seq, what FROM deviations").fetchall()
+    assert sorted(found) == [(r, k, "missing") for r, k in sorted(gone)]
+
+
+@pytest.mark.parametrize(("step", "ahead"), [(0, 0), (1, 100)])
+def test_a_rank_whose_counter_runs_otherwise_made_the_same_calls(
+    tmp_path: Path, step: int, ahead: int
+) -> None:
+    text = "".join(
+        _line(
+            r, "AllReduce", opCount=k * step + ahead if r == 3 else k,
+            count=99 if (r, k) == (2, 5) else k + 1,
+        )
+        for r in range(4) for k in range(9) if (r, k) != (0, 2)
+    )  # fmt: skip
+    with _ingest(text, tmp_path) as db:
+        assert [seen for *_, seen in _calls(db)] == [4, 4, 3, 4, 4, 3, 4, 4, 4]
+        found = db.execute("SELECT rank, seq, what FROM deviations").fetchall()
+    assert sorted(found) == [(0, 2, "missing"), (2, 5, "differs")]
+
+
+def test_size_of_an_uneven_exchange_is_the_most_that_any_rank_moves() -> None:
+    # Rank 0 sends 1 + 10, rank 1 2 + 20, rank 2 3 + 4; rank 2 receives 10 + 20.
+    sent = {(0, 1): 1, (0, 2): 10, (1, 0): 2, (1, 2): 20, (2, 0): 3, (2, 1): 4}
+    for turned in (False, True):
+        group = [
+            Transfer(d if turned else s, s if turned else d, n, Datatype.INT8, row, None)
+            for row, ((s, d), n) in enumerate(sent.items())
+        ]
+        (call,) = recognise(group, 3, 0)
+        assert (call.op, call.size_bytes, call.count) == (Op.ALL_TO_ALLV, 30, None)
+    group[2] = replace(group[2], datatype=Datatype.UNKNOWN)
+    assert recognise(group, 3, 0)[0].size_bytes is None
+
+
 def test_a_lone_send_is_no_gather(tmp_path: Path) -> None:
     # Of four ranks one was logged: a pipeline's Send shows as much as a gather's.
     with _ingest(_line(1, "Send", root=2, sendbuff="(nil)"), tmp_path) as db:
@@ -411,6 +461,19 @@ def test_jobs_without_ids_are_told_apart_by_their_calls(tmp_path: Path) -> None:
         ]
 
 
+def test_a_split_s_parent_is_the_last_communicator_at_its_pointer() -> None:
+    # The first communicator at 0x10 was destroyed, and another one got its memory.
+    seen = ((0x10, 0, 7, None), (0x10, 5, 8, None), (0x20, 9, 9, 0x10), (0x10, 12, 10, None))
+    streams = [
+        Stream(0, ptr, 0, line, 0, 1, comm_hash=hash_, parent_ptr=parent)
+        for ptr, line, hash_, parent in seen
+    ]
+    comms = join_communicators(streams, ["n"], [0] * 4)
+    hashes = [c.comm_hash for c in comms]
+    (child,) = (c for c in comms if c.comm_hash == 9)
+    assert child.parent == hashes.index(8)
+
+
 def test_one_process_with_all_devices(tmp_path: Path) -> None:
     # nccl-tests -g 4 without INIT: four pointers of one process are one communicator's ranks.
     text = "".join(
@@ -443,6 +506,20 @@ def test_a_process_in_two_logs_is_pointed_out(tmp_path: Path) -> None:
     with reading(tmp_path / "t.db") as connection:
         (first, *_) = build_report(connection, "main").findings
     assert (first.code, first.severity) == ("logged_twice", "warning")
+
+
+@pytest.mark.parametrize(("pid", "comm", "jobs"), [(10, 6, 0), (90, 5, 0), (90, 6, 1)])
+def test_processes_on_one_gpu_without_a_common_communicator_are_of_two_jobs(
+    tmp_path: Path, pid: int, comm: int, jobs: int
+) -> None:
+    # Neither a second communicator of a process nor two ranks of one on a GPU are another job.
+    init = " [0] NCCL INFO comm 0x{0}0 rank 0 nranks 2 cudaDev 0 busId 1000 commId 0x{0} - Init "
+    for number, at in ((5, 10), (comm, pid)):
+        text = f"h:{at}:{at}{init.format(number)}COMPLETE\n"
+        with _ingest(text, tmp_path) as db:
+            found = db.execute("SELECT count FROM diagnostics WHERE code = 'several_jobs'")
+            counted = [n for (n,) in found]
+    assert counted == [1] * jobs
 
 
 @pytest.mark.parametrize("start", ["START", ""])

@@ -153,6 +153,12 @@ def test_auto_knows_both_layouts(tmp_path: Path, db_path: Path) -> None:
     assert dialects == [("rccl_replayer_csv",), ("replay_csv",)]
 
 
+def test_a_row_of_an_unknown_datatype_is_counted_not_read() -> None:
+    found = replay_csv.parse(OWN.replace("Bfloat16", "Bfloat61"))
+    assert [m.datatype for m in found.measurements] == [Datatype.FLOAT8E4M3]
+    assert [(d.code, d.count) for d in found.diagnostics] == [("unknown_class", 1)]
+
+
 def test_appended_and_joined_replays() -> None:
     appended = "# collscope-replay: 1\n# label: a\n" + ROW.replace("plugin", "")
     other = "# collscope-replay: 1\n# label: b\nop,datatype,redop,root,count,nranks,"

@@ -56,8 +56,13 @@ def test_merge_of_contradictions_places_every_node_once(chains: list[list[int]])
     assert sorted(order) == list(range(6))
 
 
-def _match(members: list[list[int]], logs: list[list[tuple[int, int]]]) -> Matched:
-    """Match rows (communicator, signature) per process; members are processes by rank."""
+def _match(
+    members: list[list[int]], logs: list[list[tuple[int, int]]], tasks: list[int] | None = None
+) -> Matched:
+    """Match rows (communicator, signature) per process; members are processes by rank.
+
+    tasks  of each row its place in the group that it was launched in; None: not known
+    """
     stream_of: dict[tuple[int, int], int] = {}
     streams = []
     for comm, processes in enumerate(members):
@@ -71,6 +76,8 @@ def _match(members: list[list[int]], logs: list[list[tuple[int, int]]]) -> Match
     columns["stream"] = np.array([r[0] for r in rows], np.int32)
     columns["sig"] = np.array([r[1] for r in rows], np.int32)
     columns["op_count"] = np.zeros(len(rows), np.uint64)
+    if tasks is not None:
+        columns["task"] = np.array(tasks, columns["task"].dtype)
     tuning = {"row": np.empty(0, np.int64), "setting": np.empty(0, np.int32)}
     observed = Observations(streams, _SIGNATURES + _SENDS, columns, tuning, [])
     return match_run(observed, [f"n{p}" for p in range(len(logs))], [])
@@ -133,6 +140,11 @@ def test_deviations_follow_their_calls() -> None:
     assert matched.calls["comm"].tolist() == [1, 0, 1, 0, 1, 0]
     assert matched.calls["seq"].tolist() == [0, 0, 1, 1, 2, 2]
     assert [(d.call, d.rank, d.what) for d in matched.deviations] == [(3, 1, "missing")]
+    # Of three processes one has another size in its second call on communicator 1.
+    matched = _match([[0, 1, 2]] * 2, [whole, [*whole[:2], (1, 0), *whole[3:]], whole])
+    assert matched.calls["comm"].tolist() == [1, 0, 1, 0, 1, 0]
+    assert matched.calls["seq"].tolist() == [0, 0, 1, 1, 2, 2]
+    assert [(d.call, d.rank, d.what) for d in matched.deviations] == [(2, 1, "differs")]
 
 
 def test_transfers_stand_where_they_were_launched() -> None:
@@ -142,6 +154,13 @@ def test_transfers_stand_where_they_were_launched() -> None:
     ops = [matched.classes[k].op for k in matched.calls["class"].tolist()]
     assert ops == [Op.ALL_REDUCE, Op.SEND_RECV, Op.ALL_REDUCE]
     assert [call for call, _ in matched.transfers] == [1]
+
+
+def test_calls_of_a_group_stand_together_where_it_was_launched() -> None:
+    # Communicator 0 makes two calls in a group, between whose lines one of communicator 1 stands.
+    matched = _match([[0, 1]] * 2, [[(1, 0), (0, 0), (1, 1), (0, 1)]] * 2, tasks=[0, 0, 0, 1] * 2)
+    assert matched.calls["comm"].tolist() == [1, 0, 0, 1]
+    assert matched.calls["seq"].tolist() == [0, 0, 1, 1]
 
 
 def test_contradicting_processes_do_not_fail() -> None:

@@ -108,6 +108,8 @@ def test_four_rings_of_frontier_fit_and_carry_200_or_144() -> None:
     assert all(count * 50 <= fabric.capacity[i][j] for (i, j), count in used.items())
     assert sum(map(sum, fabric.capacity)) / 50 == 52
     assert bound("frontier", Op.ALL_REDUCE, 8).ring_gbps == 200
+    for op in (Op.ALL_TO_ALL, Op.GATHER, Op.SCATTER):  # which no ring serves
+        assert bound("frontier", op, 8).ring_gbps is bound("h100", op, 8).ring_gbps is None
     assert bound("frontier", Op.ALL_REDUCE, 8, achievable=True).ring_gbps == pytest.approx(144)
 
 

@@ -86,6 +86,16 @@ def test_latency_between_nodes_by_hand() -> None:
     found = {(line.algorithm, line.protocol): line.latency_us for line in lines}
     assert found["Ring", "LL"] == pytest.approx(6.6 + 28 * 1.0 + 2 * 2.7)
     assert found["Tree", "LL"] == pytest.approx(6.8 + 2 * (7 * 0.6 + 5.0))
+    # Ring Simple: 8.4 + 28 steps of max(3.4, 3 * 1.0) + 2 of 14; from 64 B per channel (12) and
+    # rank on 1.4 times that. An AMD CPU posts in 2.0.
+    simple = next(line for line in lines if (line.algorithm, line.protocol) == ("Ring", "Simple"))
+    assert simple.latency_us == pytest.approx(8.4 + 28 * 3.4 + 2 * 14.0)
+    step = simple.time_us(64 * 12 * 16) - simple.time_us(64 * 12 * 16 - 1)
+    assert step == pytest.approx(0.4 * 131.6, abs=0.01)
+    constants = constants_of(TuningChoice("nccl", "hopper"))
+    assert constants is not None
+    amd = cost_lines(constants, Shape(Op.ALL_REDUCE, 16, 2, 100.0, "amd"))
+    assert [x.latency_us for x in amd if x.algorithm == "Ring"][-1] == pytest.approx(204.4)
 
 
 def test_rccl_prefers_the_tree_between_two_frontier_nodes() -> None:
@@ -112,6 +122,15 @@ def test_no_model_where_the_library_has_none() -> None:
     assert model_lines(load_system("h100"), Op.ALL_TO_ALL, 8, 1) == ()
     assert model_lines(load_system("mi210"), Op.ALL_REDUCE, 4, 1) == ()
     assert model_lines(load_system("h100"), Op.ALL_REDUCE, 1, 1) == ()
+
+
+def test_what_rccl_s_rings_carry_is_known_of_whole_nodes_only() -> None:
+    # 144 GB/s of four rings on 8 GCDs. Of 4 GCDs on two OAMs, 2 links of 50 GB/s carry what one OAM
+    # has for the other: bus bandwidth 3 * 100 / 2, of which 72 % are reached.
+    for nranks, rings in ((8, 144.0), (4, 3 * 100 / 2 * 0.72)):
+        lines = model_lines(load_system("frontier"), Op.ALL_GATHER, nranks, 1)
+        found = {line.protocol: line.algbw_gbps for line in lines}
+        assert found["Simple"] == pytest.approx(rings * nranks / (nranks - 1))
 
 
 # --- fits ------------------------------------------------------------------------------------
@@ -195,6 +214,7 @@ def test_roof_of_the_guides_class() -> None:
     assert found.target is found.achievable
     assert found.target.name == "mi300x achievable"
     assert "links at 0.75 of the line rate" in found.target.assumptions
+    assert not any("network" in text for text in found.target.assumptions)
     assert roofs.judge(work, 3228.4).value == pytest.approx(0.866, abs=5e-4)
     assert roofs.judge(work, 3228.4, "nominal").value == pytest.approx(0.650, abs=5e-4)
 

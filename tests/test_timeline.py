@@ -16,6 +16,7 @@ from trace_builder import COMM, US, Job, Row, nested_job, steady_job
 from collscope.model import Datatype, Op
 from collscope.parsers.traces import parse
 from collscope.timeline.analyse import Timeline, analyse
+from collscope.timeline.clocks import _Ends
 from collscope.timeline.overlap import contention, covered, union
 from collscope.timeline.steps import find_period
 from collscope.trace import Kind, TraceCollective, TraceFile
@@ -78,6 +79,38 @@ def test_profiler_start_is_left_out_and_listed(blocking: dict[str, list[TraceFil
     assert (excluded.seq, excluded.longest_ns) == (0, 42_369_465)
     assert sum(r.wait_ns for r in timeline.ranks) < 1 * MS
     assert all(o.span_ns < 17 * MS for o in timeline.overlaps)
+
+
+def test_times_of_ranks_and_classes_by_hand() -> None:
+    """Rank 1 computes 100 µs longer before each AllReduce of 50 µs; rank 0 lacks the last one."""
+    job = Job(2, jitter_ns=0)
+    for _ in range(21):
+        job.compute(0, 100 * US)
+        job.compute(1, 200 * US)
+        job.collective((0, 1), 50 * US)
+    job.drop(0, 20)
+    timeline = analyse(job.traces())
+    ranks = [(r.calls, r.duration_ns, r.transfer_ns, r.wait_ns) for r in timeline.ranks]
+    assert ranks == [
+        (20, 20 * 150 * US, 20 * 50 * US, 20 * 100 * US),
+        (21, 21 * 50 * US, 20 * 50 * US, 0),
+    ]
+    assert [r.unknown_ns for r in timeline.ranks] == [0, 50 * US]
+    (times,) = timeline.classes
+    assert (times.calls, times.known, times.incomplete) == (21, 20, 1)
+    spread = (times.transfer_ns_min, times.transfer_ns_max, times.transfer_ns_mad)
+    assert (times.transfer_ns_median, *spread) == (50 * US, 50 * US, 50 * US, 0)
+    assert (times.start_skew_ns_median, times.end_skew_ns_median) == (100 * US, 0)
+    assert (times.duration_ns, times.transfer_ns, times.wait_ns) == (
+        20 * 150 * US + 21 * 50 * US, 2 * 20 * 50 * US, 20 * 100 * US,
+    )  # fmt: skip
+
+
+def test_ends_are_held_against_the_median_of_their_call() -> None:
+    call, zero = np.array([0, 0, 0, 1, 1]), np.zeros(5)
+    ends = _Ends(call, np.array([0, 3]), call, call, zero, zero, zero)
+    found = ends.against_median(np.array([30.0, 1.0, 5.0, 10.0, 20.0]))
+    assert found.tolist() == [25.0, -4.0, 0.0, -5.0, 5.0]  # medians 5 and 15
 
 
 def test_clock_offset_is_no_straggler(blocking: dict[str, list[TraceFile]]) -> None:

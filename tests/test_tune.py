@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from itertools import pairwise, product
-from math import inf
+from math import exp, inf
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -203,6 +203,12 @@ def test_the_interval_is_that_of_paired_rounds() -> None:
     assert found.low == pytest.approx(0.1)
     assert found.beyond(0.02)
     assert improvement({1: 1.0}, {2: 1.0}) is None
+    # Logarithms -0.1 to -0.5: their mean is sure to 0.1581 / sqrt(5), times t(0.99, 4) = 3.747.
+    wide = improvement(dict.fromkeys(range(5), 1.0), {r: exp(-0.1 * (r + 1)) for r in range(5)})
+    assert wide is not None
+    assert (wide.low, wide.saved, wide.high) == pytest.approx(
+        (1 - exp(-0.3 + 0.265), 1 - exp(-0.3), 1 - exp(-0.3 - 0.265)), abs=0.02
+    )
     single = improvement({1: 2.0}, {1: 1.0})
     assert single is not None
     assert not single.beyond(0.02)
@@ -304,7 +310,7 @@ def test_halving_keeps_the_references_and_the_faster_half() -> None:
     left = {name: times[name] for name in first}
     assert survivors(left, ("present", "default"), 2) == {"s0", "s1", "present", "default"}
     assert survivors(left, ("present", "default"), 3) == first
-    assert "s9" not in survivors(left | {"s9": {}}, ("present",), 1)
+    assert "s9" not in survivors(left | {"s9": {}}, ("present", "s9"), 1)
 
 
 def test_drift_does_not_decide_who_stays() -> None:
@@ -329,6 +335,9 @@ def test_candidates_that_there_is_time_for() -> None:
     names = [f"s{k}" for k in range(12)]
     assert fitting(names, 1.0, 1000.0) == 12
     assert fitting(names, 1.0, 0.0) == 0
+    # rounds of 8, 4 and 2 settings, a present one before each and after 8, and 3 to confirm
+    assert fitting(names[:8], 1.0, (8 + 4 + 2) + (2 + 1 + 1) + 3) == 8
+    assert fitting(names[:8], 1.0, 20.9) == 7
     some = [fitting(names, 4.0, left) for left in (40.0, 80.0, 120.0)]
     assert some == sorted(some)
     assert 0 < some[1] < 12

@@ -26,10 +26,10 @@ class Confirmed:
     broken: set[int] = field(default_factory=set)  # classes that the tuned setting fails on
     rows: dict[int, Measurement] = field(default_factory=dict)
 
-    def against(self, label: str, class_id: int, compared: int = 1) -> Improvement | None:
+    def against(self, label: str, class_id: int) -> Improvement | None:
         """What the tuned setting saves against another on a class."""
         mine = self.times[class_id]
-        return improvement(mine[label], mine[TUNED], compared) if mine[label] else None
+        return improvement(mine[label], mine[TUNED]) if mine[label] else None
 
 
 def confirm(
