@@ -13,15 +13,15 @@ import numpy as np
 
 from collscope.busbw import size_bytes
 from collscope.match import p2p
-from collscope.match.calls import AlignedCalls, align_calls, in_place
+from collscope.match.calls import align_calls, in_place
 from collscope.match.communicators import Communicator, join_communicators, world_ranks
+from collscope.match.disagreements import join_disagreements
 from collscope.match.kernels import KernelCall, TracedKernel, join_kernels
 from collscope.match.observations import POINTERS_ONLY, Ints, Observations
 from collscope.match.order import launch_order
 from collscope.match.streams import rows_by
 from collscope.model import Diagnostic, Op, Severity, redop_of
 
-_REDUCES = (Op.ALL_REDUCE, Op.REDUCE, Op.REDUCE_SCATTER)
 _OFFSET = (Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.GATHER, Op.SCATTER)
 
 
@@ -117,7 +117,7 @@ class _Matching:
         """Add the calls of communicator `c`."""
         comm = self.matched.comms[c]
         aligned = align_calls(comm, self.coll_rows, self.observed)
-        rows, differing = _join_disagreements(aligned, self.observed.columns["op_count"])
+        rows, differing = join_disagreements(aligned, self.observed.columns["op_count"])
         collectives = self._collectives(comm, aligned.ranks, rows)
         patterns = self._patterns(comm)
         seq_c, seq_p = self._sequence(comm, aligned.ranks, rows, patterns)
@@ -186,7 +186,7 @@ class _Matching:
                     CallClass(
                         op,
                         datatype.label,
-                        redop_of(signature.redop).label if op in _REDUCES else None,
+                        redop_of(signature.redop).label if op.reduces else None,
                         None if signature.flags & POINTERS_ONLY else signature.count,
                         signature.root if op.rooted else None,
                         size_bytes(
@@ -382,54 +382,3 @@ def _group_leaders(observed: Observations, rows: Sequence[Ints]) -> Ints:
         )
         leader[traced] = np.flatnonzero(traced)[first][inverse]
     return leader
-
-
-def _join_disagreements(
-    aligned: AlignedCalls, op_count: Ints
-) -> tuple[Ints, dict[tuple[int, int], int]]:
-    """Neighbouring calls with complementary ranks are one call that the ranks log differently.
-
-    Where opCount took part in the alignment, it must be the same too.
-
-    returns rows (calls, members) with the minority's rows taken out, and those rows by
-            (call, member)
-    """
-    rows = aligned.rows
-    present = rows >= 0
-    partial = np.flatnonzero(~present.all(axis=1)).tolist() if aligned.realigned else []
-    drop: set[int] = set()
-    differing: dict[int, dict[int, int]] = {}
-    runs = _runs(partial, present)
-    k = 0
-    while k + 1 < len(runs):
-        a, b = runs[k], runs[k + 1]
-        adjacent = a[-1] + 1 == b[0] and len(a) == len(b)
-        if adjacent and aligned.witnessed:
-            adjacent = bool((op_count[rows[a].max(axis=1)] == op_count[rows[b].max(axis=1)]).all())
-        if not adjacent or (present[a[0]] == present[b[0]]).any():
-            k += 1
-            continue
-        keep, other = (a, b) if present[a[0]].sum() >= present[b[0]].sum() else (b, a)
-        for kept, dropped in zip(keep, other, strict=True):
-            members = np.flatnonzero(present[dropped]).tolist()
-            differing[kept] = {m: int(rows[dropped, m]) for m in members}
-            drop.add(dropped)
-        k += 2
-    kept_rows = [c for c in range(len(rows)) if c not in drop] if drop else None
-    if kept_rows is None:
-        return rows, {}
-    new = {old: i for i, old in enumerate(kept_rows)}
-    moved = {(new[c], m): row for c, by in differing.items() for m, row in by.items()}
-    return rows[kept_rows], moved
-
-
-def _runs(partial: list[int], present: Ints) -> list[list[int]]:
-    """Neighbouring incomplete calls that the same ranks logged."""
-    runs: list[list[int]] = []
-    for c in partial:
-        last = runs[-1][-1] if runs else -2
-        if last + 1 == c and (present[last] == present[c]).all():
-            runs[-1].append(c)
-        else:
-            runs.append([c])
-    return runs
