@@ -98,9 +98,11 @@ def _output_name(expression: str) -> str:
 
 
 def render(views: tuple[View, ...]) -> str:
-    """Markdown of the views: a heading, the purpose and a table of columns each."""
+    """Markdown of the public views: a heading, the purpose and a table of columns each."""
     parts = []
     for view in views:
+        if view.name.startswith("_"):
+            continue
         rows = "\n".join(f"| `{c.name}` | {c.comment.replace('|', '/')} |" for c in view.columns)
         table = f"| column | meaning |\n|---|---|\n{rows}"
         parts.append(f"### {view.name}\n\n{view.purpose}\n\n{table}\n")

@@ -235,7 +235,7 @@ def test_single_samples_cannot_be_judged() -> None:
     found = check(a, label("b", {key(1): {0: (20.0,)}}))
     # Nothing says that it is noisy.
     assert (found.verdict, found.classes[0].outcome) == (Verdict.NO_VERDICT, "unknown")
-    assert "the noise of 1 class is not known, with one value each" in found.why
+    assert "the noise of 1 class is not known, with a single value of a label" in found.why
     assert 'message="noise not known' in render_check(found, "junit")
 
 

@@ -67,7 +67,7 @@ def logged_twice(report: Report) -> Iterable[Finding]:
             yield Finding(
                 severity="warning",
                 code="logged_twice",
-                title=f"{row.count} processes stand in more than one log",
+                title=f"more than one log of {count(row.count, 'process', 'processes')}",
                 detail=f"{row.message[:1].upper()}{row.message[1:]}.",
                 advice="Where one log is a copy of others (a shared stdout beside a file per "
                 "process), ingest it into a run of its own (--run LABEL).",

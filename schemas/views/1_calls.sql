@@ -156,8 +156,8 @@ CREATE VIEW deviations AS SELECT
     k.comm_id,                 -- communicator
     k.seq,                     -- order on the communicator
     d.rank,                    -- rank that deviates
-    d.what,                    -- missing or differs
-    d.detail,                  -- what the rank logged instead
+    d.what,                    -- missing or differs; the report calls missing to the end stopped
+    d.detail,                  -- what the rank logged instead; NULL where it logged nothing
     s.path,                    -- its source
     d.line                     -- line in the source
 FROM _deviation d JOIN _call k USING (call_id) JOIN _comm c USING (comm_id)

@@ -130,7 +130,7 @@ CREATE VIEW disagreements AS SELECT
 FROM _disagreement d JOIN _run r USING (run_id);
 
 -- Totals per kernel name, as in a profiler's "top"; of traces those after the warm-up.
--- denominator of share: sum of total_ns of kernels and copies of the same source
+-- Denominator of share: sum of total_ns of kernels and copies of the same source
 CREATE VIEW kernel_totals AS SELECT
     r.label AS run,            -- run
     t.source_id,               -- profile

@@ -42,7 +42,7 @@ class Verdict(Enum):
 class Doubt(Enum):
     """Why a class cannot be judged."""
 
-    UNKNOWN = "one value each, so its noise is not known"
+    UNKNOWN = "a single value of a label, so its noise is not known"
     LAUNCHES = "too few launches on a host's cores, which differ by any amount"
     ASSUMED = "the noise assumed between labels that did not take turns is too much"
     SPREAD = "its samples or rounds differ too much"
@@ -170,8 +170,8 @@ def _remedy(judged: Sequence[Judged], covered: float) -> str:
     theirs = [j for j in unseen if j.doubt is most]
     if most is Doubt.UNKNOWN:
         return (
-            f"the noise of {count(len(theirs), 'class', 'classes')} is not known, with one value"
-            " each: measure more often, and read all runs under the same label"
+            f"the noise of {count(len(theirs), 'class', 'classes')} is not known, with a single"
+            " value of a label: measure more often, and read all runs under the same label"
         )
     if most is Doubt.LAUNCHES:
         return (

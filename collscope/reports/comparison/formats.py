@@ -41,7 +41,7 @@ _PAIRED = (
 )
 _UNJUDGED = {  # outcomes, and what JUnit says of them
     "noisy": "too noisy to judge",
-    "unknown": "noise not known: one value; measure more often",
+    "unknown": "noise not known: a single value; measure more often",
 }
 _PLACES = {1: "in", 0: "out", -1: None}
 
