@@ -98,10 +98,13 @@ _CUSTOM = re.compile(
 )
 # record_param_comms, c10d::allreduce_: operators that PyTorch's tables list in the place of kernels
 _TORCH = re.compile(r"record_param_comms|_?c10d(?:_functional)?::\w+")
+# python.all_gather_into_tensor: a function of torch.distributed as Cray perftools names it
+_PERFTOOLS = re.compile(r"python\._?(?:all_reduce|all_gather|reduce_scatter|all_to_all)(?:_\w+)?")
 _LOWER_OPS = (
     (re.compile(r"all_?reduce|cross_device_reduce|quick_?reduce"), Op.ALL_REDUCE),
     (re.compile(r"all_?gather"), Op.ALL_GATHER),
     (re.compile(r"reduce_?scatter"), Op.REDUCE_SCATTER),
+    (re.compile(r"all_to_all"), Op.ALL_TO_ALL),
 )
 # Their "Sum" and "int8_t" are placeholders: the kernel moves bytes.
 _WITHOUT_TYPE = {op.value for op in (Op.ALL_GATHER, Op.BROADCAST, Op.SEND_RECV, Op.ALL_TO_ALL)}
@@ -128,6 +131,8 @@ def classify(name: str) -> KernelName | None:
     >>> classify("__amd_rocclr_copyBuffer.kd") is None
     True
     """
+    if _PERFTOOLS.fullmatch(name):
+        return _read_lower("pytorch", name)
     base = _base(name)
     if base is None:
         return None

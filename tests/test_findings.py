@@ -76,6 +76,11 @@ def test_gdr_not_in_use_counts_pairs_of_networks_that_could() -> None:
     finding = _only(store, "gdr_not_in_use")
     assert finding.detail == "1 of 2 pairs of ranks over NET have no GDR."
     assert finding.evidence == (Evidence("a.log", 20, "0 -> 1 via NET/IB"),)
+    store.link(1, 0, 1, "NET/IB", net="IB", gdr=1, stream_id=1, line=21)  # of another channel
+    detail = _only(store, "gdr_not_in_use").detail
+    assert detail == (
+        "1 of 2 pairs of ranks over NET have no GDR on some of their channels, 0 of them on all."
+    )
 
 
 def test_shared_memory_instead_of_p2p() -> None:

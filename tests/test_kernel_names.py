@@ -99,6 +99,9 @@ NAMES = {
         "custom AllReduce - - - -"
     ),
     "void quickreduce::allreduce_prototype_twoshot<X>(int)": "custom AllReduce - - - -",
+    # functions of the host that Cray perftools lists
+    "python.all_gather_into_tensor": "pytorch AllGather - - - -",
+    "python.all_to_all_single": "pytorch AllToAll - - - -",
     "void deep_ep::intranode::dispatch<8>(int4*)": "custom - - - - -",
 }
 

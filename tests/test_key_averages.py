@@ -136,6 +136,13 @@ def test_every_table_of_a_log() -> None:
     assert key_averages.parse(PHASES) == found[0].profile
 
 
+def test_copies_among_kernels() -> None:
+    names = {"Memcpy DtoD (Device -> Device)": "copy", "Memset (Device)": "copy",
+             "CopyDeviceToDevice": "copy", "memcpy_kernel": "kernel"}  # fmt: skip
+    found = key_averages.parse(table(*((name, 25, 25, 1) for name in names)))
+    assert {t.name: t.kind for t in found.totals} == names
+
+
 def test_tables_pasted_without_rulers() -> None:
     """Nothing but its sums, or the next header, ends such a table."""
     lines = [line for line in PHASES.splitlines() if not line.startswith("---")]
@@ -244,7 +251,11 @@ def test_deepspeed_says_no_ranks_when_digits_do_not_suffice() -> None:
 
 def test_perftools_of_the_slides() -> None:
     found = perftools.parse(TABLES["frontier-perftools.txt"])
-    totals = [(t.name, t.calls, t.total_ns) for t in found.profile.totals]
+    first, second = found.tables  # two measurements: 361.69 s and 344.88 s
+    assert (first.line, second.line) == (2, 32)
+    assert share(first.profile) == pytest.approx((17.8, 99.3))
+    assert share(second.profile) == pytest.approx((17.8, 99.3))
+    totals = [(t.name, t.calls, t.total_ns) for table in found.tables for t in table.profile.totals]
     assert ("python.all_gather_into_tensor", 14657, 64_260_000_000) in totals
     assert ("python.validation", 211308, 38_490_000_000) in totals
     assert ("main", 4732, 0) in totals  # its source stands before its name

@@ -191,6 +191,8 @@ def test_the_guides_log_lines(samples: Path, db_path: Path) -> None:
             "SELECT k.rank, k.op_count, c.op, c.count FROM kernels k JOIN calls c USING (call_id)"
             " ORDER BY 1, 2"
         ).fetchall()
+        query = "SELECT count FROM diagnostics WHERE code = 'kernel_without_call'"
+        lost = db.execute(query).fetchall()
     assert big == [("AllReduce", "Float16", "Sum", 8, 1, 536870912)]
     # KE minus KL of the text, in ns: for instance rank 2, 170260.348966 - 170260.348133 s.
     assert kernels == [
@@ -201,6 +203,8 @@ def test_the_guides_log_lines(samples: Path, db_path: Path) -> None:
         (5, 1, 21_000),
         (5, 2, 19_000),
     ]
+    # The other six kernels are of ranks and calls without a line.
+    assert lost == [(6,)]
     # Ranks 2 and 5 also logged the calls of those kernels: opCount 1 is the count of 9.
     assert joined == [(2, 2, "AllReduce", 1), (5, 1, "AllReduce", 9), (5, 2, "AllReduce", 1)]
 
@@ -284,7 +288,7 @@ def test_kernels_of_two_communicators_may_run_at_once(tmp_path: Path) -> None:
     text += _traced(200, "KE", count=3) + _traced(310, "KE", count=3, nranks=2)
     with _ingest(text, tmp_path) as db:
         assert db.execute(_SPANS).fetchall() == [(_SUM, 3, 1, 100_000), (_GATHER, 3, 1, 200_000)]
-        assert db.execute("SELECT code FROM diagnostics").fetchall() == []
+        assert db.execute("SELECT code FROM diagnostics").fetchall() == [("kernel_without_call",)]
 
 
 def test_an_end_of_another_counter_ends_no_kernel(tmp_path: Path) -> None:
@@ -298,7 +302,11 @@ def test_an_end_of_another_counter_ends_no_kernel(tmp_path: Path) -> None:
         rows = db.execute("SELECT op_count, duration_ns FROM kernels ORDER BY 1").fetchall()
         found = db.execute("SELECT code, count FROM diagnostics ORDER BY 1").fetchall()
     assert rows == [(3, 50_000), (4, None), (10, 50_000)]
-    assert found == [("kernel_end_without_start", 1), ("kernel_without_end", 1)]
+    assert found == [
+        ("kernel_end_without_start", 1),
+        ("kernel_without_call", 3),
+        ("kernel_without_end", 1),
+    ]
 
 
 def test_work_items_of_a_fused_kernel_are_calls_of_their_own(tmp_path: Path) -> None:

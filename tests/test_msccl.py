@@ -96,7 +96,7 @@ def test_header_of_older_compilers() -> None:
         (b" " * (MOST_BYTES + 1), "huge"),
         (ring_all_reduce(4, ngpus=5), "lacks_gpus"),
         (ring_all_reduce(4, ngpus=3), "lacks_gpus"),
-        (ring_all_reduce(4, nchunksperloop=0), "lacks_gpus"),
+        (ring_all_reduce(4, nchunksperloop=0), "bad_attribute"),
         (ring_all_reduce(4, coll="dance"), "unknown_collective"),
         (ring_all_reduce(4, proto="LL64"), "unknown_protocol"),
         (ring_all_reduce(4, nchannels="x"), "bad_attribute"),
@@ -114,6 +114,15 @@ def test_header_of_older_compilers() -> None:
 )  # fmt: skip
 def test_unusable_files_are_one_error(content: bytes, code: str) -> None:
     assert error(content) == code
+
+
+def test_a_step_that_waits_for_none_is_told_with_its_place() -> None:
+    content = document(header("reduce", 1, 1), [[(-1, -1, 0, [step("nop", 1, (0, 1))])]])
+    (found,) = parse(content).diagnostics
+    assert found.message == (
+        '<gpu id="0">, <tb id="0">: a <step> waits for step 1 of <tb id="0">, which is not there. '
+        "Compile the algorithm again, or mend the file."
+    )
 
 
 def test_entities_do_not_expand() -> None:

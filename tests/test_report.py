@@ -27,6 +27,7 @@ from collscope.reports.layout import FORMATS
 from collscope.reports.model import Report
 from collscope.reports.render import render
 from collscope.reports.rows import render_rows
+from collscope.reports.sections import sections
 
 _SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "report.schema.json"
 
@@ -106,6 +107,38 @@ def test_profile_without_copies_says_so() -> None:
     (share,) = store.report().shares
     assert share.percent == pytest.approx(25.0)
     assert share.denominator == "all kernels; the profile lists no copies"
+
+
+def test_files_of_one_rocprofv3_process_are_one_share() -> None:
+    """Copies join the kernels of their process, totals beside the trace count nothing twice."""
+    store = StoreBuilder()
+    for name in ("d/7_kernel_stats.csv", "d/7_kernel_trace.csv"):
+        source = store.source(name, kind="profile", dialect="rocprofv3_" + name[-9:-4])
+        store.total(source, f"rccl {name}", "rccl", 20)
+        store.total(source, f"gemm {name}", None, 60)
+    copies = store.source("d/7_memory_copy_trace.csv", kind="profile", dialect="rocprofv3_trace")
+    store.total(copies, "MEMORY_COPY_HOST_TO_DEVICE", None, 20, kind="copy")
+    other = store.source("d/8_memory_copy_trace.csv", kind="profile", dialect="rocprofv3_trace")
+    store.total(other, "MEMORY_COPY_DEVICE_TO_HOST", None, 20, kind="copy")
+    report = store.report()
+    (share,) = report.shares  # copies without any kernel have no share
+    assert (share.source, share.collective_ns, share.percent) == ("d/7_kernel_trace.csv", 20, 20.0)
+    assert share.denominator == "all kernels and copies"
+    (finding,) = [found for found in report.findings if found.code == "totals_beside_trace"]
+    assert [line.source for line in finding.evidence] == ["d/7_kernel_stats.csv"]
+
+
+def test_ranks_of_one_dialect_are_one_sentence() -> None:
+    store = StoreBuilder()
+    for rank, gemm in enumerate((900, 700)):
+        source = store.source(f"{rank}_kernel_trace.csv", kind="profile", dialect="rocprofv3_trace")
+        store.total(source, f"rccl {rank}", "rccl", 100)
+        store.total(source, f"gemm {rank}", None, gemm)
+    first = sections(store.report())[0].blocks[0]
+    assert first == (
+        "Compute-bound: collectives take 10.00 to 12.50 % of GPU time in 2 profiles (denominator: "
+        "all kernels; the profile lists no copies)."
+    )
 
 
 def test_devices_of_a_kernel_are_added_and_names_cut_to_the_top() -> None:

@@ -437,15 +437,19 @@ def test_nothing_is_said_about_worth_when_little_was_measured() -> None:
     assert "tuning_not_worth_it" not in codes
 
 
-@pytest.mark.parametrize(("wait_us", "speaks"), [(5 * ROOF_US, True), (ROOF_US, False)])
-def test_classes_that_wait_are_found(wait_us: float, speaks: bool) -> None:
+@pytest.mark.parametrize(
+    ("transfer", "wait", "speaks"),
+    [(1.5, 5, True), (1.5, 1, False), (4.7, 0.3, False)],  # in roofs; slow is not waiting
+)
+def test_classes_that_wait_are_found(transfer: float, wait: float, speaks: bool) -> None:
     store = StoreBuilder()
     log = store.source()
     comm = store.comm([store.process(log, pid=pid) for pid in range(8)])
     kind = store.collective(size_bytes=GIB, count=GIB // 4, nranks=8)
     call = store.calls(comm, kind, 1, ranks_seen=8)[0]
+    transfer_ns, wait_ns = (round(1000 * roofs * ROOF_US) for roofs in (transfer, wait))
     for _ in range(8):
-        store.kernel(call, log, transfer_ns=round(1500 * ROOF_US), wait_ns=round(1000 * wait_us))
+        store.kernel(call, log, transfer_ns=transfer_ns, wait_ns=wait_ns)
     report = store.report(system="mi300x")
     assert ("skew_dominated" in {f.code for f in report.findings}) is speaks
     assert report.judgement.classes[0].marks == ("time in the job",)
@@ -737,6 +741,15 @@ def test_measurements_alone_answer_in_the_first_lines() -> None:
     without = render(store.report(), "text")
     assert "AllReduce on 8 ranks of 1 node reaches 168 GB/s at 1 GiB.\n" in without
     assert "no roof to hold it against (--system NAME" in without
+    # what cannot be is no achievement, and why is said once
+    _measured(store, 0.6 * ROOF_US)
+    _measured(store, 0.61 * ROOF_US, in_place=None)
+    fast = store.report(system="mi300x")
+    first = " ".join(render(fast, "text").splitlines()[2:4])
+    assert "166.7 % of the roof and more than any schedule over these links reaches;" in first
+    (told,) = (f.detail for f in fast.findings if f.code == "roof_does_not_apply")
+    assert told.startswith("560 GB/s is more than")
+    assert "does not apply" not in told
     # a run with calls begins with its job
     log = store.source()
     store.calls(store.comm([store.process(log)]), store.collective(), 1)

@@ -213,6 +213,21 @@ def test_hard_limit_of_uneven_nodes() -> None:
     assert slow.hard_gbps == pytest.approx(2 * 8 / 9 * 50)
 
 
+def test_hard_limit_adds_the_nics_to_the_links() -> None:
+    # Each GPU takes in 7 * 64 over links, and the 8 of a node share 8 * 50 by NICs.
+    for op in (Op.ALL_GATHER, Op.REDUCE_SCATTER):
+        found = bound("mi300x+8xroce-400", op, 16, 2)
+        assert (found.busbw_gbps, found.hard_gbps) == (448, 498)
+    # All NICs of the root's node may feed the root; 8 of 16 parts come in by these 400.
+    for op in (Op.GATHER, Op.SCATTER):
+        assert bound("mi300x+8xroce-400", op, 16, 2).hard_gbps == 15 * 400 / 8
+        assert bound("mi300x+8xroce-800", op, 16, 2).hard_gbps == 448 + 800
+    assert bound("mi300x+8xroce-400", Op.BROADCAST, 16, 2).hard_gbps == 400
+    # Two nodes of one GPU, and nodes whose links are not known: the NICs alone.
+    for ranks in (2, 8):
+        assert bound("ib-ndr", Op.ALL_GATHER, ranks, 2).hard_gbps == (ranks - 1) * 50 / (ranks / 2)
+
+
 def test_network_of_another_system() -> None:
     assert bound("h100+2xib-ndr", Op.BROADCAST, 16, 2).busbw_gbps == 100
     assert bound("h100+efa-p4d", Op.BROADCAST, 16, 2).busbw_gbps == 50

@@ -281,6 +281,8 @@ def test_efficiency_above_one_says_why() -> None:
     assert measured(h100, 480, 8, algorithm="NVLS") is None
     assert "a tree joins the nodes" in tree_of(h100, "NVLS_TREE") == tree_of(h100, "NVLSTree")
     assert "SHARP: the switches reduce" in tree_of(h100, "NVLS")
+    pair = Roofs(load_system("mi300x")).judge(Workload(Op.SEND_RECV, 1 << 30, 8), 7300)
+    assert "GB/s is possible over several paths, up to 448" in str(pair.why)
     small = Workload(Op.ALL_GATHER, 1024, 8)
     verdict = h100.judge(small, 9.54)
     assert not verdict.applies

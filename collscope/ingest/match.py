@@ -23,14 +23,14 @@ _SEVERAL_TEXT = (
     "GPUs with several processes, so of more than one job or start: all numbers of the run are of "
     "them together; give each a run of its own (--run LABEL)"
 )
-# What makes a run's numbers those of more, or less, than one job.
-_OF_SEVERAL_JOBS = ("several_jobs", "process_in_two_logs", "rank_traced_twice")
+# What makes a run's numbers those of more, or less, than one job, and kernel times of no class.
+_SAID = ("several_jobs", "process_in_two_logs", "rank_traced_twice", "kernel_without_call")
 
 
 def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[Diagnostic]:
     """Match the run again if its sources changed; the calls of before stay until it is done.
 
-    returns  notices that the run holds more than one job; none where nothing changed
+    returns  the notices to be said at ingest (`_SAID`); none where nothing changed
     """
     # Imported here, as they take longer than many a command that only reads.
     from collscope.match.run import match_run
@@ -52,7 +52,7 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[
         first_call = store_matching(connection, row[0], given, matched)
         if traced is not None:
             traced(first_call)
-    return [d for d in matched.diagnostics if d.code in _OF_SEVERAL_JOBS]
+    return [d for d in matched.diagnostics if d.code in _SAID]
 
 
 def _of_processes(connection: sqlite3.Connection, run: int) -> list[Diagnostic]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -47,12 +48,13 @@ def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, path: 
     profiles = _read(data, printable(path))
     if not profiles:
         return unusable(path, _why_unusable(data), size=len(data), truncated=reader.truncated)
-    bins = _bins(data) if profiles[0][1].dialect == "perftools" else []
+    bins = _bins(data) if profiles[0][1].dialect == perftools.DIALECT else []
     results = []
     for number, (name, profile) in enumerate(profiles, start=1):
         own = known[0] if number == 1 else f"{known[0]}:{number}"
         row = sources.SourceRow(name, own, "profile", profile.dialect)
-        given = _Given(row, profile, bins, cut_short(reader))
+        # Which functions moved what is told once per file, with its first table.
+        given = _Given(row, profile, bins if number == 1 else [], cut_short(reader))
         results.append(_stored(connection, store, run, given))
     if all(result.status == "known" for result in results):
         return Ingested(path, "known")
@@ -60,16 +62,20 @@ def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, path: 
 
 
 def _read(data: bytes, path: str) -> list[tuple[str, Profile]]:
-    """Profiles of a file, each with the name of its source; several only of key_averages tables."""
+    """Profiles of a file, each with the name of its source; several only of pasted tables."""
     if is_sqlite(data):
         profile = read_sqlite(data)
         return [] if profile is None else [(path, profile)]
     text = data.decode("utf-8-sig", errors="replace")
     profile = _parse_text(text)
-    if profile is None or profile.dialect != key_averages.DIALECT:
+    if profile is None or profile.dialect not in (key_averages.DIALECT, perftools.DIALECT):
         return [] if profile is None else [(path, profile)]
     # A log often holds one per rank or per phase; those of the host alone say nothing.
-    found = key_averages.tables(text)
+    found: Sequence[key_averages.Table | perftools.Table] = (
+        key_averages.tables(text)
+        if profile.dialect == key_averages.DIALECT
+        else perftools.parse(text).tables
+    )
     useful = [table for table in found if table.profile.totals] or found[:1]
     first, *others = useful
     further = [
@@ -144,7 +150,7 @@ def _parse_text(text: str) -> Profile | None:
         found: Profile = parser.parse(text)
         return found
     if perftools.sniff_text(text[:_HEAD_CHARACTERS]):
-        return perftools.parse(text).profile
+        return perftools.parse(text).tables[0].profile
     return _pasted(text)
 
 
@@ -154,7 +160,7 @@ def _pasted(text: str) -> Profile | None:
     parser = parsers.text_parser(head)
     profile: Profile | None = parser.parse(text) if parser else None
     if profile is None and perftools.sniff_text(head):
-        profile = perftools.parse(text).profile
+        profile = perftools.parse(text).tables[0].profile
     return profile if profile and profile.totals else None
 
 

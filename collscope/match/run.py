@@ -305,7 +305,7 @@ class _Matching:
             self.matched.kernel_calls = join_kernels(
                 kernels, self.observed, self.call_of_row, ops.tolist()
             )
-        self._count_losses()
+        self._count_losses(len(kernels))
         return self.matched
 
     def _renumber(self, order: Ints) -> None:
@@ -321,7 +321,7 @@ class _Matching:
             ((number[call], t) for call, t in matched.transfers), key=lambda pair: pair[0]
         )
 
-    def _count_losses(self) -> None:
+    def _count_losses(self, kernels: int) -> None:
         missing = sum(1 for d in self.matched.deviations if d.what == "missing")
         differs = len(self.matched.deviations) - missing
         halves = sum(1 for _, t in self.matched.transfers if None in (t.send_row, t.recv_row))
@@ -333,6 +333,9 @@ class _Matching:
              "calls at whose place a rank logged another operation, count, datatype or root"),
             (halves if observed_all else 0, Severity.DATA_LOSS, "transfer_half_missing",
              "transfers of which only the Send or only the Recv was logged"),
+            (kernels - len(self.matched.kernel_calls), Severity.NOTICE, "kernel_without_call",
+             "traced kernels whose call is not in the logs, or cannot be told: their times are of "
+             "no class"),
         ]  # fmt: skip
         self.matched.diagnostics = _summed(self.matched.diagnostics) + [
             Diagnostic(severity, code, text, count=n) for n, severity, code, text in found if n

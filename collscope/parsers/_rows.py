@@ -22,10 +22,12 @@ _EXCERPT = 200
 _TOLERANCE = 0.5  # percent that rounding of printed percentages may add up to
 
 # CopyHostToDevice, FillBuffer (roctracer); MEMORY_COPY_HOST_TO_DEVICE (rocprofiler-sdk);
-# [CUDA memcpy HtoD] (nsys). copy_kernel(float*) is a kernel.
+# [CUDA memcpy HtoD] (nsys); Memcpy DtoD (Device -> Device), Memset (Device) (PyTorch).
+# copy_kernel(float*) is a kernel.
 _COPY = re.compile(
     r"Copy(?:Host|Device|Peer|Buffer|Image)\w*|Fill(?:Buffer|Image)\w*|MEMORY_COPY_\w+"
     r"|(?:HOST|DEVICE)_TO_(?:HOST|DEVICE)|\[CUDA mem(?:cpy|set).*\]"
+    r"|Mem(?:cpy \w+|set) \(.*"
 )
 _UNITS_NS = {"": 1000, "ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
 _TOTAL_COLUMN = re.compile(r"totalduration(ns|us|ms|s|)")

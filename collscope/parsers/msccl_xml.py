@@ -25,11 +25,14 @@ _SENDS = {"s", "rcs", "rrs", "rrcs"}
 _RECEIVES = {"r", "rcs", "rrs", "rrc", "rrcs"}
 _LOCAL = {"cpy", "re", "nop"}
 _TRANSFERS = _SENDS | _RECEIVES
+_KINDS = sorted(_TRANSFERS | _LOCAL)
 
 _HUGE_TEXT = (
     f"The file is larger than {MOST_BYTES >> 20} MiB, or has more than {MOST_STEPS} steps "
     f"or {MOST_RANKS} GPUs: it was not read."
 )
+_AGAIN = "Compile the algorithm again, or mend the file."
+_ONE_OF = "Write one of"
 _CUT_TEXT = "The file is cut or not well-formed XML. Compile the algorithm again."
 _DOCTYPE_TEXT = "The file declares a document type. Take it out: MSCCLang writes none."
 _NOT_TEXT = "The file holds no <algo> element: it is not an MSCCL algorithm."
@@ -196,7 +199,7 @@ def _begin(name: str, attributes: dict[str, str], state: _State) -> None:
 def _begin_gpu(attributes: dict[str, str], state: _State) -> None:
     rank = _integer(attributes, "id")
     if rank in state.ranks:
-        raise _UnusableError("duplicate_gpu", f"GPU {rank} stands twice in the file.")
+        raise _UnusableError("duplicate_gpu", f'<gpu id="{rank}"> stands twice. {_AGAIN}')
     if len(state.ranks) >= MOST_RANKS:
         raise _UnusableError("huge", _HUGE_TEXT)
     state.ranks[rank] = state.blocks = []
@@ -210,18 +213,21 @@ def _begin_step(attributes: dict[str, str], state: _State) -> None:
         raise _UnusableError("huge", _HUGE_TEXT)
     kind = attributes.get("type", "")
     if kind not in _TRANSFERS and kind not in _LOCAL:
-        raise _UnusableError("unknown_step", f"The type of step '{kind[:20]}' is not known.")
+        text = f'<step type="{kind[:20]}"> is not known. {_ONE_OF} {", ".join(_KINDS)}.'
+        raise _UnusableError("unknown_step", text)
     count, block, step = (_integer(attributes, key) for key in ("cnt", "depid", "deps"))
     found = state.blocks[-1]
     if _integer(attributes, "s") != len(found.steps) or count < 0:
-        raise _UnusableError("bad_step", "Steps of a thread block are not numbered in order.")
+        text = f"The <step> elements of a <tb> are not numbered in order. {_AGAIN}"
+        raise _UnusableError("bad_step", text)
     found.steps.append(MscclStep(kind, count, None if block < 0 else (block, step)))
 
 
 def _integer(attributes: dict[str, str], name: str) -> int:
     text = attributes.get(name, "")
     if not _NUMBER.fullmatch(text):
-        raise _UnusableError("bad_attribute", f"Attribute {name}: '{text[:20]}' is not a number.")
+        what = f'Attribute {name}="{text[:20]}" is not a whole number. {_AGAIN}'
+        raise _UnusableError("bad_attribute", what)
     return int(text)
 
 
@@ -233,16 +239,22 @@ def _algorithm(state: _State) -> MscclAlgorithm:
     op = parse_op(header.get("coll", ""))
     if op is Op.UNKNOWN:
         text = header.get("coll", "")[:40]
-        raise _UnusableError("unknown_collective", f"The collective '{text}' is not known.")
+        what = f'<algo coll="{text}"> is not known. Write a collective, such as allreduce.'
+        raise _UnusableError("unknown_collective", what)
     protocol = next((p for p in _PROTOCOLS if p == header.get("proto")), None)
     if protocol is None:
         text = header.get("proto", "")[:40]
-        raise _UnusableError("unknown_protocol", f"The protocol '{text}' is not known.")
+        what = f'<algo proto="{text}"> is not known. {_ONE_OF} {", ".join(_PROTOCOLS)}.'
+        raise _UnusableError("unknown_protocol", what)
     nranks, channels, chunks = (
         _integer(header, key) for key in ("ngpus", "nchannels", "nchunksperloop")
     )
-    if set(state.ranks) != set(range(nranks)) or chunks < 1:
-        raise _UnusableError("lacks_gpus", f"Not every GPU from 0 to {nranks - 1} is in the file.")
+    if chunks < 1:
+        text = f'<algo nchunksperloop="{chunks}"> is not 1 or more. {_AGAIN}'
+        raise _UnusableError("bad_attribute", text)
+    if set(state.ranks) != set(range(nranks)):
+        text = f"The <gpu> elements do not have the ids 0 to {nranks - 1} of <algo ngpus>. {_AGAIN}"
+        raise _UnusableError("lacks_gpus", text)
     in_place, out_of_place, low, high = _scope(header, state)
     return MscclAlgorithm(
         name=header.get("name", ""), op=op, nranks=nranks, protocol=protocol, channels=channels,
@@ -260,25 +272,36 @@ def _scope(header: dict[str, str], state: _State) -> tuple[bool, bool, int, int]
     reverse = {"outofplace": "0" if in_place else "1", "minBytes": "0", "maxBytes": "0"} | header
     low, high = _integer(reverse, "minBytes"), _integer(reverse, "maxBytes")
     if low < 0 or high < 0:
-        raise _UnusableError("bad_attribute", "minBytes or maxBytes is negative.")
+        raise _UnusableError("bad_attribute", f"<algo> minBytes or maxBytes is negative. {_AGAIN}")
     return in_place, _integer(reverse, "outofplace") != 0, low, high
+
+
+def _where(rank: int, block: _Block) -> str:
+    return f'<gpu id="{rank}">, <tb id="{block.number}">'
 
 
 def _blocks(rank: int, blocks: list[_Block], nranks: int) -> tuple[MscclBlock, ...]:
     lengths = {block.number: len(block.steps) for block in blocks}
     if len(lengths) != len(blocks):
-        raise _UnusableError("duplicate_block", f"GPU {rank} has a thread block twice.")
+        text = f'<gpu id="{rank}"> has a <tb> of one id twice. {_AGAIN}'
+        raise _UnusableError("duplicate_block", text)
     for block in blocks:
         for peer in (block.send, block.receive):
             if peer == rank or not -1 <= peer < nranks:
-                raise _UnusableError("bad_peer", f"GPU {rank} names {peer} as its peer.")
+                text = f"{_where(rank, block)}: no such peer: {peer}. {_AGAIN}"
+                raise _UnusableError("bad_peer", text)
         for step in block.steps:
             if (step.sends and block.send < 0) or (step.receives and block.receive < 0):
-                raise _UnusableError("bad_peer", f"GPU {rank} has a transfer without a peer.")
+                text = (
+                    f"{_where(rank, block)}: a <step> transfers, and the <tb> has no peer for it."
+                )
+                raise _UnusableError("bad_peer", f"{text} {_AGAIN}")
             if step.depends_on is not None:
                 on_block, on_step = step.depends_on
                 if not 0 <= on_step < lengths.get(on_block, 0):
-                    raise _UnusableError("bad_dependence", f"GPU {rank} waits for no step of it.")
+                    text = f'a <step> waits for step {on_step} of <tb id="{on_block}">'
+                    text = f"{_where(rank, block)}: {text}, which is not there. {_AGAIN}"
+                    raise _UnusableError("bad_dependence", text)
     return tuple(
         MscclBlock(
             block.number,

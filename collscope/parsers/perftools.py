@@ -19,6 +19,7 @@ from collscope.parsers._rows import text_lines
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+DIALECT = "perftools"
 # 4KiB<=, 16<=, <16
 _FROM = re.compile(r"(\d{1,6})(B|KiB|MiB|GiB)?<=")
 _BELOW = re.compile(r"<(\d{1,6})(B|KiB|MiB|GiB)?\b")
@@ -52,10 +53,18 @@ class SizeBin:
 
 
 @dataclass(frozen=True, slots=True)
+class Table:
+    """Time on the accelerator per function, of one table of a report."""
+
+    line: int  # of its titles, 1-based
+    profile: Profile
+
+
+@dataclass(frozen=True, slots=True)
 class SizeTable:
     """What a perftools report tells."""
 
-    profile: Profile  # time on the accelerator per function, where a table has it
+    tables: tuple[Table, ...]  # those with such times; one without rows where none has them
     bins: tuple[SizeBin, ...]
 
 
@@ -92,26 +101,30 @@ def parse(text: str | Iterable[str]) -> SizeTable:
     files and rows that only continue a name are left out.
     """
     reader = _Reader()
-    for line in text_lines(text):
-        reader.feed(line[:_LONGEST_LINE])
-    notes = Notes()
-    if not reader.totals and not reader.bins:
-        notes.add(Severity.NOTICE, "no_rows", "The report holds no table of functions.", 1)
-    profile = Profile("perftools", tuple(reader.totals), diagnostics=notes.diagnostics)
-    return SizeTable(profile, tuple(reader.bins))
+    for number, line in enumerate(text_lines(text), start=1):
+        reader.feed(line[:_LONGEST_LINE], number)
+    # Two tables may be two measurements of one program: their times are no sum.
+    tables = [Table(line, Profile(DIALECT, tuple(rows))) for line, rows in reader.totals.items()]
+    if not tables:
+        notes = Notes()
+        if not reader.bins:
+            notes.add(Severity.NOTICE, "no_rows", "The report holds no table of functions.", 1)
+        tables = [Table(1, Profile(DIALECT, (), diagnostics=notes.diagnostics))]
+    return SizeTable(tuple(tables), tuple(reader.bins))
 
 
 class _Reader:
     """Titles of the table being read, and what its rows told."""
 
     def __init__(self) -> None:
-        self.totals: list[KernelTotal] = []
+        self.totals: dict[int, list[KernelTotal]] = {}  # by the line of their table's titles
         self.bins: list[SizeBin] = []
         self._titles: list[list[str]] = []
         self._columns: _Columns | None = None
+        self._line = 1  # of the titles
 
-    def feed(self, line: str) -> None:
-        """Take one line."""
+    def feed(self, line: str, number: int) -> None:
+        """Take one line, the `number`-th."""
         cells = _cells(line)
         if _PERCENT.fullmatch(cells[0]):
             if self._titles:
@@ -120,7 +133,7 @@ class _Reader:
             if self._columns is not None and not line.startswith(("||", "|!", "!!")):
                 self._take(cells, self._columns)
         elif _TITLE.match(line) and not self._titles:
-            self._titles, self._columns = [cells], None
+            self._titles, self._columns, self._line = [cells], None, number
         elif self._titles and not _RULE.fullmatch(line):
             self._titles.append(cells)
             if len(self._titles) > _MOST_TITLES:
@@ -135,7 +148,7 @@ class _Reader:
         if seconds is not None and seconds * 10**9 < _LIMIT:
             percent = _number(cells, columns.percent)
             calls = _calls(cells, place, columns)
-            self.totals.append(
+            self.totals.setdefault(self._line, []).append(
                 KernelTotal(
                     name,
                     calls=int(calls or 0),

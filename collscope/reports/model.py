@@ -179,6 +179,7 @@ class TransportRow:
     net: str | None
     gdr: bool | None  # GPUDirect RDMA; None: not a NET link
     pairs: int  # directed pairs of ranks, per communicator
+    mixed: int  # pairs of a row without GDR that have it on other channels
     channels: int  # over those pairs
     intra_node: int  # pairs on one host
     inter_node: int  # pairs on two hosts

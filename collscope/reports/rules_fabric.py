@@ -69,12 +69,15 @@ def gdr_not_in_use(report: Report) -> Iterable[Finding]:
     without = [row for row in able if not row.gdr]
     if not without:
         return
-    pairs, every = sum(row.pairs for row in without), sum(row.pairs for row in able)
+    pairs, mixed = sum(row.pairs for row in without), sum(row.mixed for row in without)
+    every = sum(row.pairs for row in able) - mixed  # a mixed pair is of a row with GDR too
+    detail = f"{pairs} of {every} pairs of ranks over NET have no GDR"
+    detail += f" on some of their channels, {pairs - mixed} of them on all." if mixed else "."
     yield Finding(
         severity="warning",
         code="gdr_not_in_use",
         title="GPUDirect RDMA is not in use on NET links: data is staged in host memory",
-        detail=f"{pairs} of {every} pairs of ranks over NET have no GDR.",
+        detail=detail,
         advice="Check the peer-memory support of driver and NIC, and try a higher "
         "NCCL_NET_GDR_LEVEL (PHB or SYS); remove it again if the job hangs.",
         evidence=tuple(_says(row) for row in without),

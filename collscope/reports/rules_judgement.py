@@ -8,6 +8,7 @@ from collscope.reports.judgement.accounts import MOSTLY, SKEW_FACTOR
 from collscope.reports.judgement.records import JudgedClass
 from collscope.reports.layout import count
 from collscope.reports.model import Finding, Report
+from collscope.roofline.roof import not_applying
 from collscope.units import format_size
 
 WORTH = 0.01  # part of GPU time that tuning must save to be worth the work
@@ -68,7 +69,10 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
 
 
 def skew_dominated_classes(report: Report) -> Iterable[Finding]:
-    """Classes whose kernels in the job take over three roofs, and over twice the class alone."""
+    """Classes whose kernels in the job take over three roofs, and over twice the class alone.
+
+    Where the time alone is not known it is at most the transfer in the job: the rest is waiting.
+    """
     rows = [row for row in report.judgement.classes if _skewed(row)]
     if not rows:
         return
@@ -90,7 +94,7 @@ def skew_dominated_classes(report: Report) -> Iterable[Finding]:
 def _skewed(row: JudgedClass) -> bool:
     if row.transfer_us is None or row.wait_us is None or row.roof_us is None:
         return False
-    alone = 0.0 if row.contention is None else row.transfer_us / row.contention
+    alone = row.transfer_us / (row.contention or 1.0)
     return row.transfer_us + row.wait_us > max(SKEW_FACTOR * row.roof_us, MOSTLY * alone)
 
 
@@ -107,7 +111,9 @@ def roof_does_not_apply(report: Report) -> Iterable[Finding]:
         title=f"{count(len(rows), 'class is', 'classes are')} faster than the roof "
         f"'{worst.roof}', up to "
         f"{100 * (worst.efficiency or 0):.0f} %",
-        detail=" ".join(list(reasons)[:2]),
+        detail=" ".join(
+            reason.removeprefix(not_applying(worst.roof or "")) for reason in list(reasons)[:2]
+        ),
         advice="No gain is counted for these classes. Check system, ranks and nodes; compare with "
         "--system fit.",
     )

@@ -6,6 +6,9 @@ from collections.abc import Iterable
 
 from collscope.reports.layout import count
 from collscope.reports.model import Evidence, Finding, Report
+from collscope.reports.rocprof_files import again
+
+_MOST_NAMED = 3
 
 # Per diagnostic: title, what it counts, detail.
 _SEVERAL = {
@@ -74,4 +77,22 @@ def logged_twice(report: Report) -> Iterable[Finding]:
             )
 
 
-RULES = (library_differs, several_jobs, logged_twice)
+def totals_beside_trace(report: Report) -> Iterable[Finding]:
+    """Files of totals that rocprofv3 wrote beside the traces of the same process."""
+    beside = again(row.source for row in report.coverage.sources if row.kind == "profile")
+    counted = {share.source for share in report.shares}
+    left_out = [totals for totals, trace in beside.items() if trace in counted]
+    if not left_out:
+        return
+    yield Finding(
+        severity="note",
+        code="totals_beside_trace",
+        title=f"{count(len(left_out), 'file')} of totals left out beside the trace of the same "
+        "process",
+        detail="Shares and times are those of the trace, which holds the same executions.",
+        advice="Nothing to do, or ingest the traces alone.",
+        evidence=tuple(Evidence(path, None, "") for path in sorted(left_out)[:_MOST_NAMED]),
+    )
+
+
+RULES = (library_differs, several_jobs, logged_twice, totals_beside_trace)

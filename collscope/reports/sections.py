@@ -28,7 +28,13 @@ from collscope.reports.model import (
 )
 from collscope.reports.sections_calls import classes, communicators, histograms
 from collscope.reports.sections_judgement import gain_sentences, judgement, measured_sentences
-from collscope.reports.share import IDLE_PERCENT, bound_by
+from collscope.reports.share import (
+    IDLE_PERCENT,
+    PASTED_TABLES,
+    bound_by,
+    percent_words,
+    range_words,
+)
 from collscope.reports.timeline_sections import (
     idle_percent,
     timeline_section,
@@ -105,18 +111,28 @@ def _share_answer(report: Report) -> Iterable[str]:
     if not shares:
         yield "Share of GPU time: not known (no profile; collscope ingest profile PATH)."
     elif len(traced) > 1:
-        # Ranks of one job: one word for it, if each of them deserves that word.
-        bounds = {None if idles else bound_by(share) for share in traced}
-        bound = bounds.pop() if len(bounds) == 1 else None
         ranks = len(report.timeline.ranks) or len(traced)
-        yield f"{_collectives(bound)} take {_range(traced, f'{whole} on {ranks} ranks')}."
-    elif len(shares) > _MOST_SENTENCES and not traced:
-        yield f"Collectives take {_range(shares, f'{whole} in {len(shares)} profiles')}."
+        yield _together(traced, f"{whole} on {ranks} ranks", idles)
+    elif not traced and (len(shares) > _MOST_SENTENCES or _alike(shares)):
+        yield _together(shares, f"{whole} in {len(shares)} profiles", idles)
     else:
         for share in traced or shares:
             of = f" ({share.source})" if len(shares) > 1 else ""
             head = _collectives(None if idles else bound_by(share))
             yield f"{head} take {share_sentence(share, whole)}{of}."
+
+
+def _together(shares: Sequence[Share], whole: str, idles: bool) -> str:
+    """One sentence over ranks of one job: with one word for it, if each deserves that word."""
+    bounds = {None if idles else bound_by(share) for share in shares}
+    bound = bounds.pop() if len(bounds) == 1 else None
+    return f"{_collectives(bound)} take {_range(shares, whole)}."
+
+
+def _alike(shares: Sequence[Share]) -> bool:
+    """Several profiles of one dialect, as the ranks of a job have; not the tables of a report."""
+    dialects = {share.dialect for share in shares}
+    return len(shares) > 1 and len(dialects) == 1 and dialects.isdisjoint(PASTED_TABLES)
 
 
 def _traced(report: Report) -> Sequence[Share]:
@@ -131,12 +147,11 @@ def _collectives(bound: str | None) -> str:
 
 def _range(shares: Sequence[Share], whole: str) -> str:
     """Smallest and largest of several shares, with the denominator that they have in common."""
-    percents = [share.percent or 0.0 for share in shares]
     denominators = {share.denominator for share in shares}
     said = "; each with its denominator under Share of GPU time"
     if len(denominators) == 1:
         said = f" (denominator: {denominators.pop()})"
-    return f"{min(percents):.2f} to {max(percents):.2f} % of {whole}{said}"
+    return f"{range_words(shares)} of {whole}{said}"
 
 
 def _size(header: Header) -> str:
@@ -154,8 +169,7 @@ def _size(header: Header) -> str:
 
 def share_sentence(share: Share, whole: str = "GPU time") -> str:
     """The share of one profile with its denominator in words."""
-    percent = "an unknown part" if share.percent is None else f"{share.percent:.2f} %"
-    return f"{percent} of {whole} (denominator: {share.denominator})"
+    return f"{percent_words(share)} of {whole} (denominator: {share.denominator})"
 
 
 def _most(row: ClassRow) -> str:

@@ -12,10 +12,12 @@ from collscope.reports.judgement.records import (
     JudgedKernel,
     Judgement,
     MetricRow,
+    Reached,
     Uplift,
 )
 from collscope.reports.layout import NUMBER, TEXT, Item, Table, cell, count, percent, table
 from collscope.reports.model import Report
+from collscope.roofline.roof import IMPOSSIBLE
 from collscope.units import format_size
 
 _HOW = (
@@ -57,6 +59,8 @@ def measured_sentences(said: Judgement) -> Iterable[str]:
         )
         if row.efficiency is not None:
             text += f", {_gain(row.efficiency)} of the roof"
+        if any(_is_best(one, row) and IMPOSSIBLE in (one.why or "") for one in said.classes):
+            text += f" and {IMPOSSIBLE}"
         if row.worst_efficiency is not None and row.worst_size_bytes != row.size_bytes:
             worst = format_size(row.worst_size_bytes)
             text += f"; farthest from it: {worst} at {_gain(row.worst_efficiency)}"
@@ -67,6 +71,12 @@ def measured_sentences(said: Judgement) -> Iterable[str]:
         none = "no roof to hold it against (--system NAME; collscope roofline --list)"
         roof = none if said.roof is None else f"roof: {said.roof}"
         yield f"Bus bandwidth of label {said.label}; {roof}."
+
+
+def _is_best(one: JudgedClass, row: Reached) -> bool:
+    """The class is the one that reaches the most."""
+    same = (one.op, one.nranks, one.size_bytes) == (row.op, row.nranks, row.size_bytes)
+    return same and one.busbw_gbps == row.busbw_gbps
 
 
 def judgement(report: Report) -> Iterable[str | Item | Table]:

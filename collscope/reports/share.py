@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from collscope.reports.model import FamilyShare, KernelShare, Share, UnclassifiedName
+from collscope.reports.rocprof_files import again, kernels_of
 
 # A pasted table whose percentages sum to less is an excerpt: what stands in it is no total.
 WHOLE_TABLE_PERCENT = 99.5
@@ -16,6 +17,10 @@ COMMUNICATION_BOUND_PERCENT = 50.0
 COMPUTE_BOUND_PERCENT = 25.0
 # A GPU that idles for half of the traced time is bound by neither, whatever fills the rest.
 IDLE_PERCENT = 50.0
+# Its rows are functions of the host: one that is no collective may start some inside.
+HOST_FUNCTIONS = "perftools"
+# A file of these may hold several tables, of phases as well as of ranks.
+PASTED_TABLES = ("key_averages", HOST_FUNCTIONS)
 
 _SHARES = """
 SELECT v.source_id, s.path, s.dialect, v.collective_calls, v.collective_ns, v.kernel_ns,
@@ -59,17 +64,48 @@ class _Profile(NamedTuple):
 
 
 def read_shares(connection: sqlite3.Connection, run: str) -> tuple[Share, ...]:
-    """Share of GPU time in collectives, one per profile of the run."""
+    """Share of GPU time in collectives, one per profile of the run with kernels."""
     totals: dict[int, list[_Total]] = defaultdict(list)
     for source_id, *columns in connection.execute(_TOTALS, (run,)):
         totals[source_id].append(_Total(*columns))
     names: dict[str, list[UnclassifiedName]] = defaultdict(list)
     for path, name, calls in connection.execute(_UNCLASSIFIED, (run,)):
         names[path].append(UnclassifiedName(name, calls))
+    profiles = {key: _Profile(*columns) for key, *columns in connection.execute(_SHARES, (run,))}
     return tuple(
-        _share(_Profile(path, *columns), totals[source_id], names[path])
-        for source_id, path, *columns in connection.execute(_SHARES, (run,))
+        _share(profile, totals[source_id], names[profile.source])
+        for source_id, profile in _one_per_process(profiles, totals).items()
+        if not _copies_alone(profile)
     )
+
+
+def _one_per_process(
+    profiles: dict[int, _Profile], totals: dict[int, list[_Total]]
+) -> dict[int, _Profile]:
+    """Profiles with the copies that rocprofv3 lists in a file beside; the copies join `totals`.
+
+    What a trace beside it holds again is left out. An excerpt has no total to add copies to.
+    """
+    keys = {profile.source: key for key, profile in profiles.items()}
+    left_out = again(keys)
+    joined = {key: profile for key, profile in profiles.items() if profile.source not in left_out}
+    for copies, kernels in kernels_of(keys).items():
+        source, target = keys[copies], keys[kernels]
+        if _copies_alone(joined[source]) and not _partial(joined[target]):
+            busy_ns = joined[target].busy_ns + joined[source].busy_ns
+            joined[target] = joined[target]._replace(busy_ns=busy_ns)
+            totals[target] += totals[source]
+    return joined
+
+
+def _copies_alone(profile: _Profile) -> bool:
+    """True of a profile without any kernel: it tells nothing about the share of collectives."""
+    return not (profile.kernel_ns or profile.collective_ns or _partial(profile))
+
+
+def _partial(profile: _Profile) -> bool:
+    coverage = profile.reported_coverage
+    return coverage is not None and coverage < WHOLE_TABLE_PERCENT
 
 
 def _share(
@@ -78,16 +114,17 @@ def _share(
     unclassified: Sequence[UnclassifiedName],
 ) -> Share:
     coverage = profile.reported_coverage
-    partial = coverage is not None and coverage < WHOLE_TABLE_PERCENT
+    partial = _partial(profile)
     copies = any(total.kind == "copy" for total in totals)
     rows = sum(total.rows for total in totals)
-    kernels = _kernels(totals, None if partial else profile.busy_ns)
+    printed = _as_printed(profile, partial)
+    kernels = _kernels(totals, None if printed else profile.busy_ns)
     of_kernels, of_busy = _ratios(profile, partial)
     return Share(
         source=profile.source,
         dialect=profile.dialect,
-        percent=_percent(profile, partial, of_busy),
-        denominator=_denominator(profile.dialect, partial, copies, rows),
+        percent=_percent(profile, printed, of_busy),
+        denominator=_denominator(profile.dialect, printed, copies, rows),
         rows=rows,
         partial=partial,
         collective_calls=profile.collective_calls,
@@ -115,19 +152,28 @@ def _ratios(profile: _Profile, partial: bool) -> tuple[float | None, float | Non
     )
 
 
-def _percent(profile: _Profile, partial: bool, of_busy: float | None) -> float | None:
-    if partial:
+def _as_printed(profile: _Profile, partial: bool) -> bool:
+    """Whether the source's own percentages are the share: its table may leave rows out."""
+    coverage = profile.reported_coverage
+    cut = profile.dialect == "key_averages" and coverage is not None and coverage < 100
+    return partial or cut
+
+
+def _percent(profile: _Profile, printed: bool, of_busy: float | None) -> float | None:
+    if profile.dialect == HOST_FUNCTIONS and not profile.collective_ns:
+        return None
+    if printed:
         return profile.reported_percentage or 0.0
     return None if of_busy is None else 100 * of_busy
 
 
-def _denominator(dialect: str, partial: bool, copies: bool, rows: int) -> str:
+def _denominator(dialect: str, printed: bool, copies: bool, rows: int) -> str:
     """What the percentage is of, in words."""
     plural = "s" if rows != 1 else ""
     # RPD's `top` lists copies beside kernels and computes its percentages over both.
-    if partial and dialect == "top_text":
+    if printed and dialect == "top_text":
         return f"the profile's own total, kernels and copies; {rows} row{plural} pasted"
-    if partial:
+    if printed:
         return f"the profile's own total; {rows} row{plural} present"
     return "all kernels and copies" if copies else "all kernels; the profile lists no copies"
 
@@ -174,9 +220,42 @@ def bound_by(share: Share) -> str | None:
     """
     if share.percent is None:
         return None
-    hidden = max(0.0, 100 - (share.reported_coverage or 0.0)) if share.partial else 0.0
+    hidden = _hidden(share)
     if share.percent >= COMMUNICATION_BOUND_PERCENT:
         return "Communication-bound"
     if share.percent + hidden <= COMPUTE_BOUND_PERCENT:
         return "Compute-bound"
     return None
+
+
+def percent_words(share: Share) -> str:
+    """The share in percent; with its limits where none of the rows shown is a collective.
+
+    Of functions of the host it is the least: "at least 17.80 %".
+    """
+    if share.percent is None:
+        return "an unknown part"
+    if share.dialect == HOST_FUNCTIONS:
+        return f"at least {share.percent:.2f} %"
+    if share.partial and not share.percent:
+        return f"0.00 to {_hidden(share):.2f} %"
+    return f"{share.percent:.2f} %"
+
+
+def range_words(shares: Sequence[Share]) -> str:
+    """Least and largest share of several profiles in percent, of those that tell it."""
+    known = [share for share in shares if share.percent is not None]
+    if not known:
+        return "an unknown part"
+    least = min(share.percent or 0.0 for share in known)
+    if all(share.dialect == HOST_FUNCTIONS for share in known):
+        return f"at least {least:.2f} %"
+    # Of an excerpt without collectives, what is not listed.
+    return f"{least:.2f} to {max(share.percent or _hidden(share) for share in known):.2f} %"
+
+
+def _hidden(share: Share) -> float:
+    """Percent of the GPU time that may be collectives beside those counted."""
+    if share.dialect == HOST_FUNCTIONS:
+        return 100 - (share.percent or 0.0)
+    return max(0.0, 100 - (share.reported_coverage or 0.0)) if share.partial else 0.0

@@ -92,15 +92,23 @@ def read_transports(
     for columns in connection.execute(_LINKS, (run,)):
         line = _Line(*columns)
         groups[line.transport, line.net, line.gdr].append(line)
-    rows = [_transport(lines, places) for lines in groups.values()]
+    with_gdr = {_pair(line) for (_, _, gdr), lines in groups.items() if gdr for line in lines}
+    rows = [_transport(lines, places, with_gdr) for lines in groups.values()]
     return tuple(sorted(rows, key=lambda row: (-row.inter_node, -row.pairs, row.transport)))
 
 
-def _transport(lines: list[_Line], places: _Places) -> TransportRow:
-    channels: dict[tuple[int | None, int, int], int] = {}
-    between: dict[tuple[int | None, int, int], bool | None] = {}
+_Pair = tuple[int | None, int, int]  # communicator, sender, receiver
+
+
+def _pair(line: _Line) -> _Pair:
+    return line.comm_id, line.src_rank, line.dst_rank
+
+
+def _transport(lines: list[_Line], places: _Places, with_gdr: set[_Pair]) -> TransportRow:
+    channels: dict[_Pair, int] = {}
+    between: dict[_Pair, bool | None] = {}
     for line in lines:
-        pair = (line.comm_id, line.src_rank, line.dst_rank)
+        pair = _pair(line)
         channels[pair] = max(channels.get(pair, 0), line.channels)
         between[pair] = places.inter_node(line)
     first = lines[0]
@@ -109,6 +117,7 @@ def _transport(lines: list[_Line], places: _Places) -> TransportRow:
         net=first.net,
         gdr=None if first.gdr is None else bool(first.gdr),
         pairs=len(channels),
+        mixed=len(channels.keys() & with_gdr) if first.gdr == 0 else 0,
         channels=sum(channels.values()),
         intra_node=sum(inter is False for inter in between.values()),
         inter_node=sum(inter is True for inter in between.values()),

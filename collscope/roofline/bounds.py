@@ -249,7 +249,6 @@ def _between(system: System, request: Request, nodes: int, inside: _Inside) -> B
     per_node, fewest = -(-n // nodes), n // nodes
     around = _around(request, nodes, rate)
     local, ring = inside.busbw_gbps, None
-    hard = inf
     if op in _EXCHANGE:
         nic = (n - 1) * rate / max(g * (n - g) for g in (per_node, fewest))
         # Data between GPUs of one node is a part of what each has to send.
@@ -258,15 +257,10 @@ def _between(system: System, request: Request, nodes: int, inside: _Inside) -> B
         nic = ring = rate
     elif op in _TRANSFER:
         nic = rate / system.nics(request.nnodes)
-        hard = rate
         local = inf
     else:
         nic = around
         ring = rate if op in _SPREAD else None
-    if op is Op.ALL_REDUCE:
-        # Each node sends S; all of them 2(N-1)S together; all GPUs 2(n-1)S.
-        together = (n - 1) * nodes * rate / (n * (nodes - 1))
-        hard = min(2 * (n - 1) / n * rate, together, inside.hard_gbps + nodes * rate / n)
     busbw = min(nic, local)
     if ring is not None:
         ring = None if inside.ring_gbps is None else min(ring, inside.ring_gbps)
@@ -274,9 +268,30 @@ def _between(system: System, request: Request, nodes: int, inside: _Inside) -> B
         busbw,
         "network" if nic <= local else "links",
         ring,
-        busbw if hard == inf else max(busbw, hard),
+        max(busbw, _hard_between(request, nodes, rate, inside, nic)),
         (_used(system, request, nodes),),
     )
+
+
+def _hard_between(request: Request, nodes: int, rate: float, inside: _Inside, nic: float) -> float:
+    """What no schedule passes when NICs carry beside the links, which `rate` leaves a node, GB/s.
+
+    nic  bound of the NICs by the same operation's cuts around nodes
+    """
+    n, op = request.nranks, request.op
+    if op in _TRANSFER:
+        return rate
+    if op is Op.ALL_REDUCE:
+        # Each node sends S; all of them 2(N-1)S together; all GPUs 2(n-1)S.
+        together = (n - 1) * nodes * rate / (n * (nodes - 1))
+        return min(2 * (n - 1) / n * rate, together, inside.hard_gbps + nodes * rate / n)
+    gpu = max(inside.hard_gbps, inside.egress_gbps)
+    if op in (Op.GATHER, Op.SCATTER):
+        # The root's links and all NICs of its node; the best root is in the node with most ranks.
+        most = -(-n // nodes)
+        return min((n - 1) * rate / (n - most), gpu + rate)
+    # The GPUs of a node, each at its links, share its NICs; of Broadcast, those without the root.
+    return min(nic, gpu + rate / (n // nodes))
 
 
 def _network_gbps(system: System, request: Request) -> float:

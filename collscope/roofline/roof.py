@@ -26,6 +26,7 @@ from collscope.roofline.nccl_model import (
 from collscope.roofline.system import System
 
 _IN_NETWORK_ALGORITHMS = ("NVLS", "COLLNET")
+IMPOSSIBLE = "more than any schedule over these links reaches"
 _LATENCY_SIZE = 1024  # a time measured at up to so many bytes is all latency
 
 
@@ -269,7 +270,7 @@ class Roofs:
 
     def _why(self, work: Workload, roof: Roof, value: float) -> str:
         """Why a measured time can be below a roof's."""
-        start = f"The roof '{roof.name}' does not apply. "
+        start = not_applying(roof.name)
         if roof.ceiling == "fit":
             return start + "Faster than every measurement it was fitted from: fit again."
         if roof.ceiling == "model":
@@ -300,10 +301,9 @@ class Roofs:
                 "the achievable fraction is too low here."
             )
         if busbw <= nominal.hard_gbps:
-            return (
-                f"{seen}possible with a tree or another schedule than ReduceScatter and AllGather, "
-                f"or over several paths, up to {nominal.hard_gbps:.4g}."
-            )
+            tree = "with a tree or another schedule than ReduceScatter and AllGather, or "
+            tree = tree if work.op is Op.ALL_REDUCE else ""
+            return f"{seen}possible {tree}over several paths, up to {nominal.hard_gbps:.4g}."
         request = Request(work.op, work.nranks, work.nnodes, in_network=True)
         reduced = bounds(self.system, request)
         if reduced is not None and reduced.limit == "in-network" and busbw <= reduced.busbw_gbps:
@@ -312,9 +312,14 @@ class Roofs:
                 f"up to {reduced.busbw_gbps:.4g}."
             )
         return (
-            f"{seen}more than any schedule over these links reaches: ranks, nodes, size or system "
-            "are not as stated, or switches reduce (NVLS, SHARP)."
+            f"{seen}{IMPOSSIBLE}: ranks, nodes, size or system are not as stated, or switches "
+            "reduce (NVLS, SHARP)."
         )
+
+
+def not_applying(roof: str) -> str:
+    """How every reason begins why a time is below that of the roof of this name."""
+    return f"The roof '{roof}' does not apply. "
 
 
 def model_lines(system: System, op: Op, nranks: int, nnodes: int) -> tuple[CostLine, ...]:

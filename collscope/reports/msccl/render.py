@@ -6,6 +6,7 @@ from pathlib import PurePath
 
 from collscope.reports.layout import (
     NUMBER,
+    PATH,
     TEXT,
     Item,
     Section,
@@ -45,7 +46,7 @@ def _sections(report: MscclReport) -> list[Section]:
     usable = [row for row in report.algorithms if row.name is not None]
     sections = [Section("Algorithms", (_HEAD, _algorithms(usable)))] if usable else []
     problems = [
-        f"{_short(row.file)}: {row.problem}."
+        f"{_short(row.file)}: {row.problem.removesuffix('.')}."
         for row in report.algorithms
         if row.problem is not None
     ]
@@ -66,7 +67,7 @@ def _sections(report: MscclReport) -> list[Section]:
 
 
 def _algorithms(rows: list[AlgorithmRow]) -> Table:
-    columns = [("file", TEXT), ("op", TEXT), ("ranks", NUMBER), ("protocol", TEXT),
+    columns = [("file", PATH), ("op", TEXT), ("ranks", NUMBER), ("protocol", TEXT),
                ("channels", NUMBER), ("chunks", NUMBER), ("blocks x steps", NUMBER), ("for", TEXT),
                ("dependent", NUMBER), ("pair", NUMBER), ("GPU", NUMBER),
                ("node", NUMBER)]  # fmt: skip
@@ -88,7 +89,7 @@ def _scope(row: AlgorithmRow) -> str:
 
 
 def _costs(report: MscclReport) -> Table:
-    columns = [("file", TEXT), ("size", NUMBER), ("MSCCL us", NUMBER), ("of it hops", NUMBER),
+    columns = [("file", PATH), ("size", NUMBER), ("MSCCL us", NUMBER), ("of it hops", NUMBER),
                ("transfer", NUMBER), ("library us", NUMBER), ("library", TEXT)]  # fmt: skip
     return table(
         columns,
