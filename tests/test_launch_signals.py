@@ -15,7 +15,7 @@ from collscope.replay.launch import Job, run_job
 number = signal.Signals[sys.argv[1]]
 os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), number))
 try:
-    run_job(Job(("50",), 1, replayer=Path(shutil.which("sleep"))), None)
+    run_job(Job(("50",), 1, program=Path(shutil.which("sleep"))), None)
 except KeyboardInterrupt:
     print("interrupted")
 print(sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())))

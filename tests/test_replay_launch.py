@@ -200,12 +200,12 @@ def test_a_terminal_is_told_how_far_a_job_is(
     monkeypatch.setattr(shown, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", shown)
     monkeypatch.setattr(launch, "_PROGRESS_EVERY_S", 0.01)
-    assert run_job(Job((), 1, replayer=waiting), None, progress).status == 0
+    assert run_job(Job((), 1, program=waiting), None, progress).status == 0
     assert shown.getvalue().startswith("1 rows\r\x1b[K")
     assert "\r\x1b[Kdone\n" in shown.getvalue()
     quiet = io.StringIO()
     monkeypatch.setattr(sys, "stderr", quiet)
-    assert run_job(Job((), 1, replayer=Path("/bin/true")), None, progress).status == 0
+    assert run_job(Job((), 1, program=Path("/bin/true")), None, progress).status == 0
     assert quiet.getvalue() == ""
 
 

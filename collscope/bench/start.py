@@ -52,8 +52,8 @@ def start_microbench(job: Job, csv: Path, what: str) -> Ended:
     what    the terminal is told is measured
     raises  MissingToolError when a program is missing; KeyboardInterrupt after the ranks ended
     """
-    path = find_program(MICROBENCH, job.replayer, PROGRAM_OPTION)
-    return run_job(replace(job, replayer=path), None, lambda: f"{what}: {_rows(csv)} rows so far")
+    path = find_program(MICROBENCH, job.program, PROGRAM_OPTION)
+    return run_job(replace(job, program=path), None, lambda: f"{what}: {_rows(csv)} rows so far")
 
 
 def _rows(csv: Path) -> int:

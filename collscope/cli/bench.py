@@ -6,18 +6,11 @@ from typing import Annotated
 
 import typer
 
+from collscope.cli import replay_options
 from collscope.cli.bench_interference import interference
 from collscope.cli.bench_memcpy import memcpy
 from collscope.cli.bench_p2p import p2p
 from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, write
-from collscope.cli.replay_options import (
-    Backend,
-    BackendOption,
-    Environment,
-    Library,
-    Mpiexec,
-    Runtime,
-)
 
 bench_app = typer.Typer(no_args_is_help=True, help="Microbenchmarks of this machine.")
 
@@ -29,13 +22,13 @@ def allreduce_wrapper(
         int | None,
         typer.Option("--gpus-per-process", help="GPUs of each process; none: all.", min=1),
     ] = None,
-    backend: BackendOption = Backend.AUTO,
-    library: Library = None,
-    runtime: Runtime = None,
+    backend: replay_options.BackendOption = replay_options.Backend.AUTO,
+    library: replay_options.Library = None,
+    runtime: replay_options.Runtime = None,
     budget: Annotated[float, typer.Option("--budget", help="Seconds per size.", min=0)] = 0.2,
     timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per size.")] = None,
-    env: Environment = None,
-    mpiexec: Mpiexec = None,
+    env: replay_options.Environment = None,
+    mpiexec: replay_options.Mpiexec = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
     format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,

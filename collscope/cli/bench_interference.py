@@ -8,15 +8,8 @@ from typing import Annotated
 
 import typer
 
+from collscope.cli import replay_options
 from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, write
-from collscope.cli.replay_options import (
-    Backend,
-    BackendOption,
-    Environment,
-    Library,
-    Mpiexec,
-    Runtime,
-)
 
 
 class Computation(str, Enum):
@@ -64,19 +57,19 @@ def interference(
     priority: Annotated[
         Priority, typer.Option("--priority", help="Priority of the collectives' stream.")
     ] = Priority.HIGH,
-    backend: BackendOption = Backend.AUTO,
-    library: Library = None,
-    runtime: Runtime = None,
+    backend: replay_options.BackendOption = replay_options.Backend.AUTO,
+    library: replay_options.Library = None,
+    runtime: replay_options.Runtime = None,
     budget: Annotated[
         float, typer.Option("--budget", help="Seconds per class and launch.", min=0)
     ] = 1.0,
     timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per class.")] = None,
-    env: Environment = None,
+    env: replay_options.Environment = None,
     label: Annotated[
         str | None, typer.Option("--label", help="What is measured.", callback=checked_label)
     ] = None,
     microbench: Annotated[Path | None, typer.Option("--microbench", help="The program.")] = None,
-    mpiexec: Mpiexec = None,
+    mpiexec: replay_options.Mpiexec = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
     csv: Annotated[Path | None, typer.Option("--csv", help="Where results go as well.")] = None,

@@ -7,14 +7,8 @@ from typing import Annotated
 
 import typer
 
+from collscope.cli import replay_options
 from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, write
-from collscope.cli.replay_options import (
-    Backend,
-    BackendOption,
-    Environment,
-    Mpiexec,
-    Runtime,
-)
 
 
 def memcpy(
@@ -25,18 +19,18 @@ def memcpy(
     only: Annotated[
         str | None, typer.Option("--only", help="Of peer,within,host,ipc; none: all.")
     ] = None,
-    backend: BackendOption = Backend.AUTO,
-    runtime: Runtime = None,
+    backend: replay_options.BackendOption = replay_options.Backend.AUTO,
+    runtime: replay_options.Runtime = None,
     budget: Annotated[float, typer.Option("--budget", help="Seconds per row.", min=0)] = 0.1,
     timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per row.")] = None,
     rounds: Annotated[
         int, typer.Option("--rounds", help="How often to measure everything.", min=1)
     ] = 1,
-    env: Environment = None,
+    env: replay_options.Environment = None,
     label: Annotated[
         str | None, typer.Option("--label", help="What is measured.", callback=checked_label)
     ] = None,
-    mpiexec: Mpiexec = None,
+    mpiexec: replay_options.Mpiexec = None,
     microbench: Annotated[
         Path | None, typer.Option("--microbench", help="The executable to start.")
     ] = None,

@@ -8,15 +8,8 @@ from typing import Annotated
 
 import typer
 
+from collscope.cli import replay_options
 from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, write
-from collscope.cli.replay_options import (
-    Backend,
-    BackendOption,
-    Environment,
-    Library,
-    Mpiexec,
-    Runtime,
-)
 
 
 class Direction(str, Enum):
@@ -38,16 +31,16 @@ def p2p(
         Direction, typer.Option("--direction", help="Who of a pair sends; both: one after another.")
     ] = Direction.BOTH,
     no_latency: Annotated[bool, typer.Option("--no-latency", help="Leave ping-pongs out.")] = False,
-    backend: BackendOption = Backend.AUTO,
-    library: Library = None,
-    runtime: Runtime = None,
+    backend: replay_options.BackendOption = replay_options.Backend.AUTO,
+    library: replay_options.Library = None,
+    runtime: replay_options.Runtime = None,
     budget: Annotated[
         float, typer.Option("--budget", help="Seconds per pair and size.", min=0)
     ] = 0.1,
     timeout: Annotated[
         float | None, typer.Option("--timeout", help="Seconds per pair and size.")
     ] = None,
-    env: Environment = None,
+    env: replay_options.Environment = None,
     variant: Annotated[
         list[str] | None, typer.Option("--variant", help="LABEL:NAME=VALUE,library=PATH,...")
     ] = None,
@@ -57,7 +50,7 @@ def p2p(
     label: Annotated[
         str | None, typer.Option("--label", help="What is measured.", callback=checked_label)
     ] = None,
-    mpiexec: Mpiexec = None,
+    mpiexec: replay_options.Mpiexec = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
     csv: Annotated[Path | None, typer.Option("--csv", help="Where results go as well.")] = None,

@@ -25,12 +25,12 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # signals that would e
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one start of the replayer needs."""
+    """What one start of the replayer, or another program of ours, needs."""
 
     arguments: tuple[str, ...]  # of the program
     processes: int
     environment: tuple[tuple[str, str], ...] = ()  # for the ranks, beside what they inherit
-    replayer: Path | None = None  # or another program of MPI; None: the installed replayer
+    program: Path | None = None  # of MPI; None: the installed replayer
     launcher: Path | None = None  # None: found by itself
     unset: tuple[str, ...] = ()  # variables that the ranks must not inherit; `environment` wins
 
@@ -76,11 +76,11 @@ def run_job(job: Job, place: Place | None, progress: Callable[[], str] | None = 
     progress  asked every second how far the job is where standard error is a terminal
     raises   MissingToolError when a program is missing; KeyboardInterrupt after the ranks ended
     """
-    replayer = find_replayer(job.replayer)
+    program = find_replayer(job.program)
     given = dict(job.environment)
     unset = [name for name in job.unset if name not in given]
     environment = {k: v for k, v in os.environ.items() if k not in unset}
-    command = [str(replayer), *job.arguments]
+    command = [str(program), *job.arguments]
     if unset:
         # On other hosts a rank may get variables from a shell there as well. An empty value would
         # not do: to the libraries that is a setting too.

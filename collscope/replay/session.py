@@ -13,11 +13,10 @@ from pathlib import Path
 from collscope.errors import InputError, ReplayError, UsageError
 from collscope.replay.mpi import Place, launched
 from collscope.replay.variants import Variant, parse_assignment, parse_variants
-from collscope.store.connection import open_store
+from collscope.store.connection import is_sqlite, open_store
 
 DEFAULT_LABEL = "replay"
 COLLSCOPE, RCCL_REPLAYER = "collscope", "rccl_replayer"  # layouts of the CSV
-_SQLITE = b"SQLite format 3\0"  # sqlite.org/fileformat2.html, 1.3.1
 _ROUNDS = 3  # of variants, where the command line says nothing
 
 
@@ -68,18 +67,10 @@ def _check_csv(csv: Path, db: Path) -> None:
     wrong = None
     if csv.exists() and not csv.is_file():
         wrong = "no regular file"
-    elif csv.resolve() == db.resolve() or _is_database(csv):
+    elif csv.resolve() == db.resolve() or (csv.exists() and is_sqlite(csv)):
         wrong = "a store, which the CSV would replace"
     if wrong is not None:
         raise InputError(f"{csv}: {wrong}. Name another file with --csv.")
-
-
-def _is_database(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_SQLITE)) == _SQLITE
-    except OSError:
-        return False
 
 
 @dataclass(frozen=True, slots=True)

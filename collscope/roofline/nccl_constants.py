@@ -81,14 +81,14 @@ NCCL_NET_OVERHEAD_US = {"intel": 1.0, "amd": 2.0}
 
 
 def _tenths(digits: str) -> tuple[float, ...]:
-    """Corrections by size written as tenths, X for 1.0."""
-    return tuple(1.0 if digit == "X" else int(digit) / 10 for digit in digits)
+    """Corrections by size written as tenths, A for ten of them."""
+    return tuple(int(digit, 11) / 10 for digit in digits)
 
 
 # Beyond the last entry, 256 MiB, NCCL corrects nothing.
 NCCL_TREE_CORRECTION = (
-    _tenths("XXXX987777654456789XXXX"),
-    _tenths("XXXXX9888766666689999XX"),
+    _tenths("AAAA987777654456789AAAA"),
+    _tenths("AAAAA9888766666689999AA"),
     _tenths("99999998766555567877899"),
 )
 _OFF = (0.0,) * 27
@@ -100,12 +100,12 @@ _RCCL_GFX94 = RcclModel(  # model 0, the default
     tree_correction=(
         _tenths("121193412421332221111111111"),
         _OFF,
-        _tenths("2X117241134368XXXX988888999"),
+        _tenths("2A117241134368AAAA988888999"),
     ),
     ring_correction=(
         _tenths("111112423531553221111111111"),
         _OFF,
-        _tenths("X82XX3X112215X88X9XXXXXXXXX"),
+        _tenths("A82AA3A112215A88A9AAAAAAAAA"),
     ),
     tree_simple_on_one_node=False,
     ring_ll_rooted_factor=1.65,
@@ -114,14 +114,14 @@ _RCCL_GFX90A = RcclModel(  # model 3, of the topology that Frontier's nodes matc
     tree_ratio=((0.20, 0.0, 1.75), (0.20, 0.0, 0.96)),
     ring_ratio=((0.20, 0.0, 1.0), (0.20, 0.0, 1.0)),
     tree_correction=(
-        _tenths("111111XX2X9X646433333222222"),
+        _tenths("111111AA2A9A646433333222222"),
         _OFF,
-        _tenths("XXXXXX1112X8XXXXXXXXX878977"),
+        _tenths("AAAAAA1112A8AAAAAAAAA878977"),
     ),
     ring_correction=(
         _tenths("111113121442237543333222222"),
         _OFF,
-        _tenths("11111115X13111222347XXXXXXX"),
+        _tenths("11111115A13111222347AAAAAAA"),
     ),
     tree_simple_on_one_node=True,
     ring_ll_rooted_factor=1.0,

@@ -13,6 +13,7 @@ from collscope.errors import InputError
 
 # The build puts schemas/ beside the native modules, in a wheel as in an editable install.
 SCHEMAS = Path(native.__file__).parent / "_schemas"
+SQLITE_MAGIC = b"SQLite format 3\0"  # sqlite.org/fileformat2.html, 1.3.1
 LOCK_TIMEOUT_S = 10.0  # how long to wait for another process that writes
 
 
@@ -34,7 +35,7 @@ def open_store(path: Path) -> sqlite3.Connection:
 
     raises  InputError when the file is no store, is locked, damaged or of a newer release
     """
-    if _size(path) and not _is_sqlite(path):
+    if _size(path) and not is_sqlite(path):
         raise InputError(f"{path}: not a collscope store. Name another file with --db.")
     with explained(path):
         connection = sqlite3.connect(path, isolation_level=None, timeout=LOCK_TIMEOUT_S)
@@ -92,7 +93,7 @@ def open_readonly(path: Path) -> sqlite3.Connection:
         raise InputError(
             f"{path}: no such store. Run 'collscope ingest log PATH' first, or name it with --db."
         )
-    if not _is_sqlite(path):
+    if not is_sqlite(path):
         raise InputError(f"{path}: not a collscope store. Name another file with --db.")
     connection = sqlite3.connect(
         _uri(path, "ro"), uri=True, isolation_level=None, timeout=LOCK_TIMEOUT_S, factory=_Reader
@@ -131,10 +132,14 @@ def _size(path: Path) -> int | None:
         raise InputError(f"{path}: {error.strerror}. Name another file with --db.") from error
 
 
-def _is_sqlite(path: Path) -> bool:
+def is_sqlite(path: Path) -> bool:
+    """True for an SQLite file, of whatever kind.
+
+    raises  InputError when it cannot be read
+    """
     try:
         with path.open("rb") as file:
-            return file.read(16) == b"SQLite format 3\0"
+            return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
     except OSError as error:
         raise InputError(
             f"{path}: {error.strerror}. Check the path and its permissions."
