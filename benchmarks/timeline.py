@@ -16,9 +16,9 @@ from itertools import pairwise
 import numpy as np
 
 from collscope.model import Datatype, Op
+from collscope.model.trace import TraceCollective, TraceColumns, TraceFile
 from collscope.timeline.analyse import analyse
 from collscope.timeline.predict import NewTime, predict
-from collscope.trace import TraceCollective, TraceColumns, TraceFile
 
 OPS = [Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_REDUCE]
 

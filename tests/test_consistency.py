@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collscope.model import Datatype, Op
+from collscope.model.trace import GroupStatus, RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers import recorders
 from collscope.timeline.consistency import CallFinding, check
-from collscope.trace import GroupStatus, RecordedCall, RecordedCalls, TraceCollective
 
 RANKS = (0, 1, 4, 5)  # of the group, in the world
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collscope.busbw import bus_bandwidth, bus_factor, size_bytes
 from collscope.ingest.commands import ingest_logs
 from collscope.ingest.match import reading
 from collscope.match.calls import in_place
@@ -20,6 +19,7 @@ from collscope.match.observations import COLUMNS, Observations
 from collscope.match.p2p import Transfer, recognise
 from collscope.match.streams import Stream
 from collscope.model import Datatype, Op, parse_op, redop_of
+from collscope.model.busbw import bus_bandwidth, bus_factor, size_bytes
 from collscope.reports.build import build_report
 from collscope.segment import decode, encode
 

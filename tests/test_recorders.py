@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from recorder_builder import TYPES, record, recording
 
 from collscope.model import Datatype, Op, Severity
+from collscope.model.trace import RecordedCalls
 from collscope.parsers import recorders
 from collscope.parsers.recorders import flight_pickle
-from collscope.trace import RecordedCalls
 
 SAMPLES = Path(__file__).resolve().parent.parent / "samples" / "recorders"
 FILES = sorted(path.name for path in SAMPLES.iterdir())

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from collscope.busbw import algorithm_bandwidth, bus_bandwidth, size_bytes
 from collscope.model import Datatype, parse_op
+from collscope.model.busbw import algorithm_bandwidth, bus_bandwidth, size_bytes
 from collscope.programs import installed_replayer, launchers
 
 _ROOT = Path(__file__).resolve().parent.parent

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from trace_builder import COMM, US, Job, Row, nested_job, steady_job
 
 from collscope.model import Datatype, Op
+from collscope.model.trace import Kind, TraceCollective, TraceFile
 from collscope.parsers.traces import parse
 from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.clocks import _Ends
 from collscope.timeline.overlap import contention, covered, union
 from collscope.timeline.steps import find_period
-from collscope.trace import Kind, TraceCollective, TraceFile
 
 MS = 1_000_000
 

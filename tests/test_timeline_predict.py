@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from trace_builder import COMM, US, Job, nested_job, steady_job
 
 from collscope.model import Datatype, Op
+from collscope.model.trace import TraceCollective, TraceColumns, TraceFile
 from collscope.parsers.traces import parse
 from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.perfetto import longest_calls, trace_events
@@ -22,7 +23,6 @@ from collscope.timeline.predict import NewTime, predict
 from collscope.timeline.records import Prediction
 from collscope.timeline.rows import ClassKey
 from collscope.timeline.simulate import build_graph, play
-from collscope.trace import TraceCollective, TraceColumns, TraceFile
 
 MS = 1_000_000
 T = TypeVar("T")

@@ -19,20 +19,20 @@ from hypothesis import strategies as st
 
 from collscope.errors import InputError
 from collscope.model import Datatype, Op
-from collscope.reports.share import range_words, read_shares
-from collscope.store.trace_columns import (
-    decode_recording,
-    decode_trace,
-    encode_recording,
-    encode_trace,
-)
-from collscope.trace import (
+from collscope.model.trace import (
     GroupStatus,
     RecordedCall,
     RecordedCalls,
     TraceCollective,
     TraceColumns,
     TraceFile,
+)
+from collscope.reports.share import range_words, read_shares
+from collscope.store.trace_columns import (
+    decode_recording,
+    decode_trace,
+    encode_recording,
+    encode_trace,
 )
 
 MS = 1_000_000

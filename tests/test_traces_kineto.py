@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from trace_fuzz import damaged, retyped
 
 from collscope.model import Datatype, Op, Severity
+from collscope.model.trace import Kind, TraceCollective, TraceFile
 from collscope.parsers.traces import _array, parse, sniff
 from collscope.parsers.traces.kineto_calls import whole_list
 from collscope.parsers.traces.kineto_names import parse_collective, parse_dtype
-from collscope.trace import Kind, TraceCollective, TraceFile
 
 BASE = 1790857026000000000
 GROUP = {"Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Group size": 2}

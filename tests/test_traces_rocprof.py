@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from trace_fuzz import damaged, retyped
 
 from collscope.model import Op
+from collscope.model.trace import Kind, TraceCollective, TraceFile
 from collscope.parsers.traces import parse, sniff
-from collscope.trace import Kind, TraceCollective, TraceFile
 
 GENERIC = "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)"
 

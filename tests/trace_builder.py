@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from collscope.model import Datatype, Op
-from collscope.trace import Kind, TraceCollective, TraceColumns, TraceFile
+from collscope.model.trace import Kind, TraceCollective, TraceColumns, TraceFile
 
 US = 1_000
 COMPUTE, COMM = 0, 1  # streams

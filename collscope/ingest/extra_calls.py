@@ -20,7 +20,7 @@ from collscope.match.communicators import Communicator
 from collscope.match.p2p import Transfer
 from collscope.match.run import CALL_COLUMNS, CallClass, Deviation, Matched
 from collscope.model import Diagnostic, Op, Severity
-from collscope.trace import Ints
+from collscope.model.trace import Ints
 
 # Logs tell a batch of Sends and Recvs as one call, traces each transfer: these are not compared.
 _APART = Op.SEND_RECV

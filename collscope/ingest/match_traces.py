@@ -14,11 +14,11 @@ from collscope.ingest.trace_groups import GroupCalls, timeline_groups
 from collscope.ingest.trace_recordings import recorded_groups
 from collscope.match.run import Matched
 from collscope.model import Diagnostic, Severity
+from collscope.model.trace import Ints, RecordedCalls
 from collscope.store import traces as store
 from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.consistency import Consistency, check
 from collscope.timeline.overlap import warm_until
-from collscope.trace import Ints, RecordedCalls
 
 
 @dataclass(frozen=True, slots=True)

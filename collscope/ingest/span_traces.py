@@ -11,8 +11,8 @@ import numpy as np
 
 from collscope.kernel_names import classify
 from collscope.model import KernelSpan, Profile
+from collscope.model.trace import Kind, TraceCollective, TraceColumns, TraceFile
 from collscope.parsers.traces._named import from_name
-from collscope.trace import Kind, TraceCollective, TraceColumns, TraceFile
 
 
 def profile_traces(profile: Profile) -> list[TraceFile]:

@@ -11,9 +11,9 @@ import numpy as np
 from collscope.ingest.extra_calls import ExtraGroup
 from collscope.match.run import CallClass
 from collscope.model import Op
+from collscope.model.trace import Ints
 from collscope.timeline.analyse import Timeline
 from collscope.timeline.rows import ClassKey
-from collscope.trace import Ints
 
 
 @dataclass(frozen=True, slots=True)

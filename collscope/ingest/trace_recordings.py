@@ -21,8 +21,8 @@ from collscope.ingest.trace_transfers import (
 from collscope.match.p2p import Transfer
 from collscope.match.run import CallClass
 from collscope.model import Op
+from collscope.model.trace import RecordedCall, RecordedCalls
 from collscope.timeline.rows import class_key
-from collscope.trace import RecordedCall, RecordedCalls
 
 _NOT_RUN = "captured"  # into a graph; its launches are recorded again
 _MOST_RANKS = 1 << 20  # no damaged number of a peer makes a group larger

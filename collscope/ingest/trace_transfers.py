@@ -13,7 +13,7 @@ from collscope.match.communicators import Communicator
 from collscope.match.observations import COLUMNS, Observations, Signature
 from collscope.match.run import CallClass
 from collscope.model import Datatype, Op
-from collscope.trace import RecordedCall, RecordedCalls
+from collscope.model.trace import RecordedCall, RecordedCalls
 
 _MOST = 1 << 57  # elements, as `p2p` packs them
 _LIMIT = 1 << 63  # bytes

@@ -15,11 +15,11 @@ from collscope.ingest.profiles import ingest_profile, is_sqlite, read_sqlite
 from collscope.ingest.result import Ingested
 from collscope.ingest.span_traces import profile_traces
 from collscope.model import Diagnostic, MeasurementSet
+from collscope.model.trace import RecordedCalls, TraceFile
 from collscope.parsers import deepspeed, key_averages, perftools, recorders, traces
 from collscope.store import sources
 from collscope.store.connection import transaction
 from collscope.store.traces import insert_recording, insert_trace
-from collscope.trace import RecordedCalls, TraceFile
 
 _HEAD_BYTES = 65_536
 _EMPTY = "the trace holds no kernel, copy or collective"

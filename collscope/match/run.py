@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collscope.busbw import size_bytes
 from collscope.match import p2p
 from collscope.match.calls import align_calls, in_place
 from collscope.match.communicators import Communicator, join_communicators, world_ranks
@@ -21,6 +20,7 @@ from collscope.match.observations import POINTERS_ONLY, Ints, Observations
 from collscope.match.order import launch_order
 from collscope.match.streams import rows_by
 from collscope.model import Diagnostic, Op, Severity, redop_of
+from collscope.model.busbw import size_bytes
 
 _OFFSET = (Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.GATHER, Op.SCATTER)
 

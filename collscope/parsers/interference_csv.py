@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from collscope.busbw import bus_bandwidth
 from collscope.model import Datatype, Interference, InterferenceSet, Op, Severity, parse_op
+from collscope.model.busbw import bus_bandwidth
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import whole
 from collscope.parsers._tables import Layout, TableRow, read_table, real

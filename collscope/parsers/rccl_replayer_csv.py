@@ -7,8 +7,8 @@ computed again here. The file does not tell the number of ranks.
 
 from __future__ import annotations
 
-from collscope.busbw import algorithm_bandwidth, bus_bandwidth, size_bytes
 from collscope.model import Datatype, Measurement, MeasurementSet, Op, Severity, parse_op
+from collscope.model.busbw import algorithm_bandwidth, bus_bandwidth, size_bytes
 from collscope.parsers._notes import CUT_TEXT, Notes, cells, ended_lines
 from collscope.parsers._rows import number, whole
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from collscope.busbw import bus_factor
 from collscope.model import Op
+from collscope.model.busbw import bus_factor
 from collscope.replay.build import Planned
 from collscope.replay.patterns import amounts
 from collscope.replay.plan import SEQUENCE, Plan, PlanClass, itemsize

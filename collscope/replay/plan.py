@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from collscope.busbw import size_bytes
 from collscope.model import Datatype, Op, Redop
+from collscope.model.busbw import size_bytes
 
 UNIQUE, SEQUENCE = "unique", "sequence"
 SHAPES = ("alltoall", "alltoallv", "gather", "scatter", "shift", "sendrecv")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from collscope.busbw import size_bytes
 from collscope.errors import UsageError
 from collscope.model import Datatype, Op, Redop
+from collscope.model.busbw import size_bytes
 from collscope.replay.build import Planned
 from collscope.replay.names import datatype_named, op_named, redop_named
 from collscope.replay.patterns import pattern

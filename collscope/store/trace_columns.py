@@ -16,7 +16,7 @@ import zstandard
 
 from collscope.errors import InputError
 from collscope.model import Datatype, Op
-from collscope.trace import (
+from collscope.model.trace import (
     GroupStatus,
     RecordedCall,
     RecordedCalls,

@@ -9,6 +9,7 @@ from dataclasses import astuple, dataclass
 import msgspec
 import numpy as np
 
+from collscope.model.trace import Ints, Kind, RecordedCalls, TraceFile
 from collscope.store.sources import name_ids, next_id
 from collscope.store.trace_columns import (
     decode_recording,
@@ -19,7 +20,6 @@ from collscope.store.trace_columns import (
 from collscope.timeline.analyse import Timeline
 from collscope.timeline.consistency import CallFinding, Consistency
 from collscope.timeline.records import LateRank, RankOverlap, RankTimes
-from collscope.trace import Ints, Kind, RecordedCalls, TraceFile
 
 _ROWS_PER_INSERT = 1 << 16
 _KINDS = {Kind.KERNEL: "kernel", Kind.COPY: "copy", Kind.MEMSET: "copy"}

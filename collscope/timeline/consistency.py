@@ -27,7 +27,7 @@ from collscope.timeline.members import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from collscope.trace import RecordedCall, RecordedCalls
+    from collscope.model.trace import RecordedCall, RecordedCalls
 
 _NOT_RUN = "captured"  # recorded into a graph; its launches are recorded again
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from collscope.model.trace import Ints
 from collscope.timeline.clocks import Clocks
 from collscope.timeline.matching import Calls
 from collscope.timeline.records import LateRank
 from collscope.timeline.rows import SYNCHRONISING, Rows
 from collscope.timeline.waits import CallTimes
-from collscope.trace import Ints
 
 _FEWEST_CALLS = 3
 _TIMES_ERROR = 3  # lateness that is no error of the clocks

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from collscope.model import Op
+from collscope.model.trace import Ints
 from collscope.sequences import interleave
 from collscope.timeline.groups import Group, find_groups, signatures
 from collscope.timeline.pairing import pair_by_time
 from collscope.timeline.rows import ClassKey, Rows, class_key
-from collscope.trace import Ints
 
 _APART_NS = 20_000.0  # ends of one call scatter by less, but for the clocks' offset
 

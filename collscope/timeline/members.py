@@ -10,7 +10,7 @@ from collscope.model import Op
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from collscope.trace import GroupStatus, RecordedCall
+    from collscope.model.trace import GroupStatus, RecordedCall
 
 COMPLETED = "completed"
 # What all ranks of a call must agree on; the others may give every rank another count.

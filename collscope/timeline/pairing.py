@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collscope._align import align
-from collscope.trace import Ints
+from collscope.model.trace import Ints
 
 Sequence3 = tuple[Ints, Ints, Ints]  # signature, start, end
 _WINDOW_NS = 50_000  # ends of one call agree to some tens of µs

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from collscope.model.trace import Ints
 from collscope.timeline.analyse import Timeline
 from collscope.timeline.rows import ClassKey
-from collscope.trace import Ints
 
 Event = dict[str, object]
 MOST_PARTS = 200_000  # about 100 MB of JSON, which the viewer still opens

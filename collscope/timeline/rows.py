@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from collscope.busbw import size_bytes
 from collscope.model import Datatype, Op
-from collscope.trace import Ints, Kind, TraceCollective, TraceFile
+from collscope.model.busbw import size_bytes
+from collscope.model.trace import Ints, Kind, TraceCollective, TraceFile
 
 # Every rank leaves these only when all have come: their end times agree, and the last to come
 # waits for none. source: reference of the operations in NCCL's collectives documentation.

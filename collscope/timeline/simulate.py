@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from collscope.model.trace import Ints
 from collscope.timeline.clocks import Clocks
 from collscope.timeline.dependencies import NONE, Bools, Edges, contract, find_edges
 from collscope.timeline.matching import Calls
 from collscope.timeline.rows import Rows
 from collscope.timeline.waits import CallTimes
-from collscope.trace import Ints
 
 Floats = npt.NDArray[np.float64]
 _SLOTS = 4

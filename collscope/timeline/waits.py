@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from collscope.model.trace import Ints
 from collscope.timeline.clocks import Clocks
 from collscope.timeline.matching import Calls
 from collscope.timeline.records import ClassTimes, RankTimes, WarmUp
 from collscope.timeline.rows import SYNCHRONISING, Rows
-from collscope.trace import Ints
 
 Bools = npt.NDArray[np.bool_]
 _WARM_UP_CALLS = 3

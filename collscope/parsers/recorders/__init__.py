@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import ModuleType
 
-    from collscope.trace import RecordedCalls
+    from collscope.model.trace import RecordedCalls
 
 # The binary recording has no magic number, so it is asked last.
 RECORDER_DIALECTS = (

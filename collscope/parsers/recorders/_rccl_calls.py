@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 from collscope.model import Op, datatype_of, redop_of
-from collscope.trace import RecordedCall, TraceCollective
+from collscope.model.trace import RecordedCall, TraceCollective
 
 _LIMIT = 2**63
 # name.PID.HOST, then the extension of RCCL_REPLAY_FILE from its first dot on

@@ -11,9 +11,9 @@ import pickle
 import pickletools
 
 from collscope.model import Severity
+from collscope.model.trace import RecordedCalls
 from collscope.parsers._notes import Notes
 from collscope.parsers.recorders.flight_recorder import from_dump
-from collscope.trace import RecordedCalls
 
 _MAGIC = b"\x80"
 _NEWEST_PROTOCOL = 5

@@ -12,6 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from collscope.model import Op, Severity
+from collscope.model.trace import GroupStatus, RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
 from collscope.parsers.recorders._values import (
     decode,
@@ -23,7 +24,6 @@ from collscope.parsers.recorders._values import (
     whole,
 )
 from collscope.parsers.traces.kineto_names import parse_collective, parse_dtype
-from collscope.trace import GroupStatus, RecordedCall, RecordedCalls, TraceCollective
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

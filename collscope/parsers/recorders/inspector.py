@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from collscope.model import Op, Severity, parse_op
+from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
 from collscope.parsers.recorders._values import (
     communicator,
@@ -20,7 +21,6 @@ from collscope.parsers.recorders._values import (
     text,
     whole,
 )
-from collscope.trace import RecordedCall, RecordedCalls, TraceCollective
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

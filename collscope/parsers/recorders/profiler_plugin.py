@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from collscope.model import Datatype, Op, Severity, parse_op
+from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
 from collscope.parsers.recorders._values import (
     communicator,
@@ -21,7 +22,6 @@ from collscope.parsers.recorders._values import (
     text,
     whole,
 )
-from collscope.trace import RecordedCall, RecordedCalls, TraceCollective
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

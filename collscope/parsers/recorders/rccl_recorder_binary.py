@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from collscope.model import Severity
+from collscope.model.trace import RecordedCall, RecordedCalls
 from collscope.parsers._notes import Notes
 from collscope.parsers.recorders._rccl_calls import OPS, Communicators, RawCall, process_of
-from collscope.trace import RecordedCall, RecordedCalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,9 +11,9 @@ import re
 from typing import TYPE_CHECKING
 
 from collscope.model import Op, Severity
+from collscope.model.trace import RecordedCall, RecordedCalls
 from collscope.parsers._notes import Notes
 from collscope.parsers.recorders._rccl_calls import OPS, Communicators, RawCall, process_of
-from collscope.trace import RecordedCall, RecordedCalls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from collscope.busbw import algorithm_bandwidth, bus_bandwidth, bus_factor, size_bytes
 from collscope.model import Datatype, Measurement, Op, Severity
+from collscope.model.busbw import algorithm_bandwidth, bus_bandwidth, bus_factor, size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

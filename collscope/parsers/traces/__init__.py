@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import ModuleType
 
-    from collscope.trace import TraceFile
+    from collscope.model.trace import TraceFile
 
 TRACE_DIALECTS = ("rocprof_json", "kineto")
 _HEAD = 65_536  # bytes that sniffing looks at

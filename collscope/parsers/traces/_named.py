@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from collscope.model import Datatype, Op
-from collscope.trace import TraceCollective
+from collscope.model.trace import TraceCollective
 
 if TYPE_CHECKING:
     from collscope.kernel_names import KernelName

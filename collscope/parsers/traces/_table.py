@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from collscope.trace import Ints, TraceColumns
+from collscope.model.trace import Ints, TraceColumns
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -20,7 +20,7 @@ from collscope.parsers.traces.kineto_header import read_header
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from collscope.trace import TraceFile
+    from collscope.model.trace import TraceFile
 
 _OPENING = re.compile(rb'(?<!\\)"traceEvents"\s{0,99}:\s{0,99}\[|\A\s{0,999}\[(?=\s{0,999}\{)')
 _FIRST_TIME = re.compile(rb'"ts"\s*:\s*"?(\d+)(\.\d*[1-9])?')

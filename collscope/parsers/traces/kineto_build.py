@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collscope.model import Diagnostic, Severity
+from collscope.model.trace import Ints, Kind, TraceCollective, TraceFile
 from collscope.parsers.traces import kineto_calls
 from collscope.parsers.traces._named import from_name
 from collscope.parsers.traces._table import Floats, Index, Times, as_numpy, columns
 from collscope.parsers.traces.kineto_collect import LATEST_US
-from collscope.trace import Ints, Kind, TraceCollective, TraceFile
 
 if TYPE_CHECKING:
     from collscope.kernel_names import KernelName

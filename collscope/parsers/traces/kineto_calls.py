@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from collscope.model import Datatype, Op
+from collscope.model.trace import TraceCollective
 from collscope.parsers.traces.kineto_names import parse_collective, parse_dtype
-from collscope.trace import TraceCollective
 
 if TYPE_CHECKING:
     from collscope.parsers.traces.kineto_events import Arguments

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from collscope.kernel_names import KernelName, classify, looks_related
 from collscope.model import Op
+from collscope.model.trace import Kind
 from collscope.parsers.traces import kineto_calls
 from collscope.parsers.traces._table import Index, Rows
 from collscope.parsers.traces.kineto_events import Arguments, Event, ExactEvent
 from collscope.parsers.traces.kineto_host import Host, Spans
 from collscope.parsers.traces.kineto_names import parse_collective
-from collscope.trace import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from decimal import Decimal
 
-    from collscope.trace import TraceCollective
+    from collscope.model.trace import TraceCollective
 
     Describe = Callable[[kineto_calls.Groups], TraceCollective]
     Activity = tuple[int | str | None, int | str | None]  # device, stream

@@ -10,7 +10,7 @@ import numpy as np
 from collscope.parsers.traces._table import Floats, Index, as_numpy, launches
 
 if TYPE_CHECKING:
-    from collscope.trace import Ints
+    from collscope.model.trace import Ints
 
 _OUTER = 8  # annotations looked at from the innermost outwards
 

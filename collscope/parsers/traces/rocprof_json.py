@@ -20,7 +20,7 @@ from collscope.parsers.traces.rocprof_records import SECTIONS, Document, Node, P
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from collscope.trace import TraceFile
+    from collscope.model.trace import TraceFile
 
 _TOOL = re.compile(rb'\A\s*\{\s*"rocprofiler-sdk-tool"\s*:')
 _ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

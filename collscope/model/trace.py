@@ -12,7 +12,9 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from collscope.model import Datatype, Diagnostic, Op
+from collscope.model.datatype import Datatype
+from collscope.model.diagnostic import Diagnostic
+from collscope.model.op import Op
 
 Ints = npt.NDArray[np.int64]
 

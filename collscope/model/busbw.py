@@ -6,7 +6,8 @@ Source of every factor: NVIDIA/nccl-tests doc/PERFORMANCE.md and src/<collective
 
 from __future__ import annotations
 
-from collscope.model import Datatype, Op
+from collscope.model.datatype import Datatype
+from collscope.model.op import Op
 
 _PER_RANK_COUNT = {Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL, Op.GATHER, Op.SCATTER}
 _WHOLE_VECTOR = {Op.ALL_REDUCE, Op.BROADCAST, Op.REDUCE, Op.SEND_RECV, Op.SEND, Op.RECV}

@@ -1,0 +1,57 @@
+"""The vocabulary: operations, types and the records that parsers give out.
+
+None always means "not in the source". Pointers are ints; times of records are integer ns.
+Records of traces hold numpy arrays and are imported from `collscope.model.trace`.
+"""
+
+from __future__ import annotations
+
+from collscope.model.busbw import algorithm_bandwidth, bus_bandwidth, bus_factor, size_bytes
+from collscope.model.datatype import DATATYPE_BY_CODE, Datatype, datatype_of
+from collscope.model.diagnostic import Diagnostic, Severity
+from collscope.model.interference import Interference, InterferenceSet
+from collscope.model.log import (
+    CommEnd,
+    CommInit,
+    CommTopology,
+    Fact,
+    LibraryVersion,
+    Link,
+    LogRecord,
+    Setting,
+)
+from collscope.model.measurement import Measurement, MeasurementSet
+from collscope.model.op import Op, parse_op
+from collscope.model.profile import KernelSpan, KernelTotal, Profile
+from collscope.model.redop import Redop, redop_of
+
+__all__ = [
+    "DATATYPE_BY_CODE",
+    "CommEnd",
+    "CommInit",
+    "CommTopology",
+    "Datatype",
+    "Diagnostic",
+    "Fact",
+    "Interference",
+    "InterferenceSet",
+    "KernelSpan",
+    "KernelTotal",
+    "LibraryVersion",
+    "Link",
+    "LogRecord",
+    "Measurement",
+    "MeasurementSet",
+    "Op",
+    "Profile",
+    "Redop",
+    "Setting",
+    "Severity",
+    "algorithm_bandwidth",
+    "bus_bandwidth",
+    "bus_factor",
+    "datatype_of",
+    "parse_op",
+    "redop_of",
+    "size_bytes",
+]

@@ -1,0 +1,27 @@
+"""Problems in the content of a source, counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Severity(Enum):
+    """How bad a diagnostic is."""
+
+    INFO = "info"
+    NOTICE = "notice"
+    DATA_LOSS = "data_loss"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One kind of content problem in one source, counted."""
+
+    severity: Severity
+    code: str  # stable snake_case name, for instance "torn_line"
+    message: str  # one sentence for people
+    line: int | None = None  # first line it was seen at, 1-based
+    excerpt: str | None = None  # that line, at most 200 characters
+    count: int = 1

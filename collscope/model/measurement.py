@@ -1,0 +1,64 @@
+"""Measured classes of collectives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from collscope.model.datatype import Datatype
+from collscope.model.diagnostic import Diagnostic
+from collscope.model.op import Op
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What one class of collectives took on one machine with one setting.
+
+    Times are of the slowest rank and one call, in microseconds; bandwidths are as nccl-tests
+    defines them (GB = 1e9 bytes).
+    """
+
+    op: Op
+    datatype: Datatype | None = None
+    redop: str | None = None  # Redop's label
+    root: int | None = None
+    count: int | None = None  # elements as the API takes it
+    size_bytes: int | None = None  # nccl-tests size S
+    in_place: bool | None = None
+    nranks: int | None = None
+    nnodes: int | None = None
+    shape: str | None = None  # point-to-point shape: alltoall, alltoallv, gather, scatter, shift, …
+    calls: int | None = None  # of the class in the run it was planned from
+    time_us_median: float | None = None
+    time_us_min: float | None = None
+    time_us_max: float | None = None
+    time_us_mad: float | None = None
+    iterations: int | None = None
+    algbw_gbps: float | None = None
+    busbw_gbps: float | None = None
+    reported_busbw_gbps: float | None = None  # as a foreign tool printed it; never used
+    n_wrong: int | None = None  # None: not checked
+    checked: str | None = None  # all, sample
+    method: str | None = None  # batch, graph, isolated, sequence, or what a foreign tool does
+    backend: str | None = None  # cuda, hip, host
+    library: str | None = None  # name and version
+    device: str | None = None
+    host: str | None = None
+    status: str = "ok"  # ok, wrong, failed, timeout, skipped
+    message: str | None = None
+    label: str | None = None  # setting, library or machine; None: that of the ingest
+    round: int | None = None  # of settings measured in turns
+    scaled_from: int | None = None  # ranks of the job, where fewer were measured
+    samples_us: tuple[float, ...] = ()
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementSet:
+    """What one table or CSV of measurements holds."""
+
+    dialect: str
+    measurements: tuple[Measurement, ...]
+    library: str | None = None  # nccl or rccl, where the source tells
+    library_version: str | None = None
+    lines: int | None = None
+    diagnostics: tuple[Diagnostic, ...] = field(default=())
