@@ -30,21 +30,7 @@ class KernelName:
     datatype_hint: str | None = None  # label of `model.Datatype`
 
 
-_SPELLINGS = {
-    Datatype.INT8: "int8_t i8 char",
-    Datatype.UINT8: "uint8_t u8",
-    Datatype.INT32: "int32_t i32 int",
-    Datatype.UINT32: "uint32_t u32",
-    Datatype.INT64: "int64_t i64",
-    Datatype.UINT64: "uint64_t u64",
-    Datatype.FLOAT16: "half f16 __half",
-    Datatype.FLOAT32: "float f32",
-    Datatype.FLOAT64: "double f64",
-    Datatype.BFLOAT16: "__nv_bfloat16 __hip_bfloat16 hip_bfloat16 rccl_bfloat16 bf16",
-    Datatype.FLOAT8E4M3: "__nv_fp8_e4m3 rccl_float8 f8e4m3 f8",
-    Datatype.FLOAT8E5M2: "__nv_fp8_e5m2 rccl_bfloat8 f8e5m2 bf8",
-}
-_DATATYPES = {name: d.label for d, names in _SPELLINGS.items() for name in names.split()}
+_DATATYPES = {name: d.value for d in Datatype for name in d.kernel_names}
 _TYPE = "|".join(sorted(_DATATYPES, key=len, reverse=True))
 _REDOPS = {
     name.lower(): name

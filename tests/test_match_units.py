@@ -79,7 +79,7 @@ def test_names_and_codes() -> None:
     assert parse_op("mscclpp_ncclAllGather") is Op.ALL_GATHER
     assert parse_op("AllToAllPivot") is Op.ALL_TO_ALL
     assert parse_op("NoSuchThing") is Op.UNKNOWN
-    assert (redop_of(2).label, redop_of(3).label, redop_of(77).label) == ("Max", "Min", "Custom")
+    assert (redop_of(2).value, redop_of(3).value, redop_of(77).value) == ("Max", "Min", "Custom")
 
 
 def test_in_place_needs_every_member_or_the_root() -> None:

@@ -471,8 +471,8 @@ def test_a_number_is_the_class_of_the_report(samples: Path, db_path: Path) -> No
     query = "SELECT op, datatype, redop, count FROM classes WHERE class_id = ?"
     with reading(db_path) as connection:
         said = connection.execute(query, (number,)).fetchone()
-    redop = None if chosen.redop is None else chosen.redop.label
-    assert (chosen.op.value, chosen.datatype.label, redop, chosen.count) == said
+    redop = None if chosen.redop is None else chosen.redop.value
+    assert (chosen.op.value, chosen.datatype.value, redop, chosen.count) == said
     (row,) = describe(select(planned, only=str(number)))
     assert (row.id, row.plan_id) == (number, chosen.id)
 

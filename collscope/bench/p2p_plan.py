@@ -100,7 +100,7 @@ def parse_sizes(text: str) -> tuple[int, ...]:
         if size % item:
             raise UsageError(
                 f"--sizes: {size} bytes are no multiple of {item}, the size of a "
-                f"{_DATATYPE.label}. Use {max(item, size // item * item)}."
+                f"{_DATATYPE.value}. Use {max(item, size // item * item)}."
             )
     return tuple(sizes)
 

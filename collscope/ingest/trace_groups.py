@@ -29,7 +29,7 @@ def call_class(key: ClassKey, root: int | None) -> CallClass:
     """Class of a call as the store has it; a trace tells neither buffers nor the backend."""
     return CallClass(
         op=key.op,
-        datatype=None if key.datatype is None else key.datatype.label,
+        datatype=None if key.datatype is None else key.datatype.value,
         redop=key.redop,
         count=key.count,
         root=root if key.op.rooted else None,

@@ -141,7 +141,7 @@ def _pattern(call: p2p.PatternCall, rows: Sequence[_Row], size: int) -> Recorded
     known = told and call.datatype is not Datatype.UNKNOWN
     key = CallClass(
         op=call.op,
-        datatype=call.datatype.label if known else None,
+        datatype=call.datatype.value if known else None,
         redop=None,
         count=call.count if told else None,
         root=call.root,

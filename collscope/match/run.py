@@ -185,8 +185,8 @@ class _Matching:
                 self._class(
                     CallClass(
                         op,
-                        datatype.label,
-                        redop_of(signature.redop).label if op.reduces else None,
+                        datatype.value,
+                        redop_of(signature.redop).value if op.reduces else None,
                         None if signature.flags & POINTERS_ONLY else signature.count,
                         signature.root if op.rooted else None,
                         size_bytes(
@@ -230,7 +230,7 @@ class _Matching:
         heads: dict[int, int] = {}
         for p in patterns:
             key = CallClass(
-                p.op, p.datatype.label, None, p.count, p.root, p.size_bytes, None,
+                p.op, p.datatype.value, None, p.count, p.root, p.size_bytes, None,
                 comm.nranks, comm.nnodes, p.shape, "native",
             )  # fmt: skip
             classes.append(self._class(key))
@@ -282,7 +282,7 @@ class _Matching:
             else:
                 self.call_of_row[row] = base + c
                 s = self.observed.signatures[int(self.observed.columns["sig"][row])]
-                detail = f"{s.op.value} count {s.count} {s.element.label} root {s.root}"
+                detail = f"{s.op.value} count {s.count} {s.element.value} root {s.root}"
                 self.matched.deviations.append(
                     Deviation(base + c, ranks[m], "differs", detail, row)
                 )

@@ -7,7 +7,7 @@ Records of traces hold numpy arrays and are imported from `collscope.model.trace
 from __future__ import annotations
 
 from collscope.model.busbw import algorithm_bandwidth, bus_bandwidth, bus_factor, size_bytes
-from collscope.model.datatype import DATATYPE_BY_CODE, Datatype, datatype_of
+from collscope.model.datatype import DATATYPE_NAMES, Datatype, datatype_of, parse_datatype
 from collscope.model.diagnostic import Diagnostic, Severity
 from collscope.model.interference import Interference, InterferenceSet
 from collscope.model.log import (
@@ -23,10 +23,10 @@ from collscope.model.log import (
 from collscope.model.measurement import Measurement, MeasurementSet
 from collscope.model.op import Op, parse_op
 from collscope.model.profile import KernelSpan, KernelTotal, Profile
-from collscope.model.redop import Redop, redop_of
+from collscope.model.redop import Redop, parse_redop, redop_of
 
 __all__ = [
-    "DATATYPE_BY_CODE",
+    "DATATYPE_NAMES",
     "CommEnd",
     "CommInit",
     "CommTopology",
@@ -51,7 +51,9 @@ __all__ = [
     "bus_bandwidth",
     "bus_factor",
     "datatype_of",
+    "parse_datatype",
     "parse_op",
+    "parse_redop",
     "redop_of",
     "size_bytes",
 ]

@@ -6,24 +6,42 @@ from enum import Enum
 
 
 class Redop(Enum):
-    """Reduction; `code` is ncclRedOp_t's value (note 2 is Max and 3 is Min)."""
+    """Reduction; the value is the name that is printed and stored."""
 
-    label: str
-    code: int
+    SUM = "Sum"
+    PROD = "Prod"
+    MAX = "Max"
+    MIN = "Min"
+    AVG = "Avg"
+    CUSTOM = "Custom"  # created at run time: PreMulSum
 
-    SUM = ("Sum", 0)
-    PROD = ("Prod", 1)
-    MAX = ("Max", 2)
-    MIN = ("Min", 3)
-    AVG = ("Avg", 4)
-    CUSTOM = ("Custom", 5)
+    @property
+    def code(self) -> int:
+        """Value in ncclRedOp_t (note that 2 is Max and 3 is Min); 5 and above are custom."""
+        return _BY_CODE.index(self)
 
-    def __init__(self, label: str, code: int) -> None:
-        """Name printed and stored, value in the library's enumeration."""
-        self.label = label
-        self.code = code  # from 5 on every value is a custom operator
+    @classmethod
+    def of_label(cls, label: str | None) -> Redop | None:
+        """Reduction with this value; None when there is none."""
+        return _BY_LABEL.get(label or "")
+
+
+_BY_CODE = (Redop.SUM, Redop.PROD, Redop.MAX, Redop.MIN, Redop.AVG, Redop.CUSTOM)
+_BY_LABEL = {r.value: r for r in Redop}
+# test_opnames of nccl-tests src/common.cu ("mulsum"); names of ROCm/rccl tools/rccl_replayer.
+_BY_NAME = {
+    **{r.value.lower(): r for r in Redop},
+    "mulsum": Redop.CUSTOM,
+    "product": Redop.PROD,
+    "average": Redop.AVG,
+}
 
 
 def redop_of(code: int) -> Redop:
     """Reduction of a logged code; 5 and above are created at run time (PreMulSum): Custom."""
-    return next((r for r in Redop if r.code == code), Redop.CUSTOM)
+    return _BY_CODE[code] if 0 <= code < len(_BY_CODE) else Redop.CUSTOM
+
+
+def parse_redop(name: str) -> Redop | None:
+    """Reduction by a benchmark's or a person's name for it; None for another, and for "none"."""
+    return _BY_NAME.get(name.strip().lower())

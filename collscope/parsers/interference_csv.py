@@ -20,7 +20,6 @@ _LAYOUT = Layout(
     frozenset(("op", "nranks", "rank", "relative_compute", "relative_busbw", "status")),
     frozenset(("ok", "wrong", "failed", "timeout", "uncovered")),
 )
-_DATATYPES = {d.label: d for d in Datatype}
 _TEXTS = (
     "redop", "shape", "backend", "compute", "compute_description", "channels", "priority",
     "device", "library", "runtime", "environment", "message", "label",
@@ -61,7 +60,7 @@ def parse(text: str) -> InterferenceSet:
 def _row(row: TableRow, notes: Notes) -> Interference | None:
     # 2 channels,1,AllReduce,Bfloat16,Sum,67108864,33554432,,4,1,0,3,cuda,kernel,…
     fields = row.fields
-    op, datatype = parse_op(fields["op"]), _DATATYPES.get(fields.get("datatype", ""))
+    op, datatype = parse_op(fields["op"]), Datatype.of_label(fields.get("datatype"))
     if op is Op.UNKNOWN or (fields.get("datatype") and datatype is None):
         notes.add(Severity.DATA_LOSS, "unknown_class", _OP_TEXT, row.at, row.line)
         return None

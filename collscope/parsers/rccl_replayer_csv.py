@@ -7,7 +7,16 @@ computed again here. The file does not tell the number of ranks.
 
 from __future__ import annotations
 
-from collscope.model import Datatype, Measurement, MeasurementSet, Op, Severity, parse_op
+from collscope.model import (
+    Datatype,
+    Measurement,
+    MeasurementSet,
+    Op,
+    Severity,
+    parse_datatype,
+    parse_op,
+    parse_redop,
+)
 from collscope.model.busbw import algorithm_bandwidth, bus_bandwidth, size_bytes
 from collscope.parsers._notes import CUT_TEXT, Notes, cells, ended_lines
 from collscope.parsers._rows import number, whole
@@ -18,11 +27,6 @@ HEADER = (
     "groupCallBusBandwidth(GB/s)"
 )
 _COLUMNS = cells(HEADER)
-_DATATYPES = {d.label: d for d in Datatype} | {
-    "Fp8E4M3": Datatype.FLOAT8E4M3,
-    "Fp8E5M2": Datatype.FLOAT8E5M2,
-}
-_REDOPS = {"Sum": "Sum", "Product": "Prod", "Max": "Max", "Min": "Min", "Average": "Avg"}
 # rcclReplayer times one group from host clock to host clock, without warming up.
 METHOD = "one call on the host's clock"
 _HEAD_CHARACTERS = 4096
@@ -81,8 +85,8 @@ def _row(
         return None
     _, function, in_place, elements, type_name, redop, root, milliseconds, reported = values
     op = Op.SEND_RECV if function == "Send/Recv" else parse_op(function)
-    datatype = _DATATYPES.get(type_name)
-    if op is Op.UNKNOWN or datatype is None:
+    datatype, reduction = parse_datatype(type_name), parse_redop(redop)
+    if op is Op.UNKNOWN or datatype is Datatype.UNKNOWN:
         notes.add(Severity.DATA_LOSS, "unknown_class", _CLASS_TEXT, at, line)
         return None
     count, time_ms = whole(elements), number(milliseconds)
@@ -99,7 +103,7 @@ def _row(
     return Measurement(
         op=op,
         datatype=datatype,
-        redop=_REDOPS.get(redop) if op.reduces else None,
+        redop=reduction.value if op.reduces and reduction else None,
         root=whole(root) if op.rooted else None,
         count=count,
         size_bytes=size,

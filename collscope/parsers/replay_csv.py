@@ -18,7 +18,6 @@ DIALECT = "replay_csv"
 _MARK = "# collscope-replay:"
 _HEADER_START = "op,datatype,redop,root,count,"
 _NEEDED = {"op", "nranks", "time_us_median", "status"}
-_DATATYPES = {d.label: d for d in Datatype}
 _STATUSES = {"ok", "wrong", "failed", "timeout", "skipped"}
 _TOLERANCE = 0.005  # of a bandwidth computed again, for the digits that the file rounds away
 _INTEGERS = (
@@ -101,7 +100,7 @@ def _row(line: str, state: _State, notes: Notes, at: int) -> Measurement | None:
     if len(values) != len(state.header) or row["status"] not in _STATUSES:
         notes.add(Severity.DATA_LOSS, "torn_row", _TORN_TEXT, at, line)
         return None
-    op, datatype = parse_op(row["op"]), _DATATYPES.get(row.get("datatype", ""))
+    op, datatype = parse_op(row["op"]), Datatype.of_label(row.get("datatype"))
     if op is Op.UNKNOWN or (row.get("datatype") and datatype is None):
         notes.add(Severity.DATA_LOSS, "unknown_class", _OP_TEXT, at, line)
         return None

@@ -13,6 +13,7 @@ from collscope.replay.partition import partitions, place
 from collscope.replay.patterns import completed
 from collscope.replay.plan import (
     ONLY_TRANSFERS,
+    REDOPS,
     REDUCTIONS,
     REPLAYED,
     SEQUENCE,
@@ -27,7 +28,6 @@ from collscope.replay.plan import (
 )
 from collscope.replay.records import Ints, RunClass, RunComm, RunRecords, RunSlot
 
-_REDOPS = {r.label: r for r in Redop if r is not Redop.CUSTOM}
 _Slots = tuple[tuple[int, ...], RunSlot]  # of one communicator, with their indices
 _Part = list[_Slots]  # what one plan class stands for
 
@@ -137,7 +137,7 @@ def _assumptions(classes: Mapping[int, RunClass], kept: Sequence[tuple[int, RunS
     calls: Counter[str] = Counter()
     for _, slot in kept:
         found = classes[slot.class_id]
-        if found.op in REDUCTIONS and found.redop not in _REDOPS:
+        if found.op in REDUCTIONS and Redop.of_label(found.redop) not in REDOPS:
             calls["with a custom or unknown reduction: replayed as Sum"] += slot.calls
         if found.in_place is None and found.shape is None:
             calls["of which the log does not tell in-place: replayed out of place"] += slot.calls
@@ -171,6 +171,13 @@ def _total_bytes(found: RunClass, part: _Part) -> int:
     return sum(slot.calls for _, slot in part) * (found.size_bytes or 0)
 
 
+def _redop(found: RunClass) -> Redop | None:
+    if found.op not in REDUCTIONS:
+        return None
+    redop = Redop.of_label(found.redop)
+    return redop if redop in REDOPS else Redop.SUM
+
+
 def _plan_class(key: int, found: RunClass, part: _Part) -> PlanClass:
     slots = [slot for _, slot in part]
     transfers = () if found.shape is None else tuple(
@@ -181,7 +188,7 @@ def _plan_class(key: int, found: RunClass, part: _Part) -> PlanClass:
         found.op,
         found.datatype,
         tuple(s.comm_id for s in slots),
-        _REDOPS.get(found.redop or "", Redop.SUM) if found.op in REDUCTIONS else None,
+        _redop(found),
         found.count,
         found.root if found.op.rooted else None,
         bool(found.in_place),

@@ -60,8 +60,8 @@ def describe(planned: Planned) -> list[ClassRow]:
         rows.append(
             ClassRow(
                 planned.class_ids.get(c.id, c.id), c.id if planned.class_ids else None,
-                c.op.value, c.shape, c.datatype.label,
-                None if c.redop is None else c.redop.label,
+                c.op.value, c.shape, c.datatype.value,
+                None if c.redop is None else c.redop.value,
                 c.root, c.count, c.size(n), c.in_place, n, len(c.comms), c.calls,
                 weight[c.id] / total, *buffer_bytes(c, n),
             )

@@ -12,7 +12,6 @@ from collscope.model import Datatype, Op
 from collscope.replay.plan import PlanTransfer
 from collscope.replay.records import Ints, RunClass, RunComm, RunRecords, RunSlot
 
-_DATATYPES = {d.label: d for d in Datatype}
 # All calls of such a class on one communicator exchange the same.
 _UNIFORM = ("alltoall", "gather", "scatter")
 
@@ -58,7 +57,7 @@ def _classes(connection: sqlite3.Connection, run: str) -> tuple[RunClass, ...]:
         (run,),
     )
     return tuple(
-        RunClass(r[0], Op(r[1]), _DATATYPES.get(r[2], Datatype.UNKNOWN), *r[3:]) for r in rows
+        RunClass(r[0], Op(r[1]), Datatype.of_label(r[2]) or Datatype.UNKNOWN, *r[3:]) for r in rows
     )
 
 

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar
-
 from collscope.errors import UsageError
-from collscope.model import Datatype, Op, Redop, parse_op
+from collscope.model import (
+    DATATYPE_NAMES,
+    Datatype,
+    Op,
+    Redop,
+    parse_datatype,
+    parse_op,
+    parse_redop,
+)
 from collscope.replay.plan import REDOPS, REPLAYED
-
-_DATATYPES = {
-    **{d.label.lower(): d for d in Datatype if d is not Datatype.UNKNOWN},
-    "char": Datatype.INT8,
-    "int": Datatype.INT32,
-    "half": Datatype.FLOAT16,
-    "float": Datatype.FLOAT32,
-    "double": Datatype.FLOAT64,
-    "fp16": Datatype.FLOAT16,
-    "fp32": Datatype.FLOAT32,
-    "fp64": Datatype.FLOAT64,
-    "bf16": Datatype.BFLOAT16,
-    "fp8e4m3": Datatype.FLOAT8E4M3,
-    "fp8e5m2": Datatype.FLOAT8E5M2,
-}
-_Found = TypeVar("_Found", Datatype, Redop)
-_REDOPS = {r.label.lower(): r for r in REDOPS}
 
 
 def _plain(text: str) -> str:
@@ -48,7 +36,11 @@ def datatype_named(text: str) -> Datatype:
 
     raises  UsageError when there is none of this name
     """
-    return _named("datatype", _DATATYPES, text)
+    datatype = parse_datatype(text)
+    if datatype is Datatype.UNKNOWN:
+        names = ", ".join(DATATYPE_NAMES)
+        raise UsageError(f"datatype '{text}': unknown. Choose from {names}.")
+    return datatype
 
 
 def redop_named(text: str) -> Redop:
@@ -56,11 +48,8 @@ def redop_named(text: str) -> Redop:
 
     raises  UsageError when there is none of this name
     """
-    return _named("reduction", _REDOPS, text)
-
-
-def _named(what: str, table: Mapping[str, _Found], text: str) -> _Found:
-    found = table.get(_plain(text))
-    if found is None:
-        raise UsageError(f"{what} '{text}': unknown. Choose from {', '.join(table)}.")
-    return found
+    redop = parse_redop(text)
+    if redop not in REDOPS:
+        names = ", ".join(r.value.lower() for r in REDOPS)
+        raise UsageError(f"reduction '{text}': unknown. Choose from {names}.")
+    return redop

@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 _LARGEST = 2**63 - 1
 _OPS = {op.value: op for op in REPLAYED}
-_DATATYPES = {d.label: d for d in Datatype if d is not Datatype.UNKNOWN}
-_REDOPS = {r.label: r for r in REDOPS}
+_DATATYPES = {d.value: d for d in Datatype if d is not Datatype.UNKNOWN}
+_REDOPS = {r.value: r for r in REDOPS}
 _KEYS = {
     "op", "datatype", "redop", "count", "root", "in_place", "calls", "comms", "shape", "size_bytes",
 }  # fmt: skip

@@ -128,7 +128,7 @@ def rccl_replayer_layout(measurements: Sequence[Measurement]) -> str:
 
 def _nine(number: int, m: Measurement) -> tuple[str, ...]:
     time_us = m.time_us_median or 0.0
-    label = "" if m.datatype is None else _TYPES.get(m.datatype, m.datatype.label)
+    label = "" if m.datatype is None else _TYPES.get(m.datatype, m.datatype.value)
     return (
         str(number),
         _FUNCTIONS.get(m.op, m.op.value),

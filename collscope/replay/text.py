@@ -52,8 +52,8 @@ def _class_line(planned: PlanClass) -> str:
     values = {
         "op": planned.op.value,
         "shape": planned.shape,
-        "datatype": planned.datatype.label,
-        "redop": None if planned.redop is None else planned.redop.label,
+        "datatype": planned.datatype.value,
+        "redop": None if planned.redop is None else planned.redop.value,
         "count": planned.count,
         "size_bytes": planned.size_bytes,
         "root": planned.root,

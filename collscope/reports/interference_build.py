@@ -113,7 +113,7 @@ def _row(group: Sequence[Interference]) -> InterferenceRow:
     return InterferenceRow(
         label=m.label,
         op=m.op.value,
-        datatype=None if m.datatype is None else m.datatype.label,
+        datatype=None if m.datatype is None else m.datatype.value,
         redop=m.redop,
         size_bytes=m.size_bytes,
         count=m.count,

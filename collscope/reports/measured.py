@@ -56,7 +56,7 @@ def _row(same: Sequence[Measurement]) -> tuple[object, ...]:
     wrong = [t.n_wrong for t in same if t.n_wrong is not None]
     statuses = [t.status for t in same]
     return (
-        m.label, m.op.value, m.datatype and m.datatype.label, m.redop, m.shape, m.in_place,
+        m.label, m.op.value, m.datatype and m.datatype.value, m.redop, m.shape, m.in_place,
         m.nranks, None if m.size_bytes is None else format_size(m.size_bytes), m.calls,
         time, products[0] / time if products and time else None,
         max(wrong, default=None),

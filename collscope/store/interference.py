@@ -40,6 +40,6 @@ def _value(m: Interference, name: str) -> object:
     if name == "op":
         return m.op.value
     if name == "datatype":
-        return None if m.datatype is None else m.datatype.label
+        return None if m.datatype is None else m.datatype.value
     value = getattr(m, name)
     return json.dumps(value) if isinstance(value, tuple) else value

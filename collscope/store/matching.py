@@ -304,7 +304,7 @@ def _store_details(
         "INSERT INTO _transfer VALUES (?,?,?,?,?,?,?)",
         [
             (
-                first_call + call, t.src_rank, t.dst_rank, t.count, t.datatype.label, t.size_bytes,
+                first_call + call, t.src_rank, t.dst_rank, t.count, t.datatype.value, t.size_bytes,
                 "recv" if t.send_row is None else "send" if t.recv_row is None else "both",
             )
             for call, t in matched.transfers

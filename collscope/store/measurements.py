@@ -39,7 +39,7 @@ def _value(m: Measurement, name: str) -> object:
     if name == "op":
         return m.op.value
     if name == "datatype":
-        return None if m.datatype is None else m.datatype.label
+        return None if m.datatype is None else m.datatype.value
     return getattr(m, name)
 
 

@@ -8,14 +8,15 @@ msgpack alone. What is read back is checked: a store may come from anywhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from dataclasses import MISSING, fields
+from operator import attrgetter
+from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 import numpy as np
 import zstandard
 
 from collscope.errors import InputError
-from collscope.model import Datatype, Op
 from collscope.model.trace import (
     GroupStatus,
     RecordedCall,
@@ -33,27 +34,27 @@ _COLUMNS = {
 }  # fmt: skip
 _WIDTHS = ("<i1", "<i2", "<i4", "<i8")
 _NO_LAUNCH = np.int64(-1)
-_DATATYPES = {d.label: d for d in Datatype}
 _T = TypeVar("_T")
 
 
-class _Collective(msgspec.Struct, array_like=True):
-    """`TraceCollective` with plain values."""
+def _array(record: type[Any], **types: type) -> type[msgspec.Struct]:
+    """A dataclass as the store writes it: an array of its fields; `types` differ from its own.
 
-    op: str
-    datatype: str | None
-    in_count: int | None
-    out_count: int | None
-    group: str | None
-    group_size: int | None
-    group_ranks: tuple[int, ...] | None
-    redop: str | None
-    root: int | None
-    peer: int | None
-    in_split: tuple[int, ...]
-    out_split: tuple[int, ...]
-    algorithm: str | None
-    protocol: str | None
+    Fields at the end that have defaults may lack in stores of before.
+    """
+    hints = get_type_hints(record)
+    columns = [(f.name, types.get(f.name, hints[f.name])) for f in fields(record)]
+    defaults = [() if f.default is MISSING else (f.default,) for f in fields(record)]
+    return msgspec.defstruct(
+        record.__name__,
+        [(*column, *default) for column, default in zip(columns, defaults, strict=True)],
+        array_like=True,
+    )
+
+
+_Collective = _array(TraceCollective)
+_Call = _array(RecordedCall, collective=int)  # an index into the table
+_Status = _array(GroupStatus)
 
 
 class _Trace(msgspec.Struct, array_like=True):
@@ -63,7 +64,7 @@ class _Trace(msgspec.Struct, array_like=True):
     dialect: str
     names: tuple[str, ...]
     streams: tuple[str, ...]
-    collectives: list[_Collective]
+    collectives: list[_Collective]  # type: ignore[valid-type]
     rank: int | None
     world_size: int | None
     host: str | None
@@ -74,36 +75,19 @@ class _Trace(msgspec.Struct, array_like=True):
     columns: list[tuple[str, int]]  # width, bytes after compression; as `_COLUMNS`
 
 
-class _Call(msgspec.Struct, array_like=True):
-    """`RecordedCall` with plain values; `collective` is an index into the table."""
-
-    collective: int
-    seq: int | None
-    start_ns: int | None
-    end_ns: int | None
-    duration_ns: int | None
-    state: str | None
-    busbw_gbps: float | None
-    group_rank: int | None
-    size_bytes: int | None
-    in_place: bool | None
-    timing_source: str | None
-    together: int | None = None  # not in stores of before
-
-
 class _Recording(msgspec.Struct, array_like=True):
     """`RecordedCalls` with plain values."""
 
     version: int
     dialect: str
-    collectives: list[_Collective]
-    calls: list[_Call]
+    collectives: list[_Collective]  # type: ignore[valid-type]
+    calls: list[_Call]  # type: ignore[valid-type]
     rank: int | None
     world_size: int | None
     host: str | None
     pid: int | None
     groups: tuple[tuple[str, tuple[int, ...]], ...]
-    status: list[tuple[str, int | None, int | None, int | None]]
+    status: list[_Status]  # type: ignore[valid-type]
     seq_per_op: bool
     coverage: str
 
@@ -128,8 +112,8 @@ def encode_trace(trace: TraceFile) -> bytes:
         widths.append((width, len(parts[-1])))
     header = _Trace(
         _VERSION, trace.dialect, trace.names, trace.streams,
-        [_plain(e) for e in trace.collectives], trace.rank, trace.world_size, trace.host,
-        trace.device, trace.steps, len(c), no_launch, widths,
+        [_Collective(*_values(e)) for e in trace.collectives], trace.rank, trace.world_size,
+        trace.host, trace.device, trace.steps, len(c), no_launch, widths,
     )  # fmt: skip
     head = msgspec.msgpack.encode(header)
     return b"".join([len(head).to_bytes(8, "little"), head, *parts])
@@ -148,7 +132,7 @@ def decode_trace(data: bytes) -> TraceFile:
         dialect=head.dialect,
         names=head.names,
         streams=head.streams,
-        collectives=tuple(_checked(lambda: [_collective(e) for e in head.collectives])),
+        collectives=tuple(TraceCollective(*_values(e)) for e in head.collectives),
         columns=columns,
         rank=head.rank,
         world_size=head.world_size,
@@ -190,17 +174,13 @@ def _narrowest(values: np.ndarray[Any, Any]) -> str:
 def encode_recording(recorded: RecordedCalls) -> bytes:
     """Bytes of a recording, without its diagnostics."""
     table: dict[TraceCollective, int] = {}
-    calls = [
-        _Call(
-            table.setdefault(c.collective, len(table)), c.seq, c.start_ns, c.end_ns, c.duration_ns,
-            c.state, c.busbw_gbps, c.group_rank, c.size_bytes, c.in_place, c.timing_source,
-            c.together,
-        )
-        for c in recorded.calls
-    ]  # fmt: skip
-    status = [(s.group, s.last_enqueued, s.last_started, s.last_completed) for s in recorded.status]
+    calls = []
+    for call in recorded.calls:
+        index = table.setdefault(call.collective, len(table))
+        calls.append(_Call(index, *_values(call)[1:]))
+    status = [_Status(*_values(s)) for s in recorded.status]
     plain = _Recording(
-        _VERSION, recorded.dialect, [_plain(e) for e in table], calls, recorded.rank,
+        _VERSION, recorded.dialect, [_Collective(*_values(e)) for e in table], calls, recorded.rank,
         recorded.world_size, recorded.host, recorded.pid, recorded.groups, status,
         recorded.seq_per_op, recorded.coverage,
     )  # fmt: skip
@@ -218,7 +198,7 @@ def decode_recording(data: bytes) -> RecordedCalls:
     raw = _checked(lambda: zstandard.ZstdDecompressor().decompressobj().decompress(data))
     plain = _checked(lambda: msgspec.msgpack.decode(raw, type=_Recording))
     _same_version(plain.version)
-    table = _checked(lambda: [_collective(e) for e in plain.collectives])
+    table = [TraceCollective(*_values(e)) for e in plain.collectives]
     return RecordedCalls(
         dialect=plain.dialect,
         calls=tuple(_checked(lambda: _calls(plain.calls, table))),
@@ -227,36 +207,32 @@ def decode_recording(data: bytes) -> RecordedCalls:
         host=plain.host,
         pid=plain.pid,
         groups=plain.groups,
-        status=tuple(GroupStatus(*s) for s in plain.status),
+        status=tuple(GroupStatus(*_values(s)) for s in plain.status),
         seq_per_op=plain.seq_per_op,
         coverage=plain.coverage,
     )
 
 
-def _calls(calls: Sequence[_Call], table: Sequence[TraceCollective]) -> list[RecordedCall]:
-    return [
-        RecordedCall(
-            table[c.collective], c.seq, c.start_ns, c.end_ns, c.duration_ns, c.state, c.busbw_gbps,
-            c.group_rank, c.size_bytes, c.in_place, c.timing_source, c.together,
-        )
-        for c in calls
-    ]  # fmt: skip
+def _calls(calls: Sequence[Any], table: Sequence[TraceCollective]) -> list[RecordedCall]:
+    rows = (_values(c) for c in calls)
+    return [RecordedCall(table[index], *values) for index, *values in rows]
 
 
-def _plain(e: TraceCollective) -> _Collective:
-    return _Collective(
-        e.op.value, None if e.datatype is None else e.datatype.label, e.in_count, e.out_count,
-        e.group, e.group_size, e.group_ranks, e.redop, e.root, e.peer, e.in_split, e.out_split,
-        e.algorithm, e.protocol,
-    )  # fmt: skip
+def _values(record: object) -> tuple[Any, ...]:
+    """Values of a record's fields in their order."""
+    values: tuple[Any, ...] = _GETTERS[type(record)](record)
+    return values
 
 
-def _collective(e: _Collective) -> TraceCollective:
-    return TraceCollective(
-        Op(e.op), None if e.datatype is None else _DATATYPES[e.datatype], e.in_count, e.out_count,
-        e.group, e.group_size, e.group_ranks, e.redop, e.root, e.peer, e.in_split, e.out_split,
-        e.algorithm, e.protocol,
-    )  # fmt: skip
+_GETTERS: dict[type, attrgetter[tuple[Any, ...]]] = {
+    kind: attrgetter(*(f.name for f in fields(record)))
+    for record, row in (
+        (TraceCollective, _Collective),
+        (RecordedCall, _Call),
+        (GroupStatus, _Status),
+    )
+    for kind in (record, row)
+}
 
 
 def _checked(read: Callable[[], _T]) -> _T:

@@ -103,7 +103,7 @@ def signature(call: RecordedCall) -> Signature:
     return Signature(
         collective.op,
         _size(call),
-        None if collective.datatype is None else collective.datatype.label,
+        None if collective.datatype is None else collective.datatype.value,
         collective.root,
     )
 
@@ -155,7 +155,7 @@ def byte_count(call: RecordedCall, count: int | None) -> int | None:
 def amount(call: RecordedCall, count: int | None) -> str:
     """Elements of a transfer in words."""
     datatype = call.collective.datatype
-    return f"{count} {'elements' if datatype is None else datatype.label}"
+    return f"{count} {'elements' if datatype is None else datatype.value}"
 
 
 def rank_list(ranks: Sequence[int]) -> str:

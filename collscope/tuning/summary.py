@@ -66,7 +66,7 @@ def _class(state: State, class_id: int) -> TunedClass:
     return TunedClass(
         class_id,
         m.op.value,
-        (m.datatype or Datatype.UNKNOWN).label,
+        (m.datatype or Datatype.UNKNOWN).value,
         m.size_bytes or 0,
         m.nranks or 1,
         m.nnodes or 1,

@@ -88,7 +88,7 @@ def assemble(  # noqa: PLR0913, PLR0917 - one argument per origin of the answer'
         order=job.order,
         layers=len(job.layers),
         total_bytes=sum(job.sizes),
-        datatype=job.datatype.label,
+        datatype=job.datatype.value,
         nranks=job.nranks or 0,
         nnodes=job.nnodes or 1,
         execution=job.execution,

@@ -11,8 +11,6 @@ from collscope.model import Datatype, Measurement, Op
 from collscope.whatif.cycle import last_cycle
 from collscope.whatif.layers import Layer
 
-_DATATYPES = {d.label: d for d in Datatype}
-
 _LARGEST = """
 SELECT comm_id, datatype FROM calls WHERE run = ? AND op = 'AllReduce' AND count > 1
 GROUP BY comm_id, datatype ORDER BY SUM(size_bytes) DESC, comm_id LIMIT 1
@@ -82,7 +80,7 @@ def load_step(connection: sqlite3.Connection, store: str, run: str) -> RecordedS
     ready = tuple(t / 1e3 for t in timed if t is not None) if None not in timed else ()
     return RecordedStep(
         tuple(Layer(f"call {i}", count) for i, (_, count, _, _) in enumerate(calls)),
-        _DATATYPES.get(datatype, Datatype.UNKNOWN),
+        Datatype.of_label(datatype) or Datatype.UNKNOWN,
         calls[0][2],
         calls[0][3],
         ready,
@@ -107,7 +105,7 @@ def load_measured(
         rows, runs = [row for row in rows if row[-1] == run], [run]
     found = tuple(
         Measurement(
-            Op.ALL_REDUCE, datatype=_DATATYPES.get(datatype or ""), size_bytes=size, nranks=nranks,
+            Op.ALL_REDUCE, datatype=Datatype.of_label(datatype), size_bytes=size, nranks=nranks,
             nnodes=nnodes, time_us_median=time_us, n_wrong=wrong, status=status, method=method,
             samples_us=tuple(samples.get(key, ())),
         )

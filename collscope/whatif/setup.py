@@ -169,7 +169,7 @@ def _preferred(found: list[Measurement], job: Job, notices: list[str]) -> list[M
     """Measurements of the job's datatype and way of execution, else all with a notice."""
     alike = [m for m in found if m.datatype is job.datatype]
     if not alike:
-        notices.append(f"no {job.datatype.label} measured: sizes in bytes of other datatypes")
+        notices.append(f"no {job.datatype.value} measured: sizes in bytes of other datatypes")
     found = alike or found
     blocking = job.execution == BLOCKING
     alike = [m for m in found if (m.method == _ISOLATED) == blocking]

@@ -177,7 +177,7 @@ def _collective(raw: RawCall, group: str) -> TraceCollective:
         out_count=out_count,
         group=group,
         group_size=ranks,
-        redop=redop_of(raw.redop).label if raw.op.reduces else None,
+        redop=redop_of(raw.redop).value if raw.op.reduces else None,
         root=raw.root if rooted else None,
         peer=peer,
         in_split=raw.sendcounts,

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from collscope.model import Datatype, Op, Severity, parse_op
+from collscope.model import Op, Severity, parse_datatype, parse_op
 from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
 from collscope.parsers.recorders._values import (
@@ -34,17 +34,6 @@ _BARE = re.compile(r"(:\s*)(nccl\w+|0x[0-9a-fA-F]+|\(nil\))(?=\s*[,}])")
 _CALLS = ("COLL", "P2P")
 # Events of a group of calls stand between its "b" and its "e"; API v5 on has both.
 _GROUPS = ("GROUP", "GROUP_API")
-_DATATYPES = {
-    # ncclDatatypeToString of debug.cc: the constants of nccl.h
-    **{f"nccl{d.label.lower()}": d for d in Datatype if d is not Datatype.UNKNOWN},
-    "ncclhalf": Datatype.FLOAT16,
-    "ncclfloat": Datatype.FLOAT32,
-    "nccldouble": Datatype.FLOAT64,
-    "ncclchar": Datatype.INT8,
-    "ncclint": Datatype.INT32,
-    "ncclfp8e4m3": Datatype.FLOAT8E4M3,
-    "ncclfp8e5m2": Datatype.FLOAT8E5M2,
-}
 _LIMIT = 2**63
 _NO_NAME = "Events that do not name operation and communicator were skipped."
 
@@ -161,13 +150,13 @@ class _Reader:
         if name is None or group is None:
             self.notes.add(Severity.DATA_LOSS, "record_without_communicator", _NO_NAME, line)
             return
-        label, op = text(args.get("Datatype")), parse_op(name)
+        name_of_type, op = text(args.get("Datatype")), parse_op(name)
         # The count of the API: of a ReduceScatter what each rank gets, of the others what it puts.
         count, gets = whole(args.get("Count")), op in (Op.REDUCE_SCATTER, Op.RECV)
         call = _Open(
             TraceCollective(
                 op=op,
-                datatype=None if label is None else _datatype(label),
+                datatype=None if name_of_type is None else parse_datatype(name_of_type),
                 in_count=None if gets else count,
                 out_count=count if gets else None,
                 group=group,
@@ -183,10 +172,6 @@ class _Reader:
         )
         self._calls.append(call)
         self._open[key] = call
-
-
-def _datatype(label: str) -> Datatype:
-    return _DATATYPES.get(label.lower(), Datatype.UNKNOWN)
 
 
 def _ns(time_us: object) -> int | None:

@@ -10,7 +10,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from collscope.errors import UsageError
-from collscope.model import Datatype, Diagnostic, MeasurementSet, Op, Severity, parse_op
+from collscope.model import (
+    Datatype,
+    Diagnostic,
+    MeasurementSet,
+    Op,
+    Severity,
+    parse_datatype,
+    parse_op,
+)
 from collscope.parsers.tables import (
     latency_table,
     perf_csv,
@@ -19,7 +27,7 @@ from collscope.parsers.tables import (
     summary_table,
 )
 from collscope.parsers.tables._measure import TableHints
-from collscope.parsers.tables._names import datatype_of_name, op_of_text
+from collscope.parsers.tables._names import op_of_text
 
 __all__ = ["TableHints", "hints", "parse"]
 
@@ -48,9 +56,9 @@ def hints(
     if known_op is Op.UNKNOWN:
         names = ", ".join(o.value for o in Op if o is not Op.UNKNOWN)
         raise UsageError(f"--op {op}: not an operation. Choose one of {names}.")
-    known_type = None if datatype is None else datatype_of_name(datatype)
+    known_type = None if datatype is None else parse_datatype(datatype)
     if known_type is Datatype.UNKNOWN:
-        names = ", ".join(d.label for d in Datatype if d is not Datatype.UNKNOWN)
+        names = ", ".join(d.value for d in Datatype if d is not Datatype.UNKNOWN)
         raise UsageError(f"--datatype {datatype}: not an element type. Choose one of {names}.")
     return TableHints(known_op, nranks, nnodes, known_type, label)
 

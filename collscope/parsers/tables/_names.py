@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from collscope.model import Datatype, Op, Redop
+from collscope.model import DATATYPE_NAMES, Datatype, Op, parse_datatype, parse_redop
 
 # all_reduce_perf (NCCL 2), all_reduce_test (NCCL 1), alltoall_perf_mpi
 _PROGRAM = re.compile(
@@ -21,35 +21,8 @@ _WORD = re.compile(
 _P2P = {"p2p": Op.SEND_RECV}
 _OPS = {op.value.lower(): op for op in Op} | {"bcast": Op.BROADCAST} | _P2P
 
-# test_typenames of NVIDIA/nccl-tests and ROCm/rccl-tests src/common.cu, and of NCCL 1's tests
-_TYPES = {
-    "int8": Datatype.INT8,
-    "char": Datatype.INT8,
-    "uint8": Datatype.UINT8,
-    "int32": Datatype.INT32,
-    "int": Datatype.INT32,
-    "uint32": Datatype.UINT32,
-    "int64": Datatype.INT64,
-    "uint64": Datatype.UINT64,
-    "half": Datatype.FLOAT16,
-    "float16": Datatype.FLOAT16,
-    "fp16": Datatype.FLOAT16,
-    "float": Datatype.FLOAT32,
-    "float32": Datatype.FLOAT32,
-    "fp32": Datatype.FLOAT32,
-    "double": Datatype.FLOAT64,
-    "float64": Datatype.FLOAT64,
-    "bfloat16": Datatype.BFLOAT16,
-    "bf16": Datatype.BFLOAT16,
-    "f8e4m3": Datatype.FLOAT8E4M3,
-    "fp8_e4m3": Datatype.FLOAT8E4M3,
-    "float8e4m3": Datatype.FLOAT8E4M3,
-    "f8e5m2": Datatype.FLOAT8E5M2,
-    "fp8_e5m2": Datatype.FLOAT8E5M2,
-    "float8e5m2": Datatype.FLOAT8E5M2,
-}
-_TYPE_WORD = re.compile(r"\b(?:" + "|".join(sorted(_TYPES, key=len, reverse=True)) + r")\b")
-_REDOPS = {r.label.lower(): r.label for r in Redop} | {"mulsum": Redop.CUSTOM.label}
+_TYPES = "|".join(sorted(DATATYPE_NAMES, key=len, reverse=True)).replace("8e", "8_?e")
+_TYPE_WORD = re.compile(rf"\b(?:{_TYPES})\b")
 
 
 def op_of_program(text: str) -> Op | None:
@@ -68,23 +41,19 @@ def op_of_text(text: str) -> Op | None:
     return _OPS[_joined(match[1])] if match else None
 
 
-def datatype_of_name(name: str) -> Datatype:
-    """Element type by a benchmark's name for it; `Datatype.UNKNOWN` for another name."""
-    return _TYPES.get(name.lower(), Datatype.UNKNOWN)
-
-
 def datatype_of_text(text: str) -> Datatype | None:
     """Element type that a sentence names, as in "FP16 All-Gather algorithms"; None if it does not.
 
     "float" and "half" alone are ordinary words and do not count.
     """
     words = (m[0] for m in _TYPE_WORD.finditer(text.lower()))
-    return next((_TYPES[word] for word in words if any(c.isdigit() for c in word)), None)
+    return next((parse_datatype(word) for word in words if any(c.isdigit() for c in word)), None)
 
 
 def redop_of_name(name: str) -> str | None:
     """Reduction's label by a benchmark's name for it; None for "none"."""
-    return _REDOPS.get(name.lower())
+    redop = parse_redop(name)
+    return None if redop is None else redop.value
 
 
 def _joined(name: str) -> str:

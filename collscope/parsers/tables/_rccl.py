@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from collscope.model import Op, parse_op
+from collscope.model import Op, parse_datatype, parse_op
 from collscope.parsers.tables._measure import NUMBER, Result, Setting, TableHints, integer
 from collscope.parsers.tables._names import (
-    datatype_of_name,
     op_of_text,
     redop_of_name,
 )
@@ -35,7 +34,7 @@ def result_of(fields: Mapping[str, object], line: int) -> Result | None:
         size,
         time,
         integer(_text(fields, "count")),
-        datatype_of_name(kind) if kind else None,
+        parse_datatype(kind) if kind else None,
         redop_of_name(_text(fields, "redop")),
         int(root) if re.fullmatch(r"\d{1,9}", root) else None,
         {"0": False, "1": True}.get(_text(fields, "inplace")),

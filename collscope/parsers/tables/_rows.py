@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from collscope.model import Datatype
+from collscope.model import Datatype, parse_datatype
 from collscope.parsers.tables._measure import NUMBER, Result, integer
-from collscope.parsers.tables._names import datatype_of_name, redop_of_name
+from collscope.parsers.tables._names import redop_of_name
 
 # [1,0]<stdout>: | 0: | 44: | [0] | (RayTrainWorker pid=615, ip=10.72.7.6) | 104.171.201.171: | >
 _TAGS = re.compile(
@@ -99,7 +99,7 @@ def begins_row(cells: list[str]) -> bool:
         and integer(cells[0]) is not None
         and integer(cells[1]) is not None
         and _WORD.fullmatch(cells[2]) is not None
-        and (datatype_of_name(cells[2]) is not Datatype.UNKNOWN or len(cells) > 6)
+        and (parse_datatype(cells[2]) is not Datatype.UNKNOWN or len(cells) > 6)
     )
 
 
@@ -129,7 +129,7 @@ def results_of(cells: list[str], layout: Layout, line: int, at: int | None) -> l
         return None
     forms = (False, True) if blocks == 2 else (layout.blocks == 2,)
     shared = Result(
-        line, size, "", count, datatype_of_name(cells[2]), redop, root if root != -1 else None
+        line, size, "", count, parse_datatype(cells[2]), redop, root if root != -1 else None
     )
     return [
         _result(shared, dict(zip(layout.block, rest[i * width :], strict=False)), in_place)

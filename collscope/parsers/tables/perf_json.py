@@ -11,13 +11,12 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from collscope.model import Measurement, MeasurementSet, Op, Severity
+from collscope.model import Measurement, MeasurementSet, Op, Severity, parse_datatype
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import line_count
 from collscope.parsers.tables._context import library_of_device, version_of_code
 from collscope.parsers.tables._measure import LIMIT, Result, Setting, TableHints, measure
 from collscope.parsers.tables._names import (
-    datatype_of_name,
     op_of_program,
     op_of_text,
     redop_of_name,
@@ -172,7 +171,7 @@ def _nccl_results(line: int, record: object) -> list[tuple[Result, int | None]]:
         return []
     root = str(record.get("root", "")).strip()
     shared = Result(
-        line, size, "", _whole(record.get("count")), datatype_of_name(str(record.get("type"))),
+        line, size, "", _whole(record.get("count")), parse_datatype(str(record.get("type"))),
         redop_of_name(str(record.get("redop"))),
         int(root) if root.isdecimal() and len(root) < 10 else None,
     )  # fmt: skip

@@ -18,5 +18,4 @@ def from_name(hints: KernelName | None) -> TraceCollective:
     starts for many functions, so they are left out (best_kernel of NCCL's generate.py).
     """
     op = Op.UNKNOWN if hints is None or hints.op_hint is None else Op(hints.op_hint)
-    label = None if hints is None else hints.datatype_hint
-    return TraceCollective(op, next((d for d in Datatype if d.label == label), None))
+    return TraceCollective(op, None if hints is None else Datatype.of_label(hints.datatype_hint))

@@ -25,7 +25,7 @@ _LEAST_SHARE = 0.01
 # Simple up to 16 MiB). Bytes may be an all-to-all, which has other limits.
 _MSCCL_RANKS = 8
 _MSCCL_LIMITS = {"LL": 512 * KIB, "SIMPLE": 16 * MIB}
-_BYTES = {Datatype.INT8.label, Datatype.UINT8.label}
+_BYTES = {Datatype.INT8.value, Datatype.UINT8.value}
 _MSCCL_SOURCE = "RCCL's stock MSCCL algorithms; other algorithm files void this"
 
 

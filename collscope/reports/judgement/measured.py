@@ -29,7 +29,7 @@ _ClassKey = tuple[
     str | None,
 ]  # fmt: skip
 # A trace tells no reduction, and a custom one is replayed as Sum: then any will do.
-_UNTOLD = (None, Redop.CUSTOM.label)
+_UNTOLD = (None, Redop.CUSTOM.value)
 
 
 @dataclass(frozen=True, slots=True)

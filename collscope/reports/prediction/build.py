@@ -155,7 +155,7 @@ def _change(
     times: tuple[int | None, float | None, float | None],
 ) -> ClassChange:
     row = rows.get(key)
-    datatype = key.datatype.label if key.datatype else None
+    datatype = key.datatype.value if key.datatype else None
     if row is None:
         return ClassChange(key.op.value, datatype, key.count, key.size_bytes, key.nranks, *times)
     return ClassChange(row.op, row.datatype, row.count, row.size_bytes, row.nranks, *times)
