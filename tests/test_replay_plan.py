@@ -20,7 +20,7 @@ from collscope.replay.estimate import describe, estimate
 from collscope.replay.load import load_run
 from collscope.replay.parse import parse_plan
 from collscope.replay.partition import partitions, place
-from collscope.replay.patterns import completed, pattern
+from collscope.replay.patterns import completed, pattern, transfer_bytes
 from collscope.replay.plan import (
     SEQUENCE,
     SHAPES,
@@ -31,6 +31,7 @@ from collscope.replay.plan import (
     PlanStep,
     PlanTransfer,
     PlanTransfers,
+    itemsize,
 )
 from collscope.replay.records import RunClass, RunComm, RunRecords, RunSlot
 from collscope.replay.scale import scale
@@ -278,10 +279,12 @@ def _classes(draw: st.DrawFn, key: int, size: int, comms: list[int]) -> PlanClas
     )
     lists = [PlanTransfers(c, tuple(draw(st.lists(one, min_size=1, max_size=35)))) for c in chosen]
     reduces = op in (Op.ALL_REDUCE, Op.REDUCE, Op.REDUCE_SCATTER)
+    datatype = draw(st.sampled_from([d for d in Datatype if d is not Datatype.UNKNOWN]))
+    moved = max(transfer_bytes(op, size, t.items, itemsize(datatype)) for t in lists)
     return PlanClass(
         key,
         op,
-        draw(st.sampled_from([d for d in Datatype if d is not Datatype.UNKNOWN])),
+        datatype,
         tuple(chosen),
         draw(st.sampled_from([Redop.SUM, Redop.MIN])) if reduces else None,
         draw(st.integers(1, 2**40)) if shape is None else None,
@@ -289,7 +292,7 @@ def _classes(draw: st.DrawFn, key: int, size: int, comms: list[int]) -> PlanClas
         draw(st.booleans()),
         draw(st.integers(1, 99)),
         shape,
-        draw(st.integers(1, 2**40)) if shape else None,
+        moved if shape else None,
         tuple(lists) if shape else (),
     )
 
@@ -367,6 +370,10 @@ _AR = "op=AllReduce datatype=Float32 redop=Sum"
         (_HEAD + "class 0 op=SendRecv datatype=Int8 count=1 comms=0\n", 6, "needs a shape"),
         (_HEAD + "class 0 op=SendRecv datatype=Int8 shape=shift comms=0\n\n", 6, "no transfers"),
         (_HEAD + f"class 0 {_AR} count=1 comms=0\ntransfers 0 0 0>1:1\n", 7, "with a shape"),
+        (_HEAD + f"class 0 {_AR} count=5 size_bytes=21 comms=0\n", 6, "but its count says 20"),
+        # Rank 2 receives most: 2048 elements of 4 bytes.
+        (_HEAD + "class 0 op=AllToAllv datatype=Float32 shape=alltoallv size_bytes=16384 comms=0\n"
+         "transfers 0 0 0>1:1024 1>2:2048\n", 6, "16384, but its transfers say 8192"),
         (_HEAD + f"class 0 {_AR} count=1 comms=0\nstep 0@0\n", 7, "sequence only"),
         (_HEAD, 5, "nothing to run"),
         ("collscope-plan 1\nmode unique\n", 3, "ends without"),

@@ -10,7 +10,7 @@ import numpy as np
 
 from collscope.model import Datatype, Redop
 from collscope.replay.partition import partitions, place
-from collscope.replay.patterns import completed
+from collscope.replay.patterns import completed, transfer_bytes
 from collscope.replay.plan import (
     ONLY_TRANSFERS,
     REDOPS,
@@ -24,6 +24,7 @@ from collscope.replay.plan import (
     PlanStep,
     PlanTransfer,
     PlanTransfers,
+    itemsize,
     used,
 )
 from collscope.replay.records import Ints, RunClass, RunComm, RunRecords, RunSlot
@@ -60,7 +61,7 @@ def build_plan(records: RunRecords, mode: str = UNIQUE) -> Planned:
     parts = _parts(kept, records.comms, ranks, mode)
     if mode == UNIQUE:  # most bytes first: a replay that is cut short has measured these
         parts.sort(key=lambda p: -_total_bytes(classes[p[0][1].class_id], p))
-    planned = tuple(_plan_class(i, classes[p[0][1].class_id], p) for i, p in enumerate(parts))
+    planned = tuple(_plan_class(i, classes[p[0][1].class_id], p, ranks) for i, p in enumerate(parts))
     comms = tuple(PlanComm(c, ranks[c]) for c in sorted(ranks))
     plan = Plan(mode, 0, comms, planned)
     comms, nranks = used(plan)
@@ -178,8 +179,11 @@ def _redop(found: RunClass) -> Redop | None:
     return redop if redop in REDOPS else Redop.SUM
 
 
-def _plan_class(key: int, found: RunClass, part: _Part) -> PlanClass:
+def _plan_class(
+    key: int, found: RunClass, part: _Part, ranks: Mapping[int, tuple[int, ...]]
+) -> PlanClass:
     slots = [slot for _, slot in part]
+    nranks = len(ranks[slots[0].comm_id])
     transfers = () if found.shape is None else tuple(
         PlanTransfers(s.comm_id, s.transfers) for s in slots
     )  # fmt: skip
@@ -194,7 +198,10 @@ def _plan_class(key: int, found: RunClass, part: _Part) -> PlanClass:
         bool(found.in_place),
         sum(s.calls for s in slots),
         found.shape,
-        None if found.shape is None else found.size_bytes,
+        max(
+            (transfer_bytes(found.op, nranks, t.items, itemsize(found.datatype)) for t in transfers),
+            default=None,
+        ),
         transfers,
     )
 

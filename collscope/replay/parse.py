@@ -148,7 +148,7 @@ class _Reader:
             raise self.fail(
                 "class stands before mode", "Put 'mode unique' or 'mode sequence' first."
             )
-        # class 2 op=AllToAllv datatype=Float32 shape=alltoallv size_bytes=16384 calls=2 comms=0
+        # class 2 op=AllToAllv datatype=Float32 shape=alltoallv size_bytes=8192 calls=2 comms=0
         pairs = [word.partition("=") for word in words[1:]]
         values = {key: value for key, _, value in pairs}
         if not words or len(values) < len(pairs) or not set(values) <= _KEYS:
@@ -210,9 +210,19 @@ class _Reader:
             raise self.fail("a class needs a count, or a shape with transfers")
         if planned.shape is None and planned.op in ONLY_TRANSFERS:
             raise self.fail(f"{planned.op.value} needs a shape and transfers")
+        if planned.shape is None and planned.size_bytes is not None:
+            self._check_size(planned, replace(planned, size_bytes=None).size(min(sizes)), "count")
         ranks = [r for c in planned.comms for r in self.comms[c].ranks]
         if self.mode != SEQUENCE and len(set(ranks)) < len(ranks):
             raise self.fail("the communicators of a class must be disjoint in mode unique")
+
+    def _check_size(self, planned: PlanClass, derived: int, source: str) -> None:
+        if planned.size_bytes not in (None, derived):
+            raise self.fail(
+                f"class {planned.id} has size_bytes={planned.size_bytes}, but its {source} say"
+                f"{'s' if source == 'count' else ''} {derived}",
+                "Correct one of them, or leave size_bytes out.",
+            )
 
     def _transfers(self, words: list[str]) -> None:
         # transfers 2 0 0>1:1024 1>2:2048 2>3:16
@@ -271,10 +281,11 @@ class _Reader:
             return planned
         found = self.transfers.get(planned.id, {})
         missing = [c for c in planned.comms if c not in found]
+        self.line = self.line_of[planned.id]
         if missing:
-            self.line = self.line_of[planned.id]
             raise self.fail(f"class {planned.id} has no transfers on communicator {missing[0]}")
         lists = tuple(PlanTransfers(c, tuple(found[c])) for c in planned.comms)
         nranks, size = len(self.comms[planned.comms[0]].ranks), itemsize(planned.datatype)
         derived = max(transfer_bytes(planned.op, nranks, t.items, size) for t in lists)
-        return replace(planned, transfers=lists, size_bytes=planned.size_bytes or derived)
+        self._check_size(planned, derived, "transfers")
+        return replace(planned, transfers=lists, size_bytes=derived)

@@ -188,9 +188,6 @@ std::uint64_t size_bytes_of(const Class& cls, int nranks) {
     if (!is_group(cls)) {
         return cls.count * size * blocks;
     }
-    if (cls.size_bytes != 0) {
-        return cls.size_bytes;
-    }
     std::uint64_t largest = 0;  // message
     std::uint64_t most = 0;     // that one rank sends, or receives
     for (const std::vector<Transfer>& transfers : cls.transfers) {

@@ -178,6 +178,7 @@ private:
         if (!class_index_.try_emplace(cls.id, static_cast<int>(plan_.classes.size())).second) {
             fail("class " + std::to_string(cls.id) + " is there already", "Give each its own id");
         }
+        stated_.push_back({line_, std::find(keys_.begin(), keys_.end(), "size_bytes") != keys_.end()});
         plan_.classes.push_back(std::move(cls));
     }
 
@@ -306,17 +307,27 @@ private:
         if (plan_.scaled_from && *plan_.scaled_from < plan_.nranks) {
             fail("scaled_from is less than nranks", "It counts the ranks of the job");
         }
-        for (Class& cls : plan_.classes) {
+        for (std::size_t i = 0; i < plan_.classes.size(); ++i) {
+            Class& cls = plan_.classes[i];
+            if (!cls.point_to_point()) {
+                continue;  // check_class has given it its size
+            }
+            line_ = stated_[i].line;
             for (const std::vector<Transfer>& list : cls.transfers) {
                 if (list.empty()) {
                     fail("class " + std::to_string(cls.id) + " has a communicator without transfers",
                          "Add a `transfers` line for each of its communicators");
                 }
             }
-            const int nranks = plan_.comms[static_cast<std::size_t>(cls.comms[0])].size();
-            cls.size_bytes = size_bytes_of(cls, nranks);
+            check_size(plan_, cls, stated_[i].size, "transfers say ");
         }
     }
+
+    // Of a class: where it stands, and whether its line has size_bytes.
+    struct Stated {
+        int line = 0;
+        bool size = false;
+    };
 
     Plan plan_;
     int line_ = 0;
@@ -324,6 +335,7 @@ private:
     bool moded_ = false;
     std::unordered_map<int, int> comm_index_;   // id -> index
     std::unordered_map<int, int> class_index_;  // id -> index
+    std::vector<Stated> stated_;                // by index into Plan::classes
     std::vector<std::string_view> keys_;        // of the class being read
 };
 

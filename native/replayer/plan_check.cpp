@@ -29,8 +29,12 @@ bool has_messages(Op op) {
            op == Op::SendRecv;
 }
 
+int ranks_of(const Plan& plan, const Class& cls) {
+    return plan.comms[static_cast<std::size_t>(cls.comms[0])].size();
+}
+
 void check_comms(const Plan& plan, const Class& cls, const std::string& name) {
-    const int size = plan.comms[static_cast<std::size_t>(cls.comms[0])].size();
+    const int size = ranks_of(plan, cls);
     std::vector<bool> used(static_cast<std::size_t>(plan.nranks), false);
     for (const int index : cls.comms) {
         const Comm& comm = plan.comms[static_cast<std::size_t>(index)];
@@ -54,22 +58,18 @@ void check_comms(const Plan& plan, const Class& cls, const std::string& name) {
     }
 }
 
-void check_size(const Plan& plan, Class& cls, const Keys& keys, const std::string& name) {
-    const int nranks = plan.comms[static_cast<std::size_t>(cls.comms[0])].size();
-    const std::uint64_t row = itemsize(cls.datatype) * static_cast<std::uint64_t>(nranks);
-    if (cls.count > most_bytes / row) {
-        fail(name + " has count " + std::to_string(cls.count), "No machine holds that much");
-    }
-    const std::uint64_t size = size_bytes_of(cls, nranks);
-    if (has(keys, "size_bytes") && cls.size_bytes != size) {
-        fail(name + " has size_bytes " + std::to_string(cls.size_bytes) + ", but its count says " +
+}  // namespace
+
+void check_size(const Plan& plan, Class& cls, bool stated, std::string_view source) {
+    const std::uint64_t size = size_bytes_of(cls, ranks_of(plan, cls));
+    if (stated && cls.size_bytes != size) {
+        fail("class " + std::to_string(cls.id) + " has size_bytes " +
+                 std::to_string(cls.size_bytes) + ", but its " + std::string(source) +
                  std::to_string(size),
-             "Leave size_bytes out: only a class with transfers needs it");
+             "Correct one of them, or leave size_bytes out");
     }
     cls.size_bytes = size;
 }
-
-}  // namespace
 
 void check_class(const Plan& plan, Class& cls, const Keys& keys) {
     const std::string name = "class " + std::to_string(cls.id);
@@ -105,7 +105,12 @@ void check_class(const Plan& plan, Class& cls, const Keys& keys) {
     if (p2p) {
         cls.transfers.resize(cls.comms.size());
     } else {
-        check_size(plan, cls, keys, name);
+        const std::uint64_t row =
+            itemsize(cls.datatype) * static_cast<std::uint64_t>(ranks_of(plan, cls));
+        if (cls.count > most_bytes / row) {
+            fail(name + " has count " + std::to_string(cls.count), "No machine holds that much");
+        }
+        check_size(plan, cls, has(keys, "size_bytes"), "count says ");
     }
 }
 

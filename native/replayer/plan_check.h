@@ -15,4 +15,8 @@ inline constexpr std::uint64_t most_bytes = std::uint64_t{1} << 50;
 // `keys`: those that its line has. The plan has the communicators, and not yet the class.
 void check_class(const Plan& plan, Class& cls, const std::vector<std::string_view>& keys);
 
+// Gives a class the size S of its count or transfers. Throws Fault when `stated`, and the size that
+// it has differs. `source`: "count says " or "transfers say ".
+void check_size(const Plan& plan, Class& cls, bool stated, std::string_view source);
+
 }  // namespace collscope::plan_text

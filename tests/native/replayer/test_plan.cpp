@@ -27,7 +27,7 @@ void reads_the_documented_example() {
         "class 0 op=AllReduce datatype=Bfloat16 redop=Avg count=4194304 in_place=1 calls=26 "
         "comms=1,2\n"
         "class 1 op=Broadcast datatype=Float32 count=1024 root=0 in_place=1 calls=13 comms=0\n"
-        "class 2 op=AllToAllv datatype=Float32 shape=alltoallv size_bytes=16384 calls=2 comms=0\n"
+        "class 2 op=AllToAllv datatype=Float32 shape=alltoallv size_bytes=8192 calls=2 comms=0\n"
         "transfers 2 0 0>1:1024 1>2:2048\n"
         "transfers 2 0 2>3:16\n");
     CHECK(parsed.error.empty());
@@ -43,7 +43,7 @@ void reads_the_documented_example() {
     CHECK((first.comms == std::vector<int>{1, 2}));
     CHECK(plan.classes[1].root == 0 && !plan.classes[1].redop);
     const Class& last = plan.classes[2];
-    CHECK(last.point_to_point() && last.size_bytes == 16384 && last.count == 0);
+    CHECK(last.point_to_point() && last.size_bytes == 8192 && last.count == 0);
     CHECK(last.transfers.size() == 1 && last.transfers[0].size() == 3);
     CHECK(last.transfers[0][1].src == 1 && last.transfers[0][1].dst == 2);
     CHECK(last.transfers[0][2].count == 16);
@@ -127,6 +127,13 @@ const Refusal refusals[] = {
      "line 6: a rank is `4`"},
     {head + "class 0 op=SendRecv datatype=Int8 shape=shift comms=0\ntransfers 0 0 0>1\n",
      "line 6: elements of a transfer is ``"},
+    // Rank 2 receives most: 2048 elements of 4 bytes.
+    {head + "class 0 op=AllToAllv datatype=Float32 shape=alltoallv size_bytes=16384 comms=0\n"
+            "transfers 0 0 0>1:1024 1>2:2048\n",
+     "line 5: class 0 has size_bytes 16384, but its transfers say 8192"},
+    {head + "class 0 op=SendRecv datatype=Int8 shape=shift size_bytes=0 comms=0\n"
+            "transfers 0 0 0>1:9\n",
+     "line 5: class 0 has size_bytes 0, but its transfers say 9"},
     // Ranks were checked against the first of them.
     {head + "nranks 2\n" + reduce + "\n", "line 5: nranks is there already"},
     {head + "mode sequence\n", "line 5: mode is there already"},
