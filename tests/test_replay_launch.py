@@ -19,13 +19,16 @@ from command import collscope, rows
 from replay_files import Sweep, write_replay
 
 from collscope.doctor import diagnose
-from collscope.errors import MissingToolError, UsageError
+from collscope.errors import InputError, MissingToolError, UsageError
 from collscope.model import Measurement, Op
 from collscope.programs import installed_replayer, launchers
 from collscope.replay import launch
+from collscope.replay.host_limit import check_host_ranks, hosts_of
 from collscope.replay.launch import Job, run_job
 from collscope.replay.mpi import Launcher, Place, find_launcher, launch_command, launched
+from collscope.replay.plan import UNIQUE, Plan
 from collscope.replay.results import crowded
+from collscope.replay.scratch import scratch_folder, write_plan
 from collscope.replay.variants import Variant, parse_variant, parse_variants, schedule
 from collscope.store.connection import open_store
 
@@ -111,6 +114,12 @@ def test_each_launcher_gets_its_own_flags(monkeypatch: pytest.MonkeyPatch) -> No
     assert few == ["mpiexec", "-n", "1", "--bind-to", "none"]
     srun = launch_command(Launcher(Path("srun"), "Slurm"), 8, settings, root=True)
     assert srun == ["srun", "-n", "8", "--export=ALL"]
+    asked = Launcher(Path("srun"), "Slurm", ("--gpus-per-node=8",))
+    assert launch_command(asked, 8, [], root=False) == [
+        "srun", "--gpus-per-node=8", "-n", "8", "--export=ALL",
+    ]  # fmt: skip
+    bound = Launcher(mpiexec, "Open MPI", ("--bind-to", "core"))
+    assert launch_command(bound, 1, [], root=False) == ["mpiexec", "--bind-to", "core", "-n", "1"]
 
 
 def test_launcher_is_told_by_what_it_prints(tmp_path: Path) -> None:
@@ -122,10 +131,16 @@ def test_launcher_is_told_by_what_it_prints(tmp_path: Path) -> None:
     ):
         path.write_text(f"#!/bin/sh\necho '{text}'\n")
         path.chmod(0o755)
-        assert find_launcher(path) == Launcher(path, name)
+        assert find_launcher(str(path)) == Launcher(path, name)
+        given = f"{path} --gpus-per-node=8 --comment 'two words'"
+        arguments = ("--gpus-per-node=8", "--comment", "two words")
+        assert find_launcher(given) == Launcher(path, name, arguments)
     path.write_text("#!/bin/sh\necho other 1.0\n")
     with pytest.raises(MissingToolError, match="--mpiexec"):
-        find_launcher(path)
+        find_launcher(str(path))
+    blank = path.rename(tmp_path / "my mpiexec")
+    blank.write_text("#!/bin/sh\necho slurm 23.11.4\n")
+    assert find_launcher(str(blank)) == Launcher(blank, "Slurm")
 
 
 def test_variants_take_commas_in_values_and_files_apart() -> None:
@@ -292,6 +307,96 @@ def test_a_replay_on_too_few_cores_says_so(replayer: None, tmp_path: Path) -> No
     assert "of scheduling" not in collscope(*command, "-n", "1").out
 
 
+def test_more_ranks_than_a_host_serves_are_refused() -> None:
+    check_host_ranks(64, 1, 2, 64 << 26)
+    check_host_ranks(128, 2, 2, None)
+    with pytest.raises(UsageError, match=r"65 ranks without.* serves 64 \(32 on each of 2 cores\)"):
+        check_host_ranks(65, 1, 2, None)
+    with pytest.raises(UsageError, match=r"65 ranks on each of 2 hosts .* at most 128 "):
+        check_host_ranks(129, 2, 2, None)
+    # 16 ranks of 64 MiB are 2^30 bytes.
+    with pytest.raises(UsageError, match=r"serves 16 \(1.1 GB of free memory, 64 MiB a rank\)"):
+        check_host_ranks(17, 1, 2, 1 << 30)
+    assert hosts_of({}, ()) == 1
+    assert hosts_of({"SLURM_JOB_NUM_NODES": "4"}, ("--gpus-per-node=8",)) == 4
+    assert hosts_of({}, ("-hosts", "a,b")) is None
+    assert hosts_of({"HYDRA_HOST_FILE": "hosts"}, ()) is None
+
+
+@pytest.mark.parametrize("backend", ["host", "auto"])
+def test_no_ranks_are_started_beyond_the_bound(mpi: None, tmp_path: Path, backend: str) -> None:
+    started = tmp_path / "started"
+    script = tmp_path / "script"  # knows of no GPU
+    script.write_text(
+        f"#!/bin/sh\ntest $1 = --probe && exec echo 'hip: unusable: none.'\necho >>{started}\n"
+    )
+    script.chmod(0o755)
+    command = (
+        "replay", "--sweep", "allreduce:4", "-n", "100000", "--replayer", script,
+        "--db", tmp_path / "t.db", "--backend", backend,
+    )  # fmt: skip
+    outcome = collscope(*command)
+    assert outcome.code == 2
+    assert "100000 ranks without a GPU, but a host like this one serves" in outcome.err
+    assert "--oversubscribe" in outcome.err
+    assert not started.exists()
+    # With it the ranks are started: here one, as the launcher says.
+    one = tmp_path / "mpiexec"
+    one.write_text('#!/bin/sh\ntest $1 = --version && exec echo slurm 1\nshift 3\nexec "$@"\n')
+    one.chmod(0o755)
+    collscope(*command, "--oversubscribe", "--mpiexec", one)
+    assert started.read_text() == "\n"
+
+
+def test_folders_of_killed_replays_are_removed(tmp_path: Path) -> None:
+    program = (
+        "import sys, pathlib\n"
+        "from collscope.replay.scratch import scratch_folder\n"
+        "with scratch_folder(pathlib.Path('x.csv')) as folder:\n"
+        "    print(folder.name, flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", program]
+    with (
+        subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                         text=True) as killed,
+        subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                         text=True) as running,
+    ):  # fmt: skip
+        assert killed.stdout is not None
+        assert running.stdout is not None
+        names = [process.stdout.readline().strip() for process in (killed, running)]
+        killed.kill()
+        killed.wait()
+        other = tmp_path / ".collscope-replay-of-another-boot"
+        other.mkdir()
+        (other / "owner").write_text("other")
+        with scratch_folder(tmp_path / "x.csv") as mine:
+            left = {path.name for path in tmp_path.iterdir()}
+            assert left == {names[1], other.name, mine.name}
+        running.communicate("")
+    assert [path.name for path in tmp_path.iterdir()] == [other.name]
+
+
+def test_a_plan_that_finds_no_room_is_told_in_words() -> None:
+    with pytest.raises(InputError, match=r"^/dev/full: No space left on device\. .*--csv"):
+        write_plan(Plan(UNIQUE, 1, (), ()), Path("/dev/full"))
+
+
+def test_plans_lie_in_the_working_folder(
+    mpi: None, script: Path, plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script.write_text('#!/bin/sh\nls -a "$(dirname "$1")" >&2\necho "$1" >&2\n')
+    monkeypatch.chdir(tmp_path)
+    command = [sys.executable, "-m", "collscope", "replay", "--plan", plan, "--replayer", script]
+    done = subprocess.run(
+        [*command, "--db", "t.db", "--only", "broadcast", "--scale-ranks", "1"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert f"{tmp_path}/.collscope-replay-" in done.stderr
+    assert "owner" in done.stderr.splitlines()
+
+
 def test_plan_by_hand_is_measured_and_verified(replayer: None, plan: Path, tmp_path: Path) -> None:
     db, csv = tmp_path / "t.db", tmp_path / "out.csv"
     outcome = collscope("replay", "--plan", plan, "--db", db, "--csv", csv, *FAST)
@@ -352,6 +457,17 @@ def test_launched_ranks_speak_of_a_mistake_once(mpi: None, plan: Path, tmp_path:
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.count("--scale-ranks 2") == 1
+
+
+def test_nothing_to_resume_is_a_fresh_start(replayer: None, plan: Path, tmp_path: Path) -> None:
+    db, csv = tmp_path / "t.db", tmp_path / "out.csv"
+    command = ("replay", "--plan", plan, "--db", db, "--only", "broadcast", *FAST, "--resume")
+    assert collscope(*command, "--csv", csv).code == 0
+    assert "Broadcast" in csv.read_text()
+    without = collscope(*command)
+    assert without.code == 0
+    assert "--resume without --csv: no earlier results" in without.out
+    assert rows(db, "SELECT COUNT(*) FROM measurements") == [(2,)]
 
 
 def test_resume_measures_what_is_missing(replayer: None, plan: Path, tmp_path: Path) -> None:
@@ -448,8 +564,8 @@ def test_nine_columns_of_rccl_replayer(replayer: None, tmp_path: Path) -> None:
     [
         (("--backend", "cuda", "--library", "no-such-file.so"), 5, "--library"),
         (("--csv", "no-such-folder/out.csv"), 3, "no-such-folder"),
-        (("--resume", "--csv", "no-such-file.csv"), 3, "no-such-file.csv"),
-        (("--resume",), 2, "--csv"),
+        (("--resume", "--csv", "x.csv", "--csv-layout", "rccl_replayer"), 2, "--csv"),
+        (("--mpiexec", "'srun"), 2, "No closing quotation"),
         (("--mpiexec", "no-such-mpiexec"), 5, "no-such-mpiexec"),
         (("--replayer", "no-such-replayer"), 5, "no-such-replayer"),
         (("--env", "X"), 2, "NAME=VALUE"),

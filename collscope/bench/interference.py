@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +25,9 @@ from collscope.replay.launch import Ended, Job
 from collscope.replay.plan import Plan
 from collscope.replay.probe import probe
 from collscope.replay.results import digest
+from collscope.replay.scratch import scratch_folder, write_plan
 from collscope.replay.session import Method, Session, Target
 from collscope.replay.sweep import sweep_plan
-from collscope.replay.text import plan_text
 from collscope.replay.variants import Variant, schedule
 
 DEFAULT_LABEL = "interference"
@@ -76,7 +75,7 @@ class Wanted:
     timeout_s: float | None = None
     environment: tuple[tuple[str, str], ...] = ()
     program: Path | None = None
-    launcher: Path | None = None
+    launcher: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +99,7 @@ def measure_interference(wanted: Wanted, target: Target) -> Measured:
     )
     rounds = wanted.rounds or (_ROUNDS if len(variants) > 1 else 1)
     with _files(target) as (folder, csv):
-        path = folder / "plan"
-        path.write_text(plan_text(plan))
+        path = write_plan(plan, folder / "plan")
         before = digest(csv)
         ended: Ended | None = None  # None: interrupted
         with contextlib.suppress(KeyboardInterrupt):
@@ -116,10 +114,9 @@ def measure_interference(wanted: Wanted, target: Target) -> Measured:
 
 @contextlib.contextmanager
 def _files(target: Target) -> Iterator[tuple[Path, Path]]:
-    """A folder for the plan, beside the CSV where one is named, as all hosts must see both."""
-    beside = None if target.csv is None else target.csv.absolute().parent
-    with tempfile.TemporaryDirectory(prefix=".collscope-interference-", dir=beside) as name:
-        yield Path(name), (target.csv or Path(name) / "interference.csv").absolute()
+    """A folder for the plan, and the CSV."""
+    with scratch_folder(target.csv) as folder:
+        yield folder, (target.csv or folder / "interference.csv").absolute()
 
 
 def parse_channels(text: str | None) -> tuple[int, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from collscope.ingest.commands import ingest_csvs
 from collscope.parsers.memcpy_csv import CopySet, parse
 from collscope.replay.launch import Ended, Job
 from collscope.replay.results import digest
+from collscope.replay.scratch import scratch_folder
 from collscope.replay.session import Target
 from collscope.replay.sweep import sizes_of
 
@@ -37,7 +37,7 @@ class CopyWanted:
     rounds: int = 1
     environment: tuple[tuple[str, str], ...] = ()
     program: Path | None = None
-    launcher: Path | None = None
+    launcher: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,7 @@ def measure_copies(wanted: CopyWanted, target: Target) -> CopiesMeasured:
     with contextlib.ExitStack() as stack:
         csv = target.csv
         if csv is None:
-            folder = tempfile.TemporaryDirectory(prefix="collscope-memcpy-")
-            csv = Path(stack.enter_context(folder)) / "memcpy.csv"
+            csv = stack.enter_context(scratch_folder(None)) / "memcpy.csv"
         csv = csv.absolute()
         before = digest(csv)
         ended: Ended | None = None  # None: interrupted

@@ -51,6 +51,7 @@ def p2p(
         str | None, typer.Option("--label", help="What is measured.", callback=checked_label)
     ] = None,
     mpiexec: replay_options.Mpiexec = None,
+    oversubscribe: replay_options.Oversubscribe = False,
     db: Db = DEFAULT_DB,
     run: Run = "main",
     csv: Annotated[Path | None, typer.Option("--csv", help="Where results go as well.")] = None,
@@ -74,7 +75,13 @@ def p2p(
         budget_s=budget,
         timeout_s=timeout,
     )
-    words = Words(tuple(variant or ()), tuple(env or ()), rounds, launcher=mpiexec)
+    words = Words(
+        tuple(variant or ()),
+        tuple(env or ()),
+        rounds,
+        launcher=mpiexec,
+        oversubscribe=oversubscribe,
+    )
     if plot is not None:
         from collscope.reports.figure import check_plot
 

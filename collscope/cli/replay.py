@@ -103,6 +103,7 @@ def replay(
     ] = None,
     replayer: replay_options.Replayer = None,
     mpiexec: replay_options.Mpiexec = None,
+    oversubscribe: replay_options.Oversubscribe = False,
 ) -> None:
     """Measure the collectives of a run, a plan or a sweep here.
 
@@ -131,7 +132,9 @@ def replay(
             repeat=repeat,
             timeout_s=timeout,
         )
-        words = Words(tuple(variant or ()), tuple(env or ()), rounds, ranks, replayer, mpiexec)
+        words = Words(
+            tuple(variant or ()), tuple(env or ()), rounds, ranks, replayer, mpiexec, oversubscribe
+        )
         session = make_session(method, words)
         source = command.Source(
             db,
@@ -154,6 +157,10 @@ def replay(
             return
         for notice in planned.notices:
             write(f"replay: {notice}", None)
+        if resume and csv is None:
+            write(
+                "replay: --resume without --csv: no earlier results, every class is measured", None
+            )
         target = Target(db, run, csv, csv_layout.value, label, resume)
         outcome = measure(planned.plan, session, target)
         if outcome.measurements:

@@ -30,7 +30,14 @@ Library = Annotated[str | None, typer.Option("--library", help="File of NCCL or 
 Runtime = Annotated[
     str | None, typer.Option("--runtime", help="File of the CUDA or HIP runtime to load.")
 ]
-Mpiexec = Annotated[Path | None, typer.Option("--mpiexec", help="Program that starts the ranks.")]
+Mpiexec = Annotated[
+    str | None,
+    typer.Option("--mpiexec", help="Program that starts the ranks; arguments may follow its name."),
+]
+Oversubscribe = Annotated[
+    bool,
+    typer.Option("--oversubscribe", help="Without GPUs: also more ranks than this host serves."),
+]
 Environment = Annotated[
     list[str] | None, typer.Option("--env", help="NAME=VALUE in the environment of the ranks.")
 ]

@@ -61,7 +61,9 @@ def build_plan(records: RunRecords, mode: str = UNIQUE) -> Planned:
     parts = _parts(kept, records.comms, ranks, mode)
     if mode == UNIQUE:  # most bytes first: a replay that is cut short has measured these
         parts.sort(key=lambda p: -_total_bytes(classes[p[0][1].class_id], p))
-    planned = tuple(_plan_class(i, classes[p[0][1].class_id], p, ranks) for i, p in enumerate(parts))
+    planned = tuple(
+        _plan_class(i, classes[p[0][1].class_id], p, ranks) for i, p in enumerate(parts)
+    )
     comms = tuple(PlanComm(c, ranks[c]) for c in sorted(ranks))
     plan = Plan(mode, 0, comms, planned)
     comms, nranks = used(plan)
@@ -199,7 +201,10 @@ def _plan_class(
         sum(s.calls for s in slots),
         found.shape,
         max(
-            (transfer_bytes(found.op, nranks, t.items, itemsize(found.datatype)) for t in transfers),
+            (
+                transfer_bytes(found.op, nranks, t.items, itemsize(found.datatype))
+                for t in transfers
+            ),
             default=None,
         ),
         transfers,

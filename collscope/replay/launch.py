@@ -31,7 +31,7 @@ class Job:
     processes: int
     environment: tuple[tuple[str, str], ...] = ()  # for the ranks, beside what they inherit
     program: Path | None = None  # of MPI; None: the installed replayer
-    launcher: Path | None = None  # None: found by itself
+    launcher: str | None = None  # with its arguments; None: found by itself
     unset: tuple[str, ...] = ()  # variables that the ranks must not inherit; `environment` wins
 
 

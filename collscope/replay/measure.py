@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,9 +20,16 @@ from collscope.errors import (
     UsageError,
 )
 from collscope.model import Measurement
+from collscope.replay.host_limit import (
+    available_cores,
+    available_memory,
+    check_host_ranks,
+    hosts_of,
+)
 from collscope.replay.launch import Ended, Job, find_replayer, run_job
-from collscope.replay.mpi import Place
+from collscope.replay.mpi import Place, launcher_words
 from collscope.replay.plan import Plan
+from collscope.replay.probe import probe
 from collscope.replay.results import (
     crowded,
     digest,
@@ -32,6 +38,7 @@ from collscope.replay.results import (
     relabel,
     store_results,
 )
+from collscope.replay.scratch import scratch_folder, write_plan
 from collscope.replay.session import (
     COLLSCOPE,
     DEFAULT_LABEL,
@@ -41,7 +48,6 @@ from collscope.replay.session import (
     Target,
     check_target,
 )
-from collscope.replay.text import plan_text
 from collscope.replay.variants import Variant, schedule
 
 # What the replayer's exit statuses mean; it has said itself what was wrong.
@@ -91,8 +97,6 @@ def measure_parts(parts: Sequence[Part], session: Session, target: Target) -> Ou
     _check(nranks, len(parts), session, target)
     with _files(target, session.place) as (folder, csv):
         before = digest(csv)
-        if target.resume and before is None:
-            raise InputError(f"{csv}: no such file to resume. Leave --resume out.")
         first = session.place is None or session.place.rank == 0
         ended: Ended | None = None  # None: interrupted
         try:
@@ -118,7 +122,7 @@ def measure_parts(parts: Sequence[Part], session: Session, target: Target) -> Ou
 
 def _cores(place: Place | None) -> int:
     """Cores of this host that the ranks share; a launcher may have bound this process to one."""
-    return len(os.sched_getaffinity(0)) if place is None else os.cpu_count() or 1
+    return available_cores() if place is None else os.cpu_count() or 1
 
 
 def _check(nranks: int, parts: int, session: Session, target: Target) -> None:
@@ -147,29 +151,44 @@ def _check(nranks: int, parts: int, session: Session, target: Target) -> None:
             "replay: a rank of srun or mpirun can start the replayer once, not for several "
             "variants or rounds. Run the command alone, with --mpiexec srun where Slurm starts it."
         )
-    if target.resume and (target.csv is None or target.layout != COLLSCOPE):
+    if target.resume and target.layout != COLLSCOPE:
         raise UsageError("replay: --resume goes on with a CSV of its own layout. Name it by --csv.")
     if target.label is not None and session.variants:
         raise UsageError("replay: each variant has its own label. Leave --label out.")
     check_target(target)
+    if place is None and not session.oversubscribe:
+        _check_host(nranks // per_process, session)
+
+
+def _check_host(processes: int, session: Session) -> None:
+    """Refuse ranks without a GPU that this host, or hosts like it, cannot serve.
+
+    raises  UsageError
+    """
+    words = () if session.launcher is None else launcher_words(session.launcher)[1]
+    hosts = hosts_of(os.environ, words)
+    method = session.method
+    # Who names a library means a GPU.
+    gpu = method.backend in ("cuda", "hip") or method.library or method.gpus_per_process > 1
+    if hosts is None or gpu:
+        return
+    try:
+        check_host_ranks(processes, hosts, available_cores(), available_memory())
+    except UsageError:
+        if method.backend == "host" or not probe(session, processes).gpus:
+            raise
 
 
 @contextmanager
 def _files(target: Target, place: Place | None) -> Iterator[tuple[Path, Path]]:
     """Folder for plans, and the CSV that the replayer writes; temporary ones are removed.
 
-    Ranks on other hosts must find a plan: it is put beside the CSV, which is on a file system
-    that they share if any is. Ranks of a launcher write a plan each, all the same.
+    Ranks of a launcher write a plan each, all the same, and each reads its own.
     """
-    beside = target.csv.absolute().parent if target.csv is not None and place is None else None
-    try:
-        folder = tempfile.TemporaryDirectory(prefix=".collscope-replay-", dir=beside)
-    except OSError as error:
-        raise InputError(f"{beside}: {error.strerror}. Name another file with --csv.") from error
-    with folder as name:
+    with scratch_folder(target.csv, local=place is not None) as folder:
         own = target.csv is not None and target.layout == COLLSCOPE
-        csv = target.csv if own and target.csv is not None else Path(name) / "replay.csv"
-        yield Path(name), csv.absolute()
+        csv = target.csv if own and target.csv is not None else folder / "replay.csv"
+        yield folder, csv.absolute()
 
 
 def _run_all(
@@ -181,9 +200,7 @@ def _run_all(
     """
     variants = session.variants or (Variant(target.label or DEFAULT_LABEL),)
     several = len(variants) > 1 or session.rounds > 1
-    plans = [files[0] / f"plan{number}" for number in range(len(parts))]
-    for path, part in zip(plans, parts, strict=True):
-        path.write_text(plan_text(part.plan))
+    plans = [write_plan(part.plan, files[0] / f"plan{i}") for i, part in enumerate(parts)]
     worst = Ended(0)
     starts = product(schedule(variants, session.rounds), zip(plans, parts, strict=True))
     for started, ((number, variant), (plan, part)) in enumerate(starts):

@@ -7,12 +7,13 @@ Flags differ by implementation: Hydra (MPICH, Intel MPI) stops at `--oversubscri
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from collscope.errors import MissingToolError
+from collscope.errors import MissingToolError, UsageError
 from collscope.programs import launchers, mpi_version
 
 _VERSION_TIMEOUT_S = 30
@@ -55,20 +56,38 @@ class Launcher:
 
     path: Path
     implementation: str  # MPICH, Open MPI, Intel MPI, Slurm
+    arguments: tuple[str, ...] = ()  # of the user, such as --gpus-per-node=8
 
 
-def find_launcher(given: Path | None) -> Launcher:
+def launcher_words(given: str) -> tuple[Path, tuple[str, ...]]:
+    """Program and arguments of what names a launcher; a file whose name has blanks is one too.
+
+    raises  UsageError for quotes that do not end
+
+    >>> launcher_words("srun --gpus-per-node=8")
+    (PosixPath('srun'), ('--gpus-per-node=8',))
+    """
+    try:
+        words = [given] if Path(given).is_file() else shlex.split(given)
+    except ValueError as error:
+        raise UsageError(f"--mpiexec {given}: {error}. End the quotation.") from error
+    if not words:
+        raise UsageError("--mpiexec: no program. Name one, as in --mpiexec srun.")
+    return Path(words[0]), tuple(words[1:])
+
+
+def find_launcher(given: str | None) -> Launcher:
     """The launcher to use: the one given, else `mpiexec` beside this Python, else in PATH.
 
+    given   program and arguments
     raises  MissingToolError when there is none, or it is none that is known
     """
-    found = (given,) if given else launchers()
-    if not found:
+    path, arguments = launcher_words(given) if given else (next(iter(launchers()), None), ())
+    if path is None:
         raise MissingToolError(
             "replay: no mpiexec beside this Python nor in PATH. Run 'pip install mpich', load your "
             "site's MPI, or name a launcher with --mpiexec."
         )
-    path = found[0]
     try:
         done = subprocess.run(
             [path, "--version"], capture_output=True, timeout=_VERSION_TIMEOUT_S, check=False
@@ -82,7 +101,7 @@ def find_launcher(given: Path | None) -> Launcher:
             f"{path}: neither MPICH's, Open MPI's nor Intel MPI's mpiexec, nor srun. Start the "
             "ranks yourself ('LAUNCHER collscope replay ...') or name another with --mpiexec."
         )
-    return Launcher(path, version.rpartition(" ")[0])
+    return Launcher(path, version.rpartition(" ")[0], arguments)
 
 
 def launch_command(
@@ -93,13 +112,14 @@ def launch_command(
     environment  variables for the ranks alone, passed in the launcher's own way
     root         this process is the superuser's
     """
-    start = [str(launcher.path), "-n", str(processes)]
+    start = [str(launcher.path), *launcher.arguments, "-n", str(processes)]
     if launcher.implementation == "Slurm":
         # srun hands its own environment on; ALL is its default, unless SLURM_EXPORT_ENV says not.
         return [*start, "--export=ALL"]
     if launcher.implementation == "Open MPI":
         # It binds each rank to a core by default, and with it the network threads of the library.
-        start += ["--bind-to", "none"]
+        if "--bind-to" not in launcher.arguments:
+            start += ["--bind-to", "none"]
         if root:
             start += ["--allow-run-as-root"]
         if processes > _slots():

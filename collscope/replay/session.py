@@ -82,9 +82,10 @@ class Session:
     environment: tuple[tuple[str, str], ...] = ()  # for every variant
     rounds: int = 1
     replayer: Path | None = None
-    launcher: Path | None = None
+    launcher: str | None = None
     place: Place | None = None  # where a launcher started several of this process
     ranks: int | None = None  # at hand; None: as many as the plan needs
+    oversubscribe: bool = False  # more ranks without a GPU than the host serves
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,8 @@ class Words:
     rounds: int | None = None
     ranks: int | None = None
     replayer: Path | None = None
-    launcher: Path | None = None
+    launcher: str | None = None
+    oversubscribe: bool = False
 
 
 def make_session(method: Method, words: Words) -> Session:
@@ -118,6 +120,7 @@ def make_session(method: Method, words: Words) -> Session:
         words.launcher,
         place,
         ranks,
+        words.oversubscribe,
     )
 
 

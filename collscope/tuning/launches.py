@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
@@ -16,8 +15,8 @@ from collscope.replay.launch import run_job
 from collscope.replay.measure import replayer_arguments
 from collscope.replay.plan import Plan
 from collscope.replay.results import read_results
+from collscope.replay.scratch import scratch_folder, write_plan
 from collscope.replay.session import Session
-from collscope.replay.text import plan_text
 from collscope.replay.variants import Variant
 from collscope.tuning.settings import Setting
 
@@ -72,9 +71,8 @@ class Launches:
         part = replace(self.plan, classes=tuple(chosen))
         begin = time.monotonic()
         name = label or setting.name
-        with tempfile.TemporaryDirectory(prefix=".collscope-tune-", dir=self.csv.parent) as folder:
-            plan_file = Path(folder) / "plan"
-            plan_file.write_text(plan_text(part))
+        with scratch_folder(self.csv) as folder:
+            plan_file = write_plan(part, folder / "plan")
             status, signal = self._run(setting, name, number, plan_file, verify=verify)
         self.count += 1
         rows = [m for m in read_results(self.csv) if (m.label, m.round) == (name, number)]
