@@ -37,6 +37,7 @@ _REDOPS = {
     for name in ("PreMulSum", "SumPostDiv", "MinMax", "Sum", "Prod", "Min", "Max", "Avg")
 }
 _REDOP = "|".join(_REDOPS)
+_OP = "|".join(op.kernel for op in Op if op.kernel)
 
 # ncclDevKernel_AllReduce_Sum_f32_RING_LL            NCCL 2.19 and later
 # ncclKernel_AllReduce_RING_LL_Sum___nv_bfloat16     NCCL 2.7 to 2.18, RCCL to 2.17
@@ -62,7 +63,7 @@ _SYMMETRIC = re.compile(
 )
 # AllReduceRingLLSum_f32, OneRankReducePreMulSum_f32 RCCL before ROCm 6.1, kernel trace only
 _CAMEL = re.compile(
-    r"(?P<op>AllReduce|AllGather|ReduceScatter|Broadcast|Reduce|SendRecv|AllToAllPivot)"
+    rf"(?P<op>{_OP})"
     r"(?P<algorithm>Ring|Tree|CollNet(?:Direct|Chain)?)(?P<protocol>LL128|LL|Simple)"
     rf"(?P<redop>{_REDOP})_(?P<datatype>{_TYPE})"
     rf"|OneRankReduce(?P<redop1>{_REDOP})_(?P<datatype1>{_TYPE})",
@@ -86,14 +87,7 @@ _CUSTOM = re.compile(
 _TORCH = re.compile(r"record_param_comms|_?c10d(?:_functional)?::\w+")
 # python.all_gather_into_tensor: a function of torch.distributed as Cray perftools names it
 _PERFTOOLS = re.compile(r"python\._?(?:all_reduce|all_gather|reduce_scatter|all_to_all)(?:_\w+)?")
-_LOWER_OPS = (
-    (re.compile(r"all_?reduce|cross_device_reduce|quick_?reduce"), Op.ALL_REDUCE),
-    (re.compile(r"all_?gather"), Op.ALL_GATHER),
-    (re.compile(r"reduce_?scatter"), Op.REDUCE_SCATTER),
-    (re.compile(r"all_to_all"), Op.ALL_TO_ALL),
-)
-# Their "Sum" and "int8_t" are placeholders: the kernel moves bytes.
-_WITHOUT_TYPE = {op.value for op in (Op.ALL_GATHER, Op.BROADCAST, Op.SEND_RECV, Op.ALL_TO_ALL)}
+_LOWER_OPS = tuple((re.compile(op.other_kernels), op) for op in Op if op.other_kernels)
 _CAMEL_ALGORITHMS = {"COLLNETDIRECT": "COLLNET_DIRECT", "COLLNETCHAIN": "COLLNET_CHAIN"}
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*")
@@ -180,7 +174,8 @@ def _op(word: str) -> str | None:
 def _hints(family: str, op: str | None, groups: dict[str, str | None]) -> KernelName:
     words = {kind: (word or "").strip("_") for kind, word in groups.items()}
     algorithm = words.get("algorithm", "").upper()
-    placeholder = op in _WITHOUT_TYPE
+    # Their "Sum" and "int8_t" are placeholders: the kernel moves bytes.
+    placeholder = op is not None and not Op(op).reduces
     return KernelName(
         family,
         op_hint=op,

@@ -18,8 +18,7 @@ from collscope.match.communicators import join_communicators
 from collscope.match.observations import COLUMNS, Observations
 from collscope.match.p2p import Transfer, recognise
 from collscope.match.streams import Stream
-from collscope.model import Datatype, Op, parse_op, redop_of
-from collscope.model.busbw import bus_bandwidth, bus_factor, size_bytes
+from collscope.model import Datatype, Op, bus_bandwidth, bus_factor, parse_op, redop_of, size_bytes
 from collscope.reports.build import build_report
 from collscope.segment import decode, encode
 

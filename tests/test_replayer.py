@@ -15,9 +15,18 @@ from pathlib import Path
 
 import pytest
 
-from collscope.model import Datatype, parse_op
-from collscope.model.busbw import algorithm_bandwidth, bus_bandwidth, size_bytes
+from collscope.model import (
+    Datatype,
+    Op,
+    algorithm_bandwidth,
+    bus_bandwidth,
+    bus_factor,
+    parse_op,
+    size_bytes,
+    transfers_size_bytes,
+)
 from collscope.programs import installed_replayer, launchers
+from collscope.replay.plan import ONLY_TRANSFERS, REPLAYED
 
 _ROOT = Path(__file__).resolve().parent.parent
 _TEST_BUILD = _ROOT / "build" / "sanitized" / "native" / "replayer" / "collscope-replayer-test"
@@ -162,7 +171,7 @@ def test_csv_agrees_with_an_independent_computation(replayer: Replayer) -> None:
 def _check_figures(row: dict[str, str]) -> None:
     op = parse_op(row["op"])
     nranks, time_s = int(row["nranks"]), float(row["time_us_median"]) / 1e6
-    datatype = next(d for d in Datatype if d.label == row["datatype"])
+    datatype = Datatype(row["datatype"])
     size = 48 * 4  # of the transfers: rank 1 sends most
     if row["count"]:
         size = size_bytes(op, count=int(row["count"]), datatype=datatype, nranks=nranks)
@@ -174,6 +183,37 @@ def _check_figures(row: dict[str, str]) -> None:
     samples = sorted(float(sample) for sample in row["samples_us"].split(";"))
     assert [float(row["time_us_min"]), float(row["time_us_max"])] == [samples[0], samples[-1]]
     assert int(row["iterations"]) % len(samples) == 0
+
+
+def test_sizes_and_factors_are_those_of_the_table(replayer: Replayer) -> None:
+    comms = {2: "comm 1 0,1", 3: "comm 2 0,1,2", 4: "comm 0 0,1,2,3"}
+    lines = ["collscope-plan 1", "mode unique", "nranks 4", *comms.values()]
+    wanted = []
+    for op, (nranks, comm) in product(REPLAYED, comms.items()):
+        number, key = len(wanted), comm.split()[1]
+        redop = " redop=Sum" if op.reduces else ""
+        root = " root=0" if op.rooted else ""
+        if op in ONLY_TRANSFERS:
+            shape = "shift" if op is Op.SEND_RECV else "alltoallv"
+            pairs = [(r, (r + 1) % nranks, 5) for r in range(nranks)]
+            lines.append(f"class {number} op={op.value} datatype=Int8 comms={key} shape={shape}")
+            lines.append(
+                f"transfers {number} {key} {' '.join(f'{s}>{d}:{n}' for s, d, n in pairs)}"
+            )
+            size = transfers_size_bytes(op, nranks, pairs)
+        else:
+            keys = f"datatype=Int8 comms={key} count=5{redop}{root}"
+            lines.append(f"class {number} op={op.value} {keys}")
+            size = size_bytes(op, count=5, datatype=Datatype.INT8, nranks=nranks) or 0
+        wanted.append((op.value, nranks, size, bus_factor(op, nranks)))
+    found = [
+        (
+            row["op"], int(row["nranks"]), int(row["size_bytes"]),
+            pytest.approx(float(row["busbw_gbps"]) / float(row["algbw_gbps"]), rel=1e-3),
+        )
+        for row in replayer("\n".join([*lines, ""])).rows()
+    ]  # fmt: skip
+    assert found == wanted
 
 
 def test_isolated_calls_are_samples(replayer: Replayer) -> None:

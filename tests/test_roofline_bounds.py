@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collscope.errors import UsageError
-from collscope.model import Op
-from collscope.model.busbw import bus_factor
+from collscope.model import Op, bus_factor
 from collscope.roofline.bounds import Bounds, Request, bounds, nvls_factor
 from collscope.roofline.catalogue import load_system, shipped_systems
 from collscope.roofline.cut import direct_gbps, minimum_cut

@@ -90,7 +90,7 @@ def timeline_groups(timeline: Timeline) -> list[GroupCalls]:
 
 def _without_ranks(found: CallClass) -> CallClass:
     """A class whose number of ranks is not known, and with it what is computed from it."""
-    per_rank = found.op in (Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL)
+    per_rank = found.op.count_is_part
     return replace(
         found,
         nranks=None,

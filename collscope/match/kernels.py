@@ -24,7 +24,6 @@ KL, CL, KE = 0, 1, 4
 # (to ROCm 6.1), 12 (6.2 and 6.3) or 15 bits (RCCL 2.22).
 _COUNTER_MASK = (1 << 25) - 1
 _P2P_BITS = (12, 15, 16)
-_SYMMETRIC = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL, Op.ALL_TO_ALLV)
 
 
 _TRACE_COLUMNS = (
@@ -310,7 +309,7 @@ def _split_waiting(
     joined = []
     for k, call in pairs:
         end = kernels[k].end_ns
-        known = ops[call] in _SYMMETRIC and len(durations[call]) > 1 and end is not None
+        known = ops[call].synchronises and len(durations[call]) > 1 and end is not None
         transfer = min(durations[call]) if known else None
         wait = (
             end - kernels[k].start_ns - transfer

@@ -17,7 +17,7 @@ import numpy as np
 from collscope._align import align
 from collscope.match.communicators import Communicator
 from collscope.match.observations import Observations
-from collscope.model import Datatype, Op
+from collscope.model import Datatype, Op, transfers_size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,22 +260,7 @@ def _call(
 
 
 def _size(op: Op, group: list[Transfer], nranks: int | None) -> int | None:
-    """nccl-tests size S: of an all-to-all-v the largest of any rank's bytes sent or received.
-
-    source  NVIDIA/nccl-tests src/alltoallv.cu (2.19); gather, scatter and all-to-all: count times
-            ranks, also where a rank's own part was not sent
-    """
-    sizes = [t.size_bytes for t in group]
-    if any(s is None for s in sizes):
-        return None
-    known = [s for s in sizes if s is not None]
-    if op in (Op.ALL_TO_ALL, Op.GATHER, Op.SCATTER) and nranks:
-        return max(known) * nranks
-    if op is Op.SEND_RECV:
-        return max(known)
-    sent: Counter[int] = Counter()
-    received: Counter[int] = Counter()
-    for t, size in zip(group, known, strict=True):
-        sent[t.src_rank] += size
-        received[t.dst_rank] += size
-    return max([*sent.values(), *received.values()])
+    """Size S of nccl-tests; None where a transfer's bytes are not known."""
+    sizes = [(t.src_rank, t.dst_rank, t.size_bytes) for t in group]
+    known = [(source, target, size) for source, target, size in sizes if size is not None]
+    return transfers_size_bytes(op, nranks, known) if len(known) == len(group) else None

@@ -19,10 +19,7 @@ from collscope.match.kernels import KernelCall, TracedKernel, join_kernels
 from collscope.match.observations import POINTERS_ONLY, Ints, Observations
 from collscope.match.order import launch_order
 from collscope.match.streams import rows_by
-from collscope.model import Diagnostic, Op, Severity, redop_of
-from collscope.model.busbw import size_bytes
-
-_OFFSET = (Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.GATHER, Op.SCATTER)
+from collscope.model import Diagnostic, Op, Place, Severity, redop_of, size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +168,7 @@ class _Matching:
         # Only the root's buffers count where the others may pass anything.
         signatures = self.observed.signatures
         roots = np.array([member.get(s.root, -1) if s.op.rooted else -1 for s in signatures])[sig]
-        offset = np.array([s.op in _OFFSET for s in signatures])[sig]
+        offset = np.array([s.op.place is not Place.SAME for s in signatures])[sig]
         return in_place(roots, ranks, slots, offset)
 
     def _classify(self, comm: Communicator, sig: Ints, state: Ints) -> Ints:

@@ -15,11 +15,10 @@ import numpy as np
 
 from collscope.match.observations import Ints, Signature, TuningSetting
 from collscope.match.streams import Stream
-from collscope.model import Op, parse_op
+from collscope.model import parse_op
 
 NONE = 0xFFFFFFFF
 _NUMERIC = 0  # kind of a line "Algo 0 proto 1 time 54.7" (2.20-2.23)
-_SHARDED = (Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL)
 
 
 def join_tuning(
@@ -104,7 +103,7 @@ def _fits(
         return False
     per_rank = signature.count * item
     size = int(tuning["bytes"][line])
-    if signature.op not in _SHARDED or int(tuning["kind"][line]) != _NUMERIC:
+    if not signature.op.count_is_part or int(tuning["kind"][line]) != _NUMERIC:
         return size == per_rank
     # To 2.23 the larger of what is sent and received is printed: the whole of the ranks' parts.
     return size == per_rank * (stream.nranks or 1)

@@ -6,7 +6,13 @@ Records of traces hold numpy arrays and are imported from `collscope.model.trace
 
 from __future__ import annotations
 
-from collscope.model.busbw import algorithm_bandwidth, bus_bandwidth, bus_factor, size_bytes
+from collscope.model.busbw import (
+    algorithm_bandwidth,
+    bus_bandwidth,
+    bus_factor,
+    size_bytes,
+    transfers_size_bytes,
+)
 from collscope.model.datatype import DATATYPE_NAMES, Datatype, datatype_of, parse_datatype
 from collscope.model.diagnostic import Diagnostic, Severity
 from collscope.model.interference import Interference, InterferenceSet
@@ -21,17 +27,19 @@ from collscope.model.log import (
     Setting,
 )
 from collscope.model.measurement import Measurement, MeasurementSet
-from collscope.model.op import Op, parse_op
+from collscope.model.op import Bus, Extent, Op, Place, parse_op
 from collscope.model.profile import KernelSpan, KernelTotal, Profile
 from collscope.model.redop import Redop, parse_redop, redop_of
 
 __all__ = [
     "DATATYPE_NAMES",
+    "Bus",
     "CommEnd",
     "CommInit",
     "CommTopology",
     "Datatype",
     "Diagnostic",
+    "Extent",
     "Fact",
     "Interference",
     "InterferenceSet",
@@ -43,6 +51,7 @@ __all__ = [
     "Measurement",
     "MeasurementSet",
     "Op",
+    "Place",
     "Profile",
     "Redop",
     "Setting",
@@ -56,4 +65,5 @@ __all__ = [
     "parse_redop",
     "redop_of",
     "size_bytes",
+    "transfers_size_bytes",
 ]

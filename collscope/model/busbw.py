@@ -1,16 +1,15 @@
-"""Message size, algorithm bandwidth and bus bandwidth: the only place with factors.
+"""Message size, algorithm bandwidth and bus bandwidth, by the table of `collscope.model.op`.
 
-Source of every factor: NVIDIA/nccl-tests doc/PERFORMANCE.md and src/<collective>.cu
-(Gather, Scatter and SendRecv stand only in the latter). GB = 1e9 bytes.
+GB = 1e9 bytes.
 """
 
 from __future__ import annotations
 
-from collscope.model.datatype import Datatype
-from collscope.model.op import Op
+from collections import Counter
+from collections.abc import Iterable
 
-_PER_RANK_COUNT = {Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL, Op.GATHER, Op.SCATTER}
-_WHOLE_VECTOR = {Op.ALL_REDUCE, Op.BROADCAST, Op.REDUCE, Op.SEND_RECV, Op.SEND, Op.RECV}
+from collscope.model.datatype import Datatype
+from collscope.model.op import Bus, Extent, Op
 
 
 def size_bytes(op: Op, *, count: int, datatype: Datatype, nranks: int | None) -> int | None:
@@ -25,11 +24,33 @@ def size_bytes(op: Op, *, count: int, datatype: Datatype, nranks: int | None) ->
     itemsize = datatype.itemsize
     if itemsize is None:
         return None
-    if op in _WHOLE_VECTOR:
-        return count * itemsize
-    if op in _PER_RANK_COUNT and nranks:
-        return count * itemsize * nranks
-    return None
+    if op.count_is_part:
+        return count * itemsize * nranks if nranks else None
+    return count * itemsize if Extent.COUNT in (op.sends, op.receives) else None
+
+
+def transfers_size_bytes(
+    op: Op, nranks: int | None, transfers: Iterable[tuple[int, int, int]]
+) -> int:
+    """Size S of nccl-tests of a group of transfers, each (source, destination, bytes).
+
+    Of an all-to-all-v the most that any rank sends or receives; of gather, scatter and all-to-all
+    the largest transfer times the ranks, also where a rank's own part was not sent.
+
+    source  NVIDIA/nccl-tests src/{alltoall,alltoallv,gather,scatter,sendrecv}.cu (2.19)
+    """
+    items = list(transfers)
+    largest = max((size for _, _, size in items), default=0)
+    if op.count_is_part and nranks:
+        return largest * nranks
+    if op is Op.SEND_RECV:
+        return largest
+    sent: Counter[int] = Counter()
+    received: Counter[int] = Counter()
+    for source, destination, size in items:
+        sent[source] += size
+        received[destination] += size
+    return max([0, *sent.values(), *received.values()])
 
 
 def bus_factor(op: Op, nranks: int | None) -> float | None:
@@ -38,15 +59,11 @@ def bus_factor(op: Op, nranks: int | None) -> float | None:
     >>> bus_factor(Op.ALL_REDUCE, 8)
     1.75
     """
-    if nranks is None or nranks < 2:
+    if nranks is None or nranks < 2 or op.bus is None:
         return None
-    if op is Op.ALL_REDUCE:
+    if op.bus is Bus.TWICE_OTHERS:
         return 2 * (nranks - 1) / nranks
-    if op in _PER_RANK_COUNT or op is Op.ALL_TO_ALLV:
-        return (nranks - 1) / nranks
-    if op in _WHOLE_VECTOR:
-        return 1.0
-    return None
+    return 1.0 if op.bus is Bus.ONE else (nranks - 1) / nranks
 
 
 def algorithm_bandwidth(size: int | None, time_s: float | None) -> float | None:

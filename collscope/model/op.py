@@ -1,7 +1,13 @@
-"""Operations of collective communication, in the libraries' spelling."""
+"""Operations of collective communication: the one table of what is true of each.
+
+Everything else that depends on the operation (sizes, factors of bandwidth, in-place, buffers,
+names) is computed from this table. Sources stand at its columns.
+"""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from enum import Enum
 
 
@@ -31,29 +37,197 @@ class Op(Enum):
     @property
     def rooted(self) -> bool:
         """True where one rank has another role than the rest."""
-        return self in _ROOTED
+        return _FACTS[self].rooted
 
     @property
     def reduces(self) -> bool:
         """True where the elements of several ranks become one."""
-        return self in _REDUCING
+        return _FACTS[self].reduces
 
     @property
     def point_to_point(self) -> bool:
         """True for one rank's half of a transfer."""
         return self in (Op.SEND, Op.RECV)
 
+    @property
+    def synchronises(self) -> bool:
+        """True where no rank can leave before all have come."""
+        return _FACTS[self].synchronises
 
-_ROOTED = {Op.BROADCAST, Op.REDUCE, Op.GATHER, Op.SCATTER}
-_REDUCING = {Op.ALL_REDUCE, Op.REDUCE_SCATTER, Op.REDUCE}
+    @property
+    def sends(self) -> Extent:
+        """What a rank puts in (the root, where there is one and only it does)."""
+        return _FACTS[self].sends
 
-# Spellings found in logs, lower case, against ours. Sources: ncclInfo.opName of NVIDIA/nccl and
-# ROCm/rccl (enqueue.cc, collectives.cc), mscclFunc names of ROCm/rccl msccl_lifecycle.cc.
-_OP_SPELLINGS = {
+    @property
+    def receives(self) -> Extent:
+        """What a rank gets out (the root, where there is one and only it does)."""
+        return _FACTS[self].receives
+
+    @property
+    def count_is_part(self) -> bool:
+        """True where the API's count is one rank's part of the size."""
+        return Extent.PARTS in (self.sends, self.receives)
+
+    @property
+    def place(self) -> Place:
+        """Which pointers are equal when the call is in place."""
+        sides = (self.sends, self.receives)
+        if sides == (Extent.COUNT, Extent.PARTS):
+            return Place.PART_OF_RECV
+        if sides == (Extent.PARTS, Extent.COUNT):
+            return Place.PART_OF_SEND
+        return Place.SAME
+
+    @property
+    def has_in_place(self) -> bool:
+        """False where the libraries and nccl-tests have no in-place form."""
+        return _FACTS[self].in_place
+
+    @property
+    def bus(self) -> Bus | None:
+        """How bus bandwidth follows from algorithm bandwidth; None where it is not defined."""
+        return _FACTS[self].bus
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the name, lower case: all, to, all.
+
+        >>> Op.ALL_TO_ALLV.words
+        ('all', 'to', 'allv')
+        """
+        return tuple(word.lower() for word in re.findall("[A-Z][a-z]*", self.value))
+
+    @property
+    def benchmark(self) -> str | None:
+        """Program of nccl-tests that measures it, without ``_perf``; None: there is none."""
+        return _FACTS[self].benchmark
+
+    @property
+    def kernel(self) -> str | None:
+        """The operation as the names of NCCL's and RCCL's kernels spell it."""
+        return _FACTS[self].kernel
+
+    @property
+    def other_kernels(self) -> str | None:
+        """Pattern, lower case, of names of kernels of other libraries."""
+        return _FACTS[self].other_kernels
+
+
+class Extent(Enum):
+    """Elements of a buffer in terms of the API's count."""
+
+    NOTHING = "nothing"
+    COUNT = "count"
+    PARTS = "count times nranks"
+    VARIED = "another number on each rank"
+
+
+class Place(Enum):
+    """What in-place means: which pointers are equal."""
+
+    SAME = "sendbuff == recvbuff"
+    PART_OF_RECV = "sendbuff == recvbuff + rank * count * itemsize"
+    PART_OF_SEND = "recvbuff == sendbuff + rank * count * itemsize"
+
+
+class Bus(Enum):
+    """Bus bandwidth / algorithm bandwidth on n ranks."""
+
+    ONE = "1"
+    OTHERS = "(n-1)/n"
+    TWICE_OTHERS = "2(n-1)/n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What is true of an operation.
+
+    sends, receives  the functions' contracts in nccl.h
+    bus              NVIDIA/nccl-tests doc/PERFORMANCE.md and src/<benchmark>.cu (Gather, Scatter
+                     and SendRecv stand only in the latter)
+    in_place         nccl-tests: whether a table's second block measures anything else
+    synchronises     reference of the operations in NCCL's collectives documentation
+    benchmark        NVIDIA/nccl-tests src/Makefile
+    spellings        other spellings in logs, lower case: ncclInfo.opName of NVIDIA/nccl and
+                     ROCm/rccl (enqueue.cc, collectives.cc), mscclFunc names of ROCm/rccl
+                     msccl_lifecycle.cc
+    kernel           generate.py and common.h of NVIDIA/nccl and ROCm/rccl
+    other_kernels    src/ext/collectives of microsoft/mscclpp, vLLM's and PyTorch's own kernels
+    """
+
+    sends: Extent = Extent.NOTHING
+    receives: Extent = Extent.NOTHING
+    bus: Bus | None = None
+    rooted: bool = False
+    reduces: bool = False
+    in_place: bool = True
+    synchronises: bool = False
+    benchmark: str | None = None
+    spellings: tuple[str, ...] = ()
+    kernel: str | None = None
+    other_kernels: str | None = None
+
+
+_FACTS = {
+    Op.ALL_REDUCE: _Facts(
+        Extent.COUNT, Extent.COUNT, Bus.TWICE_OTHERS,
+        reduces=True, synchronises=True, benchmark="all_reduce",
+        spellings=("allreducewithbias",), kernel="AllReduce",
+        other_kernels="all_?reduce|cross_device_reduce|quick_?reduce",
+    ),
+    Op.ALL_GATHER: _Facts(
+        Extent.COUNT, Extent.PARTS, Bus.OTHERS,
+        synchronises=True, benchmark="all_gather",
+        kernel="AllGather", other_kernels="all_?gather",
+    ),
+    Op.REDUCE_SCATTER: _Facts(
+        Extent.PARTS, Extent.COUNT, Bus.OTHERS,
+        reduces=True, synchronises=True, benchmark="reduce_scatter",
+        kernel="ReduceScatter", other_kernels="reduce_?scatter",
+    ),
+    Op.BROADCAST: _Facts(
+        Extent.COUNT, Extent.COUNT, Bus.ONE,
+        rooted=True, benchmark="broadcast", spellings=("bcast",),
+        kernel="Broadcast",
+    ),
+    Op.REDUCE: _Facts(
+        Extent.COUNT, Extent.COUNT, Bus.ONE,
+        rooted=True, reduces=True, benchmark="reduce", kernel="Reduce",
+    ),
+    Op.ALL_TO_ALL: _Facts(
+        Extent.PARTS, Extent.PARTS, Bus.OTHERS,
+        in_place=False, synchronises=True, benchmark="alltoall", spellings=("alltoallpivot",),
+        kernel="AllToAllPivot", other_kernels="all_to_all",
+    ),
+    Op.ALL_TO_ALLV: _Facts(
+        Extent.VARIED, Extent.VARIED, Bus.OTHERS,
+        in_place=False, synchronises=True, benchmark="alltoallv",
+    ),
+    Op.GATHER: _Facts(
+        Extent.COUNT, Extent.PARTS, Bus.OTHERS, rooted=True, benchmark="gather",
+    ),
+    Op.SCATTER: _Facts(
+        Extent.PARTS, Extent.COUNT, Bus.OTHERS, rooted=True, benchmark="scatter",
+    ),
+    Op.SEND: _Facts(Extent.COUNT, Extent.NOTHING, Bus.ONE, in_place=False),
+    Op.RECV: _Facts(Extent.NOTHING, Extent.COUNT, Bus.ONE, in_place=False),
+    Op.SEND_RECV: _Facts(
+        Extent.COUNT, Extent.COUNT, Bus.ONE,
+        in_place=False, benchmark="sendrecv", kernel="SendRecv",
+    ),
+    Op.ALL_GATHERV: _Facts(Extent.VARIED, Extent.VARIED, in_place=False),
+    Op.PUT_SIGNAL: _Facts(in_place=False),
+    Op.SIGNAL: _Facts(in_place=False),
+    Op.WAIT_SIGNAL: _Facts(in_place=False),
+    Op.BARRIER: _Facts(in_place=False, synchronises=True),
+    Op.SEQUENCE: _Facts(in_place=False),
+    Op.UNKNOWN: _Facts(Extent.VARIED, Extent.VARIED),  # it may have an in-place form
+}  # fmt: skip
+
+_BY_SPELLING = {
     **{op.value.lower(): op for op in Op},
-    "alltoallpivot": Op.ALL_TO_ALL,
-    "bcast": Op.BROADCAST,
-    "allreducewithbias": Op.ALL_REDUCE,
+    **{spelling: op for op, facts in _FACTS.items() for spelling in facts.spellings},
 }
 
 
@@ -66,4 +240,4 @@ def parse_op(name: str) -> Op:
     lower = name.lower()
     for prefix in ("mscclpp_", "mscclfunc", "nccl"):
         lower = lower.removeprefix(prefix)
-    return _OP_SPELLINGS.get(lower, Op.UNKNOWN)
+    return _BY_SPELLING.get(lower, Op.UNKNOWN)

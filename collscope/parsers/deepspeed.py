@@ -12,8 +12,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from collscope.model import Measurement, MeasurementSet, Op, Severity
-from collscope.model.busbw import algorithm_bandwidth, bus_bandwidth
+from collscope.model import (
+    Measurement,
+    MeasurementSet,
+    Op,
+    Severity,
+    algorithm_bandwidth,
+    bus_bandwidth,
+)
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import text_lines
 

@@ -7,8 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from collscope.model import Datatype, Interference, InterferenceSet, Op, Severity, parse_op
-from collscope.model.busbw import bus_bandwidth
+from collscope.model import (
+    Datatype,
+    Interference,
+    InterferenceSet,
+    Op,
+    Severity,
+    bus_bandwidth,
+    parse_op,
+)
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import whole
 from collscope.parsers._tables import Layout, TableRow, read_table, real

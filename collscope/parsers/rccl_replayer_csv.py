@@ -13,11 +13,13 @@ from collscope.model import (
     MeasurementSet,
     Op,
     Severity,
+    algorithm_bandwidth,
+    bus_bandwidth,
     parse_datatype,
     parse_op,
     parse_redop,
+    size_bytes,
 )
-from collscope.model.busbw import algorithm_bandwidth, bus_bandwidth, size_bytes
 from collscope.parsers._notes import CUT_TEXT, Notes, cells, ended_lines
 from collscope.parsers._rows import number, whole
 

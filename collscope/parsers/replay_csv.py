@@ -8,8 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from collscope.model import Datatype, Measurement, MeasurementSet, Op, Severity, parse_op
-from collscope.model.busbw import algorithm_bandwidth, bus_bandwidth
+from collscope.model import (
+    Datatype,
+    Measurement,
+    MeasurementSet,
+    Op,
+    Severity,
+    algorithm_bandwidth,
+    bus_bandwidth,
+    parse_op,
+)
 from collscope.parsers._notes import CUT_TEXT, Notes, cells, ended_lines
 from collscope.parsers._rows import number, whole
 

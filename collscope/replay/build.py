@@ -14,7 +14,6 @@ from collscope.replay.patterns import completed, transfer_bytes
 from collscope.replay.plan import (
     ONLY_TRANSFERS,
     REDOPS,
-    REDUCTIONS,
     REPLAYED,
     SEQUENCE,
     UNIQUE,
@@ -140,7 +139,7 @@ def _assumptions(classes: Mapping[int, RunClass], kept: Sequence[tuple[int, RunS
     calls: Counter[str] = Counter()
     for _, slot in kept:
         found = classes[slot.class_id]
-        if found.op in REDUCTIONS and Redop.of_label(found.redop) not in REDOPS:
+        if found.op.reduces and Redop.of_label(found.redop) not in REDOPS:
             calls["with a custom or unknown reduction: replayed as Sum"] += slot.calls
         if found.in_place is None and found.shape is None:
             calls["of which the log does not tell in-place: replayed out of place"] += slot.calls
@@ -175,7 +174,7 @@ def _total_bytes(found: RunClass, part: _Part) -> int:
 
 
 def _redop(found: RunClass) -> Redop | None:
-    if found.op not in REDUCTIONS:
+    if not found.op.reduces:
         return None
     redop = Redop.of_label(found.redop)
     return redop if redop in REDOPS else Redop.SUM

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from collscope.model import Op
-from collscope.model.busbw import bus_factor
+from collscope.model import Extent, bus_factor
 from collscope.replay.build import Planned
 from collscope.replay.patterns import amounts
 from collscope.replay.plan import SEQUENCE, Plan, PlanClass, itemsize
@@ -122,9 +121,6 @@ def buffer_bytes(planned: PlanClass, nranks: int) -> tuple[int, int]:
     """Bytes of the send and the receive buffer on the rank that needs most.
 
     In place there is one buffer: that of the larger side.
-
-    source  the functions' contracts, nccl.h: AllGather receives and ReduceScatter sends nranks
-            times count, AllToAll both, Gather's root receives and Scatter's root sends it
     """
     if planned.transfers:
         sides = [amounts(t.items) for t in planned.transfers]
@@ -133,13 +129,9 @@ def buffer_bytes(planned: PlanClass, nranks: int) -> tuple[int, int]:
     else:
         count = planned.count or 0
         many = count * nranks
-        send = many if planned.op in _MANY_SENT else count
-        recv = many if planned.op in _MANY_RECEIVED else count
+        send = many if planned.op.sends is Extent.PARTS else count
+        recv = many if planned.op.receives is Extent.PARTS else count
     if planned.in_place:
         send, recv = (send, 0) if send > recv else (0, recv)
     size = itemsize(planned.datatype)
     return send * size, recv * size
-
-
-_MANY_SENT = (Op.REDUCE_SCATTER, Op.ALL_TO_ALL, Op.SCATTER)
-_MANY_RECEIVED = (Op.ALL_GATHER, Op.ALL_TO_ALL, Op.GATHER)

@@ -13,7 +13,6 @@ from collscope.replay.patterns import transfer_bytes
 from collscope.replay.plan import (
     ONLY_TRANSFERS,
     REDOPS,
-    REDUCTIONS,
     REPLAYED,
     SEQUENCE,
     SHAPES,
@@ -167,7 +166,7 @@ class _Reader:
         shape = values.get("shape")
         if shape is not None:
             self._choice({s: s for s in SHAPES}, "shape", shape)
-        if op in REDUCTIONS:
+        if op.reduces:
             redop = self._choice(_REDOPS, "redop", values.get("redop"))
         elif "redop" in values:
             raise self.fail(f"{op.value} takes no redop")

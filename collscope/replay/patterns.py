@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from collscope.model import Op
+from collscope.model import Op, transfers_size_bytes
 from collscope.replay.plan import PlanTransfer
 
 REGULAR = ("alltoall", "gather", "scatter", "shift")  # the shape and one count say it all
@@ -81,17 +81,8 @@ def resized(
 
 
 def transfer_bytes(op: Op, nranks: int, items: Sequence[PlanTransfer], itemsize: int) -> int:
-    """Size S of nccl-tests of transfers, by the rules of `collscope.match.p2p`.
-
-    source  NVIDIA/nccl-tests src/{alltoall,alltoallv,gather,scatter,sendrecv}.cu
-    """
-    largest = max((t.elements for t in items), default=0) * itemsize
-    if op in (Op.ALL_TO_ALL, Op.GATHER, Op.SCATTER):
-        return largest * nranks
-    if op is Op.SEND_RECV:
-        return largest
-    sent, received = amounts(items)
-    return max([0, *sent.values(), *received.values()]) * itemsize
+    """Size S of nccl-tests of transfers."""
+    return transfers_size_bytes(op, nranks, ((s, d, n * itemsize) for s, d, n in items))
 
 
 def amounts(items: Sequence[PlanTransfer]) -> tuple[Counter[int], Counter[int]]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from collscope.model import Datatype, Op, Redop
-from collscope.model.busbw import size_bytes
+from collscope.model import Datatype, Op, Redop, size_bytes
 
 UNIQUE, SEQUENCE = "unique", "sequence"
 SHAPES = ("alltoall", "alltoallv", "gather", "scatter", "shift", "sendrecv")
-REDUCTIONS = (Op.ALL_REDUCE, Op.REDUCE_SCATTER, Op.REDUCE)
 REDOPS = tuple(r for r in Redop if r is not Redop.CUSTOM)
 REPLAYED = (
     Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.BROADCAST, Op.REDUCE, Op.ALL_TO_ALL,

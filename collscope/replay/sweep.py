@@ -6,13 +6,11 @@ import re
 from collections.abc import Iterator
 
 from collscope.errors import UsageError
-from collscope.model import Datatype, Op, Redop
-from collscope.model.busbw import size_bytes
+from collscope.model import Datatype, Op, Redop, size_bytes
 from collscope.replay.build import Planned
 from collscope.replay.names import datatype_named, op_named, redop_named
 from collscope.replay.patterns import pattern
 from collscope.replay.plan import (
-    REDUCTIONS,
     UNIQUE,
     Plan,
     PlanClass,
@@ -69,8 +67,7 @@ def _swept(name: str) -> Op:
 
 
 def _places(op: Op, in_place: str) -> tuple[bool, ...]:
-    # nccl-tests too: the libraries' all-to-all and send/receive have no in-place form
-    return (False,) if op in (Op.ALL_TO_ALL, Op.SEND_RECV) else IN_PLACE[in_place]
+    return IN_PLACE[in_place] if op.has_in_place else (False,)
 
 
 def sizes_of(text: str, option: str = "--sweep") -> Iterator[int]:
@@ -130,7 +127,7 @@ def _class(key: int, what: _Key, redop: Redop, nranks: int) -> PlanClass:
         op,
         datatype,
         (0,),
-        redop if op in REDUCTIONS else None,
+        redop if op.reduces else None,
         count,
         0 if op.rooted else None,
         place,

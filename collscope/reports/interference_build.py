@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, median
 
-from collscope.model import Interference
-from collscope.model.busbw import bus_bandwidth
+from collscope.model import Interference, bus_bandwidth
 
 SCHEMA = "collscope.interference/1"
 _SIGMA_OF_MAD = 1.4826  # of a normal distribution

@@ -9,8 +9,7 @@ from statistics import median
 
 from collscope.bench.p2p import P2pRun, Result
 from collscope.bench.p2p_plan import LATENCY_BYTES, ONE_WAY, PING_PONG, TWO_WAY, Exchange
-from collscope.model import Measurement, Op
-from collscope.model.busbw import algorithm_bandwidth
+from collscope.model import Measurement, Op, algorithm_bandwidth
 from collscope.reports.comparison.noise import Samples
 from collscope.reports.layout import count
 from collscope.reports.p2p_model import CopyPoint, P2p, PairRow, SlowPair, Spread

@@ -24,7 +24,6 @@ from collscope.roofline.nccl_constants import (
 from collscope.roofline.system import TuningChoice
 
 MODELLED_OPS = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.BROADCAST, Op.REDUCE)
-_ROOTED = (Op.BROADCAST, Op.REDUCE)
 _LL, _LL128, _SIMPLE = range(3)
 
 
@@ -43,7 +42,7 @@ class Shape:
         """Steps of a ring."""
         if self.op is Op.ALL_REDUCE:
             return 2 * (self.nranks - 1)
-        return self.nranks if self.op in _ROOTED else self.nranks - 1
+        return self.nranks if self.op.rooted else self.nranks - 1
 
     @property
     def nodes_index(self) -> int:
@@ -154,7 +153,7 @@ def _nccl_ll_limit(limits: NcclLimits, shape: Shape) -> float:
 def _rccl_ring(constants: Constants, model: RcclModel, shape: Shape, protocol: int) -> CostLine:
     """Ring of RCCL; its correction by size applies between nodes only."""
     bandwidth = shape.graph_gbps * model.ring_ratio[shape.nnodes > 2][protocol]
-    if protocol == _LL and shape.op in _ROOTED and shape.nnodes == 1:
+    if protocol == _LL and shape.op.rooted and shape.nnodes == 1:
         bandwidth *= model.ring_ll_rooted_factor
     between = 0 if shape.nnodes == 1 else 2 * shape.nnodes
     return CostLine(
@@ -185,7 +184,7 @@ def _ring_latency(
 ) -> float:
     """Base and steps in µs; `all_reduce_between` steps of an AllReduce cross nodes."""
     times = constants.ring
-    if shape.op in _ROOTED:
+    if shape.op.rooted:
         hop = times.link if shape.nnodes == 1 else times.net
         return times.base[protocol] + hop[protocol]
     between = all_reduce_between if shape.op is Op.ALL_REDUCE else shape.nnodes - 1

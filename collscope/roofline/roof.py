@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf
 
-from collscope.model import Op
-from collscope.model.busbw import bus_bandwidth, bus_factor
+from collscope.model import Op, bus_bandwidth, bus_factor
 from collscope.roofline.bounds import Bounds, Request, bounds
 from collscope.roofline.fit import Curve, Fit
 from collscope.roofline.nccl_model import (

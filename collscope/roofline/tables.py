@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from collscope.model import Op
-from collscope.model.busbw import bus_factor
+from collscope.model import Op, bus_factor
 from collscope.roofline.bounds import Bounds, Request, bounds
 from collscope.roofline.fit import Fit
 from collscope.roofline.roof import Roofs, Workload, latency_floor_us

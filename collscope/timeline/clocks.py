@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from collscope.model.trace import Ints
 from collscope.timeline.matching import Calls
-from collscope.timeline.rows import SYNCHRONISING, Rows
+from collscope.timeline.rows import Rows
 
 Floats = npt.NDArray[np.float64]
 _NORMAL = 1.4826  # median absolute deviation of a normal distribution to its standard deviation
@@ -103,7 +103,7 @@ class _Ends:
 
 
 def _ends(rows: Rows, calls: Calls, clock: Ints) -> _Ends:
-    synchronising = np.array([c.op in SYNCHRONISING for c in calls.classes] + [False])
+    synchronising = np.array([c.op.synchronises for c in calls.classes] + [False])
     good = synchronising[calls.class_] & ~calls.mismatched & ~calls.p2p & (calls.seen > 1)
     part = good[calls.call_of_part]
     call = calls.call_of_part[part]

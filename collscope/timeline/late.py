@@ -8,7 +8,7 @@ from collscope.model.trace import Ints
 from collscope.timeline.clocks import Clocks
 from collscope.timeline.matching import Calls
 from collscope.timeline.records import LateRank
-from collscope.timeline.rows import SYNCHRONISING, Rows
+from collscope.timeline.rows import Rows
 from collscope.timeline.waits import CallTimes
 
 _FEWEST_CALLS = 3
@@ -25,7 +25,7 @@ def late_ranks(rows: Rows, calls: Calls, times: CallTimes, clocks: Clocks) -> li
     its share of all lateness is three even shares or 75 %, in three calls at least, its typical
     lateness is beyond three times the clocks' error, and it costs 1 % of the ranks' time in calls.
     """
-    synchronising = np.array([c.op in SYNCHRONISING for c in calls.classes] + [False])
+    synchronising = np.array([c.op.synchronises for c in calls.classes] + [False])
     good = synchronising[calls.class_] & (calls.seen == calls.expected) & (calls.seen > 1)
     good &= ~times.warm_up & (times.lateness >= 0)
     part = good[calls.call_of_part]

@@ -9,20 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from collscope.model import Datatype, Op
-from collscope.model.busbw import size_bytes
+from collscope.model import Datatype, Extent, Op, Place, size_bytes
 from collscope.model.trace import Ints, Kind, TraceCollective, TraceFile
 
-# Every rank leaves these only when all have come: their end times agree, and the last to come
-# waits for none. source: reference of the operations in NCCL's collectives documentation.
-SYNCHRONISING = frozenset(
-    (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL, Op.ALL_TO_ALLV, Op.BARRIER)
-)
 UNKNOWN_LAUNCH = -(1 << 62)
-# The ranks of one call put in and get out different numbers of elements.
-_UNEVEN = frozenset((Op.ALL_TO_ALLV, Op.ALL_GATHERV, Op.UNKNOWN))
-_OUT_COUNT = frozenset((Op.REDUCE_SCATTER, Op.SCATTER))
-_IN_COUNT = frozenset((Op.ALL_GATHER, Op.GATHER))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +79,14 @@ def api_count(entry: TraceCollective, nranks: int | None) -> int | None:
     16
     """
     op, n_in, n_out = entry.op, entry.in_count, entry.out_count
-    if op in _UNEVEN:
+    if op.sends is Extent.VARIED:
         return None
-    if op in _IN_COUNT:
+    if op.place is Place.PART_OF_RECV:
         return n_in
-    if op in _OUT_COUNT:
+    if op.place is Place.PART_OF_SEND:
         return n_out
     known = [n for n in (n_in, n_out) if n is not None]
-    if op is Op.ALL_TO_ALL:
+    if op.count_is_part:
         return max(known) // nranks if known and nranks else None
     return max(known, default=None)
 

@@ -17,7 +17,7 @@ from collscope.model.trace import Ints
 from collscope.timeline.clocks import Clocks
 from collscope.timeline.matching import Calls
 from collscope.timeline.records import ClassTimes, RankTimes, WarmUp
-from collscope.timeline.rows import SYNCHRONISING, Rows
+from collscope.timeline.rows import Rows
 
 Bools = npt.NDArray[np.bool_]
 _WARM_UP_CALLS = 3
@@ -58,7 +58,7 @@ def call_times(rows: Rows, calls: Calls, clocks: Clocks) -> CallTimes:
     same = np.maximum.reduceat(component, first) == np.minimum.reduceat(component, first)
     several = calls.seen > 1
     aligned = same & several & ~calls.mismatched
-    synchronising = np.array([c.op in SYNCHRONISING for c in calls.classes])[calls.class_]
+    synchronising = np.array([c.op.synchronises for c in calls.classes])[calls.class_]
     arrival = np.maximum.reduceat(start, first)
     shortest = np.minimum.reduceat(duration, first)
     x = np.maximum.reduceat(end, first) - arrival

@@ -8,11 +8,8 @@ from __future__ import annotations
 from collscope.model import Op
 
 COLLECTIVES = {
-    "broadcast": Op.BROADCAST,
-    "reduce": Op.REDUCE,
-    "allgather": Op.ALL_GATHER,
-    "reducescatter": Op.REDUCE_SCATTER,
-    "allreduce": Op.ALL_REDUCE,
+    op.value.lower(): op
+    for op in (Op.BROADCAST, Op.REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_REDUCE)
 }
 COLLECTIVE_OF = {op: name for name, op in COLLECTIVES.items()}
 ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")

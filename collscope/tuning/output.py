@@ -5,8 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-from collscope.model import Measurement
-from collscope.model.busbw import bus_bandwidth
+from collscope.model import Measurement, bus_bandwidth
 from collscope.tuning import optimizer_csv
 from collscope.tuning.choose import PLUGIN, Candidate, Choice
 from collscope.tuning.csv_format import TunerRow

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from collscope.model import Op, datatype_of, redop_of
+from collscope.model import Extent, Op, Place, datatype_of, parse_op, redop_of
 from collscope.model.trace import RecordedCall, TraceCollective
 
 _LIMIT = 2**63
@@ -17,25 +17,13 @@ _FILE = re.compile(r"[^/\\]*?\.(\d{1,9})\.([^/\\]+)")
 _EXTENSION = re.compile(r"\.(?:json|bin|log|rccl|txt|gz|zst)", re.IGNORECASE)
 
 OPS = {
-    "Broadcast": Op.BROADCAST,
-    "Reduce": Op.REDUCE,
-    "AllGather": Op.ALL_GATHER,
-    "ReduceScatter": Op.REDUCE_SCATTER,
-    "AllReduce": Op.ALL_REDUCE,
-    "AllReduceWithBias": Op.ALL_REDUCE,
-    "Send": Op.SEND,
-    "Recv": Op.RECV,
-    "AllToAll": Op.ALL_TO_ALL,
-    "AllToAllv": Op.ALL_TO_ALLV,
-    "Gather": Op.GATHER,
-    "Scatter": Op.SCATTER,
-    "Bcast": Op.BROADCAST,
-}
+    name: parse_op(name)
+    for name in (
+        "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce", "AllReduceWithBias",
+        "Send", "Recv", "AllToAll", "AllToAllv", "Gather", "Scatter", "Bcast",
+    )
+}  # fmt: skip
 """Operations of rcclCallStr (recorder.h); the other names of that table move no data."""
-
-# Every rank's count, times nranks where the API's count is one rank's part.
-_IN_PARTS = (Op.REDUCE_SCATTER, Op.ALL_TO_ALL)
-_OUT_PARTS = (Op.ALL_GATHER, Op.ALL_TO_ALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,16 +179,12 @@ def _counts(raw: RawCall, ranks: int | None) -> tuple[int | None, int | None]:
     if op is Op.ALL_TO_ALLV:
         known = bool(raw.sendcounts) and sum(raw.sendcounts + raw.recvcounts) < _LIMIT
         return (sum(raw.sendcounts), sum(raw.recvcounts)) if known else (None, None)
-    at_root = raw.rank == raw.root
-    into = count if op is not Op.RECV else None
-    out = count if op is not Op.SEND else None
-    if op is Op.REDUCE and not at_root:
-        out = None
     parts = None if ranks is None or count * ranks >= _LIMIT else count * ranks
-    if op in _IN_PARTS or op is Op.SCATTER:
-        into = parts if op is not Op.SCATTER or at_root else None
-    if op in _OUT_PARTS or op is Op.GATHER:
-        out = parts if op is not Op.GATHER or at_root else None
+    elements = {Extent.COUNT: count, Extent.PARTS: parts}
+    into, out = elements.get(op.sends), elements.get(op.receives)
+    if raw.rank != raw.root:
+        into = None if op is Op.SCATTER else into
+        out = None if op in (Op.REDUCE, Op.GATHER) else out
     return into, out
 
 
@@ -209,17 +193,14 @@ def _in_place(raw: RawCall) -> bool | None:
     size = datatype_of(raw.datatype).itemsize
     if raw.op.point_to_point or size is None or not (raw.sendbuff and raw.recvbuff):
         return None
+    place = raw.op.place
+    if place is not Place.SAME and raw.op.rooted and raw.rank != raw.root:
+        return None
     own = raw.rank * raw.count * size
-    if raw.op is Op.ALL_GATHER:
+    if place is Place.PART_OF_RECV:
         return raw.sendbuff == raw.recvbuff + own
-    if raw.op is Op.REDUCE_SCATTER:
+    if place is Place.PART_OF_SEND:
         return raw.recvbuff == raw.sendbuff + own
-    if raw.op in (Op.GATHER, Op.SCATTER):
-        if raw.rank != raw.root:
-            return None
-        gather = raw.op is Op.GATHER
-        part, whole = (raw.sendbuff, raw.recvbuff) if gather else (raw.recvbuff, raw.sendbuff)
-        return part == whole + own
     return raw.sendbuff == raw.recvbuff
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 _SIGNS = re.compile(rb'"(?:inspector_output_format_version|coll_perf|p2p_perf|dump_stats)"\s*:')
 _UNKNOWN = {"unknown", "n/a", "none"}
 _LIMIT = 2**63
-# Inspector counts these per rank; S of nccl-tests is the whole (inspector.cc, bandwidth formulas).
-_PER_RANK = (Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL, Op.GATHER, Op.SCATTER)
 
 
 def sniff(head: bytes) -> bool:
@@ -176,7 +174,8 @@ def _call(
 
 
 def _size(op: Op, size_bytes: int | None, nranks: int | None) -> int | None:
-    if op not in _PER_RANK or size_bytes is None:
+    # Inspector counts one rank's part; S of nccl-tests is the whole (inspector.cc, formulas).
+    if not op.count_is_part or size_bytes is None:
         return size_bytes
     return None if nranks is None or size_bytes * nranks >= _LIMIT else size_bytes * nranks
 

@@ -12,8 +12,16 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from collscope.model import Datatype, Measurement, Op, Severity
-from collscope.model.busbw import algorithm_bandwidth, bus_bandwidth, bus_factor, size_bytes
+from collscope.model import (
+    Datatype,
+    Measurement,
+    Op,
+    Severity,
+    algorithm_bandwidth,
+    bus_bandwidth,
+    bus_factor,
+    size_bytes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,8 +33,6 @@ NUMBER = re.compile(r"\d{1,20}(?:\.\d{0,20})?(?:[eE][+-]?\d{1,3})?")
 LIMIT = 2**63  # first value that the store's integers cannot hold
 _SLACK = 1e-9  # relative; the programs round binary fractions
 _MOST_RANKS = 16384
-# These have no in-place form: the second block of their tables measures nothing else.
-_OUT_OF_PLACE_ONLY = {Op.SEND_RECV, Op.ALL_TO_ALL, Op.ALL_TO_ALLV}
 
 _IN_PLACE_TEXT = "SendRecv and AllToAll have no in-place form: the in-place column was left out."
 _DIFFERS_TEXT = (
@@ -86,7 +92,8 @@ class Result:
 
 def measure(result: Result, setting: Setting, notes: Notes) -> Measurement | None:
     """Measurement of one printed result; None, counted, for what measures nothing."""
-    if result.in_place and setting.op in _OUT_OF_PLACE_ONLY:
+    # The second block of these tables measures the same once more.
+    if result.in_place and not setting.op.has_in_place:
         notes.add(Severity.NOTICE, "no_in_place", _IN_PLACE_TEXT, result.line)
         return None
     time_us = decimal(result.time)

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import re
 
-from collscope.model import DATATYPE_NAMES, Datatype, Op, parse_datatype, parse_redop
+from collscope.model import DATATYPE_NAMES, Datatype, Op, parse_datatype, parse_op, parse_redop
+
+
+def _any_of(separator: str) -> str:
+    """Pattern of the operations that benchmarks measure, longest first: reduce begins others."""
+    names = [separator.join(op.words) for op in Op if op.benchmark]
+    return "|".join(sorted(names, key=len, reverse=True))
+
 
 # all_reduce_perf (NCCL 2), all_reduce_test (NCCL 1), alltoall_perf_mpi
-_PROGRAM = re.compile(
-    r"(?<![A-Za-z])(all_?reduce|all_?gather|reduce_?scatter|broadcast|reduce|all_?to_?allv"
-    r"|all_?to_?all|gather|scatter|sendrecv|hypercube)_(?:perf|test)\b",
-    re.IGNORECASE,
-)
-# "All-Gather Latency (us)", "All_reduce on 2 nodes", superbench-nccl_alltoall.log; longest first
-_WORD = re.compile(
-    r"(?<![A-Za-z])(all[-_ ]?reduce|all[-_ ]?gather|reduce[-_ ]?scatter|all[-_ ]?to[-_ ]?allv"
-    r"|all[-_ ]?to[-_ ]?all|send[-_ /]?recv|broadcast|bcast|gather|scatter|reduce|p2p)(?![A-Za-z])",
-    re.IGNORECASE,
-)
-_P2P = {"p2p": Op.SEND_RECV}
-_OPS = {op.value.lower(): op for op in Op} | {"bcast": Op.BROADCAST} | _P2P
-
+_PROGRAM = re.compile(rf"(?<![A-Za-z])({_any_of('_?')}|hypercube)_(?:perf|test)\b", re.IGNORECASE)
+# "All-Gather Latency (us)", "All_reduce on 2 nodes", superbench-nccl_alltoall.log
+_WORD = re.compile(rf"(?<![A-Za-z])({_any_of('[-_ /]?')}|bcast|p2p)(?![A-Za-z])", re.IGNORECASE)
 _TYPES = "|".join(sorted(DATATYPE_NAMES, key=len, reverse=True)).replace("8e", "8_?e")
 _TYPE_WORD = re.compile(rf"\b(?:{_TYPES})\b")
 
@@ -32,13 +28,16 @@ def op_of_program(text: str) -> Op | None:
     <Op.ALL_REDUCE: 'AllReduce'>
     """
     names = _PROGRAM.findall(text)
-    return _OPS.get(_joined(names[-1]), Op.UNKNOWN) if names else None
+    return parse_op(_joined(names[-1])) if names else None
 
 
 def op_of_text(text: str) -> Op | None:
     """Operation that a title or a file name speaks of; None when it speaks of none."""
     match = _WORD.search(text)
-    return _OPS[_joined(match[1])] if match else None
+    if match is None:
+        return None
+    name = _joined(match[1])
+    return Op.SEND_RECV if name == "p2p" else parse_op(name)
 
 
 def datatype_of_text(text: str) -> Datatype | None:

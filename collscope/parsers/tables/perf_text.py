@@ -9,8 +9,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from collscope.model import Datatype, Measurement, MeasurementSet, Op, Severity
-from collscope.model.busbw import size_bytes
+from collscope.model import Datatype, Measurement, MeasurementSet, Op, Severity, size_bytes
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import text_lines
 from collscope.parsers.tables._context import Context

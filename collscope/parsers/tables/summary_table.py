@@ -10,8 +10,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from collscope.model import Measurement, MeasurementSet, Severity
-from collscope.model.busbw import bus_factor
+from collscope.model import Measurement, MeasurementSet, Severity, bus_factor
 from collscope.parsers._grid import Grid, grids
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import line_count

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from statistics import median
 
-from collscope.model.busbw import bus_bandwidth
+from collscope.model import bus_bandwidth
 from collscope.reports.judgement.measured import Row, op_of
 from collscope.reports.judgement.records import Curve, CurvePoint
 from collscope.reports.judgement.roofs import AnyRoofs

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from collscope.model.busbw import bus_bandwidth
+from collscope.model import bus_bandwidth
 from collscope.reports.judgement.measured import Match, Matcher, op_of
 from collscope.reports.judgement.records import JudgedClass, Reached
 from collscope.reports.judgement.roofs import AnyRoofs, FitRoofs, RoofAt

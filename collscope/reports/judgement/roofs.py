@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from collscope.errors import CollscopeError, NoVerdictError
-from collscope.model.busbw import bus_factor
+from collscope.model import bus_factor
 from collscope.reports.judgement.measured import Row, as_measurement
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.fit import Fit, fit
