@@ -20,7 +20,7 @@ def label(
     name: str, times: Mapping[Key, Mapping[int, tuple[float, ...]]], calls: int | None = 100
 ) -> Label:
     """A label from its samples in us by class and round."""
-    classes = {k: Measured(Samples(rounds), None, calls, 0) for k, rounds in times.items()}
+    classes = {k: Measured(Samples(rounds), None, calls) for k, rounds in times.items()}
     return Label(name, classes, 0, dict.fromkeys(CIRCUMSTANCES, ()))
 
 

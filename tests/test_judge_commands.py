@@ -253,20 +253,105 @@ def test_noise_gives_no_verdict(tmp_path: Path) -> None:
 
 
 def test_wrong_results_and_failures_are_regressions(store: Path, tmp_path: Path) -> None:
+    right = {size: t for size, t in TIMES.items() if size < 1 << 28}
     bad = [
-        Sweep("wrong", TIMES, seed=6, status="wrong", n_wrong=7),
+        Sweep("wrong", {1 << 28: 1.0}, seed=6, status="wrong", n_wrong=7, rounds=1),
+        Sweep("wrong", TIMES, seed=6),
         Sweep("dead", {1 << 28: 1.0}, seed=7, status="failed"),
-        Sweep("dead", {size: t for size, t in TIMES.items() if size < 1 << 28}, seed=8),
+        Sweep("dead", right, seed=8),
     ]
     path = write_replay(tmp_path / "bad.csv", *bad)
     assert collscope("ingest", "csv", path, "--db", store).code == 0
     wrong, dead = check(store, "wrong"), check(store, "dead")
     assert (wrong.code, dead.code) == (1, 1)
-    assert "'wrong' has 4 classes with wrong results" in wrong.out
+    # One wrong round is enough, and its class has no time, whatever the other rounds say.
+    assert "'wrong' has 1 class with wrong results (AllReduce of 268435456 B on 4 r" in wrong.out
+    assert "wrong results  AllReduce  Float32/Sum  268435456      4  in          -" in wrong.out
     assert (
         "'dead' has 1 class that failed or ran out of time (AllReduce of 268435456 B on 4 ranks)"
         in " ".join(dead.out.split())
     )
+
+
+@pytest.fixture(scope="module")
+def all_bad(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store with the labels wrong, dead (no right result) and half (two of four wrong)."""
+    folder = tmp_path_factory.mktemp("bad")
+    small, large = (
+        {s: t for s, t in TIMES.items() if (s < 1 << 22) == is_} for is_ in (True, False)
+    )
+    path = write_replay(
+        folder / "bad.csv",
+        Sweep("wrong", TIMES, seed=6, status="wrong", n_wrong=7),
+        Sweep("dead", TIMES, seed=7, status="failed"),
+        Sweep("half", small, seed=8, status="wrong", n_wrong=1),
+        Sweep("half", large, seed=9),
+    )
+    db = Path(shutil.copy(built, folder / "t.db"))
+    assert collscope("ingest", "csv", path, "--db", db).code == 0
+    return db
+
+
+@pytest.mark.parametrize(
+    ("label", "why"),
+    [("wrong", "4 classes are wrong"), ("dead", "4 classes failed or ran out of time")],
+)
+def test_a_side_without_a_right_result_gives_no_verdict(
+    all_bad: Path, label: str, why: str
+) -> None:
+    sides = (("--baseline", label, "--current", "old"), ("--baseline", "old", "--current", label))
+    for number, names in enumerate(sides):
+        outcome = collscope("check", *names, "--db", all_bad, "--format", "json")
+        document = json.loads(outcome.out)
+        jsonschema.validate(document, schema("check"))
+        assert (outcome.code, document["verdict"]) == (4, "no verdict")
+        assert document["why"] == f"'{label}' has no right result: {why}"
+        told = {(r["outcome"], r["baseline_us"], r["ratio"]) for r in document["classes"]}
+        if number == 0:
+            assert told == {(f"baseline {'wrong' if label == 'wrong' else 'failed'}", None, None)}
+        else:
+            assert {row[0] for row in told} == {"wrong results" if label == "wrong" else "failed"}
+            assert document["classes_missing"] == 4
+            junit = ElementTree.fromstring(
+                collscope("check", *names, "--db", all_bad, "--format", "junit").out
+            )
+            assert (junit.get("failures"), junit.get("skipped")) == ("4", "1")
+    for names in (("old", label), (label, "old")):
+        refused = collscope("compare", *names, "--db", all_bad)
+        assert refused.code == 4
+        assert f"'{label}' has no right result: {why}" in refused.err
+
+
+def test_compare_tells_wrong_classes_and_gives_them_no_numbers(all_bad: Path) -> None:
+    for names in (("old", "half"), ("half", "old")):
+        outcome = collscope("compare", *names, "--db", all_bad)
+        assert outcome.code == 0
+        text = " ".join(outcome.out.split())
+        assert (
+            "half: wrong results of 2 classes have no time here (AllReduce of 65536 B on 4 ranks, …)"
+            in text
+        )
+        document = json.loads(collscope("compare", *names, "--db", all_bad, "--format", "json").out)
+        jsonschema.validate(document, schema("compare"))
+        cells = {
+            row["key"]["size_bytes"]: {cell["label"]: cell for cell in row["cells"]}
+            for row in document["classes"]
+        }
+        assert {s: c["half"]["status"] for s, c in cells.items()} == {
+            1 << 16: "wrong", 1 << 20: "wrong", 1 << 24: "ok", 1 << 28: "ok",
+        }  # fmt: skip
+        small = cells[1 << 16]
+        assert {small["half"][name] for name in ("time_us", "busbw_gbps", "speed_up")} == {None}
+        assert (small["old"]["time_us"] is None, small["old"]["speed_up"]) == (False, None)
+        assert [total["classes"] for total in document["totals"]] == [2, 2]
+
+
+def test_a_baseline_that_is_half_wrong_gives_no_verdict(all_bad: Path) -> None:
+    outcome = collscope("check", "--baseline", "half", "--current", "old", "--db", all_bad)
+    assert outcome.code == 4
+    text = " ".join(outcome.out.split())
+    assert "The baseline has no right result of 2 of its 4 classes: measure it again." in text
+    assert "half: wrong results of 2 classes have no time here" in text
 
 
 def test_rounds_of_a_file_are_not_those_of_the_store(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from collscope.errors import UsageError
 
 FORMATS = ("text", "md", "csv", "json")
 WIDTH = 120  # columns of the text form
-TEXT, PATH, NUMBER = "text", "path", "number"  # kinds of column
+TEXT, PATH, WORD, NUMBER = "text", "path", "word", "number"  # kinds of column; words are not cut
 _NARROWEST = 6  # a text column is not cut below this
 _GAP = "  "
 
@@ -181,7 +181,7 @@ def _widths(block: Table) -> list[int]:
     cells = zip(*((column.title for column in block.columns), *block.rows), strict=True)
     widths = [max(len(text) for text in column) for column in cells]
     excess = sum(widths) + len(_GAP) * (len(widths) - 1) - WIDTH
-    texts = [index for index, column in enumerate(block.columns) if column.kind != NUMBER]
+    texts = [index for index, column in enumerate(block.columns) if column.kind in (TEXT, PATH)]
     while excess > 0 and texts:
         widest = max(texts, key=widths.__getitem__)
         if widths[widest] <= _NARROWEST:

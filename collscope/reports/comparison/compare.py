@@ -10,9 +10,17 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from collscope.errors import InputError
-from collscope.reports.comparison.measured import Key, Label, total_us, unlike
+from collscope.errors import InputError, NoVerdictError
+from collscope.reports.comparison.measured import (
+    Key,
+    Label,
+    total_us,
+    unlike,
+    why_no_times,
+    without_times,
+)
 from collscope.reports.comparison.noise import LAUNCH_NOISE, Effect, effects, weighted_total
+from collscope.reports.layout import count
 
 SCHEMA = "collscope.compare/1"
 # Places that differ by more than this are first touch or an accident: of the published Frontier
@@ -25,9 +33,10 @@ class Cell:
     """One class with one label."""
 
     label: str
-    time_us: float  # median over the rounds of their medians
+    status: str  # ok; wrong, failed: no time, and no speed-up with the first label so
+    time_us: float | None  # median over the rounds of their medians
     busbw_gbps: float | None
-    speed_up: float  # time of the first label / time of this one
+    speed_up: float | None  # time of the first label / time of this one
     low: float | None  # 95 % confidence interval of speed_up; None: the noise is not known,
     high: float | None  # or this is the first label
     paired: bool  # speed_up is the median over rounds of the ratio within a round
@@ -38,7 +47,7 @@ class ClassComparison:
     """One class with every label."""
 
     key: Key
-    weight: float | None  # share of the job's measured collective time; None: no run was named
+    weight: float | None  # share of the job's collective time; None: no run named, or no time
     cells: tuple[Cell, ...]
 
 
@@ -85,12 +94,24 @@ def compare(
 ) -> Comparison:
     """Compare labels on the classes that all of them have.
 
+    Classes that a label has wrong or failed are told, and count for nothing.
+
     weights  calls of the run by class; without it every class counts the same
-    raises   InputError when no class is common to all labels, or the run has none of those
+    raises   InputError when no class is common to all labels, or the run has none of those;
+             NoVerdictError when a label has no right result
     """
-    common = sorted(set.intersection(*(set(label.classes) for label in labels)))
-    if not common:
+    no_times = why_no_times(labels)
+    if no_times is not None:
+        raise NoVerdictError(f"compare: {no_times}. Measure again, or name another label.")
+    measured = sorted(frozenset.intersection(*(label.measured for label in labels)))
+    common = [key for key in measured if all(key in label.classes for label in labels)]
+    if not measured:
         raise InputError(_why_nothing_common(labels))
+    if not common:
+        names = " and ".join(f"'{label.name}'" for label in labels)
+        raise NoVerdictError(
+            f"compare {names}: no class has right results with every label. Measure again."
+        )
     first = labels[0]
     itself = [Effect(0.0, None, 0, paired=False)] * len(common)
     by_label = [
@@ -107,13 +128,17 @@ def compare(
             f"run '{run}': none of its classes was measured with every label. Measure them with "
             "'collscope replay', or compare without --run."
         )
+    place = {key: c for c, key in enumerate(common)}
     classes = tuple(
         ClassComparison(
             key,
-            time[c] / whole if weights is not None else None,
-            tuple(_cell(label, key, by_label[i][c]) for i, label in enumerate(labels)),
+            time[place[key]] / whole if weights is not None and key in place else None,
+            tuple(
+                _cell(label, key, by_label[i][place[key]] if key in place else None)
+                for i, label in enumerate(labels)
+            ),
         )
-        for c, key in enumerate(common)
+        for key in measured
     )
     totals = tuple(
         _total(label.name, by_label[i], time, weights is not None) for i, label in enumerate(labels)
@@ -123,8 +148,13 @@ def compare(
         run,
         classes,
         totals,
-        tuple(_crossovers(classes, _Leads(labels, common, by_label[1:]))),
-        (*unlike(labels), *_left_out(labels, len(common)), *_outliers(labels)),
+        tuple(
+            _crossovers(
+                [row for row in classes if row.key in place],
+                _Leads(labels, common, by_label[1:]),
+            )
+        ),
+        (*unlike(labels), *_left_out(labels, measured), *_outliers(labels)),
     )
 
 
@@ -135,12 +165,19 @@ def _weight(label: Label, key: Key, weights: Mapping[Key, int] | None) -> float:
     return total_us(label, key, weights.get(key, 0))
 
 
-def _cell(label: Label, key: Key, effect: Effect) -> Cell:
+def _cell(label: Label, key: Key, effect: Effect | None) -> Cell:
+    """One class with one label; `effect` is None where some label has no right result of it."""
+    found = label.classes.get(key)
+    if found is None or effect is None:
+        time = None if found is None else found.samples.time_us
+        busbw = None if found is None else found.busbw_gbps
+        return Cell(label.name, label.status(key), time, busbw, None, None, None, paired=False)
     half = effect.half_width()
     return Cell(
         label.name,
-        label.classes[key].samples.time_us,
-        label.classes[key].busbw_gbps,
+        "ok",
+        found.samples.time_us,
+        found.busbw_gbps,
         effect.speed_up,
         None if half is None else math.exp(-effect.log_ratio - half),
         None if half is None else math.exp(-effect.log_ratio + half),
@@ -204,7 +241,7 @@ def _crossovers(classes: Sequence[ClassComparison], leads: _Leads) -> list[Cross
     for curve in curves(classes):
         leader: str | None = None
         for place, row in enumerate(curve):
-            times = {cell.label: cell.time_us for cell in row.cells}
+            times = {cell.label: cell.time_us or math.inf for cell in row.cells}
             best = min(times, key=times.__getitem__)
             if leader is None:
                 leader = best
@@ -220,14 +257,14 @@ def _crossovers(classes: Sequence[ClassComparison], leads: _Leads) -> list[Cross
     return found
 
 
-def _left_out(labels: Sequence[Label], common: int) -> list[str]:
+def _left_out(labels: Sequence[Label], measured: Sequence[Key]) -> list[str]:
     notes = []
     for label in labels:
-        if len(label.classes) > common:
-            n = len(label.classes) - common
-            notes.append(f"{label.name}: {n} of {len(label.classes)} classes have no counterpart")
-        if label.left_out:
-            notes.append(f"{label.name}: {label.left_out} rows failed or have no time")
+        alone = len(label.measured.difference(measured))
+        if alone:
+            of = count(len(label.measured), "class", "classes")
+            notes.append(f"{label.name}: {alone} of {of} not measured with every label")
+        notes += without_times(label)
     return notes
 
 

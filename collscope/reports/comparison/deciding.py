@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from collscope.reports.comparison.measured import Key
+from collscope.reports.comparison.measured import Key, called
 from collscope.reports.comparison.noise import ENOUGH_ROUNDS, Effect
 from collscope.reports.layout import count
 
@@ -74,6 +74,7 @@ class Lost:
     keys: tuple[Key, ...]  # heaviest first
     of: int  # classes of the baseline that count
     share: float  # of the baseline's time
+    untimed: int = 0  # further classes, that the baseline itself has wrong or failed
 
 
 def decide(
@@ -144,6 +145,12 @@ def _too_little(judged: Sequence[Judged], lost: Lost) -> str | None:
     seen = sum(j.share for j in judged if j.seen)
     if covered <= _NEEDED_SHARE or len(lost.keys) >= _NEEDED_SHARE * lost.of:
         return f"too little was measured again, missing: {_told(lost)}: measure them too"
+    whole = lost.of + lost.untimed
+    if len(lost.keys) + lost.untimed >= _NEEDED_SHARE * whole:
+        return (
+            f"the baseline has no right result of {lost.untimed} of its"
+            f" {count(whole, 'class', 'classes')}: measure it again"
+        )
     if seen * covered < _NEEDED_SHARE:
         return (
             f"only {100 * seen * covered:.0f} % of the time lies in classes whose noise allows a"
@@ -265,8 +272,3 @@ def _are(classes: Sequence[Judged]) -> str:
 
 def _name(j: Judged) -> str:
     return f"{called(j.key)} takes {math.exp(j.effect.log_ratio):.2f} x the time"
-
-
-def called(key: Key) -> str:
-    """A class in a sentence."""
-    return f"{key.op} of {key.size_bytes} B on {key.nranks} ranks"

@@ -16,6 +16,7 @@ from collscope.reports.comparison.measured import Key
 from collscope.reports.layout import (
     NUMBER,
     TEXT,
+    WORD,
     Section,
     Table,
     count,
@@ -31,7 +32,7 @@ from collscope.reports.layout import (
 CHECK_FORMATS = ("text", "md", "json", "junit", "github")
 _COMPARE_CSV = (
     "op", "datatype", "redop", "nranks", "in_place", "shape", "size_bytes", "weight", "label",
-    "time_us", "busbw_gbps", "speed_up", "low", "high",
+    "status", "time_us", "busbw_gbps", "speed_up", "low", "high",
 )  # fmt: skip
 _LONGEST_LABEL = 20  # of a label in a column's heading
 _PAIRED = (
@@ -42,7 +43,10 @@ _PAIRED = (
 _UNJUDGED = {  # outcomes, and what JUnit says of them
     "noisy": "too noisy to judge",
     "unknown": "noise not known: a single value; measure more often",
+    "baseline wrong": "the baseline's results are wrong: no time to hold against",
+    "baseline failed": "the baseline failed: no time to hold against",
 }
+_BROKEN = ("wrong results", "failed")  # of the current label
 _PLACES = {1: "in", 0: "out", -1: None}
 
 
@@ -165,8 +169,12 @@ def _class_tables(comparison: Comparison, short: dict[str, str]) -> list[str | T
 def _class_cells(row: ClassComparison, comparison: Comparison, weighted: bool) -> list[object]:
     cells: list[object] = [row.key.size_bytes, *([percent(row.weight)] if weighted else [])]
     for cell in row.cells:
-        cells += [cell.time_us, cell.busbw_gbps]
-        if cell.label != comparison.labels[0]:
+        cells += [cell.time_us if cell.status == "ok" else cell.status, cell.busbw_gbps]
+        if cell.label == comparison.labels[0]:
+            continue
+        if cell.speed_up is None:
+            cells.append(None)
+        else:
             sure = cell.low is None or cell.high is None or not cell.low <= 1 <= cell.high
             cells.append(f"{cell.speed_up:.2f}" + ("" if sure else "~"))
     return cells
@@ -199,7 +207,7 @@ def _compare_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
         for c in row.cells:
             yield (
                 k.op, k.datatype, k.redop, nranks, in_place, k.shape, k.size_bytes, row.weight,
-                c.label, c.time_us, c.busbw_gbps, c.speed_up, c.low, c.high,
+                c.label, c.status, c.time_us, c.busbw_gbps, c.speed_up, c.low, c.high,
             )  # fmt: skip
 
 
@@ -227,9 +235,9 @@ def _scope(check: Check) -> str:
 
 
 def _verdict_table(rows: Sequence[ClassVerdict]) -> Table:
-    columns = [("outcome", TEXT), ("op", TEXT), ("type", TEXT), ("size B", NUMBER),
-               ("ranks", NUMBER), ("place", TEXT), ("% of time", NUMBER), ("baseline us", NUMBER),
-               ("current us", NUMBER), ("ratio", NUMBER), ("95 % from", NUMBER),
+    columns = [("outcome", WORD), ("op", TEXT), ("type", TEXT), ("size B", NUMBER),
+               ("ranks", NUMBER), ("place", TEXT), ("% time", NUMBER), ("base us", NUMBER),
+               ("new us", NUMBER), ("ratio", NUMBER), ("95 % from", NUMBER),
                ("to", NUMBER)]  # fmt: skip
     return table(
         columns,
@@ -252,10 +260,11 @@ def _class_name(key: Key) -> str:
 def _junit(check: Check) -> str:
     """One test case for the verdict and one per class; a noisy class is skipped, not passed.
 
-    A slower class fails only when the verdict is a regression: alone it may be an accident.
+    A slower class fails only when the verdict is a regression: alone it may be an accident. A wrong
+    result is none.
     """
     failed = check.verdict is Verdict.REGRESSION
-    bad = [r for r in check.classes if failed and r.outcome in ("slower", "wrong results")]
+    bad = [r for r in check.classes if r.outcome in (("slower", *_BROKEN) if failed else _BROKEN)]
     unsure = check.verdict is Verdict.NO_VERDICT
     noisy = [r for r in check.classes if r.outcome in _UNJUDGED]
     suite = ElementTree.Element(
@@ -273,7 +282,7 @@ def _junit(check: Check) -> str:
     for row in check.classes:
         case = ElementTree.SubElement(
             suite, "testcase", classname="collscope.check", name=_class_name(row.key),
-            time=f"{row.current_us / 1e6:.9f}",
+            time=f"{(row.current_us or 0.0) / 1e6:.9f}",
         )  # fmt: skip
         if row in bad:
             ElementTree.SubElement(case, "failure", message=_finding(row))
@@ -286,8 +295,8 @@ def _junit(check: Check) -> str:
 
 
 def _finding(row: ClassVerdict) -> str:
-    if row.outcome == "wrong results":
-        return "wrong results"
+    if row.baseline_us is None or row.current_us is None:
+        return row.outcome
     return f"{row.baseline_us:.2f} us -> {row.current_us:.2f} us, {row.ratio:.3f} x the time"
 
 
@@ -298,8 +307,9 @@ def _github(check: Check) -> str:
     )
     lines = [_command(level, f"collscope: {check.verdict.value}", f"{check.why}. {_scope(check)}")]
     for row in check.classes:
-        if row.outcome in ("slower", "wrong results"):
-            severity = "error" if check.verdict is Verdict.REGRESSION else "warning"
+        if row.outcome in ("slower", *_BROKEN):
+            sure = check.verdict is Verdict.REGRESSION or row.outcome in _BROKEN
+            severity = "error" if sure else "warning"
             lines.append(_command(severity, _class_name(row.key), _finding(row)))
     for value in check.impossible:
         told = f"{value.busbw_gbps:.4g} GB/s of {value.label} is above {value.limit_gbps:.4g}"

@@ -11,8 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist, median
 
-from collscope.reports.comparison.deciding import Doubt, Judged, Lost, Verdict, called, decide
-from collscope.reports.comparison.measured import Key, Label, total_us, unlike
+from collscope.reports.comparison.deciding import Doubt, Judged, Lost, Verdict, decide
+from collscope.reports.comparison.measured import (
+    Key,
+    Label,
+    called,
+    total_us,
+    unlike,
+    why_no_times,
+    without_times,
+)
 from collscope.reports.comparison.noise import (
     ENOUGH_ROUNDS,
     Effect,
@@ -24,6 +32,8 @@ from collscope.reports.comparison.noise import (
 from collscope.reports.layout import count
 
 SCHEMA = "collscope.check/1"
+# Outcomes of classes of which a label, the current one or the baseline, has no right result.
+NO_TIME = ("wrong results", "failed", "baseline wrong", "baseline failed")
 DISCOVERY_RATE = 0.005  # of the classes called changed, expected to be called so wrongly
 
 
@@ -32,14 +42,14 @@ class ClassVerdict:
     """One class of both labels."""
 
     key: Key
-    share: float  # of the baseline's time
-    baseline_us: float
-    current_us: float
-    ratio: float  # current time / baseline time, 1 or less is good
+    share: float | None  # of the baseline's time; None: a label has no right result
+    baseline_us: float | None
+    current_us: float | None
+    ratio: float | None  # current time / baseline time, 1 or less is good
     low: float | None  # 95 % confidence interval of the ratio; None: the noise is not known
     high: float | None
     threshold: float  # ratio beyond which a change matters
-    outcome: str  # slower, faster, same, noisy, unknown (its noise), wrong results
+    outcome: str  # slower, faster, same, noisy, unknown (its noise), or one of `NO_TIME`
     paired: bool
 
 
@@ -64,7 +74,7 @@ class Check:
     current: str
     classes_common: int
     classes_judged: int  # of these, changed or with little enough noise
-    classes_missing: int  # of the baseline (and the run, if named) that `current` does not have
+    classes_missing: int  # of the baseline (and the run, if named) that `current` has no time of
     total_ratio: float | None  # weighted: current time / baseline time
     total_low: float | None
     total_high: float | None
@@ -99,11 +109,22 @@ def check(
              else a class weighs the time of one call
     control  two measurements of one and the same thing: their differences raise the thresholds
     """
+    no_times = why_no_times((baseline, current))
+    if no_times is not None:
+        return _nothing(baseline, current, no_times)
     both = baseline.classes.keys() & current.classes.keys()
     times = _times(baseline, weights)
     common = sorted(k for k in both if times[k])
+    broken = _broken(baseline, current)
     if not common:
-        return _nothing(baseline, current, uncalled=bool(both))
+        if broken is not None:
+            return _nothing(baseline, current, broken, Verdict.REGRESSION)
+        why = "no class has right results with both labels"
+        if both:
+            why = "none of the classes that the run calls was measured with both labels"
+        elif not baseline.measured & current.measured:
+            why = "the labels have no class in common"
+        return _nothing(baseline, current, why)
     whole = sum(times[k] for k in common)
     shares = [times[k] / whole for k in common]
     pairs = [(baseline.classes[k].samples, current.classes[k].samples) for k in common]
@@ -112,9 +133,11 @@ def check(
     threshold = max(math.log1p(rules.threshold), floor)
     judged = _judge(common, shares, pairs, _Found(found, threshold, rules.resolution))
     total = weighted_total(found, shares)
-    lost = _lost(times, current)
-    verdict, why = decide(judged, total, floor, _broken(baseline, current), lost)
+    untimed = 0 if weights is not None else len(baseline.measured - baseline.classes.keys())
+    lost = _lost(times, current, untimed)
+    verdict, why = decide(judged, total, floor, broken, lost)
     rows = [_row(j, baseline, current) for j in judged]
+    rows.sort(key=lambda row: -(row.ratio or 0.0))
     half = total.half_width()
     return Check(
         verdict,
@@ -127,7 +150,7 @@ def check(
         math.exp(total.log_ratio),
         None if half is None else math.exp(total.log_ratio - half),
         None if half is None else math.exp(total.log_ratio + half),
-        tuple(sorted(rows, key=lambda row: -row.ratio)),
+        (*_without_times(baseline, current, threshold), *rows),
         (),
         (
             *_weighing(baseline, weights),
@@ -180,17 +203,17 @@ def _launches(judged: Sequence[Judged]) -> Iterator[str]:
         )
 
 
-def _lost(times: Mapping[Key, float], current: Label) -> Lost:
+def _lost(times: Mapping[Key, float], current: Label, untimed: int) -> Lost:
     counting = {k: t for k, t in times.items() if t > 0}
     keys = sorted(counting.keys() - current.classes.keys(), key=lambda k: (-counting[k], k))
     share = sum(counting[k] for k in keys) / sum(counting.values())
-    return Lost(tuple(keys), len(counting), share)
+    return Lost(tuple(keys), len(counting), share, untimed)
 
 
 def _broken(baseline: Label, current: Label) -> str | None:
     """What the current label does not do at all, or wrongly; None when nothing."""
     kinds = (
-        ("with wrong results", {k for k, m in current.classes.items() if m.n_wrong}),
+        ("with wrong results", current.wrong - baseline.wrong),
         (
             "that failed or ran out of time",
             current.failed & (baseline.classes.keys() - baseline.failed),
@@ -262,9 +285,7 @@ def _doubt(effect: Effect, widest: float) -> Doubt | None:
 
 def _row(j: Judged, baseline: Label, current: Label) -> ClassVerdict:
     half = j.effect.half_width()
-    if current.classes[j.key].n_wrong:
-        outcome = "wrong results"
-    elif j.slower or j.faster:
+    if j.slower or j.faster:
         outcome = "slower" if j.slower else "faster"
     elif j.doubt is None:
         outcome = "same"
@@ -284,23 +305,45 @@ def _row(j: Judged, baseline: Label, current: Label) -> ClassVerdict:
     )
 
 
+def _without_times(baseline: Label, current: Label, threshold: float) -> list[ClassVerdict]:
+    """Rows of the classes that a label has wrong or failed."""
+    found = []
+    for key in sorted(baseline.measured & current.measured):
+        if key in baseline.classes and key in current.classes:
+            continue
+        outcome = f"baseline {baseline.status(key)}"
+        if key in baseline.classes:
+            outcome = "wrong results" if key in current.wrong else "failed"
+        before, after = (
+            label.classes[key].samples.time_us if key in label.classes else None
+            for label in (baseline, current)
+        )
+        found.append(
+            ClassVerdict(
+                key, None, before, after, None, None, None, math.exp(threshold), outcome,
+                paired=False,
+            )
+        )  # fmt: skip
+    return found
+
+
 def _notes(baseline: Label, current: Label, common: int, floor: float) -> Iterator[str]:
     if floor:
         yield f"the control raises thresholds to {100 * math.expm1(floor):.1f} %"
     yield from unlike((baseline, current))
     for label in (baseline, current):
-        if label.left_out:
-            yield f"{label.name}: {label.left_out} rows failed or have no time"
+        yield from without_times(label)
         if len(label.classes) > common:
-            yield f"{label.name}: {len(label.classes) - common} classes have no counterpart"
+            alone = count(len(label.classes) - common, "class", "classes")
+            yield f"{label.name}: {alone} without a time of the other label to hold against"
 
 
-def _nothing(baseline: Label, current: Label, *, uncalled: bool) -> Check:
-    """Nothing to judge; `uncalled`: there are common classes, but the run calls none of them."""
-    why = "the labels have no class in common"
-    if uncalled:
-        why = "none of the classes that the run calls was measured with both labels"
+def _nothing(
+    baseline: Label, current: Label, why: str, verdict: Verdict = Verdict.NO_VERDICT
+) -> Check:
+    """No class has a time with both labels that counts."""
     return Check(
-        Verdict.NO_VERDICT, why, baseline.name, current.name, 0, 0, len(baseline.classes),
-        None, None, None, (), (), tuple(_notes(baseline, current, 0, 0.0)),
+        verdict, why, baseline.name, current.name, 0, 0, len(baseline.classes), None, None, None,
+        tuple(_without_times(baseline, current, 0.0)), (),
+        tuple(_notes(baseline, current, 0, 0.0)),
     )  # fmt: skip

@@ -37,7 +37,7 @@ def limits(system: System, labels: Iterable[Label]) -> Limits:
 
 def limited(check: Check, limits: Limits) -> Check:
     """The verdict with impossible values named; none when every class has one."""
-    common = {row.key for row in check.classes}
+    common = {row.key for row in check.classes if row.ratio is not None}
     found = tuple(v for v in limits.impossible if v.key in common)
     check = replace(check, impossible=found, notes=(*check.notes, *limits.notes))
     if not common or {v.key for v in found} != common:

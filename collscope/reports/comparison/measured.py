@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import sqlite3
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from collscope.errors import InputError
 from collscope.reports.comparison.noise import Samples
+from collscope.reports.layout import count
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -38,19 +39,32 @@ class Measured:
     samples: Samples
     busbw_gbps: float | None  # of `samples.time_us`
     calls: int | None  # of the class in the run it was planned from
-    n_wrong: int  # wrong elements; at least 1 where only their being wrong is known
     nnodes: int | None = None  # hosts; None: not known, or not always the same
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Every usable class of a label, and under what circumstances it was measured."""
+    """Every class of a label with right results, and under what circumstances it was measured."""
 
     name: str
     classes: dict[Key, Measured]
     left_out: int  # rows without a time: failed, timed out, skipped
     circumstances: dict[str, tuple[str, ...]]  # nnodes, method, backend, library, device, …
     failed: frozenset[Key] = frozenset()  # classes that failed or ran out of time at least once
+    wrong: frozenset[Key] = frozenset()  # with a wrong result at least once: not in `classes`
+
+    @property
+    def measured(self) -> frozenset[Key]:
+        """Every class that was measured, with whatever result."""
+        return frozenset(self.failed | self.wrong | self.classes.keys())
+
+    def status(self, key: Key) -> str:
+        """`ok` where the class has a time; else why it has none: `wrong`, `failed` or `missing`."""
+        if key in self.classes:
+            return "ok"
+        if key in self.wrong:
+            return "wrong"
+        return "failed" if key in self.failed else "missing"
 
 
 CIRCUMSTANCES = ("nnodes", "method", "backend", "library", "device", "scaled_from")
@@ -62,7 +76,6 @@ _COLUMNS = (
     "measurement_id", "source_id", "round", "status", "n_wrong", "calls",
     "time_us_median", "busbw_gbps",
 )  # fmt: skip
-_USABLE = ("ok", "wrong")  # a wrong result is kept: it has a time, and must be told
 _FAILED = ("failed", "timeout")
 _HINTS, _LISTED = 3, 5  # labels named where one is not known: similar ones, else the first
 _Row = dict[str, Any]
@@ -80,7 +93,7 @@ def load_labels(
     """Measurements of the labels, rounds of one class together.
 
     run     only those of this run; None: those of every run
-    raises  InputError when the store has no measurement of a label, or none with a time
+    raises  InputError when the store has no measurement of a label, or none that was carried out
     """
     samples = _samples(connection, names)
     return [_load(connection, name, run, samples) for name in names]
@@ -112,8 +125,12 @@ def _load(
     rows = _once([dict(zip((*_COLUMNS, "sha256"), row, strict=True)) for row in found])
     if not rows:
         raise InputError(f"label '{name}': {_why_unknown(name, labels_of(connection))}")
-    usable = [r for r in rows if r["status"] in _USABLE and r["time_us_median"] and r["size_bytes"]]
-    if not usable:
+    sized = [r for r in rows if r["size_bytes"]]
+    failed = frozenset(_key(r) for r in sized if r["status"] in _FAILED)
+    wrong = frozenset(_key(r) for r in sized if r["status"] == "wrong" or r["n_wrong"])
+    timed = [r for r in sized if r["status"] in ("ok", "wrong") and r["time_us_median"]]
+    usable = [r for r in timed if _key(r) not in wrong]
+    if not (usable or failed or wrong):
         raise InputError(
             f"label '{name}': none of its {len(rows)} measurements has a size and a time. "
             "Measure again, or choose another label."
@@ -121,14 +138,13 @@ def _load(
     grouped: dict[Key, list[_Row]] = defaultdict(list)
     for row in usable:
         grouped[_key(row)].append(row)
-    for row in usable:
+    for row in timed:
         row["scaled_from"] = row["scaled_from"] or _WHOLE
     circumstances = {
-        c: tuple(sorted({str(r[c]) for r in usable if r[c] is not None})) for c in CIRCUMSTANCES
+        c: tuple(sorted({str(r[c]) for r in timed if r[c] is not None})) for c in CIRCUMSTANCES
     }
     classes = {key: _measured(group, samples) for key, group in grouped.items()}
-    failed = frozenset(_key(r) for r in rows if r["status"] in _FAILED and r["size_bytes"])
-    return Label(name, classes, len(rows) - len(usable), circumstances, failed)
+    return Label(name, classes, len(rows) - len(timed), circumstances, failed, wrong)
 
 
 def _once(rows: Sequence[_Row]) -> list[_Row]:
@@ -194,7 +210,6 @@ def _measured(rows: Sequence[_Row], samples: dict[int, list[float]]) -> Measured
         together,
         products[0] / together.time_us if products else None,
         _calls(rows),
-        sum(r["n_wrong"] or r["status"] == "wrong" for r in rows),
         nodes.pop() if len(nodes) == 1 else None,
     )
 
@@ -210,6 +225,38 @@ def _calls(rows: Sequence[_Row]) -> int | None:
         if row["calls"] is not None:
             by_round[row["source_id"], row["round"]] += row["calls"]
     return max(by_round.values(), default=None)
+
+
+def called(key: Key) -> str:
+    """A class in a sentence."""
+    ranks = count(key.nranks, "rank") if key.nranks else "an unknown number of ranks"
+    return f"{key.op} of {key.size_bytes} B on {ranks}"
+
+
+def without_times(label: Label) -> Iterator[str]:
+    """What has no number in a comparison: wrong results, and rows that failed or have no time."""
+    if label.wrong:
+        yield (
+            f"{label.name}: wrong results of {count(len(label.wrong), 'class', 'classes')} have no"
+            f" time here ({called(min(label.wrong))}{', …' * (len(label.wrong) > 1)})"
+        )
+    if label.left_out:
+        has = "has" if label.left_out == 1 else "have"
+        yield f"{label.name}: {count(label.left_out, 'row')} failed or {has} no time"
+
+
+def why_no_times(labels: Sequence[Label]) -> str | None:
+    """Which labels have no right result at all, and what they have; None when all have one."""
+    told = []
+    for label in labels:
+        if not label.classes:
+            wrong, failed = len(label.wrong), len(label.failed - label.wrong)
+            kinds = [f"{count(wrong, 'class is', 'classes are')} wrong"] * bool(wrong)
+            kinds += [f"{count(failed, 'class', 'classes')} failed or ran out of time"] * bool(
+                failed
+            )
+            told.append(f"'{label.name}' has no right result: {' and '.join(kinds)}")
+    return "; ".join(told) or None
 
 
 def total_us(label: Label, key: Key, calls: int) -> float:
