@@ -55,3 +55,12 @@ def format_time(time_ns: float | None) -> str:
         if abs(time_ns) >= scale:
             return f"{time_ns / scale:.4g} {unit}"
     return f"{time_ns:.4g} ns"
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """A number with its noun.
+
+    >>> count(1, "class", "classes"), count(2, "call")
+    ('1 class', '2 calls')
+    """
+    return f"{number} {one}" if number == 1 else f"{number} {many or one + 's'}"

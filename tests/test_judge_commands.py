@@ -327,10 +327,7 @@ def test_compare_tells_wrong_classes_and_gives_them_no_numbers(all_bad: Path) ->
         outcome = collscope("compare", *names, "--db", all_bad)
         assert outcome.code == 0
         text = " ".join(outcome.out.split())
-        assert (
-            "half: wrong results of 2 classes have no time here (AllReduce of 65536 B on 4 ranks, …)"
-            in text
-        )
+        assert "half: wrong results of 2 classes have no time here (AllReduce of 65536 B" in text
         document = json.loads(collscope("compare", *names, "--db", all_bad, "--format", "json").out)
         jsonschema.validate(document, schema("compare"))
         cells = {

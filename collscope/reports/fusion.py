@@ -9,14 +9,13 @@ from collscope.reports.layout import (
     TEXT,
     Section,
     Table,
-    count,
     in_format,
     percent,
     scaled,
     table,
     to_csv,
 )
-from collscope.units import format_size
+from collscope.units import count, format_size
 from collscope.whatif.policies import Policy
 from collscope.whatif.records import Fusion, FusionRow, Recommended
 

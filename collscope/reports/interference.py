@@ -11,13 +11,12 @@ from collscope.reports.layout import (
     TEXT,
     Section,
     Table,
-    count,
     in_format,
     or_unknown,
     table,
     to_csv,
 )
-from collscope.units import format_size
+from collscope.units import count, format_size
 
 _MOST_FAILED = 10
 _HOST_TEXT = (

@@ -88,15 +88,6 @@ def percent(ratio: float | None) -> str | None:
     return None if ratio is None else f"{100 * ratio:.2f}"
 
 
-def count(number: int, one: str, many: str | None = None) -> str:
-    """A number with its noun.
-
-    >>> count(1, "class", "classes"), count(2, "call")
-    ('1 class', '2 calls')
-    """
-    return f"{number} {one}" if number == 1 else f"{number} {many or one + 's'}"
-
-
 def or_unknown(value: object) -> str:
     """Text of a value within a sentence."""
     return "unknown" if value is None else str(value)

@@ -7,8 +7,8 @@ from collections.abc import Hashable, Sequence
 
 from collscope.model import Measurement, Op
 from collscope.reports.comparison.noise import Samples
-from collscope.reports.layout import NUMBER, TEXT, Section, count, table, to_text
-from collscope.units import format_size
+from collscope.reports.layout import NUMBER, TEXT, Section, table, to_text
+from collscope.units import count, format_size
 
 _COLUMNS = (
     ("label", TEXT), ("op", TEXT), ("datatype", TEXT), ("redop", TEXT), ("shape", TEXT),

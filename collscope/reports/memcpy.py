@@ -10,7 +10,6 @@ from collscope.reports.layout import (
     TEXT,
     Section,
     Table,
-    count,
     in_format,
     or_unknown,
     scaled,
@@ -18,7 +17,7 @@ from collscope.reports.layout import (
     to_csv,
 )
 from collscope.reports.memcpy_build import CopyReport, CopyRow
-from collscope.units import format_size
+from collscope.units import count, format_size
 
 _Key = tuple[str, int | None, int | None, str, int]  # kind, source, destination, direction, size
 _HOST_COLUMNS = (

@@ -10,7 +10,6 @@ from collscope.reports.layout import (
     TEXT,
     Section,
     Table,
-    count,
     in_format,
     or_unknown,
     percent,
@@ -19,7 +18,7 @@ from collscope.reports.layout import (
 )
 from collscope.reports.p2p_build import LEAST_PAIRS
 from collscope.reports.p2p_model import P2p, PairRow, SlowPair
-from collscope.units import format_size
+from collscope.units import count, format_size
 
 _CSV = tuple(PairRow.__dataclass_fields__)
 _MOST_RANKS = 16  # of a matrix that fits a page

@@ -11,9 +11,8 @@ from collscope.bench.p2p import P2pRun, Result
 from collscope.bench.p2p_plan import LATENCY_BYTES, ONE_WAY, PING_PONG, TWO_WAY, Exchange
 from collscope.model import Measurement, Op, algorithm_bandwidth
 from collscope.reports.comparison.noise import Samples
-from collscope.reports.layout import count
 from collscope.reports.p2p_model import CopyPoint, P2p, PairRow, SlowPair, Spread
-from collscope.units import format_size
+from collscope.units import count, format_size
 
 # Standard deviation over median absolute deviation of normal samples.
 _MAD_TO_SIGMA = 1.4826

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from collscope.errors import InputError
 from collscope.reports.figure import COLOURS, GREY, MARKERS, STYLE, save_figure
 from collscope.reports.judgement.records import Curve, CurvePoint, JudgedClass
-from collscope.reports.layout import count
 from collscope.reports.model import Bin, Report
-from collscope.units import format_size, format_time
+from collscope.units import count, format_size, format_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

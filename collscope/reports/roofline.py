@@ -10,17 +10,7 @@ from pathlib import Path
 from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.ingest.match import reading
 from collscope.model import Measurement, Op, parse_op
-from collscope.reports.layout import (
-    NUMBER,
-    TEXT,
-    Item,
-    Section,
-    Table,
-    count,
-    in_format,
-    table,
-    to_csv,
-)
+from collscope.reports.layout import NUMBER, TEXT, Item, Section, Table, in_format, table, to_csv
 from collscope.roofline.catalogue import SystemRow, catalogue_rows, load_system
 from collscope.roofline.fit import Curve, Fit, fit
 from collscope.roofline.tables import (
@@ -31,6 +21,7 @@ from collscope.roofline.tables import (
     bound_rows,
     roof_rows,
 )
+from collscope.units import count
 
 SCHEMA = "collscope.roofline/1"
 

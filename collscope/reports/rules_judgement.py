@@ -6,10 +6,9 @@ from collections.abc import Iterable
 
 from collscope.reports.judgement.accounts import MOSTLY, SKEW_FACTOR
 from collscope.reports.judgement.records import JudgedClass
-from collscope.reports.layout import count
 from collscope.reports.model import Finding, Report
 from collscope.roofline.roof import not_applying
-from collscope.units import format_size
+from collscope.units import count, format_size
 
 WORTH = 0.01  # part of GPU time that tuning must save to be worth the work
 _ENOUGH = 0.5  # part of the collective time that must be judged before anything is said about it

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from collscope.reports.layout import count
 from collscope.reports.model import Evidence, Finding, Report
 from collscope.reports.rocprof_files import again
+from collscope.units import count
 
 _MOST_NAMED = 3
 

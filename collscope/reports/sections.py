@@ -12,7 +12,6 @@ from collscope.reports.layout import (
     Item,
     Section,
     Table,
-    count,
     or_unknown,
     scaled,
     table,
@@ -40,7 +39,7 @@ from collscope.reports.timeline_sections import (
     timeline_section,
     timeline_sentences,
 )
-from collscope.units import format_size, format_time
+from collscope.units import count, format_size, format_time
 
 _MOST_SENTENCES = 4  # profiles named in the first lines
 _MOST_TEXTS = 20  # rows of settings, facts, sources and diagnostics

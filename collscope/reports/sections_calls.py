@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from collscope.reports.layout import NUMBER, TEXT, Table, count, percent, scaled, table
+from collscope.reports.layout import NUMBER, TEXT, Table, percent, scaled, table
 from collscope.reports.model import Bin, ClassRow, CommunicatorRow, Histogram, OpCalls, Report
-from collscope.units import format_size
+from collscope.units import count, format_size
 
 _BAR = 20  # characters of the longest bar
 _MOST_COMMUNICATORS = 20

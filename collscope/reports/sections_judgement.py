@@ -15,10 +15,10 @@ from collscope.reports.judgement.records import (
     Reached,
     Uplift,
 )
-from collscope.reports.layout import NUMBER, TEXT, Item, Table, cell, count, percent, table
+from collscope.reports.layout import NUMBER, TEXT, Item, Table, cell, percent, table
 from collscope.reports.model import Report
 from collscope.roofline.roof import IMPOSSIBLE
-from collscope.units import format_size
+from collscope.units import count, format_size
 
 _HOW = (
     "Not judged: measure the classes (collscope replay, or collscope ingest csv and table), and "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from collscope.reports.layout import NUMBER, TEXT, Section, Table, count, scaled, table
+from collscope.reports.layout import NUMBER, TEXT, Section, Table, scaled, table
 from collscope.reports.timeline_records import (
     BesideRow,
     ClassTimeRow,
@@ -13,7 +13,7 @@ from collscope.reports.timeline_records import (
     RankRow,
     TimelineReport,
 )
-from collscope.units import format_size
+from collscope.units import count, format_size
 
 _MOST_RANKS = 16  # rows of a table; then the ranks with most exposed time
 _MOST_CLASSES = 20

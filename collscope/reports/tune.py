@@ -13,7 +13,6 @@ from collscope.reports.layout import (
     Item,
     Section,
     Table,
-    count,
     or_unknown,
     percent,
     table,
@@ -27,7 +26,7 @@ from collscope.tuning.records import INTERRUPTED, TUNED, UNCONFIRMED, TunedClass
 from collscope.tuning.run import prepare, tune
 from collscope.tuning.state import EARLIER, ENV, EVIDENCE, TUNER_CSV, State, Wanted
 from collscope.tuning.summary import summary
-from collscope.units import format_size
+from collscope.units import count, format_size
 
 FORMATS = ("text", "md", "json")
 

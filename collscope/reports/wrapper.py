@@ -7,14 +7,13 @@ from collscope.reports.layout import (
     TEXT,
     Section,
     Table,
-    count,
     in_format,
     or_unknown,
     scaled,
     table,
     to_csv,
 )
-from collscope.units import format_size
+from collscope.units import count, format_size
 from collscope.whatif.wrapper import ElementRow, WrapperTables
 
 

@@ -20,7 +20,7 @@ from collscope.reports.comparison.measured import (
     without_times,
 )
 from collscope.reports.comparison.noise import LAUNCH_NOISE, Effect, effects, weighted_total
-from collscope.reports.layout import count
+from collscope.units import count
 
 SCHEMA = "collscope.compare/1"
 # Places that differ by more than this are first touch or an accident: of the published Frontier

@@ -15,7 +15,7 @@ from enum import Enum
 
 from collscope.reports.comparison.measured import Key, called
 from collscope.reports.comparison.noise import ENOUGH_ROUNDS, Effect
-from collscope.reports.layout import count
+from collscope.units import count
 
 TOTAL_THRESHOLD = 0.02  # effect of the weighted total that matters
 TOTAL_P = 0.001  # probability at which the weighted total counts as changed

@@ -19,7 +19,6 @@ from collscope.reports.layout import (
     WORD,
     Section,
     Table,
-    count,
     in_format,
     percent,
     table,
@@ -28,6 +27,7 @@ from collscope.reports.layout import (
     to_markdown,
     to_text,
 )
+from collscope.units import count
 
 CHECK_FORMATS = ("text", "md", "json", "junit", "github")
 _COMPARE_CSV = (

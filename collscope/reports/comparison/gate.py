@@ -29,7 +29,7 @@ from collscope.reports.comparison.noise import (
     effects,
     weighted_total,
 )
-from collscope.reports.layout import count
+from collscope.units import count
 
 SCHEMA = "collscope.check/1"
 # Outcomes of classes of which a label, the current one or the baseline, has no right result.

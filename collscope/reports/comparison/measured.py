@@ -11,7 +11,7 @@ from typing import Any
 
 from collscope.errors import InputError
 from collscope.reports.comparison.noise import Samples
-from collscope.reports.layout import count
+from collscope.units import count
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -11,13 +11,12 @@ from collscope.reports.layout import (
     Item,
     Section,
     Table,
-    count,
     in_format,
     table,
     to_csv,
 )
 from collscope.reports.msccl.build import AlgorithmRow, MscclReport, ServedRow
-from collscope.units import format_size
+from collscope.units import count, format_size
 
 _HEAD = (
     "blocks x steps: thread blocks of a GPU and steps of a block, the most of each. dependent: "

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from collscope.reports.layout import (
-    NUMBER,
-    TEXT,
-    Section,
-    Table,
-    count,
-    in_format,
-    table,
-    to_csv,
-)
+from collscope.reports.layout import NUMBER, TEXT, Section, Table, in_format, table, to_csv
 from collscope.reports.prediction.build import ClassChange, PredictionReport
-from collscope.units import format_size
+from collscope.units import count, format_size
 
 _STEP_FROM = {
     "marks": "between the profiler's step marks",
