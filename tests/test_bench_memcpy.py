@@ -223,6 +223,9 @@ def test_rounds_are_one_row_and_the_worst_status_shows() -> None:
     rows.append(copy("within_async", 1000, 1.0, 0, 0, round=3, status="wrong", n_wrong=7))
     (row,) = build_copies(memcpy_csv.parse("\n".join((HEADER, *rows, ""))).copies).rows
     assert (row.time_us, row.status, row.n_wrong) == (2.0, "wrong", 7)  # that round's is of nothing
+    rows.append(copy("within_async", 1000, 9.0, 0, 0, round=4, status="timeout"))
+    (row,) = build_copies(memcpy_csv.parse("\n".join((HEADER, *rows, ""))).copies).rows
+    assert (row.time_us, row.status, row.rounds) == (2.0, "wrong", 5)
     text = rendered(rows)
     assert "Not measured, or not right" in text
     assert "7 bytes wrong" in text

@@ -326,11 +326,14 @@ def test_rounds_count_alike_and_wrong_data_has_no_time() -> None:
     rounds = [_changed(_one_way((0, 1), us), round=number) for number, us in times]
     message = "element 0 is 1, expected 2"
     wrong = _changed(_one_way((1, 0), 5.0), status="wrong", n_wrong=3, message=message)
+    # What a round that failed had measured so far is no time either.
+    rounds.append(_changed(_one_way((0, 1), 1.0), round=4, status="timeout"))
     found = _told([*rounds, wrong], points=4)
     there, back = found.rows
     assert (there.time_us, there.samples, there.time_us_mad) == (12.0, 15, 2.0)
     assert (back.time_us, back.algbw_gbps, back.n_wrong) == (None, None, 3)
     assert found.notices == (
+        "one-way of 1 MiB: timeout in 1 case",
         "one-way of 1 MiB: wrong in 1 case: element 0 is 1, expected 2",
         "2 pairs and sizes were not reached.",
     )

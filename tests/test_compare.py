@@ -64,6 +64,10 @@ def test_times_are_medians_of_the_rounds_medians() -> None:
         for number, times in rounds.items()
     ]  # fmt: skip
     assert "AllReduce       12" in render_measured(rows)
+    # A wrong result has no time; that it was wrong is told.
+    rows.append(replace(rows[1], round=4, samples_us=(90.0,), status="wrong", n_wrong=2))
+    (line,) = (li for li in render_measured(rows).splitlines() if li.startswith("AllReduce"))
+    assert line.split() == ["AllReduce", "12", "2", "wrong"]
 
 
 def test_rounds_in_common_are_compared_pair_by_pair() -> None:

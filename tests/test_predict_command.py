@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,28 @@ def test_the_measured_change_both_ways(db: Path, old: str, new: str) -> None:
     assert (found["gain"] > 0) == (new == "default")
     # No overlap in this job: the uplift formula says the same.
     assert found["simple_us"] == pytest.approx(found["new_us"], rel=0.02)
+
+
+@pytest.mark.parametrize("status", ["wrong", "failed", "timeout"])
+def test_wrong_measurements_give_no_times(db: Path, tmp_path: Path, status: str) -> None:
+    mine = Path(shutil.copy(db, tmp_path / "t.db"))
+    other = predicted(db, "--run", "ringll", "--with", "half")["unchanged"][0]
+    bad = ROW.replace(",ok", f",{status}")
+    right = (
+        f"{other['op']},{other['datatype']},,,{other['count']},{other['size_bytes']},,"
+        f"{other['nranks']},1,3,1.0,,,,30,,,0,batch,cuda,,,,ok"
+    )
+    for name, rows in (("bad", [bad]), ("mixed", [bad, right])):
+        table = tmp_path / f"{name}.csv"
+        table.write_text("\n".join([HEADER, *rows, ""]))
+        done = collscope("ingest", "csv", table, "--db", mine, "--run", "ringll")
+        assert done.code == 0, done.err
+    mixed = predicted(mine, "--run", "ringll", "--with", "mixed")
+    assert (len(mixed["changed"]), len(mixed["unchanged"])) == (1, 5)
+    assert "1 class measured with wrong results, or failed: unchanged here." in mixed["assumptions"]
+    refused = collscope("predict", "--db", mine, "--run", "ringll", "--with", "bad")
+    assert refused.code == 4
+    assert "label 'bad' has no right result: 1 measurement, all wrong or failed" in refused.err
 
 
 def test_a_label_of_measurements(db: Path) -> None:

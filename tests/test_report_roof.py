@@ -242,6 +242,26 @@ def test_failed_and_wrong_measurements_are_marked_and_not_used() -> None:
         assert (row.measured_us, row.efficiency, row.marks) == (None, None, (mark,))
 
 
+def test_one_wrong_round_leaves_a_class_without_a_time() -> None:
+    store, _, _ = _job()
+    _measured(store, 2 * ROOF_US)
+    _measured(store, 2 * ROOF_US, n_wrong=3)
+    _measured(store, 2 * ROOF_US, status="failed")
+    report = store.report(system="mi300x")
+    row = report.judgement.classes[0]
+    assert (row.measured_us, row.marks) == (None, ("replay wrong",))
+    said = "Of 3 measurements with label replay: 1 wrong result and 1 failed. They have no times"
+    assert said in " ".join(render(report, "text").split())
+
+
+def test_a_run_of_wrong_measurements_alone_says_so() -> None:
+    store = StoreBuilder()
+    _measured(store, 2 * ROOF_US, status="wrong", n_wrong=3)
+    text = " ".join(render(store.report(), "text").split())
+    assert "Not judged: no class has a right result with label replay." in text
+    assert "the measurements tell no ranks" not in text
+
+
 def test_host_memory_is_marked_and_saves_nothing_against_a_system() -> None:
     store, _, _ = _job()
     _measured(store, 1000 * ROOF_US, backend="host")

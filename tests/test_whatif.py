@@ -448,6 +448,24 @@ def measured(db_path: Path, tmp_path: Path) -> Path:
     return db_path
 
 
+def test_wrong_measurements_are_left_out_and_told(
+    measured: Path, samples: Path, tmp_path: Path
+) -> None:
+    fixed = ("--layers", samples / "layers" / "resnet50.csv", "--db", measured, "--label")
+    for label, us in (("fast", 1.0), ("bad", 2.0)):
+        wrong = write_csv(tmp_path / f"{label}.csv", {1 << 20: us, 1 << 21: us})
+        wrong.write_text(wrong.read_text().replace(",ok", ",wrong"))
+        assert collscope("ingest", "csv", wrong, "--db", measured, "--label", label).code == 0
+    found = fusion(*fixed, "fast")
+    assert (
+        "label 'fast': 2 of 21 measurements failed or gave wrong results: left out"
+        in (found["notices"])
+    )
+    refused = collscope("whatif", "fusion", *fixed, "bad")
+    assert refused.code == 4
+    assert "every AllReduce measured under it failed or gave wrong results" in refused.err
+
+
 def fusion(*arguments: str | Path) -> dict[str, Any]:
     outcome = collscope("whatif", "fusion", *arguments, "--format", "json")
     assert outcome.code == 0, outcome.err

@@ -51,6 +51,11 @@ class Measurement:
     samples_us: tuple[float, ...] = ()
     line: int | None = None
 
+    @property
+    def right(self) -> bool:
+        """Carried out, with no wrong result that is known: its time may count."""
+        return self.status == "ok" and not self.n_wrong
+
 
 @dataclass(frozen=True, slots=True)
 class MeasurementSet:

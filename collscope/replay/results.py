@@ -113,14 +113,14 @@ def store_results(path: Path, db: Path, run: str, before: str | None) -> None:
 
 
 def rccl_replayer_layout(measurements: Sequence[Measurement]) -> str:
-    """The nine columns of ROCm/rccl's old rccl_replayer, one row per measurement with a time.
+    """The nine columns of ROCm/rccl's old rccl_replayer, one row per right measurement.
 
     The last column is the bus bandwidth, which that tool's is not. `callNumber` counts rows;
     fields that do not apply are 0 and Sum, as the tool has them.
     """
     out = io.StringIO()
     out.write(rccl_replayer_csv.HEADER + "\n")
-    timed = (m for m in measurements if m.time_us_median is not None and m.op is not Op.SEQUENCE)
+    timed = (m for m in measurements if m.right and m.time_us_median and m.op is not Op.SEQUENCE)
     for number, m in enumerate(timed, 1):
         out.write(", ".join(_nine(number, m)) + "\n")
     return out.getvalue()

@@ -22,8 +22,8 @@ _BAD = ("wrong", "failed", "timeout")
 def render_measured(measurements: Sequence[Measurement]) -> str:
     """Text: the classes in the order in which they were measured, then what went wrong.
 
-    Rounds of one class and setting share a line: the median of their medians (as `collscope
-    compare` has it), the most wrong elements and the worst status. There must be one.
+    Rounds of one class and setting share a line: the median of the medians of those with right
+    results, the most wrong elements and the worst status. There must be one.
     """
     groups: dict[tuple[object, ...], dict[str, list[Measurement]]] = defaultdict(dict)
     for m in measurements:
@@ -50,9 +50,10 @@ def _class(m: Measurement) -> tuple[object, ...]:
 
 def _row(same: Sequence[Measurement]) -> tuple[object, ...]:
     m = same[0]
-    time = _time_us(same)
+    right = [t for t in same if t.right]
+    time = _time_us(right)
     # Time and bus bandwidth have the same product in every row of a class.
-    products = [t.busbw_gbps * t.time_us_median for t in same if t.busbw_gbps and t.time_us_median]
+    products = [t.busbw_gbps * t.time_us_median for t in right if t.busbw_gbps and t.time_us_median]
     wrong = [t.n_wrong for t in same if t.n_wrong is not None]
     statuses = [t.status for t in same]
     return (
@@ -65,7 +66,7 @@ def _row(same: Sequence[Measurement]) -> tuple[object, ...]:
 
 
 def _time_us(same: Sequence[Measurement]) -> float | None:
-    """The time that `collscope compare` tells of the class as well; None without any."""
+    """Median over the rounds of their medians, as in `collscope compare`; None without any."""
     rounds: dict[Hashable, tuple[float, ...]] = {}
     for number, m in enumerate(same):
         if m.time_us_median is not None:

@@ -75,7 +75,11 @@ def _row(key: _Key, same: Sequence[Measurement]) -> PairRow:
     status = next((s for s in _BAD if any(m.status == s for m in same)), "ok")
     latency = exchange.kind == PING_PONG
     # Of a ping-pong the row of all its steps has the time, those of its messages what was wrong.
-    timed = [m for m in same if (m.op is Op.SEQUENCE) == latency and m.time_us_median is not None]
+    timed = [
+        m
+        for m in same
+        if (m.op is Op.SEQUENCE) == latency and m.time_us_median is not None and m.right
+    ]
     rounds: dict[Hashable, tuple[float, ...]] = {}
     for number, m in enumerate(timed):
         share = (m.count or 1) if latency else 1

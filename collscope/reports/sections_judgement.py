@@ -84,7 +84,11 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
     said = report.judgement
     judged = [row for row in said.classes if row.measured_us is not None or row.roof is not None]
     if not judged and not said.metrics:
-        yield _HOW if said.label is None else _NO_RANKS
+        if said.classes:
+            yield f"Not judged: no class has a right result with label {said.label}."
+            yield from said.notes
+        else:
+            yield _HOW if said.label is None else _NO_RANKS
         return
     if judged:
         shown = judged[: len(report.classes)] or judged

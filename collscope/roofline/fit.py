@@ -71,6 +71,7 @@ class Fit:
 
     name: str
     curves: dict[CurveKey, Curve]
+    unusable: int = 0  # measurements left out: they failed, or gave wrong results
 
     def curve(self, op: Op, nranks: int, nnodes: int) -> Curve | None:
         """Curve of exactly this shape, or None."""
@@ -86,9 +87,12 @@ def fit(measurements: Iterable[Measurement], name: str, *, nnodes: int | None = 
     raises        NoVerdictError when nothing is left
     """
     best: dict[CurveKey, dict[int, float]] = defaultdict(dict)
+    unusable = 0
     for m in measurements:
-        usable = m.status == "ok" and not m.n_wrong
-        if not usable or not m.size_bytes or not m.nranks or not m.time_us_median:
+        if not m.right:
+            unusable += 1
+            continue
+        if not m.size_bytes or not m.nranks or not m.time_us_median:
             continue
         if m.size_bytes < 0 or m.time_us_median < 0:
             continue
@@ -96,10 +100,12 @@ def fit(measurements: Iterable[Measurement], name: str, *, nnodes: int | None = 
         times = best[m.op, m.nranks, nodes]
         times[m.size_bytes] = min(m.time_us_median, times.get(m.size_bytes, m.time_us_median))
     if not best:
+        why = f" ({unusable} failed or gave wrong results)" * bool(unusable)
         raise NoVerdictError(
-            f"{name}: no measurement with a size, ranks and a time. Measure a sweep of sizes first."
+            f"{name}: no measurement with right results, a size, ranks and a time{why}. "
+            "Measure a sweep of sizes first."
         )
-    return Fit(name, {key: _curve(key, points) for key, points in best.items()})
+    return Fit(name, {key: _curve(key, points) for key, points in best.items()}, unusable)
 
 
 def hockney(sizes: tuple[int, ...], times_us: tuple[float, ...]) -> Hockney:

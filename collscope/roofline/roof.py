@@ -23,6 +23,7 @@ from collscope.roofline.nccl_model import (
     cost_lines,
 )
 from collscope.roofline.system import System
+from collscope.units import count
 
 _IN_NETWORK_ALGORITHMS = ("NVLS", "COLLNET")
 IMPOSSIBLE = "more than any schedule over these links reaches"
@@ -240,7 +241,10 @@ class Roofs:
         curve = self._curve(work.op, work.nranks, work.nnodes)
         if self.fitted is None or curve is None:
             return None
-        notes = [f"best of {len(curve.sizes)} sizes of {self.fitted.name}"]
+        notes = [f"best of {count(len(curve.sizes), 'size')} of {self.fitted.name}"]
+        if self.fitted.unusable:
+            unusable = count(self.fitted.unusable, "measurement")
+            notes.append(f"{unusable} of {self.fitted.name} failed or wrong, left out")
         if not curve.covers(work.size_bytes):
             notes.append("beyond the measured sizes")
         return self._timed(work, shaped, "fit", curve.time_us(work.size_bytes), tuple(notes))

@@ -74,7 +74,7 @@ def confirm(
 def _take(found: Confirmed, label: str, number: int, rows: Mapping[int, Measurement]) -> None:
     for class_id, m in rows.items():
         found.rows.setdefault(class_id, m)
-        if m.status == "ok" and not m.n_wrong and m.time_us_median:
+        if m.right and m.time_us_median:
             found.times[class_id][label][number] = m.time_us_median
         elif label == TUNED:
             found.broken.add(class_id)

@@ -6,7 +6,7 @@ import sqlite3
 from collections import defaultdict
 from dataclasses import dataclass
 
-from collscope.errors import InputError
+from collscope.errors import InputError, NoVerdictError
 from collscope.model import Datatype, Measurement, Op
 from collscope.whatif.cycle import last_cycle
 from collscope.whatif.layers import Layer
@@ -91,10 +91,12 @@ def load_step(connection: sqlite3.Connection, store: str, run: str) -> RecordedS
 def load_measured(
     connection: sqlite3.Connection, label: str, run: str | None
 ) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
-    """All-reduces measured under a label, with their samples, and a notice where runs are mixed.
+    """All-reduces measured under a label with right results, with their samples, and notices.
+
+    A notice tells where runs are mixed, and what failed or gave wrong results.
 
     run     whose measurements are taken where it has the label; else those of every run
-    raises  InputError when there are none
+    raises  InputError when there are none; NoVerdictError when none has a right result
     """
     samples: dict[int, list[float]] = defaultdict(list)
     for key, time_us in connection.execute(_SAMPLES, (label,)):
@@ -118,6 +120,18 @@ def load_measured(
             f"--label '{label}': no AllReduce measured under it (labels: {known}). Measure with "
             "collscope replay --sweep allreduce:1K..256M*2, or use --measure."
         )
-    if len(runs) == 1:
-        return found, ()
-    return found, (f"label '{label}' is in the runs {', '.join(runs)}: taken together",)
+    right = tuple(m for m in found if m.right)
+    if not right:
+        raise NoVerdictError(
+            f"--label '{label}': every AllReduce measured under it failed or gave wrong results. "
+            "Measure again, or name another label."
+        )
+    notices = []
+    if len(right) < len(found):
+        notices.append(
+            f"label '{label}': {len(found) - len(right)} of {len(found)} measurements failed or"
+            " gave wrong results: left out"
+        )
+    if len(runs) > 1:
+        notices.append(f"label '{label}' is in the runs {', '.join(runs)}: taken together")
+    return right, tuple(notices)

@@ -101,7 +101,7 @@ def _queued(
 
 
 def _right(m: Measurement) -> bool:
-    return m.status == "ok" and not m.n_wrong and bool(m.time_us_median)
+    return m.right and bool(m.time_us_median)
 
 
 def _answer(

@@ -77,7 +77,7 @@ def make_times(measured: Sequence[Measurement], name: str, *, exact: bool = Fals
     (curve,) = fitted.curves.values()
     by_size: dict[int, list[Measurement]] = {size: [] for size in curve.sizes}
     for m in measured:
-        if m.status == "ok" and not m.n_wrong and m.time_us_median and m.size_bytes in by_size:
+        if m.right and m.time_us_median and m.size_bytes in by_size:
             by_size[m.size_bytes].append(m)
     rng = np.random.default_rng(SEED)
     columns = [_resampled(same, rng) for same in by_size.values()]

@@ -171,14 +171,15 @@ def _elements(mode: str, count: int, found: dict[int | None, Measurement]) -> El
     m = found.get(count * _ITEM)
     if m is None:
         return ElementRow(mode, count, None, None, None, "not measured")
-    return ElementRow(mode, count, m.time_us_median, m.iterations, m.n_wrong, m.status)
+    time_us = m.time_us_median if m.right else None
+    return ElementRow(mode, count, time_us, m.iterations, m.n_wrong, m.status)
 
 
 def _sum(sizes: Sequence[int], found: dict[int | None, Measurement]) -> float | None:
     total = 0.0
     for size in sizes:
         m = found.get(size)
-        if m is None or m.status != "ok" or m.time_us_median is None:
+        if m is None or not m.right or m.time_us_median is None:
             return None
         total += m.time_us_median
     return total

@@ -23,7 +23,9 @@ from collscope.reports.judgement.measured import (
 from collscope.reports.judgement.records import Judgement
 from collscope.reports.judgement.roofs import AnyRoofs, FitRoofs, empirical, make_roofs
 from collscope.reports.model import ClassRow, Share
+from collscope.units import count
 
+_FAILED = ("failed", "timeout")  # statuses of measurements that were not carried out
 _NAMED = 3  # profiles that a sentence names
 
 
@@ -55,7 +57,11 @@ def build_judgement(
     # a benchmark's sizes say nothing about the largest message of the job
     kernels = judge_kernels(shares, judged if classes else (), roofs)
     whole = sum(j.device_s or 0.0 for j in judged)
-    notes = (*_label_notes(rows, order, label), *_notes(judged, label, known is not None))
+    notes = (
+        *_label_notes(rows, order, label),
+        *_unusable(rows, label),
+        *_notes(judged, label, known is not None),
+    )
     return Judgement(
         label=label,
         labels=labels,
@@ -135,6 +141,19 @@ def _label_notes(
         f"Measured labels: {', '.join(labels_of(rows))}; {which}, {chosen}, is judged (--label "
         "names another)."
     )
+
+
+def _unusable(rows: Sequence[Row], label: str | None) -> Iterable[str]:
+    """How many measurements of the judged label have no number, and why."""
+    mine = [row for row in rows if row.label == label]
+    wrong = sum(row.wrong for row in mine)
+    failed = sum(row.status in _FAILED and not row.wrong for row in mine)
+    kinds = (count(wrong, "wrong result") if wrong else "", f"{failed} failed" if failed else "")
+    if wrong or failed:
+        yield (
+            f"Of {count(len(mine), 'measurement')} with label {label}:"
+            f" {' and '.join(filter(None, kinds))}. They have no times here."
+        )
 
 
 def _notes(judged: Sequence[Judged], chosen: str | None, known: bool) -> list[str]:

@@ -99,7 +99,7 @@ def plain(label: str) -> str:
 def _by_plain_label(rows: Iterable[Row]) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        if row.usable:
+        if row.usable or row.wrong:
             found[plain(row.label)].append(row)
     return found
 
@@ -147,7 +147,7 @@ _Key = tuple[str, str | None, str | None, int | None, int | None, int]
 def _times(rows: Iterable[Row]) -> dict[_Key, list[float]]:
     times: dict[_Key, list[float]] = defaultdict(list)
     for row in rows:
-        if row.size_bytes and row.time_us_median:
+        if row.usable and row.size_bytes and row.time_us_median:
             key = (row.op, row.datatype, row.redop, row.nranks, row.in_place, row.size_bytes)
             times[key].append(row.time_us_median)
     return times

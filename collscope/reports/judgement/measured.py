@@ -62,6 +62,11 @@ class Row:
         return self.status == "ok" and not self.n_wrong and (self.time_us_median or 0) > 0
 
     @property
+    def wrong(self) -> bool:
+        """Carried out, with a wrong result."""
+        return self.status == "wrong" or bool(self.n_wrong)
+
+    @property
     def on_host(self) -> bool:
         """Measured in host memory."""
         return self.backend == "host"
@@ -76,7 +81,7 @@ class Row:
 class Match:
     """Measurements that belong to one class.
 
-    rows        of one shape; empty when all that match failed
+    rows        of one shape; empty when all that match failed, or one gave a wrong result
     marks       what keeps them from being of exactly this class
     samples_us  every sample, or the median where a source gives nothing else
     time_us     median of the samples
@@ -221,11 +226,13 @@ class Matcher:
         same = [r for r in found if _agrees(r.in_place, row.in_place) and _shape(r) == _shape(row)]
         if not same:
             return None
-        good = [r for r in same if r.usable]
-        if not good:
-            return Match((), (f"replay {same[0].status if not same[0].n_wrong else 'wrong'}",))
-        best = min(_distance(r, row) for r in good)
-        chosen = tuple(r for r in good if _distance(r, row) == best)
+        told = [r for r in same if r.usable or r.wrong]
+        if not told:
+            return Match((), (f"replay {same[0].status}",))
+        best = min(_distance(r, row) for r in told)
+        chosen = tuple(r for r in told if _distance(r, row) == best)
+        if any(r.wrong for r in chosen):
+            return Match((), ("replay wrong",))
         samples = tuple(time for r in chosen for time in r.times_us)
         return Match(chosen, tuple(_marks(chosen, row)), samples, median(samples))
 

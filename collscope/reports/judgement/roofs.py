@@ -11,6 +11,7 @@ from collscope.reports.judgement.measured import Row, as_measurement
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.fit import Fit, fit
 from collscope.roofline.roof import Roofs, Workload
+from collscope.units import count
 
 FIT = "fit"  # the name of a system that asks for a fit of the measurements
 _HALF_PEAK = 0.5  # below half of the bandwidth a size costs mostly latency
@@ -100,7 +101,7 @@ class FitRoofs:
             size * factor / (time * 1000)
             for size, time in zip(curve.sizes, curve.times_us, strict=True)
         )
-        notes = [f"best of {len(curve.sizes)} sizes"]
+        notes = [f"best of {count(len(curve.sizes), 'size')}"]
         if not curve.covers(work.size_bytes):
             notes.append("beyond the measured sizes")
         regime = "bandwidth" if busbw >= _HALF_PEAK * peak else "latency"

@@ -14,6 +14,7 @@ from collscope.reports.prediction.traced import read_traced
 from collscope.timeline.predict import NewTime, predict
 from collscope.timeline.records import Prediction
 from collscope.timeline.rows import ClassKey
+from collscope.units import count
 
 SCHEMA = "collscope.predict/1"
 
@@ -112,6 +113,7 @@ def _relative(times: Times, before: Times) -> Times:
             for key, time in times.times.items()
             if key in before.times
         },
+        max(times.wrong, before.wrong),
     )
 
 
@@ -141,7 +143,7 @@ def _report(
             _change(c.key, rows, (c.calls, c.old_ns / 1000, c.new_ns / 1000)) for c in changed
         ),
         unchanged=tuple(_change(key, rows, (None, None, None)) for key in found.unchanged),
-        assumptions=(*found.assumptions, *_assumed(wanted, times.times, found)),
+        assumptions=(*found.assumptions, *_unusable(times), *_assumed(wanted, times.times, found)),
     )
 
 
@@ -159,6 +161,14 @@ def _change(
     if row is None:
         return ClassChange(key.op.value, datatype, key.count, key.size_bytes, key.nranks, *times)
     return ClassChange(row.op, row.datatype, row.count, row.size_bytes, row.nranks, *times)
+
+
+def _unusable(times: Times) -> Iterator[str]:
+    if times.wrong:
+        yield (
+            f"{count(times.wrong, 'class', 'classes')} measured with wrong results, or failed: "
+            "unchanged here."
+        )
 
 
 def _assumed(wanted: Wanted, times: Mapping[ClassKey, NewTime], found: Prediction) -> Iterator[str]:

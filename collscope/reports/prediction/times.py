@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from collscope.errors import InputError
+from collscope.errors import InputError, NoVerdictError
 from collscope.reports.classes import class_rows, read_call_totals
 from collscope.reports.judgement.judged import judge_classes
 from collscope.reports.judgement.measured import Matcher, Row, read_measurements
@@ -18,6 +18,7 @@ from collscope.reports.model import ClassRow
 from collscope.reports.timeline_read import read_timeline
 from collscope.timeline.predict import NewTime
 from collscope.timeline.rows import ClassKey
+from collscope.units import count
 
 _Key = tuple[object, ...]
 
@@ -28,6 +29,7 @@ class Times:
 
     name: str
     times: dict[ClassKey, NewTime]
+    wrong: int = 0  # classes without a time because a result was wrong, or the call failed
 
 
 def label_times(
@@ -39,17 +41,24 @@ def label_times(
 ) -> Times:
     """Times of a label's measurements, of this run or any other; else of a traced run so named.
 
-    raises  InputError when nothing has that name
+    raises  InputError when nothing has that name; NoVerdictError when it has no right result
     """
     runs = [r[0] for r in connection.execute("SELECT DISTINCT run FROM sources ORDER BY run")]
+    bad = 0  # measurements of the label where all are wrong or failed
     for candidate in (run, *(r for r in runs if r != run)):
         measured = [r for r in read_measurements(connection, candidate) if r.label == label]
-        if measured:
-            return Times(f"measurements with label {label}", _measured(measured, rows))
+        if any(row.usable for row in measured):
+            return Times(f"measurements with label {label}", *_measured(measured, rows))
+        bad = bad or len(measured)
     if label in runs and label != run:
         times = _traced(connection, label, rows)
         if times:
             return Times(f"the traces of run {label}", times)
+    if bad:
+        raise NoVerdictError(
+            f"{db}: label '{label}' has no right result: {count(bad, 'measurement')}, all wrong or "
+            "failed. Measure again, or name another label."
+        )
     labels = {r.label for name in runs for r in read_measurements(connection, name)}
     known = ", ".join(f"'{n}'" for n in sorted({*labels, *(r for r in runs if r != run)}))
     raise InputError(
@@ -60,16 +69,19 @@ def label_times(
 
 def _measured(
     measured: Sequence[Row], rows: Mapping[ClassKey, ClassRow]
-) -> dict[ClassKey, NewTime]:
+) -> tuple[dict[ClassKey, NewTime], int]:
+    """Times by class, and how many classes have none because a result was wrong, or failed."""
     matcher = Matcher(measured)
     found = {}
+    wrong = 0
     for key, row in rows.items():
         match = matcher.match(row)
+        wrong += match is not None and not match.rows
         if match is None or match.time_us is None or match.scaled:
             continue
         low, high = np.percentile(match.samples_us, (5, 95)) * 1000
         found[key] = NewTime(match.time_us * 1000, float(low), float(high))
-    return found
+    return found, wrong
 
 
 def _traced(
