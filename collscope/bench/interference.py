@@ -48,8 +48,8 @@ _BESIDE = """
 SELECT t.class_id
 FROM kernels k JOIN call_times t ON t.run = k.run AND t.call_id = k.call_id
 WHERE k.run = ? AND NOT t.warm_up
-GROUP BY t.class_id HAVING SUM(k.end_ns - k.start_ns - k.exposed_ns) > 0
-ORDER BY SUM(k.end_ns - k.start_ns - k.exposed_ns) DESC
+GROUP BY t.class_id HAVING TOTAL(k.end_ns - k.start_ns - k.exposed_ns) > 0
+ORDER BY TOTAL(k.end_ns - k.start_ns - k.exposed_ns) DESC
 """
 
 

@@ -85,7 +85,7 @@ def _order(
 
 
 def _notes(given: store.StoredTraces, timeline: Timeline) -> list[Diagnostic]:
-    found = []
+    found = [d for t in given.traces for d in t.diagnostics if d.severity is Severity.DATA_LOSS]
     twice = [given.traces[k].rank for k in timeline.rows.duplicates]
     if twice:
         text = (
@@ -105,6 +105,13 @@ def _notes(given: store.StoredTraces, timeline: Timeline) -> list[Diagnostic]:
     if realigned:
         text = "process groups whose ranks' traces differ in their collectives"
         found.append(Diagnostic(Severity.NOTICE, "traces_realigned", text, count=realigned))
+    impossible = int(timeline.times.impossible.sum())
+    if impossible:
+        text = (
+            "calls that a rank left before another came to them, so rows of different calls or "
+            "wrong times: no transfer, waiting or lateness is told of them"
+        )
+        found.append(Diagnostic(Severity.NOTICE, "impossible_call", text, count=impossible))
     warm_up = len(timeline.times.excluded)
     if warm_up:
         text = "calls at the beginning, far longer than the rest: left out of every sum of times"
@@ -126,7 +133,7 @@ def store_trace_match(
     store.store_totals(connection, given.traces, _first_rows(found, kept), given.trace_ids)
     store.store_ranks(connection, timeline, [given.trace_ids[k] for k in kept])
     store.store_call_times(connection, timeline, call_ids)
-    store.store_kernel_calls(connection, timeline, call_ids, [given.first_kernels[k] for k in kept])
+    store.store_kernel_calls(connection, timeline, call_ids, [given.kernel_ids[k] for k in kept])
     store.store_consistency(connection, run, found.consistency)
     store.store_disagreements(connection, run, "trace", trace_findings(timeline))
 

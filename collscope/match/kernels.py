@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from collscope import stamps
 from collscope.kernel_names import classify
 from collscope.match.observations import Ints, Observations
 from collscope.model import Diagnostic, Op, Severity
@@ -24,6 +26,8 @@ KL, CL, KE = 0, 1, 4
 # (to ROCm 6.1), 12 (6.2 and 6.3) or 15 bits (RCCL 2.22).
 _COUNTER_MASK = (1 << 25) - 1
 _P2P_BITS = (12, 15, 16)
+_AGREE_NS = 1_000_000  # ends of one call scatter by less, or by less than twice its transfer
+_DRIFT = 1e-3  # of GPU clocks against each other; crystals keep to a tenth of it
 
 
 _TRACE_COLUMNS = (
@@ -47,7 +51,10 @@ class TracedKernel:
     end_ns: int | None
     blocks: int
     line: int
-    item: int = 0  # place among the work items of a fused kernel; told while blocks are joined
+    # While blocks are joined: place among the work items of a fused kernel, and which block it is.
+    item: int = 0
+    block: int = 0
+    channel: int = 0
 
 
 def pair_kernels(
@@ -55,9 +62,9 @@ def pair_kernels(
 ) -> tuple[list[TracedKernel], list[Diagnostic]]:
     """Kernels of one source from the scanner's `kernel` columns, in line order of their start."""
     spans, orphans = _spans(trace, names)
+    unclosed = [k for k in _merge_blocks(spans) if k.end_ns is None]
+    spans, found = _believed(spans)
     kernels = _merge_blocks(spans)
-    unclosed = [k for k in kernels if k.end_ns is None]
-    found = []
     if orphans:
         found.append(
             Diagnostic(
@@ -79,6 +86,43 @@ def pair_kernels(
             )
         )
     return kernels, found
+
+
+def _believed(spans: Sequence[TracedKernel]) -> tuple[list[TracedKernel], list[Diagnostic]]:
+    """Spans without the ends that cannot be true (see `collscope.stamps`); what is told of them.
+
+    The rows of a block of one communicator run one after the other. Each process' GPU has a clock
+    of its own, so that its spans are held against each other only.
+    """
+    clocks: dict[tuple[int, int | None], list[int]] = defaultdict(list)
+    for i, s in enumerate(spans):
+        if s.end_ns is not None:
+            clocks[s.process, s.bus_id].append(i)
+    kept = list(spans)
+    notes: dict[str, Diagnostic] = {}
+    for rows in clocks.values():
+        own = [spans[i] for i in rows]
+        known: dict[tuple[int | None, ...], int] = {}
+        blocks = [
+            known.setdefault((s.comm_ptr, s.rank, s.nranks, s.block, s.channel), len(known))
+            for s in own
+        ]
+        found = stamps.judge(
+            np.array([s.start_ns for s in own], dtype=np.int64),
+            np.array([s.end_ns for s in own], dtype=np.int64),
+            np.array(blocks, dtype=np.int64),
+            np.ones(len(own), dtype=bool),
+        )
+        for row in np.flatnonzero(~found.believed).tolist():
+            kept[rows[row]] = replace(own[row], end_ns=None)
+        for note in stamps.diagnostics(found, partial(_at_line, own)):
+            before = notes.get(note.code)
+            notes[note.code] = replace(note, count=note.count + (before.count if before else 0))
+    return kept, list(notes.values())
+
+
+def _at_line(spans: Sequence[TracedKernel], row: int) -> str:
+    return f"kernel begun at line {spans[row].line}"
 
 
 def _spans(trace: dict[str, Any], names: Sequence[str]) -> tuple[list[TracedKernel], list[int]]:
@@ -121,6 +165,8 @@ def _spans(trace: dict[str, Any], names: Sequence[str]) -> tuple[list[TracedKern
             blocks=1,
             line=line,
             item=current.item + 1 if current and kind == CL else 0,
+            block=block,
+            channel=channel,
         )
     closed, strangers = _close(ended)
     return done + closed + list(open_spans.values()), sorted(orphans + strangers)
@@ -194,8 +240,8 @@ class KernelCall:
 
 def join_kernels(
     kernels: Sequence[TracedKernel], observed: Observations, call_of_row: Ints, ops: Sequence[Op]
-) -> list[KernelCall]:
-    """Kernels with the call they executed.
+) -> tuple[list[KernelCall], int]:
+    """Kernels with the call they executed, and how many end where their call cannot have ended.
 
     kernels      their `process` counts over all sources, as `Stream.process` does
     call_of_row  per row of `observed`, its call or -1
@@ -294,27 +340,78 @@ def _in_order(
 
 def _split_waiting(
     pairs: list[tuple[int, int]], kernels: Sequence[TracedKernel], ops: Sequence[Op]
-) -> list[KernelCall]:
+) -> tuple[list[KernelCall], int]:
     """Transfer and wait of each kernel: the call's shortest kernel over ranks waited for nobody.
 
-    Only for operations at whose end all ranks meet, and with two ranks or more.
-    source  reference: the last rank to arrive waits for none, so min over ranks of the duration
-            is the transfer (as in TraceLens' and DeepSpeed's straggler reports)
+    Only for operations at whose end all ranks meet, and with two ranks or more whose ends agree.
+    returns  also the number of kernels whose end does not
+    source   reference: the last rank to arrive waits for none, so min over ranks of the duration
+             is the transfer (as in TraceLens' and DeepSpeed's straggler reports)
     """
-    durations: dict[int, list[int]] = defaultdict(list)
+    by_call: dict[int, list[int]] = defaultdict(list)
     for k, call in pairs:
-        end = kernels[k].end_ns
-        if end is not None:
-            durations[call].append(end - kernels[k].start_ns)
+        if kernels[k].end_ns is not None and ops[call].synchronises:
+            by_call[call].append(k)
+    apart = _ends_apart(by_call, kernels)
+    shortest = {
+        call: min(_duration(kernels[k]) for k in own)
+        for call, own in ((c, [k for k in ks if k not in apart]) for c, ks in by_call.items())
+        if len(own) > 1
+    }
     joined = []
     for k, call in pairs:
-        end = kernels[k].end_ns
-        known = ops[call].synchronises and len(durations[call]) > 1 and end is not None
-        transfer = min(durations[call]) if known else None
-        wait = (
-            end - kernels[k].start_ns - transfer
-            if end is not None and transfer is not None
-            else None
-        )
+        transfer = None
+        if kernels[k].end_ns is not None and k not in apart:
+            transfer = shortest.get(call)
+        wait = None if transfer is None else _duration(kernels[k]) - transfer
         joined.append(KernelCall(k, call, transfer, wait))
-    return joined
+    return joined, len(apart)
+
+
+def _duration(kernel: TracedKernel) -> int:
+    assert kernel.end_ns is not None  # kernels without an end are asked for nothing
+    return kernel.end_ns - kernel.start_ns
+
+
+def _ends_apart(by_call: Mapping[int, Iterable[int]], kernels: Sequence[TracedKernel]) -> set[int]:
+    """Kernels whose ends contradict those of the other ranks, so that no wait follows from them.
+
+    All ranks leave such a call together, to within its transfer. Their clocks differ by a constant,
+    so the time from the end of one call to the end of the next is the same on every rank: in the
+    guide's log 218 us on four ranks, to the microsecond. A rank that waits 1 000 s ends its call
+    1 000 s after the one before, and so does the rank it waits for; where only one rank's clock
+    moved on, that clock jumped. Of three ranks and more the median tells whose; of two, neither is
+    believed.
+    """
+    apart: set[int] = set()
+    last: dict[tuple[int, int | None], tuple[int, int]] = {}  # GPU -> call and end before
+    for call, own in sorted(by_call.items()):
+        since: dict[int, dict[int, int]] = defaultdict(dict)  # call before -> kernel -> ns since
+        for k in own:
+            before = last.get((kernels[k].process, kernels[k].bus_id))
+            if before is not None:
+                since[before[0]][k] = _end(kernels[k]) - before[1]
+        for elapsed in since.values():
+            apart |= _disagreeing(elapsed, kernels)
+        for k in own:
+            if k not in apart:
+                last[kernels[k].process, kernels[k].bus_id] = call, _end(kernels[k])
+    return apart
+
+
+def _end(kernel: TracedKernel) -> int:
+    return kernel.start_ns + _duration(kernel)
+
+
+def _disagreeing(elapsed: Mapping[int, int], kernels: Sequence[TracedKernel]) -> set[int]:
+    """Of kernels of one call, those whose time since the call before is not that of the others."""
+    if len(elapsed) < 2:
+        return set()
+    middle = float(np.median(list(elapsed.values())))
+    shortest = min(_duration(kernels[k]) for k in elapsed)
+    bound = max(_AGREE_NS, 2 * shortest) + _DRIFT * abs(middle)
+    if max(elapsed.values()) - min(elapsed.values()) <= bound:
+        return set()
+    if len(elapsed) == 2:
+        return set(elapsed)
+    return {k for k, ns in elapsed.items() if abs(ns - middle) > bound}

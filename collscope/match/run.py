@@ -299,9 +299,13 @@ class _Matching:
             self._renumber(launch_order(self.observed, self.call_of_row, calls))
         if kernels:
             ops = np.array([c.op for c in self.matched.classes], dtype=object)[calls["class"]]
-            self.matched.kernel_calls = join_kernels(
+            self.matched.kernel_calls, apart = join_kernels(
                 kernels, self.observed, self.call_of_row, ops.tolist()
             )
+            if apart:
+                text = "kernels whose end contradicts that of the other ranks: no waiting is told"
+                note = Diagnostic(Severity.NOTICE, "kernel_end_apart", text, count=apart)
+                self.matched.diagnostics.append(note)
         self._count_losses(len(kernels))
         return self.matched
 

@@ -7,9 +7,15 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from collscope import stamps
+from collscope.kernel_names import classify
 from collscope.model import Diagnostic, KernelSpan, KernelTotal, Profile, Severity
 
 if TYPE_CHECKING:
@@ -189,7 +195,6 @@ class Rows:
             name = self._shared.setdefault(name, name)
             where, queue = self._label(device), self._label(stream)
             self._spans.append(KernelSpan(name, start_ns, end_ns, where, queue, kind))
-            self._accumulate((name, where, kind), end_ns - start_ns)
 
     def _label(self, value: object) -> str | None:
         if value is None or value == "":
@@ -197,7 +202,9 @@ class Rows:
         text = str(value)
         return self._shared.setdefault(text, text)
 
-    def _accumulate(self, key: tuple[str, str | None, str], duration_ns: int) -> None:
+    def _accumulate(self, span: KernelSpan) -> None:
+        duration_ns = span.end_ns - span.start_ns
+        key = (span.name, span.device, span.kind)
         known = self._sums.get(key)
         if known is None:
             self._sums[key] = _Sum(1, duration_ns, duration_ns, duration_ns)
@@ -207,6 +214,24 @@ class Rows:
         known.min_ns = min(known.min_ns, duration_ns)
         known.max_ns = max(known.max_ns, duration_ns)
 
+    def _believed(self) -> list[KernelSpan]:
+        """Spans whose times can be true; the others are counted. See `collscope.stamps`."""
+        spans = self._spans
+        streams: dict[tuple[str | None, str], int] = defaultdict(count().__next__)
+        known = {name: classify(name) is not None for name in {s.name for s in spans}}
+        found = stamps.judge(
+            np.array([s.start_ns for s in spans], dtype=np.int64),
+            np.array([s.end_ns for s in spans], dtype=np.int64),
+            np.array(
+                [-1 if s.stream is None else streams[s.device, s.stream] for s in spans],
+                dtype=np.int64,
+            ),
+            np.array([s.kind == "kernel" and known[s.name] for s in spans], dtype=bool),
+        )
+        for note in stamps.diagnostics(found, lambda row: repr(spans[row])):
+            self.note(note)
+        return [s for s, good in zip(spans, found.believed.tolist(), strict=True) if good]
+
     def add_top(self, columns: TopColumns, cells: Sequence[object], line: int | None) -> None:
         """Add one row of a "top" table; durations are in the table's unit."""
         name = cells[columns.name]
@@ -215,7 +240,8 @@ class Rows:
         if not isinstance(name, str) or not name.strip():
             self.skip("row_without_name", cells, line)
             return
-        if calls is None or total_ns is None:
+        # No execution lasts longer than `stamps` believes of one.
+        if calls is None or total_ns is None or total_ns > max(calls, 1) * stamps.LONGEST_NS:
             self.skip("bad_number", cells, line)
             return
 
@@ -250,6 +276,9 @@ class Rows:
 
     def profile(self, dialect: str) -> Profile:
         """Records of the profile: totals largest first, spans in the source's order."""
+        spans = self._believed()
+        for span in spans:
+            self._accumulate(span)
         totals = self._totals + [
             KernelTotal(name, s.calls, s.total_ns, s.min_ns, s.max_ns, device, kind)
             for (name, device, kind), s in self._sums.items()
@@ -258,4 +287,4 @@ class Rows:
         if not totals and not self._notes:
             message = "The profile holds no kernels and no copies."
             self.note(Diagnostic(Severity.NOTICE, "no_rows", message))
-        return Profile(dialect, tuple(totals), tuple(self._spans), tuple(self._notes.values()))
+        return Profile(dialect, tuple(totals), tuple(spans), tuple(self._notes.values()))

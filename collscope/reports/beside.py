@@ -18,11 +18,11 @@ _WITHIN = 2.0  # factor between the sizes of the job's class and the measured on
 
 _HIDDEN = """
 SELECT c.class_id, c.op, c.datatype, c.size_bytes, c.nranks,
-       SUM(k.end_ns - k.start_ns - k.exposed_ns), COUNT(DISTINCT k.rank)
+       CAST(TOTAL(k.end_ns - k.start_ns - k.exposed_ns) AS INTEGER), COUNT(DISTINCT k.rank)
 FROM kernels k JOIN call_times t ON t.run = k.run AND t.call_id = k.call_id
 JOIN classes c ON c.run = t.run AND c.class_id = t.class_id
 WHERE k.run = ? AND NOT t.warm_up AND k.exposed_ns IS NOT NULL
-GROUP BY c.class_id HAVING SUM(k.end_ns - k.start_ns - k.exposed_ns) > 0
+GROUP BY c.class_id HAVING TOTAL(k.end_ns - k.start_ns - k.exposed_ns) > 0
 ORDER BY 6 DESC
 """
 

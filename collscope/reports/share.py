@@ -31,7 +31,8 @@ ORDER BY v.source_id
 
 # One row per table row would do for the sums, but a profile may list each device.
 _TOTALS = """
-SELECT source_id, name, family, kind, SUM(calls), SUM(total_ns), SUM(reported_percentage), COUNT(*)
+SELECT source_id, name, family, kind, CAST(TOTAL(calls) AS INTEGER),
+       CAST(TOTAL(total_ns) AS INTEGER), SUM(reported_percentage), COUNT(*)
 FROM kernel_totals WHERE run = ? GROUP BY source_id, name, family, kind
 """
 

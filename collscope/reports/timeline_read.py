@@ -37,7 +37,7 @@ FROM call_times WHERE run = ?
 _CLASSES = "SELECT class_id, op, size_bytes, nranks FROM classes WHERE run = ?"
 
 _SUMS = """
-SELECT t.class_id, SUM(k.transfer_ns), SUM(k.wait_ns)
+SELECT t.class_id, CAST(TOTAL(k.transfer_ns) AS INTEGER), CAST(TOTAL(k.wait_ns) AS INTEGER)
 FROM kernels k JOIN call_times t USING (call_id) WHERE k.run = ? AND t.run = k.run
 GROUP BY t.class_id
 """

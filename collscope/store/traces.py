@@ -9,6 +9,7 @@ from dataclasses import astuple, dataclass
 import msgspec
 import numpy as np
 
+from collscope import stamps
 from collscope.model.trace import Ints, Kind, RecordedCalls, TraceFile
 from collscope.store.sources import name_ids, next_id
 from collscope.store.trace_columns import (
@@ -27,11 +28,14 @@ _KINDS = {Kind.KERNEL: "kernel", Kind.COPY: "copy", Kind.MEMSET: "copy"}
 
 @dataclass(frozen=True, slots=True)
 class StoredTraces:
-    """The traces and recordings of a run, with the keys of their rows."""
+    """The traces and recordings of a run, with the keys of their rows.
+
+    Rows whose times cannot be true are left out: stores of before may hold such.
+    """
 
     traces: list[TraceFile]
     trace_ids: list[int]
-    first_kernels: list[int]
+    kernel_ids: list[Ints]  # per trace, of its rows
     recordings: list[RecordedCalls]
 
     def __bool__(self) -> bool:
@@ -51,11 +55,12 @@ def load_traces(connection: sqlite3.Connection, run: int) -> StoredTraces:
         " WHERE run_id = ? ORDER BY recording_id",
         (run,),
     )
+    believed = [stamps.believed_trace(decode_trace(row[2])) for row in rows]
     return StoredTraces(
-        [decode_trace(row[2]) for row in rows],
+        [trace for trace, _ in believed],
         [row[0] for row in rows],
-        [row[1] for row in rows],
-        [decode_recording(row[0]) for row in recordings],
+        [row[1] + kept for row, (_, kept) in zip(rows, believed, strict=True)],
+        [stamps.believed_recording(decode_recording(row[0])) for row in recordings],
     )
 
 
@@ -234,16 +239,16 @@ def store_kernel_calls(
     connection: sqlite3.Connection,
     timeline: Timeline,
     call_ids: Ints,
-    first_kernels: Sequence[int],
+    kernel_ids: Sequence[Ints],
 ) -> None:
     """Which call each collective kernel executed, and its part of the waiting.
 
-    call_ids       key of each of the timeline's calls, -1 for those left out
-    first_kernels  key of the first kernel of each of the timeline's traces
+    call_ids    key of each of the timeline's calls, -1 for those left out
+    kernel_ids  keys of the rows of each of the timeline's traces
     """
-    calls, times, rows = timeline.calls, timeline.times, timeline.rows
+    calls, times = timeline.calls, timeline.times
     call = calls.call_of_part
-    kernel = calls.row - rows.bounds[calls.trace] + np.array([*first_kernels, 0])[calls.trace]
+    kernel = np.concatenate([*kernel_ids, np.empty(0, dtype=np.int64)])[calls.row]
     split = (times.wait >= 0) & ~times.warm_up[call]
     chosen = call_ids[call] >= 0
     columns = (

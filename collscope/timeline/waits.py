@@ -2,7 +2,9 @@
 
 On aligned clocks the transfer begins when the last rank arrives, and ends with the last rank:
 x = max end - max start, for rooted operations too. Without aligned clocks x = min duration, for
-operations whose ranks leave together; where both are known they check each other.
+operations whose ranks leave together; where both are known they check each other. No rank leaves
+such an operation before the last has come: where one did, on aligned clocks, the rows are not of
+one call, or a stamp is wrong, and nothing is told of its parts.
 source  definitions as in TraceLens' and DeepSpeed's straggler reports, with the clocks removed
 """
 
@@ -38,6 +40,7 @@ class CallTimes:
     last: npt.NDArray[np.int32]  # (calls,) trace that came last
     lateness: Ints  # (calls,) of the last against the second last
     suspect: Bools  # (calls,) the two forms of the transfer disagree by more than 10 %
+    impossible: Bools  # (calls,) a rank left before another came: nothing of it is known
     warm_up: Bools  # (calls,) left out of sums
     start: Ints  # (parts,) common clock
     end: Ints  # (parts,)
@@ -57,9 +60,13 @@ def call_times(rows: Rows, calls: Calls, clocks: Clocks) -> CallTimes:
     component = clocks.component[calls.trace]
     same = np.maximum.reduceat(component, first) == np.minimum.reduceat(component, first)
     several = calls.seen > 1
-    aligned = same & several & ~calls.mismatched
+    error = 2 * np.maximum.reduceat(clocks.error[calls.trace], first)
     synchronising = np.array([c.op.synchronises for c in calls.classes])[calls.class_]
     arrival = np.maximum.reduceat(start, first)
+    left = arrival > np.minimum.reduceat(end, first) + error
+    impossible = same & several & ~calls.mismatched & synchronising & left
+    several &= ~impossible
+    aligned = same & several & ~calls.mismatched
     shortest = np.minimum.reduceat(duration, first)
     x = np.maximum.reduceat(end, first) - arrival
     by_shortest = synchronising & several & ~calls.mismatched
@@ -69,7 +76,6 @@ def call_times(rows: Rows, calls: Calls, clocks: Clocks) -> CallTimes:
         aligned[call], np.clip(arrival[call] - start, 0, duration), duration - shortest[call]
     )
     wait = np.where(known[call], wait, -1)
-    error = 2 * np.maximum.reduceat(clocks.error[calls.trace], first)
     last, lateness = _last(calls, start)
     typical, warm_up = _warm_up(calls, np.maximum.reduceat(duration, first))
     return CallTimes(
@@ -82,6 +88,7 @@ def call_times(rows: Rows, calls: Calls, clocks: Clocks) -> CallTimes:
         last=np.where(aligned & (lateness > error), last, -1).astype(np.int32),
         lateness=np.where(aligned, lateness, -1),
         suspect=aligned & by_shortest & _disagree(x, shortest, error),
+        impossible=impossible,
         warm_up=warm_up,
         start=start,
         end=end,
@@ -95,7 +102,7 @@ def _empty() -> CallTimes:
     none = np.empty(0, dtype=np.int64)
     no = np.empty(0, dtype=bool)
     return CallTimes(
-        no, none, none, none, none, none, none.astype(np.int32), none, no, no, none, none, none,
+        no, none, none, none, none, none, none.astype(np.int32), none, no, no, no, none, none, none,
         none, (),
     )  # fmt: skip
 

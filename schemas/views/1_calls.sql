@@ -139,11 +139,11 @@ CREATE VIEW classes AS SELECT
 FROM _class l JOIN _run r USING (run_id)
 JOIN (SELECT class_id, SUM(calls) AS calls FROM _call_total GROUP BY class_id) n USING (class_id)
 LEFT JOIN (
-    SELECT class_id, COUNT(*) AS kernel_calls, SUM(transfer_ns) AS transfer_ns,
-           SUM(wait_ns) AS wait_ns, SUM(observations) AS kernel_observations,
-           SUM(kernel_ns) AS kernel_ns
-    FROM (SELECT k.class_id, MAX(j.transfer_ns) AS transfer_ns, SUM(j.wait_ns) AS wait_ns,
-                 COUNT(*) AS observations, SUM(j.transfer_ns + j.wait_ns) AS kernel_ns
+    SELECT class_id, COUNT(*) AS kernel_calls, CAST(TOTAL(transfer_ns) AS INTEGER) AS transfer_ns,
+           CAST(TOTAL(wait_ns) AS INTEGER) AS wait_ns, SUM(observations) AS kernel_observations,
+           CAST(TOTAL(kernel_ns) AS INTEGER) AS kernel_ns
+    FROM (SELECT k.class_id, MAX(j.transfer_ns) AS transfer_ns, TOTAL(j.wait_ns) AS wait_ns,
+                 COUNT(*) AS observations, TOTAL(j.transfer_ns + j.wait_ns) AS kernel_ns
           FROM _kernel_call j JOIN _call k USING (call_id)
           WHERE j.transfer_ns IS NOT NULL GROUP BY j.call_id)
     GROUP BY class_id

@@ -16,7 +16,7 @@ CREATE VIEW kernels AS SELECT
     e.op_count,                -- opCount of an RCCL kernel trace (may be truncated)
     e.blocks,                  -- distinct blocks seen
     e.start_ns,                -- start on the source's clock
-    e.end_ns,                  -- end on the same clock, NULL when never printed
+    e.end_ns,                  -- end on the same clock, NULL when never printed, or no true time
     e.end_ns - e.start_ns AS duration_ns, -- duration
     e.launch_ns,               -- start of the host call that launched it, on the same clock
     j.call_id,                 -- call it executed
@@ -142,7 +142,7 @@ CREATE VIEW kernel_totals AS SELECT
     t.total_ns,                -- summed duration
     t.min_ns,                  -- shortest
     t.max_ns,                  -- longest
-    1.0 * t.total_ns / SUM(t.total_ns) OVER (PARTITION BY t.source_id) AS share, -- ratio
+    t.total_ns / TOTAL(t.total_ns) OVER (PARTITION BY t.source_id) AS share, -- ratio
     t.reported_percentage,     -- the source's own figure, 0..100
     n.op_hint,                 -- operation the name speaks of; a hint only
     n.algorithm_hint,          -- algorithm of the name; a hint only
@@ -152,20 +152,21 @@ CREATE VIEW kernel_totals AS SELECT
 FROM _kernel_total t JOIN _source s USING (source_id) JOIN _run r USING (run_id)
 JOIN _kernel_name n USING (name_id);
 
--- Share of GPU time in collectives, per profile.
+-- Share of GPU time in collectives, per profile. Sums are TOTAL, which cannot overflow: exact below
+-- 2^53 ns, which is 104 days.
 CREATE VIEW share AS SELECT
     run,                       -- run
     source_id,                 -- profile
-    SUM(CASE WHEN family IS NOT NULL THEN calls ELSE 0 END) AS collective_calls, -- executions
-    SUM(CASE WHEN family IS NOT NULL THEN total_ns ELSE 0 END) AS collective_ns, -- their time
-    SUM(CASE WHEN kind = 'kernel' THEN total_ns ELSE 0 END) AS kernel_ns, -- all kernels
-    SUM(total_ns) AS busy_ns,  -- all kernels and copies
+    CAST(TOTAL(CASE WHEN family IS NOT NULL THEN calls END) AS INTEGER) AS collective_calls, -- executions
+    CAST(TOTAL(CASE WHEN family IS NOT NULL THEN total_ns END) AS INTEGER) AS collective_ns, -- their time
+    CAST(TOTAL(CASE WHEN kind = 'kernel' THEN total_ns END) AS INTEGER) AS kernel_ns, -- all kernels
+    CAST(TOTAL(total_ns) AS INTEGER) AS busy_ns,  -- all kernels and copies
     -- denominator: all kernels, copies left out
-    1.0 * SUM(CASE WHEN family IS NOT NULL THEN total_ns ELSE 0 END)
-        / NULLIF(SUM(CASE WHEN kind = 'kernel' THEN total_ns ELSE 0 END), 0) AS share_of_kernels,
+    TOTAL(CASE WHEN family IS NOT NULL THEN total_ns END)
+        / NULLIF(TOTAL(CASE WHEN kind = 'kernel' THEN total_ns END), 0) AS share_of_kernels,
     -- denominator: all kernels and copies
-    1.0 * SUM(CASE WHEN family IS NOT NULL THEN total_ns ELSE 0 END)
-        / NULLIF(SUM(total_ns), 0) AS share_of_busy,
+    TOTAL(CASE WHEN family IS NOT NULL THEN total_ns END)
+        / NULLIF(TOTAL(total_ns), 0) AS share_of_busy,
     -- sum of the percentages the source printed for the collectives, 0..100
     SUM(CASE WHEN family IS NOT NULL THEN reported_percentage END) AS reported_percentage,
     -- sum of every percentage printed; 100 when the table is whole

@@ -10,6 +10,8 @@ from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from collscope import stamps
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import ModuleType
@@ -51,4 +53,4 @@ def parse(chunks: Iterable[bytes], name: str) -> list[TraceFile]:
     if module is None:
         return []
     found: list[TraceFile] = module.parse(chain([head], parts), name)
-    return found
+    return [stamps.believed_trace(trace)[0] for trace in found]

@@ -22,7 +22,8 @@ SKEW_FACTOR = 3.0
 MOSTLY = 2.0
 
 _WALL = """
-SELECT SUM(span_ns), SUM(collective_ns), SUM(exposed_ns), COUNT(*) FROM rank_times WHERE run = ?
+SELECT TOTAL(span_ns), TOTAL(collective_ns), TOTAL(exposed_ns), COUNT(*)
+FROM rank_times WHERE run = ?
 """
 
 _INSIDE = "not known: contained in the parts below; no kernel times of two ranks or more"

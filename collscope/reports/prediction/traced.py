@@ -40,9 +40,10 @@ def read_traced(connection: sqlite3.Connection, db: Path, run: str) -> Traced:
         c.class_id: c for c in class_rows(connection, run, read_call_totals(connection, run))
     }
     calls, rows = timeline.calls, timeline.rows
-    by_rank = dict(
+    ids = dict(zip(given.trace_ids, given.kernel_ids, strict=True))
+    trace_of = dict(
         connection.execute(
-            "SELECT k.rank, t.first_kernel FROM _trace_rank k JOIN _trace t USING (trace_id)"
+            "SELECT k.rank, t.trace_id FROM _trace_rank k JOIN _trace t USING (trace_id)"
             " JOIN _source s USING (source_id) WHERE s.run_id = ?",
             (run_id,),
         ).fetchall()
@@ -52,7 +53,8 @@ def read_traced(connection: sqlite3.Connection, db: Path, run: str) -> Traced:
         mine = np.flatnonzero(calls.class_ == number)
         part = int(calls.offsets[mine[0]])
         trace = int(calls.trace[part])
-        kernel = by_rank[rows.ranks[trace]] + int(calls.row[part] - rows.bounds[trace])
+        kernels = ids[trace_of[rows.ranks[trace]]]
+        kernel = int(kernels[int(calls.row[part] - rows.bounds[trace])])
         row = connection.execute(_CLASS_OF, (kernel,)).fetchone()
         if row is not None:
             found[key] = classes[row[0]]

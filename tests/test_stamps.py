@@ -1,0 +1,387 @@
+"""Times that cannot be true reach no number: one rule, held against every kind of source."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import make_profiles
+import numpy as np
+import pytest
+from command import collscope
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collscope import stamps
+from collscope.model.op import Op
+from collscope.model.trace import (
+    Kind,
+    RecordedCall,
+    RecordedCalls,
+    TraceCollective,
+    TraceColumns,
+    TraceFile,
+)
+from collscope.store.connection import SCHEMAS
+from collscope.store.trace_columns import encode_trace
+
+SECOND = 10**9
+LAST = 2**63 - 1
+HOUR = 3600 * SECOND
+_Row = tuple[int, int, int, bool]  # start, end, stream, collective
+
+
+def _judge(rows: list[_Row]) -> stamps.Judgement:
+    start, end, stream, collective = zip(*rows, strict=True)
+    return stamps.judge(
+        np.array(start, dtype=np.int64),
+        np.array(end, dtype=np.int64),
+        np.array(stream, dtype=np.int64),
+        np.array(collective, dtype=bool),
+    )
+
+
+@st.composite
+def _schedules(draw: st.DrawFn) -> list[_Row]:
+    """Streams that run one row after the other; collectives of any length, others below a minute.
+
+    At least one short row in front, so that no row begins at 0.
+    """
+    base = draw(st.integers(1, stamps.LATEST_NS // 2))
+    rows: list[_Row] = []
+    for stream in range(draw(st.integers(1, 3))):
+        now = base + draw(st.integers(0, SECOND))
+        for _ in range(draw(st.integers(8, 20))):
+            collective = draw(st.booleans())
+            longest = stamps.LONGEST_NS if collective else stamps.LONG_NS - 1
+            length = draw(st.integers(0, 100_000) | st.integers(0, longest))
+            now += draw(st.integers(0, 100_000) | st.integers(0, HOUR))
+            rows.append((now, now + length, stream, collective))
+            now += length
+    return rows
+
+
+@settings(deadline=None, max_examples=60)
+@given(_schedules())
+def test_what_a_gpu_can_do_is_believed(rows: list[_Row]) -> None:
+    assert _judge(rows).believed.all()
+
+
+@settings(deadline=None, max_examples=60)
+@given(_schedules(), st.data())
+def test_one_wrong_stamp_costs_its_own_row_only(rows: list[_Row], data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(rows) - 1))
+    start, end, stream, collective = rows[at]
+    ends = [LAST, stamps.LATEST_NS + 1, -1]
+    if start < end:
+        ends.append(start - 1)
+    wrong = [(start, e) for e in ends] + [(LAST, end), (-1, end), (LAST, LAST)]
+    broken = [*rows]
+    broken[at] = (*data.draw(st.sampled_from(wrong)), stream, collective)
+    found = _judge(broken).believed
+    assert not found[at]
+    assert found.sum() == len(rows) - 1
+
+
+def _steady(n: int = 40) -> list[_Row]:
+    """Kernels of 100 us every 200 us on a stream of compute and one of collectives."""
+    return [(200_000 * i, 200_000 * i + 100_000, i % 2, i % 2 == 1) for i in range(1, n + 1)]
+
+
+@pytest.mark.parametrize("at", [0, 1, 20, 37])
+def test_a_row_that_runs_over_others_of_its_stream_is_out(at: int) -> None:
+    rows = _steady()
+    start, _, stream, collective = rows[at]
+    rows[at] = (start, start + 1000 * SECOND, stream, collective)
+    assert np.flatnonzero(~_judge(rows).believed).tolist() == [at]
+
+
+def test_a_last_copy_of_an_hour_is_out_and_a_last_collective_is_kept_and_told() -> None:
+    copy = _judge([*_steady(), (SECOND, SECOND + HOUR, 7, False)])
+    assert np.flatnonzero(copy.reason == stamps.OUTLYING).tolist() == [40]
+    wait = _judge([*_steady(), (SECOND, SECOND + HOUR, 1, True)])
+    assert wait.believed.all()
+    assert wait.long_waits.tolist() == [40]
+    (told,) = stamps.diagnostics(wait, str)
+    assert (told.code, told.severity.value, told.excerpt) == ("long_wait", "notice", "40")
+
+
+def test_ten_minutes_for_a_late_rank_are_kept_wherever_they_stand() -> None:
+    wait = 600 * SECOND
+    first = [(1_000, 1_000 + wait, 1, True)]
+    first += [(s + wait, e + wait, k, c) for s, e, k, c in _steady()]
+    assert _judge(first).believed.all()
+    # In the middle, while another stream goes on for a while.
+    steady = _steady()
+    middle = [*steady[:20], (steady[20][0], steady[20][0] + wait, 1, True)]
+    middle += [(s + i * SECOND, e + i * SECOND, 0, False) for i, (s, e, _, _) in enumerate(steady)]
+    middle += [(s + wait, e + wait, k, c) for s, e, k, c in steady[22:]]
+    assert _judge(middle).believed.all()
+
+
+def test_of_streams_that_run_several_rows_at_once_nothing_follows() -> None:
+    # Every tenth row lasts over the nine behind it: a hardware queue without barriers.
+    rows = [
+        (10**7 * i, 10**7 * i + (95 * 10**6 if i % 10 == 0 else 10**6), 0, False)
+        for i in range(200)
+    ]
+    assert _judge(rows).believed.all()
+
+
+def test_a_start_of_zero_is_no_stamp_where_the_source_begins_hours_later() -> None:
+    late = [(s + 30 * HOUR, e + 30 * HOUR, k, c) for s, e, k, c in _steady()]
+    found = _judge([*late, (0, late[-1][1], 9, True)])
+    assert np.flatnonzero(found.reason == stamps.UNTIMED).tolist() == [40]
+
+
+def test_sums_of_what_is_believed_fit_sqlite() -> None:
+    # A week is the longest row, and 15 000 of them fit; TOTAL in the views bounds the rest.
+    assert 15_000 * stamps.LONGEST_NS < 2**63
+
+
+# One row of each source that ends at another time than it did.
+
+
+def _sqlite(name: str, change: str) -> Callable[[Path, int], Path]:
+    def write(folder: Path, by: int) -> Path:
+        path = folder / name
+        shutil.copy(make_profiles.SAMPLES / name, path)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(change.format(by=by if by == LAST else f"start + {by}"))
+            connection.commit()
+        return path
+
+    return write
+
+
+def _rocprof_csv(folder: Path, by: int) -> Path:
+    lines = [
+        '"Kind","Agent_Id","Queue_Id","Kernel_Id","Kernel_Name","Start_Timestamp","End_Timestamp"'
+    ]
+    for i in range(1, 41):
+        name = make_profiles.RCCL if i % 2 else "gemm"
+        start = 200_000 * i
+        end = start + 100_000 if i != 4 else by if by == LAST else start + by
+        lines.append(f'"KERNEL_DISPATCH",4,{1 + i % 2},{i % 2},"{name}",{start},{end}')
+    path = folder / "x_kernel_trace.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+_COPY = {
+    "synthetic.rpd": 'UPDATE rocpd_op SET "end" = {by} WHERE id = 1',
+    "synthetic.rocpd.sqlite": 'UPDATE rocpd_memory_copy_1f SET "end" = {by}',
+    "synthetic.nsys.sqlite": 'UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET "end" = {by}',
+}
+_PROFILES = {name: _sqlite(name, change) for name, change in _COPY.items()}
+_PROFILES["rocprofv3 CSV"] = _rocprof_csv
+
+
+@pytest.mark.parametrize("dialect", _PROFILES)
+@pytest.mark.parametrize("by", [HOUR, -50, LAST], ids=["hour", "backwards", "sentinel"])
+def test_a_wrong_stamp_of_a_profile_is_told_and_in_no_sum(
+    tmp_path: Path, db_path: Path, dialect: str, by: int
+) -> None:
+    path = _PROFILES[dialect](tmp_path, by)
+    told = collscope("ingest", "profile", path, "--db", db_path)
+    assert told.code == 0
+    assert "data_loss: 1 x" in told.out
+    with closing(sqlite3.connect(db_path)) as db:
+        sums = db.execute("SELECT busy_ns, collective_ns FROM share").fetchone()
+        shown = db.execute("SELECT SUM(duration_ns), COUNT(*) FROM kernels").fetchone()
+    # Of the synthetic step all rows but the copy, see make_profiles.
+    rest = sum(end - start for *_, start, end in make_profiles.STEP[1:])
+    expected = (39 * 100_000, 20 * 100_000) if "CSV" in dialect else (rest, 11_500)
+    assert sums == expected
+    assert shown == (expected[0], 39 if "CSV" in dialect else 7)
+    assert "Communication-bound" in collscope("report", "--db", db_path).out
+
+
+@pytest.mark.parametrize("by", [HOUR, LAST], ids=["hour", "sentinel"])
+def test_a_wrong_stamp_of_a_trace_is_told_and_in_no_sum(
+    tmp_path: Path, samples: Path, by: int
+) -> None:
+    results = []
+    for number, wrong in enumerate((None, by)):
+        db = tmp_path / f"{number}.db"
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for rank in range(4):
+            trace = json.loads(
+                gzip.decompress((samples / f"traces/default/rank{rank}.json.gz").read_bytes())
+            )
+            kernels = [e for e in trace["traceEvents"] if e.get("cat") == "kernel"]
+            gemm = next(e for e in kernels[50:] if "nccl" not in e["name"])
+            if rank == 1 and wrong is None:
+                trace["traceEvents"].remove(gemm)
+            elif rank == 1:
+                gemm["dur"] = wrong / 1000
+            (folder / f"rank{rank}.json").write_text(json.dumps(trace))
+        told = collscope("ingest", "trace", folder, "--db", db)
+        assert told.code == 0
+        assert (wrong is None) == ("data_loss" not in told.out)
+        with closing(sqlite3.connect(db)) as store:
+            tables = [
+                store.execute(f"SELECT * FROM {view} ORDER BY 1, 2, 3").fetchall()
+                for view in ("rank_times", "call_times", "share", "classes")
+            ]
+        results.append((tables, collscope("report", "--db", db).out.splitlines()[:6]))
+    assert results[0] == results[1]
+
+
+# Kernel traces of RCCL: eight ranks, six calls, rank 5 comes 200 us after the others.
+
+
+def _rccl_log(fault: str | None, rank: int = 2, call: int = 3, late_us: int = 200) -> str:
+    def stamp(us: int) -> str:
+        return f"{us // 1_000_000:06d}.{us % 1_000_000:06d}"
+
+    lines, shift = [], 0
+    for r in range(8):
+        who, clock = f"h:{10 + r}:99 [{r}] NCCL INFO", 7_000_000 + r * 1_234_567
+        for c in range(1, 7):
+            buffers = f"sendbuff 0x{1 + r}000 recvbuff 0x{1 + r}000"
+            lines.append(
+                f"{who} AllReduce: opCount {c:x} {buffers} count 1024 datatype 7 op 0 root 0 "
+                f"comm 0x{r + 1}00 [nranks=8] stream 0x{r + 1}10 task 0 globalrank {r}"
+            )
+            waits = late_us if c == call else 200
+            shift = late_us - 200 if c >= call else 0
+            start = clock + c * 1_000 + shift - (0 if r == 5 else waits)
+            end = clock + c * 1_000 + shift + 100
+            if (r, c) == (rank, call):
+                start += 1_000_000_000 * (fault == "shift")
+                end += 1_000_000_000 * (fault in ("jump", "shift"))
+                end = start - 50_000 if fault == "back" else end
+            kernel = f"{c:06x} {{}} busId {r + 1}000 nRanks 8"
+            launch = "KL HWID 42300700 ncclDevFunc_AllReduce_RING_LL_Sum_f32 nw 4 bi 0 nc 0"
+            lines.append(f"{who} ## [{stamp(start)}] [{r:02d}:00] " + kernel.format(launch))
+            lines.append(f"{who} ## [{stamp(end)}] [{r:02d}:00] " + kernel.format("KE"))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("fault", "call", "code"),
+    [
+        ("back", 3, "ends_before_start"),
+        ("jump", 3, "impossible_time"),
+        ("jump", 6, "kernel_end_apart"),
+        ("shift", 3, "kernel_end_apart"),
+    ],
+)
+def test_a_jump_of_a_kernel_trace_is_no_waiting(
+    tmp_path: Path, db_path: Path, fault: str, call: int, code: str
+) -> None:
+    log = tmp_path / "a.log"
+    log.write_text(_rccl_log(fault, call=call))
+    told = collscope("ingest", "log", log, "--db", db_path)
+    assert f"1 x {code}" in told.out
+    with closing(sqlite3.connect(db_path)) as db:
+        rows = db.execute(
+            "SELECT transfer_ns, wait_ns, COUNT(*) FROM kernels GROUP BY 1, 2 ORDER BY 1, 2"
+        ).fetchall()
+    # 6 calls of 100 us, for which 7 ranks wait 200 us each; nothing of the kernel that jumped.
+    assert rows == [(None, None, 1), (100_000, 0, 6), (100_000, 200_000, 41)]
+    assert "63.6 % of the time in collective kernels is waiting" in (
+        collscope("report", "--db", db_path).out
+    )
+
+
+def test_a_true_wait_of_ten_minutes_of_a_kernel_trace_is_kept(
+    tmp_path: Path, db_path: Path
+) -> None:
+    log = tmp_path / "a.log"
+    log.write_text(_rccl_log(None, call=4, late_us=600_000_000))
+    told = collscope("ingest", "log", log, "--db", db_path)
+    assert "data_loss" not in told.out
+    assert "kernel_end_apart" not in told.out
+    with closing(sqlite3.connect(db_path)) as db:
+        found = db.execute(
+            "SELECT wait_ns, COUNT(*) FROM kernels WHERE wait_ns > 200000 GROUP BY 1"
+        ).fetchall()
+    assert found == [(600 * SECOND, 7)]
+
+
+def test_of_two_ranks_that_disagree_neither_is_believed(tmp_path: Path, db_path: Path) -> None:
+    text = _rccl_log("jump", rank=1, call=6)
+    two = [line for line in text.splitlines() if line.startswith(("h:10:", "h:11:"))]
+    log = tmp_path / "a.log"
+    log.write_text("\n".join(two).replace("nranks=8", "nranks=2").replace("nRanks 8", "nRanks 2"))
+    collscope("ingest", "log", log, "--db", db_path)
+    with closing(sqlite3.connect(db_path)) as db:
+        last = db.execute("SELECT wait_ns FROM kernels WHERE op_count = 6").fetchall()
+        longest = db.execute("SELECT MAX(wait_ns) FROM kernels").fetchone()
+    assert last == [(None,), (None,)]
+    assert longest == (0,)  # rank 5, for which they wait, has no log here
+
+
+def test_recorded_times_that_are_none_are_left_out_and_counted() -> None:
+    op = TraceCollective(Op.ALL_REDUCE)
+    good = RecordedCall(op, 1, start_ns=10, end_ns=20, duration_ns=10)
+    bad = RecordedCall(op, 2, start_ns=LAST, end_ns=30, duration_ns=LAST)
+    back = RecordedCall(op, 3, start_ns=50, end_ns=40)
+    found = stamps.believed_recording(RecordedCalls("inspector", (good, bad, back)))
+    assert [(c.start_ns, c.end_ns, c.duration_ns) for c in found.calls] == [
+        (10, 20, 10),
+        (None, 30, None),
+        (50, None, None),
+    ]
+    assert [(d.code, d.count) for d in found.diagnostics] == [("untimed_call", 2)]
+
+
+def _old_store(path: Path) -> None:
+    """A store of schema version 6 with a profile and a trace that hold 2^63 - 1."""
+    with closing(sqlite3.connect(path)) as db:
+        for number in range(1, 7):
+            (script,) = SCHEMAS.glob(f"{number:03d}_*.sql")
+            db.executescript(script.read_text())
+        db.executescript("""
+            PRAGMA user_version = 6;
+            INSERT INTO _run VALUES (1, 'main', 1), (2, 'traced', 1);
+            INSERT INTO _source (source_id, run_id, path, sha256, kind, dialect) VALUES
+                (1, 1, 'a.rpd', 'a:profile', 'profile', 'rpd'),
+                (2, 2, 'b.json', 'b:trace', 'trace', 'kineto');
+            INSERT INTO _kernel_name (name_id, name, family) VALUES
+                (1, 'gemm', NULL), (2, 'ncclDevKernel_Generic', 'nccl');
+            INSERT INTO _kernel (kernel_id, source_id, name_id, kind, start_ns, end_ns) VALUES
+                (1, 1, 1, 'kernel', 100, 400), (2, 1, 2, 'kernel', 400, 500),
+                (3, 1, 1, 'kernel', 500, 9223372036854775807),
+                (4, 2, 1, 'kernel', 100, 400), (5, 2, 2, 'kernel', 400, 500),
+                (6, 2, 1, 'kernel', 500, 9223372036854775807);
+            INSERT INTO _kernel_total (source_id, name_id, kind, calls, total_ns) VALUES
+                (1, 1, 'kernel', 2, 9223372036854775607), (1, 2, 'kernel', 1, 100),
+                (2, 1, 'kernel', 2, 9223372036854775607), (2, 2, 'kernel', 1, 100);
+        """)
+        columns = TraceColumns(
+            kind=np.full(3, Kind.KERNEL, dtype=np.int8),
+            name=np.array([0, 1, 0], dtype=np.int32),
+            stream=np.zeros(3, dtype=np.int32),
+            start_ns=np.array([100, 400, 500]),
+            end_ns=np.array([400, 500, LAST]),
+            launch_ns=np.full(3, -1),
+            collective=np.array([-1, 0, -1], dtype=np.int32),
+            seq=np.full(3, -1),
+        )
+        names = ("gemm", "ncclDevKernel_Generic")
+        trace = TraceFile("kineto", names, ("7",), (TraceCollective(Op.ALL_REDUCE),), columns, 0)
+        db.execute(
+            "INSERT INTO _trace VALUES (1, 2, 0, 1, NULL, '0', 4, 3, ?)", (encode_trace(trace),)
+        )
+        db.commit()
+
+
+@pytest.mark.parametrize("run", ["main", "traced"])
+def test_a_store_of_before_that_holds_sentinels_is_reported(db_path: Path, run: str) -> None:
+    _old_store(db_path)
+    report = collscope("report", "--db", db_path, "--run", run)
+    assert (report.code, report.err) == (0, "")
+    with closing(sqlite3.connect(db_path)) as db:
+        query = "SELECT collective_ns, busy_ns FROM share WHERE run = ?"
+        assert db.execute(query, (run,)).fetchall() == [(100, 400)]
+        told = "SELECT code, count FROM diagnostics WHERE run = ? AND severity = 'data_loss'"
+        assert db.execute(told, (run,)).fetchall() == [("untimed_row", 1)]
