@@ -3,6 +3,7 @@
 #   make demo    set up, read the samples, print the report, replay one on the host
 #   make test    lint, types, import contracts, native tests, test suite
 #   make fuzz    fuzz the log scanner under ASan and UBSan
+#   make stress  many processes ingest into one new store at once, many times
 #   make check-abi   hold the replayer against the real NCCL, RCCL, CUDA and HIP (1.5 GB download)
 #   make bench   speed and memory against stated peers
 #   make venv    set up only
@@ -16,12 +17,13 @@ NATIVE := CMakeLists.txt $(shell find native -name '*.cpp' -o -name '*.h')
 SANITIZED := build/sanitized
 FUZZ_ITERATIONS ?= 10000
 FUZZ_SEED ?= 1
+STRESS_TRIES ?= 40
 SEEDS := $(wildcard samples/rccl/*.log) samples/nccl/ddp/rank0.log samples/nccl/mixed/rank1.log
 
 # With it every command that a test starts would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: venv demo test lint types imports native pytest fuzz check-abi bench clean
+.PHONY: venv demo test lint types imports native pytest fuzz stress check-abi bench clean
 
 venv: $(STAMP)
 
@@ -65,6 +67,9 @@ pytest: $(STAMP)
 
 fuzz: native
 	$(SANITIZED)/native/logscan/logscan_fuzz $(FUZZ_ITERATIONS) $(FUZZ_SEED) $(SEEDS)
+
+stress: $(STAMP)
+	$(BIN)/python tests/ingests_at_once.py $(STRESS_TRIES)
 
 # Needs no GPU, but Debian's apt and the network; everything stays below build/check-abi.
 check-abi: $(STAMP)

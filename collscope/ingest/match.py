@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collscope.errors import InputError
-from collscope.store.connection import explained, open_readonly, open_store, transaction
+from collscope.store.connection import (
+    explained,
+    open_readonly,
+    open_store,
+    snapshot,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from collscope.match.run import Matched
@@ -37,25 +43,31 @@ _SAID = (
 def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[Diagnostic]:
     """Match the run again if its sources changed; the calls of before stay until it is done.
 
+    Of several processes that ingest at once, the one that adds the last source has the last word.
+
     returns  the notices to be said at ingest (`_SAID`); none where nothing changed
     """
     # Imported here, as they take longer than many a command that only reads.
     from collscope.match.run import match_run
-    from collscope.store.matching import has_traces, load_run, store_matching
+    from collscope.store.matching import has_traces, load_run, store_matching, superseded
 
     row = connection.execute("SELECT run_id, matched FROM _run WHERE label = ?", (run,)).fetchone()
     if row is None or row[1]:
         return []
-    try:
-        given = load_run(connection, row[0])
-    except (ValueError, KeyError) as error:  # SQLite itself does not notice a changed byte
-        raise InputError(
-            f"{store}: what is stored is damaged ({error}). Ingest into a new file."
-        ) from error
-    matched = match_run(given.observed, given.hosts, given.kernels)
-    matched.diagnostics += _of_processes(connection, row[0])
-    traced = _match_traces(connection, row[0], matched) if has_traces(connection, row[0]) else None
+    with snapshot(connection, store):
+        try:
+            given = load_run(connection, row[0])
+        except (ValueError, KeyError) as error:  # SQLite itself does not notice a changed byte
+            raise InputError(
+                f"{store}: what is stored is damaged ({error}). Ingest into a new file."
+            ) from error
+        matched = match_run(given.observed, given.hosts, given.kernels)
+        matched.diagnostics += _of_processes(connection, row[0])
+        traces = has_traces(connection, row[0])
+        traced = _match_traces(connection, row[0], matched) if traces else None
     with transaction(connection, store):
+        if superseded(connection, row[0], given):
+            return []
         first_call = store_matching(connection, row[0], given, matched)
         if traced is not None:
             traced(first_call)

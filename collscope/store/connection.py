@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
+import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -14,7 +17,10 @@ from collscope.errors import InputError
 # The build puts schemas/ beside the native modules, in a wheel as in an editable install.
 SCHEMAS = Path(native.__file__).parent / "_schemas"
 SQLITE_MAGIC = b"SQLite format 3\0"  # sqlite.org/fileformat2.html, 1.3.1
-LOCK_TIMEOUT_S = 10.0  # how long to wait for another process that writes
+# How long to wait for another process that writes: storing a log of 500 MB takes some seconds, and
+# of several processes that wait, SQLite lets any one go first.
+LOCK_TIMEOUT_S = 60.0
+_RETRY_S = 0.01
 
 
 def _migrations() -> list[Path]:
@@ -33,16 +39,33 @@ def schema_version() -> int:
 def open_store(path: Path) -> sqlite3.Connection:
     """Open a store for writing; create it or bring it to this release's schema.
 
+    Any number of processes may open, or create, the same store at once.
+
     raises  InputError when the file is no store, is locked, damaged or of a newer release
     """
-    if _size(path) and not is_sqlite(path):
-        raise InputError(f"{path}: not a collscope store. Name another file with --db.")
+    while True:
+        _create(path)
+        before = _file(path)
+        try:
+            connection = _opened(path)
+        except InputError:
+            if _file(path) == before:
+                raise
+            continue
+        # In WAL mode nobody can take the file away any more, but `remove_empty` of another process
+        # may have done so between its opening and here.
+        if _file(path) == before:
+            return connection
+        connection.close()
+
+
+def _opened(path: Path) -> sqlite3.Connection:
     with explained(path):
-        connection = sqlite3.connect(path, isolation_level=None, timeout=LOCK_TIMEOUT_S)
+        connection = sqlite3.connect(path.absolute(), isolation_level=None, timeout=LOCK_TIMEOUT_S)
     try:
         with explained(path):
             _check(connection, path)
-            connection.execute("PRAGMA journal_mode = WAL")
+            _switch_to_wal(connection)
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
             _migrate(connection, path)
@@ -50,6 +73,56 @@ def open_store(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    """Device and inode of a store's file; None where there is none.
+
+    raises  InputError when it cannot be looked at, or is no regular file
+    """
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}. Name another file with --db.") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"{path}: no regular file. Name another file with --db.")
+    return found.st_dev, found.st_ino
+
+
+def _create(path: Path) -> None:
+    """Make an empty file, if there is none.
+
+    No older file is opened: to close it would release the locks that SQLite holds on it in this
+    process (sqlite.org/howtocorrupt.html, 2.2).
+    raises  InputError when it cannot be made
+    """
+    try:
+        os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}. Name another file with --db.") from error
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> None:
+    """Switch the store to WAL mode, which SQLite refuses at once while another process uses it."""
+    give_up = time.monotonic() + LOCK_TIMEOUT_S
+    while not _in_wal_mode(connection):
+        if time.monotonic() > give_up:
+            raise sqlite3.OperationalError("database is locked")
+        time.sleep(_RETRY_S)
+
+
+def _in_wal_mode(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.OperationalError as error:
+        if "locked" not in str(error):
+            raise
+        return False
+    return True
 
 
 def remove_empty(connection: sqlite3.Connection, path: Path) -> None:
@@ -63,7 +136,11 @@ def remove_empty(connection: sqlite3.Connection, path: Path) -> None:
             connection.execute("PRAGMA busy_timeout = 0")
             connection.execute("PRAGMA journal_mode = DELETE")
             connection.execute("BEGIN EXCLUSIVE")
-            if connection.execute("SELECT 1 FROM _source LIMIT 1").fetchone() is None:
+            # Another process may have come before the lock, and have switched to WAL again, where
+            # the lock does not keep it out.
+            mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+            empty = connection.execute("SELECT 1 FROM _source LIMIT 1").fetchone() is None
+            if mode == "delete" and empty:
                 path.unlink(missing_ok=True)
 
 
@@ -91,12 +168,10 @@ def open_readonly(path: Path) -> sqlite3.Connection:
 
     raises  InputError when there is no such store, or it cannot be read by this release
     """
-    if _size(path) is None:
+    if _file(path) is None:
         raise InputError(
             f"{path}: no such store. Run 'collscope ingest log PATH' first, or name it with --db."
         )
-    if not is_sqlite(path):
-        raise InputError(f"{path}: not a collscope store. Name another file with --db.")
     connection = sqlite3.connect(
         _uri(path, "ro"), uri=True, isolation_level=None, timeout=LOCK_TIMEOUT_S, factory=_Reader
     )
@@ -128,16 +203,6 @@ def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _size(path: Path) -> int | None:
-    """Bytes of the file, None when there is none."""
-    try:
-        return path.stat().st_size
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}. Name another file with --db.") from error
-
-
 def is_sqlite(path: Path) -> bool:
     """True for an SQLite file, of whatever kind.
 
@@ -154,26 +219,36 @@ def is_sqlite(path: Path) -> bool:
 
 def _check(connection: sqlite3.Connection, path: Path) -> int:
     """Version of the store's schema; 0 for an empty file."""
-    version = _version(connection)
+    # In one statement, since another process may create the store meanwhile.
+    try:
+        version, tables = connection.execute(
+            "SELECT user_version, (SELECT COUNT(*) FROM sqlite_master) FROM pragma_user_version"
+        ).fetchone()
+    except sqlite3.DatabaseError as error:
+        if "not a database" not in str(error):
+            raise
+        what = "not a collscope store. Name another file with --db."
+        raise InputError(f"{path}: {what}") from error
     if version > schema_version():
         raise InputError(
             f"{path}: written by a newer release (schema version {version}, this one knows "
             f"{schema_version()}). Upgrade collscope, or name another file with --db."
         )
-    tables = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
     if version == 0 and tables:
         raise InputError(
             f"{path}: an SQLite file that is not a collscope store. Name another file with --db."
         )
-    return version
+    return int(version)
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     """Apply missing migrations and remake the views, all in one transaction."""
-    version = _version(connection)
-    if version == schema_version():
+    if _version(connection) == schema_version():
         return
     with transaction(connection, path):
+        version = _version(connection)  # another process may have migrated since
+        if version == schema_version():
+            return
         for view in connection.execute(
             "SELECT name FROM sqlite_master WHERE type = 'view'"
         ).fetchall():
@@ -210,6 +285,19 @@ def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
         with contextlib.suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
         raise
+
+
+@contextlib.contextmanager
+def snapshot(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """Reads the store as it is at the first query, whatever other processes write meanwhile."""
+    with explained(path):
+        connection.execute("BEGIN")
+    try:
+        with explained(path):
+            yield
+    finally:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
 
 
 _DAMAGED = "the store is damaged. Restore it from a copy, or ingest into a new file."

@@ -148,6 +148,12 @@ def clear_matching(connection: sqlite3.Connection, run: int) -> None:
     connection.execute("DELETE FROM _diagnostic WHERE run_id = ? AND source_id IS NULL", (run,))
 
 
+def superseded(connection: sqlite3.Connection, run: int, given: RunInput) -> bool:
+    """True if another process has matched sources that were not there when `given` was read."""
+    ((done,),) = connection.execute("SELECT matched FROM _run WHERE run_id = ?", (run,)).fetchall()
+    return bool(done) and _sources(connection, run) != given.sources
+
+
 def store_matching(
     connection: sqlite3.Connection, run: int, given: RunInput, matched: Matched
 ) -> int:
@@ -176,7 +182,7 @@ def store_matching(
     _store_calls(connection, first_call, [totals, *others])
     _store_details(connection, given, matched, first_call)
     insert_diagnostics(connection, run, None, matched.diagnostics)
-    # Another process may have added a source since the run was read: then it is to be done again.
+    # Another process may have added a source since the run was read: it will match the run again.
     whole = _sources(connection, run) == given.sources
     connection.execute("UPDATE _run SET matched = ? WHERE run_id = ?", (whole, run))
     return first_call
