@@ -2,7 +2,7 @@
 #
 #   make demo    set up, read the samples, print the report, replay one on the host
 #   make test    lint, types, import contracts, native tests, test suite
-#   make fuzz    fuzz the log scanner under ASan and UBSan
+#   make fuzz    fuzz the log scanner under ASan and UBSan, with libFuzzer where clang is
 #   make stress  many processes ingest into one new store at once, many times
 #   make check-abi   hold the replayer against the real NCCL, RCCL, CUDA and HIP (1.5 GB download)
 #   make bench   speed and memory against stated peers
@@ -65,8 +65,8 @@ native: $(STAMP)
 pytest: $(STAMP)
 	$(BIN)/python -m pytest -n 2
 
-fuzz: native
-	$(SANITIZED)/native/logscan/logscan_fuzz $(FUZZ_ITERATIONS) $(FUZZ_SEED) $(SEEDS)
+fuzz: $(STAMP)
+	scripts/fuzz.sh build/fuzz $(BIN)/cmake $(BIN)/ninja $(BIN)/mpicxx $(FUZZ_ITERATIONS) $(FUZZ_SEED) $(SEEDS)
 
 stress: $(STAMP)
 	$(BIN)/python tests/ingests_at_once.py $(STRESS_TRIES)
