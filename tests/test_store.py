@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -112,16 +113,68 @@ def test_observations_that_are_damaged(db: Path, log: Path) -> None:
     assert done.err.count("\n") == 1
 
 
-def test_a_value_of_another_type_is_one_line(db: Path) -> None:
+def test_a_value_of_another_type_is_damage_and_a_mistake_of_ours_is_not(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("collscope.reports.render.render", lambda *_: int("x"))
+        done = collscope("report", "--db", db)
+    assert (done.code, done.out) == (3, "")
+    assert done.err.startswith("collscope: internal error: ValueError: ")
+    assert done.err.endswith(". Run 'collscope --debug COMMAND ...' and report it.\n")
     with closing(sqlite3.connect(db)) as connection, connection:
         connection.execute("UPDATE _class SET size_bytes = 'x'")  # as a flipped serial type reads
     done = collscope("report", "--db", db)
-    assert done.code == 3
-    assert done.err.startswith("collscope: internal error: TypeError: ")
-    assert done.err.endswith(". Run 'collscope --debug COMMAND ...' and report it.\n")
-    assert done.err.count("\n") == 1
-    with pytest.raises(TypeError):
-        collscope("--debug", "report", "--db", db)
+    assert (done.code, done.out) == (3, "")
+    assert done.err == (
+        f"collscope: {db}: text in column size_bytes of table _class: the store is damaged. "
+        "Restore it from a copy, or ingest into a new file.\n"
+    )
+
+
+# Runs a command without root's power to write where the permissions do not allow it.
+_BARRED = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
+
+
+def _barred(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    if _BARRED and shutil.which(_BARRED[0]) is None:
+        pytest.skip("no setpriv: root may write everywhere")
+    command = [*_BARRED, sys.executable, "-m", "collscope", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, check=False, text=True)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such permissions")
+def test_a_store_in_a_read_only_folder(db: Path, log: Path) -> None:
+    before = collscope("report", "--db", db).out
+    folder = db.parent
+    folder.chmod(0o555)
+    try:
+        done = _barred("report", "--db", db)
+        assert (done.returncode, done.stdout, done.stderr) == (0, before, "")
+        refused = _barred("ingest", "log", log, "--db", db)
+        assert (refused.returncode, refused.stdout) == (3, "")
+        assert refused.stderr == (
+            f"collscope: {db}: the store, or its folder, cannot be written. "
+            "Check the permissions, or copy it.\n"
+        )
+        with closing(sqlite3.connect(db, isolation_level=None)) as writer:
+            folder.chmod(0o755)
+            writer.execute("UPDATE _run SET label = 'other'")
+            folder.chmod(0o555)
+            Path(f"{db}-shm").unlink()
+            refused = _barred("report", "--db", db)
+            assert (refused.returncode, refused.stdout) == (3, "")
+            assert "t.db-wal holds rows of it, and its folder cannot be written." in refused.stderr
+    finally:
+        folder.chmod(0o755)
+
+
+def test_a_store_that_changes_while_it_is_read_without_locks(db: Path) -> None:
+    connection = store._connected_reader(db, "mode=ro&immutable=1")
+    connection.unlocked = db.stat()
+    os.utime(db, ns=(0, 0))
+    with pytest.raises(InputError, match="it changed while it was read"):
+        connection.close()
 
 
 def test_a_store_cut_short(db: Path, log: Path) -> None:
@@ -160,6 +213,7 @@ def test_a_full_disk_leaves_the_store_as_it_was(db: Path, log: Path, samples: Pa
         big = str(samples / "nccl" / "ddp" / "rank0.log")
         with pytest.raises(InputError, match="the disk is full"):
             ingest_log(connection, db, "main", big, lambda _path, _done: None)
+        assert store.wrong_values(connection) is None
     assert dump(db) == before
     assert collscope("ingest", "log", log, "--db", db).code == 0
 

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from collscope.errors import InputError
 from collscope.store.connection import (
+    DAMAGED,
     explained,
     open_readonly,
     open_store,
     snapshot,
     transaction,
+    wrong_values,
 )
 
 if TYPE_CHECKING:
@@ -104,12 +106,20 @@ def _match_traces(
 def reading(store: Path) -> Iterator[sqlite3.Connection]:
     """A store for reading, all its runs matched; closed at the end.
 
+    All of it is as it was at the first query, whatever other processes write meanwhile.
+
     raises  InputError when the store cannot be read, be it in the middle
     """
     with explained(store):
         connection = _open_matched(store)
         try:
-            yield connection
+            with snapshot(connection, store):
+                yield connection
+        except (TypeError, ValueError, KeyError, IndexError, OverflowError) as error:
+            wrong = wrong_values(connection)
+            if wrong is None:
+                raise
+            raise InputError(f"{store}: {wrong}: {DAMAGED}") from error
         finally:
             connection.close()
 

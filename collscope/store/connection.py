@@ -148,15 +148,22 @@ class _Reader(sqlite3.Connection):
     """Reads only; closed, it leaves the store without files beside it."""
 
     store: Path
+    unlocked: os.stat_result | None = None  # the file when it was opened, where no lock holds it
 
     def close(self) -> None:
         """Close; SQLite's -wal and -shm files go, unless others have the store open.
 
         The last connection removes them, but not one that may only read, and that made them.
+        raises  InputError when the store was read without locks, and changed meanwhile
         """
         super().close()
+        if self.unlocked is not None:
+            now = self.store.stat()
+            if (now.st_mtime_ns, now.st_size) != (self.unlocked.st_mtime_ns, self.unlocked.st_size):
+                raise InputError(f"{self.store}: it changed while it was read. Try again.")
+            return
         with contextlib.suppress(sqlite3.Error):  # a folder that is read-only keeps what it has
-            last = sqlite3.connect(_uri(self.store, "rw"), uri=True, timeout=0)
+            last = sqlite3.connect(_uri(self.store, "mode=rw"), uri=True, timeout=0)
             with contextlib.closing(last):
                 _version(last)
 
@@ -165,6 +172,7 @@ def open_readonly(path: Path) -> sqlite3.Connection:
     """Open an existing store for reading only; to be closed by its `close`.
 
     A store of an older release is brought to this one's schema first.
+    Its folder may be read-only.
 
     raises  InputError when there is no such store, or it cannot be read by this release
     """
@@ -172,10 +180,7 @@ def open_readonly(path: Path) -> sqlite3.Connection:
         raise InputError(
             f"{path}: no such store. Run 'collscope ingest log PATH' first, or name it with --db."
         )
-    connection = sqlite3.connect(
-        _uri(path, "ro"), uri=True, isolation_level=None, timeout=LOCK_TIMEOUT_S, factory=_Reader
-    )
-    connection.store = path.absolute()
+    connection = _reader(path)
     try:
         with explained(path):
             version = _check(connection, path)
@@ -195,8 +200,42 @@ def open_readonly(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _uri(path: Path, mode: str) -> str:
-    return f"file:{quote(str(path.absolute()))}?mode={mode}"
+def _reader(path: Path) -> _Reader:
+    """A reader; without locks where SQLite cannot make its files beside the store.
+
+    raises  InputError when rows of the store stand in such a file only
+    """
+    connection = _connected_reader(path, "mode=ro")
+    try:
+        connection.execute("PRAGMA user_version").fetchone()
+    except sqlite3.DatabaseError as error:
+        if not any(text in str(error) for text in ("readonly", "unable to open")):
+            return connection  # another reason, which the caller meets again
+    else:
+        return connection
+    connection.close()
+    beside = path.with_name(path.name + "-wal")
+    if beside.exists() and beside.stat().st_size:
+        raise InputError(
+            f"{path}: {beside.name} holds rows of it, and its folder cannot be written. Copy both "
+            "files to another folder, and read the store there."
+        )
+    before = path.stat()
+    connection = _connected_reader(path, "mode=ro&immutable=1")
+    connection.unlocked = before
+    return connection
+
+
+def _connected_reader(path: Path, mode: str) -> _Reader:
+    connection = sqlite3.connect(
+        _uri(path, mode), uri=True, isolation_level=None, timeout=LOCK_TIMEOUT_S, factory=_Reader
+    )
+    connection.store = path.absolute()
+    return connection
+
+
+def _uri(path: Path, parameters: str) -> str:
+    return f"file:{quote(str(path.absolute()))}?{parameters}"
 
 
 def _version(connection: sqlite3.Connection) -> int:
@@ -300,7 +339,7 @@ def snapshot(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
             connection.execute("ROLLBACK")
 
 
-_DAMAGED = "the store is damaged. Restore it from a copy, or ingest into a new file."
+DAMAGED = "the store is damaged. Restore it from a copy, or ingest into a new file."
 
 
 @contextlib.contextmanager
@@ -309,19 +348,40 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:  # text of the store that is none any more
-        raise InputError(f"{path}: {_DAMAGED}") from error
+        raise InputError(f"{path}: {DAMAGED}") from error
     except sqlite3.DatabaseError as error:
         text = str(error)
         if "locked" in text or "busy" in text:
             what = "the store is locked by another process. Wait for it to finish, then try again."
         elif "full" in text:
-            what = "the disk is full. Free some space, then ingest again; the store is unchanged."
+            what = (
+                "the disk is full. Free some space, then try again. What was stored before is kept."
+            )
         elif "disk I/O" in text:
-            what = "the disk refuses to read or write. Check it and its quota, then try again."
+            what = "the disk refuses to read or write. Check its space and quota, then try again."
         elif any(t in text for t in ("malformed", "not a database", "not decode")):
-            what = _DAMAGED
+            what = DAMAGED
         elif "unable to open" in text or "readonly" in text or "read-only" in text:
-            what = "the store cannot be opened for this. Check the folder and its permissions."
+            what = "the store, or its folder, cannot be written. Check the permissions, or copy it."
         else:
-            what = f"SQLite says '{text}'. The store is unchanged; report this if it persists."
+            what = (
+                f"SQLite says '{text}'. Report this if it persists. What was stored before is kept."
+            )
         raise InputError(f"{path}: {what}") from error
+
+
+def wrong_values(connection: sqlite3.Connection) -> str | None:
+    """What a damaged store holds that collscope never wrote; None where nothing of it is found.
+
+    SQLite itself reads a column of integers with a text in it without a word.
+    """
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    for (table,) in tables:
+        for _, column, declared, *_ in connection.execute(f"PRAGMA table_info({table})").fetchall():
+            query = (
+                f"SELECT typeof({column}) FROM {table} WHERE typeof({column}) NOT IN (?, 'null')"
+            )
+            row = connection.execute(f"{query} LIMIT 1", (str(declared).lower(),)).fetchone()
+            if row is not None:
+                return f"{row[0]} in column {column} of table {table}"
+    return None
