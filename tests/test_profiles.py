@@ -9,10 +9,12 @@ from pathlib import Path
 
 import make_profiles
 import pytest
-from command import collscope
+from command import collscope, rows
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collscope.ingest import foreign_sqlite
+from collscope.ingest.profiles import read_sqlite
 from collscope.kernel_names import classify
 from collscope.model import Profile, Severity
 from collscope.parsers import nsys, rocpd, rpd
@@ -130,10 +132,9 @@ def test_corpus_rpd_equals_a_direct_query(corpus: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["", "_us"])
-@pytest.mark.parametrize("kind", ["TABLE", "VIEW"])
-def test_rpd_with_only_top(memory: sqlite3.Connection, suffix: str, kind: str) -> None:
+def test_rpd_with_only_top(memory: sqlite3.Connection, suffix: str) -> None:
     memory.execute(
-        f"CREATE {kind} top AS SELECT 'k<int>(int)' AS Name, 4 AS TotalCalls,"
+        f"CREATE TABLE top AS SELECT 'k<int>(int)' AS Name, 4 AS TotalCalls,"
         f" 2500 AS TotalDuration{suffix}, 625 AS Ave{suffix}, 60.5 AS Percentage"
         " UNION ALL SELECT 'CopyHostToDevice', 1, 1000, 1000, 39.5"
     )
@@ -201,7 +202,7 @@ def test_rocpd_draft_schema_with_timestamps_and_tracks(memory: sqlite3.Connectio
     assert codes(profile) == {"ends_before_start": 1}
 
 
-def test_rocpd_views_and_top_kernels_without_tables(memory: sqlite3.Connection) -> None:
+def test_rocpd_tables_named_like_its_views(memory: sqlite3.Connection) -> None:
     memory.execute(
         "CREATE TABLE top_kernels (name, total_calls, total_duration, average, percentage)"
     )
@@ -284,3 +285,120 @@ def test_a_cut_database_is_reported(name: str, tmp_path: Path) -> None:
         profile = SQLITE[name].parse(connection)
     found = {d.code: d.severity for d in profile.diagnostics}
     assert found["corrupt_database"] is Severity.ERROR
+
+
+_ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT "
+_HUGE = "hex(zeroblob(490000000))"
+
+
+@pytest.fixture
+def small_machine() -> Iterator[None]:
+    """A process that cannot take 1.5 GB more, so that a huge value fails and does not hurt."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 1_500_000_000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.usefixtures("small_machine")
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the limit needs /proc")
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"CREATE VIEW top AS {_ENDLESS} 'k' AS Name, n AS TotalCalls, n AS TotalDuration,"
+        " n AS Ave, 0 AS Percentage FROM r",
+        f"CREATE VIEW top AS SELECT {_HUGE} AS Name, 1 AS TotalCalls, 1 AS TotalDuration,"
+        " 1 AS Ave, 100 AS Percentage",
+        "CREATE TABLE rocpd_op (gpuId, queueId, start, end, description_id, opType_id);"
+        "INSERT INTO rocpd_op VALUES (0, 0, 1, 2, 1, 1);"
+        f"CREATE VIEW rocpd_string AS {_ENDLESS} 1 AS id, 'k' AS string FROM r",
+        "CREATE TABLE rocpd_op (gpuId, queueId, start, end, description_id, opType_id);"
+        "INSERT INTO rocpd_op VALUES (0, 0, 1, 2, 1, 1);"
+        "CREATE TABLE rocpd_string (id, string AS (hex(zeroblob(id)))); "
+        "INSERT INTO rocpd_string (id) VALUES (1)",
+        f"CREATE VIEW top_kernels AS {_ENDLESS} 'k' AS name, 1 AS total_calls,"
+        " 1 AS total_duration, 1 AS average, 1 AS percentage FROM r",
+        f"CREATE VIEW kernels AS {_ENDLESS} 'k' AS name, n AS start, n + 1 AS \"end\" FROM r;"
+        "CREATE TABLE rocpd_kernel_dispatch_1 (start)",
+        # The drafts' joined tables are named in the query alone.
+        "CREATE TABLE rocpd_kernel_dispatch_1 (start_id, end_id, track_id, kernel_id);"
+        "INSERT INTO rocpd_kernel_dispatch_1 VALUES (1, 1, 1, 1);"
+        "CREATE TABLE rocpd_info_kernel_symbol_1 (id, display_name, kernel_name);"
+        "CREATE TABLE rocpd_info_agent_1 (id, absolute_index);"
+        "CREATE TABLE rocpd_track_1 (id, agent_id, stream_id);"
+        f"CREATE VIEW rocpd_timestamp_1 AS {_ENDLESS} 1 AS id, n AS value FROM r",
+        f"CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS {_ENDLESS} n AS start, n AS end,"
+        " 0 AS deviceId, 1 AS demangledName FROM r;"
+        f"CREATE VIEW StringIds AS SELECT 1 AS id, {_HUGE} AS value",
+        "CREATE VIRTUAL TABLE top USING fts4(Name, TotalCalls, TotalDuration, Ave, Percentage)",
+    ],
+)
+def test_nothing_of_a_foreign_file_runs(tmp_path: Path, db_path: Path, script: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with closing(sqlite3.connect(folder / "foreign.db")) as connection:
+        connection.executescript(script)
+    (folder / "good.rpd").write_bytes((SAMPLES / "synthetic.rpd").read_bytes())
+    done = collscope("ingest", "auto", folder, "--db", db_path)
+    assert (done.code, done.err) == (0, "")
+    assert "good.rpd: rpd: " in done.out
+    alone = db_path.with_name("alone.db")
+    collscope("ingest", "auto", folder / "good.rpd", "--db", alone)
+    query = "SELECT name, device, calls, total_ns FROM kernel_totals ORDER BY 1, 2"
+    assert rows(db_path, query) == rows(alone, query) != []
+
+
+def test_a_tree_of_pages_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interior pages that name the same child again and again: 10^6 rows in 150 KB."""
+    path = tmp_path / "bomb.rpd"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA page_size = 4096")
+        make_profiles.rpd(connection)
+        connection.executemany(
+            "INSERT INTO rocpd_op VALUES (NULL, 0, 0, 0, '', 1, 2, 4, 2)", [()] * 4_000
+        )
+        connection.commit()
+        ((root,),) = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'rocpd_op'"
+        ).fetchall()
+    raw = path.read_bytes()
+    pages = [raw[at : at + 4096] for at in range(0, len(raw), 4096)]
+    interior = pages[root - 1]
+    assert interior[0] == 5  # interior page of a table (sqlite.org/fileformat2.html, 1.6)
+    cells = int.from_bytes(interior[3:5], "big")
+    places = [int.from_bytes(interior[12 + 2 * k : 14 + 2 * k], "big") for k in range(cells)]
+    children = [interior[at : at + 4] for at in places]
+
+    def all_to(child: bytes) -> bytes:
+        page = bytearray(interior)
+        for at in (8, *places):  # the rightmost child, and the others
+            page[at : at + 4] = child
+        return bytes(page)
+
+    leaf, second, third = children[:3]
+    pages[int.from_bytes(second, "big") - 1] = all_to(leaf)
+    pages[int.from_bytes(third, "big") - 1] = all_to(second)
+    pages[root - 1] = all_to(third)
+    monkeypatch.setattr(foreign_sqlite, "_STEPS", 100_000)
+    profile = read_sqlite(b"".join(pages))
+    assert profile is not None
+    (found,) = profile.diagnostics
+    assert (found.code, found.severity) == ("corrupt_database", Severity.ERROR)
+    assert "it is far longer than its file" in found.message
+    assert 4_000 < len(profile.spans) < 100_000
+
+
+@pytest.mark.parametrize("name", SQLITE)
+def test_real_work_is_far_below_the_bound(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = (SAMPLES / name).read_bytes()
+    whole = read_sqlite(raw)
+    monkeypatch.setattr(foreign_sqlite, "_STEPS_AT_ONCE", 1)
+    monkeypatch.setattr(foreign_sqlite, "_STEPS", 0)
+    assert whole is not None
+    assert read_sqlite(raw) == whole
+    monkeypatch.setattr(foreign_sqlite, "_STEPS_PER_BYTE", 0)
+    monkeypatch.setattr(foreign_sqlite, "_STEPS", 100)
+    stopped = read_sqlite(raw)
+    assert stopped is None or "corrupt_database" in codes(stopped)

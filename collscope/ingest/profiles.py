@@ -5,18 +5,18 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 from collscope import parsers
 from collscope.ingest.adding import add_source, cut_short, unusable
 from collscope.ingest.files import open_input, printable
+from collscope.ingest.foreign_sqlite import open_foreign
 from collscope.ingest.result import Ingested
 from collscope.kernel_names import looks_related
 from collscope.model import Diagnostic, Profile, Severity
 from collscope.parsers import key_averages, perftools
+from collscope.parsers._sqlite import base_tables
 from collscope.store import sources
 
 _SQLITE_MAGIC = b"SQLite format 3\0"
@@ -126,16 +126,12 @@ def read_sqlite(data: bytes) -> Profile | None:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "profile.db"
         copy.write_bytes(data)
-        uri = f"file:{quote(str(copy))}?mode=ro&immutable=1"
-        with closing(sqlite3.connect(uri, uri=True)) as profile:
-            try:
-                rows = profile.execute(
-                    "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
-                ).fetchall()
-            except (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError):
-                return None
-            parser = parsers.sqlite_parser({name for (name,) in rows})
-            return parser.parse(profile) if parser else None
+        try:
+            with open_foreign(copy) as profile:
+                parser = parsers.sqlite_parser(base_tables(profile))
+                return parser.parse(profile) if parser else None
+        except (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError):
+            return None
 
 
 def text_profile(head: bytes) -> bool:
@@ -172,7 +168,10 @@ def _bins(data: bytes) -> list[tuple[object, ...]]:
 
 def _why_unusable(data: bytes) -> str:
     if is_sqlite(data):
-        return "an SQLite file without the tables of RPD, rocpd or Nsight Systems, or damaged"
+        return (
+            "an SQLite file without the tables of RPD, rocpd or Nsight Systems (views are not "
+            "read), or damaged"
+        )
     return (
         "no known profile: RPD, rocpd, Nsight Systems SQLite, rocprof CSV, pasted 'top' or "
         "key_averages"

@@ -17,7 +17,7 @@ TEXT_DIALECTS = ("rocprof_csv", "key_averages", "top_text")
 
 
 def sqlite_parser(tables: set[str]) -> ModuleType | None:
-    """Parser of an SQLite profile that has these tables and views; None if no dialect fits."""
+    """Parser of an SQLite profile that has these tables; None if no dialect fits."""
     return _first(SQLITE_DIALECTS, lambda module: module.sniff_tables(tables))
 
 

@@ -24,10 +24,20 @@ def select(connection: sqlite3.Connection, sql: str) -> Iterator[tuple[Any, ...]
         connection.text_factory = before
 
 
-def object_names(connection: sqlite3.Connection) -> dict[str, str]:
-    """Tables and views: name to ``table`` or ``view``."""
-    sql = "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view')"
-    return {str(name): str(kind) for name, kind in select(connection, sql)}
+def base_tables(connection: sqlite3.Connection) -> set[str]:
+    """Tables whose rows are stored as they are read.
+
+    Views, virtual tables and tables with generated columns run what the file says, to any length.
+    """
+    sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
+    tables = {str(name) for (name,) in select(connection, sql)}
+    return {table for table in tables if not _generated(connection, table)}
+
+
+def _generated(connection: sqlite3.Connection, table: str) -> bool:
+    # cid, name, type, notnull, dflt_value, pk, hidden: 2 and 3 of generated columns
+    rows = select(connection, f"PRAGMA table_xinfo({quoted(table)})")
+    return any(row[6] in (2, 3) for row in rows)
 
 
 def quoted(name: str) -> str:
@@ -36,8 +46,8 @@ def quoted(name: str) -> str:
 
 
 def columns(connection: sqlite3.Connection, table: str) -> dict[str, str]:
-    """Columns of a table or view: lower-case name to the name as declared."""
-    rows = select(connection, f"PRAGMA table_info({quoted(table)})")
+    """Columns of a table: lower-case name to the name as declared."""
+    rows = select(connection, f"PRAGMA table_xinfo({quoted(table)})")
     return {str(row[1]).lower(): str(row[1]) for row in rows}
 
 
@@ -61,5 +71,7 @@ def damage_noted(connection: sqlite3.Connection, rows: Rows) -> Iterator[None]:
     except (connection.DatabaseError, UnicodeDecodeError, MemoryError) as error:
         # UnicodeDecodeError: names of a damaged schema, or SQLite's message that quotes them.
         # MemoryError: a damaged page may tell a size that SQLite cannot allocate.
-        message = f"The database cannot be read to its end ({error}). Copy or export it again."
+        # "interrupted": by the one who opened it, since reading it would not end.
+        why = "it is far longer than its file" if str(error) == "interrupted" else error
+        message = f"The database cannot be read to its end ({why}). Copy or export it again."
         rows.note(Diagnostic(Severity.ERROR, "corrupt_database", message))

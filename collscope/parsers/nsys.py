@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from collscope.model import Diagnostic, Profile, Severity
 from collscope.parsers._rows import Rows
-from collscope.parsers._sqlite import columns, damage_noted, first_of, object_names, select
+from collscope.parsers._sqlite import base_tables, columns, damage_noted, first_of, select
 
 if TYPE_CHECKING:
     import sqlite3
@@ -38,7 +38,7 @@ def parse(connection: sqlite3.Connection) -> Profile:
     """
     rows = Rows()
     with damage_noted(connection, rows):
-        names = object_names(connection)
+        names = base_tables(connection)
         several = _processes(connection, names) > 1
         if _KERNEL in names:
             _read_kernels(connection, rows, names, several)
@@ -51,7 +51,7 @@ def parse(connection: sqlite3.Connection) -> Profile:
     return rows.profile("nsys")
 
 
-def _processes(connection: sqlite3.Connection, names: dict[str, str]) -> int:
+def _processes(connection: sqlite3.Connection, names: set[str]) -> int:
     """Number of processes with events; 0 where the tables do not tell."""
     tables = (t for t in (_KERNEL, _MEMCPY, _MEMSET) if t in names)
     told = [t for t in tables if "globalpid" in columns(connection, t)]
@@ -60,7 +60,7 @@ def _processes(connection: sqlite3.Connection, names: dict[str, str]) -> int:
 
 
 def _read_kernels(
-    connection: sqlite3.Connection, rows: Rows, names: dict[str, str], several: bool
+    connection: sqlite3.Connection, rows: Rows, names: set[str], several: bool
 ) -> None:
     if "StringIds" not in names:
         message = "Table StringIds is missing, so kernels have no names. Export the report again."
@@ -74,7 +74,7 @@ def _read_kernels(
 
 
 def _read_copies(
-    connection: sqlite3.Connection, rows: Rows, names: dict[str, str], several: bool
+    connection: sqlite3.Connection, rows: Rows, names: set[str], several: bool
 ) -> None:
     known = columns(connection, _MEMCPY)
     copy_kind = first_of(known, "k", "copyKind")

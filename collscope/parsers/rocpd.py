@@ -2,8 +2,9 @@
 
 Tables carry the run's uuid as a suffix (``rocpd_kernel_dispatch_<uuid>``), one set per process.
 Released schemas keep start and end in the row; drafts point to ``rocpd_timestamp`` and
-``rocpd_track``. Where tables are missing, the views ``kernels`` and ``memory_copies``, then
-``top_kernels`` are read (source/share/rocprofiler-sdk-rocpd of ROCm/rocprofiler-sdk).
+``rocpd_track``. The views of the schema repeat them and are not read; where these tables are
+missing, tables with the names and columns of the views ``kernels`` and ``memory_copies``, then
+``top_kernels`` are (source/share/rocprofiler-sdk-rocpd of ROCm/rocprofiler-sdk).
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import TYPE_CHECKING
 from collscope.model import Diagnostic, Profile, Severity
 from collscope.parsers._rows import Rows, top_columns
 from collscope.parsers._sqlite import (
+    base_tables,
     columns,
     damage_noted,
     first_of,
-    object_names,
     quoted,
     select,
 )
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 
 _DISPATCH = "rocpd_kernel_dispatch"
 _COPY = "rocpd_memory_copy"
-_VIEWS = (("kernels", "kernel"), ("memory_copies", "copy"))
+_FLAT = (("kernels", "kernel"), ("memory_copies", "copy"))
 # Device of a copy: the GPU side. Types are CPU and GPU.
 _COPY_AGENT = "CASE WHEN dst.type = 'GPU' THEN dst.absolute_index ELSE src.absolute_index END"
 
 
 def sniff_tables(tables: set[str]) -> bool:
-    """True when a file with these tables and views is a rocpd file."""
+    """True when a file with these tables is a rocpd file."""
     return "top_kernels" in tables or any(t.startswith(_DISPATCH) for t in tables)
 
 
@@ -44,26 +45,22 @@ def parse(connection: sqlite3.Connection) -> Profile:
     """
     rows = Rows()
     with damage_noted(connection, rows):
-        names = object_names(connection)
+        names = base_tables(connection)
         for suffix in _suffixes(names):
             _read_dispatches(connection, rows, names, suffix)
             _read_copies(connection, rows, names, suffix)
         if rows.empty:
-            for view, kind in _VIEWS:
-                if view in names:
-                    _read_view(connection, rows, view, kind)
+            for table, kind in _FLAT:
+                if table in names:
+                    _read_flat(connection, rows, table, kind)
         if rows.empty and "top_kernels" in names:
             _read_top(connection, rows)
     return rows.profile("rocpd")
 
 
-def _suffixes(names: dict[str, str]) -> list[str]:
+def _suffixes(names: set[str]) -> list[str]:
     """Suffixes of the processes' table sets; the unsuffixed views of the schema repeat them."""
-    return sorted(
-        name.removeprefix(_DISPATCH)
-        for name, kind in names.items()
-        if kind == "table" and name.startswith(_DISPATCH)
-    )
+    return sorted(name.removeprefix(_DISPATCH) for name in names if name.startswith(_DISPATCH))
 
 
 def _place(connection: sqlite3.Connection, table: str, suffix: str) -> tuple[str, str, str, str]:
@@ -79,16 +76,16 @@ def _place(connection: sqlite3.Connection, table: str, suffix: str) -> tuple[str
     return "s.value", "e.value", "t", joins
 
 
-def _complete(rows: Rows, names: dict[str, str], suffix: str, needed: tuple[str, ...]) -> bool:
+def _complete(rows: Rows, names: set[str], suffix: str, needed: tuple[str, ...]) -> bool:
     missing = [table + suffix for table in needed if table + suffix not in names]
     if missing:
-        message = f"Table {', '.join(missing)} is missing; the views are read, if present."
+        message = f"Table {', '.join(missing)} is missing. Export the profile again."
         rows.note(Diagnostic(Severity.NOTICE, "unknown_schema", message))
     return not missing
 
 
 def _read_dispatches(
-    connection: sqlite3.Connection, rows: Rows, names: dict[str, str], suffix: str
+    connection: sqlite3.Connection, rows: Rows, names: set[str], suffix: str
 ) -> None:
     needed = (_DISPATCH, "rocpd_info_kernel_symbol", "rocpd_info_agent")
     if not _complete(rows, names, suffix, needed):
@@ -105,9 +102,7 @@ def _read_dispatches(
         rows.add_span(row)
 
 
-def _read_copies(
-    connection: sqlite3.Connection, rows: Rows, names: dict[str, str], suffix: str
-) -> None:
+def _read_copies(connection: sqlite3.Connection, rows: Rows, names: set[str], suffix: str) -> None:
     if _COPY + suffix not in names:
         return
     if not _complete(rows, names, suffix, ("rocpd_string", "rocpd_info_agent")):
@@ -125,10 +120,10 @@ def _read_copies(
         rows.add_span(row, "copy")
 
 
-def _read_view(connection: sqlite3.Connection, rows: Rows, view: str, kind: str) -> None:
-    known = columns(connection, view)
+def _read_flat(connection: sqlite3.Connection, rows: Rows, table: str, kind: str) -> None:
+    known = columns(connection, table)
     if not {"name", "start", "end"} <= known.keys():
-        message = f"View {view} has no columns name, start and end."
+        message = f"Table {table} has no columns name, start and end."
         rows.note(Diagnostic(Severity.NOTICE, "unknown_schema", message))
         return
     index = first_of(
@@ -136,7 +131,7 @@ def _read_view(connection: sqlite3.Connection, rows: Rows, view: str, kind: str)
         "dst_agent_abs_index",
     )  # fmt: skip
     stream = first_of(known, "v", "stream_id", "queue_id")
-    sql = f"SELECT v.name, v.start, v.\"end\", 'Agent ' || {index}, {stream} FROM {view} v"
+    sql = f"SELECT v.name, v.start, v.\"end\", 'Agent ' || {index}, {stream} FROM {table} v"
     for row in select(connection, sql):
         rows.add_span(row, kind)
 
@@ -145,7 +140,7 @@ def _read_top(connection: sqlite3.Connection, rows: Rows) -> None:
     # name, total_calls, total_duration, average, percentage; durations in microseconds
     places = top_columns(list(columns(connection, "top_kernels").values()))
     if places is None:
-        message = "View top_kernels has not the columns of a rocpd file."
+        message = "Table top_kernels does not have the columns of a rocpd file."
         rows.note(Diagnostic(Severity.ERROR, "unknown_schema", message))
         return
     for row in select(connection, "SELECT * FROM top_kernels"):

@@ -1,8 +1,8 @@
 """RPD files of ROCm/rocmProfileData (SQLite).
 
 Totals are recomputed from ``rocpd_op``. The file's own ``top`` view is built with UNION, so it
-counts equal rows once, and it cuts durations to whole microseconds; it is read only where there
-is no ``rocpd_op`` (schema: rocpd_python/rocpd/schema_data of ROCm/rocmProfileData).
+counts equal rows once, and it cuts durations to whole microseconds. Only a table of that name, in a
+file without ``rocpd_op``, is read (schema: rocpd_python/rocpd/schema_data of ROCm/rocmProfileData).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from collscope.model import Diagnostic, Profile, Severity
 from collscope.parsers._rows import Rows, kind_of, top_columns
-from collscope.parsers._sqlite import columns, damage_noted, object_names, select
+from collscope.parsers._sqlite import base_tables, columns, damage_noted, select
 
 if TYPE_CHECKING:
     import sqlite3
@@ -28,7 +28,7 @@ _NEEDED = {"start", "end", "gpuid", "queueid", "description_id", "optype_id"}
 
 
 def sniff_tables(tables: set[str]) -> bool:
-    """True when a file with these tables and views is an RPD file.
+    """True when a file with these tables is an RPD file.
 
     rocprofiler-sdk's rocpd files also have a ``top`` view, but no ``rocpd_op``.
     """
@@ -45,8 +45,8 @@ def parse(connection: sqlite3.Connection) -> Profile:
     """
     rows = Rows()
     with damage_noted(connection, rows):
-        names = object_names(connection)
-        if {"rocpd_op", "rocpd_string"} <= names.keys():
+        names = base_tables(connection)
+        if {"rocpd_op", "rocpd_string"} <= names:
             _read_operations(connection, rows)
         if rows.empty and "top" in names:
             _read_top(connection, rows)
