@@ -18,6 +18,10 @@ counted and told. A row is not believed when
    run several rows at once (shared hardware queues, graphs), and the rule says nothing.
 4. `OUTLYING`: it is no collective, lasts `LONG_NS` or more, and longer than everything else of its
    source takes from first start to last end. Of fewer than `FEW` other rows that says nothing.
+5. `MISPLACED`: it starts `LONG_NS` or more after rows of its own stream that were launched later,
+   or before rows launched earlier: a stream runs in the order of the launches. (Not less: a launch
+   may be held up for seconds while another thread launches.) Only for sources that tell launches,
+   and, as rule 3, only where few rows of a stream do so.
 
 A collective waits for its last rank as long as that rank takes: ten minutes for one that loads
 data, half an hour until the watchdog ends it, as the first row of a source, the last, or its
@@ -31,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -50,7 +55,7 @@ _NO_STREAM = ("", "None", "copy")  # labels of a trace's rows whose stream or qu
 _EXCERPT = 200  # characters
 _EXCEPTIONAL = 100  # of so many rows of a stream, one may be wrong
 
-BELIEVED, UNTIMED, BACKWARDS, OVERLAPPING, OUTLYING = range(5)
+BELIEVED, UNTIMED, BACKWARDS, OVERLAPPING, OUTLYING, MISPLACED = range(6)
 
 _MESSAGES = {
     UNTIMED: (
@@ -71,6 +76,11 @@ _MESSAGES = {
         "outlying_time",
         "Kernels and copies of a minute or more that last longer than all the rest of the source "
         "are left out of all numbers: a clock jumped, or a stamp is wrong.",
+    ),
+    MISPLACED: (
+        "misplaced_time",
+        "Rows that start a minute or more out of the order of their stream's launches are left out "
+        "of all numbers: a clock jumped, or a stamp is wrong.",
     ),
 }
 _UNTIMED_CALL = (
@@ -98,12 +108,19 @@ class Judgement:
         return result
 
 
-def judge(start: Ints, end: Ints, stream: npt.NDArray[Any], collective: Bools) -> Judgement:
+def judge(
+    start: Ints,
+    end: Ints,
+    stream: npt.NDArray[Any],
+    collective: Bools,
+    launch: Ints | None = None,
+) -> Judgement:
     """Hold the rows of one source, or of one clock of it, against each other.
 
     start, end  (rows,) ns
     stream      (rows,) equal for rows that run one after the other; -1: not known
     collective  (rows,) kernels that may wait for other ranks
+    launch      (rows,) ns on the same clock, -1: not known; None: of no row
     """
     reason = np.zeros(len(start), dtype=np.int8)
     timed = (start >= 0) & (start <= LATEST_NS) & (end >= 0) & (end <= LATEST_NS)
@@ -112,9 +129,35 @@ def judge(start: Ints, end: Ints, stream: npt.NDArray[Any], collective: Bools) -
     # Sentinels would overflow the differences.
     duration = np.where(timed, end, 0) - np.where(timed, start, 0)
     reason[duration > LONGEST_NS] = UNTIMED
+    if launch is not None:
+        _judge_order(start, stream, launch, reason)
     _judge_streams(start, end, stream, reason)
     long_waits = _judge_lengths(start, end, collective, reason)
     return Judgement(reason, long_waits)
+
+
+def _judge_order(
+    start: Ints, stream: npt.NDArray[Any], launch: Ints, reason: npt.NDArray[np.int8]
+) -> None:
+    """Rule 5, in one sweep over all streams."""
+    rows = np.flatnonzero((reason == BELIEVED) & (stream != -1) & (launch >= 0))
+    if len(rows) < 2:
+        return
+    rows = rows[np.lexsort((start[rows], launch[rows], stream[rows]))]
+    for a, b in _streams(stream[rows]):
+        begin = start[rows[a:b]]
+        soonest_after = np.append(np.minimum.accumulate(begin[::-1])[::-1][1:], begin[-1])
+        latest_before = np.append(begin[0], np.maximum.accumulate(begin)[:-1])
+        for out in (begin - soonest_after >= LONG_NS, latest_before - begin >= LONG_NS):
+            if 0 < out.sum() <= max(1, (b - a) // _EXCEPTIONAL):
+                reason[rows[a:b][out]] = MISPLACED
+                break
+
+
+def _streams(own: npt.NDArray[Any]) -> list[tuple[int, int]]:
+    """Where the rows of each stream begin and end, of rows sorted by stream."""
+    cuts = np.flatnonzero(np.concatenate([[True], own[1:] != own[:-1], [True]]))
+    return list(pairwise(cuts.tolist()))
 
 
 def _judge_streams(
@@ -125,12 +168,9 @@ def _judge_streams(
     if len(rows) < 2:
         return
     rows = rows[np.lexsort((-end[rows], start[rows], stream[rows]))]
-    own = stream[rows]
-    same = own[1:] == own[:-1]
-    first = np.flatnonzero(np.concatenate([[True], ~same]))
     # Nothing overlaps in most sources: then the ends rise, and there is nothing to look for.
-    late = same & (end[rows[:-1]] > end[rows[1:]])
-    for a, b in zip(first.tolist(), [*first[1:].tolist(), len(rows)], strict=True):
+    late = end[rows[:-1]] > end[rows[1:]]
+    for a, b in _streams(stream[rows]):
         if not late[a : b - 1].any():
             continue
         begin, finish = start[rows[a:b]], end[rows[a:b]]
@@ -185,7 +225,7 @@ def believed_trace(trace: TraceFile) -> tuple[TraceFile, Ints]:
     c = trace.columns
     told = np.array([label not in _NO_STREAM for label in trace.streams] + [False])
     stream = np.where(told[c.stream], c.stream, -1)
-    found = judge(c.start_ns, c.end_ns, stream, c.collective >= 0)
+    found = judge(c.start_ns, c.end_ns, stream, c.collective >= 0, c.launch_ns)
     kept = np.flatnonzero(found.believed)
     if len(kept) == len(c) and not len(found.long_waits):
         return trace, kept

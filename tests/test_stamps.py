@@ -70,6 +70,10 @@ def _schedules(draw: st.DrawFn) -> list[_Row]:
 @given(_schedules())
 def test_what_a_gpu_can_do_is_believed(rows: list[_Row]) -> None:
     assert _judge(rows).believed.all()
+    start, end, stream, collective = (np.array(c) for c in zip(*rows, strict=True))
+    # Launched in order, however long before.
+    launch = np.maximum(start - HOUR, 0)
+    assert stamps.judge(start, end, stream, collective, launch).believed.all()
 
 
 @settings(deadline=None, max_examples=60)
@@ -99,6 +103,20 @@ def test_a_row_that_runs_over_others_of_its_stream_is_out(at: int) -> None:
     start, _, stream, collective = rows[at]
     rows[at] = (start, start + 1000 * SECOND, stream, collective)
     assert np.flatnonzero(~_judge(rows).believed).tolist() == [at]
+
+
+@pytest.mark.parametrize("by", [1000 * SECOND, -1000 * SECOND])
+@pytest.mark.parametrize("at", [0, 1, 20, 39])
+def test_a_row_out_of_the_order_of_launches_is_out(at: int, by: int) -> None:
+    columns = [np.array(c) for c in zip(*_steady(), strict=True)]
+    start, end, stream, collective = columns[0] + HOUR, columns[1] + HOUR, *columns[2:]
+    launch = start - 50_000
+    start[at] += by
+    end[at] += by
+    found = stamps.judge(start, end, stream, collective, launch)
+    # The last of a stream may come as late as it likes, and the first as early.
+    free = (at >= 38 and by > 0) or (at <= 1 and by < 0)
+    assert np.flatnonzero(~found.believed).tolist() == ([] if free else [at])
 
 
 def test_a_last_copy_of_an_hour_is_out_and_a_last_collective_is_kept_and_told() -> None:
