@@ -121,7 +121,7 @@ def _load_kernels(
     connection: sqlite3.Connection, run: int, number: dict[int, int]
 ) -> tuple[list[int], list[TracedKernel]]:
     rows = connection.execute(
-        "SELECT k.kernel_id, k.process_id, n.name, k.rank, k.nranks, k.bus_id, k.stream,"
+        "SELECT k.kernel_id, k.process_id, n.name, k.rank, k.nranks, k.bus_id, k.comm_ptr,"
         " k.op_count, k.start_ns, k.end_ns, k.blocks, k.line"
         " FROM _kernel k JOIN _kernel_name n USING (name_id) JOIN _source s USING (source_id)"
         " WHERE s.run_id = ? AND k.process_id IS NOT NULL ORDER BY k.kernel_id",

@@ -175,7 +175,7 @@ def insert_traced_kernels(
     """Kernels of an RCCL kernel trace, in order."""
     ids = name_ids(connection, (k.name for k in kernels))
     connection.executemany(
-        "INSERT INTO _kernel (source_id, name_id, kind, process_id, rank, nranks, bus_id, stream,"
+        "INSERT INTO _kernel (source_id, name_id, kind, process_id, rank, nranks, bus_id, comm_ptr,"
         " op_count, blocks, start_ns, end_ns, line) VALUES (?,?,'kernel',?,?,?,?,?,?,?,?,?,?)",
         [
             (

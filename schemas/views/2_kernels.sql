@@ -9,9 +9,10 @@ CREATE VIEW kernels AS SELECT
     n.family,                  -- nccl, rccl, msccl, mscclpp, custom; NULL: not a collective
     e.kind,                    -- kernel or copy
     e.device,                  -- device as the source names it
-    e.stream,                  -- stream or queue
+    e.stream,                  -- CUDA or HIP stream, or the hardware queue where only that is told
     e.rank,                    -- rank in its communicator; of a trace the world rank
     e.nranks,                  -- ranks of its communicator
+    e.comm_ptr,                -- its communicator's pointer in an RCCL kernel trace, see members
     e.bus_id,                  -- PCI bus id, packed hexadecimal
     e.op_count,                -- opCount of an RCCL kernel trace (may be truncated)
     e.blocks,                  -- distinct blocks seen
