@@ -12,7 +12,7 @@ from command import CALLS, CLASSES, collscope, dump, rows
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collscope.ingest.files import Reader, expand, open_input
+from collscope.ingest.files import Input, expand, open_input
 
 _RANKS = 4
 
@@ -70,11 +70,11 @@ def test_a_cut_compressed_file_keeps_its_beginning(
     done = collscope("ingest", "log", cut, "--db", db)
     assert done.code == 0
     assert "data_loss: 1 x truncated_compression" in done.out
-    with open_input(str(cut)) as reader:
-        kept = b"".join(reader.chunks())
+    with open_input(str(cut)) as file:
+        kept = file.whole()
     assert data.startswith(kept)
     assert len(kept) > len(data) * share * 0.5
-    assert reader.truncated
+    assert file.truncated
     strict = collscope("ingest", "log", cut, "--db", db, "--run", "strict", "--strict")
     assert strict.code == 3
 
@@ -89,18 +89,19 @@ def test_a_compressed_file_cut_or_damaged_anywhere_raises_nothing(
     plain = bytes(i * i % 251 for i in range(size))
     packed = gzip.compress(plain) if suffix == "gz" else zstandard.ZstdCompressor().compress(plain)
     at = data.draw(st.integers(4, len(packed) - 1))
-    cut = Reader("x", _file=io.BytesIO(packed[:at]))
-    assert plain.startswith(b"".join(cut.chunks()))
+    cut = Input("x", io.BytesIO(packed[:at]))
+    assert plain.startswith(cut.whole())
     assert cut.truncated
     damaged = packed[:at] + bytes([packed[at] ^ 0x55]) + packed[at + 1 :]
-    b"".join(Reader("x", _file=io.BytesIO(damaged)).chunks())
+    Input("x", io.BytesIO(damaged)).whole()
 
 
 def test_globs_and_repeated_paths(samples: Path, plain: Path, tmp_path: Path) -> None:
     db = tmp_path / "t.db"
     pattern = str(samples / "nccl" / "mixed" / "rank?.log")
     first = str(samples / "nccl" / "mixed" / "rank0.log")
-    assert len(expand([pattern, first, str(samples / "nccl" / "mixed")])) == _RANKS
+    paths = [pattern, first, str(samples / "nccl" / "mixed")]
+    assert len(expand(paths).files) == _RANKS
     assert collscope("ingest", "log", pattern, first, "--db", db).code == 0
     _same_calls(db, plain)
 

@@ -6,7 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from command import collscope, dump, rows
+from command import CALLS, collscope, dump, rows
 from test_replay_csv import GUIDE, OWN
 
 _KINDS = "SELECT kind, dialect FROM sources ORDER BY kind"
@@ -112,9 +112,17 @@ def test_auto_takes_no_time_of_day(db_path: Path) -> None:
     assert collscope("ingest", "auto", path, "--db", db_path).code == 3
 
 
-def test_auto_refuses_standard_input(db_path: Path) -> None:
-    done = collscope("ingest", "auto", "-", "--db", db_path)
-    assert (done.code, "standard input can be read once only" in done.err) == (2, True)
+def test_auto_reads_standard_input(
+    document: Path, db_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with document.open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        done = collscope("ingest", "auto", "-", "--db", db_path)
+    assert done.code == 0, done.err
+    plain = tmp_path / "plain.db"
+    assert collscope("ingest", "auto", document, "--db", plain).code == 0
+    for query in ("SELECT kind, dialect, lines, parsed FROM sources", CALLS):
+        assert rows(db_path, query) == rows(plain, query)
 
 
 @pytest.mark.parametrize(

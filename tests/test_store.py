@@ -15,7 +15,9 @@ from command import CALLS, CLASSES, collscope, dump, rows
 
 from collscope.errors import InputError
 from collscope.ingest.commands import ingest_logs
-from collscope.ingest.logs import ingest_log
+from collscope.ingest.files import open_input
+from collscope.ingest.logs import store_log
+from collscope.ingest.scan import scan_log
 from collscope.store import connection as store
 
 _COMMANDS = (("report",), ("sql", "SELECT * FROM calls"))
@@ -27,6 +29,12 @@ def whole(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     db = tmp_path_factory.mktemp("whole") / "t.db"
     ingest_logs([str(samples / "nccl" / "mixed")], db, "main", lambda _path, _done: None)
     return db
+
+
+def _store_log(connection: sqlite3.Connection, db: Path, log: str) -> None:
+    """Put a log into the run main, without matching it."""
+    with open_input(log) as file:
+        store_log(connection, db, "main", scan_log(file, lambda _path, _done: None))
 
 
 @pytest.fixture
@@ -212,7 +220,7 @@ def test_a_full_disk_leaves_the_store_as_it_was(db: Path, log: Path, samples: Pa
         connection.execute(f"PRAGMA max_page_count = {pages}")
         big = str(samples / "nccl" / "ddp" / "rank0.log")
         with pytest.raises(InputError, match="the disk is full"):
-            ingest_log(connection, db, "main", big, lambda _path, _done: None)
+            _store_log(connection, db, big)
         assert store.wrong_values(connection) is None
     assert dump(db) == before
     assert collscope("ingest", "log", log, "--db", db).code == 0
@@ -317,7 +325,7 @@ def test_an_interrupted_matching_is_finished_by_the_next_report(
 ) -> None:
     with closing(store.open_store(db_path)) as connection:
         for log in sorted((samples / "nccl" / "mixed").iterdir()):
-            ingest_log(connection, db_path, "main", str(log), lambda _path, _done: None)
+            _store_log(connection, db_path, str(log))
     assert rows(db_path, CALLS) == []
     assert collscope("report", "--db", db_path).code == 0
     assert rows(db_path, CALLS) == rows(whole, CALLS)

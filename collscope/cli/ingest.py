@@ -10,6 +10,7 @@ import typer
 from collscope.cli.options import (
     DEFAULT_DB,
     Db,
+    MaxSize,
     Paths,
     Run,
     Strict,
@@ -25,19 +26,27 @@ ingest_app = typer.Typer(
 
 @ingest_app.command("log")
 def ingest_log(
-    paths: Paths, db: Db = DEFAULT_DB, run: Run = "main", strict: Strict = False
+    paths: Paths,
+    db: Db = DEFAULT_DB,
+    run: Run = "main",
+    max_size: MaxSize = None,
+    strict: Strict = False,
 ) -> None:
     """NCCL and RCCL text logs (NCCL_DEBUG=INFO), of any version."""
     # numpy would start a thread per core, which spins for a while; nothing here uses its BLAS.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from collscope.ingest import commands
 
-    summarise(lambda: commands.ingest_logs(paths, db, run, progress()), strict)
+    summarise(lambda: commands.ingest_logs(paths, db, run, progress(), max_size), strict)
 
 
 @ingest_app.command("profile")
 def ingest_profile(
-    paths: Paths, db: Db = DEFAULT_DB, run: Run = "main", strict: Strict = False
+    paths: Paths,
+    db: Db = DEFAULT_DB,
+    run: Run = "main",
+    max_size: MaxSize = None,
+    strict: Strict = False,
 ) -> None:
     """Profiles: RPD, rocpd, Nsight Systems, rocprof, pasted tables.
 
@@ -45,12 +54,16 @@ def ingest_profile(
     """
     from collscope.ingest import commands
 
-    summarise(lambda: commands.ingest_profiles(paths, db, run), strict)
+    summarise(lambda: commands.ingest_profiles(paths, db, run, max_size), strict)
 
 
 @ingest_app.command("trace")
 def ingest_trace(
-    paths: Paths, db: Db = DEFAULT_DB, run: Run = "main", strict: Strict = False
+    paths: Paths,
+    db: Db = DEFAULT_DB,
+    run: Run = "main",
+    max_size: MaxSize = None,
+    strict: Strict = False,
 ) -> None:
     """Traces of all ranks, call recorders, tables of a profiler.
 
@@ -61,7 +74,7 @@ def ingest_trace(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from collscope.ingest import commands
 
-    summarise(lambda: commands.ingest_traces(paths, db, run), strict)
+    summarise(lambda: commands.ingest_traces(paths, db, run, max_size), strict)
 
 
 @ingest_app.command("csv")
@@ -75,6 +88,7 @@ def ingest_csv(
     label: Annotated[
         str | None, typer.Option("--label", help="Name for every row.", callback=checked_label)
     ] = None,
+    max_size: MaxSize = None,
     strict: Strict = False,
 ) -> None:
     """CSVs of `collscope replay` and of ROCm's old rccl_replayer.
@@ -83,7 +97,7 @@ def ingest_csv(
     """
     from collscope.ingest import commands
 
-    summarise(lambda: commands.ingest_csvs(paths, db, run, nranks, label), strict)
+    summarise(lambda: commands.ingest_csvs(paths, db, run, nranks, label, max_size), strict)
 
 
 @ingest_app.command("table")
@@ -102,6 +116,7 @@ def ingest_table(
     label: Annotated[
         str | None, typer.Option("--label", help="Name for the table.", callback=checked_label)
     ] = None,
+    max_size: MaxSize = None,
     strict: Strict = False,
 ) -> None:
     """Tables of nccl-tests and rccl-tests, latency tables, summaries.
@@ -113,7 +128,7 @@ def ingest_table(
     from collscope.parsers.tables import hints
 
     said = hints(op, nranks, nnodes, datatype, label)
-    summarise(lambda: commands.ingest_tables(paths, db, run, said), strict)
+    summarise(lambda: commands.ingest_tables(paths, db, run, said, max_size), strict)
 
 
 @ingest_app.command("metric")
@@ -126,6 +141,7 @@ def ingest_metric(
     label: Annotated[
         str | None, typer.Option("--label", help="Setting that ran.", callback=checked_label)
     ] = None,
+    max_size: MaxSize = None,
     strict: Strict = False,
 ) -> None:
     """An application's step times or throughput.
@@ -137,13 +153,18 @@ def ingest_metric(
     from collscope.parsers.metrics import MetricHints
 
     summarise(
-        lambda: commands.ingest_metrics(paths, db, run, MetricHints(name, unit, label)), strict
+        lambda: commands.ingest_metrics(paths, db, run, MetricHints(name, unit, label), max_size),
+        strict,
     )
 
 
 @ingest_app.command("auto")
 def ingest_auto(
-    paths: Paths, db: Db = DEFAULT_DB, run: Run = "main", strict: Strict = False
+    paths: Paths,
+    db: Db = DEFAULT_DB,
+    run: Run = "main",
+    max_size: MaxSize = None,
+    strict: Strict = False,
 ) -> None:
     """All of these, told apart by their content.
 
@@ -152,4 +173,4 @@ def ingest_auto(
     """
     from collscope.ingest import commands
 
-    summarise(lambda: commands.ingest_auto(paths, db, run, progress()), strict)
+    summarise(lambda: commands.ingest_auto(paths, db, run, progress(), max_size), strict)

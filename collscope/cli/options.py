@@ -36,6 +36,12 @@ def checked_label(label: str | None) -> str | None:
     return label
 
 
+def _size(text: str) -> int:
+    from collscope.units import parse_size
+
+    return parse_size(text)
+
+
 Db = Annotated[Path, typer.Option("--db", envvar="COLLSCOPE_DB", help="The store, an SQLite file.")]
 Run = Annotated[
     str,
@@ -43,6 +49,12 @@ Run = Annotated[
 ]
 Paths = Annotated[
     list[str], typer.Argument(help="Files, folders, globs, .gz or .zst, or - for standard input.")
+]
+MaxSize = Annotated[
+    int | None,
+    typer.Option(
+        "--max-size", help="Largest file, decompressed, as 20G.", metavar="SIZE", parser=_size
+    ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Lost or damaged data is an error.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write to a file.")]

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path, PurePath
 
-from collscope.ingest.files import STDIN, Reader, printable
+from collscope.ingest.files import STDIN, Input, printable
 from collscope.ingest.result import Ingested
 from collscope.model import Diagnostic, Severity
 from collscope.store import sources
@@ -72,13 +72,13 @@ def unusable(path: str, reason: str, *, size: int, truncated: bool) -> Ingested:
     return Ingested(path, "unusable", reason=reason)
 
 
-def cut_short(reader: Reader) -> list[Diagnostic]:
+def cut_short(file: Input) -> list[Diagnostic]:
     """What is missing of a file: the end of a compressed one, the newest rows of an SQLite file."""
     found = []
-    if reader.truncated:
+    if file.truncated:
         found.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", _CUT_TEXT))
-    beside = Path(f"{reader.path}-wal")
-    if reader.path != STDIN and beside.is_file() and beside.stat().st_size:
+    beside = Path(f"{file.path}-wal")
+    if file.path != STDIN and beside.is_file() and beside.stat().st_size:
         found.append(Diagnostic(Severity.DATA_LOSS, "rows_beside", _BESIDE_TEXT))
     return found
 

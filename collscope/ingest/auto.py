@@ -6,9 +6,8 @@ import sqlite3
 from pathlib import Path
 
 from collscope._logscan import Scanner
-from collscope.errors import UsageError
 from collscope.ingest.adding import unusable
-from collscope.ingest.files import STDIN, open_input
+from collscope.ingest.files import Input
 from collscope.ingest.logs import PARSED, store_log, tells_nothing
 from collscope.ingest.profiles import ingest_profile, is_sqlite, text_profile
 from collscope.ingest.replays import ingest_csv, is_csv
@@ -28,7 +27,7 @@ _NOTHING = "no profile, trace, replay CSV, log, benchmark table or figures found
 
 
 def ingest_any(
-    connection: sqlite3.Connection, db: Path, run: str, path: str, progress: Progress
+    connection: sqlite3.Connection, db: Path, run: str, file: Input, progress: Progress
 ) -> list[Ingested]:
     """Put one file into a run.
 
@@ -37,36 +36,31 @@ def ingest_any(
     profiler's table, benchmark tables and figures with a unit. Each kind is a source.
 
     returns  a result per kind that holds something; else one, known or unusable
-    raises   InputError when the file cannot be read or the store refuses;
-             UsageError for standard input, which can be read once only
+    raises   InputError when the file cannot be read or the store refuses
     """
-    if path == STDIN:
-        raise UsageError(
-            "-: standard input can be read once only. Name its kind ('ingest log -') or a file."
-        )
-    head = _beginning(path)
+    head = file.head(DOCUMENT_BYTES + 1)
     if is_sqlite(head):
-        profile = ingest_profile(connection, db, run, path)
+        profile = ingest_profile(connection, db, run, file)
         if profile.status != "unusable":
             return [profile]
-        spans = ingest_trace(connection, db, run, path)
+        spans = ingest_trace(connection, db, run, file)
         return [profile if spans.status == "unusable" else spans]
-    trace = ingest_trace(connection, db, run, path) if is_trace(head) else None
+    trace = ingest_trace(connection, db, run, file) if is_trace(head) else None
     if trace is not None and trace.status != "unusable":
         return [trace]
     if is_csv(head):
-        return [ingest_csv(connection, db, run, path, None, None)]
-    found = _document(connection, db, run, path, head, progress)
+        return [ingest_csv(connection, db, run, file, None, None)]
+    found = _document(connection, db, run, file, head, progress)
     nothing = all(r.status == "unusable" for r in found)
     return [trace] if trace is not None and nothing else found
 
 
-def kind_of(path: str) -> str | None:
+def kind_of(file: Input) -> str | None:
     """The ingest command that a file looks like it is for; None when it is told by none.
 
     raises  InputError when the file cannot be read
     """
-    head = _beginning(path)
+    head = file.head(DOCUMENT_BYTES + 1)
     if is_sqlite(head):
         return "profile"
     if is_trace(head) or is_totals(head):
@@ -93,34 +87,23 @@ def _kind_of_text(head: bytes) -> str | None:
     return "metric" if rated else None
 
 
-def _beginning(path: str) -> bytes:
-    """A file as far as it is looked at as a document, a chunk more at most."""
-    with open_input(path) as reader:
-        head = b""
-        for chunk in reader.chunks():
-            head += chunk
-            if len(head) > DOCUMENT_BYTES:
-                break
-    return head
-
-
 def _document(
-    connection: sqlite3.Connection, db: Path, run: str, path: str, head: bytes, progress: Progress
+    connection: sqlite3.Connection, db: Path, run: str, file: Input, head: bytes, progress: Progress
 ) -> list[Ingested]:
     """What every reader of texts makes of a file."""
     small = len(head) <= DOCUMENT_BYTES
     found: list[Ingested] = []
     if small or text_profile(head):
         read = ingest_trace if is_totals(head) else ingest_profile
-        found.append(read(connection, db, run, path))
+        found.append(read(connection, db, run, file))
         if found[0].dialect.startswith("rocprof"):  # one table from the first line to the last
             return found
-    log = scan_log(path, progress)
+    log = scan_log(file, progress)
     if not tells_nothing(log):
         found.append(store_log(connection, db, run, log))
     if small:
-        found.append(ingest_table(connection, db, run, path, TableHints()))
-        found.append(ingest_metric(connection, db, run, path, MetricHints(), rated=True))
+        found.append(ingest_table(connection, db, run, file, TableHints()))
+        found.append(ingest_metric(connection, db, run, file, MetricHints(), rated=True))
     added = [r for r in found if r.status == "added"]
     known = [r for r in found if r.status == "known"]
     if not added and not known:

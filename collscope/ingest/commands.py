@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collscope.errors import InputError
-from collscope.ingest.files import expand, printable
+from collscope.ingest.files import Expanded, Input, UnreadableError, expand, open_input, printable
 from collscope.ingest.scan import Progress, ScansAhead
 from collscope.store.connection import explained, open_store, remove_empty
 
@@ -22,25 +22,33 @@ if TYPE_CHECKING:
     from collscope.parsers.metrics import MetricHints
     from collscope.parsers.tables import TableHints
 
-    _Ingest = Callable[[sqlite3.Connection, str], Ingested]
-    _IngestAll = Callable[[sqlite3.Connection, str], list[Ingested]]  # a file of several kinds
+    _Ingest = Callable[[sqlite3.Connection, Input], Ingested]
+    _IngestPath = Callable[[sqlite3.Connection, str], list[Ingested]]  # all that a file holds
 
 
-def ingest_logs(paths: list[str], db: Path, run: str, progress: Progress) -> list[Ingested]:
+# `most_bytes` of all of them: what one file may become, decompressed; None: the limits of
+# `collscope.ingest.files`.
+
+
+def ingest_logs(
+    paths: list[str], db: Path, run: str, progress: Progress, most_bytes: int | None = None
+) -> list[Ingested]:
     """Put logs into a run and match its calls.
 
     raises  InputError when none of the paths holds a usable log
     """
-    files = expand(paths)
-    with ScansAhead(files, progress) as scans:
+    given = expand(paths)
+    with ScansAhead(given.files, progress, most_bytes) as scans:
         from collscope.ingest.logs import store_log
 
-        return _ingest(
-            "log", files, db, run, lambda c, path: store_log(c, db, run, scans.take(path))
+        return _ingest_all(
+            given, db, run, lambda c, path: [store_log(c, db, run, scans.take(path))], "log"
         )
 
 
-def ingest_profiles(paths: list[str], db: Path, run: str) -> list[Ingested]:
+def ingest_profiles(
+    paths: list[str], db: Path, run: str, most_bytes: int | None = None
+) -> list[Ingested]:
     """Put profiles into a run.
 
     raises  InputError when none of the paths holds a usable profile
@@ -48,22 +56,31 @@ def ingest_profiles(paths: list[str], db: Path, run: str) -> list[Ingested]:
     from collscope.ingest.profiles import ingest_profile
 
     return _ingest(
-        "profile", expand(paths), db, run, lambda c, path: ingest_profile(c, db, run, path)
+        "profile", paths, db, run, lambda c, file: ingest_profile(c, db, run, file), most_bytes
     )
 
 
-def ingest_traces(paths: list[str], db: Path, run: str) -> list[Ingested]:
+def ingest_traces(
+    paths: list[str], db: Path, run: str, most_bytes: int | None = None
+) -> list[Ingested]:
     """Put traces, recordings and tables of totals into a run, and match its calls.
 
     raises  InputError when none of the paths holds a usable one
     """
     from collscope.ingest.traces import ingest_trace
 
-    return _ingest("trace", expand(paths), db, run, lambda c, path: ingest_trace(c, db, run, path))
+    return _ingest(
+        "trace", paths, db, run, lambda c, file: ingest_trace(c, db, run, file), most_bytes
+    )
 
 
 def ingest_csvs(
-    paths: list[str], db: Path, run: str, nranks: int | None = None, label: str | None = None
+    paths: list[str],
+    db: Path,
+    run: str,
+    nranks: int | None = None,
+    label: str | None = None,
+    most_bytes: int | None = None,
 ) -> list[Ingested]:
     """Put replay CSVs into a run; `nranks` and `label` as `collscope.ingest.replays` has them.
 
@@ -71,13 +88,15 @@ def ingest_csvs(
     """
     from collscope.ingest.replays import ingest_csv
 
-    files = expand(paths)
-    return _ingest(
-        "csv", files, db, run, lambda c, path: ingest_csv(c, db, run, path, nranks, label)
-    )
+    def one(connection: sqlite3.Connection, file: Input) -> Ingested:
+        return ingest_csv(connection, db, run, file, nranks, label)
+
+    return _ingest("csv", paths, db, run, one, most_bytes)
 
 
-def ingest_tables(paths: list[str], db: Path, run: str, hints: TableHints) -> list[Ingested]:
+def ingest_tables(
+    paths: list[str], db: Path, run: str, hints: TableHints, most_bytes: int | None = None
+) -> list[Ingested]:
     """Put benchmark tables into a run; `hints` hold for every file.
 
     raises  InputError when none of the paths holds a usable table
@@ -85,11 +104,13 @@ def ingest_tables(paths: list[str], db: Path, run: str, hints: TableHints) -> li
     from collscope.ingest.tables import ingest_table
 
     return _ingest(
-        "table", expand(paths), db, run, lambda c, path: ingest_table(c, db, run, path, hints)
+        "table", paths, db, run, lambda c, file: ingest_table(c, db, run, file, hints), most_bytes
     )
 
 
-def ingest_metrics(paths: list[str], db: Path, run: str, hints: MetricHints) -> list[Ingested]:
+def ingest_metrics(
+    paths: list[str], db: Path, run: str, hints: MetricHints, most_bytes: int | None = None
+) -> list[Ingested]:
     """Put an application's figures into a run; `hints` hold for every file.
 
     raises  InputError when none of the paths holds a figure
@@ -97,39 +118,51 @@ def ingest_metrics(paths: list[str], db: Path, run: str, hints: MetricHints) -> 
     from collscope.ingest.tables import ingest_metric
 
     return _ingest(
-        "metric", expand(paths), db, run, lambda c, path: ingest_metric(c, db, run, path, hints)
+        "metric", paths, db, run, lambda c, file: ingest_metric(c, db, run, file, hints), most_bytes
     )
 
 
-def ingest_auto(paths: list[str], db: Path, run: str, progress: Progress) -> list[Ingested]:
+def ingest_auto(
+    paths: list[str], db: Path, run: str, progress: Progress, most_bytes: int | None = None
+) -> list[Ingested]:
     """Put each path into a run as all that it holds, as `collscope.ingest.auto` tells.
 
     raises  InputError when none of the paths is usable
     """
     from collscope.ingest.auto import ingest_any
 
-    return _ingest_all(
-        expand(paths), db, run, lambda c, path: ingest_any(c, db, run, path, progress)
-    )
+    def every(connection: sqlite3.Connection, path: str) -> list[Ingested]:
+        with open_input(path, most_bytes) as file:
+            return ingest_any(connection, db, run, file, progress)
+
+    return _ingest_all(expand(paths), db, run, every)
 
 
-def _ingest(kind: str, files: list[str], db: Path, run: str, one: _Ingest) -> list[Ingested]:
-    return _ingest_all(files, db, run, lambda connection, path: [one(connection, path)], kind)
+def _ingest(
+    kind: str, paths: list[str], db: Path, run: str, one: _Ingest, most_bytes: int | None
+) -> list[Ingested]:
+    def every(connection: sqlite3.Connection, path: str) -> list[Ingested]:
+        with open_input(path, most_bytes) as file:
+            return [one(connection, file)]
+
+    return _ingest_all(expand(paths), db, run, every, kind)
 
 
 def _ingest_all(
-    files: list[str], db: Path, run: str, every: _IngestAll, kind: str | None = None
+    given: Expanded, db: Path, run: str, every: _IngestPath, kind: str | None = None
 ) -> list[Ingested]:
     """Every file in turn, then the matching; `kind` is the command, None: it reads all kinds."""
     from collscope.ingest.match import match_stored
     from collscope.ingest.result import Ingested, IngestInterruptedError
 
+    files = given.files
+    skipped = [Ingested(printable(path), "unusable", reason=why) for path, why in given.skipped]
     results: list[Ingested] = []
     done = 0
     with _store(db) as connection:
         try:
             for done, path in enumerate(files):  # noqa: B007 - how many are, where it ends early
-                results += _tolerant(every, connection, path, alone=len(files) == 1)
+                results += _tolerant(every, connection, path, alone=len(files) + len(skipped) == 1)
             done = len(files)
             told = match_stored(connection, db, run)
         except KeyboardInterrupt as error:
@@ -138,10 +171,11 @@ def _ingest_all(
             raise IngestInterruptedError(
                 f"ingest: interrupted. {kept if usable else 'Nothing was stored.'}", results
             ) from error
+    results += skipped
     if results and all(r.status == "unusable" for r in results):
         more = f" (and {len(results) - 1} more)" if len(results) > 1 else ""
         reason = str(results[0].reason).removesuffix(".")
-        other = None if kind is None else _other_kind(files[0], kind)
+        other = None if kind is None or not files else _other_kind(files[0], kind)
         remedy = f" It looks like a {other}: use 'collscope ingest {other}'." if other else ""
         raise InputError(f"{results[0].path}{more}: {reason}. Nothing was stored.{remedy}")
     of_run = Ingested(f"run '{run}'", "matched", diagnostics=tuple(told))
@@ -153,26 +187,29 @@ def _other_kind(path: str, kind: str) -> str | None:
     from collscope.ingest.auto import kind_of
     from collscope.ingest.files import STDIN
 
-    found = None if path == STDIN or not Path(path).is_file() else kind_of(path)
+    if path == STDIN or not Path(path).is_file():
+        return None
+    try:
+        with open_input(path) as file:
+            found = kind_of(file)
+    except UnreadableError:
+        return None
     return None if found == kind else found
 
 
 def _tolerant(
-    every: _IngestAll, connection: sqlite3.Connection, path: str, *, alone: bool
+    every: _IngestPath, connection: sqlite3.Connection, path: str, *, alone: bool
 ) -> list[Ingested]:
     """One input of many must not keep the others out: what cannot be read is unusable."""
     from collscope.ingest.result import Ingested
 
-    readable = path == "-" or Path(path).is_file()
     try:
-        if readable and path != "-":
-            with Path(path).open("rb"):
-                pass
-    except OSError as error:
-        if not alone:
-            return [Ingested(printable(path), "unusable", reason=f"{error.strerror}")]
-        raise InputError(f"{path}: {error.strerror}. Check the file's permissions.") from error
-    return [replace(result, path=printable(path)) for result in every(connection, path)]
+        found = every(connection, path)
+    except UnreadableError as error:
+        if alone:
+            raise
+        found = [Ingested(path, "unusable", reason=error.reason)]
+    return [replace(result, path=printable(path)) for result in found]
 
 
 @contextmanager

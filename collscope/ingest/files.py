@@ -1,13 +1,18 @@
-"""Paths as the user gives them, to streams of bytes."""
+"""Paths as the user gives them, to the bytes of files: decompressed, hashed once, and bounded."""
 
 from __future__ import annotations
 
+import codecs
 import glob
 import hashlib
 import os
+import re
+import stat
 import sys
+import tarfile
+import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,35 +22,141 @@ from typing import BinaryIO
 import zstandard
 
 from collscope.errors import InputError
+from collscope.units import format_size
 
-CHUNK_BYTES = 8 << 20  # the scanner shares each between two threads, which meet at its end
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 STDIN = "-"
+CHUNK_BYTES = 8 << 20  # the scanner shares each between two threads, which meet at its end
+HEAD_BYTES = 65_536  # what readers tell their own files by
+# Whole in memory: tables, CSVs, figures, recordings and profiles that are text.
+MOST_WHOLE_BYTES = 512 << 20
+# What a compressed file may become where the user says nothing. Logs of the recordings compress up
+# to 89 times (zstd -19); a file of zeros compresses 28,000 times.
+MOST_RATIO = 1000
+ANY_RATIO_BYTES = 64 << 20  # so much may come of a file of any size
+MOST_UNPACKED_BYTES = 64 << 30
+
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+# A piece of zstd input of 4 bytes may stand for a block of 128 KiB: 64 MiB for one of these.
+_ZSTD_PIECE, _GZIP_PIECE = 2 << 10, 256 << 10
+_MOST_WINDOW_BYTES = 128 << 20  # what zstd's own command unpacks without being asked
+_SPOOLED_BYTES = 64 << 20  # standard input in memory; more of it goes into a temporary file
+_FOREIGN = (
+    (re.compile(rb"\xfd7zXZ\0"), "compressed with xz"),
+    (re.compile(rb"BZh[1-9]1AY&SY"), "compressed with bzip2"),
+    (re.compile(rb"\x04\x22\x4d\x18"), "compressed with lz4"),
+    (re.compile(rb"PK\x03\x04"), "a zip archive, whose members are not read"),
+)
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_RAISE = "If that is right, give 'collscope ingest' a larger --max-size"
 
 
-def expand(paths: list[str]) -> list[str]:
+class UnreadableError(InputError):
+    """A file that cannot be opened, read on, or read safely; `reason` says why."""
+
+    def __init__(self, path: str, reason: str, remedy: str) -> None:
+        """Of one of many files the reason is told, and the others are read."""
+        super().__init__(f"{path}: {reason}. {remedy}.")
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """The files that some paths name, and what was found below them that is no file."""
+
+    files: list[str]
+    skipped: list[tuple[str, str]] = field(default_factory=list)  # path, why
+
+
+def expand_files(paths: list[str]) -> list[str]:
+    """Files of the given paths, as `expand` finds them, where each must be one.
+
+    raises  InputError for what is none
+    """
+    found = expand(paths)
+    for path, why in found.skipped:
+        raise InputError(f"{printable(path)}: {why}. Move it away, or name the files.")
+    return found.files
+
+
+def expand(paths: list[str]) -> Expanded:
     """Files of the given paths: files, folders (all files below), globs, and ``-``.
 
+    Links to folders are followed. Below a folder, what cannot be listed and what is neither a file
+    nor a folder is skipped, and named.
     raises  InputError when a path names nothing
     """
     found: list[str] = []
+    skipped: list[tuple[str, str]] = []
     for path in paths:
-        try:
-            there = path == STDIN or Path(path).exists()
-        except OSError as error:  # a name too long for the file system
-            raise InputError(f"{path}: {error.strerror}. Check the path.") from error
-        names = [path] if there else sorted(glob.glob(path))  # noqa: PTH207 - may be absolute
-        if not names:
-            raise InputError(f"{path}: no such file or folder. Check the path.")
-        for name in names:
-            folder = name != STDIN and Path(name).is_dir()
-            files = (
-                sorted(str(p) for p in Path(name).rglob("*") if p.is_file()) if folder else [name]
-            )
-            if not files:
+        for name in _named(path):
+            if name == STDIN or not Path(name).is_dir():
+                found.append(name)
+                continue
+            files, others = _below(name)
+            if not files and not others:
                 raise InputError(f"{name}: an empty folder. Name the folder that holds the files.")
             found += files
-    return list(dict.fromkeys(found))
+            skipped += others
+    return Expanded(list(dict.fromkeys(found)), list(dict.fromkeys(skipped)))
+
+
+def _named(path: str) -> list[str]:
+    """What one path of the command line names: itself, or what a glob finds."""
+    try:
+        there = path == STDIN or Path(path).exists()
+    except OSError as error:  # a name too long for the file system
+        raise InputError(f"{path}: {error.strerror}. Check the path.") from error
+    names = [path] if there else sorted(glob.glob(path))  # noqa: PTH207 - may be absolute
+    if not names:
+        if os.path.islink(path):  # noqa: PTH114 - does not raise where the path cannot be
+            raise InputError(f"{path}: a link to nothing. Check where it points.")
+        raise InputError(f"{path}: no such file or folder. Check the path.")
+    return names
+
+
+def _below(folder: str) -> tuple[list[str], list[tuple[str, str]]]:
+    """Files below a folder in the order of their names, and what is none, with the reason."""
+    files: list[str] = []
+    skipped: list[tuple[str, str]] = []
+    seen: set[tuple[int, int]] = set()
+    waiting = [folder]
+    while waiting:
+        path = waiting.pop()
+        try:
+            known = Path(path).stat()
+            if (known.st_dev, known.st_ino) in seen:  # a link back up, or a second one
+                continue
+            seen.add((known.st_dev, known.st_ino))
+            inside = sorted(str(p) for p in Path(path).iterdir())
+        except OSError as error:
+            skipped.append((path, f"a folder that cannot be read: {error.strerror}"))
+            continue
+        for name in inside:
+            why = _no_file(name)
+            if why is None:
+                files.append(name)
+            elif why:
+                skipped.append((name, why))
+            else:
+                waiting.append(name)
+    return sorted(files), sorted(skipped)
+
+
+def _no_file(path: str) -> str | None:
+    """Why a path is no file to be read: empty for a folder, None for a file."""
+    try:
+        mode = Path(path).stat().st_mode
+    except FileNotFoundError:
+        return "a link to nothing"
+    except OSError as error:
+        return f"{error.strerror}"
+    if stat.S_ISREG(mode):
+        return None
+    if stat.S_ISDIR(mode):
+        return ""
+    if stat.S_ISFIFO(mode):
+        return "a named pipe (FIFO), no file"
+    return "a socket, no file" if stat.S_ISSOCK(mode) else "a device, no file"
 
 
 def printable(path: str) -> str:
@@ -53,108 +164,306 @@ def printable(path: str) -> str:
     return os.fsencode(path).decode(errors="replace")
 
 
-@dataclass(slots=True)
-class Reader:
-    """Decompressed chunks of one file; `sha256` and `truncated` hold after the last chunk."""
+class Input:
+    """One file, or standard input: its bytes decompressed, as often as they are asked for.
 
-    path: str
-    sha256: str = ""
-    size_bytes: int = 0  # given out so far
-    truncated: bool = False  # the compressed data ended early, or was damaged from there on
-    _file: BinaryIO = field(default=sys.stdin.buffer if sys.stdin else None)  # type: ignore[assignment]
+    What cannot be read twice is kept: the first 64 MiB in memory, more in a temporary file. The
+    bytes are hashed once, as they are first read. UTF-16 with a byte order mark comes as UTF-8.
+    """
+
+    def __init__(
+        self, path: str, file: BinaryIO, most_bytes: int | None = None, *, spooled: bool = False
+    ) -> None:
+        """Take an open file.
+
+        most_bytes  what it may become, decompressed; None: the limits of this module
+        spooled     keep what is read: for a file that cannot be read twice
+        """
+        self.path = path
+        self.most_bytes = most_bytes
+        self.size_bytes = 0  # decompressed, given out so far in the latest reading
+        self.truncated = False  # the compressed data ended early, or was damaged from there on
+        self._file = file
+        self._spool = tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) if spooled else None  # noqa: SIM115 - closed below
+        self._digest = hashlib.sha256()
+        self._read_bytes = 0  # of the file itself: hashed, and spooled where it must be
+        self._end: int | None = None  # of the file itself, once it is reached
+        self._used_bytes = 0  # of the file itself, decompressed in the latest reading
+
+    def close(self) -> None:
+        """Let go of what was kept."""
+        if self._spool is not None:
+            self._spool.close()
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the file as it is; reads to its end what is not read yet.
+
+        raises  UnreadableError
+        """
+        while self._end is None:
+            self._block(self._read_bytes)
+        return self._digest.hexdigest()
+
+    def head(self, most_bytes: int = HEAD_BYTES) -> bytes:
+        """The first bytes: at most so many, fewer of a shorter file.
+
+        raises  UnreadableError
+        """
+        parts, size = [], 0
+        for chunk in self.chunks():
+            parts.append(chunk)
+            size += len(chunk)
+            if size >= most_bytes:
+                break
+        return b"".join(parts)[:most_bytes]
+
+    def whole(self) -> bytes:
+        """All bytes.
+
+        raises  UnreadableError, also for more than are kept in memory
+        """
+        most = MOST_WHOLE_BYTES if self.most_bytes is None else self.most_bytes
+        parts = []
+        for chunk in self.chunks():
+            if self.size_bytes > most:
+                raise UnreadableError(
+                    self.path, f"more than {format_size(most)}, and is read as a whole", _RAISE
+                )
+            parts.append(chunk)
+        return b"".join(parts)
+
+    def text(self) -> str:
+        """All text; bytes that are no UTF-8 become replacement characters.
+
+        raises  UnreadableError, also for more than is kept in memory
+        """
+        return self.whole().decode("utf-8-sig", errors="replace")
 
     def chunks(self) -> Iterator[bytes]:
-        """Chunks of at least one byte, read and hashed ahead by another thread."""
-        digest = hashlib.sha256()
+        """Chunks of at least one byte from the beginning on, read and hashed ahead in a thread.
+
+        raises  UnreadableError
+        """
+        self.size_bytes = self._used_bytes = 0
         with ThreadPoolExecutor(1) as pool:
 
             def raw() -> Iterator[bytes]:
-                upcoming = pool.submit(self._read, digest.update)
+                at = 0
+                upcoming = pool.submit(self._block, at)
                 while block := upcoming.result():
-                    upcoming = pool.submit(self._read, digest.update)
+                    at += len(block)
+                    upcoming = pool.submit(self._block, at)
                     yield block
 
-            for chunk in self._decompressed(raw()):
+            for chunk in self._as_utf8(self._decompressed(raw())):
                 self.size_bytes += len(chunk)
                 yield chunk
-        self.sha256 = digest.hexdigest()
 
-    def _read(self, update: Callable[[bytes], None]) -> bytes:
+    def _block(self, at: int) -> bytes:
+        """The file's own bytes from `at` on, a chunk at most; what is new is hashed."""
         try:
-            block = self._file.read(CHUNK_BYTES)
+            if at < self._read_bytes:
+                return self._again(at)
+            block = self._file.read(CHUNK_BYTES) if self._end is None else b""
         except OSError as error:
-            raise InputError(f"{self.path}: {error.strerror}. Check the file.") from error
-        update(block)
+            raise UnreadableError(self.path, f"{error.strerror}", "Check the file") from error
+        if not block:
+            self._end = self._read_bytes
+        elif self._spool is not None:
+            self._spool.seek(0, os.SEEK_END)
+            self._spool.write(block)
+        self._digest.update(block)
+        self._read_bytes += len(block)
+        return block
+
+    def _again(self, at: int) -> bytes:
+        """Bytes that were read before."""
+        kept = self._file if self._spool is None else self._spool
+        kept.seek(at)
+        block = kept.read(min(CHUNK_BYTES, self._read_bytes - at))
+        if kept is self._file:
+            self._file.seek(self._read_bytes)
         return block
 
     def _decompressed(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         first = next(blocks, b"")
         if first[:2] == _GZIP:
-            yield from self._gunzip(first, blocks)
+            yield from self._bounded(self._gunzip(self._pieces(first, blocks, _GZIP_PIECE)))
         elif first[:4] == _ZSTD:
-            yield from self._unzstd(first, blocks)
+            yield from self._bounded(self._unzstd(self._pieces(first, blocks, _ZSTD_PIECE)))
         elif first:
-            yield first
-            yield from blocks
+            yield from self._bounded(_chain(first, blocks), compressed=False)
 
-    def _gunzip(self, block: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    def _pieces(self, first: bytes, blocks: Iterator[bytes], size: int) -> Iterator[bytes]:
+        """The same bytes in small pieces, which bounds what each becomes."""
+        for block in _chain(first, blocks):
+            for start in range(0, len(block), size):
+                piece = block[start : start + size]
+                self._used_bytes += len(piece)
+                yield piece
+
+    def _gunzip(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         """All members of a gzip file, as `cat a.gz b.gz` makes them."""
-        member = zlib.decompressobj(wbits=31)
+        member, started = zlib.decompressobj(wbits=31), False
         try:
-            while block:
-                if out := member.decompress(block, CHUNK_BYTES):
-                    yield out
-                block = member.unconsumed_tail
-                if member.eof:
-                    block = member.unused_data.lstrip(b"\0")
-                    member = zlib.decompressobj(wbits=31)
-                    started = bool(block)
-                else:
+            for piece in pieces:
+                rest = piece if started else piece.lstrip(b"\0")
+                while rest:
                     started = True
-                if not block:
-                    block = next(blocks, b"")
-                    if not block:
-                        self.truncated = started
+                    yield member.decompress(rest, CHUNK_BYTES)
+                    rest = member.unconsumed_tail
+                    if member.eof:
+                        rest = member.unused_data.lstrip(b"\0")
+                        member, started = zlib.decompressobj(wbits=31), False
+            self.truncated = started
         except zlib.error:
             self.truncated = True
-        for _ in blocks:  # the rest is hashed all the same
-            pass
 
-    def _unzstd(self, block: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    def _unzstd(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         """All frames of a zstd file."""
-        frame = zstandard.ZstdDecompressor().decompressobj()
-        fresh = True
+        unpacker = zstandard.ZstdDecompressor()
+        frame, started = unpacker.decompressobj(), False
         try:
-            while block:
-                fresh = False
-                if out := frame.decompress(block):
-                    yield out
-                block = frame.unused_data if frame.eof else b""
-                if frame.eof:
-                    frame = zstandard.ZstdDecompressor().decompressobj()
-                    fresh = True
-                block = block or next(blocks, b"")
-            self.truncated = not fresh
+            for piece in pieces:
+                rest = piece
+                while rest:
+                    if not started:
+                        self._check_window(rest)
+                    started = True
+                    yield frame.decompress(rest)
+                    rest = frame.unused_data if frame.eof else b""
+                    if frame.eof:
+                        frame, started = unpacker.decompressobj(), False
+            self.truncated = started
         except zstandard.ZstdError:
             self.truncated = True
-        for _ in blocks:
-            pass
+
+    def _check_window(self, frame: bytes) -> None:
+        """Raise UnreadableError for a frame of `zstd --long` that takes too much memory."""
+        try:
+            needed = zstandard.get_frame_parameters(frame).window_size
+        except zstandard.ZstdError:  # its header goes on in the next piece, or is none
+            return
+        if needed > _MOST_WINDOW_BYTES:
+            why = f"compressed with zstd --long, which takes {format_size(needed)} to unpack"
+            raise UnreadableError(self.path, why, "Unpack it first, with zstd -d --long=31")
+
+    def _bounded(self, parts: Iterable[bytes], *, compressed: bool = True) -> Iterator[bytes]:
+        """The same bytes in chunks, as long as they are within the limits."""
+        parts = _joined(parts) if compressed else parts
+        size = 0
+        for k, chunk in enumerate(parts):
+            if k == 0:
+                self._refuse_foreign(chunk)
+            size += len(chunk)
+            self._check(size, compressed=compressed)
+            yield chunk
+
+    def _check(self, size: int, *, compressed: bool) -> None:
+        if self.most_bytes is not None:
+            if size > self.most_bytes:
+                raise UnreadableError(
+                    self.path, f"more than {format_size(self.most_bytes)}, which --max-size allows",
+                    "Raise it, or leave the file out",
+                )  # fmt: skip
+        elif compressed and size > ANY_RATIO_BYTES:
+            if size > MOST_RATIO * self._used_bytes:
+                why = f"becomes more than {MOST_RATIO:,} times its size when it is decompressed"
+                raise UnreadableError(self.path, why, _RAISE)
+            if size > MOST_UNPACKED_BYTES:
+                why = (
+                    f"becomes more than {format_size(MOST_UNPACKED_BYTES)} when it is decompressed"
+                )
+                raise UnreadableError(self.path, why, _RAISE)
+
+    def _refuse_foreign(self, head: bytes) -> None:
+        """Raise UnreadableError for what must be unpacked first."""
+        what = next((why for magic, why in _FOREIGN if magic.match(head)), None)
+        if what is None and _is_tar(head):
+            what = "a tar archive, whose members are not read"
+        if what is not None:
+            raise UnreadableError(self.path, what, "Unpack it, and name what comes out of it")
+
+    @staticmethod
+    def _as_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """The same bytes, but UTF-16 text, as some Windows tools write it, becomes UTF-8."""
+        first = next(chunks, b"")
+        if not first.startswith(_UTF16) or not _is_utf16(first[:4096]):
+            yield from _chain(first, chunks) if first else ()
+            return
+        decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
+        for chunk in _chain(first, chunks):
+            if text := decoder.decode(chunk):
+                yield text.encode()
+        if rest := decoder.decode(b"", final=True):
+            yield rest.encode()
+
+
+def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest
+
+
+def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in parts of a chunk or more."""
+    held, size = [], 0
+    for part in parts:
+        held.append(part)
+        size += len(part)
+        if size >= CHUNK_BYTES:
+            yield b"".join(held)
+            held, size = [], 0
+    if size:
+        yield b"".join(held)
+
+
+def _is_tar(head: bytes) -> bool:
+    """True for the header of a tar's first member, which has a checksum of its own."""
+    try:
+        return bool(tarfile.TarInfo.frombuf(head[:512], "utf-8", "surrogateescape"))
+    except tarfile.HeaderError:
+        return False
+
+
+def _is_utf16(head: bytes) -> bool:
+    """True for text; a binary file may begin like a byte order mark."""
+    text = head[: len(head) // 2 * 2].decode("utf-16", errors="replace")
+    return "\ufffd" not in text[:-1] and "\0" not in text
 
 
 @contextmanager
-def open_input(path: str) -> Iterator[Reader]:
-    """A reader of a file or of standard input.
+def open_input(path: str, most_bytes: int | None = None, *, once: bool = False) -> Iterator[Input]:
+    """A file or standard input, to be read within the limits; `most_bytes` as `Input` has it.
 
-    raises  InputError when it cannot be opened
+    once    it is read once only: of standard input and pipes nothing is kept
+    raises  UnreadableError when it cannot be opened, or is a device
     """
+    with _opened(path) as file:
+        regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode) and path != STDIN
+        found = Input(path, file, most_bytes, spooled=not once and not regular)
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
     if path == STDIN:
-        yield Reader(path)
+        if sys.stdin is None:
+            raise UnreadableError(path, "standard input is closed", "Name a file")
+        yield sys.stdin.buffer
         return
     try:
-        file = Path(path).open("rb")  # noqa: SIM115 - closed below, its opening explained here
+        # A pipe that nobody writes into opens at once, and is empty.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise InputError(
-            f"{path}: {error.strerror}. Check the path and its permissions."
-        ) from error
-    with file:
-        yield Reader(path, _file=file)
+        why = f"{error.strerror}"
+        raise UnreadableError(path, why, "Check the path and its permissions") from error
+    with os.fdopen(handle, "rb") as file:
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            raise UnreadableError(path, "a device, no file", "Name a file, or - for standard input")
+        os.set_blocking(handle, True)
+        yield file

@@ -10,7 +10,7 @@ from typing import Any
 from collscope.ingest.adding import unusable
 from collscope.ingest.files import printable
 from collscope.ingest.result import Ingested
-from collscope.ingest.scan import Progress, Scanned, scan_log
+from collscope.ingest.scan import Scanned
 from collscope.match.observe import Observed, observe
 from collscope.model import Diagnostic, LibraryVersion, LogRecord, Severity
 from collscope.parsers.nccl_log import parse_messages
@@ -29,18 +29,11 @@ _EXCERPT = 200  # characters of a line kept in a diagnostic
 PARSED = ("coll", "call", "kernel", "tuning", "messages")
 
 
-def ingest_log(
-    connection: sqlite3.Connection, store: Path, run: str, path: str, progress: Progress
-) -> Ingested:
-    """Put one log into the store, in one transaction; its calls are matched later.
-
-    raises  InputError when the file cannot be read or the store refuses
-    """
-    return store_log(connection, store, run, scan_log(path, progress))
-
-
 def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanned) -> Ingested:
-    """Put a scanned log into the store, as `ingest_log` does."""
+    """Put a scanned log into the store, in one transaction; its calls are matched later.
+
+    raises  InputError when the store refuses
+    """
     path, scan = log.path, log.scan
     identity = sources.identity(log.sha256, "log")
     if sources.has_source(connection, run, identity):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from collscope.ingest.adding import add_source, cut_short, stem, unusable
-from collscope.ingest.files import open_input, printable
+from collscope.ingest.files import Input, printable
 from collscope.ingest.result import Ingested
 from collscope.model import Interference, InterferenceSet, Measurement, MeasurementSet
 from collscope.parsers.memcpy_csv import CopySet, CopyTime
@@ -32,7 +32,7 @@ def ingest_measurements(  # noqa: PLR0913, PLR0917 - where from, where to, how, 
     connection: sqlite3.Connection,
     db: Path,
     run: str,
-    path: str,
+    file: Input,
     parse: Parse,
     label: str | None,
     kind: str = CSV,
@@ -48,17 +48,17 @@ def ingest_measurements(  # noqa: PLR0913, PLR0917 - where from, where to, how, 
     returns  status unusable, with nothing stored, when `parse` gives None or no measurements
     raises   InputError when the file cannot be read or the store refuses
     """
-    with open_input(path) as reader:
-        data = b"".join(reader.chunks())
-    identity = sources.identity(reader.sha256, kind)
+    path = file.path
+    identity = sources.identity(file.sha256, kind)
     if not again and sources.has_source(connection, run, identity):
         return Ingested(path, "known")
-    found = parse(data.decode("utf-8-sig", errors="replace")) if data else None
+    text = file.text()
+    found = parse(text) if text else None
     rows = () if found is None else _rows(found)
     if found is None or not rows:
         reason = _why_unusable(found, kind)
-        return unusable(path, reason, size=len(data), truncated=reader.truncated)
-    diagnostics = [*found.diagnostics, *cut_short(reader)]
+        return unusable(path, reason, size=file.size_bytes, truncated=file.truncated)
+    diagnostics = [*found.diagnostics, *cut_short(file)]
     library, version = _library(found)
     row = sources.SourceRow(
         printable(path), identity, kind, found.dialect, library, version,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from collscope import parsers
 from collscope.ingest.adding import add_source, cut_short, unusable
-from collscope.ingest.files import open_input, printable
+from collscope.ingest.files import Input, printable
 from collscope.ingest.foreign_sqlite import open_foreign
 from collscope.ingest.result import Ingested
 from collscope.kernel_names import looks_related
@@ -21,6 +21,13 @@ from collscope.store import sources
 
 _SQLITE_MAGIC = b"SQLite format 3\0"
 _HEAD_CHARACTERS = 4096
+_NO_DATABASE = (
+    "an SQLite file without the tables of RPD, rocpd or Nsight Systems (views are not read), or "
+    "damaged"
+)
+_NO_PROFILE = (
+    "no known profile: RPD, rocpd, Nsight Systems SQLite, rocprof CSV, pasted 'top' or key_averages"
+)
 _DOCUMENT_CHARACTERS = 1 << 20  # looked through for a pasted table
 
 
@@ -34,39 +41,41 @@ class _Given:
     cut: list[Diagnostic]
 
 
-def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, path: str) -> Ingested:
+def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, file: Input) -> Ingested:
     """Put the profiles of one file into the store, each a source of its own.
 
     raises  InputError when the file cannot be read or the store refuses
     """
-    with open_input(path) as reader:
-        data = b"".join(reader.chunks())
+    path, database = file.path, is_sqlite(file.head())
     # The kernels of an SQLite profile are the same whichever command reads them.
-    known = [sources.identity(reader.sha256, kind) for kind in ("profile", "trace")]
-    if is_sqlite(data) and any(sources.has_source(connection, run, own) for own in known):
+    known = [sources.identity(file.sha256, kind) for kind in ("profile", "trace")]
+    if database and any(sources.has_source(connection, run, own) for own in known):
         return Ingested(path, "known")
-    profiles = _read(data, printable(path))
+    if database:
+        profile = read_sqlite(file.chunks())
+        profiles = [] if profile is None else [(printable(path), profile)]
+        bins: list[tuple[object, ...]] = []
+    else:
+        text = file.text()
+        profiles = _read(text, printable(path))
+        bins = _bins(text) if profiles and profiles[0][1].dialect == perftools.DIALECT else []
     if not profiles:
-        return unusable(path, _why_unusable(data), size=len(data), truncated=reader.truncated)
-    bins = _bins(data) if profiles[0][1].dialect == perftools.DIALECT else []
+        why = _NO_DATABASE if database else _NO_PROFILE
+        return unusable(path, why, size=file.size_bytes, truncated=file.truncated)
     results = []
     for number, (name, profile) in enumerate(profiles, start=1):
         own = known[0] if number == 1 else f"{known[0]}:{number}"
         row = sources.SourceRow(name, own, "profile", profile.dialect)
         # Which functions moved what is told once per file, with its first table.
-        given = _Given(row, profile, bins if number == 1 else [], cut_short(reader))
+        given = _Given(row, profile, bins if number == 1 else [], cut_short(file))
         results.append(_stored(connection, store, run, given))
     if all(result.status == "known" for result in results):
         return Ingested(path, "known")
     return _summary(path, results)
 
 
-def _read(data: bytes, path: str) -> list[tuple[str, Profile]]:
-    """Profiles of a file, each with the name of its source; several only of pasted tables."""
-    if is_sqlite(data):
-        profile = read_sqlite(data)
-        return [] if profile is None else [(path, profile)]
-    text = data.decode("utf-8-sig", errors="replace")
+def _read(text: str, path: str) -> list[tuple[str, Profile]]:
+    """Profiles of a text, each with the name of its source; several only of pasted tables."""
     profile = _parse_text(text)
     if profile is None or profile.dialect not in (key_averages.DIALECT, perftools.DIALECT):
         return [] if profile is None else [(path, profile)]
@@ -121,11 +130,12 @@ def is_sqlite(data: bytes) -> bool:
     return data[:16] == _SQLITE_MAGIC
 
 
-def read_sqlite(data: bytes) -> Profile | None:
+def read_sqlite(chunks: Iterable[bytes]) -> Profile | None:
     """Profile of an SQLite file, read from a copy: a profiler's WAL beside it is not touched."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "profile.db"
-        copy.write_bytes(data)
+        with copy.open("wb") as out:
+            out.writelines(chunks)
         try:
             with open_foreign(copy) as profile:
                 parser = parsers.sqlite_parser(base_tables(profile))
@@ -160,22 +170,9 @@ def _pasted(text: str) -> Profile | None:
     return profile if profile and profile.totals else None
 
 
-def _bins(data: bytes) -> list[tuple[object, ...]]:
+def _bins(text: str) -> list[tuple[object, ...]]:
     """Messages and copies by size of a perftools report."""
-    found = perftools.parse(data.decode("utf-8-sig", errors="replace")).bins
-    return [astuple(size_bin) for size_bin in found]
-
-
-def _why_unusable(data: bytes) -> str:
-    if is_sqlite(data):
-        return (
-            "an SQLite file without the tables of RPD, rocpd or Nsight Systems (views are not "
-            "read), or damaged"
-        )
-    return (
-        "no known profile: RPD, rocpd, Nsight Systems SQLite, rocprof CSV, pasted 'top' or "
-        "key_averages"
-    )
+    return [astuple(size_bin) for size_bin in perftools.parse(text).bins]
 
 
 def _unclassified(profile: Profile) -> list[Diagnostic]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from collscope.ingest.files import Input
 from collscope.ingest.measurements import CSV, Found, ingest_measurements
 from collscope.ingest.result import Ingested
 from collscope.parsers import interference_csv, memcpy_csv, rccl_replayer_csv, replay_csv
@@ -26,7 +27,7 @@ def ingest_csv(
     connection: sqlite3.Connection,
     db: Path,
     run: str,
-    path: str,
+    file: Input,
     nranks: int | None,
     label: str | None,
 ) -> Ingested:
@@ -53,4 +54,4 @@ def ingest_csv(
         return rccl_replayer_csv.parse(text, nranks or known)
 
     again = nranks is not None or label is not None
-    return ingest_measurements(connection, db, run, path, parse, label, CSV, again=again)
+    return ingest_measurements(connection, db, run, file, parse, label, CSV, again=again)

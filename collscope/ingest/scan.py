@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from collscope._logscan import Scanner
-from collscope.ingest.files import open_input
+from collscope.ingest.files import Input, open_input
 
 Progress = Callable[[str, int], None]  # path, bytes read so far
 
@@ -27,28 +27,26 @@ class Scanned:
     scan: dict[str, Any]  # what `collscope._logscan.Scanner.finish` returned
 
 
-def scan_log(path: str, progress: Progress) -> Scanned:
+def scan_log(file: Input, progress: Progress) -> Scanned:
     """Scan one file.
 
-    raises  InputError when it cannot be read
+    raises  UnreadableError
     """
     scanner = Scanner()
-    with open_input(path) as reader:
-        done = 0
-        for chunk in reader.chunks():
-            scanner.feed(chunk)
-            done += len(chunk)
-            progress(path, done)
-    return Scanned(path, reader.sha256, done, reader.truncated, scanner.finish())
+    for chunk in file.chunks():
+        scanner.feed(chunk)
+        progress(file.path, file.size_bytes)
+    return Scanned(file.path, file.sha256, file.size_bytes, file.truncated, scanner.finish())
 
 
 class ScansAhead:
     """Scans of some files in their order, each begun while the one before is being stored."""
 
-    def __init__(self, paths: list[str], progress: Progress) -> None:
-        """Begin with the first file."""
+    def __init__(self, paths: list[str], progress: Progress, most_bytes: int | None) -> None:
+        """Begin with the first file; `most_bytes` as `open_input` has it."""
         self._paths = iter(paths)
         self._progress = progress
+        self._most_bytes = most_bytes
         self._stopped = False
         self._pool = ThreadPoolExecutor(1)
         self._ahead = self._begin()
@@ -76,7 +74,11 @@ class ScansAhead:
         path = next(self._paths, None)
         if path is None:
             return "", Future()
-        return path, self._pool.submit(scan_log, path, self._report)
+        return path, self._pool.submit(self._scan, path)
+
+    def _scan(self, path: str) -> Scanned:
+        with open_input(path, self._most_bytes, once=True) as file:
+            return scan_log(file, self._report)
 
     def _report(self, path: str, done: int) -> None:
         if self._stopped:

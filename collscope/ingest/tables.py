@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from collscope.ingest.adding import add_source, cut_short, stem, unusable
-from collscope.ingest.files import STDIN, open_input, printable
+from collscope.ingest.files import STDIN, Input, printable
 from collscope.ingest.measurements import TABLE, ingest_measurements
 from collscope.ingest.result import Ingested
 from collscope.parsers import metrics, tables
@@ -18,7 +18,7 @@ METRIC = "metric"  # what the kind of such a source is called
 
 
 def ingest_table(
-    connection: sqlite3.Connection, db: Path, run: str, path: str, hints: tables.TableHints
+    connection: sqlite3.Connection, db: Path, run: str, file: Input, hints: tables.TableHints
 ) -> Ingested:
     """Put the benchmark tables of one file into the store, in one transaction.
 
@@ -26,11 +26,11 @@ def ingest_table(
             is there is read again
     raises  InputError when the file cannot be read or the store refuses
     """
-    name = "" if path == STDIN else PurePath(printable(path)).name
+    name = "" if file.path == STDIN else PurePath(printable(file.path)).name
     named = replace(hints, name=name)
     said = hints != tables.TableHints()
     return ingest_measurements(
-        connection, db, run, path, lambda text: tables.parse(text, named), None, TABLE, again=said
+        connection, db, run, file, lambda text: tables.parse(text, named), None, TABLE, again=said
     )
 
 
@@ -38,7 +38,7 @@ def ingest_metric(
     connection: sqlite3.Connection,
     db: Path,
     run: str,
-    path: str,
+    file: Input,
     hints: metrics.MetricHints,
     *,
     rated: bool = False,
@@ -49,20 +49,19 @@ def ingest_metric(
     hints   what the user says of the figures; with any, a file that is there is read again
     raises  InputError when the file cannot be read or the store refuses
     """
-    with open_input(path) as reader:
-        data = b"".join(reader.chunks())
-    identity = sources.identity(reader.sha256, METRIC)
+    path = file.path
+    identity = sources.identity(file.sha256, METRIC)
     again = hints != metrics.MetricHints()
     if not again and sources.has_source(connection, run, identity):
         return Ingested(path, "known")
-    found = metrics.parse(data.decode("utf-8-sig", errors="replace"), hints)
+    found = metrics.parse(file.text(), hints)
     if found is None or (rated and all(m.unit is None for m in found.metrics)):
         reason = (
             "no figure found: one number with its unit per line, CSV with units in its column "
             "names, records (JSON lines, Hugging Face Trainer's), or tables 'per second'"
         )
-        return unusable(path, reason, size=len(data), truncated=reader.truncated)
-    diagnostics = [*found.diagnostics, *cut_short(reader)]
+        return unusable(path, reason, size=file.size_bytes, truncated=file.truncated)
+    diagnostics = [*found.diagnostics, *cut_short(file)]
     row = sources.SourceRow(
         printable(path), identity, METRIC, found.dialect,
         lines=found.lines, parsed=len({m.line for m in found.metrics}),

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path, PurePath
 
 from collscope.ingest.adding import cut_short, unusable
-from collscope.ingest.files import STDIN, Reader, open_input, printable
+from collscope.ingest.files import HEAD_BYTES, STDIN, Input, printable
 from collscope.ingest.measurements import TABLE, ingest_measurements
 from collscope.ingest.profiles import ingest_profile, is_sqlite, read_sqlite
 from collscope.ingest.result import Ingested
@@ -21,7 +19,6 @@ from collscope.store import sources
 from collscope.store.connection import transaction
 from collscope.store.traces import insert_recording, insert_trace
 
-_HEAD_BYTES = 65_536
 _EMPTY = "the trace holds no kernel, copy or collective"
 # Its GPU work may stand at the end: nothing of it is left then.
 _CUT = (
@@ -62,29 +59,29 @@ class _Parsed:
         )
 
 
-def ingest_trace(connection: sqlite3.Connection, store: Path, run: str, path: str) -> Ingested:
+def ingest_trace(connection: sqlite3.Connection, store: Path, run: str, file: Input) -> Ingested:
     """Put one file into the store, in one transaction; its calls are matched later.
 
     Tables of totals (key_averages, perftools, DeepSpeed) become profiles and measurements.
     raises  InputError when the file cannot be read or the store refuses
     """
-    with open_input(path) as reader:
-        parsed = _parse(reader, _name(path))
-        diagnostics = [] if isinstance(parsed, str) else parsed.diagnostics
+    path = file.path
+    parsed = _parse(file, _name(path))
     if isinstance(parsed, str):
-        totals = _totals(connection, store, run, path)
+        totals = _totals(connection, store, run, file)
         if totals.status != "unusable":
             return totals
-        return unusable(path, parsed, size=reader.size_bytes, truncated=reader.truncated)
-    identity = sources.identity(reader.sha256, "trace")
-    for known in (identity, sources.identity(reader.sha256, "profile")):
+        return unusable(path, parsed, size=file.size_bytes, truncated=file.truncated)
+    diagnostics = parsed.diagnostics
+    identity = sources.identity(file.sha256, "trace")
+    for known in (identity, sources.identity(file.sha256, "profile")):
         if sources.has_source(connection, run, known):
             return Ingested(path, "known")
     if not any(n for _, n in parsed.counts):
         cut = any(d.code == "truncated_trace" for d in diagnostics)
         reason = _CUT if cut else _EMPTY
-        return unusable(path, reason, size=reader.size_bytes, truncated=reader.truncated)
-    diagnostics += cut_short(reader)
+        return unusable(path, reason, size=file.size_bytes, truncated=file.truncated)
+    diagnostics += cut_short(file)
     version = next((t.library_version for t in parsed.traces if t.library_version), None)
     if parsed.recording is not None:
         version = parsed.recording.library_version
@@ -115,55 +112,41 @@ def _library(parsed: _Parsed, version: str | None) -> str | None:
     return "rccl" if parsed.dialect.startswith(("rccl", "rocprof")) else "nccl"
 
 
-def _parse(reader: Reader, name: str) -> _Parsed | str:
-    """Records of a file, or the reason why it holds none; always reads to the end."""
-    chunks = reader.chunks()
-    head = b""
-    for chunk in chunks:
-        head += chunk
-        if len(head) >= _HEAD_BYTES:
-            break
-    whole = chain([head], chunks)
+def _parse(file: Input, name: str) -> _Parsed | str:
+    """Records of a file, or the reason why it holds none."""
+    head = file.head()
     if is_sqlite(head):
-        profile = read_sqlite(b"".join(whole))
+        profile = read_sqlite(file.chunks())
         return _Parsed(profile_traces(profile)) if profile and profile.spans else _UNKNOWN
-    parsed: _Parsed | str = _UNKNOWN
-    if traces.sniff(head[:_HEAD_BYTES]) is not None:
-        parsed = _Parsed(traces.parse(whole, name))
-    elif not is_totals(head) and recorders.sniff(head[:_HEAD_BYTES]) is not None:
-        found = recorders.parse(whole, name)
-        parsed = _UNKNOWN if found is None else _Parsed([], found)
-    _drain(chunks)
-    return parsed
-
-
-def _drain(chunks: Iterator[bytes]) -> None:
-    """Read on to the end, which the checksum needs."""
-    for _ in chunks:
-        pass
+    if traces.sniff(head) is not None:
+        return _Parsed(traces.parse(file.chunks(), name))
+    if not is_totals(head) and recorders.sniff(head) is not None:
+        found = recorders.parse([file.whole()], name)
+        return _UNKNOWN if found is None else _Parsed([], found)
+    return _UNKNOWN
 
 
 def is_trace(head: bytes) -> bool:
     """True for the first bytes of a trace or a recording; SQLite files have `is_sqlite`."""
-    if traces.sniff(head[:_HEAD_BYTES]) is not None:
+    if traces.sniff(head[:HEAD_BYTES]) is not None:
         return True
-    return not is_totals(head) and recorders.sniff(head[:_HEAD_BYTES]) is not None
+    return not is_totals(head) and recorders.sniff(head[:HEAD_BYTES]) is not None
 
 
 def is_totals(head: bytes) -> bool:
     """True for text with a table of totals."""
-    text = head[:_HEAD_BYTES].decode("utf-8", errors="replace")
+    text = head[:HEAD_BYTES].decode("utf-8", errors="replace")
     tables = (key_averages, perftools, deepspeed)
     return any(module.sniff_text(text) for module in tables)
 
 
-def _totals(connection: sqlite3.Connection, store: Path, run: str, path: str) -> Ingested:
+def _totals(connection: sqlite3.Connection, store: Path, run: str, file: Input) -> Ingested:
     """A table of totals as a profile or as measurements."""
-    profile = ingest_profile(connection, store, run, path)
+    profile = ingest_profile(connection, store, run, file)
     if profile.status != "unusable":
         return profile
 
     def parse(text: str) -> MeasurementSet | None:
         return deepspeed.parse(text) if deepspeed.sniff_text(text) else None
 
-    return ingest_measurements(connection, store, run, path, parse, None, TABLE)
+    return ingest_measurements(connection, store, run, file, parse, None, TABLE)

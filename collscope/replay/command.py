@@ -11,6 +11,7 @@ from pathlib import Path
 
 from collscope.errors import InputError, UsageError
 from collscope.ingest.commands import ingest_logs
+from collscope.ingest.files import UnreadableError, open_input
 from collscope.ingest.match import reading
 from collscope.replay.build import Planned, build_plan
 from collscope.replay.estimate import Estimate, estimate
@@ -96,9 +97,10 @@ def recorded(connection: sqlite3.Connection, source: Source) -> Planned:
 
 def _plan_file(path: Path, mode: str | None) -> Plan:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
+        with open_input(str(path)) as file:
+            text = file.whole().decode()
+    except (UnreadableError, UnicodeDecodeError) as error:
+        why = error.reason if isinstance(error, UnreadableError) else "no UTF-8 text"
         raise InputError(f"{path}: {why}. Name a plan file, see schemas/plan.md.") from error
     plan = parse_plan(text, str(path))
     if mode is not None and mode != plan.mode:

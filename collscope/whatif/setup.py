@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from collscope.errors import InputError, UsageError
+from collscope.ingest.files import UnreadableError, open_input
 from collscope.ingest.match import reading, require_run
 from collscope.model import Datatype, Measurement
 from collscope.replay.names import datatype_named
@@ -195,9 +196,10 @@ def _step(wanted: Wanted) -> RecordedStep | None:
 def _layers(path: Path | None) -> tuple[Layer, ...]:
     assert path is not None  # `make_job` has seen to it
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
+        with open_input(str(path)) as file:
+            text = file.whole().decode()
+    except (UnreadableError, UnicodeDecodeError) as error:
+        why = error.reason if isinstance(error, UnreadableError) else "no UTF-8 text"
         raise InputError(f"{path}: {why}. Name a layer list, see docs/whatif.md.") from error
     return parse_layers(text, str(path))
 

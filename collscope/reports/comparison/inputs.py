@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from collscope.errors import InputError, UsageError
-from collscope.ingest.files import expand
+from collscope.ingest.files import expand_files, open_input
 from collscope.ingest.match import reading, require_run
 from collscope.ingest.replays import ingest_csv
 from collscope.model import Severity
@@ -82,7 +82,7 @@ def _from_files(paths: Sequence[str]) -> tuple[dict[str, Label], tuple[str, ...]
         notes: list[str] = []
         with closing(open_store(db)) as store:
             for number, path in enumerate(paths):
-                for file in expand([path]):
+                for file in expand_files([path]):
                     notes += _read(store, db, file, str(number))
         with reading(db) as store:
             labels = {path: _only(store, path, str(n)) for n, path in enumerate(paths)}
@@ -91,7 +91,8 @@ def _from_files(paths: Sequence[str]) -> tuple[dict[str, Label], tuple[str, ...]
 
 def _read(store: sqlite3.Connection, db: Path, file: str, run: str) -> Iterator[str]:
     """Put one CSV into the store, telling what could not be read of it."""
-    found = ingest_csv(store, db, run, file, None, None)
+    with open_input(file) as opened:
+        found = ingest_csv(store, db, run, opened, None, None)
     if found.status == "unusable":
         raise InputError(
             f"{file}: {found.reason}. Name a CSV of 'collscope replay'; read other tables with"

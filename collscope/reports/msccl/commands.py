@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from collscope.errors import InputError
-from collscope.ingest.files import expand, printable
+from collscope.ingest.files import expand_files, open_input, printable
 from collscope.ingest.match import reading, require_run
 from collscope.parsers.msccl_xml import MOST_BYTES, MscclFile, parse
 from collscope.reports.msccl.build import MscclReport, build_msccl, classes_of_run
@@ -37,7 +37,7 @@ def msccl_report(
 
 def _xml_files(paths: list[str]) -> list[str]:
     """Files as named; of folders, those whose name ends in .xml."""
-    found = expand(paths)
+    found = expand_files(paths)
     named = {path for path in paths if not Path(path).is_dir()}
     chosen = [path for path in found if path in named or path.endswith(".xml")]
     if not chosen:
@@ -47,8 +47,5 @@ def _xml_files(paths: list[str]) -> list[str]:
 
 def _read(path: str) -> MscclFile:
     """A file's algorithm; no more of it is read than the parser takes."""
-    try:
-        with Path(path).open("rb") as file:
-            return parse(file.read(MOST_BYTES + 1))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}. Check the path.") from error
+    with open_input(path) as file:
+        return parse(file.head(MOST_BYTES + 1))
