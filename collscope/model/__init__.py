@@ -13,6 +13,7 @@ from collscope.model.busbw import (
     size_bytes,
     transfers_size_bytes,
 )
+from collscope.model.collective_class import CollectiveClass, Distance, Gap
 from collscope.model.datatype import DATATYPE_NAMES, Datatype, datatype_of, parse_datatype
 from collscope.model.diagnostic import Diagnostic, Severity
 from collscope.model.interference import Interference, InterferenceSet
@@ -34,13 +35,16 @@ from collscope.model.redop import Redop, parse_redop, redop_of
 __all__ = [
     "DATATYPE_NAMES",
     "Bus",
+    "CollectiveClass",
     "CommEnd",
     "CommInit",
     "CommTopology",
     "Datatype",
     "Diagnostic",
+    "Distance",
     "Extent",
     "Fact",
+    "Gap",
     "Interference",
     "InterferenceSet",
     "KernelSpan",

@@ -1,0 +1,152 @@
+"""Collectives that cost the same: the class, and which measurement serves it.
+
+**Equality.** Two classes are equal when every part is equal; None is a part that is not known, or
+that the operation does not have.
+
+**Which measurement serves a class** (`fits`), decided here and nowhere else:
+
+- Equal must be the operation, the amount, the number of ranks and the shape. The amount is the
+  size S of nccl-tests where both sides know it, else the count. The library's own AllToAll,
+  AllToAllv, Gather and Scatter are of the same shape as a group of Send and Recv that does it.
+- Equal, or not known on one side or both, must be the datatype, the reduction, the place, and the
+  shape of a SendRecv. What is not known is told: the size is in bytes, so that another type costs
+  the same but for the reduction's arithmetic. A custom reduction is not known: it is replayed as
+  Sum.
+- The root and the number of nodes may differ. What differs or is not known is told: it is a
+  distance, and of several measurements the nearest serves.
+
+What is told is a code (`Gap`); words are made where people read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from collscope.model.datatype import Datatype
+from collscope.model.op import Op
+from collscope.model.redop import Redop
+
+
+class Gap(Enum):
+    """What keeps a measurement from being of exactly a class; the gravest first."""
+
+    SCALED = "scaled"  # measured on fewer ranks than the job has
+    NODES_DIFFER = "nodes_differ"
+    NODES_UNKNOWN = "nodes_unknown"
+    SHAPE_UNKNOWN = "shape_unknown"
+    PLACE_UNKNOWN = "place_unknown"
+    DATATYPE_UNKNOWN = "datatype_unknown"
+    REDOP_UNKNOWN = "redop_unknown"
+    ROOT_DIFFERS = "root_differs"
+    ROOT_UNKNOWN = "root_unknown"
+
+
+Distance = tuple[int, ...]  # per Gap, compared element by element: smaller is nearer
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveClass:
+    """Calls that cost the same; None: not known, or the operation has no such part."""
+
+    op: Op
+    datatype: Datatype | None = None
+    redop: Redop | None = None
+    count: int | None = None  # elements as the API takes it
+    size_bytes: int | None = None  # size S of nccl-tests
+    root: int | None = None  # rank of the communicator
+    in_place: bool | None = None
+    nranks: int | None = None
+    nnodes: int | None = None
+    shape: str | None = None  # of a group of Send and Recv; None: the library's own function
+
+    @property
+    def family(self) -> CollectiveClass:
+        """The class without its amount: what the points of a curve have in common."""
+        return replace(self, count=None, size_bytes=None)
+
+    def fits(self, measured: CollectiveClass) -> tuple[Gap, ...] | None:
+        """What is told when a measurement of that class serves this one; None: it does not.
+
+        >>> wanted = CollectiveClass(Op.ALL_GATHER, Datatype.INT8, size_bytes=8, nranks=4)
+        >>> wanted.fits(replace(wanted, nnodes=2, in_place=True))
+        (<Gap.NODES_UNKNOWN: 'nodes_unknown'>, <Gap.PLACE_UNKNOWN: 'place_unknown'>)
+        >>> wanted.fits(replace(wanted, nranks=8)) is None
+        True
+        """
+        if self.nranks != measured.nranks or not self._same_amount(measured):
+            return None
+        return self._gaps(measured)
+
+    def fits_scaled(self, measured: CollectiveClass, nranks: int) -> tuple[Gap, ...] | None:
+        """`fits` of a measurement of a job that was remapped to fewer ranks.
+
+        Remapping keeps the count where there is one, while the size of many operations shrinks.
+
+        nranks  what this class's communicator became
+        """
+        same = self.size_bytes == measured.size_bytes
+        if self.count is not None:
+            same = self.count == measured.count
+        gaps = self._gaps(measured) if same and nranks == measured.nranks else None
+        if gaps is None:
+            return None
+        left = (Gap.NODES_DIFFER, Gap.NODES_UNKNOWN, Gap.ROOT_DIFFERS, Gap.ROOT_UNKNOWN)
+        return (Gap.SCALED, *(gap for gap in gaps if gap not in left))
+
+    def distance(self, measured: CollectiveClass) -> Distance | None:
+        """How far a measurement that serves is from this class; None where it does not serve."""
+        gaps = self.fits(measured)
+        return None if gaps is None else self.distance_of(measured, gaps)
+
+    def distance_of(self, measured: CollectiveClass, gaps: tuple[Gap, ...]) -> Distance:
+        """The distance that gaps to a measurement make: nodes count by how many they differ."""
+        nodes = abs((self.nnodes or 0) - (measured.nnodes or 0))
+        weights = {Gap.NODES_DIFFER: nodes}
+        return tuple(weights.get(gap, 1) if gap in gaps else 0 for gap in Gap)
+
+    def _same_amount(self, other: CollectiveClass) -> bool:
+        if self.size_bytes is None or other.size_bytes is None:
+            # A class without both is of an operation without data, or nothing is known of it.
+            return (self.count, self.datatype) == (other.count, other.datatype)
+        return self.size_bytes == other.size_bytes
+
+    def _gaps(self, other: CollectiveClass) -> tuple[Gap, ...] | None:
+        """What ranks and amount leave open; None where a part contradicts."""
+        if self.op is not other.op:
+            return None
+        told = []
+        for gap, mine, theirs in (
+            (Gap.SHAPE_UNKNOWN, self._shape, other._shape),
+            (Gap.PLACE_UNKNOWN, self.in_place, other.in_place),
+            (Gap.DATATYPE_UNKNOWN, _known(self.datatype), _known(other.datatype)),
+            *([(Gap.REDOP_UNKNOWN, self._redop, other._redop)] if self.op.reduces else ()),
+        ):
+            if mine is None or theirs is None:
+                told.append(gap)
+            elif mine != theirs:
+                return None
+        if self.nnodes is None or other.nnodes is None:
+            told.append(Gap.NODES_UNKNOWN)
+        elif self.nnodes != other.nnodes:
+            told.append(Gap.NODES_DIFFER)
+        if self.op.rooted and (self.root is None or other.root is None):
+            told.append(Gap.ROOT_UNKNOWN)
+        elif self.op.rooted and self.root != other.root:
+            told.append(Gap.ROOT_DIFFERS)
+        return tuple(gap for gap in Gap if gap in told)
+
+    @property
+    def _shape(self) -> str | None:
+        """The exchange; None of a SendRecv that does not say which ranks it is between."""
+        if self.shape is None and self.op is Op.SEND_RECV:
+            return None
+        return (self.shape or self.op.value).lower()
+
+    @property
+    def _redop(self) -> Redop | None:
+        return None if self.redop is Redop.CUSTOM else self.redop
+
+
+def _known(datatype: Datatype | None) -> Datatype | None:
+    return None if datatype is Datatype.UNKNOWN else datatype
