@@ -141,7 +141,11 @@ def test_text_states_assumptions(db: Path) -> None:
     [
         (["--run", "ringll"], 2, "give either --with"),
         (["--run", "ringll", "--with", "a", "--system", "h200"], 2, "give either --with"),
-        (["--run", "ringll", "--with", "nothing"], 3, "no measurements with label 'nothing'"),
+        (
+            ["--run", "ringll", "--with", "nothing"],
+            3,
+            "label 'nothing': no measurements or traced",
+        ),
         (["--run", "nothing", "--with", "half"], 3, "no run 'nothing'"),
     ],
 )

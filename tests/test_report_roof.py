@@ -196,6 +196,9 @@ def test_nothing_measured_is_said() -> None:
         ({"in_place": None}, ("place not known",)),
         ({"nnodes": 2}, ("measured on 2 nodes",)),
         ({"nnodes": None}, ("nodes not known",)),
+        ({"redop": None}, ("reduction not known",)),
+        ({"datatype": None}, ("datatype not known",)),
+        ({"nnodes": None, "redop": "Custom"}, ("nodes not known", "reduction not known")),
     ],
 )
 def test_marks_of_a_measurement(columns: dict[str, Value], marks: tuple[str, ...]) -> None:
@@ -203,6 +206,29 @@ def test_marks_of_a_measurement(columns: dict[str, Value], marks: tuple[str, ...
     _measured(store, 2 * ROOF_US, **columns)
     row = _first(store)
     assert (row.marks, row.efficiency) == (marks, pytest.approx(0.5))
+
+
+def test_of_several_measurements_the_nearest_counts() -> None:
+    store, _, _ = _job(op="Broadcast", redop=None, root=3)
+    for root, nodes, factor in ((0, 1, 2), (3, 2, 5), (3, 4, 7)):
+        shape = {"op": "Broadcast", "redop": None, "root": root, "nnodes": nodes}
+        _measured(store, factor * ROOF_US, **shape)
+    row = _first(store)
+    assert row.marks == ("measured with root 0",)
+    assert row.measured_us == pytest.approx(2 * ROOF_US)
+
+
+def test_a_run_of_measurements_alone_is_of_their_own_classes() -> None:
+    store = StoreBuilder()
+    source = store.source("r.csv", kind="csv")
+    # what a table does not tell keeps no measurement from being of its own class
+    for in_place, time_us in ((None, 40.0), (1, 60.0)):
+        shape = {"size_bytes": 1 << 20, "nranks": 8, "in_place": in_place, "redop": None}
+        store.measured(source, (time_us,), **shape)
+    rows = store.report().judgement.classes
+    assert {(r.in_place, r.measured_us, r.marks) for r in rows} == {
+        (None, 40.0, ()), (True, 60.0, ()),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -501,7 +527,7 @@ def test_the_label_is_the_latest_or_the_named_one() -> None:
     assert any("most recent" in note for note in latest.notes)
     named = store.report(label="tuned").judgement
     assert named.classes[0].measured_us == 5000.0
-    with pytest.raises(InputError, match="'tuned', 'default'"):
+    with pytest.raises(InputError, match="'default', 'tuned'"):
         store.report(label="other")
 
 

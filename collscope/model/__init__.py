@@ -28,6 +28,7 @@ from collscope.model.log import (
     Setting,
 )
 from collscope.model.measurement import Measurement, MeasurementSet
+from collscope.model.measurement_index import MeasurementIndex, Serving
 from collscope.model.op import Bus, Extent, Op, Place, parse_op
 from collscope.model.profile import KernelSpan, KernelTotal, Profile
 from collscope.model.redop import Redop, parse_redop, redop_of
@@ -53,11 +54,13 @@ __all__ = [
     "Link",
     "LogRecord",
     "Measurement",
+    "MeasurementIndex",
     "MeasurementSet",
     "Op",
     "Place",
     "Profile",
     "Redop",
+    "Serving",
     "Setting",
     "Severity",
     "algorithm_bandwidth",

@@ -107,8 +107,9 @@ class CollectiveClass:
 
     def _same_amount(self, other: CollectiveClass) -> bool:
         if self.size_bytes is None or other.size_bytes is None:
-            # A class without both is of an operation without data, or nothing is known of it.
-            return (self.count, self.datatype) == (other.count, other.datatype)
+            # A count says nothing without its type; a family has neither count nor size.
+            same_type = self.count is None or self.datatype is other.datatype
+            return self.count == other.count and same_type
         return self.size_bytes == other.size_bytes
 
     def _gaps(self, other: CollectiveClass) -> tuple[Gap, ...] | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from collscope.model.collective_class import CollectiveClass
 from collscope.model.datatype import Datatype
 from collscope.model.diagnostic import Diagnostic
 from collscope.model.op import Op
+from collscope.model.redop import Redop
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,42 @@ class Measurement:
     def right(self) -> bool:
         """Carried out, with no wrong result that is known: its time may count."""
         return self.status == "ok" and not self.n_wrong
+
+    @property
+    def wrong(self) -> bool:
+        """Carried out, with a wrong result."""
+        return self.status == "wrong" or bool(self.n_wrong)
+
+    @property
+    def usable(self) -> bool:
+        """A time of right results."""
+        return self.right and (self.time_us_median or 0) > 0
+
+    @property
+    def on_host(self) -> bool:
+        """Measured in host memory."""
+        return self.backend == "host"
+
+    @property
+    def times_us(self) -> tuple[float, ...]:
+        """Every sample, or the median where the source gives nothing else."""
+        return self.samples_us or (self.time_us_median or 0.0,)
+
+    @property
+    def collective_class(self) -> CollectiveClass:
+        """What was measured; the ranks and the size are those of the measurement."""
+        return CollectiveClass(
+            self.op,
+            self.datatype,
+            Redop.of_label(self.redop),
+            self.count,
+            self.size_bytes,
+            self.root,
+            self.in_place,
+            self.nranks,
+            self.nnodes,
+            self.shape,
+        )
 
 
 @dataclass(frozen=True, slots=True)

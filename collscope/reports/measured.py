@@ -42,10 +42,7 @@ def render_measured(measurements: Sequence[Measurement]) -> str:
 
 
 def _class(m: Measurement) -> tuple[object, ...]:
-    return (
-        m.op, m.datatype, m.redop, m.root, m.count, m.size_bytes, m.in_place, m.nranks, m.nnodes,
-        m.shape, m.method,
-    )  # fmt: skip
+    return (m.collective_class, m.method)
 
 
 def _row(same: Sequence[Measurement]) -> tuple[object, ...]:

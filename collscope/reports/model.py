@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from collscope.model import CollectiveClass, Datatype, Redop, parse_op
 from collscope.reports.judgement.records import Judgement
 from collscope.reports.timeline_records import TimelineReport
 
@@ -125,6 +126,22 @@ class ClassRow:
     transfer_ns: float | None  # mean per call: from its last rank's arrival to its last end
     wait_ns: float | None  # mean per call and rank: kernel minus transfer
     kernel_ns: int | None  # summed kernel durations over calls and ranks
+
+    @property
+    def collective_class(self) -> CollectiveClass:
+        """What a measurement must be of to serve these calls."""
+        return CollectiveClass(
+            parse_op(self.op),
+            Datatype.of_label(self.datatype),
+            Redop.of_label(self.redop),
+            self.count,
+            self.size_bytes,
+            self.root,
+            self.in_place,
+            self.nranks,
+            self.nnodes,
+            self.shape,
+        )
 
 
 @dataclass(frozen=True, slots=True)

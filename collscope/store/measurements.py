@@ -1,15 +1,20 @@
-"""Measurements of a source: replays and benchmark tables."""
+"""Measurements of a store: written from a source, and read by label and run."""
 
 from __future__ import annotations
 
+import difflib
 import sqlite3
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from typing import Any
 
-from collscope.model import Measurement
+from collscope.errors import InputError
+from collscope.model import Datatype, Measurement, parse_op
 from collscope.store.sampled import insert_sampled
 
 # Columns of _measurement that are fields of the record by the same name.
+_HINTS, _LISTED = 3, 5  # labels named where one is not known: similar ones, else the first
 _FIELDS = tuple(f.name for f in fields(Measurement) if f.name not in ("label", "samples_us"))
 
 
@@ -49,6 +54,88 @@ def forget_source(connection: sqlite3.Connection, run: str, sha256: str) -> None
         "DELETE FROM _source WHERE sha256 = ?"
         " AND run_id = (SELECT run_id FROM _run WHERE label = ?)",
         (sha256, run),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMeasurement:
+    """A measurement and where it stands in the store."""
+
+    measurement_id: int
+    run: str
+    source_id: int
+    sha256: str  # of the file's bytes
+    measurement: Measurement
+
+    @property
+    def label(self) -> str:
+        """Setting, library or machine measured."""
+        return self.measurement.label or ""
+
+
+def read_measurements(
+    connection: sqlite3.Connection, *, run: str | None = None, label: str | None = None
+) -> tuple[StoredMeasurement, ...]:
+    """Measurements with every sample, in the order in which they were read.
+
+    run, label  only those of this run, of this label; None: of every one
+    """
+    where = "WHERE m.run = COALESCE(:run, m.run) AND m.label = COALESCE(:label, m.label)"
+    given = {"run": run, "label": label}
+    samples: dict[int, list[float]] = defaultdict(list)
+    for measurement, time_us in connection.execute(
+        "SELECT measurement_id, time_us FROM measurement_samples JOIN measurements m"
+        f" USING (measurement_id) {where} ORDER BY measurement_id, ordinal",
+        given,
+    ):
+        samples[measurement].append(time_us)
+    columns = ", ".join(f"m.{name}" for name in ("label", *_FIELDS))
+    rows = connection.execute(
+        f"SELECT m.measurement_id, m.run, m.source_id, s.sha256, {columns} FROM measurements m"
+        f" JOIN sources s USING (source_id) {where} ORDER BY m.measurement_id",
+        given,
+    )
+    return tuple(
+        StoredMeasurement(key, of_run, source, sha256, _measurement(values, samples.get(key, ())))
+        for key, of_run, source, sha256, *values in rows
+    )
+
+
+def _measurement(values: Sequence[Any], samples_us: Sequence[float]) -> Measurement:
+    found = dict(zip(("label", *_FIELDS), values, strict=True))
+    found["op"] = parse_op(found["op"])
+    found["datatype"] = Datatype.of_label(found["datatype"])
+    if found["in_place"] is not None:
+        found["in_place"] = bool(found["in_place"])
+    return Measurement(**found, samples_us=tuple(samples_us))
+
+
+def measurement_labels(connection: sqlite3.Connection, run: str | None = None) -> list[str]:
+    """Labels of the measurements, in order; of a run, or of every one."""
+    query = "SELECT DISTINCT label FROM measurements WHERE run = COALESCE(?, run) ORDER BY label"
+    return [label for (label,) in connection.execute(query, (run,))]
+
+
+def no_such_label(name: str, known: Sequence[str], what: str = "measurements") -> InputError:
+    """The error for a label that nothing has.
+
+    known  what could have been meant
+    what   what the label should be of
+    """
+    if not known:
+        return InputError(
+            f"label '{name}': there are no {what}. Measure with collscope replay, or read a table"
+            " with collscope ingest table."
+        )
+    nearest = difflib.get_close_matches(name, known, n=_HINTS, cutoff=0.5)
+    if nearest:
+        return InputError(
+            f"label '{name}': no {what}. Did you mean {' or '.join(map(repr, nearest))}?"
+        )
+    names = ", ".join(map(repr, known[:_LISTED])) + ", …" * (len(known) > _LISTED)
+    return InputError(
+        f"label '{name}': no {what} (labels: {names}). Choose one, or measure with"
+        " collscope replay --label."
     )
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import defaultdict
 from dataclasses import dataclass
 
 from collscope.errors import InputError, NoVerdictError
 from collscope.model import Datatype, Measurement, Op
+from collscope.store.measurements import StoredMeasurement, no_such_label, read_measurements
 from collscope.whatif.cycle import last_cycle
 from collscope.whatif.layers import Layer
 
@@ -25,15 +25,6 @@ _STARTS = """
 SELECT call_id, MAX(start_ns - COALESCE(clock_offset_ns, 0)) FROM kernels k
 LEFT JOIN traces t ON t.run = k.run AND t.source_id = k.source_id
 WHERE k.run = ? AND call_id IS NOT NULL GROUP BY call_id
-"""
-_MEASURED = """
-SELECT measurement_id, datatype, size_bytes, nranks, nnodes, time_us_median, n_wrong, status,
-    method, run
-FROM measurements WHERE label = ? AND op = 'AllReduce' ORDER BY measurement_id
-"""
-_SAMPLES = """
-SELECT measurement_id, time_us FROM measurement_samples JOIN measurements USING (measurement_id)
-WHERE label = ? AND op = 'AllReduce' ORDER BY measurement_id, ordinal
 """
 
 
@@ -98,28 +89,14 @@ def load_measured(
     run     whose measurements are taken where it has the label; else those of every run
     raises  InputError when there are none; NoVerdictError when none has a right result
     """
-    samples: dict[int, list[float]] = defaultdict(list)
-    for key, time_us in connection.execute(_SAMPLES, (label,)):
-        samples[key].append(time_us)
-    rows = connection.execute(_MEASURED, (label,)).fetchall()
-    runs = sorted({row[-1] for row in rows})
+    stored = _all_reduces(connection, label)
+    if not stored:
+        known = sorted({s.label for s in _all_reduces(connection)})
+        raise no_such_label(label, known, "AllReduce measurements")
+    runs = sorted({s.run for s in stored})
     if run in runs:
-        rows, runs = [row for row in rows if row[-1] == run], [run]
-    found = tuple(
-        Measurement(
-            Op.ALL_REDUCE, datatype=Datatype.of_label(datatype), size_bytes=size, nranks=nranks,
-            nnodes=nnodes, time_us_median=time_us, n_wrong=wrong, status=status, method=method,
-            samples_us=tuple(samples.get(key, ())),
-        )
-        for key, datatype, size, nranks, nnodes, time_us, wrong, status, method, _ in rows
-    )  # fmt: skip
-    if not found:
-        query = "SELECT DISTINCT label FROM measurements WHERE op = 'AllReduce' ORDER BY label"
-        known = ", ".join(f"'{row[0]}'" for row in connection.execute(query)) or "none"
-        raise InputError(
-            f"--label '{label}': no AllReduce measured under it (labels: {known}). Measure with "
-            "collscope replay --sweep allreduce:1K..256M*2, or use --measure."
-        )
+        stored, runs = [s for s in stored if s.run == run], [run]
+    found = tuple(s.measurement for s in stored)
     right = tuple(m for m in found if m.right)
     if not right:
         raise NoVerdictError(
@@ -135,3 +112,10 @@ def load_measured(
     if len(runs) > 1:
         notices.append(f"label '{label}' is in the runs {', '.join(runs)}: taken together")
     return right, tuple(notices)
+
+
+def _all_reduces(
+    connection: sqlite3.Connection, label: str | None = None
+) -> list[StoredMeasurement]:
+    stored = read_measurements(connection, label=label)
+    return [s for s in stored if s.measurement.op is Op.ALL_REDUCE]

@@ -9,7 +9,7 @@ from pathlib import Path
 from collscope.errors import InputError, UsageError
 from collscope.ingest.files import UnreadableError, open_input
 from collscope.ingest.match import reading, require_run
-from collscope.model import Datatype, Measurement
+from collscope.model import Datatype, Gap, Measurement
 from collscope.replay.names import datatype_named
 from collscope.replay.plan import itemsize
 from collscope.replay.sweep import sizes_of
@@ -147,11 +147,10 @@ def measured_times(wanted: Wanted, job: Job) -> tuple[Times, Job, str, tuple[str
     with reading(wanted.db) as connection:
         found, mixed = load_measured(connection, wanted.label, run)
     notices = list(mixed)
-    fitting = [
-        m
-        for m in found
-        if job.nranks in (None, m.nranks) and job.nnodes in (None, m.nnodes or job.nnodes)
-    ]
+    served = [(m, gaps) for m in found if (gaps := _gaps(job, m)) is not None]
+    if job.nnodes is not None and any(Gap.NODES_UNKNOWN in gaps for _, gaps in served):
+        notices.append("nodes of the measurements not known: taken to be those of the job")
+    fitting = [m for m, _ in served]
     require_alike(fitting or found, f"--label '{wanted.label}'")
     if not fitting:
         raise InputError(
@@ -164,6 +163,16 @@ def measured_times(wanted: Wanted, job: Job) -> tuple[Times, Job, str, tuple[str
     methods = ", ".join(sorted({m.method or "unknown" for m in fitting}))
     shaped = replace(job, nranks=fitting[0].nranks, nnodes=fitting[0].nnodes or 1)
     return times, shaped, f"label '{wanted.label}', method {methods}", tuple(notices)
+
+
+def _gaps(job: Job, m: Measurement) -> tuple[Gap, ...] | None:
+    """What is told when a measurement serves the job's curve, of any place and reduction."""
+    measured = m.collective_class.family
+    wanted = replace(
+        measured, nranks=job.nranks or measured.nranks, nnodes=job.nnodes or measured.nnodes
+    )
+    gaps = wanted.fits(measured)
+    return None if gaps is None or Gap.NODES_DIFFER in gaps else gaps
 
 
 def _preferred(found: list[Measurement], job: Job, notices: list[str]) -> list[Measurement]:

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from collscope.model import Measurement
 from collscope.reports.judgement.accounts import decompose, fraction_of, uplift_of
 from collscope.reports.judgement.curves import curves_of
 from collscope.reports.judgement.figures import metric_rows
@@ -13,16 +14,15 @@ from collscope.reports.judgement.judged import Judged, judge_classes, reached_of
 from collscope.reports.judgement.kernels import judge_kernels
 from collscope.reports.judgement.measured import (
     Matcher,
-    Row,
     as_classes,
     choose_labels,
     labels_of,
-    read_measurements,
     share_source,
 )
 from collscope.reports.judgement.records import Judgement
 from collscope.reports.judgement.roofs import AnyRoofs, FitRoofs, empirical, make_roofs
 from collscope.reports.model import ClassRow, Share
+from collscope.store.measurements import StoredMeasurement, read_measurements
 from collscope.units import count
 
 _FAILED = ("failed", "timeout")  # statuses of measurements that were not carried out
@@ -45,13 +45,14 @@ def build_judgement(
                      nothing to fit
     """
     system, wanted = asked
-    rows = read_measurements(connection, run)
+    rows = read_measurements(connection, run=run)
+    measured = [row.measurement for row in rows]
     labels = labels_of(rows)
     shares, beside = _counted_once(connection, run, shares)
-    roofs, best = make_roofs(system, rows), None if system is None else empirical(rows)
+    roofs, best = make_roofs(system, measured), None if system is None else empirical(measured)
     known = fraction_of(connection, run, shares)
     exposure = 1.0 if known is None or known.exposure is None else known.exposure
-    judge = partial(_judge_by, rows, classes, (roofs, best), exposure)
+    judge = partial(_judge_by, measured, classes, (roofs, best), exposure)
     order = choose_labels(rows, wanted)
     label, judged = _first_judged(judge, order)
     # a benchmark's sizes say nothing about the largest message of the job
@@ -72,9 +73,9 @@ def build_judgement(
         decomposition=decompose(judged, shares),
         uplift=uplift_of(judged, known, kernels if len(shares) == 1 else ()),
         metrics=metric_rows(
-            connection, run, rows, classes, None if known is None else known.value * exposure
+            connection, run, measured, classes, None if known is None else known.value * exposure
         ),
-        curves=curves_of((r for r in rows if wanted in (None, r.label)), roofs),
+        curves=curves_of((m for m in measured if wanted in (None, m.label)), roofs),
         reached=() if classes else reached_of(judged),
         notes=(*notes, *beside),
     )
@@ -101,15 +102,16 @@ def _counted_once(
 
 
 def _judge_by(
-    rows: Sequence[Row],
+    measured: Sequence[Measurement],
     classes: Sequence[ClassRow],
     ceilings: tuple[AnyRoofs | None, FitRoofs | None],
     exposure: float,
     label: str | None,
 ) -> tuple[Judged, ...]:
     """The run's classes by the measurements of one label; these alone in a run without calls."""
-    chosen = [row for row in rows if row.label == label]
-    return judge_classes(classes or as_classes(chosen), Matcher(chosen), *ceilings, exposure)
+    chosen = [m for m in measured if m.label == label]
+    matcher = Matcher(chosen, own=not classes)
+    return judge_classes(classes or as_classes(chosen), matcher, *ceilings, exposure)
 
 
 def _first_judged(
@@ -120,14 +122,14 @@ def _first_judged(
     for label in labels:
         judged = judge(label)
         first = first or (label, judged)
-        if any(j.match is not None and j.match.rows and not j.no_roof for j in judged):
+        if any(j.match is not None and j.match.measured and not j.no_roof for j in judged):
             return label, judged
     assert first is not None
     return first
 
 
 def _label_notes(
-    rows: Sequence[Row], order: Sequence[str | None], chosen: str | None
+    rows: Sequence[StoredMeasurement], order: Sequence[str | None], chosen: str | None
 ) -> Iterable[str]:
     """Which of several labels is judged, where none was asked for."""
     if chosen is None or len(order) < 2:
@@ -143,9 +145,9 @@ def _label_notes(
     )
 
 
-def _unusable(rows: Sequence[Row], label: str | None) -> Iterable[str]:
+def _unusable(rows: Sequence[StoredMeasurement], label: str | None) -> Iterable[str]:
     """How many measurements of the judged label have no number, and why."""
-    mine = [row for row in rows if row.label == label]
+    mine = [row.measurement for row in rows if row.label == label]
     wrong = sum(row.wrong for row in mine)
     failed = sum(row.status in _FAILED and not row.wrong for row in mine)
     kinds = (count(wrong, "wrong result") if wrong else "", f"{failed} failed" if failed else "")

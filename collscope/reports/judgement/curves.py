@@ -6,25 +6,24 @@ from collections import defaultdict
 from collections.abc import Iterable
 from statistics import median
 
-from collscope.model import bus_bandwidth
-from collscope.reports.judgement.measured import Row, op_of
+from collscope.model import Measurement, Op, bus_bandwidth
 from collscope.reports.judgement.records import Curve, CurvePoint
 from collscope.reports.judgement.roofs import AnyRoofs
 from collscope.roofline.roof import Workload
 
-_Shape = tuple[str, int, int | None, str]
+_Shape = tuple[Op, int, int | None, str]
 
 
-def curves_of(rows: Iterable[Row], roofs: AnyRoofs | None) -> tuple[Curve, ...]:
+def curves_of(measurements: Iterable[Measurement], roofs: AnyRoofs | None) -> tuple[Curve, ...]:
     """One curve per operation, ranks, nodes and label.
 
     Measurements of one size (places, types, rounds) are one point: the best of their times.
     """
     times: dict[_Shape, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        if row.usable and row.size_bytes and row.nranks:
-            shape = (row.op, row.nranks, row.nnodes, row.label)
-            times[shape][row.size_bytes].append(median(row.times_us))
+    for m in measurements:
+        if m.usable and m.size_bytes and m.nranks:
+            shape = (m.op, m.nranks, m.nnodes, m.label or "")
+            times[shape][m.size_bytes].append(median(m.times_us))
     found = [_curve(shape, sizes, roofs) for shape, sizes in times.items()]
     return tuple(curve for curve in found if curve.points)
 
@@ -33,11 +32,11 @@ def _curve(shape: _Shape, sizes: dict[int, list[float]], roofs: AnyRoofs | None)
     op, nranks, nnodes, label = shape
     points = []
     for size in sorted(sizes):
-        busbw = bus_bandwidth(op_of(op), size=size, time_s=min(sizes[size]) / 1e6, nranks=nranks)
+        busbw = bus_bandwidth(op, size=size, time_s=min(sizes[size]) / 1e6, nranks=nranks)
         if busbw is not None:
             points.append(CurvePoint(size, busbw))
     name, roof = _roof(shape, sorted(sizes), roofs)
-    return Curve(op, nranks, nnodes, label, tuple(points), name, roof)
+    return Curve(op.value, nranks, nnodes, label, tuple(points), name, roof)
 
 
 def _roof(
@@ -50,7 +49,7 @@ def _roof(
     between = (2**k for k in range(sizes[0].bit_length(), sizes[-1].bit_length()))
     points, name = [], None
     for size in sorted({sizes[0], *between, sizes[-1]}):
-        work = Workload(op_of(op), size, nranks, nnodes or 1)
+        work = Workload(op, size, nranks, nnodes or 1)
         found = roofs.at(work, nodes_known=nnodes is not None)
         if not isinstance(found, str):
             name = found.name

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from collscope.model import CollectiveClass, Gap, Measurement, MeasurementIndex
 from collscope.reports.judgement.judged import device_calls
-from collscope.reports.judgement.measured import Matcher, Row
+from collscope.reports.judgement.measured import Matcher
 from collscope.reports.judgement.records import MetricRow
 from collscope.reports.judgement.uplift import implied_share, predicted_gain
 from collscope.reports.model import ClassRow
@@ -35,7 +36,7 @@ class _SpeedUp:
 def metric_rows(
     connection: sqlite3.Connection,
     run: str,
-    rows: Sequence[Row],
+    rows: Sequence[Measurement],
     classes: Sequence[ClassRow],
     fraction: float | None,
 ) -> tuple[MetricRow, ...]:
@@ -96,16 +97,19 @@ def plain(label: str) -> str:
     return " ".join("no" if word == "without" else word for word in words if word not in _FILLERS)
 
 
-def _by_plain_label(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = defaultdict(list)
+def _by_plain_label(rows: Iterable[Measurement]) -> dict[str, list[Measurement]]:
+    found: dict[str, list[Measurement]] = defaultdict(list)
     for row in rows:
         if row.usable or row.wrong:
-            found[plain(row.label)].append(row)
+            found[plain(row.label or "")].append(row)
     return found
 
 
 def _speed_up(
-    by_label: Mapping[str, list[Row]], reference: str, label: str, classes: Sequence[ClassRow]
+    by_label: Mapping[str, list[Measurement]],
+    reference: str,
+    label: str,
+    classes: Sequence[ClassRow],
 ) -> _SpeedUp | None:
     """Of the run's calls where both labels measured them, else of the largest common message."""
     old, new = by_label.get(plain(reference), ()), by_label.get(plain(label), ())
@@ -115,7 +119,7 @@ def _speed_up(
 
 
 def _of_calls(
-    old: Iterable[Row], new: Iterable[Row], classes: Sequence[ClassRow]
+    old: Iterable[Measurement], new: Iterable[Measurement], classes: Sequence[ClassRow]
 ) -> _SpeedUp | None:
     before, after = Matcher(old), Matcher(new)
     old_s = new_s = 0.0
@@ -131,23 +135,20 @@ def _of_calls(
     return _SpeedUp(old_s / new_s, f"the run's calls, {counted} {plural}") if new_s else None
 
 
-def _of_largest(old: Iterable[Row], new: Iterable[Row]) -> _SpeedUp | None:
-    before, after = _times(old), _times(new)
-    common = sorted(set(before) & set(after), key=lambda key: (key[-1], str(key)))
-    if not common:
-        return None
-    key = common[-1]
-    name = f"{key[0]} of {format_size(key[-1])} on {key[3]} ranks, the largest measured"
-    return _SpeedUp(median(before[key]) / median(after[key]), name)
-
-
-_Key = tuple[str, str | None, str | None, int | None, int | None, int]
-
-
-def _times(rows: Iterable[Row]) -> dict[_Key, list[float]]:
-    times: dict[_Key, list[float]] = defaultdict(list)
-    for row in rows:
-        if row.usable and row.size_bytes and row.time_us_median:
-            key = (row.op, row.datatype, row.redop, row.nranks, row.in_place, row.size_bytes)
-            times[key].append(row.time_us_median)
-    return times
+def _of_largest(old: Iterable[Measurement], new: Iterable[Measurement]) -> _SpeedUp | None:
+    before = MeasurementIndex(m for m in old if m.usable)
+    after: dict[CollectiveClass, list[float]] = defaultdict(list)
+    for m in new:
+        if m.usable and m.size_bytes:
+            after[m.collective_class].append(m.time_us_median or 0.0)
+    for largest in sorted(after, key=lambda c: (c.size_bytes or 0, str(c)), reverse=True):
+        # Other nodes would be another machine, not another setting.
+        serving = [s for s in before.serving(largest) if Gap.NODES_DIFFER not in s.gaps]
+        if not serving:
+            continue
+        nearest = min(s.distance for s in serving)
+        times = [s.measurement.time_us_median or 0.0 for s in serving if s.distance == nearest]
+        size = format_size(largest.size_bytes or 0)
+        name = f"{largest.op.value} of {size} on {largest.nranks} ranks, the largest measured"
+        return _SpeedUp(median(times) / median(after[largest]), name)
+    return None

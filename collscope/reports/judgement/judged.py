@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from collscope.model import bus_bandwidth
-from collscope.reports.judgement.measured import Match, Matcher, op_of
+from collscope.model import bus_bandwidth, parse_op
+from collscope.reports.judgement.measured import Match, Matcher
 from collscope.reports.judgement.records import JudgedClass, Reached
 from collscope.reports.judgement.roofs import AnyRoofs, FitRoofs, RoofAt
 from collscope.reports.judgement.uplift import Part, Split, split
@@ -162,10 +162,12 @@ def device_calls(row: ClassRow) -> int:
 def _roof(row: ClassRow, match: Match | None, roofs: AnyRoofs) -> RoofAt | str:
     """The roof of a class, or why it has none."""
     # a scaled measurement is judged by the roof of the ranks and the size it was measured with
-    shape = match.rows[0] if match is not None and match.scaled else row
+    shape = match.measured[0] if match is not None and match.scaled else row
     if not shape.size_bytes or shape.nranks is None:
         return "size or ranks not known"
-    work = Workload(op_of(row.op), shape.size_bytes, shape.nranks, shape.nnodes or 1, row.algorithm)
+    work = Workload(
+        parse_op(row.op), shape.size_bytes, shape.nranks, shape.nnodes or 1, row.algorithm
+    )
     return roofs.at(work, nodes_known=shape.nnodes is not None)
 
 
@@ -236,15 +238,15 @@ def _record(j: Judged, whole_s: float | None) -> JudgedClass:
 
 
 def _samples(j: Judged) -> int | None:
-    if j.match is not None and j.match.rows:
+    if j.match is not None and j.match.measured:
         return len(j.match.samples_us)
     return j.row.kernel_calls if j.transfer_us is not None else None
 
 
 def _busbw(j: Judged) -> float | None:
-    shape = j.match.rows[0] if j.match is not None and j.match.rows else j.row
+    shape = j.match.measured[0] if j.match is not None and j.match.measured else j.row
     return bus_bandwidth(
-        op_of(j.row.op),
+        parse_op(j.row.op),
         size=shape.size_bytes,
         time_s=None if j.measured_us is None else j.measured_us / 1e6,
         nranks=shape.nranks,
@@ -253,7 +255,7 @@ def _busbw(j: Judged) -> float | None:
 
 def _marks(j: Judged) -> tuple[str, ...]:
     marks = () if j.match is None else j.match.marks
-    if (j.match is None or not j.match.rows) and j.transfer_us is not None:
+    if (j.match is None or not j.match.measured) and j.transfer_us is not None:
         return (*marks, "time in the job")
     return marks
 

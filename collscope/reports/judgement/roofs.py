@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from collscope.errors import CollscopeError, NoVerdictError
-from collscope.model import bus_factor
-from collscope.reports.judgement.measured import Row, as_measurement
+from collscope.model import Measurement, bus_factor
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.fit import Fit, fit
 from collscope.roofline.roof import Roofs, Workload
@@ -117,7 +116,7 @@ class FitRoofs:
 AnyRoofs = SystemRoofs | FitRoofs
 
 
-def make_roofs(system: str | None, rows: Iterable[Row]) -> AnyRoofs | None:
+def make_roofs(system: str | None, rows: Iterable[Measurement]) -> AnyRoofs | None:
     """What was asked for: a system by name, `fit`, or nothing.
 
     raises  InputError for an unknown system, NoVerdictError when there is nothing to fit
@@ -127,16 +126,16 @@ def make_roofs(system: str | None, rows: Iterable[Row]) -> AnyRoofs | None:
     return SystemRoofs(system) if system != FIT else fitted(rows)
 
 
-def fitted(rows: Iterable[Row]) -> FitRoofs:
+def fitted(rows: Iterable[Measurement]) -> FitRoofs:
     """Roof of the best measurements of any label.
 
     raises  NoVerdictError when there are none with a size, ranks and a time
     """
     # rows without a number of nodes are taken to be of one
-    return FitRoofs(fit((as_measurement(row) for row in rows), "the run's measurements"))
+    return FitRoofs(fit(rows, "the run's measurements"))
 
 
-def empirical(rows: Iterable[Row]) -> FitRoofs | None:
+def empirical(rows: Iterable[Measurement]) -> FitRoofs | None:
     """The best of several labels, as a second ceiling; None when only one label was measured.
 
     The best of a single setting is that setting: it would say that nothing can be gained.

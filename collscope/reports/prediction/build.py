@@ -114,6 +114,10 @@ def _relative(times: Times, before: Times) -> Times:
             if key in before.times
         },
         max(times.wrong, before.wrong),
+        {
+            m: max(times.marks.get(m, 0), before.marks.get(m, 0))
+            for m in {**before.marks, **times.marks}
+        },
     )
 
 
@@ -143,7 +147,7 @@ def _report(
             _change(c.key, rows, (c.calls, c.old_ns / 1000, c.new_ns / 1000)) for c in changed
         ),
         unchanged=tuple(_change(key, rows, (None, None, None)) for key in found.unchanged),
-        assumptions=(*found.assumptions, *_unusable(times), *_assumed(wanted, times.times, found)),
+        assumptions=(*found.assumptions, *_told(times), *_assumed(wanted, times.times, found)),
     )
 
 
@@ -163,12 +167,14 @@ def _change(
     return ClassChange(row.op, row.datatype, row.count, row.size_bytes, row.nranks, *times)
 
 
-def _unusable(times: Times) -> Iterator[str]:
+def _told(times: Times) -> Iterator[str]:
     if times.wrong:
         yield (
             f"{count(times.wrong, 'class', 'classes')} measured with wrong results, or failed: "
             "unchanged here."
         )
+    for mark, classes in times.marks.items():
+        yield f"{count(classes, 'new time', 'new times')}: {mark}."
 
 
 def _assumed(wanted: Wanted, times: Mapping[ClassKey, NewTime], found: Prediction) -> Iterator[str]:

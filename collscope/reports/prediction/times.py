@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from collscope.errors import InputError, NoVerdictError
+from collscope.errors import NoVerdictError
+from collscope.model import Measurement
 from collscope.reports.classes import class_rows, read_call_totals
 from collscope.reports.judgement.judged import judge_classes
-from collscope.reports.judgement.measured import Matcher, Row, read_measurements
+from collscope.reports.judgement.measured import Matcher, words_of
 from collscope.reports.judgement.roofs import make_roofs
 from collscope.reports.model import ClassRow
 from collscope.reports.timeline_read import read_timeline
+from collscope.store.measurements import measurement_labels, no_such_label, read_measurements
 from collscope.timeline.predict import NewTime
 from collscope.timeline.rows import ClassKey
 from collscope.units import count
-
-_Key = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Times:
     name: str
     times: dict[ClassKey, NewTime]
     wrong: int = 0  # classes without a time because a result was wrong, or the call failed
+    # why a time may not be of exactly a class, with the number of classes
+    marks: Mapping[str, int] = field(default_factory=dict)
 
 
 def label_times(
@@ -46,62 +49,62 @@ def label_times(
     runs = [r[0] for r in connection.execute("SELECT DISTINCT run FROM sources ORDER BY run")]
     bad = 0  # measurements of the label where all are wrong or failed
     for candidate in (run, *(r for r in runs if r != run)):
-        measured = [r for r in read_measurements(connection, candidate) if r.label == label]
-        if any(row.usable for row in measured):
-            return Times(f"measurements with label {label}", *_measured(measured, rows))
-        bad = bad or len(measured)
+        stored = read_measurements(connection, run=candidate, label=label)
+        if any(s.measurement.usable for s in stored):
+            name = f"measurements with label {label}"
+            return _measured(name, [s.measurement for s in stored], rows)
+        bad = bad or len(stored)
     if label in runs and label != run:
         times = _traced(connection, label, rows)
-        if times:
-            return Times(f"the traces of run {label}", times)
+        if times.times:
+            return times
     if bad:
         raise NoVerdictError(
             f"{db}: label '{label}' has no right result: {count(bad, 'measurement')}, all wrong or "
             "failed. Measure again, or name another label."
         )
-    labels = {r.label for name in runs for r in read_measurements(connection, name)}
-    known = ", ".join(f"'{n}'" for n in sorted({*labels, *(r for r in runs if r != run)}))
-    raise InputError(
-        f"{db}: no measurements with label '{label}', and no traced run of that name (there are: "
-        f"{known or 'none'}). Measure with collscope replay --label, or ingest its traces."
-    )
+    known = {*measurement_labels(connection), *(r for r in runs if r != run)}
+    raise no_such_label(label, sorted(known), "measurements or traced run")
 
 
 def _measured(
-    measured: Sequence[Row], rows: Mapping[ClassKey, ClassRow]
-) -> tuple[dict[ClassKey, NewTime], int]:
-    """Times by class, and how many classes have none because a result was wrong, or failed."""
+    name: str, measured: Sequence[Measurement], rows: Mapping[ClassKey, ClassRow]
+) -> Times:
     matcher = Matcher(measured)
-    found = {}
+    found: dict[ClassKey, NewTime] = {}
     wrong = 0
+    marks: Counter[str] = Counter()
     for key, row in rows.items():
         match = matcher.match(row)
-        wrong += match is not None and not match.rows
+        wrong += match is not None and not match.measured
         if match is None or match.time_us is None or match.scaled:
             continue
         low, high = np.percentile(match.samples_us, (5, 95)) * 1000
         found[key] = NewTime(match.time_us * 1000, float(low), float(high))
-    return found, wrong
+        marks.update(match.marks)
+    return Times(name, found, wrong, dict(marks))
 
 
-def _traced(
-    connection: sqlite3.Connection, run: str, rows: Mapping[ClassKey, ClassRow]
-) -> dict[ClassKey, NewTime]:
+def _traced(connection: sqlite3.Connection, run: str, rows: Mapping[ClassKey, ClassRow]) -> Times:
     """Median transfers of another run's traces, with the least and the largest."""
     others = {c.class_id: c for c in class_rows(connection, run, read_call_totals(connection, run))}
-    times: dict[_Key, NewTime] = {}
-    for timed in read_timeline(connection, run).classes:
-        if timed.transfer_ns_median is not None:
-            times.setdefault(
-                _key(others[timed.class_id]),
-                NewTime(timed.transfer_ns_median, timed.transfer_ns_min, timed.transfer_ns_max),
-            )
-    return {key: times[_key(row)] for key, row in rows.items() if _key(row) in times}
-
-
-def _key(row: ClassRow) -> _Key:
-    """What classes of two runs have in common, be they of logs or of traces."""
-    return (row.op, row.datatype, row.count, row.size_bytes, row.nranks)
+    timed = [
+        (
+            others[t.class_id].collective_class,
+            NewTime(t.transfer_ns_median, t.transfer_ns_min, t.transfer_ns_max),
+        )
+        for t in read_timeline(connection, run).classes
+        if t.transfer_ns_median is not None
+    ]
+    found: dict[ClassKey, NewTime] = {}
+    marks: Counter[str] = Counter()
+    for key, row in rows.items():
+        wanted = row.collective_class
+        near = [(d, k) for k, (c, _) in enumerate(timed) if (d := wanted.distance(c)) is not None]
+        if near:
+            other, found[key] = timed[min(near)[1]]
+            marks.update(words_of(wanted.fits(other) or (), [other]))
+    return Times(f"the traces of run {run}", found, marks=dict(marks))
 
 
 def roof_times(system: str, rows: Mapping[ClassKey, ClassRow]) -> Times:
