@@ -225,14 +225,14 @@ def test_algorithms_that_cannot_finish_are_named() -> None:
 
 
 def test_cost_is_the_sum_of_its_parts() -> None:
-    # h100: 450 GB/s a GPU, of which the catalogue says what part is achievable; Hopper's ring
+    # h100: 450 GB/s a GPU, of which the catalogue says what part is usable; Hopper's ring
     # latencies for Simple are 8.4 us a call and 3.4 us a step (NCCL 2.28.9's table).
     system = load_system("h100")
     assert system.fabric is not None
     found = algorithm(ring_all_reduce(8))
     structure = structure_of(found)
     cost = Costs(system).cost(found, structure, load_of(found, structure, 8), 8_000_000)
-    rate = 450 * system.fabric.achievable_fraction
+    rate = 450 * system.fabric.usable.value
     assert (cost.base_us, cost.hops_us) == (8.4, pytest.approx(14 * 3.4))
     assert cost.transfer_us == pytest.approx(1.75 * 8000 / rate)
     assert cost.time_us == pytest.approx(8.4 + 14 * 3.4 + 1.75 * 8000 / rate)
@@ -256,7 +256,7 @@ def test_a_mesh_link_is_the_limit_of_one_ring() -> None:
     found = algorithm(ring_all_reduce(8))
     structure = structure_of(found)
     cost = Costs(system).cost(found, structure, load_of(found, structure, 8), 64_000_000)
-    rate = 64 * system.fabric.achievable_fraction
+    rate = 64 * system.fabric.usable.value
     assert cost.transfer_us == pytest.approx(1.75 * 64000 / rate)
 
 

@@ -73,9 +73,9 @@ def test_bandwidth_has_a_panel_per_operation_with_its_roof(report: Report) -> No
         assert (axis.get_xscale(), axis.get_yscale()) == ("log", "log")
         assert axis.get_ylabel() == "bus bandwidth (GB/s)"
         names = [text.get_text() for text in axis.get_legend().get_texts()]
-        assert names == ["default", "tuned", "roof: mi300x achievable"]
+        assert names == ["default", "tuned", "roof: mi300x reachable"]
         roof = axis.get_lines()[-1]
-        assert max(roof.get_ydata()) == pytest.approx(336)
+        assert max(roof.get_ydata()) == pytest.approx(336, rel=0.02)
     # 512 MiB: 35 us + S x 1.75 / 291 GB/s, of three samples the median
     time_us = 35 + 512 * MIB * 1.75 / 291e3
     assert figure.axes[0].get_lines()[0].get_ydata()[-1] == pytest.approx(
@@ -98,7 +98,7 @@ def test_a_named_label_is_drawn_alone() -> None:
     figure = busbw_plot(_measured(("one", "two"), (10, 20), "one"))
     assert figure is not None
     names = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert names == ["one", "roof: mi300x achievable"]
+    assert names == ["one", "roof: mi300x reachable"]
 
 
 def test_axes_hold_every_point_and_roof() -> None:

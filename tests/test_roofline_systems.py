@@ -85,8 +85,8 @@ def test_directions_and_sources(system: System) -> None:
         assert part.source_kind in SOURCE_KINDS
         assert part.source_kind != "user"
         assert part.confidence in CONFIDENCES
-        assert len(part.achievable_source) > 10
-        assert 0 < part.achievable_fraction <= 1
+        assert len(part.usable.source) > 10
+        assert 0 < part.usable.low <= part.usable.value <= part.usable.high <= 1
         assert part.in_network is None or part.in_network.source
     fabric = system.fabric
     if fabric is not None and fabric.gpu_bi_gbps is not None:
@@ -157,7 +157,7 @@ def test_a_users_file(tmp_path: Path) -> None:
         ("gpus = 2", "gpus = 1", "mesh of one GPU"),
         ("links_per_gpu = 1", "", "links_per_gpu is missing"),
         ('"a label on the cable"', '" "', "source is empty"),
-        ("gpus = 2", "gpus = 2\nachievable_fraction = 75", "between 0 and 1"),
+        ("gpus = 2", "gpus = 2\nusable_fraction = 75", "between 0 and 1"),
         ("gpus = 2", 'gpus = 2\nconfidence = "sure"', "Use one of high, medium, low"),
         ("[fabric]", "[fabric", "not TOML"),
         (MINIMAL, 'name = "n"\ntitle = "t"', "neither links nor NICs"),
@@ -234,7 +234,8 @@ def test_nvswitch_dump() -> None:
     found = bounds(system, Request(Op.ALL_REDUCE, 8))
     assert found is not None
     assert found.busbw_gbps == pytest.approx(450)
-    reached = bounds(system, Request(Op.ALL_REDUCE, 8, achievable=True))
+    assert system.fabric is not None
+    reached = bounds(system, Request(Op.ALL_REDUCE, 8, links=system.fabric.usable.value))
     assert reached is not None
     assert reached.busbw_gbps == pytest.approx(18 * 20.6)
     assert system.network is not None
@@ -310,8 +311,8 @@ def test_cpu_of_the_file_and_what_is_known_of_the_newest_gpus() -> None:
     newest = _topology(pair("gfx950"), amd)
     assert newest.tuning is None
     assert newest.fabric is not None
-    assert newest.fabric.achievable_fraction == pytest.approx(0.75)
-    assert newest.fabric.achievable_source.startswith("inferred")
+    assert newest.fabric.usable.value == pytest.approx(0.75)
+    assert newest.fabric.usable.assumed
 
 
 @pytest.mark.parametrize(

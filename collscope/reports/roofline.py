@@ -23,7 +23,8 @@ from collscope.roofline.tables import (
 )
 from collscope.units import count
 
-SCHEMA = "collscope.roofline/1"
+SCHEMA = "collscope.roofline/2"
+_CHOICES = 2  # of the library's ranking, in a table
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +180,13 @@ def _csv(rows: Sequence[SystemRow | RoofRow]) -> str:
 
 def _systems(rows: Sequence[SystemRow]) -> Table:
     columns = [("name", TEXT), ("wiring", TEXT), ("GPUs", NUMBER), ("GPU GB/s", NUMBER),
-               ("NICs", NUMBER), ("node GB/s", NUMBER), ("achievable", NUMBER),
+               ("NICs", NUMBER), ("node GB/s", NUMBER), ("usable", TEXT),
                ("in network", TEXT), ("source", TEXT), ("what it is", TEXT)]  # fmt: skip
     return table(
         columns,
         [
             (r.name, r.wiring, r.gpus, r.gpu_uni_gbps, r.nics, r.node_uni_gbps,
-             r.achievable_fraction, r.in_network, f"{r.source_kind} {r.confidence}", r.title)
+             _usable(r), r.in_network, f"{r.source_kind} {r.confidence}", r.title)
             for r in rows
         ],
     )  # fmt: skip
@@ -198,36 +199,53 @@ def _sections(found: Roofline) -> list[Section]:
         f"{found.title}; {count(found.nranks or 0, 'rank')} on {count(found.nnodes or 0, 'node')}."
         " Bandwidths are bus bandwidths in GB/s of one direction, times microseconds."
     )
-    sections = [Section("", (head,)), Section("Bounds by operation", (bounds,))]
+    what = (
+        "limit: what the fabric allows. reachable: what the library's algorithms reach on that "
+        "wiring, with the range that holds machines of the kind. library's choice: how its own "
+        "cost model ranks algorithms, each with its estimate over the first one's."
+    )
+    sections = [Section("", (head, what)), Section("Ceilings by operation", (bounds,))]
     if found.roofs:
-        sections.append(Section(f"Roof of {found.roofs[0].op} by size", (roofs,)))
+        sections.append(Section(f"Ceilings of {found.roofs[0].op} by size", (roofs,)))
     listed = tuple(f"{number}  {text}" for text, number in assumptions.items())
     return [*sections, Section("Assumptions", (Item("by number", listed),))]
 
 
 def _bounds(rows: Sequence[BoundRow], assumptions: dict[str, int]) -> Table:
-    columns = [("op", TEXT), ("factor", NUMBER), ("nominal", NUMBER), ("achievable", NUMBER),
-               ("ring", NUMBER), ("hard limit", NUMBER), ("in network", NUMBER),
-               ("floor us", NUMBER), ("limit", TEXT), ("assumptions", TEXT)]  # fmt: skip
+    columns = [("op", TEXT), ("factor", NUMBER), ("limit", NUMBER), ("reachable", NUMBER),
+               ("range", TEXT), ("by", TEXT), ("hard limit", NUMBER), ("in network", NUMBER),
+               ("floor us", NUMBER), ("range us", TEXT), ("bound by", TEXT),
+               ("assumptions", TEXT)]  # fmt: skip
     return table(
         columns,
         [
-            (r.op, r.factor, r.nominal_gbps, r.achievable_gbps, r.ring_gbps, r.hard_gbps,
-             r.in_network_gbps, r.floor_us, r.limit, _numbers(r.assumptions, assumptions))
+            (r.op, r.factor, r.limit_gbps, r.reachable_gbps,
+             _between(r.reachable_low_gbps, r.reachable_high_gbps), r.algorithm, r.hard_gbps,
+             r.in_network_gbps, r.floor_us, _between(r.floor_low_us, r.floor_high_us), r.limit,
+             _numbers(r.assumptions, assumptions))
             for r in rows
         ],
     )  # fmt: skip
 
 
+def _between(low: float | None, high: float | None) -> str | None:
+    return None if low is None or high is None else f"{low:.4g}-{high:.4g}"
+
+
+def _usable(row: SystemRow) -> str:
+    return f"{row.usable_fraction:g}" + " assumed" * row.usable_assumed
+
+
 def _roofs(rows: Sequence[RoofRow], assumptions: dict[str, int]) -> Table:
-    columns = [("size B", NUMBER), ("nominal", NUMBER), ("achievable", NUMBER),
-               ("model", NUMBER), ("fit", NUMBER), ("time us", NUMBER), ("regime", TEXT),
-               ("roof", TEXT), ("limit", TEXT), ("assumptions", TEXT)]  # fmt: skip
+    columns = [("size B", NUMBER), ("limit", NUMBER), ("reachable", NUMBER), ("fit", NUMBER),
+               ("time us", NUMBER), ("range us", TEXT), ("regime", TEXT),
+               ("library's choice", TEXT), ("assumptions", TEXT)]  # fmt: skip
     return table(
         columns,
         [
-            (r.size_bytes, r.nominal_gbps, r.achievable_gbps, r.model_gbps, r.fit_gbps, r.time_us,
-             r.regime, r.roof, r.limit, _numbers(r.assumptions, assumptions))
+            (r.size_bytes, r.limit_gbps, r.reachable_gbps, r.fit_gbps, r.time_us,
+             _between(r.time_low_us, r.time_high_us), r.regime,
+             ", ".join(r.ranking[:_CHOICES]) or None, _numbers(r.assumptions, assumptions))
             for r in rows
         ],
     )  # fmt: skip

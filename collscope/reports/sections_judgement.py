@@ -38,8 +38,8 @@ def gain_sentences(report: Report) -> Iterable[str]:
     if uplift is None:
         return
     yield (
-        f"Tuning every measured class to its roof ({judgement.roof}) would make the job "
-        f"{_gain(uplift.gain)} faster{_range(uplift)}; without any collective time it would be "
+        f"Tuning every measured class to its reachable ceiling ({judgement.roof}) would make the "
+        f"job {_gain(uplift.gain)} faster{_range(uplift)}; without any collective time it would be "
         f"{_gain(uplift.ceiling)} faster."
     )
     if uplift.gain_skewed_low is not None and uplift.gain_skewed_high is not None:
@@ -58,7 +58,7 @@ def measured_sentences(said: Judgement) -> Iterable[str]:
             f"{format_size(row.size_bytes)}"
         )
         if row.efficiency is not None:
-            text += f", {_gain(row.efficiency)} of the roof"
+            text += f", {_gain(row.efficiency)} of the reachable ceiling"
         if any(_is_best(one, row) and IMPOSSIBLE in (one.why or "") for one in said.classes):
             text += f" and {IMPOSSIBLE}"
         if row.worst_efficiency is not None and row.worst_size_bytes != row.size_bytes:
@@ -68,8 +68,8 @@ def measured_sentences(said: Judgement) -> Iterable[str]:
     if len(said.reached) > _MOST_REACHED:
         yield f"{len(said.reached) - _MOST_REACHED} more: --format json, judgement.reached."
     if said.reached:
-        none = "no roof to hold it against (--system NAME; collscope roofline --list)"
-        roof = none if said.roof is None else f"roof: {said.roof}"
+        none = "no ceiling to hold it against (--system NAME; collscope roofline --list)"
+        roof = none if said.roof is None else f"ceiling: {said.roof}"
         yield f"Bus bandwidth of label {said.label}; {roof}."
 
 
@@ -120,13 +120,13 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
 
 _CLASS_COLUMNS = [
     ("class", NUMBER), ("op", TEXT), ("size", NUMBER), ("calls", NUMBER), ("measured us", NUMBER),
-    ("GB/s", NUMBER), ("roof us", NUMBER), ("eff %", NUMBER), ("regime", TEXT), ("% time", NUMBER),
-    ("to win s", NUMBER), ("roof", TEXT),
+    ("GB/s", NUMBER), ("reachable", NUMBER), ("limit", NUMBER), ("eff %", NUMBER),
+    ("regime", TEXT), ("% time", NUMBER), ("to win s", NUMBER), ("ceiling", TEXT),
 ]  # fmt: skip
 _MEASURED_COLUMNS = [
     ("class", NUMBER), ("op", TEXT), ("size", NUMBER), ("type", TEXT), ("in-place", TEXT),
-    ("measured us", NUMBER), ("GB/s", NUMBER), ("roof us", NUMBER), ("eff %", NUMBER),
-    ("regime", TEXT), ("roof", TEXT),
+    ("measured us", NUMBER), ("GB/s", NUMBER), ("reachable", NUMBER), ("limit", NUMBER),
+    ("eff %", NUMBER), ("regime", TEXT), ("ceiling", TEXT),
 ]  # fmt: skip
 
 
@@ -136,18 +136,23 @@ def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Tab
     if any(row.calls for row in rows):
         yield _without_the_only_roof(table(_CLASS_COLUMNS, (_class_cells(r) for r in rows)), roofs)
         guessed = any(row.time_share is not None and row.measured_us is None for row in rows)
-        at_roof = ", where a class without a time takes that of its roof" if guessed else ""
+        at_roof = ", where a class without a time takes that of its ceiling" if guessed else ""
         yield (
-            f"measured: median{label}, or the transfer in the job. GB/s: its bus bandwidth. eff: "
-            f"roof time / measured time. % time: of the collective time{at_roof}. to win: seconds "
-            "above the roof, over all calls and devices."
+            f"measured: median{label}, or the transfer in the job. GB/s: its bus bandwidth. "
+            "reachable: what the library's algorithms reach at that size, in GB/s; limit: what the "
+            "fabric allows. eff: reachable time / measured time. % time: of the collective "
+            f"time{at_roof}. to win: seconds above the roof, over all calls and devices."
         )
     else:
         cells = (_measured_cells(row) for row in rows)
         yield _without_the_only_roof(table(_MEASURED_COLUMNS, cells), roofs)
-        yield (f"measured: median{label}. GB/s: its bus bandwidth. eff: roof time / measured time.")
+        yield (
+            f"measured: median{label}. GB/s: its bus bandwidth. "
+            "reachable: what the library's algorithms reach at that size, in GB/s; limit: what the "
+            "fabric allows. eff: reachable time / measured time."
+        )
     if len(roofs) == 1:
-        yield f"roof: {roofs.pop()}."
+        yield f"ceiling: {roofs.pop()}."
     if any(row.contention is not None for row in rows):
         names = [("class", NUMBER), ("in the job us", NUMBER), ("waiting us", NUMBER)]
         yield table(
@@ -162,7 +167,7 @@ def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Tab
 
 
 def _without_the_only_roof(found: Table, roofs: Collection[str]) -> Table:
-    """The table without its last column, `roof`, unless the rows have several."""
+    """The table without its last column, `ceiling`, unless the rows have several."""
     if len(roofs) > 1:
         return found
     return Table(found.columns[:-1], tuple(row[:-1] for row in found.rows))
@@ -170,8 +175,9 @@ def _without_the_only_roof(found: Table, roofs: Collection[str]) -> Table:
 
 def _class_cells(row: JudgedClass) -> tuple[object, ...]:
     return (
-        *_name_cells(row), row.calls, row.measured_us, row.busbw_gbps, row.roof_us,
-        _one(row.efficiency), row.regime, percent(row.time_share), row.recoverable_s, row.roof,
+        *_name_cells(row), row.calls, row.measured_us, row.busbw_gbps, row.roof_gbps,
+        row.limit_gbps, _one(row.efficiency), row.regime, percent(row.time_share),
+        row.recoverable_s, row.roof,
     )  # fmt: skip
 
 
@@ -179,7 +185,7 @@ def _measured_cells(row: JudgedClass) -> tuple[object, ...]:
     kind = " ".join(text for text in (row.datatype, row.redop) if text)
     return (
         *_name_cells(row), kind or None, row.in_place, row.measured_us, row.busbw_gbps,
-        row.roof_us, _one(row.efficiency), row.regime, row.roof,
+        row.roof_gbps, row.limit_gbps, _one(row.efficiency), row.regime, row.roof,
     )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ class Request:
     root        rank among them for rooted operations; None: the best of all
     in_network  reduction by switches (NVLS, SHARP) is used
     tree        then only by those inside nodes, which a tree joins (NVLSTree)
-    achievable  rates times their achievable fraction instead of line rates
+    links, network  parts of the line rates that count; 1 gives the limit of the wiring
     """
 
     op: Op
@@ -42,7 +42,13 @@ class Request:
     root: int | None = None
     in_network: bool = False
     tree: bool = False
-    achievable: bool = False
+    links: float = 1.0
+    network: float = 1.0
+
+    @property
+    def usable(self) -> bool:
+        """True where what protocols leave is asked for, not the limit."""
+        return self.links < 1 or self.network < 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +57,11 @@ class Bounds:
 
     busbw_gbps  the roof: the best schedule over the links
     limit       links, network or in-network: what the roof comes from
-    ring_gbps   the best ring schedule; None where the rings are not known or none is used
     hard_gbps   no schedule over the links can pass this (AllReduce may pass busbw_gbps)
     """
 
     busbw_gbps: float
     limit: str
-    ring_gbps: float | None
     hard_gbps: float
     assumptions: tuple[str, ...]
 
@@ -68,11 +72,10 @@ class _Inside:
 
     busbw_gbps: float
     hard_gbps: float
-    ring_gbps: float | None
     egress_gbps: float  # largest of one GPU
 
 
-_ALONE = _Inside(inf, inf, inf, 0.0)
+_ALONE = _Inside(inf, inf, 0.0)
 
 
 def bounds(system: System, request: Request) -> Bounds | None:
@@ -86,7 +89,7 @@ def bounds(system: System, request: Request) -> Bounds | None:
     members, assumptions = _members(system, request, nodes)
     inside = _inside(system, request, members, nodes)
     if nodes == 1:
-        found = Bounds(inside.busbw_gbps, "links", inside.ring_gbps, inside.hard_gbps, ())
+        found = Bounds(inside.busbw_gbps, "links", inside.hard_gbps, ())
     else:
         found = _between(system, request, nodes, inside)
     if request.in_network:
@@ -148,11 +151,10 @@ def _inside(system: System, request: Request, members: tuple[int, ...], nodes: i
         )
     uniform = fabric.wiring in UNIFORM_WIRINGS
     found = _uniform(fabric, request.op, members) if uniform else _any(fabric, request, members)
-    scale = fabric.achievable_fraction if request.achievable else 1.0
+    scale = request.links
     return _Inside(
         found.busbw_gbps * scale,
         found.hard_gbps * scale,
-        None if found.ring_gbps is None else found.ring_gbps * scale,
         found.egress_gbps * scale,
     )
 
@@ -163,32 +165,17 @@ def _uniform(fabric: Fabric, op: Op, members: tuple[int, ...]) -> _Inside:
     if fabric.wiring == "mesh":
         pair = first[members[1]]
         egress, direct = pair * (len(members) - 1), pair
-        ring = _mesh_rings(fabric, len(members)) * fabric.uni_gbps
     else:
-        egress = direct = ring = first[-1]
+        egress = direct = first[-1]
     if op in _TRANSFER:
-        return _Inside(direct, egress, direct, egress)
-    hard = egress
-    rings = None if op in _EXCHANGE or op in (Op.GATHER, Op.SCATTER) else ring
-    return _Inside(egress, hard, rings, egress)
-
-
-def _mesh_rings(fabric: Fabric, gpus: int) -> int:
-    """Edge-disjoint directed rings of a full mesh with m links per pair.
-
-    (gpus − 1)·m but for 4 and 6 GPUs with odd m, where one ring fewer fits (Tillson 1980).
-    """
-    per_pair = (fabric.links_per_gpu or 0) // (fabric.gpus - 1)
-    missing = 1 if gpus in (4, 6) and per_pair % 2 else 0
-    return (gpus - 1) * per_pair - missing
+        return _Inside(direct, egress, egress)
+    return _Inside(egress, egress, egress)
 
 
 def _any(fabric: Fabric, request: Request, members: tuple[int, ...]) -> _Inside:
     """Minimum cuts of any directed wiring."""
     graph = fabric.graph.restricted(members)
     egress = egress_gbps(graph)
-    every = len(members) == fabric.gpus
-    ring = len(fabric.rings) * fabric.uni_gbps if fabric.rings and every else None
     n, op = len(members), request.op
     if op in _SPREAD:
         busbw = (n - 1) * minimum_cut(graph, Weight.INSIDE).ratio_gbps
@@ -196,19 +183,19 @@ def _any(fabric: Fabric, request: Request, members: tuple[int, ...]) -> _Inside:
         if op is Op.ALL_REDUCE:
             smallest = minimum_cut(graph, Weight.ONE).ratio_gbps
             hard = min(2 * (n - 1) / n * smallest, sum(egress) / n)
-        return _Inside(busbw, max(busbw, hard), ring, max(egress))
+        return _Inside(busbw, max(busbw, hard), max(egress))
     if op in _EXCHANGE:
         busbw = (n - 1) * minimum_cut(graph, Weight.PAIRS).ratio_gbps
-        return _Inside(busbw, busbw, None, max(egress))
+        return _Inside(busbw, busbw, max(egress))
     if op in _TRANSFER:
         direct, flow = _transfer(graph)
-        return _Inside(direct, flow, direct, max(egress))
+        return _Inside(direct, flow, max(egress))
     if request.root is None and len(graph.capacity) > ENUMERATED_NODES:
         busbw = _any_root(graph)
     else:
         roots = range(n) if request.root is None else (request.root % n,)
         busbw = max(_rooted(graph, op, root) for root in roots)
-    return _Inside(busbw, busbw, ring if op in (Op.BROADCAST, Op.REDUCE) else None, max(egress))
+    return _Inside(busbw, busbw, max(egress))
 
 
 def _rooted(graph: Wiring, op: Op, root: int) -> float:
@@ -248,26 +235,22 @@ def _between(system: System, request: Request, nodes: int, inside: _Inside) -> B
     n, op = request.nranks, request.op
     per_node, fewest = -(-n // nodes), n // nodes
     around = _around(request, nodes, rate)
-    local, ring = inside.busbw_gbps, None
+    local = inside.busbw_gbps
     if op in _EXCHANGE:
         nic = (n - 1) * rate / max(g * (n - g) for g in (per_node, fewest))
         # Data between GPUs of one node is a part of what each has to send.
         local *= (n - 1) / max(per_node - 1, 1)
     elif op in (Op.BROADCAST, Op.REDUCE):
-        nic = ring = rate
+        nic = rate
     elif op in _TRANSFER:
         nic = rate / system.nics(request.nnodes)
         local = inf
     else:
         nic = around
-        ring = rate if op in _SPREAD else None
     busbw = min(nic, local)
-    if ring is not None:
-        ring = None if inside.ring_gbps is None else min(ring, inside.ring_gbps)
     return Bounds(
         busbw,
         "network" if nic <= local else "links",
-        ring,
         max(busbw, _hard_between(request, nodes, rate, inside, nic)),
         (_used(system, request, nodes),),
     )
@@ -298,8 +281,7 @@ def _network_gbps(system: System, request: Request) -> float:
     """What leaves one node, or one domain of several hosts, in GB/s; 0 without a network."""
     if system.network is None:
         return 0.0
-    fraction = system.network.achievable_fraction if request.achievable else 1.0
-    return system.nics(request.nnodes) * system.network.uni_gbps * fraction
+    return system.nics(request.nnodes) * system.network.uni_gbps * request.network
 
 
 def _around(request: Request, nodes: int, rate: float) -> float:
@@ -331,7 +313,7 @@ def _in_network(
     if request.op is not Op.ALL_REDUCE or feature is None:
         return plain
     n = request.nranks
-    efficiency = feature.efficiency if request.achievable else 1.0
+    efficiency = feature.efficiency if request.usable else 1.0
     rate = _network_gbps(system, request)
     local, limit = _switched(request, nodes, inside, links), "in-network"
     if nodes == 1:
@@ -343,7 +325,7 @@ def _in_network(
     else:
         value = min(2 * (n - 1) / n * rate, local) * efficiency
         word = _reduced_by(feature)
-    return Bounds(value, limit, None, value, (*plain.assumptions, word))
+    return Bounds(value, limit, value, (*plain.assumptions, word))
 
 
 def _switched(request: Request, nodes: int, inside: _Inside, feature: InNetwork | None) -> float:

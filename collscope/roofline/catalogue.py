@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from collscope.errors import InputError
-from collscope.roofline.system import System
+from collscope.roofline.system import Fabric, Network, System
 from collscope.roofline.system_file import parse_system
 from collscope.roofline.topology_xml import parse_topology
 
@@ -31,7 +31,8 @@ class SystemRow:
     link_uni_gbps: float | None
     node_uni_gbps: float | None  # all NICs of a node
     nics: int | None
-    achievable_fraction: float  # of the links; of the network where there are no links
+    usable_fraction: float  # of the links' rate; of the network's where there are no links
+    usable_assumed: bool  # nobody measured that on such links
     in_network: str | None
     source_kind: str  # src: read; std: data sheet by name; calc; inf: inferred; user
     confidence: str
@@ -138,9 +139,17 @@ def _row(system: System) -> SystemRow:
         link_uni_gbps=None if fabric is None else fabric.uni_gbps,
         node_uni_gbps=None if network is None else network.node_gbps,
         nics=None if network is None else network.nics,
-        achievable_fraction=described.achievable_fraction,
+        usable_fraction=described.usable.value,
+        usable_assumed=described.usable.assumed,
         in_network=None if described.in_network is None else described.in_network.name,
         source_kind=described.source_kind,
-        confidence=described.confidence,
+        confidence=_confidence(described),
         source=described.source,
     )
+
+
+def _confidence(described: Fabric | Network) -> str:
+    """How sure a row is; one step lower where the usable part of the rate is assumed."""
+    if not described.usable.assumed:
+        return described.confidence
+    return "medium" if described.confidence == "high" else "low"

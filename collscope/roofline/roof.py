@@ -1,33 +1,35 @@
-"""The roof of a class on a system: the least time its size can take, by name and assumptions.
+"""The ceilings of a class on a system: the limit, the reachable, and the best measured.
 
-t_roof(S) = max(floor, S · f / B): B from `bounds`, f the bus bandwidth factor, the floor from the
-smallest size measured, else from the library's latencies. Beside it stand the library's own
-estimate (`model`) and the best time measured (`fit`). A `Roofs` keeps what does not depend on
-size, so thousands of classes are cheap.
+limit      what the fabric allows: S f / B, B from `bounds`; no latency is counted
+reachable  what the library's algorithms reach on that wiring: floor + S f / B, the floor from
+           `floors`, B from `reachable`; with a range that holds what machines of the kind reach
+fit        the best time measured on this machine
+
+S is the size, f the bus bandwidth factor. Gains, efficiencies and verdicts use the reachable
+ceiling, or the fit where there is one. The library's own cost model ranks algorithms beside them
+(`ranking`); it is no expectation of time. A `Roofs` keeps what does not depend on size, so
+thousands of classes are cheap.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 
 from collscope.model import Op, bus_bandwidth, bus_factor
 from collscope.roofline.bounds import Bounds, Request, bounds
 from collscope.roofline.fit import Curve, Fit
-from collscope.roofline.nccl_model import (
-    MODELLED_OPS,
-    CostLine,
-    Shape,
-    best_line,
-    constants_of,
-    cost_lines,
-)
+from collscope.roofline.floors import Floor, floor_of, model_lines
+from collscope.roofline.nccl_model import CostLine
+from collscope.roofline.reachable import Reach, reachable
 from collscope.roofline.system import System
 from collscope.units import count
 
 _IN_NETWORK_ALGORITHMS = ("NVLS", "COLLNET")
 IMPOSSIBLE = "more than any schedule over these links reaches"
 _LATENCY_SIZE = 1024  # a time measured at up to so many bytes is all latency
+LIMIT, REACHABLE, FIT = "limit", "reachable", "fit"
+_UNKNOWN_FLOOR = Floor(0.0, 0.0, 0.0, "the latency is not known: none is counted", False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,42 +61,49 @@ class Workload:
 class Roof:
     """One ceiling at one size.
 
-    ceiling       nominal, achievable, model or fit
-    time_us       least time of the size; busbw_gbps what that is
-    peak_gbps     bus bandwidth without the floor; None for model and fit
-    floor_us      least time of any size; None where it is not known
-    regime        latency when the floor decides, else bandwidth
+    ceiling           limit, reachable or fit
+    time_us           of one call; busbw_gbps what that is
+    time_low_us, time_high_us  range of the time; equal to it where nothing is uncertain
+    peak_gbps         bus bandwidth of large messages; None for a fit
+    floor_us          least time of any size; None where it is not known or not counted
+    regime            latency when the floor is most of the time, else bandwidth
+    limit             links, network or in-network: what bounds it
+    algorithm         of the reachable ceiling: ring, tree, direct, switches that reduce
+    assumed           a rate or a floor behind it was never measured on such a machine
     """
 
     name: str
     ceiling: str
     time_us: float
+    time_low_us: float
+    time_high_us: float
     busbw_gbps: float
     peak_gbps: float | None
     floor_us: float | None
     regime: str
     limit: str
+    algorithm: str | None
+    assumed: bool
     assumptions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """The roofs of one workload, side by side; model and fit are None where there is none."""
+    """The ceilings of one workload, side by side; fit is None where nothing was measured."""
 
-    nominal: Roof
-    achievable: Roof
-    model: Roof | None
+    limit: Roof
+    reachable: Roof
     fit: Roof | None
 
     @property
     def target(self) -> Roof:
-        """The roof for efficiency and uplift: the fit where one exists, else the achievable."""
-        return self.fit or self.achievable
+        """The ceiling for efficiency and uplift: the fit where one exists, else the reachable."""
+        return self.fit or self.reachable
 
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """Roof time over measured time; above 1 the roof does not apply, and `why` says why."""
+    """Ceiling time over measured time; above 1 the ceiling does not apply, and `why` says why."""
 
     value: float
     roof: Roof
@@ -103,22 +112,30 @@ class Efficiency:
 
 
 @dataclass(frozen=True, slots=True)
+class Ranked:
+    """One algorithm and protocol in the library's own order; the first has ratio 1."""
+
+    algorithm: str
+    protocol: str
+    ratio: float  # of its estimated time to the first one's
+
+
+@dataclass(frozen=True, slots=True)
 class _Shaped:
     """What is the same for every size of one operation and communicator."""
 
     factor: float
-    nominal: Bounds
-    achievable: Bounds
-    floor_us: float | None
+    limit: Bounds
+    reach: Reach
+    floor: Floor | None
     lines: tuple[CostLine, ...]  # of the library's model; empty for in-network reduction
-    notes: dict[str, tuple[str, ...]]  # assumptions by ceiling
 
 
 class Roofs:
-    """Roofs on one system, with a cache of what does not depend on size."""
+    """Ceilings on one system, with a cache of what does not depend on size."""
 
     def __init__(self, system: System, fitted: Fit | None = None) -> None:
-        """Roofs of `system`; `fitted` adds a ceiling where it has a curve."""
+        """Ceilings of `system`; `fitted` adds one where it has a curve."""
         self.system = system
         self.fitted = fitted
         self._shaped: dict[Request, _Shaped | None] = {}
@@ -132,10 +149,24 @@ class Roofs:
         if shaped is None or work.size_bytes <= 0:
             return None
         return Ceilings(
-            nominal=self._bound(work, shaped, "nominal"),
-            achievable=self._bound(work, shaped, "achievable"),
-            model=self._model(work, shaped),
+            limit=self._limit(work, shaped),
+            reachable=self._reachable(work, shaped),
             fit=self._fit(work, shaped),
+        )
+
+    def ranking(self, work: Workload) -> tuple[Ranked, ...]:
+        """The library's algorithms and protocols for a workload, its own first choice first.
+
+        Empty where its constants are not known, or switches reduce.
+        """
+        shaped = self._shape(work)
+        if shaped is None or not shaped.lines or work.size_bytes <= 0:
+            return ()
+        ordered = sorted(shaped.lines, key=lambda line: line.time_us(work.size_bytes))
+        least = ordered[0].time_us(work.size_bytes)
+        return tuple(
+            Ranked(line.algorithm, line.protocol, line.time_us(work.size_bytes) / least)
+            for line in ordered
         )
 
     def judge(self, work: Workload, measured_us: float, ceiling: str = "target") -> Efficiency:
@@ -146,7 +177,7 @@ class Roofs:
         ceilings = self.ceilings(work)
         roof = None if ceilings is None else getattr(ceilings, ceiling)
         if roof is None or measured_us <= 0:
-            raise ValueError(f"no {ceiling} roof, or no time")
+            raise ValueError(f"no {ceiling} ceiling, or no time")
         value = roof.time_us / measured_us
         applies = value <= 1 + 1e-9
         return Efficiency(value, roof, applies, None if applies else self._why(work, roof, value))
@@ -161,80 +192,68 @@ class Roofs:
         return self._shaped[request]
 
     def _compute(self, request: Request) -> _Shaped | None:
-        """What `_shape` keeps; the request is for the nominal bound."""
+        """What `_shape` keeps."""
         op, nranks, nnodes = request.op, request.nranks, request.nnodes
-        nominal = bounds(self.system, request)
-        achievable = bounds(self.system, replace(request, achievable=True))
+        limit, reach = bounds(self.system, request), reachable(self.system, request)
         factor = bus_factor(op, nranks)
-        if nominal is None or achievable is None or factor is None:
+        if limit is None or reach is None or factor is None:
             return None
-        lines = model_lines(self.system, op, nranks, nnodes)
         curve = self._curve(op, nranks, nnodes)
+        floor = floor_of(self.system, op, nranks, nnodes)
         if curve is not None and curve.sizes[0] <= _LATENCY_SIZE:
-            floor: float | None = curve.times_us[0]
-        else:  # of Tree and Ring, which the library takes instead of NVLS where they are faster
-            floor = latency_floor_us(self.system, op, nranks, nnodes)
-        notes = {
-            "nominal": (*nominal.assumptions, "line rates", *self.system.notes),
-            "achievable": (
-                *achievable.assumptions,
-                *self._fractions(nranks, nnodes),
-                *self.system.notes,
-            ),
-        }
-        modelled = () if request.in_network else lines
-        return _Shaped(factor, nominal, achievable, floor, modelled, notes)
+            least = curve.times_us[0]
+            floor = Floor(least, least, least, "measured on this machine", True)
+        lines = () if request.in_network else model_lines(self.system, op, nranks, nnodes)
+        return _Shaped(factor, limit, reach, floor, lines)
 
     def _curve(self, op: Op, nranks: int, nnodes: int) -> Curve | None:
         """Measured curve of a shape."""
         return None if self.fitted is None else self.fitted.curve(op, nranks, nnodes)
 
-    def _bound(self, work: Workload, shaped: _Shaped, ceiling: str) -> Roof:
-        """Roof of a bound with the latency floor."""
-        found = shaped.nominal if ceiling == "nominal" else shaped.achievable
-        floor = shaped.floor_us
-        # A wiring that leaves a GPU without links carries nothing: no time is enough.
-        rate = found.busbw_gbps * 1000
-        transfer = work.size_bytes * shaped.factor / rate if rate > 0 else inf
-        time = max(floor or 0.0, transfer)
+    def _limit(self, work: Workload, shaped: _Shaped) -> Roof:
+        """The least time that the fabric allows."""
+        found = shaped.limit
+        time = _transfer_us(work, shaped, found.busbw_gbps)
         return Roof(
-            name=f"{self.system.name} {ceiling}",
-            ceiling=ceiling,
+            name=f"{self.system.name} {LIMIT}",
+            ceiling=LIMIT,
             time_us=time,
-            busbw_gbps=work.size_bytes * shaped.factor / (time * 1000),
+            time_low_us=time,
+            time_high_us=time,
+            busbw_gbps=found.busbw_gbps,
             peak_gbps=found.busbw_gbps,
-            floor_us=floor,
-            regime="bandwidth" if time == transfer else "latency",
+            floor_us=None,
+            regime="bandwidth",
             limit=found.limit,
-            assumptions=shaped.notes[ceiling],
+            algorithm=None,
+            assumed=False,
+            assumptions=(*found.assumptions, "line rates, no latency", *self.system.notes),
         )
 
-    def _fractions(self, nranks: int, nnodes: int) -> tuple[str, ...]:
-        """The achievable fractions that a bound was made with, as assumptions."""
-        fabric, network = self.system.fabric, self.system.network
-        domains = self.system.domains(nnodes)
-        notes = []
-        if fabric is not None and nranks > domains:
-            notes.append(f"links at {fabric.achievable_fraction:g} of the line rate")
-        if network is not None and domains > 1:
-            notes.append(f"network at {network.achievable_fraction:g} of the line rate")
-        return tuple(notes)
+    def _reachable(self, work: Workload, shaped: _Shaped) -> Roof:
+        """What the library's algorithms reach: the floor and the transfer, one after the other.
 
-    def _model(self, work: Workload, shaped: _Shaped) -> Roof | None:
-        """The library's own estimate: the best of its algorithms and protocols."""
-        if not shaped.lines:
-            return None
-        line = best_line(shaped.lines, work.size_bytes)
-        return self._timed(
-            work, shaped, "model", line.time_us(work.size_bytes), self._release(line)
+        The shortest time of the range has them at the same time, with the rates' upper end.
+        """
+        reach, floor = shaped.reach, shaped.floor or _UNKNOWN_FLOOR
+        transfer = _transfer_us(work, shaped, reach.busbw_gbps)
+        time = floor.us + transfer
+        notes = (*reach.assumptions, f"latency {floor.source}", *self.system.notes)
+        return Roof(
+            name=f"{self.system.name} {REACHABLE}",
+            ceiling=REACHABLE,
+            time_us=time,
+            time_low_us=max(floor.low_us, _transfer_us(work, shaped, reach.high_gbps)),
+            time_high_us=floor.high_us + _transfer_us(work, shaped, reach.low_gbps),
+            busbw_gbps=work.size_bytes * shaped.factor / (time * 1000),
+            peak_gbps=reach.busbw_gbps,
+            floor_us=None if shaped.floor is None else floor.us,
+            regime="latency" if floor.us > transfer else "bandwidth",
+            limit=shaped.limit.limit,
+            algorithm=reach.algorithm,
+            assumed=reach.assumed or not floor.measured,
+            assumptions=notes,
         )
-
-    def _release(self, line: CostLine) -> tuple[str, ...]:
-        """Whose constants an estimate comes from, and what they choose."""
-        choice = self.system.tuning
-        constants = None if choice is None else constants_of(choice)
-        release = "" if constants is None else f" of {constants.library} {constants.release}"
-        return (f"constants{release}: {line.algorithm}/{line.protocol} would be chosen",)
 
     def _fit(self, work: Workload, shaped: _Shaped) -> Roof | None:
         """The best time measured, where there is a curve."""
@@ -247,48 +266,43 @@ class Roofs:
             notes.append(f"{unusable} of {self.fitted.name} failed or wrong, left out")
         if not curve.covers(work.size_bytes):
             notes.append("beyond the measured sizes")
-        return self._timed(work, shaped, "fit", curve.time_us(work.size_bytes), tuple(notes))
-
-    def _timed(
-        self,
-        work: Workload,
-        shaped: _Shaped,
-        ceiling: str,
-        time_us: float,
-        assumptions: tuple[str, ...],
-    ) -> Roof:
-        """Roof whose time is given, not derived from a bandwidth."""
-        busbw = work.size_bytes * shaped.factor / (time_us * 1000)
+        time = curve.time_us(work.size_bytes)
+        busbw = work.size_bytes * shaped.factor / (time * 1000)
         return Roof(
-            name=f"{self.system.name} {ceiling}",
-            ceiling=ceiling,
-            time_us=time_us,
+            name=f"{self.system.name} {FIT}",
+            ceiling=FIT,
+            time_us=time,
+            time_low_us=time,
+            time_high_us=time,
             busbw_gbps=busbw,
             peak_gbps=None,
             floor_us=None,
-            regime="bandwidth" if 2 * busbw >= shaped.achievable.busbw_gbps else "latency",
-            limit=shaped.achievable.limit,
-            assumptions=assumptions,
+            regime="bandwidth" if 2 * busbw >= shaped.reach.busbw_gbps else "latency",
+            limit=shaped.limit.limit,
+            algorithm=None,
+            assumed=False,
+            assumptions=tuple(notes),
         )
 
     def _why(self, work: Workload, roof: Roof, value: float) -> str:
-        """Why a measured time can be below a roof's."""
+        """Why a measured time can be below a ceiling's."""
         start = not_applying(roof.name)
-        if roof.ceiling == "fit":
+        if roof.ceiling == FIT:
             return start + "Faster than every measurement it was fitted from: fit again."
-        if roof.ceiling == "model":
-            return start + "The library's constants are an estimate, and this machine is faster."
+        measured_us = roof.time_us / value
+        if roof.ceiling == REACHABLE and measured_us >= roof.time_low_us:
+            return start + (
+                "The time is within the range of this ceiling "
+                f"({roof.time_low_us:.4g} to {roof.time_high_us:.4g} us): nothing is left to gain."
+            )
         if roof.regime == "latency":
             return start + (
-                "Its floor is the library's own estimate for Ring and Tree, good to some 15 %: "
-                "another algorithm, another release or overlapping calls can be faster."
+                "Its latency is an estimate: another algorithm, another release, graphs or "
+                "overlapping calls can be faster."
             )
         shaped = self._shape(work)
         busbw = bus_bandwidth(
-            work.op,
-            size=work.size_bytes,
-            time_s=roof.time_us / value / 1e6,
-            nranks=work.nranks,
+            work.op, size=work.size_bytes, time_s=measured_us / 1e6, nranks=work.nranks
         )
         if shaped is None or busbw is None:
             return start
@@ -297,16 +311,16 @@ class Roofs:
     def _reason(self, work: Workload, shaped: _Shaped, busbw: float) -> str:
         """Which other bound a bus bandwidth in GB/s would fit under."""
         seen = f"{busbw:.4g} GB/s is "
-        nominal = shaped.nominal
-        if busbw <= nominal.busbw_gbps:
+        limit = shaped.limit
+        if busbw <= limit.busbw_gbps:
             return (
-                f"{seen}below the line rate's {nominal.busbw_gbps:.4g}: "
-                "the achievable fraction is too low here."
+                f"{seen}below the limit of the fabric, {limit.busbw_gbps:.4g}: the library's "
+                "algorithms reach more here than is known of such machines."
             )
-        if busbw <= nominal.hard_gbps:
+        if busbw <= limit.hard_gbps:
             tree = "with a tree or another schedule than ReduceScatter and AllGather, or "
             tree = tree if work.op is Op.ALL_REDUCE else ""
-            return f"{seen}possible {tree}over several paths, up to {nominal.hard_gbps:.4g}."
+            return f"{seen}possible {tree}over several paths, up to {limit.hard_gbps:.4g}."
         request = Request(work.op, work.nranks, work.nnodes, in_network=True)
         reduced = bounds(self.system, request)
         if reduced is not None and reduced.limit == "in-network" and busbw <= reduced.busbw_gbps:
@@ -320,42 +334,11 @@ class Roofs:
         )
 
 
+def _transfer_us(work: Workload, shaped: _Shaped, gbps: float) -> float:
+    """Time at a bus bandwidth; a wiring that leaves a GPU without links carries nothing."""
+    return work.size_bytes * shaped.factor / (gbps * 1000) if gbps > 0 else inf
+
+
 def not_applying(roof: str) -> str:
     """How every reason begins why a time is below that of the roof of this name."""
     return f"The roof '{roof}' does not apply. "
-
-
-def model_lines(system: System, op: Op, nranks: int, nnodes: int) -> tuple[CostLine, ...]:
-    """The library's algorithms and protocols on a system; empty without constants.
-
-    Its rings carry what a node's links achieve, between nodes no more than the NICs do.
-    """
-    choice, fabric = system.tuning, system.fabric
-    constants = None if choice is None else constants_of(choice)
-    if choice is None or constants is None or fabric is None:
-        return ()
-    nodes = system.domains(nnodes)
-    per_node = -(-nranks // nodes)
-    rates = []
-    if per_node > 1:
-        inside = bounds(system, Request(Op.ALL_GATHER, per_node, achievable=True))
-        assert inside is not None  # two ranks or more, and an operation with a bound
-        whole = choice.graph_gbps if per_node == fabric.gpus else None
-        rates.append(whole or inside.busbw_gbps)
-    if nodes > 1 and system.network is not None:
-        network = system.network
-        rates.append(system.nics(nnodes) * network.uni_gbps * network.achievable_fraction)
-    if not rates or min(rates) <= 0:
-        return ()
-    return cost_lines(constants, Shape(op, nranks, nodes, min(rates), choice.cpu))
-
-
-def latency_floor_us(system: System, op: Op, nranks: int, nnodes: int) -> float | None:
-    """Least time of any size in µs by the library's latencies; None without constants.
-
-    Operations that the library's model leaves out (AllToAll, Gather, Scatter, Send/Recv) get the
-    floor of a Broadcast, one base latency and one step: inferred, they cannot take less.
-    """
-    modelled = op if op in MODELLED_OPS else Op.BROADCAST
-    lines = model_lines(system, modelled, nranks, nnodes)
-    return min((line.latency_us for line in lines), default=None)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from collscope.model import Op
+from collscope.roofline.links import Usable
 from collscope.roofline.wiring import Wiring
 
 UNIFORM_WIRINGS = ("mesh", "switch", "host")  # every GPU is like every other
@@ -18,8 +20,9 @@ class InNetwork:
     """Reduction done by switches: NVLS inside a node, SHARP between nodes."""
 
     name: str
-    efficiency: float  # achievable part of its own bound
+    efficiency: float  # part of its own bound that is reached
     source: str
+    efficiency_low: float | None = None  # of the worst machine known; None: as `efficiency`
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,7 @@ class Fabric:
     capacity: tuple[tuple[float, ...], ...]  # GPUs, then switches; one direction
     rings: tuple[tuple[int, ...], ...]  # edge-disjoint rings over all GPUs, one link wide each
     hosts: int  # hosts that share the fabric; 1 but for rack-scale domains
-    achievable_fraction: float
-    achievable_source: str
+    usable: Usable
     in_network: InNetwork | None
     source: str
     source_kind: str
@@ -60,8 +62,7 @@ class Network:
     nics: int
     uni_gbps: float  # of one NIC
     bi_gbps: float
-    achievable_fraction: float
-    achievable_source: str
+    usable: Usable
     in_network: InNetwork | None
     source: str
     source_kind: str
@@ -84,6 +85,19 @@ class TuningChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class Published:
+    """A bus bandwidth in GB/s that somebody reached on such a machine with a large message."""
+
+    op: Op
+    nranks: int
+    nnodes: int
+    size_bytes: int
+    busbw_gbps: float
+    in_network: bool  # switches reduced
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class System:
     """A machine, or a part of one: a node's fabric, a network, or both."""
 
@@ -94,6 +108,7 @@ class System:
     tuning: TuningChoice | None
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    published: tuple[Published, ...] = ()
 
     def domains(self, nnodes: int) -> int:
         """Groups that only the network joins: hosts that share the links are one, else nodes."""
@@ -117,12 +132,20 @@ class System:
         return -(-self.network.nics * used // hosts)
 
     def with_network(self, other: System, nics: int | None) -> System:
-        """This node with the network of `other`; `nics` of them per node where it is given."""
-        network = other.network
+        """This node with the network of `other`.
+
+        nics  of them per node; None: as many as that network's file says, and where it describes
+              a single NIC, as many as this node usually has
+        """
+        network, own, notes = other.network, self.network, self.notes
+        count = "" if nics is None else f"{nics}x"
+        if network is not None and nics is None and network.nics == 1 and own is not None:
+            nics = own.nics
+            notes = (*notes, f"{nics} NICs per node, as {self.name} usually has")
         if network is not None and nics is not None:
             network = replace(network, nics=nics)
-        count = "" if nics is None else f"{nics}x"
-        return replace(self, name=f"{self.name}+{count}{other.name}", network=network)
+        name = f"{self.name}+{count}{other.name}"
+        return replace(self, name=name, network=network, notes=notes)
 
 
 def uniform_capacity(

@@ -11,12 +11,15 @@ from math import isclose
 import msgspec
 
 from collscope.errors import InputError
+from collscope.model import Op, parse_op
+from collscope.roofline.links import Usable, link_kinds
 from collscope.roofline.nccl_constants import CONSTANTS, NCCL_LL_NET
 from collscope.roofline.system import (
     UNIFORM_WIRINGS,
     Fabric,
     InNetwork,
     Network,
+    Published,
     System,
     TuningChoice,
     uniform_capacity,
@@ -36,6 +39,7 @@ class _InNetworkFile(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     efficiency: float
     source: str
+    efficiency_low: float | None = None
 
 
 class _RateFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -44,8 +48,9 @@ class _RateFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     uni_gbps: float
     source: str
     bi_gbps: float | None = None
-    achievable_fraction: float = 1.0
-    achievable_source: str = "not known: the nominal rate is used"
+    link: str | None = None
+    usable_fraction: float | None = None
+    usable_source: str | None = None
     in_network: _InNetworkFile | None = None
     source_kind: str = "user"
     confidence: str = "medium"
@@ -74,10 +79,21 @@ class _TuningFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     graph_gbps: float | None = None
 
 
+class _PublishedFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    op: str
+    nranks: int
+    busbw_gbps: float
+    size_bytes: int
+    source: str
+    nnodes: int = 1
+    in_network: bool = False
+
+
 class _SystemFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     name: str
     title: str
     aliases: list[str] = []
+    published: list[_PublishedFile] = []
     fabric: _FabricFile | None = None
     network: _NetworkFile | None = None
     tuning: _TuningFile | None = None
@@ -105,6 +121,19 @@ def parse_system(content: str, where: str) -> System:
         network=None if file.network is None else _network(file.network, where),
         tuning=None if file.tuning is None else _tuning(file.tuning, where),
         aliases=tuple(file.aliases),
+        published=tuple(_published(row, where) for row in file.published),
+    )
+
+
+def _published(row: _PublishedFile, where: str) -> Published:
+    """A published figure of a known operation."""
+    op = parse_op(row.op)
+    if op is Op.UNKNOWN or not row.busbw_gbps > 0 or row.nranks < 2 or row.nnodes < 1:
+        raise _refuse(
+            where, f"published: {row.op} of {row.busbw_gbps:g} GB/s", "Give an operation and GB/s"
+        )
+    return Published(
+        op, row.nranks, row.nnodes, row.size_bytes, row.busbw_gbps, row.in_network, row.source
     )
 
 
@@ -123,10 +152,12 @@ def _check_rates(part: _RateFile, where: str, section: str) -> None:
             f"{section}.bi_gbps is {part.bi_gbps:g}, not twice uni_gbps {part.uni_gbps:g}",
             "Give one direction as uni_gbps and the sum of both as bi_gbps",
         )
-    if not 0 < part.achievable_fraction <= 1:
+    if part.link is not None and part.link not in link_kinds():
         raise _refuse(
-            where, f"{section}.achievable_fraction is not between 0 and 1", "Give a fraction"
+            where, f"{section}.link '{part.link}'", f"Use one of {', '.join(link_kinds())}"
         )
+    if part.usable_fraction is not None and not 0 < part.usable_fraction <= 1:
+        raise _refuse(where, f"{section}.usable_fraction is not between 0 and 1", "Give a fraction")
     if part.in_network is not None and not 0 < part.in_network.efficiency <= 1:
         raise _refuse(
             where, f"{section}.in_network.efficiency is not between 0 and 1", "Give a fraction"
@@ -165,8 +196,7 @@ def _fabric(part: _FabricFile, where: str) -> Fabric:
         capacity=capacity,
         rings=_rings(part, where),
         hosts=part.hosts,
-        achievable_fraction=part.achievable_fraction,
-        achievable_source=part.achievable_source,
+        usable=_usable(part),
         in_network=_in_network(part.in_network),
         source=part.source,
         source_kind=part.source_kind,
@@ -239,8 +269,7 @@ def _network(part: _NetworkFile, where: str) -> Network:
         nics=part.nics,
         uni_gbps=part.uni_gbps,
         bi_gbps=2 * part.uni_gbps if part.bi_gbps is None else part.bi_gbps,
-        achievable_fraction=part.achievable_fraction,
-        achievable_source=part.achievable_source,
+        usable=_usable(part),
         in_network=_in_network(part.in_network),
         source=part.source,
         source_kind=part.source_kind,
@@ -248,9 +277,27 @@ def _network(part: _NetworkFile, where: str) -> Network:
     )
 
 
+def _usable(part: _RateFile) -> Usable:
+    """What data can use of the rate: as the file says, else as of its kind of link."""
+    if part.usable_fraction is not None:
+        return Usable(
+            part.usable_fraction,
+            part.usable_fraction,
+            part.usable_fraction,
+            part.usable_source or "the system's file",
+        )
+    if part.link is not None:
+        return link_kinds()[part.link]
+    return Usable(1.0, 0.5, 1.0, "not known: the line rate is used", assumed=True)
+
+
 def _in_network(part: _InNetworkFile | None) -> InNetwork | None:
     """In-network reduction, where the section has one."""
-    return None if part is None else InNetwork(part.name, part.efficiency, part.source)
+    return (
+        None
+        if part is None
+        else InNetwork(part.name, part.efficiency, part.source, part.efficiency_low)
+    )
 
 
 def _tuning(part: _TuningFile, where: str) -> TuningChoice:

@@ -1,4 +1,4 @@
-"""Rows of `collscope roofline`: a system's bounds by operation, and its roofs by size."""
+"""Rows of `collscope roofline`: a system's ceilings by operation, and by size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from collscope.model import Op, bus_factor
 from collscope.roofline.bounds import Bounds, Request, bounds
 from collscope.roofline.fit import Fit
-from collscope.roofline.roof import Roofs, Workload, latency_floor_us
+from collscope.roofline.floors import floor_of
+from collscope.roofline.reachable import reachable
+from collscope.roofline.roof import Roofs, Workload
 from collscope.roofline.system import System
 
 TABLE_OPS = (
@@ -27,66 +29,93 @@ TABLE_SIZES = tuple(1024 << shift for shift in range(0, 22, 2))  # 1 KiB to 1 Gi
 
 @dataclass(frozen=True, slots=True)
 class BoundRow:
-    """Bounds of one operation: bus bandwidths in GB/s, times in µs.
+    """Both ceilings of one operation for large messages: bus bandwidths in GB/s, times in us.
 
-    factor                busbw / algbw
-    in_network_gbps       where switches can reduce; None otherwise
-    ring_gbps, hard_gbps  nominal, as in `bounds.Bounds`
+    factor                        busbw / algbw
+    limit_gbps                    what the fabric allows; limit: links, network or in-network
+    reachable_gbps, _low, _high   what the library's algorithms reach, with its range
+    algorithm                     that reaches it: ring, tree, direct
+    assumed                       a rate or latency behind it was never measured on such a machine
+    in_network_gbps               limit where switches can reduce; None otherwise
+    hard_gbps                     no schedule over the links passes this
+    floor_us, _low, _high         least time of any size, with its range
     """
 
     op: str
     factor: float | None
-    nominal_gbps: float
-    achievable_gbps: float
-    ring_gbps: float | None
+    limit_gbps: float
+    reachable_gbps: float
+    reachable_low_gbps: float
+    reachable_high_gbps: float
+    algorithm: str
+    assumed: bool
     hard_gbps: float
     in_network_gbps: float | None
     floor_us: float | None
+    floor_low_us: float | None
+    floor_high_us: float | None
     limit: str
     assumptions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RoofRow:
-    """Every ceiling of one size: bus bandwidths in GB/s, and the time of the target roof in µs."""
+    """Every ceiling of one size: bus bandwidths in GB/s, and times of the target in us.
+
+    ranking  the library's algorithms, its first choice first, each with its estimated time over
+             the first one's, such as "Ring/LL128 1.00"
+    """
 
     op: str
     size_bytes: int
-    nominal_gbps: float
-    achievable_gbps: float
-    model_gbps: float | None
+    limit_gbps: float
+    reachable_gbps: float
     fit_gbps: float | None
     time_us: float
+    time_low_us: float
+    time_high_us: float
     regime: str
     roof: str
     limit: str
+    assumed: bool
+    ranking: tuple[str, ...]
     assumptions: tuple[str, ...]
 
 
 def bound_rows(system: System, nranks: int, nnodes: int) -> tuple[BoundRow, ...]:
-    """Bounds of every operation; empty for one rank.
+    """Ceilings of every operation; empty for one rank.
 
     raises  UsageError when the system has not so many GPUs or says nothing about them
     """
     rows = []
     for op in TABLE_OPS:
-        nominal = bounds(system, Request(op, nranks, nnodes))
-        achievable = bounds(system, Request(op, nranks, nnodes, achievable=True))
+        request = Request(op, nranks, nnodes)
+        limit, reach = bounds(system, request), reachable(system, request)
         reduced = bounds(system, Request(op, nranks, nnodes, in_network=True))
-        if nominal is None or achievable is None:
+        if limit is None or reach is None:
             continue
+        floor = floor_of(system, op, nranks, nnodes)
         rows.append(
             BoundRow(
                 op=op.value,
                 factor=bus_factor(op, nranks),
-                nominal_gbps=nominal.busbw_gbps,
-                achievable_gbps=achievable.busbw_gbps,
-                ring_gbps=nominal.ring_gbps,
-                hard_gbps=nominal.hard_gbps,
+                limit_gbps=limit.busbw_gbps,
+                reachable_gbps=reach.busbw_gbps,
+                reachable_low_gbps=reach.low_gbps,
+                reachable_high_gbps=reach.high_gbps,
+                algorithm=reach.algorithm,
+                assumed=reach.assumed or (floor is not None and not floor.measured),
+                hard_gbps=limit.hard_gbps,
                 in_network_gbps=_reduced(reduced),
-                floor_us=latency_floor_us(system, op, nranks, nnodes),
-                limit=nominal.limit,
-                assumptions=(*nominal.assumptions, *system.notes),
+                floor_us=None if floor is None else floor.us,
+                floor_low_us=None if floor is None else floor.low_us,
+                floor_high_us=None if floor is None else floor.high_us,
+                limit=limit.limit,
+                assumptions=(
+                    *reach.assumptions,
+                    *(() if floor is None else (f"latency {floor.source}",)),
+                    *system.notes,
+                ),
             )
         )
     return tuple(rows)
@@ -101,29 +130,36 @@ def roof_rows(
     sizes: Iterable[int] = TABLE_SIZES,
     fitted: Fit | None = None,
 ) -> tuple[RoofRow, ...]:
-    """Roofs of one operation over sizes in bytes; empty for one rank.
+    """Ceilings of one operation over sizes in bytes; empty for one rank.
 
     raises  UsageError when the system has not so many GPUs or says nothing about them
     """
     roofs = Roofs(system, fitted)
     rows = []
     for size in sizes:
-        found = roofs.ceilings(Workload(op, size, nranks, nnodes))
+        work = Workload(op, size, nranks, nnodes)
+        found = roofs.ceilings(work)
         if found is None:
             continue
+        target = found.target
         rows.append(
             RoofRow(
                 op=op.value,
                 size_bytes=size,
-                nominal_gbps=found.nominal.busbw_gbps,
-                achievable_gbps=found.achievable.busbw_gbps,
-                model_gbps=None if found.model is None else found.model.busbw_gbps,
+                limit_gbps=found.limit.busbw_gbps,
+                reachable_gbps=found.reachable.busbw_gbps,
                 fit_gbps=None if found.fit is None else found.fit.busbw_gbps,
-                time_us=found.target.time_us,
-                regime=found.target.regime,
-                roof=found.target.name,
-                limit=found.target.limit,
-                assumptions=found.target.assumptions,
+                time_us=target.time_us,
+                time_low_us=target.time_low_us,
+                time_high_us=target.time_high_us,
+                regime=target.regime,
+                roof=target.name,
+                limit=target.limit,
+                assumed=target.assumed,
+                ranking=tuple(
+                    f"{one.algorithm}/{one.protocol} {one.ratio:.2f}" for one in roofs.ranking(work)
+                ),
+                assumptions=target.assumptions,
             )
         )
     return tuple(rows)

@@ -12,47 +12,45 @@ from dataclasses import dataclass, field, replace
 from xml.etree import ElementTree
 
 from collscope.errors import InputError
+from collscope.roofline.links import link_kinds
 from collscope.roofline.system import Fabric, Network, System, TuningChoice
 
 _MAX_GPUS = 576
 _GPU_CLASSES = ("0x0302", "0x0300", "0x1200")  # 3D, VGA; AMD's processing accelerators
 _NIC_CLASSES = ("0x0200", "0x0207")  # Ethernet, InfiniBand
 _NVSWITCH_CLASS = "0x0680"
-_LIBRARY = "the library's own constant per link, src/graph/topo.h"
-_PCI_ACHIEVABLE = 0.762  # 12.0 of 15.75 GB/s: PCI_BW of NVIDIA/nccl src/graph/topo.h
 
 
 @dataclass(frozen=True, slots=True)
 class _LinkRate:
-    """One generation's link: line rate, the library's constant, and its tuning constants.
+    """One generation's link: line rate, kind of link, and the library's tuning constants.
 
+    kind    of `links.toml`
     tuning  library and architecture; the CPU is that of the file
-    source  of the library's constant
     """
 
     uni_gbps: float
-    library_gbps: float
+    kind: str
     tuning: TuningChoice | None
-    source: str = _LIBRARY
 
 
 # Compute capability from which a generation starts. Line rates: roofline systems of that
-# generation (SM60 and SM86: NVIDIA's data sheets); constants: src/graph/topo.h.
+# generation (SM60 and SM86: NVIDIA's data sheets); usable part: links.toml.
 _NVLINK = {
-    100: _LinkRate(50.0, 40.1, TuningChoice("nccl", "blackwell")),
-    90: _LinkRate(25.0, 20.6, TuningChoice("nccl", "hopper")),
-    87: _LinkRate(25.0, 20.0, TuningChoice("nccl", "ampere")),
-    86: _LinkRate(14.0625, 12.0, TuningChoice("nccl", "ampere")),
-    80: _LinkRate(25.0, 20.0, TuningChoice("nccl", "ampere")),
-    70: _LinkRate(25.0, 20.0, TuningChoice("nccl", "volta")),
-    60: _LinkRate(20.0, 18.0, None),
+    100: _LinkRate(50.0, "nvlink5", TuningChoice("nccl", "blackwell")),
+    90: _LinkRate(25.0, "nvlink4", TuningChoice("nccl", "hopper")),
+    87: _LinkRate(25.0, "nvlink3", TuningChoice("nccl", "ampere")),
+    86: _LinkRate(14.0625, "nvlink3-sm86", TuningChoice("nccl", "ampere")),
+    80: _LinkRate(25.0, "nvlink3", TuningChoice("nccl", "ampere")),
+    70: _LinkRate(25.0, "nvlink2", TuningChoice("nccl", "volta")),
+    60: _LinkRate(20.0, "nvlink1", None),
 }
 _XGMI = {
-    "950": _LinkRate(76.8, 57.6, None, "inferred from MI300X: 75 % of the line rate"),
-    "94": _LinkRate(64.0, 48.0, TuningChoice("rccl", "gfx94")),
-    "90a": _LinkRate(50.0, 36.0, TuningChoice("rccl", "gfx90a")),
-    "910": _LinkRate(50.0, 36.0, TuningChoice("rccl", "gfx90a")),  # RCCL's number of gfx90a
-    "90": _LinkRate(46.0, 24.0, None),
+    "950": _LinkRate(76.8, "xgmi-mi350", None),
+    "94": _LinkRate(64.0, "xgmi-mi300", TuningChoice("rccl", "gfx94")),
+    "90a": _LinkRate(50.0, "xgmi-mi200", TuningChoice("rccl", "gfx90a")),
+    "910": _LinkRate(50.0, "xgmi-mi200", TuningChoice("rccl", "gfx90a")),  # RCCL's number of gfx90a
+    "90": _LinkRate(46.0, "xgmi-mi100", None),
 }
 # link_speed="32.0 GT/s PCIe", "8 GT/s" or "": GT/s to GB/s of one lane and direction
 _SPEED = re.compile(r"\s*(\d{1,3}(?:\.\d{1,3})?) ?GT/s")
@@ -234,15 +232,13 @@ def _link_fabric(found: _Found, kind: str, where: str) -> tuple[Fabric, TuningCh
         capacity,
         len(places),
         rate.uni_gbps,
-        rate.library_gbps / rate.uni_gbps,
+        rate.kind,
         f"{kind} links of the topology file; {rate.uni_gbps:g} GB/s each by the GPU's generation",
     )
     tuning = rate.tuning
     if tuning is not None and found.amd_cpu:
         tuning = replace(tuning, cpu="amd")
-    return replace(
-        fabric, wiring=wiring, links_per_gpu=per_gpu, achievable_source=rate.source
-    ), tuning
+    return replace(fabric, wiring=wiring, links_per_gpu=per_gpu), tuning
 
 
 def _regular(links: list[list[float]], gpus: int) -> tuple[str, int | None]:
@@ -274,7 +270,7 @@ def _pci_fabric(found: _Found, where: str) -> Fabric:
         (*spokes, (*rates, 0.0)),
         len(rates),
         min(rates),
-        _PCI_ACHIEVABLE,
+        "pcie-gen3",
         "link_speed and link_width of the topology file",
     )
 
@@ -283,7 +279,7 @@ def _fabric_record(
     capacity: tuple[tuple[float, ...], ...],
     gpus: int,
     uni_gbps: float,
-    fraction: float,
+    kind: str,
     source: str,
 ) -> Fabric:
     """A fabric of the file's links."""
@@ -297,8 +293,7 @@ def _fabric_record(
         capacity=capacity,
         rings=(),
         hosts=1,
-        achievable_fraction=fraction,
-        achievable_source=_LIBRARY,
+        usable=link_kinds()[kind],
         in_network=None,
         source=source,
         source_kind="user",
@@ -324,8 +319,7 @@ def _network(found: _Found) -> Network | None:
         nics=len(rates),
         uni_gbps=uni_gbps,
         bi_gbps=2 * uni_gbps,
-        achievable_fraction=0.97,
-        achievable_source="389 of 400 Gb/s measured with RDMA writes",
+        usable=link_kinds()["infiniband"],
         in_network=None,
         source=source,
         source_kind="user",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collscope.roofline.floors import model_lines
 from collscope.roofline.nccl_model import best_line
-from collscope.roofline.roof import model_lines
 from collscope.roofline.system import System
 from collscope.tuning.intervals import Shape
 from collscope.tuning.settings import (

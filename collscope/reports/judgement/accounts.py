@@ -198,16 +198,21 @@ def _spread(counted: Sequence[tuple[Part, Judged]]) -> Spread | None:
 def _bootstrap(counted: Sequence[tuple[Part, Judged]]) -> Spread | None:
     from collscope.reports.judgement.resample import bootstrap  # noqa: PLC0415 - numpy
 
-    weights, samples, roofs, best, in_job = [], [], [], [], []
+    weights, samples, in_job = [], [], []
+    roofs, lower, upper, best = [], [], [], []
     for part, j in counted:
         assert j.roof is not None
         weights.append(part.fraction * part.exposure * part.transfer)
         alone = j.match.samples_us if j.match is not None and j.alone_us is not None else ()
         samples.append(alone or (j.least_us or 0.0,))
         roofs.append(j.roof.time_us)
+        lower.append(j.roof.time_low_us)
+        upper.append(j.roof.time_high_us)
         best.append(j.roof.time_us if j.best is None else j.best.time_us)
         in_job.append(inf if j.transfer_us is None else j.transfer_us)
-    ceilings = [roofs, best] if any(j.best is not None for _, j in counted) else [roofs]
+    ceilings = [roofs] if lower == upper else [lower, roofs, upper]
+    if any(j.best is not None for _, j in counted):
+        ceilings.append(best)
     return bootstrap(weights, samples, ceilings, in_job)
 
 
@@ -252,5 +257,7 @@ def _assumptions(
     if any(j.alone_us is not None and len(j.match.samples_us) < 10 for j in counted if j.match):
         notes.append("fewer than 10 samples of some classes: the range is a rough one")
     if any(j.best is not None for j in counted):
-        notes.append("the range is over the samples and two roofs: this one, and the best measured")
+        notes.append("the range is over the samples, the ceiling's own range and the best measured")
+    elif any(j.roof is not None and j.roof.time_low_us < j.roof.time_high_us for j in counted):
+        notes.append("the range is over the samples and the ceiling's own range")
     return notes

@@ -30,9 +30,13 @@ class JudgedClass:
     transfer_us: float | None  # in the job, mean
     wait_us: float | None  # in the job, mean
     contention: float | None  # transfer in the job / measured
-    roof: str | None  # which one
+    roof: str | None  # which ceiling: a system's reachable one, or a fit
     roof_us: float | None
+    roof_low_us: float | None  # range of roof_us
+    roof_high_us: float | None
     roof_gbps: float | None  # what roof_us is as bus bandwidth
+    limit_gbps: float | None  # what the fabric allows; None for a fit
+    roof_assumed: bool | None  # something behind the ceiling was never measured on such a machine
     roof_assumptions: tuple[str, ...]
     efficiency: float | None  # roof_us / measured_us
     why: str | None  # why the efficiency is above 1, or why there is no roof

@@ -1,4 +1,4 @@
-"""The roof that a report judges by: a system's achievable one, or a fit of the measurements."""
+"""The ceiling that a report judges by: a system's reachable one, or a fit of the measurements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collscope.errors import CollscopeError, NoVerdictError
 from collscope.model import Measurement, bus_factor
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.fit import Fit, fit
-from collscope.roofline.roof import Roofs, Workload
+from collscope.roofline.roof import REACHABLE, Roofs, Workload
 from collscope.units import count
 
 FIT = "fit"  # the name of a system that asks for a fit of the measurements
@@ -18,23 +18,28 @@ _HALF_PEAK = 0.5  # below half of the bandwidth a size costs mostly latency
 
 @dataclass(frozen=True, slots=True)
 class RoofAt:
-    """The roof of one workload.
+    """The ceiling of one workload.
 
-    nominal_gbps  bound by line rates, without latency; None for a fit
-    regime        latency or bandwidth
+    time_low_us, time_high_us  range of time_us
+    limit_gbps                 what the fabric allows, without latency; None for a fit
+    regime                     latency or bandwidth
+    assumed                    something behind it was never measured on such a machine
     """
 
     name: str
     work: Workload  # with the nodes that were assumed, where they are not known
     time_us: float
+    time_low_us: float
+    time_high_us: float
     busbw_gbps: float
-    nominal_gbps: float | None
+    limit_gbps: float | None
     regime: str
+    assumed: bool
     assumptions: tuple[str, ...]
 
 
 class SystemRoofs:
-    """The achievable roof of a system."""
+    """The reachable ceiling of a system."""
 
     def __init__(self, name: str) -> None:
         """Roofs of a shipped system, a file, or NODE+NETWORK.
@@ -42,7 +47,7 @@ class SystemRoofs:
         raises  InputError when there is no such system
         """
         self._roofs = Roofs(load_system(name))
-        self.name = f"{self._roofs.system.name} achievable"
+        self.name = f"{self._roofs.system.name} {REACHABLE}"
 
     def at(self, work: Workload, *, nodes_known: bool = True) -> RoofAt | str:
         """Roof of a workload, or why there is none.
@@ -60,20 +65,23 @@ class SystemRoofs:
             return str(error)
         if ceilings is None:
             return f"no roof for {work.op.value} of {work.size_bytes} B on {work.nranks} ranks"
-        roof = ceilings.achievable
+        roof = ceilings.reachable
         return RoofAt(
             roof.name,
             work,
             roof.time_us,
+            roof.time_low_us,
+            roof.time_high_us,
             roof.busbw_gbps,
-            ceilings.nominal.peak_gbps,
+            ceilings.limit.peak_gbps,
             roof.regime,
+            roof.assumed,
             (*roof.assumptions, *notes),
         )
 
     def why_above(self, roof: RoofAt, measured_us: float) -> str | None:
         """Why a time can be below the roof's; None when it is not."""
-        return self._roofs.judge(roof.work, measured_us, "achievable").why
+        return self._roofs.judge(roof.work, measured_us, REACHABLE).why
 
 
 class FitRoofs:
@@ -104,7 +112,9 @@ class FitRoofs:
         if not curve.covers(work.size_bytes):
             notes.append("beyond the measured sizes")
         regime = "bandwidth" if busbw >= _HALF_PEAK * peak else "latency"
-        return RoofAt(self.name, work, time_us, busbw, None, regime, tuple(notes))
+        return RoofAt(
+            self.name, work, time_us, time_us, time_us, busbw, None, regime, False, tuple(notes)
+        )
 
     def why_above(self, roof: RoofAt, measured_us: float) -> str | None:
         """A median below the fitted time: only with other settings than the fitted ones."""

@@ -13,8 +13,8 @@ from collscope.reports.model import ClassRow
 from collscope.reports.msccl.cost import ASSUMPTIONS, Costs, Load, load_of
 from collscope.reports.msccl.serve import refusal
 from collscope.reports.msccl.structure import Structure, structure_of
+from collscope.roofline.floors import model_lines
 from collscope.roofline.nccl_model import best_line
-from collscope.roofline.roof import model_lines
 from collscope.roofline.system import System
 
 SCHEMA = "collscope.msccl/1"

@@ -18,7 +18,7 @@ from collscope.roofline.system import System
 
 ASSUMPTIONS = (
     "latency per message and per call: the library's constants for a ring of the same protocol",
-    "bandwidth: the achievable part of the line rate, every link full duplex",
+    "bandwidth: the usable part of the line rate, every link full duplex",
     "LL carries 1 byte of data in 2, LL128 120 in 128",
     "the chain of messages and the busiest link add up: nothing of one hides the other",
     "local copies and reductions, and the number of channels, cost nothing",
@@ -133,8 +133,8 @@ class Costs:
         members = range(self.ranks_per_node(algorithm))
         direct: list[float] = [fabric.capacity[i][j] for i in members for j in members if i != j]
         used = [rate for rate in direct if rate > 0]
-        rate = min(used) if used else self._gpu_gbps(algorithm) / fabric.achievable_fraction
-        return rate * fabric.achievable_fraction
+        rate = min(used) if used else self._gpu_gbps(algorithm) / fabric.usable.value
+        return rate * fabric.usable.value
 
     def _gpu_gbps(self, algorithm: MscclAlgorithm) -> float:
         """What the slowest GPU that takes part can send to the others of its node, and switches."""
@@ -146,8 +146,8 @@ class Costs:
         rates: list[float] = [
             sum(fabric.capacity[i][j] for j in reached if j != i) for i in members
         ]
-        return min(rates) * fabric.achievable_fraction
+        return min(rates) * fabric.usable.value
 
     def _node_gbps(self) -> float:
         network = self.system.network
-        return 0.0 if network is None else network.node_gbps * network.achievable_fraction
+        return 0.0 if network is None else network.node_gbps * network.usable.value

@@ -1,0 +1,250 @@
+"""What the libraries' algorithms reach on a wiring: rings and trees over the links that are there.
+
+`bounds` says what any schedule over the fabric may reach, the *limit*. A library has a few
+algorithms; the best of them is the *reachable* ceiling. Rates are those that protocols leave of a
+link (`links.toml`), so each has a value and a range. All results are nccl-tests bus bandwidths in
+GB/s; n ranks on N nodes of g = n/N, S the size, B_N what the NICs of a node carry.
+
+Ring, one node      k directed rings, each w GB/s wide: k w. A switch: what one GPU sends. A mesh of
+                    g GPUs: g-1 rings of one link each. Any other wiring: the rings of its file,
+                    else those that a search finds.
+Ring, N nodes       A ring passes a node on a path, which leaves one link out: a mesh has g paths,
+                    a switch carries g/(g-1) of its rate. At most B_N.
+Tree (AllReduce)    S goes up and down a chain inside each node: half of its paths each way. Two
+                    nodes send and receive S each; of more, inner nodes send and receive 2 S.
+                    (Double binary tree of nodes: NVIDIA/nccl src/graph/trees.cc.)
+Direct              AllToAll, Send/Recv, Gather and Scatter go straight; their limit is reachable.
+Switches reduce     `bounds` with their efficiency, where the class is known to use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import inf
+
+from collscope.model import Op
+from collscope.roofline.bounds import Request, bounds
+from collscope.roofline.links import Usable
+from collscope.roofline.system import Fabric, System
+from collscope.roofline.wiring import Wiring
+
+RING, TREE, DIRECT, SWITCHES = "ring", "tree", "direct", "switches that reduce"
+_RING_OPS = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.BROADCAST, Op.REDUCE)
+_SEARCHED_GPUS = 8  # rings of larger irregular wirings are not searched for
+_MOST_TRIES = 20_000  # steps of that search
+_UNKNOWN = Usable(1.0, 1.0, 1.0, "")
+# Where no ring over the links exists, a library falls back to slower ways: at least this part.
+_NO_RING_LOW = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The reachable bus bandwidth of large messages, in GB/s.
+
+    busbw_gbps   most likely; low, high: range that holds what machines of the kind reach
+    algorithm    ring, tree, direct or switches that reduce
+    assumed      True where a rate behind it was never measured on such links
+    assumptions  in words, with their sources
+    """
+
+    busbw_gbps: float
+    low_gbps: float
+    high_gbps: float
+    algorithm: str
+    assumed: bool
+    assumptions: tuple[str, ...]
+
+
+def reachable(system: System, request: Request) -> Reach | None:
+    """The reachable ceiling of large messages; None where `bounds` has none.
+
+    A published figure of the same operation and shape raises the lower end of the range: it was
+    reached.
+
+    raises  UsageError as `bounds`
+    """
+    limit = bounds(system, request)
+    if limit is None:
+        return None
+    links, network = _usable(system)
+    nodes = system.domains(request.nnodes)
+    inside = request.nranks > nodes
+    used = [u for u, counts in ((links, inside), (network, nodes > 1)) if counts]
+    found = {
+        end: _best(system, request, getattr(links, end), getattr(network, end))
+        for end in ("value", "low", "high")
+    }
+    (value, algorithm), (low, _), (high, _) = found["value"], found["low"], found["high"]
+    notes = [_note(u, where) for u, where in ((links, "links"), (network, "network")) if u in used]
+    if algorithm == TREE:  # a ring is what every library falls back to
+        low = min(low, _ring(system, request, links.low, network.low))
+    if algorithm == RING and not _has_rings(system, request, nodes):
+        low = min(low, _NO_RING_LOW * value)
+        notes.append("no ring over the links was found: what the library does instead is not known")
+    if not request.in_network and request.op is Op.ALL_REDUCE and _switches_reduce(system):
+        best = bounds(
+            system, replace(request, in_network=True, links=links.high, network=network.high)
+        )
+        high = high if best is None else max(high, best.busbw_gbps)
+        notes.append("the upper end is with switches that reduce")
+    if algorithm == SWITCHES:
+        low *= _worst(system)
+    low, published = _raised(system, request, low)
+    notes += published
+    low = min(low, limit.hard_gbps)
+    return Reach(
+        busbw_gbps=max(value, low) if value < low else value,
+        low_gbps=min(low, value),
+        high_gbps=max(high, value, low),
+        algorithm=algorithm,
+        assumed=any(u.assumed for u in used),
+        assumptions=(*limit.assumptions, *notes),
+    )
+
+
+def _usable(system: System) -> tuple[Usable, Usable]:
+    fabric, network = system.fabric, system.network
+    return (
+        _UNKNOWN if fabric is None else fabric.usable,
+        _UNKNOWN if network is None else network.usable,
+    )
+
+
+def _note(usable: Usable, where: str) -> str:
+    assumed = "assumed" if usable.assumed else "known"
+    return (
+        f"{where} at {usable.value:g} of the line rate ({usable.low:g} to {usable.high:g}, "
+        f"{assumed}: {usable.source})"
+    )
+
+
+def _switches_reduce(system: System) -> bool:
+    return system.fabric is not None and system.fabric.in_network is not None
+
+
+def _worst(system: System) -> float:
+    """What the worst machine known reaches of the switches' usual efficiency."""
+    feature = None if system.fabric is None else system.fabric.in_network
+    if feature is None or feature.efficiency_low is None:
+        return 1.0
+    return feature.efficiency_low / feature.efficiency
+
+
+def _raised(system: System, request: Request, low: float) -> tuple[float, list[str]]:
+    """The lower end with what was published of the same shape, and where."""
+    alike = [
+        row
+        for row in system.published
+        if (row.op, row.nranks, row.nnodes) == (request.op, request.nranks, request.nnodes)
+        and row.in_network == request.in_network
+    ]
+    best = max(alike, key=lambda row: row.busbw_gbps, default=None)
+    if best is None or best.busbw_gbps <= low:
+        return low, []
+    return best.busbw_gbps, [f"{best.busbw_gbps:g} GB/s was reached: {best.source}"]
+
+
+def _best(system: System, request: Request, links: float, network: float) -> tuple[float, str]:
+    """The best algorithm at given parts of the line rates: GB/s and its name."""
+    if request.in_network or request.op not in _RING_OPS:
+        found = bounds(system, replace(request, links=links, network=network))
+        assert found is not None  # `reachable` has seen to it
+        reduced = request.in_network and found.limit == "in-network"
+        return found.busbw_gbps, SWITCHES if reduced else DIRECT
+    ring = _ring(system, request, links, network)
+    tree = _tree(system, request, links, network)
+    return (tree, TREE) if tree > ring else (ring, RING)
+
+
+def _ring(system: System, request: Request, links: float, network: float) -> float:
+    nodes = system.domains(request.nnodes)
+    inside = _paths(system, request, nodes) * links
+    if nodes == 1:
+        return inside
+    return min(inside, _nics_gbps(system, request) * network)
+
+
+def _tree(system: System, request: Request, links: float, network: float) -> float:
+    """A chain in each node and a double binary tree of nodes; 0 where a ring is never worse."""
+    n, nodes = request.nranks, system.domains(request.nnodes)
+    if request.op is not Op.ALL_REDUCE or nodes == 1:
+        return 0.0
+    factor = 2 * (n - 1) / n
+    chains = _paths(system, request, nodes) * links / 2
+    between = _nics_gbps(system, request) * network / (1 if nodes == 2 else 2)
+    return factor * min(chains, between)
+
+
+def _nics_gbps(system: System, request: Request) -> float:
+    """Line rate of a node's NICs."""
+    return 0.0 if system.network is None else system.nics(request.nnodes) * system.network.uni_gbps
+
+
+def _paths(system: System, request: Request, nodes: int) -> float:
+    """Line rate of the rings of one node, or of the paths through it where there are several."""
+    per_node = -(-request.nranks // nodes)
+    fabric = system.fabric
+    if per_node < 2 or fabric is None:
+        return inf
+    stretched = per_node / (per_node - 1) if nodes > 1 else 1.0
+    members = request.gpus or tuple(range(per_node))
+    if fabric.wiring == "mesh":
+        return (per_node - 1) * fabric.capacity[members[0]][members[1]] * stretched
+    if fabric.wiring != "matrix":
+        return fabric.capacity[members[0]][-1] * stretched
+    rings = _rings(fabric, members)
+    if rings:
+        return rings * fabric.uni_gbps
+    found = bounds(system, Request(Op.ALL_GATHER, per_node, gpus=request.gpus))
+    return 0.0 if found is None else found.busbw_gbps
+
+
+def _has_rings(system: System, request: Request, nodes: int) -> bool:
+    """Whether rings over the links of a node are known."""
+    per_node = -(-request.nranks // nodes)
+    fabric = system.fabric
+    if per_node < 2 or fabric is None or fabric.wiring != "matrix":
+        return True
+    return _rings(fabric, request.gpus or tuple(range(per_node))) > 0
+
+
+def _rings(fabric: Fabric, members: tuple[int, ...]) -> int:
+    """Rings of one link over some GPUs: those of the file where all take part, else found ones."""
+    if fabric.rings and len(members) == fabric.gpus:
+        return len(fabric.rings)
+    return count_rings(fabric.graph.restricted(members), fabric.uni_gbps)
+
+
+def count_rings(graph: Wiring, link_gbps: float) -> int:
+    """How many rings of one link over all GPUs a search finds room for at once.
+
+    Rings are taken one after another, each over the pairs with the most links left, and a choice
+    is taken back where it ends nowhere. A lower bound, exact for the shipped systems; 0 beyond
+    `_SEARCHED_GPUS` GPUs. Switches are not passed.
+    """
+    if not 2 <= graph.gpus <= _SEARCHED_GPUS:
+        return 0
+    left = [[int(rate / link_gbps + 1e-9) for rate in row[: graph.gpus]] for row in graph.capacity]
+    found = 0
+    while (ring := next(_cycles(left), None)) is not None:
+        for i, j in zip(ring, (*ring[1:], ring[0]), strict=True):
+            left[i][j] -= 1
+        found += 1
+    return found
+
+
+def _cycles(left: list[list[int]]) -> Iterator[tuple[int, ...]]:
+    """Rings over all GPUs with a link left on every hop, the widest hops first."""
+    size, tries = len(left), 0
+    stack: list[tuple[int, ...]] = [(0,)]
+    while stack and tries < _MOST_TRIES:
+        tries += 1
+        path = stack.pop()
+        if len(path) == size:
+            if left[path[-1]][0] > 0:
+                yield path
+            continue
+        last = path[-1]
+        onward = [j for j in range(size) if j not in path and left[last][j] > 0]
+        stack += [(*path, j) for j in sorted(onward, key=lambda j: left[last][j])]
