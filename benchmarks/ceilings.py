@@ -15,8 +15,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from collscope.model import Op, parse_op
-from collscope.model.busbw import bus_factor
+from collscope.model import Op, bus_factor, parse_op
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.roof import Ceilings, Roofs, Workload
 
