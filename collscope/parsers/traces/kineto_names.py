@@ -79,7 +79,7 @@ def parse_dtype(name: str) -> tuple[Datatype, int]:
     """Our type for PyTorch's, and how many elements of it one of theirs is.
 
     >>> parse_dtype("ComplexFloat"), parse_dtype("Short")
-    ((<Datatype.FLOAT32: ('Float32', 7, 4)>, 2), (<Datatype.UNKNOWN: ('Unknown', -1, None)>, 1))
+    ((<Datatype.FLOAT32: 'Float32'>, 2), (<Datatype.UNKNOWN: 'Unknown'>, 1))
     """
     lower = name.lower()
     return _DATATYPES.get(_CPP_TYPES.get(lower, lower), (Datatype.UNKNOWN, 1))
