@@ -11,7 +11,7 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-from collscope.ingest.trace_recordings import recorded_groups
+from collscope.match.recordings import recorded_groups
 from collscope.parsers import deepspeed, key_averages, perftools, recorders
 from collscope.timeline import consistency
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collscope.match.consistency import CallFinding, check
 from collscope.model import Datatype, Op
 from collscope.model.trace import GroupStatus, RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers import recorders
-from collscope.timeline.consistency import CallFinding, check
 
 RANKS = (0, 1, 4, 5)  # of the group, in the world
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trace_builder import COMM, US, Job, nested_job, steady_job
 
+from collscope.match.rows import ClassKey
 from collscope.model import Datatype, Op
 from collscope.model.trace import TraceCollective, TraceColumns, TraceFile
 from collscope.parsers.traces import parse
@@ -21,7 +22,6 @@ from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.perfetto import longest_calls, trace_events
 from collscope.timeline.predict import NewTime, predict
 from collscope.timeline.records import Prediction
-from collscope.timeline.rows import ClassKey
 from collscope.timeline.simulate import build_graph, play
 
 MS = 1_000_000

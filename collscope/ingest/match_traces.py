@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from collscope.ingest.extra_calls import Joined, join_extra, put_in_order
-from collscope.ingest.trace_findings import trace_findings
-from collscope.ingest.trace_groups import GroupCalls, timeline_groups
-from collscope.ingest.trace_recordings import recorded_groups
+from collscope.match.consistency import Consistency, check
+from collscope.match.extras import first_of_rank, join_extras
 from collscope.match.run import Matched
+from collscope.match.trace_disagreements import trace_findings
 from collscope.model import Diagnostic, Severity
-from collscope.model.trace import Ints, RecordedCalls
+from collscope.model.trace import Ints
 from collscope.store import traces as store
 from collscope.timeline.analyse import Timeline, analyse
-from collscope.timeline.consistency import Consistency, check
 from collscope.timeline.overlap import warm_until
 
 
@@ -33,55 +30,12 @@ class TraceMatch:
 
 def match_traces(given: store.StoredTraces, matched: Matched) -> TraceMatch:
     """Analyse the traces of a run and put their calls beside those of its logs."""
-    alone = not matched.comms
     timeline = analyse(given.traces)
-    recordings = _first_of_rank(given.recordings)
-    recorded = recorded_groups(recordings)
-    traced = timeline_groups(timeline)
-    first = join_extra(matched, [g.group for g in recorded], "recordings")
-    second = join_extra(matched, [g.group for g in traced], "traces")
-    if alone:
-        _order(matched, recorded, traced, (first, second))
-    calls = np.full(len(timeline.calls), -1, dtype=np.int64)
-    for group, found in zip(traced, second.call, strict=True):
-        calls[group.index] = found
-    matched.diagnostics += _notes(given, timeline)
-    twice = len(given.recordings) - len(recordings)
-    if twice:
-        text = "recordings of ranks that another recording is of: left out"
-        matched.diagnostics.append(
-            Diagnostic(Severity.NOTICE, "rank_recorded_twice", text, count=twice)
-        )
+    recordings, twice = first_of_rank(given.recordings)
+    arrival = timeline.times.arrival
+    calls = join_extras(matched, recordings, timeline.rows, timeline.calls, arrival)
+    matched.diagnostics += [*_notes(given, timeline), *twice]
     return TraceMatch(given, timeline, check(recordings), calls)
-
-
-def _first_of_rank(recordings: Sequence[RecordedCalls]) -> list[RecordedCalls]:
-    """Recordings without a second one of a rank by the same recorder, be its form another."""
-    first: dict[tuple[str, object], RecordedCalls] = {}
-    for k, recorded in enumerate(recordings):
-        # flight_pickle and flight_recorder, rccl_recorder_text and rccl_recorder_binary
-        recorder = recorded.dialect.split("_")[0]
-        rank = ("unknown", k) if recorded.rank is None else recorded.rank
-        first.setdefault((recorder, rank), recorded)
-    return list(first.values())
-
-
-def _order(
-    matched: Matched,
-    recorded: list[GroupCalls],
-    traced: list[GroupCalls],
-    joined: tuple[Joined, Joined],
-) -> None:
-    """Calls in the order of the traces' time; of recordings' where there are no traces.
-
-    The clocks of traces and of recordings differ, so that one of them must count for all.
-    """
-    both = Joined([*joined[0].call, *joined[1].call])
-    chosen = traced or recorded
-    when = [g.when if g in chosen else np.zeros_like(g.when) for g in (*recorded, *traced)]
-    put_in_order(matched, both, when)
-    joined[0].call[:] = both.call[: len(recorded)]
-    joined[1].call[:] = both.call[len(recorded) :]
 
 
 def _notes(given: store.StoredTraces, timeline: Timeline) -> list[Diagnostic]:
@@ -135,7 +89,9 @@ def store_trace_match(
     store.store_call_times(connection, timeline, call_ids)
     store.store_kernel_calls(connection, timeline, call_ids, [given.kernel_ids[k] for k in kept])
     store.store_consistency(connection, run, found.consistency)
-    store.store_disagreements(connection, run, "trace", trace_findings(timeline))
+    store.store_disagreements(
+        connection, run, "trace", trace_findings(timeline.rows, timeline.calls)
+    )
 
 
 def _first_rows(found: TraceMatch, kept: list[int]) -> list[int]:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from collscope._align import align
+from collscope.match.align import interleave
 from collscope.match.communicators import Communicator
 from collscope.match.observations import Ints, Observations
-from collscope.sequences import interleave
 
 
 @dataclass(frozen=True, slots=True)

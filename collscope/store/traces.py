@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from collscope import stamps
+from collscope.match.consistency import CallFinding, Consistency
 from collscope.model.trace import Ints, Kind, RecordedCalls, TraceFile
 from collscope.store.sources import name_ids, next_id
 from collscope.store.trace_columns import (
@@ -19,7 +20,6 @@ from collscope.store.trace_columns import (
     encode_trace,
 )
 from collscope.timeline.analyse import Timeline
-from collscope.timeline.consistency import CallFinding, Consistency
 from collscope.timeline.records import LateRank, RankOverlap, RankTimes
 
 _ROWS_PER_INSERT = 1 << 16

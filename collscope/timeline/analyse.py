@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from collscope.match.rows import Rows, gather_rows
+from collscope.match.traces import Calls, match_calls
 from collscope.model.trace import Ints, TraceFile
 from collscope.timeline.clocks import Clocks, estimate_clocks
 from collscope.timeline.late import late_ranks
-from collscope.timeline.matching import Calls, match_calls
 from collscope.timeline.overlap import rank_overlaps
 from collscope.timeline.predict import Recorded, prepare
 from collscope.timeline.records import ClassTimes, LateRank, RankOverlap, RankTimes
-from collscope.timeline.rows import Rows, gather_rows
 from collscope.timeline.waits import CallTimes, call_times, class_times, rank_times
 
 

@@ -13,9 +13,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from collscope.match.rows import Rows
+from collscope.match.traces import Calls
 from collscope.model.trace import Ints
-from collscope.timeline.matching import Calls
-from collscope.timeline.rows import Rows
 
 Floats = npt.NDArray[np.float64]
 _NORMAL = 1.4826  # median absolute deviation of a normal distribution to its standard deviation

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from collscope.match.rows import UNKNOWN_LAUNCH, Rows
 from collscope.model.trace import Ints
-from collscope.timeline.rows import UNKNOWN_LAUNCH, Rows
 
 Bools = npt.NDArray[np.bool_]
 TIGHT_NS = 10_000  # what starts this soon after something had waited for it

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from collscope.match.rows import Rows
+from collscope.match.traces import Calls
 from collscope.model.trace import Ints
 from collscope.timeline.clocks import Clocks
-from collscope.timeline.matching import Calls
 from collscope.timeline.records import LateRank
-from collscope.timeline.rows import Rows
 from collscope.timeline.waits import CallTimes
 
 _FEWEST_CALLS = 3

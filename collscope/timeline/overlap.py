@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from collscope.match.rows import ClassKey, Rows
+from collscope.match.traces import Calls
 from collscope.model.trace import Ints, Kind
-from collscope.timeline.matching import Calls
 from collscope.timeline.records import ClassTimes, Contention, RankOverlap, StreamOverlap
-from collscope.timeline.rows import ClassKey, Rows
 from collscope.timeline.waits import CallTimes
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from collscope.match.rows import title
 from collscope.model.trace import Ints
 from collscope.timeline.analyse import Timeline
-from collscope.timeline.rows import ClassKey
 
 Event = dict[str, object]
 MOST_PARTS = 200_000  # about 100 MB of JSON, which the viewer still opens
@@ -93,12 +93,6 @@ def _call(timeline: Timeline, call: int) -> Iterator[Event]:
             )
             if source is not None and part != source and wait >= _CLOSEST_NS:
                 yield from _arrow(timeline, source, part, start + wait)
-
-
-def title(key: ClassKey) -> str:
-    """Name of a slice: operation and size."""
-    size = key.size_bytes
-    return key.op.value if size is None else f"{key.op.value} {size} B"
 
 
 def _where(timeline: Timeline, part: int) -> Event:

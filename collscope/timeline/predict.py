@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from collscope.match.rows import ClassKey, Rows
+from collscope.match.traces import Calls
 from collscope.model.trace import Ints
 from collscope.timeline.clocks import Clocks
-from collscope.timeline.matching import Calls
 from collscope.timeline.records import ChangedClass, Prediction
-from collscope.timeline.rows import ClassKey, Rows
 from collscope.timeline.simulate import Graph, build_graph, play
 from collscope.timeline.steps import Steps, find_steps
 from collscope.timeline.waits import CallTimes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from collscope.timeline.rows import ClassKey
+from collscope.match.rows import ClassKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from collscope.match.rows import Rows
+from collscope.match.traces import Calls
 from collscope.model.trace import Ints
 from collscope.timeline.clocks import Clocks
 from collscope.timeline.dependencies import NONE, Bools, Edges, contract, find_edges
-from collscope.timeline.matching import Calls
-from collscope.timeline.rows import Rows
 from collscope.timeline.waits import CallTimes
 
 Floats = npt.NDArray[np.float64]

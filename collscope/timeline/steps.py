@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from collscope.match.rows import UNKNOWN_LAUNCH, Rows
+from collscope.match.traces import Calls
 from collscope.model.trace import Ints
-from collscope.timeline.matching import Calls
 from collscope.timeline.overlap import warm_until
-from collscope.timeline.rows import UNKNOWN_LAUNCH, Rows
 from collscope.timeline.waits import CallTimes
 
 _ALIKE = 0.98  # of the collectives that recur after a period

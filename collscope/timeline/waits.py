@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from collscope.match.rows import Rows
+from collscope.match.traces import Calls
 from collscope.model.trace import Ints
 from collscope.timeline.clocks import Clocks
-from collscope.timeline.matching import Calls
 from collscope.timeline.records import ClassTimes, RankTimes, WarmUp
-from collscope.timeline.rows import Rows
 
 Bools = npt.NDArray[np.bool_]
 _WARM_UP_CALLS = 3

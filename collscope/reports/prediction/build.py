@@ -8,12 +8,12 @@ from pathlib import Path
 
 from collscope.errors import NoVerdictError
 from collscope.ingest.match import reading, require_run
+from collscope.match.rows import ClassKey
 from collscope.reports.model import ClassRow
 from collscope.reports.prediction.times import Times, label_times, roof_times
 from collscope.reports.prediction.traced import read_traced
 from collscope.timeline.predict import NewTime, predict
 from collscope.timeline.records import Prediction
-from collscope.timeline.rows import ClassKey
 from collscope.units import count
 
 SCHEMA = "collscope.predict/1"

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from collscope.errors import NoVerdictError
+from collscope.match.rows import ClassKey
 from collscope.model import Measurement
 from collscope.reports.classes import class_rows, read_call_totals
 from collscope.reports.judgement.judged import judge_classes
@@ -20,7 +21,6 @@ from collscope.reports.model import ClassRow
 from collscope.reports.timeline_read import read_timeline
 from collscope.store.measurements import measurement_labels, no_such_label, read_measurements
 from collscope.timeline.predict import NewTime
-from collscope.timeline.rows import ClassKey
 from collscope.units import count
 
 

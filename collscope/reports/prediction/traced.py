@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from collscope.errors import InputError
+from collscope.match.rows import ClassKey
 from collscope.reports.classes import class_rows, read_call_totals
 from collscope.reports.model import ClassRow
 from collscope.store.traces import load_traces
 from collscope.timeline.analyse import Timeline, analyse
-from collscope.timeline.rows import ClassKey
 
 _CLASS_OF = "SELECT c.class_id FROM kernels k JOIN calls c USING (call_id) WHERE k.kernel_id = ?"
 

@@ -10,8 +10,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from collscope.model import Op
-from collscope.timeline.members import (
+from collscope.match.members import (
     Member,
     Place,
     agree,
@@ -23,6 +22,7 @@ from collscope.timeline.members import (
     signature,
     words,
 )
+from collscope.model import Op
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collscope.model import Datatype, Extent, Op, Place, size_bytes
-from collscope.model.trace import Ints, Kind, TraceCollective, TraceFile
+from collscope.model.trace import Ints, TraceCollective, TraceFile
 
 UNKNOWN_LAUNCH = -(1 << 62)
 
@@ -64,6 +64,12 @@ class ClassKey:
             return None
         op = Op.SEND_RECV if self.op.point_to_point else self.op
         return size_bytes(op, count=self.count, datatype=self.datatype, nranks=self.nranks)
+
+
+def title(key: ClassKey) -> str:
+    """Name of a slice: operation and size."""
+    size = key.size_bytes
+    return key.op.value if size is None else f"{key.op.value} {size} B"
 
 
 def class_key(entry: TraceCollective, nranks: int | None) -> ClassKey:
@@ -162,9 +168,3 @@ def _ranks(traces: Sequence[TraceFile]) -> tuple[list[int], tuple[int, ...], tup
             first[next(free)] = k
     ranks = tuple(sorted(first))
     return [first[r] for r in ranks], ranks, tuple(duplicates)
-
-
-def is_compute(rows: Rows) -> npt.NDArray[np.bool_]:
-    """Kernels that are no collective, shape (rows,)."""
-    mask: npt.NDArray[np.bool_] = (rows.kind == Kind.KERNEL) & (rows.entry < 0)
-    return mask

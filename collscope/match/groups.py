@@ -13,8 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from collscope.match.rows import Rows, signature
 from collscope.model.trace import Ints
-from collscope.timeline.rows import Rows, signature
 
 _ALIKE_NS = 5_000.0  # differences of the ends of one group's calls scatter by less,
 _ALIKE = 0.2  # or by less than this part of what the calls last

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from collscope.match.align import interleave
+from collscope.match.groups import Group, find_groups, signatures
+from collscope.match.pairing import pair_by_time
+from collscope.match.rows import ClassKey, Rows, class_key
 from collscope.model import Op
 from collscope.model.trace import Ints
-from collscope.sequences import interleave
-from collscope.timeline.groups import Group, find_groups, signatures
-from collscope.timeline.pairing import pair_by_time
-from collscope.timeline.rows import ClassKey, Rows, class_key
 
 _APART_NS = 20_000.0  # ends of one call scatter by less, but for the clocks' offset
 

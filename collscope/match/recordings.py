@@ -10,19 +10,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collscope.ingest.extra_calls import ExtraGroup
-from collscope.ingest.trace_groups import GroupCalls, call_class
-from collscope.ingest.trace_transfers import (
+from collscope.match.joining import ExtraGroup
+from collscope.match.p2p import Transfer
+from collscope.match.recorded_transfers import (
     Member,
     RecordedPattern,
     is_half,
     recorded_patterns,
 )
-from collscope.match.p2p import Transfer
+from collscope.match.rows import class_key
 from collscope.match.run import CallClass
+from collscope.match.trace_calls import GroupCalls, call_class
 from collscope.model import Op
 from collscope.model.trace import RecordedCall, RecordedCalls
-from collscope.timeline.rows import class_key
 
 _NOT_RUN = "captured"  # into a graph; its launches are recorded again
 _MOST_RANKS = 1 << 20  # no damaged number of a peer makes a group larger

@@ -8,12 +8,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from collscope.ingest.extra_calls import ExtraGroup
+from collscope.match.joining import ExtraGroup
+from collscope.match.rows import ClassKey, Rows
 from collscope.match.run import CallClass
+from collscope.match.traces import Calls
 from collscope.model import Op
 from collscope.model.trace import Ints
-from collscope.timeline.analyse import Timeline
-from collscope.timeline.rows import ClassKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,16 @@ def call_class(key: ClassKey, root: int | None) -> CallClass:
     )
 
 
-def timeline_groups(timeline: Timeline) -> list[GroupCalls]:
-    """Groups that have calls, each with its calls in the order of their time."""
-    rows, calls, times = timeline.rows, timeline.calls, timeline.times
+def traced_groups(rows: Rows, calls: Calls, arrival: Ints) -> list[GroupCalls]:
+    """Groups that have calls, each with its calls in the order of their time.
+
+    arrival  per call ns on a clock that all have in common
+    """
     if not len(calls):
         return []
     roots = np.array([e.root if e.root is not None else -1 for e in rows.entries] + [-1])
     root = roots[rows.entry[calls.row[calls.offsets[:-1]]]]
-    order = np.lexsort((times.arrival, calls.group))
+    order = np.lexsort((arrival, calls.group))
     cuts = np.searchsorted(calls.group[order], np.arange(len(calls.groups) + 1))
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order)) - cuts[calls.group[order]]
@@ -84,7 +86,7 @@ def timeline_groups(timeline: Timeline) -> list[GroupCalls]:
             seen=tuple(calls.seen[mine].tolist()),
             missing=tuple(missing[number]),
         )
-        found.append(GroupCalls(extra, mine, times.arrival[mine]))
+        found.append(GroupCalls(extra, mine, arrival[mine]))
     return found
 
 

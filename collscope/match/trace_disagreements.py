@@ -7,34 +7,33 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from collscope.timeline.analyse import Timeline
-from collscope.timeline.consistency import CallFinding
-from collscope.timeline.members import rank_list
-from collscope.timeline.perfetto import title
+from collscope.match.consistency import CallFinding
+from collscope.match.members import rank_list
+from collscope.match.rows import Rows, title
+from collscope.match.traces import Calls
 
 
-def trace_findings(timeline: Timeline) -> list[CallFinding]:
+def trace_findings(rows: Rows, calls: Calls) -> list[CallFinding]:
     """Missing and different collectives, and transfers without a partner; the first of each."""
-    return [*_missing(timeline), *_different(timeline), *_unpaired(timeline)]
+    return [*_missing(rows, calls), *_different(rows, calls), *_unpaired(rows, calls)]
 
 
-def _missing(timeline: Timeline) -> Iterator[CallFinding]:
+def _missing(rows: Rows, calls: Calls) -> Iterator[CallFinding]:
     by_rank: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for call, trace in timeline.calls.missing():
-        by_rank[int(timeline.calls.group[call]), trace].append(call)
-    for (group, trace), calls in sorted(by_rank.items()):
-        rank, first = timeline.rows.ranks[trace], calls[0]
-        seq = int(timeline.calls.seq[first])
+    for call, trace in calls.missing():
+        by_rank[int(calls.group[call]), trace].append(call)
+    for (group, trace), lacked in sorted(by_rank.items()):
+        rank, first = rows.ranks[trace], lacked[0]
+        seq = int(calls.seq[first])
         yield CallFinding(
-            "missing", _name(timeline, group), (rank,), seq,
-            f"Group {_name(timeline, group)}, collective {seq} ({_title(timeline, first)}): "
+            "missing", _name(calls, group), (rank,), seq,
+            f"Group {_name(calls, group)}, collective {seq} ({_title(calls, first)}): "
             f"the trace of rank {rank} lacks it.",
-            len(calls),
+            len(lacked),
         )  # fmt: skip
 
 
-def _different(timeline: Timeline) -> Iterator[CallFinding]:
-    calls, rows = timeline.calls, timeline.rows
+def _different(rows: Rows, calls: Calls) -> Iterator[CallFinding]:
     wrong = np.flatnonzero(calls.mismatched)
     for group in np.unique(calls.group[wrong]).tolist():
         mine = wrong[calls.group[wrong] == group]
@@ -43,17 +42,16 @@ def _different(timeline: Timeline) -> Iterator[CallFinding]:
         ranks = tuple(rows.ranks[t] for t in traces)
         seq = int(calls.seq[first])
         yield CallFinding(
-            "different", _name(timeline, group), ranks, seq,
-            f"Group {_name(timeline, group)}, collective {seq}: ranks {rank_list(ranks)} do not "
+            "different", _name(calls, group), ranks, seq,
+            f"Group {_name(calls, group)}, collective {seq}: ranks {rank_list(ranks)} do not "
             "agree on its operation, type or size.",
             len(mine),
         )  # fmt: skip
 
 
-def _unpaired(timeline: Timeline) -> Iterator[CallFinding]:
-    rows = timeline.rows
+def _unpaired(rows: Rows, calls: Calls) -> Iterator[CallFinding]:
     # A SendRecv kernel of a larger group does not say with whom: that is no disagreement.
-    alone = [r for r in timeline.calls.unpaired.tolist() if _told(timeline, r)]
+    alone = [r for r in calls.unpaired.tolist() if _told(rows, r)]
     for trace in sorted({int(rows.trace[r]) for r in alone}):
         mine = [r for r in alone if rows.trace[r] == trace]
         entry = rows.entries[int(rows.entry[mine[0]])]
@@ -66,9 +64,8 @@ def _unpaired(timeline: Timeline) -> Iterator[CallFinding]:
         )  # fmt: skip
 
 
-def _told(timeline: Timeline, row: int) -> bool:
+def _told(rows: Rows, row: int) -> bool:
     """True for a Send or Recv whose peer has a trace."""
-    rows = timeline.rows
     entry = rows.entries[int(rows.entry[row])]
     if not entry.op.point_to_point or entry.peer is None:
         return False
@@ -77,9 +74,9 @@ def _told(timeline: Timeline, row: int) -> bool:
     return (ranks[entry.peer] if known and ranks else entry.peer) in rows.ranks
 
 
-def _name(timeline: Timeline, group: int) -> str:
-    return timeline.calls.groups[group].name or "of unknown name"
+def _name(calls: Calls, group: int) -> str:
+    return calls.groups[group].name or "of unknown name"
 
 
-def _title(timeline: Timeline, call: int) -> str:
-    return title(timeline.calls.classes[int(timeline.calls.class_[call])])
+def _title(calls: Calls, call: int) -> str:
+    return title(calls.classes[int(calls.class_[call])])
