@@ -69,7 +69,7 @@ def test_help_imports_nothing_heavy() -> None:
         "from collscope.cli import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "light = {'', '.cli', '.cli.deferred', '.cli.options', '.errors'}\n"
+        "light = {'', '.cli', '.cli.deferred', '.cli.options', '.errors', '.writing'}\n"
         "own = {name[len('collscope'):] for name in sys.modules if name.startswith('collscope')}\n"
         "heavy = {'numpy', 'polars', 'matplotlib', 'msgspec', 'zstandard', 'rich', 'pydantic'}\n"
         "sys.exit(sorted(heavy & set(sys.modules)) + sorted(own - light) or 0)"
@@ -141,6 +141,10 @@ def test_sql_answers_and_lists_views(store: Path) -> None:
         "SELEC 1",
         "SELECT 1; SELECT 2",
         "SELECT ?",
+        "ATTACH 'other.db' AS other",
+        "VACUUM INTO 'other.db'",
+        "CREATE TEMP TABLE t (x)",
+        "BEGIN",
     ],
 )
 def test_sql_is_read_only_and_bad_queries_are_usage_errors(store: Path, query: str) -> None:
@@ -152,6 +156,16 @@ def test_sql_is_read_only_and_bad_queries_are_usage_errors(store: Path, query: s
     assert ".." not in done.err
     assert "cannot modify" not in done.err
     assert dump(store) == before
+    assert not Path("other.db").exists()
+
+
+def test_sql_is_given_up(store: Path) -> None:
+    endless = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT max(n) FROM r"
+    done = collscope("sql", endless, "--db", store, "--timeout", "0.05")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "collscope: query: not done after 0.05 s. Ask for less, or raise --timeout.\n"
+    )
 
 
 @pytest.mark.parametrize("command", ["report", "sql"])

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from collscope import __version__
 from collscope.cli.deferred import Deferred
-from collscope.cli.options import discard_output
+from collscope.cli.options import discard_output, tell
 from collscope.errors import CollscopeError
 
 # In the order of `--help`. A line is the first of the command's docstring (held by test_cli).
@@ -143,16 +143,22 @@ def main() -> None:
     except CollscopeError as error:
         if _debug:
             raise
-        sys.stderr.write(f"collscope: {error}\n")
+        tell(f"collscope: {error}")
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader of our output has gone, as in `| head`; nothing is left to say.
         discard_output()
         sys.exit(0)
+    except OSError as error:
+        if _debug:
+            raise
+        where = error.filename or "a file"
+        tell(f"collscope: {where}: {error.strerror}. Check its name, permissions and disk.")
+        sys.exit(3)
     except Exception as error:
         if _debug:
             raise
-        what = f"{type(error).__name__}: {error}".replace("\n", " ")
+        what = f"{type(error).__name__}: {error}"
         remedy = "Run 'collscope --debug COMMAND ...' and report it"
-        sys.stderr.write(f"collscope: internal error: {what}. {remedy}.\n")
+        tell(f"collscope: internal error: {what}. {remedy}.")
         sys.exit(3)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from collscope.cli import replay_options
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, write
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, tell, write
 
 
 class Computation(str, Enum):
@@ -119,6 +119,6 @@ def interference(
         from collscope.reports.interference_plot import write_interference_plot
 
         write_interference_plot(found, plot)
-        typer.echo(f"plot: {plot}", err=True)
+        tell(f"plot: {plot}")
     if done.error is not None:
         raise done.error

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from collscope.cli import replay_options
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, write
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, tell, write
 
 
 class Direction(str, Enum):
@@ -96,6 +96,6 @@ def p2p(
         from collscope.reports.p2p_plot import write_p2p_plot
 
         write_p2p_plot(found, plot)
-        typer.echo(f"plot: {plot}", err=True)
+        tell(f"plot: {plot}")
     if done.error is not None:
         raise done.error

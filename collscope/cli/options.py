@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from collscope.errors import InputError
+from collscope.writing import one_line, visible, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,17 +63,23 @@ DEFAULT_DB = Path("collscope.db")
 
 
 def write(text: str, output: Path | None) -> None:
-    """Print a text, or put it into a file.
+    """Print a text, or put it into a file; characters that a terminal would obey are escaped.
 
     raises  InputError when the file, or standard output, cannot be written
     """
+    text = visible(text if text.endswith("\n") or output is not None else text + "\n")
     if output is None:
-        _print(text if text.endswith("\n") else text + "\n")
+        _print(text)
         return
     try:
-        output.write_text(text, encoding="utf-8", errors="replace")
+        write_file(output, text)
     except OSError as error:
         raise InputError(f"{output}: {error.strerror}. Name another file with -o.") from error
+
+
+def tell(text: str) -> None:
+    """Write a line to standard error."""
+    sys.stderr.write(one_line(text) + "\n")
 
 
 def _print(text: str) -> None:
@@ -104,7 +111,7 @@ def progress() -> Callable[[str, int], None]:
         return lambda _path, _done: None
 
     def show(path: str, done: int) -> None:
-        sys.stderr.write(f"\r\x1b[K{path}: {done >> 20} MiB read")
+        sys.stderr.write(f"\r\x1b[K{one_line(path)}: {done >> 20} MiB read")
         sys.stderr.flush()
 
     return show
@@ -138,4 +145,4 @@ def _tell(results: list[Ingested]) -> None:
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K")
     if results:
-        write("\n".join(summary_lines(results)), None)
+        write("\n".join(map(one_line, summary_lines(results))), None)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Run, progress, summarise, write
+from collscope.cli.options import DEFAULT_DB, Db, Run, progress, summarise, tell, write
 
 _NO_LOG = "Does it use NCCL or RCCL, and do its processes get NCCL_DEBUG_FILE?"
 
@@ -42,25 +42,24 @@ def record(
     recorded = run_recorded(command, chosen, Asked(kernel_trace, inspector))
     if not recorded.files:
         discard(chosen)
-        typer.echo(f"collscope: the job wrote no log. {_NO_LOG}", err=True)
+        tell(f"collscope: the job wrote no log. {_NO_LOG}")
         raise typer.Exit(recorded.exit_code)
     for note in cost_notes(recorded, chosen):
-        typer.echo(f"collscope: {note}", err=True)
+        tell(f"collscope: {note}")
     try:
         results = summarise(
             lambda: commands.ingest_auto([str(chosen)], db, run, progress()), strict=False
         )
         if held and any(result.status == "added" for result in results):
-            typer.echo(
+            tell(
                 f"collscope: run '{run}' of {db} held other files before: this job was added to "
-                f"them. To have it apart: collscope ingest auto {chosen} --run NAME.",
-                err=True,
+                f"them. To have it apart: collscope ingest auto {chosen} --run NAME."
             )
         _report(db, run)
     except InputError as error:
         # The job's own outcome counts: what it wrote may be too little for a report.
-        typer.echo(f"collscope: {error}", err=True)
-        typer.echo(f"collscope: {_NO_LOG}", err=True)
+        tell(f"collscope: {error}")
+        tell(f"collscope: {_NO_LOG}")
     raise typer.Exit(recorded.exit_code)
 
 

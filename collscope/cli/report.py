@@ -11,8 +11,7 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, write
-from collscope.errors import UsageError
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, tell, write
 
 
 class PlotFormat(str, Enum):
@@ -56,12 +55,9 @@ def report(
 
         written = write_plots(built, plot, plot_format.value)
         for path in written:
-            typer.echo(f"plot: {path}", err=True)
+            tell(f"plot: {path}")
         if not written:
-            typer.echo(
-                f"plot: nothing to draw: run {run} has no measurements and no calls of known size",
-                err=True,
-            )
+            tell(f"plot: nothing to draw: run {run} has no measurements and no calls of known size")
     write(render(shorten(built, top) if top else built, format.value), output)
 
 
@@ -69,28 +65,19 @@ def sql(
     query: Annotated[str | None, typer.Argument(help="A query; none lists the views.")] = None,
     db: Db = DEFAULT_DB,
     format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    timeout: Annotated[
+        float, typer.Option("--timeout", help="Seconds to wait for the answer; 0: no limit.", min=0)
+    ] = 0,
     output: Output = None,
 ) -> None:
     """Ask the store in SQL, read-only; no query: list its views."""
-    import sqlite3
-
     from collscope.ingest.match import reading
     from collscope.reports.rows import render_rows
+    from collscope.store.query import select
 
     query = (query or "").strip()
     with reading(db) as connection:
-        try:
-            cursor = connection.execute(query or _VIEWS)
-            rows = cursor.fetchall()
-        except (sqlite3.OperationalError, sqlite3.ProgrammingError, sqlite3.Warning) as error:
-            text = str(error).removesuffix(".")
-            # "cannot modify calls because it is a view", "attempt to write a readonly database"
-            if text.startswith(("cannot modify", "attempt to write")):
-                text = "the store is read-only here"
-            raise UsageError(
-                f"query: {text}. 'collscope sql' alone lists views and columns."
-            ) from error
-    names = [column[0] for column in cursor.description or ()]
+        names, rows = select(connection, query or _VIEWS, timeout or None)
     if not query and format is Format.TEXT:
         write(_folded(rows), output)
     else:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, checked_label, write
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, checked_label, tell, write
 from collscope.cli.replay_options import (
     Backend,
     Environment,
@@ -147,7 +147,7 @@ def fusion(
         from collscope.reports.fusion_plot import write_fusion_plot
 
         write_fusion_plot(found, plot)
-        typer.echo(f"plot: {plot}", err=True)
+        tell(f"plot: {plot}")
     if error is not None:
         raise error
 

@@ -49,6 +49,7 @@ from collscope.replay.session import (
     check_target,
 )
 from collscope.replay.variants import Variant, schedule
+from collscope.writing import write_file
 
 # What the replayer's exit statuses mean; it has said itself what was wrong.
 _ERRORS: dict[int, type[CollscopeError]] = {2: UsageError, 3: InputError, 5: MissingToolError}
@@ -272,7 +273,7 @@ def _collect(
         store_results(csv, target.db, target.run, before if target.resume else None)
     if target.csv is not None and target.layout == RCCL_REPLAYER:
         try:
-            target.csv.write_text(rccl_replayer_layout(measurements))
+            write_file(target.csv, rccl_replayer_layout(measurements))
         except OSError as error:
             raise InputError(
                 f"{target.csv}: {error.strerror}. Name another file with --csv."

@@ -7,6 +7,8 @@ import sys
 import threading
 from typing import IO
 
+from collscope.writing import one_line
+
 # "class 3 of 40: AllReduce Bfloat16 8388608 bytes, 4 ranks: 123.4 GB/s busbw, 21 s left"
 _PROGRESS = re.compile(r"class \d+ of \d+: ")
 # Hydra after a signal: "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)"
@@ -61,5 +63,5 @@ class Relay:
             cleared = _CLEAR if self._passing else ""
             self._passing = passing
             end = "" if passing or not text else "\n"
-            sys.stderr.write(f"{cleared}{text}{end}")
+            sys.stderr.write(f"{cleared}{one_line(text)}{end}")
             sys.stderr.flush()

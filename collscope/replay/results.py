@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import hashlib
 import io
@@ -17,6 +16,7 @@ from collscope.parsers import rccl_replayer_csv, replay_csv
 from collscope.store.connection import open_store, transaction
 from collscope.store.measurements import forget_source
 from collscope.store.sources import identity
+from collscope.writing import write_file
 
 _FUNCTIONS = {Op.SEND_RECV: "Send/Recv"}
 _TYPES = {Datatype.FLOAT8E4M3: "Fp8E4M3", Datatype.FLOAT8E5M2: "Fp8E5M2"}
@@ -44,15 +44,11 @@ def relabel(path: Path, suffix_of: Mapping[int, str]) -> None:
     """
     if not suffix_of:
         return
-    fresh = path.with_name(path.name + ".new")  # what was measured must outlast a full disk
     try:
         with path.open(errors="replace") as file:
             lines = file.readlines()
-        fresh.write_text("".join(_relabelled(lines, suffix_of)))
-        fresh.replace(path)
+        write_file(path, "".join(_relabelled(lines, suffix_of)))
     except OSError as error:
-        with contextlib.suppress(OSError):
-            fresh.unlink(missing_ok=True)
         raise InputError(f"{path}: {error.strerror}. Name another file with --csv.") from error
 
 

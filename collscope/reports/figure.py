@@ -12,6 +12,7 @@ mpl.use("Agg")  # files only: a machine without a display must do
 import matplotlib.pyplot as plt
 
 from collscope.errors import InputError, UsageError
+from collscope.writing import replaced
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,6 +27,7 @@ STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "legend.frameon": False,
+    "text.parse_math": False,  # a label is a person's text, whatever dollars it holds
     "svg.hashsalt": "collscope",  # ids do not change from run to run
 }
 
@@ -62,6 +64,8 @@ def save_figure(figure: Figure, path: Path, *, tight: bool = False) -> None:
     metadata = {"Date": None} if path.suffix == ".svg" else None
     try:
         box = "tight" if tight else None
-        figure.savefig(path, dpi=150, metadata=metadata, bbox_inches=box)
+        with replaced(path) as file:
+            form = path.suffix.removeprefix(".").lower()
+            figure.savefig(file, format=form, dpi=150, metadata=metadata, bbox_inches=box)
     finally:
         plt.close(figure)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from collscope.errors import UsageError
+from collscope.writing import inert, visible
 
 FORMATS = ("text", "md", "csv", "json")
 WIDTH = 120  # columns of the text form
@@ -75,7 +76,7 @@ def cell(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return " ".join(str(value).split())
+    return visible(" ".join(str(value).split()))  # here already, since columns are aligned
 
 
 def scaled(value: float | None, unit: float) -> float | None:
@@ -117,10 +118,13 @@ def in_format(
 
 
 def to_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """CSV with a header line; a missing value is empty, yes and no are 1 and 0, lists by `; `."""
+    """CSV with a header line; a missing value is empty, yes and no are 1 and 0, lists by `; `.
+
+    Text that a spreadsheet would run as a formula begins with an apostrophe.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
+    writer.writerow(map(inert, columns))
     writer.writerows([_csv_cell(value) for value in row] for row in rows)
     return out.getvalue()
 
@@ -128,7 +132,8 @@ def to_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
 def _csv_cell(value: object) -> object:
     if isinstance(value, bool):
         return int(value)
-    return "; ".join(map(str, value)) if isinstance(value, tuple) else value
+    text = "; ".join(map(str, value)) if isinstance(value, tuple) else value
+    return inert(text) if isinstance(text, str) else text
 
 
 def to_json(value: object) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import gzip
 from contextlib import ExitStack
-from io import BufferedWriter
 from pathlib import Path
-from typing import cast
+from typing import BinaryIO, cast
 
 import msgspec
 
@@ -15,6 +14,7 @@ from collscope.ingest.match import reading, require_run
 from collscope.reports.prediction.traced import read_traced
 from collscope.timeline.analyse import Timeline
 from collscope.timeline.perfetto import MOST_PARTS, longest_calls, trace_events
+from collscope.writing import replaced
 
 _LEVEL = 6  # of gzip
 
@@ -48,12 +48,12 @@ def _write(timeline: Timeline, output: Path, most: int) -> int:
     encoder = msgspec.json.Encoder()
     events = 0
     with ExitStack() as stack:
-        file = stack.enter_context(output.open("wb"))
-        out: BufferedWriter = file
+        file = stack.enter_context(replaced(output))
+        out: BinaryIO = file
         if output.name.endswith(".gz"):
             # No time in the header: equal stores give equal files.
             zipped = gzip.GzipFile("", "wb", _LEVEL, file, mtime=0)
-            out = cast("BufferedWriter", stack.enter_context(zipped))
+            out = cast("BinaryIO", stack.enter_context(zipped))
         out.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
         for event in trace_events(timeline, most):
             out.write((b",\n" if events else b"") + encoder.encode(event))

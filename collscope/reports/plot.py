@@ -346,5 +346,5 @@ def _draw_heat(
     axis.grid(visible=False)
     axis.set_xlabel("message size: from (a cell ends at the next)")
     axis.set_title("Time above the roof: seconds over all calls and devices", fontweight="bold")
-    figure.colorbar(image, ax=axis, label="recoverable time (s)")
+    figure.colorbar(image, ax=axis, label="recoverable time (s)", format=_PLAIN)
     return figure

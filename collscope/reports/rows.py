@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from collscope.reports.layout import to_csv
+from collscope.writing import visible
 
 SCHEMA = "collscope.rows/1"
 
@@ -22,13 +23,16 @@ def render_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], fmt: str)
         return msgspec.json.format(msgspec.json.encode(body)).decode()
     if fmt == "csv":
         return to_csv(columns, rows)
-    cells = [["-" if v is None else " ".join(str(v).splitlines()) for v in row] for row in rows]
+    cells = [
+        ["-" if v is None else visible(" ".join(str(v).splitlines())) for v in row] for row in rows
+    ]
     if fmt == "md":
         lines = [list(columns), ["---"] * len(columns), *cells]
         return "\n".join("| " + " | ".join(c.replace("|", "\\|") for c in r) + " |" for r in lines)
-    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    titles = list(map(visible, columns))
+    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
     numeric = [all(isinstance(r[i], int | float | None) for r in rows) for i in range(len(columns))]
-    table = [list(columns), ["-" * w for w in widths], *cells]
+    table = [titles, ["-" * w for w in widths], *cells]
     return "\n".join(
         "  ".join(
             c.rjust(w) if right else c.ljust(w)

@@ -27,6 +27,7 @@ from collscope.tuning.run import prepare, tune
 from collscope.tuning.state import EARLIER, ENV, EVIDENCE, TUNER_CSV, State, Wanted
 from collscope.tuning.summary import summary
 from collscope.units import count, format_size
+from collscope.writing import write_file
 
 FORMATS = ("text", "md", "json")
 
@@ -56,7 +57,7 @@ def run_tune(wanted: Wanted, notices: tuple[str, ...]) -> tuple[Tuning, Collscop
             _leave(state)
         if error is not None and not state.search.first and earlier.put_back(wanted.out):
             raise error
-        (wanted.out / EVIDENCE).write_text(to_json(summary(state)))
+        write_file(wanted.out / EVIDENCE, to_json(summary(state)))
         if error is None:
             earlier.discard(wanted.out)
     except OSError as problem:

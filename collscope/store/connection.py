@@ -200,6 +200,10 @@ def open_readonly(path: Path) -> sqlite3.Connection:
     return connection
 
 
+# A folder that cannot be written, and a full disk.
+_NOTHING_BESIDE = ("readonly", "unable to open", "disk I/O", "full")
+
+
 def _reader(path: Path) -> _Reader:
     """A reader; without locks where SQLite cannot make its files beside the store.
 
@@ -209,7 +213,7 @@ def _reader(path: Path) -> _Reader:
     try:
         connection.execute("PRAGMA user_version").fetchone()
     except sqlite3.DatabaseError as error:
-        if not any(text in str(error) for text in ("readonly", "unable to open")):
+        if not any(text in str(error) for text in _NOTHING_BESIDE):
             return connection  # another reason, which the caller meets again
     else:
         return connection
@@ -217,8 +221,8 @@ def _reader(path: Path) -> _Reader:
     beside = path.with_name(path.name + "-wal")
     if beside.exists() and beside.stat().st_size:
         raise InputError(
-            f"{path}: {beside.name} holds rows of it, and its folder cannot be written. Copy both "
-            "files to another folder, and read the store there."
+            f"{path}: {beside.name} holds rows of it, and its folder cannot be written, or its "
+            "disk is full. Copy both files to another folder, and read the store there."
         )
     before = path.stat()
     connection = _connected_reader(path, "mode=ro&immutable=1")

@@ -23,6 +23,7 @@ from collscope.tuning.records import TUNED as OUTCOME_TUNED
 from collscope.tuning.records import UNCONFIRMED
 from collscope.tuning.settings import DEFAULT, KNOBS
 from collscope.tuning.state import CONFIRM_CSV, ENV, OPTIMIZER_CSV, TUNER_CSV, State
+from collscope.writing import write_file
 
 MOST_CONFIRMED = 40  # classes
 
@@ -33,7 +34,7 @@ def apply(state: State) -> None:
     plugin: dict[str, str] = {}
     if state.choice.kind == PLUGIN:
         first = next(iter(state.search.first.values()))
-        csv.write_text(csv_format.render(rows, row_comments(rows, first)))
+        write_file(csv, csv_format.render(rows, row_comments(rows, first)))
         plugin = plugin_environment(csv)
     else:
         csv.unlink(missing_ok=True)
@@ -128,7 +129,7 @@ def _withdraw(state: State, why: str) -> None:
 def write(state: State) -> None:
     """Files that others read; the evidence is written by whoever renders the report."""
     out = state.wanted.out
-    (out / OPTIMIZER_CSV).write_text(optimizer_text(state.candidates, state.search.settings))
+    write_file(out / OPTIMIZER_CSV, optimizer_text(state.candidates, state.search.settings))
     if state.tuned is not None and state.choice.kind != NOTHING:
         comments = ["collscope tune: read this file with '.' before the job starts"]
-        (out / ENV).write_text(shell_lines(state.tuned, state.unset, comments))
+        write_file(out / ENV, shell_lines(state.tuned, state.unset, comments))

@@ -19,6 +19,7 @@ from collscope.replay.scratch import scratch_folder, write_plan
 from collscope.replay.session import Session
 from collscope.replay.variants import Variant
 from collscope.tuning.settings import Setting
+from collscope.writing import one_line
 
 # Nothing of these goes away with another setting.
 _FATAL = {2: UsageError, 3: InputError, 5: MissingToolError}
@@ -129,4 +130,4 @@ def _since(begin: float) -> float:
 def say(text: str, *, always: bool = False) -> None:
     """A line for whoever looks on; `always` where what the replayer prints needs it."""
     if always or sys.stderr.isatty():
-        sys.stderr.write(f"tune: {text}\n")
+        sys.stderr.write(f"tune: {one_line(text)}\n")

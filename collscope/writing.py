@@ -1,0 +1,91 @@
+"""Texts and files on their way out: what a terminal would obey is shown, and files are whole."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+# Control characters but tab and line end, marks that change the direction or the order of what is
+# read (Unicode 9.4 and TR 36), others that have no width, and halves of characters.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
+# A number as a spreadsheet reads it; what else begins with a sign is a formula.
+_NUMBER = re.compile(r"[+-](?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)?")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def visible(text: str) -> str:
+    r"""Text without a character that a terminal obeys or hides; each is written as ``\u001b``.
+
+    In a JSON string that is the same character, so JSON keeps its exact values.
+
+    >>> visible("a\x1b]0;title\x07b\n")
+    'a\\u001b]0;title\\u0007b\n'
+    """
+    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def one_line(text: str) -> str:
+    r"""`visible` text, line ends too.
+
+    >>> one_line("a\nb")
+    'a\\u000ab'
+    """
+    return visible(text).replace("\n", "\\u000a")
+
+
+def inert(cell: str) -> str:
+    """Text of a CSV cell that no spreadsheet runs: what it takes for a formula gets an apostrophe.
+
+    The characters are those of OWASP's page "CSV Injection". Numbers stay numbers.
+
+    >>> inert("=1+1"), inert("-5.2e3"), inert("-"), inert("--run"), inert("a=b")
+    ("'=1+1", '-5.2e3', '-', "'--run", 'a=b')
+    """
+    return f"'{cell}" if cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell) else cell
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[BinaryIO]:
+    """A file for writing that takes the place of `path` once all of it is written.
+
+    Until then, and when anything fails, `path` is as it was. What is no regular file (a pipe,
+    /dev/stdout) is written as it stands.
+
+    raises  OSError
+    """
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
+    target = Path(os.path.realpath(path))  # a link stays, and leads to the new file
+    mode = target.stat().st_mode if target.exists() else None
+    if mode is not None and not os.access(target, os.W_OK):
+        raise PermissionError(13, "Permission denied", str(path))
+    aside = target.with_name(f".collscope-{os.getpid()}-{os.urandom(4).hex()}")
+    try:
+        with aside.open("xb") as file:
+            if mode is not None:
+                aside.chmod(mode)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())  # a full disk may show only here
+        aside.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        raise
+
+
+def write_file(path: Path, text: str) -> None:
+    """A text as a file, `replaced` as a whole.
+
+    raises  OSError
+    """
+    with replaced(path) as file:
+        file.write(text.encode("utf-8", "replace"))
