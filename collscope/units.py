@@ -57,10 +57,38 @@ def format_time(time_ns: float | None) -> str:
     return f"{time_ns:.4g} ns"
 
 
-def count(number: int, one: str, many: str | None = None) -> str:
-    """A number with its noun.
+def count(number: int | None, one: str, many: str | None = None) -> str:
+    """A number with its noun; None: not known.
 
-    >>> count(1, "class", "classes"), count(2, "call")
-    ('1 class', '2 calls')
+    >>> count(1, "class", "classes"), count(2, "call"), count(None, "rank")
+    ('1 class', '2 calls', 'unknown ranks')
     """
-    return f"{number} {one}" if number == 1 else f"{number} {many or one + 's'}"
+    known = "unknown" if number is None else number
+    return f"{known} {one}" if number == 1 else f"{known} {many or one + 's'}"
+
+
+def count_of(some: int, whole: int, one: str, many: str | None = None) -> str:
+    """Some of a whole, with its noun.
+
+    >>> count_of(1, 14, "class", "classes"), count_of(1, 1, "rank")
+    ('1 of 14 classes', '1 of 1 rank')
+    """
+    return f"{some} of {count(whole, one, many)}"
+
+
+def are(number: int) -> str:
+    """The verb of a number of things.
+
+    >>> are(1), are(2)
+    ('is', 'are')
+    """
+    return "is" if number == 1 else "are"
+
+
+def figure(value: float, digits: int = 3) -> str:
+    """A number of so many digits, without an exponent where it is large.
+
+    >>> figure(0.01234), figure(12.34), figure(40912.3)
+    ('0.0123', '12.3', '40912')
+    """
+    return f"{value:.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"

@@ -322,7 +322,7 @@ def test_run_weights_fit_what_is_not_contradicted() -> None:
     assert weights.calls == {known: 3, out: 5}
     # 8 of 26 calls; 3 * 1024 + 5 * 2048 of 132096 bytes.
     assert weights.notes[0].startswith(
-        "run main: 2 of its 4 classes were measured, 30.8 % of its calls and 10.1 % of their bytes"
+        "run main: measured 2 of 4 classes, 30.8 % of its calls and 10.1 % of their bytes"
     )
 
 

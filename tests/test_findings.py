@@ -42,7 +42,7 @@ def test_sockets_between_hosts_are_a_problem_with_the_line_as_evidence() -> None
     store.fact(1, "network", "Socket")
     finding = _only(store, "internode_socket")
     assert finding.severity == "problem"
-    assert finding.detail == "1 of 1 pairs of ranks on two hosts use NET/Socket."
+    assert finding.detail == "Over NET/Socket: 1 of 1 pair of ranks on two hosts."
     assert finding.evidence == (Evidence("a.log", 12, line),)
     assert f"    a.log:12: {line}" in render(store.report(), "text").splitlines()
     # said once, and Socket has no GDR to switch on
@@ -74,12 +74,12 @@ def test_gdr_not_in_use_counts_pairs_of_networks_that_could() -> None:
     store.link(1, 0, 1, "NET/IB", net="IB", gdr=0, stream_id=1, line=20)
     store.link(1, 1, 0, "NET/IB", net="IB", gdr=1, stream_id=1)
     finding = _only(store, "gdr_not_in_use")
-    assert finding.detail == "1 of 2 pairs of ranks over NET have no GDR."
+    assert finding.detail == "1 of 2 pairs of ranks over NET without GDR."
     assert finding.evidence == (Evidence("a.log", 20, "0 -> 1 via NET/IB"),)
     store.link(1, 0, 1, "NET/IB", net="IB", gdr=1, stream_id=1, line=21)  # of another channel
     detail = _only(store, "gdr_not_in_use").detail
     assert detail == (
-        "1 of 2 pairs of ranks over NET have no GDR on some of their channels, 0 of them on all."
+        "1 of 2 pairs of ranks over NET without GDR on some of their channels, 0 of them on all."
     )
 
 
@@ -89,7 +89,7 @@ def test_shared_memory_instead_of_p2p() -> None:
     store.link(source, 0, 1, "SHM/direct", stream_id=1)
     store.link(source, 1, 0, "P2P/IPC", stream_id=1)
     finding = _only(store, "shared_memory_instead_of_p2p")
-    assert finding.detail == "1 of 2 pairs of ranks on one host use SHM."
+    assert finding.detail == "Over SHM: 1 of 2 pairs of ranks on one host."
 
 
 def test_forced_choices_are_named_with_their_line() -> None:
@@ -192,6 +192,31 @@ def test_missing_calls_are_counted_per_rank() -> None:
     assert "communicator 1 rank 1: 3" in finding.detail
     assert finding.evidence == (Evidence("a.log", 41, None),)
     assert _found(store, "data_loss") == []  # the same loss is not told twice
+
+
+def test_calls_missing_in_traces_are_not_told_of_logs() -> None:
+    store = StoreBuilder()
+    source = store.source("t.json", kind="trace")
+    comm = store.comm([store.process(source), store.process(source, pid=2), None])
+    first, _ = store.calls(comm, store.collective(), 2, ranks_seen=1)
+    store.deviation(first, 1, "missing", source_id=source)
+    finding = _only(store, "missing_calls")
+    assert finding.title == "1 call is missing in traces or recordings of ranks"
+    assert "log" not in finding.title + finding.advice
+    title = _only(store, "missing_ranks").title
+    assert title == "ranks without a trace or recording in 1 of 1 communicator"
+
+
+def test_a_class_without_a_count_is_named_by_what_is_known() -> None:
+    store = StoreBuilder()
+    source, comm = store.group()
+    of = store.collective(count=None, size_bytes=None, datatype=None)
+    (call,) = store.calls(comm, of, 1)
+    for _ in range(2):
+        store.kernel(call, source, transfer_ns=1000, wait_ns=9000)
+    assert _only(store, "waiting_dominates").detail == (
+        "0.018 of 0.020 ms over all ranks, most of it in AllReduce, size not known, on 2 ranks."
+    )
 
 
 def test_a_rank_that_lacks_all_calls_from_one_on_has_stopped() -> None:

@@ -76,7 +76,7 @@ def test_auto_says_that_a_table_below_a_log_lacks_its_operation(
     path = db_path.parent / "run.txt"
     path.write_text(log + "\n| size | A (us) | B (us) |\n| 1 KB | 5.1 | 4.2 |\n| 2 KB | 6 | 5 |\n")
     done = collscope("ingest", "auto", path, "--db", db_path)
-    assert (done.code, done.out.count("Name it with --op")) == (0, 1)
+    assert (done.code, done.out.count("Name it: collscope ingest table --op NAME")) == (0, 1)
     assert rows(db_path, _KINDS) == [("log", "nccl_log")]
 
 

@@ -88,6 +88,16 @@ def test_wrong_measurements_give_no_times(db: Path, tmp_path: Path, status: str)
     assert "label 'bad' has no right result: 1 measurement, all wrong or failed" in refused.err
 
 
+def test_the_missing_side_is_named(db: Path, tmp_path: Path, samples: Path) -> None:
+    mine = Path(shutil.copy(db, tmp_path / "t.db"))
+    log = samples / "nccl" / "ddp"
+    assert collscope("ingest", "log", log, "--db", mine, "--run", "logged").code == 0
+    refused = collscope("predict", "--db", mine, "--run", "default", "--with", "logged")
+    assert refused.code == 3
+    assert "run 'logged' has no time of any class of run 'default'" in refused.err
+    assert "there are" not in refused.err
+
+
 def test_a_label_of_measurements(db: Path) -> None:
     """Its one class takes half the time: 722 to 361 us once a step; the others stay."""
     found = predicted(db, "--run", "ringll", "--with", "half")

@@ -203,7 +203,7 @@ def test_top_cuts_the_classes_but_no_total() -> None:
     assert [row.class_id for row in report.classes] == [1]
     assert (report.header.classes, report.header.calls) == (2, 10)
     assert sum(row.calls for row in report.histograms[0].bins) == 10
-    assert "1 more classes not shown." in render(report, "text")
+    assert "1 more class not shown." in render(report, "text")
 
 
 def test_header_counts_what_the_run_consists_of() -> None:

@@ -308,7 +308,7 @@ def test_host_memory_is_marked_and_saves_nothing_against_a_system() -> None:
     said = render(report, "text")
     assert said.count("Measurements in host memory (a replay without GPUs) say nothing") == 1
     # they stand in the table as measured
-    assert "1 of 1 classes are measured with label replay." in said
+    assert "1 of 1 class is measured with label replay." in said
     # against their own fit they may be held
     assert _first(store, "fit").efficiency == pytest.approx(1)
 
@@ -598,7 +598,10 @@ def test_the_range_counts_nothing_at_its_lower_end_for_what_only_the_job_tells()
     # the slowest, 315.91 GB/s after 19.2 us, leaves little of the 0.1 that were measured alone
     slow = (19.2 + GIB * 1.75 / 315.91e3) / ROOF_US
     assert uplift.low == pytest.approx(1 / (1 - 0.1 * (1.1 - slow)) - 1, rel=1e-2)
-    assert any(text.startswith("1 of 2 classes have no replay") for text in uplift.assumptions)
+    assert any(
+        text.startswith("judged by the transfers in the job, without a replay: 1 of 2")
+        for text in uplift.assumptions
+    )
 
 
 def test_a_kernel_of_several_profiles_is_one_row() -> None:

@@ -202,7 +202,15 @@ def test_a_late_rank_is_named(db_path: Path, tmp_path: Path, ahead_us: dict[int,
     assert (rank, behind, of) == (2, 6, 60)
     # 1 ms after its usual arrival, which is up to 9 us beside that of the second last.
     assert typical == pytest.approx(MS, abs=20_000)
-    assert "[warning] rank 2 late: the others wait" in report(db_path)
+    text = " ".join(report(db_path).split())
+    assert "[warning] rank 2 is late: the others wait" in text
+    # What the others wait is what the table says of them; not all of it is for this rank alone.
+    ((waited,),) = rows(db_path, "SELECT SUM(wait_ns) / 1e6 FROM rank_times WHERE rank <> 2")
+    ((alone,),) = rows(db_path, "SELECT caused_wait_ns / 1e6 FROM rank_times WHERE rank = 2")
+    assert alone < waited
+    assert f"The others wait {waited:.3g} ms in all, {alone:.3g} ms of it because" in text
+    # No call was left out as warm-up: none is spoken of.
+    assert "warm-up" not in text
     assert rows(db_path, "SELECT DISTINCT transfer_ns FROM call_times") == [(100_000,)]
 
 

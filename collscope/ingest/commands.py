@@ -16,6 +16,7 @@ from collscope.errors import InputError
 from collscope.ingest.files import Expanded, Input, UnreadableError, expand, open_input, printable
 from collscope.ingest.scan import Progress, ScansAhead
 from collscope.store.connection import explained, open_store, remove_empty
+from collscope.units import count_of
 
 if TYPE_CHECKING:
     from collscope.ingest.result import Ingested
@@ -166,7 +167,8 @@ def _ingest_all(
             done = len(files)
             told = match_stored(connection, db, run)
         except KeyboardInterrupt as error:
-            kept = f"{done} of {len(files)} files are read and kept in {db}; run it again to go on."
+            read = count_of(done, len(files), "file")
+            kept = f"{read} read and kept in {db}; run it again to go on."
             usable = any(r.status != "unusable" for r in results)
             raise IngestInterruptedError(
                 f"ingest: interrupted. {kept if usable else 'Nothing was stored.'}", results

@@ -20,6 +20,7 @@ from collscope.match.observations import POINTERS_ONLY, Ints, Observations
 from collscope.match.order import launch_order
 from collscope.match.streams import rows_by
 from collscope.model import Diagnostic, Op, Place, Severity, redop_of, size_bytes
+from collscope.units import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +356,7 @@ def _summed(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
 
 
 def _name(comm: Communicator) -> str:
-    return f"{comm.nranks} ranks, matched by {comm.matched_by}"
+    return f"{count(comm.nranks, 'rank')}, matched by {comm.matched_by}"
 
 
 def _group_leaders(observed: Observations, rows: Sequence[Ints]) -> Ints:

@@ -39,7 +39,7 @@ _NUMBER_TEXT = "Rows with an unreadable number were skipped."
 _CLASS_TEXT = "Rows of a function or datatype that is not known here were skipped."
 _NRANKS_TEXT = (
     "The file does not tell the number of ranks, which the bus bandwidth needs: it was left out. "
-    "Give it with --nranks."
+    "Give it: collscope ingest csv --nranks N"
 )
 _TWICE_TEXT = (
     "rccl_replayer prints 2*S/t as the bus bandwidth of an AllReduce, whatever the number of "

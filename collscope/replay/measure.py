@@ -49,6 +49,7 @@ from collscope.replay.session import (
     check_target,
 )
 from collscope.replay.variants import Variant, schedule
+from collscope.units import are, count, count_of
 from collscope.writing import write_file
 
 # What the replayer's exit statuses mean; it has said itself what was wrong.
@@ -139,12 +140,13 @@ def _check(nranks: int, parts: int, session: Session, target: Target) -> None:
         )
     if session.ranks is not None and session.ranks < nranks:
         raise UsageError(
-            f"replay: the plan needs {nranks} ranks, {session.ranks} are at hand. Use "
-            f"{nranks}, or measure on fewer with --scale-ranks {session.ranks}."
+            f"replay: the plan needs {count(nranks, 'rank')}, there {are(session.ranks)} "
+            f"{session.ranks}. Use {nranks}, or measure on fewer with --scale-ranks"
+            f" {session.ranks}."
         )
     if place is not None and place.size * per_process != nranks:
         raise UsageError(
-            f"replay: the plan needs {nranks} ranks, the launcher started {place.size} "
+            f"replay: the plan needs {count(nranks, 'rank')}, the launcher started {place.size} "
             f"processes for {per_process} each. Start {nranks // per_process}."
         )
     if place is not None and max(1, len(session.variants)) * session.rounds * parts > 1:
@@ -292,7 +294,8 @@ def _error(ended: Ended, measurements: tuple[Measurement, ...], kept: str) -> Co
     bad = sum(m.status in _BAD for m in measurements)
     if kind is ReplayError and bad:
         return ReplayError(
-            f"replay: {bad} of {len(measurements)} measurements failed, see their messages. {kept}"
+            f"replay: {count_of(bad, len(measurements), 'measurement')} failed, see their messages."
+            f" {kept}"
         )
     return kind(f"replay: the replayer ended with status {ended.status}, see above. {kept}")
 

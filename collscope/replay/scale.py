@@ -9,6 +9,7 @@ from collscope.errors import UsageError
 from collscope.replay.build import Planned
 from collscope.replay.patterns import resized, transfer_bytes
 from collscope.replay.plan import UNIQUE, Plan, PlanClass, PlanComm, PlanTransfers, itemsize, used
+from collscope.units import count
 
 _Ranks = dict[int, tuple[int, ...]]
 
@@ -27,7 +28,9 @@ def scale(planned: Planned, nranks: int) -> Planned:
     if nranks < 1:
         raise UsageError(f"--scale-ranks {nranks}: a replay needs a rank. Ask for one or more.")
     if nranks > plan.nranks:
-        note = f"--scale-ranks {nranks} changes nothing: the plan needs {plan.nranks} ranks"
+        note = (
+            f"--scale-ranks {nranks} changes nothing: the plan needs {count(plan.nranks, 'rank')}"
+        )
         return replace(planned, notices=(*planned.notices, note))
     if nranks == plan.nranks:
         return planned
@@ -39,7 +42,8 @@ def scale(planned: Planned, nranks: int) -> Planned:
         plan, comms=moved, classes=classes, scaled_from=plan.scaled_from or plan.nranks
     )
     comms, needed = used(smaller)
-    note = f"remapped from {plan.nranks} ranks to {needed}: times are not those of the job's size"
+    job = count(plan.nranks, "rank")
+    note = f"remapped from {job} to {needed}: times are not those of the job's size"
     return replace(
         planned,
         plan=replace(smaller, comms=comms, nranks=needed),

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from collscope.reports.model import ClassRow
+from collscope.units import count, format_size
 
 
 class CallTotal(NamedTuple):
@@ -95,3 +96,15 @@ def _most_common(tunings: Counter[_Tuning]) -> _Tuning:
 
 def _ratio(part: int | None, whole: int | None) -> float | None:
     return part / whole if part is not None and whole else None
+
+
+def class_words(row: ClassRow) -> str:
+    """A class in a sentence."""
+    what = row.op
+    if row.count is not None and row.datatype is not None:
+        what += f" of {row.count} {row.datatype} ({format_size(row.size_bytes)})"
+    elif row.size_bytes is not None:
+        what += f" of {format_size(row.size_bytes)}"
+    else:
+        what += ", size not known,"
+    return f"{what} on {count(row.nranks, 'rank')}"

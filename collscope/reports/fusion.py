@@ -15,7 +15,7 @@ from collscope.reports.layout import (
     table,
     to_csv,
 )
-from collscope.units import count, format_size
+from collscope.units import count, figure, format_size
 from collscope.whatif.policies import Policy
 from collscope.whatif.records import Fusion, FusionRow, Recommended
 
@@ -72,7 +72,7 @@ def _csv(rows: Sequence[FusionRow]) -> str:
 
 def _head(found: Fusion) -> list[str]:
     what = (
-        f"{found.source}: {found.layers} pieces, {format_size(found.total_bytes)} of "
+        f"{found.source}: {count(found.layers, 'gradient')}, {format_size(found.total_bytes)} of "
         f"{found.datatype}, in order {found.order}; policy {found.policy}; "
         f"{count(found.nranks, 'rank')} on {count(found.nnodes, 'node')}."
     )
@@ -80,7 +80,7 @@ def _head(found: Fusion) -> list[str]:
         "blocking": "each bucket waited for before the next",
         "queued": "buckets queued one after the other, nothing beside them",
         "overlapped": "beside the backward pass, which ends after "
-        f"{(found.backward_us or 0) / 1e3:.4g} ms; gradients: {found.production}",
+        f"{figure((found.backward_us or 0) / 1e3, 4)} ms; gradients: {found.production}",
     }[found.execution]
     lines = [what, f"Execution {found.execution}: {how}.", f"Times: {found.times_from}."]
     if found.interpolation_error:
@@ -124,7 +124,8 @@ def _recommendation(found: Fusion) -> list[str]:
         lines.append(f"Not slower within the uncertainty: {', '.join(others)}.")
     if found.per_bucket is not None:
         lines.append(
-            f"One more bucket costs {found.per_bucket.per_bucket_us:.4g} us (least squares over "
+            f"One more bucket costs {figure(found.per_bucket.per_bucket_us, 4)} us (least squares"
+            " over "
             f"the rows, r2 {found.per_bucket.r_squared:.2f})."
         )
     return lines

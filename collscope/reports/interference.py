@@ -176,5 +176,6 @@ def _notes(found: InterferenceReport) -> list[str]:
         )
     notes += found.failed[:_MOST_FAILED]
     if len(found.failed) > _MOST_FAILED:
-        notes.append(f"{len(found.failed) - _MOST_FAILED} more failures (view interference).")
+        more = count(len(found.failed) - _MOST_FAILED, "more failure")
+        notes.append(f"{more} (view interference).")
     return notes

@@ -226,7 +226,7 @@ def _slow(found: P2p) -> list[str]:
         worst.setdefault((pair.variant, frozenset((pair.src, pair.dst))), pair)
     lines = [_slow_line(found, pair) for pair in list(worst.values())[:_MOST_SLOW]]
     if len(worst) > _MOST_SLOW:
-        lines.append(f"{len(worst) - _MOST_SLOW} more pairs stand out.")
+        lines.append(f"Further slow pairs: {len(worst) - _MOST_SLOW}.")
     ends = {pair for _, pair in worst}
     shared = frozenset.intersection(*ends)
     if len(ends) > 1 and shared:

@@ -98,7 +98,7 @@ def busbw_plot(report: Report) -> Figure | None:
     for axis, (op, curves) in zip(axes.flat, shown.items(), strict=False):
         _draw_curves(axis, curves, names)
         left = len(by_op[op]) - len(curves)
-        axis.set_title(op + (f" ({left} more curves not drawn)" if left else ""))
+        axis.set_title(op + (f" ({count(left, 'more curve')} not drawn)" if left else ""))
     for axis in axes.flat[len(by_op) :]:
         axis.set_visible(False)
     if caption:

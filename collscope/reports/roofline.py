@@ -125,9 +125,13 @@ def _curve(fitted: Fit, op: Op, nranks: int, nnodes: int) -> Curve:
     curve = fitted.curve(op, nranks, nnodes)
     if curve is not None:
         return curve
-    shapes = (f"{o.value} on {n} ranks of {nodes} node(s)" for o, n, nodes in fitted.curves)
+    shapes = (
+        f"{o.value} on {count(n, 'rank')} of {count(nodes, 'node')}"
+        for o, n, nodes in fitted.curves
+    )
     raise NoVerdictError(
-        f"--fit {fitted.name}: no measurement of {op.value} on {nranks} ranks of {nnodes} node(s) "
+        f"--fit {fitted.name}: no measurement of {op.value} on {count(nranks, 'rank')} of"
+        f" {count(nnodes, 'node')} "
         f"(measured: {', '.join(shapes)}). Name what was measured with --op, --ranks and --nodes."
     )
 

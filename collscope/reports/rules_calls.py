@@ -13,6 +13,7 @@ from collscope.reports.model import (
     Finding,
     Report,
 )
+from collscope.units import are, count, count_of
 
 TINY_BYTES = 4 * 1024
 # Below this an all-reduce costs its latency, whatever its size: on 8 GPUs of one host the
@@ -38,18 +39,30 @@ def missing_ranks(report: Report) -> Iterable[Finding]:
         return
     named = "; ".join(f"{row.comm_id}: {row.missing_ranks}" for row in rows[:MOST_EVIDENCE])
     more = f"; and {len(rows) - MOST_EVIDENCE} more" if len(rows) > MOST_EVIDENCE else ""
+    source = "log"
+    advice = (
+        "Ingest the logs of all ranks (NCCL_DEBUG_FILE with %h and %p, on every host) to see"
+        " waiting "
+        "and disagreement; calls, sizes and shares stand without them."
+    )
+    if not _logged(report):
+        source = "trace or recording"
+        advice = (
+            "Ingest those of all ranks to see waiting and disagreement; calls, sizes and shares "
+            "stand without them."
+        )
     yield Finding(
         severity="warning",
         code="missing_ranks",
-        title=f"ranks without a log in {len(rows)} of {len(report.communicators)} communicators",
+        title=f"ranks without a {source} in"
+        f" {count_of(len(rows), len(report.communicators), 'communicator')}",
         detail=f"Communicator and ranks not seen: {named}{more}.",
-        advice="Ingest the logs of all ranks (NCCL_DEBUG_FILE with %h and %p, on every host) to "
-        "see waiting and disagreement; calls, sizes and shares stand without them.",
+        advice=advice,
     )
 
 
 def missing_calls(report: Report) -> Iterable[Finding]:
-    """Calls that a rank with a log did not log."""
+    """Calls that a rank's log, trace or recording lacks."""
     rows = [row for row in report.coverage.deviations if row.what == "missing"]
     if not rows:
         return
@@ -57,13 +70,29 @@ def missing_calls(report: Report) -> Iterable[Finding]:
     named = "; ".join(
         f"communicator {row.comm_id} rank {row.rank}: {row.calls}" for row in rows[:MOST_EVIDENCE]
     )
+    more = f"; and {len(rows) - MOST_EVIDENCE} more" if len(rows) > MOST_EVIDENCE else ""
+    title = (
+        f"{count(lines, 'line of a call', 'lines of calls')} {are(lines)} missing on ranks that"
+        " have"
+        " a log"
+    )
+    advice = (
+        "Lines were lost (shared stdout, full disk) or a rank stopped: see the damaged lines in the"
+        " coverage, and give each process its own NCCL_DEBUG_FILE."
+    )
+    if not _logged(report):
+        title = f"{count(lines, 'call')} {are(lines)} missing in traces or recordings of ranks"
+        advice = (
+            "They began or ended at different calls, or lost some: what is missing on a rank cannot"
+            " be told from a rank that stopped."
+        )
     yield Finding(
         severity="warning",
         code="missing_calls",
-        title=f"{lines} lines of calls are missing on ranks that have a log",
-        detail=f"Calls missing per rank: {named}; the run has {report.header.calls} calls.",
-        advice="Lines were lost (shared stdout, full disk) or a rank stopped: see the damaged "
-        "lines in the coverage, and give each process its own NCCL_DEBUG_FILE.",
+        title=title,
+        detail=f"Calls missing per rank: {named}{more}; the run has"
+        f" {count(report.header.calls, 'call')}.",
+        advice=advice,
         evidence=_lines(rows),
     )
 
@@ -121,8 +150,10 @@ def communicators_inferred(report: Report) -> Iterable[Finding]:
     yield Finding(
         severity="note",
         code="communicators_inferred",
-        title=f"{len(rows)} of {len(report.communicators)} communicators are inferred",
-        detail=f"Communicators {ids}: no INIT line or globalrank names their ranks.",
+        title=f"{count_of(len(rows), len(report.communicators), 'communicator')} {are(len(rows))}"
+        " inferred",
+        detail=f"Communicator{'s' * (len(rows) > 1)} {ids}: no INIT line or globalrank names their"
+        " ranks.",
         advice="Log with NCCL_DEBUG_SUBSYS=INIT,COLL to have communicators joined by their id.",
     )
 
@@ -134,7 +165,7 @@ def counts_modulo(report: Report) -> Iterable[Finding]:
             yield Finding(
                 severity="warning",
                 code="counts_modulo",
-                title=f"{row.count} counts may be wrong: printed modulo 2^32",
+                title=f"{count(row.count, 'count')} may be wrong: printed modulo 2^32",
                 detail=row.message,
                 advice="Sizes of 2^32 elements and more show too small; TUNING lines print the "
                 "bytes in full.",
@@ -153,7 +184,7 @@ def tiny_messages(report: Report) -> Iterable[Finding]:
         severity="note",
         code="tiny_messages",
         title=f"{100 * tiny / every:.1f} % of the calls are below 4 KiB",
-        detail=f"{tiny} of {every} calls of known size: they cost latency, not bandwidth.",
+        detail=f"{count_of(tiny, every, 'call')} of known size: they cost latency, not bandwidth.",
         advice="Combine scalars and small tensors into one call, or make the calls less often.",
     )
 
@@ -169,7 +200,7 @@ def fusable_all_reduces(report: Report) -> Iterable[Finding]:
     yield Finding(
         severity="note",
         code="fusable_all_reduces",
-        title=f"{calls} of {every} all-reduces are below 64 KiB and could be fused",
+        title=f"{count_of(calls, every, 'all-reduce')} are below 64 KiB and could be fused",
         detail=f"Together they move {total} bytes, {total // calls} per call.",
         advice="Use larger gradient buckets (bucket_cap_mb of DDP, HOROVOD_FUSION_THRESHOLD).",
     )
@@ -183,7 +214,7 @@ def data_loss(report: Report) -> Iterable[Finding]:
             yield Finding(
                 severity="problem" if row.severity == "error" else "warning",
                 code="data_loss",
-                title=f"records were lost: {row.code} ({row.count} times)",
+                title=f"records were lost: {row.code} ({count(row.count, 'time')})",
                 detail=row.message,
                 advice="Counts and bytes below are lower bounds; the diagnostics view names the "
                 "sources.",
@@ -198,14 +229,23 @@ def library_warnings(report: Report) -> Iterable[Finding]:
     rows = [fact for kind in kinds for fact in report.facts if fact.kind == kind]
     if not rows:
         return
+    printed = sum(row.count for row in rows)
     yield Finding(
         severity="warning",
         code="library_warnings",
-        title=f"the library printed {sum(row.count for row in rows)} warnings or errors",
-        detail=f"{len(rows)} different texts; the first {min(len(rows), MOST_EVIDENCE)} follow.",
+        title=f"the library printed {count(printed, 'warning or error', 'warnings or errors')}",
+        detail=f"{count(len(rows), 'different text')}; the first"
+        f" {min(len(rows), MOST_EVIDENCE)} follow."
+        if len(rows) > 1
+        else "One text; it follows.",
         advice="Read them: they often name the reason of a slow path.",
         evidence=tuple(Evidence(row.source, row.line, row.value) for row in rows[:MOST_EVIDENCE]),
     )
+
+
+def _logged(report: Report) -> bool:
+    """Whether the run has a log; else its calls are those of traces and recordings."""
+    return any(source.kind == "log" for source in report.header.sources)
 
 
 def _diagnostics(report: Report) -> tuple[DiagnosticRow, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from collscope.reports.model import Evidence, Finding, Report, TransportRow
+from collscope.units import count_of
 
 _FAST_NETWORK = (
     "Install the network's plugin (aws-ofi-nccl on Slingshot and EFA) or its verbs library, put it "
@@ -32,7 +33,8 @@ def internode_socket(report: Report) -> Iterable[Finding]:
     pairs = sum(row.inter_node for row in rows)
     every = sum(row.inter_node for row in report.transports)
     unknown = sum(row.unknown for row in rows)
-    detail = [f"{pairs} of {every} pairs of ranks on two hosts use NET/Socket."] * (pairs > 0)
+    some = count_of(pairs, every, "pair")
+    detail = [f"Over NET/Socket: {some} of ranks on two hosts."] * (pairs > 0)
     detail += [f"{unknown} pairs whose hosts the log does not tell use NET/Socket."] * (unknown > 0)
     yield Finding(
         severity="problem" if pairs else "warning",
@@ -57,7 +59,8 @@ def socket_network(report: Report) -> Iterable[Finding]:
         severity="warning",
         code="socket_network",
         title="the network in use is Socket, and communicators span hosts",
-        detail=f"{len(spanning)} of {len(report.communicators)} communicators span hosts.",
+        detail=f"{count_of(len(spanning), len(report.communicators), 'communicator')}"
+        f" span{'s' * (len(spanning) == 1)} hosts.",
         advice=_FAST_NETWORK,
         evidence=tuple(Evidence(fact.source, fact.line, fact.excerpt) for fact in facts),
     )
@@ -71,7 +74,7 @@ def gdr_not_in_use(report: Report) -> Iterable[Finding]:
         return
     pairs, mixed = sum(row.pairs for row in without), sum(row.mixed for row in without)
     every = sum(row.pairs for row in able) - mixed  # a mixed pair is of a row with GDR too
-    detail = f"{pairs} of {every} pairs of ranks over NET have no GDR"
+    detail = f"{count_of(pairs, every, 'pair')} of ranks over NET without GDR"
     detail += f" on some of their channels, {pairs - mixed} of them on all." if mixed else "."
     yield Finding(
         severity="warning",
@@ -95,7 +98,7 @@ def shared_memory_instead_of_p2p(report: Report) -> Iterable[Finding]:
         severity="warning",
         code="shared_memory_instead_of_p2p",
         title="ranks of one host exchange data through host memory (SHM) instead of P2P",
-        detail=f"{pairs} of {every} pairs of ranks on one host use SHM.",
+        detail=f"Over SHM: {count_of(pairs, every, 'pair')} of ranks on one host.",
         advice="Check that P2P is not disabled, that the containers of a host see each other's "
         "devices, and that ACS is off in PCIe bridges; without GPU links SHM is normal.",
         evidence=tuple(_says(row) for row in rows),

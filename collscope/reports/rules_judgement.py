@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from collscope.reports.classes import class_words
 from collscope.reports.judgement.accounts import MOSTLY, SKEW_FACTOR
 from collscope.reports.judgement.records import JudgedClass
 from collscope.reports.model import Finding, Report
 from collscope.roofline.roof import not_applying
-from collscope.units import count, format_size
+from collscope.units import count, count_of, format_size
 
 WORTH = 0.01  # part of GPU time that tuning must save to be worth the work
 _ENOUGH = 0.5  # part of the collective time that must be judged before anything is said about it
@@ -33,7 +34,7 @@ def waiting_dominates(report: Report) -> Iterable[Finding]:
         code="waiting_dominates",
         title=f"{100 * waited / every:.1f} % of the time in collective kernels is waiting",
         detail=f"{waited / 1e6:.3f} of {every / 1e6:.3f} ms over all ranks, most of it in "
-        f"{worst.op} of {worst.count} {worst.datatype}.",
+        f"{class_words(worst)}.",
         advice="Faster collectives will not help here: look for ranks that arrive late (uneven "
         "work, input pipeline, host jitter).",
     )
@@ -59,7 +60,7 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
         severity="warning",
         code="skew_dominated",
         title=f"{100 * least:.1f} to {100 * most:.1f} of {100 * share:.1f} % of GPU time in "
-        f"{len(kernels)} collective kernel{'s' if len(kernels) > 1 else ''} is waiting or "
+        f"{count(len(kernels), 'collective kernel')} is waiting or "
         "contention",
         detail=f"{told}. A mean above {SKEW_FACTOR:g} times the roof of the largest message is "
         "no transfer.",
@@ -83,8 +84,9 @@ def skew_dominated_classes(report: Report) -> Iterable[Finding]:
     yield Finding(
         severity="warning",
         code="skew_dominated",
-        title=f"{len(rows)} of {len(report.judgement.classes)} classes take over "
-        f"{SKEW_FACTOR:g} times their roof in the job: waiting or contention",
+        title=f"{count_of(len(rows), len(report.judgement.classes), 'class', 'classes')}"
+        f" take{'s' * (len(rows) == 1)} over {SKEW_FACTOR:g} times the roof in the job: waiting"
+        " or contention",
         detail=f"{told}.",
         advice=_BALANCE,
     )

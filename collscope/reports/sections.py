@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from collscope.model import Op
+from collscope.reports.classes import class_words
 from collscope.reports.layout import (
     NUMBER,
     PATH,
@@ -12,7 +13,6 @@ from collscope.reports.layout import (
     Item,
     Section,
     Table,
-    or_unknown,
     scaled,
     table,
 )
@@ -111,7 +111,7 @@ def _share_answer(report: Report) -> Iterable[str]:
         yield "Share of GPU time: not known (no profile; collscope ingest profile PATH)."
     elif len(traced) > 1:
         ranks = len(report.timeline.ranks) or len(traced)
-        yield _together(traced, f"{whole} on {ranks} ranks", idles)
+        yield _together(traced, f"{whole} on {count(ranks, 'rank')}", idles)
     elif not traced and (len(shares) > _MOST_SENTENCES or _alike(shares)):
         yield _together(shares, f"{whole} in {len(shares)} profiles", idles)
     else:
@@ -156,13 +156,12 @@ def _range(shares: Sequence[Share], whole: str) -> str:
 def _size(header: Header) -> str:
     classes = count(header.classes, "class", "classes")
     calls = f"{count(header.calls, 'call')} in {classes}, {format_size(header.total_bytes)}, on "
-    nodes = "unknown nodes" if header.nodes is None else count(header.nodes, "node")
     libraries = f", {', '.join(header.libraries)}" if header.libraries else ""
     if header.calls and header.calls == header.calls_without_size:
         calls = f"{count(header.calls, 'call')} in {classes}, sizes not known, on "
     return (
         f"{calls if header.calls else ''}{count(header.communicators, 'communicator')}; "
-        f"{or_unknown(header.ranks)} ranks, {nodes}{libraries}."
+        f"{count(header.ranks, 'rank')}, {count(header.nodes, 'node')}{libraries}."
     )
 
 
@@ -178,14 +177,7 @@ def _most(row: ClassRow) -> str:
         part = f", {format_time(row.kernel_ns)} in kernels over all ranks"
     elif row.share_of_bytes is not None:
         part = f", {100 * row.share_of_bytes:.1f} % of the run's bytes"
-    what = row.op
-    if row.count is not None and row.datatype is not None:
-        what += f" of {row.count} {row.datatype} ({format_size(row.size_bytes)})"
-    elif row.size_bytes is not None:
-        what += f" of {format_size(row.size_bytes)}"
-    else:
-        what += ", size not known,"
-    return f"{what} on {or_unknown(row.nranks)} ranks, {count(row.calls, 'call')}{part}"
+    return f"{class_words(row)}, {count(row.calls, 'call')}{part}"
 
 
 def _findings(findings: Sequence[Finding]) -> Iterable[str | Item]:
@@ -226,7 +218,8 @@ def _shares(report: Report) -> Iterable[str | Table]:
             yield _family_table(share)
             yield _kernel_table(share)
         if share.kernels_total > len(share.kernels):
-            yield f"{share.kernels_total - len(share.kernels)} more kernel names not shown."
+            more = count(share.kernels_total - len(share.kernels), "more kernel name")
+            yield f"{more} not shown."
         for unclassified in share.unclassified:
             yield (
                 f"Not counted, a name with 'ccl' that is no known collective: {unclassified.name} "
@@ -302,12 +295,12 @@ def _transports(report: Report) -> Iterable[str | Table]:
     if facts:
         shown = ((f.kind, f.value, f.count) for f in facts[:_MOST_TEXTS])
         yield table([("library says", TEXT), ("value", TEXT), ("times", NUMBER)], shown)
-        yield from _more(len(facts), "statements")
+        yield from _more(len(facts), "statement")
     if report.settings:
         settings = ((s.name, s.value, s.origin, s.processes) for s in report.settings[:_MOST_TEXTS])
         names = [("setting", TEXT), ("value", TEXT), ("from", TEXT), ("processes", NUMBER)]
         yield table(names, settings)
-        yield from _more(len(report.settings), "settings")
+        yield from _more(len(report.settings), "setting")
 
 
 def _places(row: TransportRow) -> tuple[int, int, int]:
@@ -315,10 +308,13 @@ def _places(row: TransportRow) -> tuple[int, int, int]:
 
 
 def _run(header: Header) -> Iterable[str | Table]:
+    known = header.ranks or header.processes or header.gpus or header.hosts
     yield (
-        f"Run {header.run}: {or_unknown(header.ranks)} ranks in the largest communicator, "
-        f"{count(header.processes, 'process', 'processes')}, {or_unknown(header.gpus)} GPUs, "
+        f"Run {header.run}: {count(header.ranks, 'rank')} in the largest communicator, "
+        f"{count(header.processes or None, 'process', 'processes')}, {count(header.gpus, 'GPU')}, "
         f"hosts {', '.join(header.hosts) or 'unknown'}."
+        if known
+        else f"Run {header.run}: its sources tell no ranks, processes, GPUs or hosts."
     )
     yield f"Libraries: {', '.join(header.libraries) or 'no version line in the sources'}."
     columns = [("source kind", TEXT), ("dialect", TEXT), ("sources", NUMBER)]
@@ -327,9 +323,9 @@ def _run(header: Header) -> Iterable[str | Table]:
 
 def _coverage(report: Report) -> Iterable[str | Table]:
     coverage = report.coverage
-    if not _measured_only(report):
+    if report.header.calls:
         yield (
-            f"Calls logged by all their ranks: {coverage.calls_complete} of {report.header.calls}; "
+            f"Calls seen on all their ranks: {coverage.calls_complete} of {report.header.calls}; "
             f"by some: {coverage.calls_incomplete}; number of ranks unknown: "
             f"{coverage.calls_unknown}."
         )
@@ -349,18 +345,18 @@ def _coverage(report: Report) -> Iterable[str | Table]:
                 for s in coverage.sources[:_MOST_TEXTS]
             ),
         )
-        yield from _more(len(coverage.sources), "sources")
+        yield from _more(len(coverage.sources), "source")
     if coverage.diagnostics:
         names = [("diagnostic", TEXT), ("code", TEXT), ("count", NUMBER), ("message", TEXT)]
         yield table(
             names,
             ((d.severity, d.code, d.count, d.message) for d in coverage.diagnostics[:_MOST_TEXTS]),
         )
-        yield from _more(len(coverage.diagnostics), "diagnostics")
+        yield from _more(len(coverage.diagnostics), "diagnostic")
     for gap in coverage.gaps:
         yield f"Not known: {gap.question}. To know it: {gap.remedy}."
 
 
 def _more(number: int, what: str) -> Iterable[str]:
     if number > _MOST_TEXTS:
-        yield f"{number - _MOST_TEXTS} more {what} not shown."
+        yield f"{count(number - _MOST_TEXTS, f'more {what}')} not shown."

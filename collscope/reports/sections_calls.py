@@ -41,7 +41,8 @@ def classes(report: Report) -> Iterable[str | Table]:
         "TUNING line."
     )
     if report.header.classes > len(report.classes):
-        yield f"{report.header.classes - len(report.classes)} more classes not shown."
+        more = report.header.classes - len(report.classes)
+        yield f"{count(more, 'more class', 'more classes')} not shown."
 
 
 def _class_cells(row: ClassRow) -> tuple[object, ...]:
@@ -183,7 +184,7 @@ def communicators(rows: Sequence[CommunicatorRow]) -> Iterable[str | Table]:
     yield table(columns, (_sibling_cells(group) for group in groups[:_MOST_COMMUNICATORS]))
     yield "Communicators of equal shape, parent and calls share a line; MB = 1e6 bytes."
     if len(groups) > _MOST_COMMUNICATORS:
-        yield f"{len(groups) - _MOST_COMMUNICATORS} more lines not shown."
+        yield f"{count(len(groups) - _MOST_COMMUNICATORS, 'more line')} not shown."
 
 
 def _siblings(rows: Sequence[CommunicatorRow]) -> list[list[CommunicatorRow]]:

@@ -54,7 +54,8 @@ def measured_sentences(said: Judgement) -> Iterable[str]:
     for row in said.reached[:_MOST_REACHED]:
         nodes = "" if row.nnodes is None else f" of {count(row.nnodes, 'node')}"
         text = (
-            f"{row.op} on {row.nranks} ranks{nodes} reaches {cell(row.busbw_gbps)} GB/s at "
+            f"{row.op} on {count(row.nranks, 'rank')}{nodes} reaches {cell(row.busbw_gbps)} GB/s"
+            " at "
             f"{format_size(row.size_bytes)}"
         )
         if row.efficiency is not None:
@@ -84,7 +85,7 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
     said = report.judgement
     judged = [row for row in said.classes if row.measured_us is not None or row.roof is not None]
     if not judged and not said.metrics:
-        if said.classes:
+        if any(row.marks for row in said.classes):
             yield f"Not judged: no class has a right result with label {said.label}."
             yield from said.notes
         else:
@@ -94,10 +95,8 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         shown = judged[: len(report.classes)] or judged
         yield from _classes(shown, said)
         if not report.classes and said.classes_total > len(said.classes):
-            yield (
-                f"{said.classes_total - len(said.classes)} more classes not shown (--top 0): the "
-                "smallest of each operation."
-            )
+            more = count(said.classes_total - len(said.classes), "more class", "more classes")
+            yield f"{more} not shown (--top 0): the smallest of each operation."
     if said.decomposition is not None:
         yield _decomposition_table(said.decomposition)
         yield f"device s: seconds over all devices. Collective time: {said.decomposition.basis}."

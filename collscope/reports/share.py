@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from collscope.reports.model import FamilyShare, KernelShare, Share, UnclassifiedName
 from collscope.reports.rocprof_files import again, kernels_of
+from collscope.units import count
 
 # A pasted table whose percentages sum to less is an excerpt: what stands in it is no total.
 WHOLE_TABLE_PERCENT = 99.5
@@ -170,12 +171,11 @@ def _percent(profile: _Profile, printed: bool, of_busy: float | None) -> float |
 
 def _denominator(dialect: str, printed: bool, copies: bool, rows: int) -> str:
     """What the percentage is of, in words."""
-    plural = "s" if rows != 1 else ""
     # RPD's `top` lists copies beside kernels and computes its percentages over both.
     if printed and dialect == "top_text":
-        return f"the profile's own total, kernels and copies; {rows} row{plural} pasted"
+        return f"the profile's own total, kernels and copies; {count(rows, 'row')} pasted"
     if printed:
-        return f"the profile's own total; {rows} row{plural} present"
+        return f"the profile's own total; {count(rows, 'row')} present"
     return "all kernels and copies" if copies else "all kernels; the profile lists no copies"
 
 

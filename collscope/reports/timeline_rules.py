@@ -8,6 +8,7 @@ from itertools import groupby
 from collscope.reports.model import Evidence, Finding, Report
 from collscope.reports.timeline_records import DisagreementRow
 from collscope.reports.timeline_sections import late_sentence, matters
+from collscope.units import are, count
 
 _MOST = 5
 
@@ -72,8 +73,8 @@ def stragglers(report: Report) -> Iterable[Finding]:
             yield Finding(
                 severity=severity,
                 code="straggler",
-                title=f"rank{'s' if len(late) > 1 else ''} {numbers} {what}",
-                detail=" ".join(late_sentence(rank) for rank in late[:_MOST]),
+                title=f"rank{'s' * (len(late) > 1)} {numbers} {are(len(late))} {what}",
+                detail=" ".join(late_sentence(rank, ranks) for rank in late[:_MOST]),
                 advice=advice,
             )
 
@@ -92,7 +93,7 @@ def disagreements(report: Report) -> Iterable[Finding]:
             detail=" ".join(row.message for row in found[:_MOST]) + more,
             advice=advice,
             evidence=tuple(
-                Evidence(f"view disagreements, {origin}", None, f"{row.count} places")
+                Evidence(f"view disagreements, {origin}", None, count(row.count, "place"))
                 for row in found[:_MOST]
                 if row.count > 1
             ),

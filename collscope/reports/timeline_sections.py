@@ -13,7 +13,7 @@ from collscope.reports.timeline_records import (
     RankRow,
     TimelineReport,
 )
-from collscope.units import count, format_size
+from collscope.units import count, figure, format_size
 
 _MOST_RANKS = 16  # rows of a table; then the ranks with most exposed time
 _MOST_CLASSES = 20
@@ -32,8 +32,9 @@ def timeline_sentences(said: TimelineReport) -> Iterable[str]:
             100 * sum(getattr(r, name) for r in said.ranks) / span
             for name in ("exposed_ns", "hidden_ns", "idle_ns")
         )
+        left_out = ", after the warm-up" * any(row.warm_up for row in said.classes)
         yield (
-            f"Of the traced time ({count(len(said.ranks), 'rank')}, after the warm-up) collectives "
+            f"Of the traced time ({count(len(said.ranks), 'rank')}{left_out}) collectives "
             f"take {exposed:.1f} % exposed and {hidden:.1f} % beside compute kernels; the GPU "
             f"idles {idle:.1f} %."
         )
@@ -44,7 +45,9 @@ def timeline_sentences(said: TimelineReport) -> Iterable[str]:
             "for the last rank, the rest transfer."
         )
     yield from (
-        late_sentence(rank) for rank in said.ranks if rank.straggler and matters(rank, said.ranks)
+        late_sentence(rank, said.ranks)
+        for rank in said.ranks
+        if rank.straggler and matters(rank, said.ranks)
     )
 
 
@@ -54,13 +57,17 @@ def idle_percent(said: TimelineReport) -> float | None:
     return 100 * sum(rank.idle_ns for rank in said.ranks) / span if span else None
 
 
-def late_sentence(rank: RankRow) -> str:
-    """How often and how much a straggler is late; `last in` is what the table calls it."""
+def late_sentence(rank: RankRow, ranks: Sequence[RankRow]) -> str:
+    """How often and how much a straggler is late; `last in` is what the table calls it.
+
+    The others wait for other ranks too: how much less they would is what it alone costs them.
+    """
+    waited = sum(other.wait_ns for other in ranks if other.rank != rank.rank)
     return (
         f"Rank {rank.rank} comes last in {rank.late_last} of {count(rank.late_of, 'call')}, "
         f"typically by {_us(rank.late_typical_ns)} (at least half as late in {rank.late_behind}; "
-        f"{100 * rank.late_share:.0f} % of all lateness); the others wait "
-        f"{rank.caused_wait_ns / 1e6:.3g} ms for it."
+        f"{100 * rank.late_share:.0f} % of all lateness). The others wait {_us(waited)} in all, "
+        f"{_us(rank.caused_wait_ns)} of it because this rank comes after the second last."
     )
 
 
@@ -143,7 +150,7 @@ def _waiting(ranks: Sequence[RankRow]) -> Iterable[str | Table]:
         ("last in", NUMBER),
         ("late us", NUMBER),
         ("late % of all", NUMBER),
-        ("others wait ms", NUMBER),
+        ("costs others ms", NUMBER),
     ]
     yield table(
         columns,
@@ -157,7 +164,7 @@ def _waiting(ranks: Sequence[RankRow]) -> Iterable[str | Table]:
         ),
     )  # fmt: skip
     if len(ranks) > _MOST_RANKS:
-        yield f"{len(ranks) - _MOST_RANKS} more ranks not shown (view rank_times)."
+        yield f"{count(len(ranks) - _MOST_RANKS, 'more rank')} not shown (view rank_times)."
 
 
 def _classes(classes: Sequence[ClassTimeRow]) -> Table:
@@ -201,7 +208,8 @@ def _classes(classes: Sequence[ClassTimeRow]) -> Table:
 def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
     yield "Medians over calls; transfer and wait ms are sums over calls and ranks."
     if len(classes) > _MOST_CLASSES:
-        yield f"{len(classes) - _MOST_CLASSES} more classes not shown (view call_times)."
+        more = count(len(classes) - _MOST_CLASSES, "more class", "more classes")
+        yield f"{more} not shown (view call_times)."
     warm_up = sum(c.warm_up for c in classes)
     if warm_up:
         yield f"Left out of every sum as warm-up: {count(warm_up, 'call')} (call_times.warm_up)."
@@ -238,7 +246,7 @@ def _beside(rows: Sequence[BesideRow]) -> Iterable[str | Table]:
                 format_size(b.size_bytes),
                 b.hidden_ns / 1e6,
                 f"{b.relative_compute:.4f}",
-                f"{(1 - b.relative_compute) * b.hidden_ns / 1e6:.4g}",
+                f"{figure((1 - b.relative_compute) * b.hidden_ns / 1e6, 4)}",
                 f"{b.label}: {format_size(b.measured_size_bytes)}, {b.compute}, {b.device}",
             )
             for b in rows[:_MOST_CLASSES]
@@ -293,4 +301,4 @@ def _progress(progress: Sequence[ProgressRow]) -> Iterable[str | Table]:
 
 
 def _us(ns: float) -> str:
-    return f"{ns / 1e6:.3g} ms" if abs(ns) >= 1e6 else f"{ns / 1e3:.3g} us"
+    return f"{figure(ns / 1e6)} ms" if abs(ns) >= 1e6 else f"{figure(ns / 1e3)} us"

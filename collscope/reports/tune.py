@@ -26,7 +26,7 @@ from collscope.tuning.records import INTERRUPTED, TUNED, UNCONFIRMED, TunedClass
 from collscope.tuning.run import prepare, tune
 from collscope.tuning.state import EARLIER, ENV, EVIDENCE, TUNER_CSV, State, Wanted
 from collscope.tuning.summary import summary
-from collscope.units import count, format_size
+from collscope.units import count, figure, format_size
 from collscope.writing import write_file
 
 FORMATS = ("text", "md", "json")
@@ -111,7 +111,8 @@ def _head(found: Tuning) -> Iterator[str]:
         g = found.gain
         yield (
             f"Collective time {_saved(g.collective, g.collective_low, g.collective_high)}, "
-            f"{g.saved_us:.4g} us of all calls on one rank; {count(g.rounds, 'round')} in turns."
+            f"{figure(g.saved_us, 4)} us of all calls on one rank; {count(g.rounds, 'round')} in"
+            " turns."
         )
         if g.step is not None:
             yield f"The job's time {_saved(g.step, g.step_low, g.step_high)}: {found.job.basis}."

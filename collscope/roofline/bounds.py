@@ -16,6 +16,7 @@ from collscope.roofline.cut import ENUMERATED_NODES, direct_gbps, egress_gbps, m
 from collscope.roofline.flow import max_flow
 from collscope.roofline.system import UNIFORM_WIRINGS, Fabric, InNetwork, System
 from collscope.roofline.wiring import Weight, Wiring
+from collscope.units import count
 
 # Spread: RS + AG schedules, whose bound also is that of an AllReduce without in-network reduction.
 _SPREAD = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER)
@@ -109,7 +110,8 @@ def nvls_factor(nranks: int, per_node: int) -> float:
 def _domains(system: System, nranks: int, nnodes: int) -> int:
     """Nodes for the bound: hosts that share a fabric count as one."""
     if not 1 <= nnodes <= max(nranks, 1):
-        raise UsageError(f"{nranks} ranks on {nnodes} nodes: cannot be. Give 1 to {nranks} nodes.")
+        where = f"{count(nranks, 'rank')} on {count(nnodes, 'node')}"
+        raise UsageError(f"{where}: cannot be. Give 1 to {count(nranks, 'node')}.")
     return system.domains(nnodes)
 
 
@@ -119,7 +121,7 @@ def _members(
     """GPUs of a node that take part, and what had to be assumed about them."""
     per_node = -(-request.nranks // nodes)
     gpus = per_node if system.fabric is None else system.fabric.gpus
-    where = f"{request.nranks} ranks on {nodes} node(s) of {system.name}"
+    where = f"{count(request.nranks, 'rank')} on {count(nodes, 'node')} of {system.name}"
     if per_node > gpus:
         raise UsageError(
             f"{where}: {per_node} per node, which has {gpus} GPUs. "

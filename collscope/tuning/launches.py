@@ -19,6 +19,7 @@ from collscope.replay.scratch import scratch_folder, write_plan
 from collscope.replay.session import Session
 from collscope.replay.variants import Variant
 from collscope.tuning.settings import Setting
+from collscope.units import count_of
 from collscope.writing import one_line
 
 # Nothing of these goes away with another setting.
@@ -119,7 +120,8 @@ def _problem(
     if timeout is not None:
         return timeout.message or "no result in time"
     if len(rows) < wanted:
-        return f"the replayer ended with status {status} after {len(rows)} of {wanted} classes"
+        of = count_of(len(rows), wanted, "class", "classes")
+        return f"the replayer ended with status {status} after {of}"
     return None
 
 

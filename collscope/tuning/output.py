@@ -12,6 +12,7 @@ from collscope.tuning.csv_format import TunerRow
 from collscope.tuning.names import COLLECTIVE_OF
 from collscope.tuning.optimizer_csv import OptimizerRow
 from collscope.tuning.settings import KNOBS, Setting
+from collscope.units import count
 
 OVERRIDING = ("NCCL_ALGO", "NCCL_PROTO")  # rule out what a plugin asks for
 
@@ -80,6 +81,6 @@ def row_comments(rows: Sequence[TunerRow], first: Measurement | None) -> list[st
     library = "an unknown library" if first is None else first.library or "an unknown library"
     device = "" if first is None or not first.device else f" on {first.device}"
     return [
-        f"collscope tune: {len(rows)} rows, measured with {library}{device}",
+        f"collscope tune: {count(len(rows), 'row')}, measured with {library}{device}",
         "sizes outside of the rows are left to the library",
     ]

@@ -15,6 +15,7 @@ from collscope.tuning.decide import FEWEST_ROUNDS, Rounds, Standing, standings
 from collscope.tuning.halving import ROUNDS, fitting, order, survivors
 from collscope.tuning.launches import Launches, say
 from collscope.tuning.settings import DEFAULT, Place, Setting, channel_settings
+from collscope.units import count
 
 PRESENT = "present"
 _BEST = 2  # algorithm and protocol pairs whose channels are tried
@@ -88,7 +89,7 @@ class Search:
         if not chosen or name in self.dropped:
             return
         verify = any((name, c) not in self.verified for c in chosen)
-        say(f"round {number}, {name}: {len(chosen)} classes")
+        say(f"round {number}, {name}: {count(len(chosen), 'class', 'classes')}")
         # A launch of the present setting may come twice in a round: its rows need another number.
         row_number = self.launches.count + 1
         found = self.launches.start(setting, chosen, row_number, verify=verify)
@@ -111,7 +112,7 @@ class Search:
     def _take(self, name: str, class_id: int, number: int, m: Measurement) -> None:
         if m.n_wrong or m.status == "wrong":
             if name not in self.dropped:
-                self._drop(name, f"WRONG RESULTS: {m.n_wrong} elements of {m.op.value}")
+                self._drop(name, f"WRONG RESULTS: {count(m.n_wrong, 'element')} of {m.op.value}")
             return
         if m.status != "ok" or not m.time_us_median:
             self.failed[name, class_id] = m.message or m.status

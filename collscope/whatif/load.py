@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from collscope.errors import InputError, NoVerdictError
 from collscope.model import Datatype, Measurement, Op
 from collscope.store.measurements import StoredMeasurement, no_such_label, read_measurements
+from collscope.units import count_of
 from collscope.whatif.cycle import last_cycle
 from collscope.whatif.layers import Layer
 
@@ -61,7 +62,7 @@ def load_step(connection: sqlite3.Connection, store: str, run: str) -> RecordedS
     found = last_cycle([count for _, count, _, _ in calls])
     notices = [f"AllReduce calls of {datatype} on communicator {comm}; single elements left out"]
     if found is None:
-        notices.append(f"no step repeats: all {len(calls)} calls are taken for one")
+        notices.append(f"no step repeats: all calls ({len(calls)}) are taken for one")
     else:
         begin, length = found
         calls = calls[begin : begin + length]
@@ -106,8 +107,8 @@ def load_measured(
     notices = []
     if len(right) < len(found):
         notices.append(
-            f"label '{label}': {len(found) - len(right)} of {len(found)} measurements failed or"
-            " gave wrong results: left out"
+            f"label '{label}': {count_of(len(found) - len(right), len(found), 'measurement')} "
+            "failed or gave wrong results: left out"
         )
     if len(runs) > 1:
         notices.append(f"label '{label}' is in the runs {', '.join(runs)}: taken together")

@@ -13,6 +13,7 @@ from collscope.model import Datatype, Gap, Measurement
 from collscope.replay.names import datatype_named
 from collscope.replay.plan import itemsize
 from collscope.replay.sweep import sizes_of
+from collscope.units import count
 from collscope.whatif.layers import Layer, parse_layers
 from collscope.whatif.load import RecordedStep, load_measured, load_step
 from collscope.whatif.policies import DEFAULT_CAP_BYTES, Bucket, Policy, make_buckets
@@ -154,8 +155,9 @@ def measured_times(wanted: Wanted, job: Job) -> tuple[Times, Job, str, tuple[str
     require_alike(fitting or found, f"--label '{wanted.label}'")
     if not fitting:
         raise InputError(
-            f"--label '{wanted.label}': measured on {found[0].nranks} ranks of "
-            f"{found[0].nnodes or 1} node(s), the job has {job.nranks} of {job.nnodes or 1}. "
+            f"--label '{wanted.label}': measured on {count(found[0].nranks, 'rank')} of "
+            f"{count(found[0].nnodes or 1, 'node')}, the job has {job.nranks} of"
+            f" {job.nnodes or 1}. "
             "Measure the job's shape, or name that of the measurements with --ranks and --nodes."
         )
     fitting = _preferred(fitting, job, notices)

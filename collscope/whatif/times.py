@@ -15,6 +15,7 @@ import numpy.typing as npt
 from collscope.errors import NoVerdictError
 from collscope.model import Measurement
 from collscope.roofline.fit import Hockney, fit, hockney
+from collscope.units import count
 
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 500
@@ -139,7 +140,12 @@ def require_alike(measured: Sequence[Measurement], name: str) -> None:
     """
     shapes = sorted({(m.nranks or 0, m.nnodes or 1) for m in measured})
     if len(shapes) != 1:
-        known = ", ".join(f"{ranks} ranks on {nodes} node(s)" for ranks, nodes in shapes) or "none"
+        known = (
+            ", ".join(
+                f"{count(ranks, 'rank')} on {count(nodes, 'node')}" for ranks, nodes in shapes
+            )
+            or "none"
+        )
         raise NoVerdictError(
             f"{name}: AllReduce measured on {known}. Choose one with --ranks and --nodes, or "
             "measure with collscope replay --sweep allreduce:1K..256M*2."

@@ -27,10 +27,13 @@ _RANKS = re.compile(r"(\d{1,6})[\s-]*(?:ranks|processes|gpus)\b", re.IGNORECASE)
 _NODES = re.compile(r"(\d{1,6})[\s-]*nodes\b", re.IGNORECASE)
 _UNIT = re.compile(r"\(([^()]{1,20})\)")
 
-_OP_TEXT = "Tables with sizes that name no operation were left out. Name it with --op"
+_OP_TEXT = (
+    "Tables with sizes that name no operation were left out. "
+    "Name it: collscope ingest table --op NAME"
+)
 _ASSUMED_TEXT = (
     "A table does not name its operation: it is taken to be the last one that the text names. "
-    "Say otherwise with --op."
+    "Say otherwise with collscope ingest table --op NAME."
 )
 _CUT_TEXT = "Rows that are cut or broken were left out."
 _SIZE_TEXT = "Rows with an unreadable size were left out."

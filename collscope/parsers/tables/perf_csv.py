@@ -26,7 +26,9 @@ _COLUMNS_TEXT = (
     "it was put in."
 )
 _TORN_TEXT = "Rows with too few or too many fields, or without size and time, were left out."
-_OP_TEXT = "Rows whose operation is not known were left out. Name it with --op"
+_OP_TEXT = (
+    "Rows whose operation is not known were left out. Name it: collscope ingest table --op NAME"
+)
 
 
 def sniff(text: str) -> bool:

@@ -36,7 +36,10 @@ _RCCL = re.compile(r'^\s*(?:\[\s*)?\{(?=[^{}]{0,2000}"busBw")(?=[^{}]{0,2000}"in
 
 _CUT_TEXT = "The JSON ends early or is damaged: results up to there were kept."
 _ROW_TEXT = "Results that lack a size or a time were left out."
-_OP_TEXT = "Results of a file that does not name the operation were left out. Name it with --op"
+_OP_TEXT = (
+    "Results of a file that does not name the operation were left out. "
+    "Name it: collscope ingest table --op NAME"
+)
 
 
 def sniff(text: str) -> bool:

@@ -44,7 +44,8 @@ _MIXED_TEXT = (
 _HEADER_TEXT = "A damaged table header was not used: the columns were read by position."
 _TYPE_TEXT = "Element types with an unknown name: their rows are kept without a type."
 _OP_TEXT = (
-    "A table whose operation neither the text nor the columns tell was left out. Name it with --op"
+    "A table whose operation neither the text nor the columns tell was left out. "
+    "Name it: collscope ingest table --op NAME"
 )
 _INFERRED_TEXT = "The text does not name the operation: it was told from the table's columns."
 _RANKS_TEXT = (
@@ -52,11 +53,13 @@ _RANKS_TEXT = (
     "bandwidths."
 )
 _NO_RANKS_TEXT = (
-    "The text does not tell the number of ranks, so there is no bus bandwidth. Give it with "
-    "--nranks."
+    "The text does not tell the number of ranks, so there is no bus bandwidth. "
+    "Give it: collscope ingest table --nranks N"
 )
 _SIZE_TEXT = (
-    "Sizes do not fit count, element type and ranks of this operation. Check --op and --nranks."
+    "Sizes do not fit count, element type and ranks of this operation. Check both: collscope"
+    " ingest "
+    "table --op NAME --nranks N"
 )
 
 

@@ -15,7 +15,7 @@ from enum import Enum
 
 from collscope.reports.comparison.measured import Key, called
 from collscope.reports.comparison.noise import ENOUGH_ROUNDS, Effect
-from collscope.units import count
+from collscope.units import count, count_of, figure
 
 TOTAL_THRESHOLD = 0.02  # effect of the weighted total that matters
 TOTAL_P = 0.001  # probability at which the weighted total counts as changed
@@ -164,9 +164,9 @@ def _unseen(unseen: Sequence[Judged], of: int) -> str:
     widths = [half for j in unseen if (half := j.effect.half_width()) is not None]
     hides = f"hides a change of less than {_percent(max(widths))} %" if widths else "is not known"
     return (
-        f"{len(unseen)} of {count(of, 'class', 'classes')} with"
+        f"{count_of(len(unseen), of, 'class', 'classes')} with"
         f" {100 * sum(j.share for j in unseen):.1f} % of the time and up to"
-        f" {max(j.time_us for j in unseen):.3g} us each, whose noise {hides}"
+        f" {figure(max(j.time_us for j in unseen))} us each, whose noise {hides}"
     )
 
 

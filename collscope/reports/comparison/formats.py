@@ -182,12 +182,12 @@ def _class_cells(row: ClassComparison, comparison: Comparison, weighted: bool) -
 
 def _curve_name(key: Key) -> str:
     kind = " ".join(part for part in (key.op, key.datatype, key.redop, key.shape) if part)
-    return f"{kind}, {key.nranks or 'unknown'} ranks{_place(key.in_place)}"
+    return f"{kind}, {count(key.nranks or None, 'rank')}{_place(key.in_place)}"
 
 
 def _crossovers(comparison: Comparison, short: dict[str, str]) -> list[str]:
     return [
-        f"{' '.join(p for p in (c.op, c.datatype) if p)}, {c.nranks or 'unknown'} ranks"
+        f"{' '.join(p for p in (c.op, c.datatype) if p)}, {count(c.nranks or None, 'rank')}"
         f"{_place(c.in_place)}: from {c.size_bytes} B on"
         f" {short[c.to]} is faster than {short[c.before]}."
         for c in comparison.crossovers
@@ -253,7 +253,7 @@ def _verdict_table(rows: Sequence[ClassVerdict]) -> Table:
 
 def _class_name(key: Key) -> str:
     parts = (key.op, key.datatype, key.redop, key.shape, f"{key.size_bytes} B",
-             f"{key.nranks} ranks")  # fmt: skip
+             count(key.nranks or None, "rank"))  # fmt: skip
     return " ".join(part for part in parts if part) + _place(key.in_place)
 
 

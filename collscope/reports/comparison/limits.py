@@ -12,6 +12,7 @@ from collscope.reports.comparison.gate import Check, Impossible
 from collscope.reports.comparison.measured import Key, Label
 from collscope.roofline.bounds import Request, bounds
 from collscope.roofline.system import System
+from collscope.units import count
 
 _DIGITS = 0.005  # part of a bandwidth that tables round away
 
@@ -100,7 +101,7 @@ def _above(label: Label, limit: _Hard) -> Iterator[Impossible]:
 def _told(found: Iterable[Impossible]) -> Iterator[str]:
     for v in found:
         yield (
-            f"{v.label}: {v.key.op} of {v.key.size_bytes} B on {v.key.nranks} ranks has"
+            f"{v.label}: {v.key.op} of {v.key.size_bytes} B on {count(v.key.nranks, 'rank')} has"
             f" {v.busbw_gbps:.4g} GB/s, which is impossible: the limit is {v.limit_gbps:.4g}"
             f" ({v.why})"
         )

@@ -132,7 +132,7 @@ def _load(
     usable = [r for r in timed if _key(r) not in wrong]
     if not (usable or failed or wrong):
         raise InputError(
-            f"label '{name}': none of its {len(rows)} measurements has a size and a time. "
+            f"label '{name}': none of its {count(len(rows), 'measurement')} has a size and a time. "
             "Measure again, or choose another label."
         )
     grouped: dict[Key, list[_Row]] = defaultdict(list)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from collscope.reports.comparison.measured import Key, Label
+from collscope.units import count_of
 
 # Of classes that fit equally well one is taken: place known before not known, and out of place
 # first, which is what a call is when nothing else is said.
@@ -74,10 +75,13 @@ def _distance(wanted: Key, key: Key) -> tuple[int, int]:
 
 
 def _coverage(run: str, called: Sequence[tuple[Key, int]], found: Sequence[tuple[Key, int]]) -> str:
+    if not called:
+        return f"run {run} has no calls of known size: nothing has a weight"
     calls, size = (_part(_sums(found)[i], _sums(called)[i]) for i in range(2))
     return (
-        f"run {run}: {len(found)} of its {len(called)} classes were measured, {calls} of its calls"
-        f" and {size} of their bytes; what it does not call has no weight"
+        f"run {run}: measured {count_of(len(found), len(called), 'class', 'classes')}, {calls} of"
+        " its"
+        f" calls and {size} of their bytes; what it does not call has no weight"
     )
 
 

@@ -12,6 +12,7 @@ from collscope.reports.judgement.judged import Judged, device_calls
 from collscope.reports.judgement.records import Decomposition, JudgedKernel, TimePart, Uplift
 from collscope.reports.judgement.uplift import Part, ceiling, gain, saved_share
 from collscope.reports.model import Share
+from collscope.units import count, count_of
 
 if TYPE_CHECKING:
     from collscope.reports.judgement.resample import Spread
@@ -22,8 +23,9 @@ SKEW_FACTOR = 3.0
 MOSTLY = 2.0
 
 _WALL = """
-SELECT TOTAL(span_ns), TOTAL(collective_ns), TOTAL(exposed_ns), COUNT(*)
-FROM rank_times WHERE run = ?
+SELECT TOTAL(span_ns), TOTAL(collective_ns), TOTAL(exposed_ns), COUNT(*),
+    EXISTS (SELECT 1 FROM call_times WHERE run = :run AND warm_up)
+FROM rank_times WHERE run = :run
 """
 
 _INSIDE = "not known: contained in the parts below; no kernel times of two ranks or more"
@@ -46,9 +48,10 @@ def fraction_of(
     connection: sqlite3.Connection, run: str, shares: Sequence[Share]
 ) -> Fraction | None:
     """From traces, which have wall time and overlap, else from profiles; None without either."""
-    span, collective, exposed, ranks = connection.execute(_WALL, (run,)).fetchone()
+    found = connection.execute(_WALL, {"run": run}).fetchone()
+    span, collective, exposed, ranks, warm_up = found
     if span and collective:
-        of = f"wall time of {ranks} traced rank{'s' if ranks != 1 else ''}, warm-up left out"
+        of = f"wall time of {count(ranks, 'traced rank')}{', warm-up left out' * warm_up}"
         return Fraction(collective / span, of, exposed / collective)
     known = [share for share in shares if share.percent is not None]
     if not known:
@@ -249,8 +252,9 @@ def _assumptions(
     elif any(j.alone_us is None for j in counted):
         measured = sum(j.alone_us is not None for j in counted)
         notes.append(
-            f"{len(counted) - measured} of {len(counted)} classes have no replay and are judged by "
-            "their transfers in the job; the lower end of a range counts no gain for them"
+            "judged by the transfers in the job, without a replay: "
+            f"{count_of(len(counted) - measured, len(counted), 'class', 'classes')}; the lower"
+            " end of a range counts no gain for them"
         )
     if judged_part < 0.9995:
         notes.append("no gain is counted for classes without a measurement")

@@ -23,7 +23,7 @@ from collscope.reports.judgement.records import Judgement
 from collscope.reports.judgement.roofs import AnyRoofs, FitRoofs, empirical, make_roofs
 from collscope.reports.model import ClassRow, Share
 from collscope.store.measurements import StoredMeasurement, read_measurements
-from collscope.units import count
+from collscope.units import are, count, count_of
 
 _FAILED = ("failed", "timeout")  # statuses of measurements that were not carried out
 _NAMED = 3  # profiles that a sentence names
@@ -162,7 +162,8 @@ def _notes(judged: Sequence[Judged], chosen: str | None, known: bool) -> list[st
     notes = []
     measured = sum(j.match is not None and j.match.time_us is not None for j in judged)
     if chosen is not None and judged:
-        notes.append(f"{measured} of {len(judged)} classes are measured with label {chosen}.")
+        some = count_of(measured, len(judged), "class", "classes")
+        notes.append(f"{some} {are(measured)} measured with label {chosen}.")
         if not any(j.match for j in judged):
             notes.append(
                 "No measurement is of a class of this run: operation, type, reduction, size, ranks "

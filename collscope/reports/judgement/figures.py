@@ -15,7 +15,7 @@ from collscope.reports.judgement.measured import Matcher
 from collscope.reports.judgement.records import MetricRow
 from collscope.reports.judgement.uplift import implied_share, predicted_gain
 from collscope.reports.model import ClassRow
-from collscope.units import format_size
+from collscope.units import count, format_size
 
 _METRICS = """
 SELECT name, unit, higher_is_better, label, value FROM metrics WHERE run = ? ORDER BY metric_id
@@ -131,8 +131,8 @@ def _of_calls(
         old_s += device_calls(row) * first.time_us
         new_s += device_calls(row) * second.time_us
         counted += 1
-    plural = "class" if counted == 1 else "classes"
-    return _SpeedUp(old_s / new_s, f"the run's calls, {counted} {plural}") if new_s else None
+    of = f"the run's calls, {count(counted, 'class', 'classes')}"
+    return _SpeedUp(old_s / new_s, of) if new_s else None
 
 
 def _of_largest(old: Iterable[Measurement], new: Iterable[Measurement]) -> _SpeedUp | None:
@@ -149,6 +149,8 @@ def _of_largest(old: Iterable[Measurement], new: Iterable[Measurement]) -> _Spee
         nearest = min(s.distance for s in serving)
         times = [s.measurement.time_us_median or 0.0 for s in serving if s.distance == nearest]
         size = format_size(largest.size_bytes or 0)
-        name = f"{largest.op.value} of {size} on {largest.nranks} ranks, the largest measured"
+        name = (
+            f"{largest.op.value} of {size} on {count(largest.nranks, 'rank')}, the largest measured"
+        )
         return _SpeedUp(median(times) / median(after[largest]), name)
     return None

@@ -157,7 +157,7 @@ def words_of(gaps: Iterable[Gap], measured: Sequence[CollectiveClass]) -> Iterab
 def _marks(measured: Sequence[Measurement], gaps: Sequence[Gap], row: ClassRow) -> Iterable[str]:
     first = measured[0]
     if Gap.SCALED in gaps and first.nranks != row.nranks:
-        yield f"measured on {first.nranks} ranks, scaled"
+        yield f"measured on {count(first.nranks, 'rank')}, scaled"
     elif Gap.SCALED in gaps:
         yield f"measured in a job of fewer than its {first.scaled_from} ranks, scaled"
     yield from words_of(gaps, [m.collective_class for m in measured])

@@ -58,13 +58,14 @@ class SystemRoofs:
         if not nodes_known and work.nranks > 0:
             nodes = self._roofs.system.fewest_nodes(work.nranks)
             work = replace(work, nnodes=nodes)
-            notes = (f"{nodes} node{'s' if nodes > 1 else ''} assumed",)
+            notes = (f"{count(nodes, 'node')} assumed",)
         try:
             ceilings = self._roofs.ceilings(work)
         except CollscopeError as error:
             return str(error)
         if ceilings is None:
-            return f"no roof for {work.op.value} of {work.size_bytes} B on {work.nranks} ranks"
+            ranks = count(work.nranks, "rank")
+            return f"no roof for {work.op.value} of {work.size_bytes} B on {ranks}"
         roof = ceilings.reachable
         return RoofAt(
             roof.name,
@@ -97,8 +98,9 @@ class FitRoofs:
         curve = self._fit.curve(work.op, work.nranks, work.nnodes)
         factor = bus_factor(work.op, work.nranks)
         if curve is None or factor is None or work.size_bytes <= 0:
-            nodes = f" on {work.nnodes} nodes" if nodes_known else ""
-            return f"no measurements of {work.op.value} on {work.nranks} ranks{nodes} to fit"
+            nodes = f" on {count(work.nnodes, 'node')}" if nodes_known else ""
+            ranks = count(work.nranks, "rank")
+            return f"no measurements of {work.op.value} on {ranks}{nodes} to fit"
         if work.size_bytes < curve.sizes[0]:
             # the time of a larger message says nothing about the least time of this one
             return "smaller than any measured message"

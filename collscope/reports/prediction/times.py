@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from collscope.errors import NoVerdictError
+from collscope.errors import InputError, NoVerdictError
 from collscope.match.rows import ClassKey
 from collscope.model import Measurement
 from collscope.reports.classes import class_rows, read_call_totals
@@ -62,6 +62,16 @@ def label_times(
         raise NoVerdictError(
             f"{db}: label '{label}' has no right result: {count(bad, 'measurement')}, all wrong or "
             "failed. Measure again, or name another label."
+        )
+    if label in runs and label != run:
+        if not rows:
+            raise InputError(
+                f"{db}: the traces of run '{run}' tell no class of a collective: nothing can take "
+                f"the times of '{label}'. Ingest traces of all ranks, or their logs too."
+            )
+        raise InputError(
+            f"{db}: run '{label}' has no time of any class of run '{run}'. Ingest traces of all "
+            "its ranks, or measure with collscope replay --label."
         )
     known = {*measurement_labels(connection), *(r for r in runs if r != run)}
     raise no_such_label(label, sorted(known), "measurements or traced run")
