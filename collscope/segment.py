@@ -3,7 +3,7 @@
 Layout: msgpack header (version, array names, dtypes and lengths, signatures, settings) and the
 arrays one after the other, each as its one value where all are equal (task and group mostly are),
 else in the narrowest integers and compressed with zstd; line and opCount, which grow, as
-differences. Streams are stored as rows of their own.
+differences. Handles are stored as rows of their own.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 import zstandard
 
 from collscope.errors import InputError
+from collscope.match.handles import CommHandle
 from collscope.match.observations import Ints, Observations, Signature, TuningSetting
-from collscope.match.streams import Stream
 from collscope.model import Op
 
 _VERSION = 2
@@ -33,7 +33,7 @@ class _Header(msgspec.Struct):
 
 
 def encode(observed: Observations) -> bytes:
-    """Bytes of everything but the streams."""
+    """Bytes of everything but the handles."""
     arrays = {**observed.columns, **{f"tuning.{n}": a for n, a in observed.tuning.items()}}
     packed = {name: _narrow(a, growing=name in _GROWING) for name, a in arrays.items()}
     header = _Header(
@@ -86,8 +86,8 @@ def _unpack(data: bytes, dtype: str, count: int, decompressor: zstandard.ZstdDec
     return np.frombuffer(decompressor.decompress(data), dtype=dtype, count=count)
 
 
-def decode(data: bytes, streams: Sequence[Stream]) -> Observations:
-    """Observations from their bytes and their streams.
+def decode(data: bytes, handles: Sequence[CommHandle]) -> Observations:
+    """Observations from their bytes and their handles.
 
     raises  InputError when the bytes are not of this version
     """
@@ -103,7 +103,7 @@ def decode(data: bytes, streams: Sequence[Stream]) -> Observations:
     except (zstandard.ZstdError, ValueError, TypeError) as error:
         raise InputError(f"store: observations are damaged ({error}). Ingest again.") from error
     return Observations(
-        streams,
+        handles,
         [Signature(Op(s[0]), *s[1:]) for s in header.signatures],
         {n: a for n, a in arrays.items() if not n.startswith("tuning.")},
         {n.removeprefix("tuning."): a for n, a in arrays.items() if n.startswith("tuning.")},
@@ -118,6 +118,8 @@ def _arrays(data: bytes, at: int, header: _Header) -> dict[str, np.ndarray[Any, 
     for name, dtype, stored, count in header.arrays:
         size = int.from_bytes(data[at : at + 8], "little")
         narrow = _unpack(data[at + 8 : at + 8 + size], stored, count, decompressor)
-        arrays[name] = _widen(narrow, dtype, growing=name in _GROWING)
+        # Stores of schema 8 and before called communicator handles streams.
+        column = "handle" if name == "stream" else name
+        arrays[column] = _widen(narrow, dtype, growing=column in _GROWING)
         at += 8 + size
     return arrays

@@ -67,8 +67,8 @@ class StoreBuilder:
         comm = self.insert("_comm", run_id=self.run, **{**defaults, **columns})
         for rank, (process, world) in enumerate(zip(processes, worlds, strict=True)):
             if process is not None:
-                stream = self.insert(
-                    "_stream",
+                handle = self.insert(
+                    "_comm_handle",
                     process_id=process,
                     comm_ptr="0x1",
                     generation=0,
@@ -76,7 +76,7 @@ class StoreBuilder:
                     cuda_dev=rank,
                     bus_id=f"{rank:x}000",
                 )
-                self.insert("_member", comm_id=comm, rank=rank, world_rank=world, stream_id=stream)
+                self.insert("_member", comm_id=comm, rank=rank, world_rank=world, handle_id=handle)
         return comm
 
     def group(self) -> tuple[int, int]:
@@ -169,7 +169,7 @@ class StoreBuilder:
         )
 
     def link(self, source: int, src: int, dst: int, transport: str, **columns: Value) -> None:
-        """Connection as logged by `stream`, which tells its communicator."""
+        """Connection as logged by `handle`, which tells its communicator."""
         defaults: dict[str, Value] = {
             "channels": 2,
             "line": 7,

@@ -38,7 +38,7 @@ def test_nothing_to_find_in_an_empty_or_a_quiet_run() -> None:
 def test_sockets_between_hosts_are_a_problem_with_the_line_as_evidence() -> None:
     store = _two_hosts()
     line = "Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"
-    store.link(1, 0, 1, "NET/Socket", net="Socket", gdr=0, stream_id=1, line=12, excerpt=line)
+    store.link(1, 0, 1, "NET/Socket", net="Socket", gdr=0, handle_id=1, line=12, excerpt=line)
     store.fact(1, "network", "Socket")
     finding = _only(store, "internode_socket")
     assert finding.severity == "problem"
@@ -53,7 +53,7 @@ def test_sockets_between_hosts_are_a_problem_with_the_line_as_evidence() -> None
 def test_sockets_within_a_host_are_no_problem() -> None:
     store = StoreBuilder()
     source, _ = store.group()
-    store.link(source, 0, 1, "NET/Socket", net="Socket", stream_id=1)
+    store.link(source, 0, 1, "NET/Socket", net="Socket", handle_id=1)
     assert _found(store, "internode_socket") == []
 
 
@@ -71,12 +71,12 @@ def test_network_socket_counts_only_when_communicators_span_hosts() -> None:
 
 def test_gdr_not_in_use_counts_pairs_of_networks_that_could() -> None:
     store = _two_hosts()
-    store.link(1, 0, 1, "NET/IB", net="IB", gdr=0, stream_id=1, line=20)
-    store.link(1, 1, 0, "NET/IB", net="IB", gdr=1, stream_id=1)
+    store.link(1, 0, 1, "NET/IB", net="IB", gdr=0, handle_id=1, line=20)
+    store.link(1, 1, 0, "NET/IB", net="IB", gdr=1, handle_id=1)
     finding = _only(store, "gdr_not_in_use")
     assert finding.detail == "1 of 2 pairs of ranks over NET without GDR."
     assert finding.evidence == (Evidence("a.log", 20, "0 -> 1 via NET/IB"),)
-    store.link(1, 0, 1, "NET/IB", net="IB", gdr=1, stream_id=1, line=21)  # of another channel
+    store.link(1, 0, 1, "NET/IB", net="IB", gdr=1, handle_id=1, line=21)  # of another channel
     detail = _only(store, "gdr_not_in_use").detail
     assert detail == (
         "1 of 2 pairs of ranks over NET without GDR on some of their channels, 0 of them on all."
@@ -86,8 +86,8 @@ def test_gdr_not_in_use_counts_pairs_of_networks_that_could() -> None:
 def test_shared_memory_instead_of_p2p() -> None:
     store = StoreBuilder()
     source, _ = store.group()
-    store.link(source, 0, 1, "SHM/direct", stream_id=1)
-    store.link(source, 1, 0, "P2P/IPC", stream_id=1)
+    store.link(source, 0, 1, "SHM/direct", handle_id=1)
+    store.link(source, 1, 0, "P2P/IPC", handle_id=1)
     finding = _only(store, "shared_memory_instead_of_p2p")
     assert finding.detail == "Over SHM: 1 of 2 pairs of ranks on one host."
 
@@ -233,7 +233,7 @@ def test_a_rank_that_lacks_all_calls_from_one_on_has_stopped() -> None:
     silent = StoreBuilder()
     _, comm = silent.group()
     # Without a log, of a trace: it may end before others.
-    silent.insert("_member", comm_id=comm, rank=2, world_rank=2, stream_id=None)
+    silent.insert("_member", comm_id=comm, rank=2, world_rank=2, handle_id=None)
     for call in silent.calls(comm, silent.collective(), 2):
         silent.deviation(call, 0, "missing")
         silent.deviation(call, 2, "missing")
@@ -343,7 +343,7 @@ def test_rules_look_at_classes_that_the_table_leaves_out() -> None:
 
 def test_findings_are_ordered_by_severity() -> None:
     store = _two_hosts()
-    store.link(1, 0, 1, "NET/Socket", net="Socket", stream_id=1)
+    store.link(1, 0, 1, "NET/Socket", net="Socket", handle_id=1)
     store.setting(1, "NCCL_DEBUG", "TRACE")
     store.setting(1, "NCCL_ALGO", "Ring")
     severities = [finding.severity for finding in store.report().findings]

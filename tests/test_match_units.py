@@ -15,9 +15,9 @@ from collscope.ingest.commands import ingest_logs
 from collscope.ingest.match import reading
 from collscope.match.calls import in_place
 from collscope.match.communicators import join_communicators
+from collscope.match.handles import CommHandle
 from collscope.match.observations import COLUMNS, Observations
 from collscope.match.p2p import Transfer, recognise
-from collscope.match.streams import Stream
 from collscope.model import Datatype, Op, bus_bandwidth, bus_factor, parse_op, redop_of, size_bytes
 from collscope.reports.build import build_report
 from collscope.segment import decode, encode
@@ -245,7 +245,7 @@ def test_segments_survive_the_store(
     scanner = Scanner()
     scanner.feed("".join(_rccl(r, op) for op in ops for r in range(2)).encode())
     observed = observe(scanner.finish(), []).observations
-    again = decode(encode(observed), observed.streams)
+    again = decode(encode(observed), observed.handles)
     assert again.signatures == observed.signatures
     for name, column in observed.columns.items():
         np.testing.assert_array_equal(again.columns[name], column)
@@ -471,11 +471,11 @@ def test_jobs_without_ids_are_told_apart_by_their_calls(tmp_path: Path) -> None:
 def test_a_split_s_parent_is_the_last_communicator_at_its_pointer() -> None:
     # The first communicator at 0x10 was destroyed, and another one got its memory.
     seen = ((0x10, 0, 7, None), (0x10, 5, 8, None), (0x20, 9, 9, 0x10), (0x10, 12, 10, None))
-    streams = [
-        Stream(0, ptr, 0, line, 0, 1, comm_hash=hash_, parent_ptr=parent)
+    handles = [
+        CommHandle(0, ptr, 0, line, 0, 1, comm_hash=hash_, parent_ptr=parent)
         for ptr, line, hash_, parent in seen
     ]
-    comms = join_communicators(streams, ["n"], [0] * 4)
+    comms = join_communicators(handles, ["n"], [0] * 4)
     hashes = [c.comm_hash for c in comms]
     (child,) = (c for c in comms if c.comm_hash == 9)
     assert child.parent == hashes.index(8)

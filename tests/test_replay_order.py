@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from collscope._align import merge_order
 from collscope.ingest.commands import ingest_logs
+from collscope.match.handles import CommHandle
 from collscope.match.observations import COLUMNS, Observations, Signature
 from collscope.match.run import Matched, match_run
-from collscope.match.streams import Stream
 from collscope.model import Op
 
 _SIGNATURES = [Signature(Op.ALL_REDUCE, "native", n, 7, 0, 0, 0) for n in (1, 2, 3)]
@@ -63,23 +63,23 @@ def _match(
 
     tasks  of each row its place in the group that it was launched in; None: not known
     """
-    stream_of: dict[tuple[int, int], int] = {}
-    streams = []
+    handle_of: dict[tuple[int, int], int] = {}
+    handles = []
     for comm, processes in enumerate(members):
         for rank, process in enumerate(processes):
-            stream_of[comm, process] = len(streams)
-            streams.append(
-                Stream(process, 0x10 + comm, 0, 1, rank, len(processes), comm_hash=100 + comm)
+            handle_of[comm, process] = len(handles)
+            handles.append(
+                CommHandle(process, 0x10 + comm, 0, 1, rank, len(processes), comm_hash=100 + comm)
             )
-    rows = [(stream_of[c, p], s) for p, log in enumerate(logs) for c, s in log]
+    rows = [(handle_of[c, p], s) for p, log in enumerate(logs) for c, s in log]
     columns = {n: np.full(len(rows), -1).astype(t) for n, t in COLUMNS.items()}
-    columns["stream"] = np.array([r[0] for r in rows], np.int32)
+    columns["handle"] = np.array([r[0] for r in rows], np.int32)
     columns["sig"] = np.array([r[1] for r in rows], np.int32)
     columns["op_count"] = np.zeros(len(rows), np.uint64)
     if tasks is not None:
         columns["task"] = np.array(tasks, columns["task"].dtype)
     tuning = {"row": np.empty(0, np.int64), "setting": np.empty(0, np.int32)}
-    observed = Observations(streams, _SIGNATURES + _SENDS, columns, tuning, [])
+    observed = Observations(handles, _SIGNATURES + _SENDS, columns, tuning, [])
     return match_run(observed, [f"n{p}" for p in range(len(logs))], [])
 
 
@@ -113,9 +113,9 @@ def test_ids_extend_the_order_of_every_process(
             zip(matched.calls["comm"].tolist(), matched.calls["seq"].tolist(), strict=True)
         )
     }
-    first_stream = [sum(map(len, members[:c])) for c in range(len(members))]
+    first_handle = [sum(map(len, members[:c])) for c in range(len(members))]
     matched_as = {
-        c: next(i for i, m in enumerate(matched.comms) if first_stream[c] in m.members.values())
+        c: next(i for i, m in enumerate(matched.comms) if first_handle[c] in m.members.values())
         for c in range(len(members))
     }
     for log in logs:

@@ -328,10 +328,10 @@ def test_transports_count_pairs_once_and_tell_hosts_apart() -> None:
     source = store.source()
     first, second = store.process(source, "n1", 1), store.process(source, "n2", 2)
     store.comm([first, first, second], nnodes=2)
-    stream = 1  # rank 0's view of the communicator
-    store.link(source, 0, 1, "P2P/IPC", stream_id=stream, channels=4)
+    handle = 1  # rank 0's view of the communicator
+    store.link(source, 0, 1, "P2P/IPC", handle_id=handle, channels=4)
     for direction in ("send", "receive"):  # both ends log the pair: 2 channels, not 4
-        store.link(source, 0, 2, "NET/IB", net="IB", gdr=1, direction=direction, stream_id=stream)
+        store.link(source, 0, 2, "NET/IB", net="IB", gdr=1, direction=direction, handle_id=handle)
     net, p2p = store.report().transports
     assert (net.transport, net.gdr, net.pairs, net.channels) == ("NET/IB", True, 1, 2)
     assert (net.intra_node, net.inter_node, net.unknown) == (0, 1, 0)

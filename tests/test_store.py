@@ -283,7 +283,7 @@ for point in map(int, points):
 
 _ROWS_OF_SOURCE = (
     "SELECT sha256, lines, parsed, (SELECT COUNT(*) FROM _process p WHERE p.source_id ="
-    " s.source_id), (SELECT COUNT(*) FROM _stream JOIN _process p USING (process_id) WHERE"
+    " s.source_id), (SELECT COUNT(*) FROM _comm_handle JOIN _process p USING (process_id) WHERE"
     " p.source_id = s.source_id), (SELECT COUNT(*) FROM _link l WHERE l.source_id = s.source_id),"
     " (SELECT COUNT(*) FROM _setting t WHERE t.source_id = s.source_id), (SELECT columns FROM"
     " _segment g WHERE g.source_id = s.source_id), (SELECT COUNT(*) FROM _diagnostic d WHERE"

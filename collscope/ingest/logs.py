@@ -56,7 +56,7 @@ def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanne
         ("lines", counters["lines"]),
         ("observations", len(observed.observations)),
         ("kernels", len(observed.kernels)),
-        ("communicator pointers", len(observed.observations.streams)),
+        ("communicator pointers", len(observed.observations.handles)),
     )
     return Ingested(path, "added", row.dialect, counts, tuple(diagnostics))
 
@@ -144,9 +144,9 @@ def _insert(connection: sqlite3.Connection, run: str, log: _Parsed) -> None:
     run_key = sources.run_id(connection, run)
     source = sources.insert_source(connection, run_key, log.row)
     first = sources.insert_processes(connection, source, log.scan["processes"])
-    streams = log.observed.observations.streams
-    first_stream = sources.insert_streams(connection, first, streams)
-    lives = sources.Lives(first_stream, streams, log.records)
+    handles = log.observed.observations.handles
+    first_handle = sources.insert_handles(connection, first, handles)
+    lives = sources.Lives(first_handle, handles, log.records)
     messages = log.scan["messages"]
     texts = dict(zip(messages["line"].tolist(), messages["text"], strict=True))
     keys = sources.LogKeys(source, first, lives, texts)

@@ -31,7 +31,7 @@ class AlignedCalls:
 def align_calls(comm: Communicator, rows_of: list[Ints], observed: Observations) -> AlignedCalls:
     """Calls of `comm` from the rows of its members.
 
-    rows_of  per stream, the rows of collective operations in order
+    rows_of  per handle, the rows of collective operations in order
     """
     ranks = tuple(sorted(comm.members))
     rows = [rows_of[comm.members[rank]] for rank in ranks]

@@ -1,4 +1,4 @@
-"""Streams of all processes joined into communicators (pure).
+"""Handles of all processes joined into communicators (pure).
 
 In order of trust: the commId that INIT lines print, the split lineage (parent, splitCount,
 colour), the rank that RCCL's COLL lines or older INIT lines give, and, last, equal sequences of
@@ -11,14 +11,14 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from collscope.match.streams import Stream
+from collscope.match.handles import CommHandle
 
 _NO_CALLS = 0  # digest of an empty sequence
 
 
 @dataclass(frozen=True, slots=True)
 class Communicator:
-    """A set of ranks; `members` maps a rank to the index of its stream."""
+    """A set of ranks; `members` maps a rank to the index of its handle."""
 
     nranks: int | None
     members: dict[int, int]
@@ -30,52 +30,52 @@ class Communicator:
 
 
 def join_communicators(
-    streams: Sequence[Stream], hosts: Sequence[str], digests: Sequence[int]
+    handles: Sequence[CommHandle], hosts: Sequence[str], digests: Sequence[int]
 ) -> list[Communicator]:
     """Communicators of one run.
 
-    streams  of all sources; `Stream.process` indexes `hosts`
+    handles  of all sources; `CommHandle.process` indexes `hosts`
     hosts    host name per process
-    digests  per stream a hash of its sequence of collective calls (0: none), to tell apart
+    digests  per handle a hash of its sequence of collective calls (0: none), to tell apart
              communicators that only inference can join
     """
-    order = sorted(range(len(streams)), key=lambda i: (streams[i].process, streams[i].first_line))
-    joiner = _Joiner(streams, digests)
+    order = sorted(range(len(handles)), key=lambda i: (handles[i].process, handles[i].first_line))
+    joiner = _Joiner(handles, digests)
     for i in order:
-        if streams[i].comm_hash is not None:
-            joiner.by_key(i, ("commId", streams[i].comm_hash, streams[i].nranks), "commId")
-    joiner.by_lineage([i for i in order if streams[i].parent_ptr is not None])
+        if handles[i].comm_hash is not None:
+            joiner.by_key(i, ("commId", handles[i].comm_hash, handles[i].nranks), "commId")
+    joiner.by_lineage([i for i in order if handles[i].parent_ptr is not None])
     rest = [i for i in order if i not in joiner.comm_of]
-    joiner.by_rank([i for i in rest if streams[i].rank is not None])
-    joiner.by_sequence(joiner.within_process([i for i in rest if streams[i].rank is None]))
-    return [_finish(c, streams, hosts, joiner) for c in joiner.comms]
+    joiner.by_rank([i for i in rest if handles[i].rank is not None])
+    joiner.by_sequence(joiner.within_process([i for i in rest if handles[i].rank is None]))
+    return [_finish(c, handles, hosts, joiner) for c in joiner.comms]
 
 
 class _Joiner:
     """Communicators under construction."""
 
-    def __init__(self, streams: Sequence[Stream], digests: Sequence[int]) -> None:
-        self.streams = streams
+    def __init__(self, handles: Sequence[CommHandle], digests: Sequence[int]) -> None:
+        self.handles = handles
         self.digests = digests
         self.comms: list[Communicator] = []
         self.comm_of: dict[int, int] = {}
         self.instances: dict[Hashable, list[int]] = defaultdict(list)
         self.pointers: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for i, s in enumerate(streams):
+        for i, s in enumerate(handles):
             self.pointers[s.process, s.comm_ptr].append(i)
 
-    def add(self, comm: int, rank: int, stream: int) -> None:
-        self.comms[comm].members[rank] = stream
-        self.comm_of[stream] = comm
+    def add(self, comm: int, rank: int, handle: int) -> None:
+        self.comms[comm].members[rank] = handle
+        self.comm_of[handle] = comm
 
-    def open(self, stream: int, matched_by: str) -> int:
-        s = self.streams[stream]
+    def open(self, handle: int, matched_by: str) -> int:
+        s = self.handles[handle]
         self.comms.append(Communicator(s.nranks, {}, matched_by, color=s.color))
         return len(self.comms) - 1
 
     def by_key(self, i: int, key: Hashable, matched_by: str) -> None:
-        """Join stream `i` to those of equal key; a rank seen again is of the next communicator."""
-        rank = self.streams[i].rank or 0
+        """Join handle `i` to those of equal key; a rank seen again is of the next communicator."""
+        rank = self.handles[i].rank or 0
         comms = self.instances[key]
         free = next((c for c in comms if rank not in self.comms[c].members), None)
         if free is None:
@@ -89,90 +89,90 @@ class _Joiner:
         waiting = [i for i in indices if i not in self.comm_of]
         numbered: dict[int, int] = {}
         for i in waiting:
-            s = self.streams[i]
-            parent = self.parent_stream(i)
+            s = self.handles[i]
+            parent = self.parent_handle(i)
             ordinals[parent if parent is not None else -1, s.process] += 1
             numbered[i] = ordinals[parent if parent is not None else -1, s.process]
         progress = True
         while waiting and progress:
-            ready = [i for i in waiting if self.parent_stream(i) in self.comm_of]
+            ready = [i for i in waiting if self.parent_handle(i) in self.comm_of]
             for i in ready:
                 self.by_key(i, self._lineage_key(i, numbered[i]), "parent/color")
             progress = bool(ready)
             waiting = [i for i in waiting if i not in self.comm_of]
 
     def _lineage_key(self, i: int, ordinal: int) -> Hashable:
-        s = self.streams[i]
-        parent = self.parent_stream(i)
+        s = self.handles[i]
+        parent = self.parent_handle(i)
         count = s.split_count if s.split_count is not None else ordinal
         return (self.comm_of[parent] if parent is not None else None, count, s.color, s.nranks)
 
-    def parent_stream(self, i: int) -> int | None:
-        """Stream of the communicator that stream `i` was split from, in the same process."""
-        s = self.streams[i]
+    def parent_handle(self, i: int) -> int | None:
+        """CommHandle of the communicator that handle `i` was split from, in the same process."""
+        s = self.handles[i]
         if s.parent_ptr is None:
             return None
         candidates = [
             j
             for j in self.pointers.get((s.process, s.parent_ptr), ())
-            if self.streams[j].first_line < s.first_line
+            if self.handles[j].first_line < s.first_line
         ]
-        return max(candidates, key=lambda j: self.streams[j].first_line, default=None)
+        return max(candidates, key=lambda j: self.handles[j].first_line, default=None)
 
     def by_rank(self, indices: list[int]) -> None:
-        """Join streams whose rank is known but not their communicator.
+        """Join handles whose rank is known but not their communicator.
 
         Processes come by the rank they had first, which is their rank in the job: neighbours are
-        taken together, however the logs of a shared stream are interleaved.
+        taken together, however the logs in one file are interleaved.
         """
         first: dict[int, int] = {}
         for i in indices:
-            first.setdefault(self.streams[i].process, self.streams[i].rank or 0)
-        indices = sorted(indices, key=lambda i: first[self.streams[i].process])
+            first.setdefault(self.handles[i].process, self.handles[i].rank or 0)
+        indices = sorted(indices, key=lambda i: first[self.handles[i].process])
         for nranks, ordinal, group in self._by_shape(indices):
-            clash = len({self.streams[i].rank for i in group}) < len(group)
+            clash = len({self.handles[i].rank for i in group}) < len(group)
             how = "inferred" if clash or ordinal else "globalrank"
             if nranks == 1:
                 how = "globalrank"
             self._fill(group, how)
 
     def within_process(self, indices: list[int]) -> list[int]:
-        """Join the streams of a process that drives all devices of a communicator.
+        """Join the handles of a process that drives all devices of a communicator.
 
         They are as many as its ranks, made the same calls, and no other process did.
-        returns  the other streams
+        returns  the other handles
         """
         alike: dict[tuple[int | None, int], list[int]] = defaultdict(list)
         for i in indices:
-            alike[self.streams[i].nranks, self.digests[i]].append(i)
+            alike[self.handles[i].nranks, self.digests[i]].append(i)
         joined: set[int] = set()
         for (nranks, digest), group in alike.items():
-            alone = len({self.streams[i].process for i in group}) == 1
+            alone = len({self.handles[i].process for i in group}) == 1
             if alone and len(group) == nranks and nranks > 1 and digest != _NO_CALLS:
                 self._fill(group, "inferred")
                 joined.update(group)
         return [i for i in indices if i not in joined]
 
     def by_sequence(self, indices: list[int]) -> None:
-        """Join streams of which only nranks and the calls are known."""
+        """Join handles of which only nranks and the calls are known."""
         for _nranks, _ordinal, group in self._by_shape(indices):
             self._fill(group, "inferred")
 
     def _by_shape(self, indices: list[int]) -> list[tuple[int | None, int, list[int]]]:
-        """Streams grouped by nranks and order of creation within (process, rank)."""
+        """Handles grouped by nranks and order of creation within (process, rank)."""
         ordinal: dict[tuple[int, int | None, int | None], int] = defaultdict(int)
         shapes: dict[tuple[int | None, int], list[int]] = defaultdict(list)
         for i in indices:
-            s = self.streams[i]
+            s = self.handles[i]
             slot = (s.process, s.nranks, s.rank if s.nranks and s.nranks > 1 else None)
             shapes[s.nranks, ordinal[slot]].append(i)
             ordinal[slot] += 1
         return [(nranks, o, group) for (nranks, o), group in shapes.items()]
 
     def _fill(self, group: list[int], how: str) -> None:
-        """Give each stream to the first open communicator that lacks its rank, same calls first.
+        """Give each handle to the first open communicator that lacks its rank, same calls first.
 
-        The calls that most made come first, so that a stream with calls of its own (lines lost, or
+        The calls that most made come first, so that a handle with calls of its own (lines lost, or
         another job) takes no place from them.
         """
         opened: list[int] = []
@@ -180,7 +180,7 @@ class _Joiner:
         made = Counter(self.digests[i] for i in group)
         rank_of = {digest: n for n, (digest, _) in enumerate(made.most_common())}
         for i in sorted(group, key=lambda i: rank_of[self.digests[i]]):
-            s = self.streams[i]
+            s = self.handles[i]
             free = [c for c in opened if self._has_room(c, s.rank)]
             alike = [c for c in free if self._digest(c) == self.digests[i]]
             comm = (alike or free or [self.open(i, how)])[0]
@@ -190,7 +190,7 @@ class _Joiner:
             self.add(comm, rank, i)
         for comm in opened:
             members = self.comms[comm].members
-            if any(self.streams[i].rank is None for i in members.values()):
+            if any(self.handles[i].rank is None for i in members.values()):
                 members.update(enumerate(sorted(members.values(), key=place.__getitem__)))
 
     def _has_room(self, comm: int, rank: int | None) -> bool:
@@ -204,14 +204,14 @@ class _Joiner:
 
 
 def _finish(
-    comm: Communicator, streams: Sequence[Stream], hosts: Sequence[str], joiner: _Joiner
+    comm: Communicator, handles: Sequence[CommHandle], hosts: Sequence[str], joiner: _Joiner
 ) -> Communicator:
     """Add what the members tell: nodes, parent, hash."""
-    members = [streams[i] for i in comm.members.values()]
+    members = [handles[i] for i in comm.members.values()]
     nnodes = next((m.nnodes for m in members if m.nnodes is not None), None)
     if nnodes is None and comm.nranks in (1, len(members)):
         nnodes = len({hosts[m.process] for m in members})
-    parents = (joiner.parent_stream(i) for i in comm.members.values())
+    parents = (joiner.parent_handle(i) for i in comm.members.values())
     parent = next(
         (joiner.comm_of[p] for p in parents if p is not None and p in joiner.comm_of), None
     )
@@ -219,8 +219,8 @@ def _finish(
     return replace(comm, nnodes=nnodes, parent=parent, comm_hash=comm_hash)
 
 
-def world_ranks(streams: Sequence[Stream], comms: Sequence[Communicator]) -> list[int | None]:
-    """World rank per stream: its rank in the largest, then first, communicator of its device.
+def world_ranks(handles: Sequence[CommHandle], comms: Sequence[Communicator]) -> list[int | None]:
+    """World rank per handle: its rank in the largest, then first, communicator of its device.
 
     A process with several devices is told apart by bus id or device index where INIT lines give
     them, and by nothing else: then the process's first rank stands for all.
@@ -229,9 +229,9 @@ def world_ranks(streams: Sequence[Stream], comms: Sequence[Communicator]) -> lis
     ranked = sorted(range(len(comms)), key=lambda c: (-(comms[c].nranks or 0), c))
     for c in ranked:
         for rank, i in comms[c].members.items():
-            best.setdefault(_device(streams[i]), (rank, c))
-    return [best[_device(s)][0] if _device(s) in best else None for s in streams]
+            best.setdefault(_device(handles[i]), (rank, c))
+    return [best[_device(s)][0] if _device(s) in best else None for s in handles]
 
 
-def _device(stream: Stream) -> tuple[int, int | None]:
-    return (stream.process, stream.bus_id if stream.bus_id is not None else stream.cuda_dev)
+def _device(handle: CommHandle) -> tuple[int, int | None]:
+    return (handle.process, handle.bus_id if handle.bus_id is not None else handle.cuda_dev)

@@ -243,27 +243,27 @@ def join_kernels(
 ) -> tuple[list[KernelCall], int]:
     """Kernels with the call they executed, and how many end where their call cannot have ended.
 
-    kernels      their `process` counts over all sources, as `Stream.process` does
+    kernels      their `process` counts over all sources, as `CommHandle.process` does
     call_of_row  per row of `observed`, its call or -1
     ops          operation per call
     """
-    streams: dict[tuple[int, int | None], list[int]] = defaultdict(list)
-    for i, s in enumerate(observed.streams):
-        streams[s.process, s.rank].append(i)
-    wanted: dict[int, list[int]] = defaultdict(list)  # stream -> kernels
+    handles: dict[tuple[int, int | None], list[int]] = defaultdict(list)
+    for i, s in enumerate(observed.handles):
+        handles[s.process, s.rank].append(i)
+    wanted: dict[int, list[int]] = defaultdict(list)  # handle -> kernels
     for k, kernel in enumerate(kernels):
-        fits = [i for i in streams[kernel.process, kernel.rank] if _same_comm(kernel, observed, i)]
+        fits = [i for i in handles[kernel.process, kernel.rank] if _same_comm(kernel, observed, i)]
         if len(fits) == 1:
             wanted[fits[0]].append(k)
     pairs: list[tuple[int, int]] = []
     counts = np.unique([k.op_count & _COUNTER_MASK for k in kernels]).astype(np.uint64)
     rows = np.flatnonzero(np.isin(observed.columns["op_count"] & _COUNTER_MASK, counts))
-    stream_of = observed.columns["stream"][rows]
+    handle_of = observed.columns["handle"][rows]
     named = {name: _op_named(name) for name in {k.name for k in kernels}}
-    for stream, ks in wanted.items():
+    for handle, ks in wanted.items():
         p2p = [k for k in ks if named[kernels[k].name] is Op.SEND_RECV]
-        unclear = set(p2p) if _may_have_wrapped(p2p, kernels, observed, stream) else set()
-        waiting = _waiting(rows[stream_of == stream].tolist(), observed, call_of_row)
+        unclear = set(p2p) if _may_have_wrapped(p2p, kernels, observed, handle) else set()
+        waiting = _waiting(rows[handle_of == handle].tolist(), observed, call_of_row)
         keys = {
             k: (kernels[k].op_count & _COUNTER_MASK, named[kernels[k].name])
             for k in ks
@@ -274,15 +274,15 @@ def join_kernels(
 
 
 def _may_have_wrapped(
-    p2p: list[int], kernels: Sequence[TracedKernel], observed: Observations, stream: int
+    p2p: list[int], kernels: Sequence[TracedKernel], observed: Observations, handle: int
 ) -> bool:
-    """True if the counters of a stream's Send and Recv kernels may have begun again from 0.
+    """True if the counters of a handle's Send and Recv kernels may have begun again from 0.
 
     Which of several calls such a counter means is not known: a trace keeps the last kernels only.
     """
     highest = max((kernels[k].op_count & _COUNTER_MASK for k in p2p), default=0)
     bits = next((b for b in _P2P_BITS if highest < 1 << b), None)
-    last = observed.columns["op_count"][observed.columns["stream"] == stream].max(initial=0)
+    last = observed.columns["op_count"][observed.columns["handle"] == handle].max(initial=0)
     return bits is not None and bool(last >= 1 << bits)
 
 
@@ -292,8 +292,8 @@ def _op_named(name: str) -> Op | None:
     return next((op for op in Op if hint and hint.op_hint == op.value), None)
 
 
-def _same_comm(kernel: TracedKernel, observed: Observations, stream: int) -> bool:
-    s = observed.streams[stream]
+def _same_comm(kernel: TracedKernel, observed: Observations, handle: int) -> bool:
+    s = observed.handles[handle]
     if kernel.comm_ptr is not None and kernel.comm_ptr != s.comm_ptr:
         return False
     if None not in (kernel.bus_id, s.bus_id) and kernel.bus_id != s.bus_id:
@@ -305,7 +305,7 @@ _Waiting = dict[tuple[int, Op], deque[int]]  # calls in order by counter and ope
 
 
 def _waiting(rows: list[int], observed: Observations, call_of_row: Ints) -> _Waiting:
-    """Calls of one stream's rows."""
+    """Calls of one handle's rows."""
     signatures, sig = observed.signatures, observed.columns["sig"]
     waiting: dict[tuple[int, Op], dict[int, None]] = defaultdict(dict)  # ordered sets
     for row in rows:
@@ -320,7 +320,7 @@ def _waiting(rows: list[int], observed: Observations, call_of_row: Ints) -> _Wai
 def _in_order(
     keys: Mapping[int, tuple[int, Op | None]], waiting: _Waiting
 ) -> list[tuple[int, int]]:
-    """Kernels of one stream with calls of equal counter and operation, in order.
+    """Kernels of one handle with calls of equal counter and operation, in order.
 
     Where several calls share a counter and fewer kernels do, some were lost: which is not known,
     and none is joined.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collscope.match.streams import Stream
+from collscope.match.handles import CommHandle
 from collscope.model import Datatype, Op, datatype_of
 
 Ints = npt.NDArray[Any]
@@ -38,7 +38,7 @@ class Signature:
 
 
 COLUMNS = {
-    "stream": np.int32,  # index into the streams
+    "handle": np.int32,  # index into the handles
     "sig": np.int32,  # index into the signatures
     "op_count": np.uint64,  # opCount as logged
     "slot": np.int32,  # rank for which the buffers are in place; -1 none, -2 not known
@@ -53,7 +53,7 @@ COLUMNS = {
 class Observations:
     """Rows of many ranks. `columns` are arrays of equal length, see `COLUMNS`."""
 
-    streams: Sequence[Stream]
+    handles: Sequence[CommHandle]
     signatures: Sequence[Signature]
     columns: dict[str, Ints]
     tuning: dict[str, Ints]  # row, setting: index into `tuning_settings`
@@ -61,7 +61,7 @@ class Observations:
 
     def __len__(self) -> int:
         """Number of rows."""
-        return len(self.columns["stream"])
+        return len(self.columns["handle"])
 
 
 class TuningSetting(NamedTuple):
@@ -76,13 +76,13 @@ class TuningSetting(NamedTuple):
 def concatenate(parts: Sequence[Observations]) -> Observations:
     """One set of rows from several sources; equal signatures and settings are joined.
 
-    Processes of the parts' streams must already be numbered apart; threads are renumbered here.
+    Processes of the parts' handles must already be numbered apart; threads are renumbered here.
     """
     if len(parts) == 1:
         return parts[0]  # nothing to renumber, no copy
     signatures: dict[Signature, int] = {}
     settings: dict[TuningSetting, int] = {}
-    streams: list[Stream] = []
+    handles: list[CommHandle] = []
     columns: dict[str, list[Ints]] = {name: [] for name in COLUMNS}
     tuning: dict[str, list[Ints]] = {"row": [], "setting": []}
     rows = threads = groups = 0
@@ -91,7 +91,7 @@ def concatenate(parts: Sequence[Observations]) -> Observations:
         set_map = _intern(part.tuning_settings, settings)
         for name, values in part.columns.items():
             columns[name].append(values)
-        columns["stream"][-1] = part.columns["stream"] + np.int32(len(streams))
+        columns["handle"][-1] = part.columns["handle"] + np.int32(len(handles))
         columns["sig"][-1] = sig_map[part.columns["sig"]]
         columns["thread"][-1] = part.columns["thread"] + np.int32(threads)
         grouped = part.columns["group"]
@@ -101,9 +101,9 @@ def concatenate(parts: Sequence[Observations]) -> Observations:
         tuning["setting"].append(set_map[part.tuning["setting"]])
         threads += int(part.columns["thread"].max(initial=-1)) + 1
         rows += len(part)
-        streams.extend(part.streams)
+        handles.extend(part.handles)
     return Observations(
-        streams,
+        handles,
         list(signatures),
         {n: _join(v, COLUMNS[n]) for n, v in columns.items()},
         {n: _join(v, np.int64) for n, v in tuning.items()},

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from collscope.match.handles import resolve_handles
 from collscope.match.kernels import TracedKernel, pair_kernels
 from collscope.match.observations import COLUMNS, COUNT_MODULO_2_32, Ints, Observations, Signature
-from collscope.match.streams import resolve_streams
 from collscope.match.tuning import join_tuning
 from collscope.model import Diagnostic, LogRecord, Severity, parse_op
 
@@ -34,10 +34,10 @@ def observe(scan: dict[str, Any], records: Sequence[LogRecord]) -> Observed:
     records  the records of its `messages`
     """
     coll = scan["coll"]
-    streams, of_row = resolve_streams(scan["comms"], coll, records)
+    handles, of_row = resolve_handles(scan["comms"], coll, records)
     signatures, sig_map = _signatures(scan)
     columns = {
-        "stream": of_row,
+        "handle": of_row,
         "sig": sig_map[coll["sig"]] if len(sig_map) else coll["sig"],
         "group": _trace_groups(scan),
         **{name: coll[name] for name in ("op_count", "slot", "task", "thread", "line")},
@@ -45,13 +45,13 @@ def observe(scan: dict[str, Any], records: Sequence[LogRecord]) -> Observed:
     columns = {name: columns[name].astype(dtype, copy=False) for name, dtype in COLUMNS.items()}
     columns, doubled = _drop_call_twins(columns, coll["source"])
     columns, impossible = _drop_impossible(columns, signatures)
-    tuning, settings, alone = join_tuning(scan, columns, signatures, streams)
+    tuning, settings, alone = join_tuning(scan, columns, signatures, handles)
     kernels, found = pair_kernels(scan["kernel"], scan["kernel_names"])
     found += _counted(doubled, alone, signatures, columns)
     if impossible:
         text = "calls with a count that no memory holds: not counted as calls"
         found.append(Diagnostic(Severity.DATA_LOSS, "impossible_count", text, count=impossible))
-    return Observed(Observations(streams, signatures, columns, tuning, settings), kernels, found)
+    return Observed(Observations(handles, signatures, columns, tuning, settings), kernels, found)
 
 
 def _signatures(scan: dict[str, Any]) -> tuple[list[Signature], Ints]:
@@ -103,7 +103,7 @@ def _drop_call_twins(columns: dict[str, Ints], source: Ints) -> tuple[dict[str, 
     traced = source == _CALL_TRACE
     if not traced.any() or traced.all():
         return columns, 0
-    twins = traced & np.isin(columns["stream"], np.unique(columns["stream"][~traced]))
+    twins = traced & np.isin(columns["handle"], np.unique(columns["handle"][~traced]))
     return {name: values[~twins] for name, values in columns.items()}, int(twins.sum())
 
 

@@ -103,9 +103,9 @@ def _size_keys(
 
 
 def split_groups(rows: list[int], between: list[int], observed: Observations) -> list[int]:
-    """Group number of each Send or Recv row of one stream, counting from 0.
+    """Group number of each Send or Recv row of one handle, counting from 0.
 
-    between  per row, how many collective rows of the stream stand before it
+    between  per row, how many collective rows of the handle stand before it
     """
     columns = observed.columns
     sigs = [observed.signatures[s] for s in columns["sig"][rows].tolist()]

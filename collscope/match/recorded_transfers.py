@@ -105,7 +105,7 @@ def _amount(call: RecordedCall) -> tuple[int, int, bool]:
 
 
 def _observations(rows: Sequence[_Row]) -> Observations:
-    """What the matching of logs sees of them; no stream and no line takes part."""
+    """What the matching of logs sees of them; no handle and no line takes part."""
     signatures: dict[Signature, int] = {}
     columns = {name: np.full(len(rows), -1, dtype=np.int64) for name in COLUMNS}
     columns["sig"] = np.array([signatures.setdefault(r.signature, len(signatures)) for r in rows])

@@ -15,10 +15,10 @@ from collscope.match import p2p
 from collscope.match.calls import align_calls, in_place
 from collscope.match.communicators import Communicator, join_communicators, world_ranks
 from collscope.match.disagreements import join_disagreements
+from collscope.match.handles import rows_by
 from collscope.match.kernels import KernelCall, TracedKernel, join_kernels
 from collscope.match.observations import POINTERS_ONLY, Ints, Observations
 from collscope.match.order import launch_order
-from collscope.match.streams import rows_by
 from collscope.model import Diagnostic, Op, Place, Severity, redop_of, size_bytes
 from collscope.units import count
 
@@ -59,7 +59,7 @@ class Matched:
     """
 
     comms: list[Communicator]
-    world_ranks: list[int | None]  # per stream
+    world_ranks: list[int | None]  # per handle
     classes: list[CallClass] = field(default_factory=list)
     calls: dict[str, Ints] = field(default_factory=dict)
     deviations: list[Deviation] = field(default_factory=list)
@@ -93,7 +93,7 @@ class _Matching:
         sig = observed.columns["sig"]
         halves = np.array([s.op.point_to_point for s in observed.signatures], dtype=bool)
         self.is_half = halves[sig] if len(halves) else np.zeros(0, bool)
-        order, bounds = rows_by(observed.columns["stream"], len(observed.streams))
+        order, bounds = rows_by(observed.columns["handle"], len(observed.handles))
         rows = [order[a:b] for a, b in pairwise(bounds)]
         if self.is_half.any():
             self.coll_rows = [r[~self.is_half[r]] for r in rows]
@@ -101,8 +101,8 @@ class _Matching:
         else:
             self.coll_rows, self.half_rows = rows, [r[:0] for r in rows]
         digests = [zlib.crc32(sig[r].tobytes()) for r in self.coll_rows]
-        comms = join_communicators(observed.streams, hosts, digests)
-        self.matched = Matched(comms, world_ranks(observed.streams, comms))
+        comms = join_communicators(observed.handles, hosts, digests)
+        self.matched = Matched(comms, world_ranks(observed.handles, comms))
         self.leader = _group_leaders(observed, rows)
         self.setting_of = np.full(len(sig), -1, dtype=np.int32)
         self.setting_of[observed.tuning["row"]] = observed.tuning["setting"]
@@ -257,9 +257,9 @@ class _Matching:
             present = rows[:, m] >= 0
             place[rows[present, m]] = np.flatnonzero(present)
         behind: list[tuple[int, int]] = []
-        stream = self.observed.columns["stream"]
+        handle = self.observed.columns["handle"]
         for p in patterns:
-            own = self.coll_rows[stream[p.first_row]]
+            own = self.coll_rows[handle[p.first_row]]
             before = int(np.searchsorted(own, p.first_row)) - 1
             behind.append((int(place[own[before]]) if before >= 0 else -1, p.first_row))
         order = sorted(range(len(patterns)), key=lambda k: behind[k])
@@ -363,7 +363,7 @@ def _group_leaders(observed: Observations, rows: Sequence[Ints]) -> Ints:
     """First row of the group each row was launched in, -1 where nothing tells of groups.
 
     Told by: the interval of a CALL trace; RCCL's task above 0; an opCount that moves and is
-    shared by neighbouring rows of a stream.
+    shared by neighbouring rows of a handle.
     """
     leader = np.full(len(observed), -1, dtype=np.int32)
     columns = observed.columns

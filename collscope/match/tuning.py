@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from collscope.match.handles import CommHandle
 from collscope.match.observations import Ints, Signature, TuningSetting
-from collscope.match.streams import Stream
 from collscope.model import parse_op
 
 NONE = 0xFFFFFFFF
@@ -25,14 +25,14 @@ def join_tuning(
     scan: dict[str, Any],
     columns: dict[str, Ints],
     signatures: Sequence[Signature],
-    streams: Sequence[Stream],
+    handles: Sequence[CommHandle],
 ) -> tuple[dict[str, Ints], list[TuningSetting], int]:
     """Rows that a TUNING line speaks of.
 
     returns {"row": row of `columns`, "setting": index}, the settings, lines that fit no call
     """
     tuning = scan["tuning"]
-    candidates = _candidate_rows(columns, streams)
+    candidates = _candidate_rows(columns, handles)
     settings: dict[TuningSetting, int] = {}
     rows: list[int] = []
     chosen: list[int] = []
@@ -41,9 +41,9 @@ def join_tuning(
         lines = np.flatnonzero(tuning["thread"] == thread)
         own = candidates[columns["thread"][candidates] == thread]
         calls = [
-            (signatures[sig], streams[stream])
-            for sig, stream in zip(
-                columns["sig"][own].tolist(), columns["stream"][own].tolist(), strict=True
+            (signatures[sig], handles[handle])
+            for sig, handle in zip(
+                columns["sig"][own].tolist(), columns["handle"][own].tolist(), strict=True
             )
         ]
         for line, row in _pair(tuning, lines, scan["ops"], own, columns["line"][own], calls):
@@ -57,10 +57,10 @@ def join_tuning(
     return joined, list(settings), alone
 
 
-def _candidate_rows(columns: dict[str, Ints], streams: Sequence[Stream]) -> Ints:
+def _candidate_rows(columns: dict[str, Ints], handles: Sequence[CommHandle]) -> Ints:
     """Rows of ranks that print choices: rank 0, or a rank that is not known."""
-    prints = np.array([s.rank in (0, None) for s in streams], dtype=bool)
-    return np.flatnonzero(prints[columns["stream"]]) if len(prints) else np.empty(0, np.int64)
+    prints = np.array([s.rank in (0, None) for s in handles], dtype=bool)
+    return np.flatnonzero(prints[columns["handle"]]) if len(prints) else np.empty(0, np.int64)
 
 
 def _pair(
@@ -69,7 +69,7 @@ def _pair(
     ops: list[str],
     rows: Ints,
     row_lines: Ints,
-    calls: list[tuple[Signature, Stream]],
+    calls: list[tuple[Signature, CommHandle]],
 ) -> list[tuple[int, int | None]]:
     """Each TUNING line of one thread with its row, or with None."""
     behind = np.searchsorted(row_lines, tuning["line"][lines]) - 1
@@ -90,13 +90,13 @@ def _pair(
 
 
 def _fits(
-    tuning: dict[str, Ints], line: int, ops: list[str], signature: Signature, stream: Stream
+    tuning: dict[str, Ints], line: int, ops: list[str], signature: Signature, handle: CommHandle
 ) -> bool:
     """True if a choice's operation, bytes and, where printed, communicator are those of a call."""
     name = int(tuning["op"][line])
     if name != NONE and parse_op(ops[name]) is not signature.op:
         return False
-    if int(tuning["comm_ptr"][line]) not in (0, stream.comm_ptr):
+    if int(tuning["comm_ptr"][line]) not in (0, handle.comm_ptr):
         return False
     item = signature.element.itemsize
     if item is None:
@@ -106,7 +106,7 @@ def _fits(
     if not signature.op.count_is_part or int(tuning["kind"][line]) != _NUMERIC:
         return size == per_rank
     # To 2.23 the larger of what is sent and received is printed: the whole of the ranks' parts.
-    return size == per_rank * (stream.nranks or 1)
+    return size == per_rank * (handle.nranks or 1)
 
 
 def _setting(tuning: dict[str, Ints], line: int, names: list[str]) -> TuningSetting:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from collscope.match.handles import CommHandle
 from collscope.match.kernels import TracedKernel
 from collscope.match.observations import Ints, Observations, concatenate
 from collscope.match.run import Matched
-from collscope.match.streams import Stream
 from collscope.segment import decode
 from collscope.store.sources import insert_diagnostics, next_id
 
@@ -24,9 +24,9 @@ class RunInput:
     observed: Observations
     hosts: list[str]
     kernels: list[TracedKernel]
-    stream_ids: list[int]
+    handle_ids: list[int]
     kernel_ids: list[int]
-    source_of_stream: list[int]
+    source_of_handle: list[int]
     sources: list[int]  # all sources of the run when it was read
 
 
@@ -39,25 +39,25 @@ def load_run(connection: sqlite3.Connection, run: int) -> RunInput:
         (run,),
     ).fetchall()
     number = {process: i for i, (process, _) in enumerate(processes)}
-    parts, stream_ids, source_of = [], [], []
+    parts, handle_ids, source_of = [], [], []
     for source, blob in connection.execute(
         "SELECT source_id, columns FROM _segment JOIN _source USING (source_id)"
         " WHERE run_id = ? ORDER BY source_id",
         (run,),
     ).fetchall():
-        ids, streams = _load_streams(connection, source, number)
-        parts.append(decode(blob, streams))
-        stream_ids += ids
+        ids, handles = _load_handles(connection, source, number)
+        parts.append(decode(blob, handles))
+        handle_ids += ids
         source_of += [source] * len(ids)
     kernel_ids, kernels = _load_kernels(connection, run, number)
     hosts = [host for _, host in processes]
-    return RunInput(concatenate(parts), hosts, kernels, stream_ids, kernel_ids, source_of, sources)
+    return RunInput(concatenate(parts), hosts, kernels, handle_ids, kernel_ids, source_of, sources)
 
 
 def processes_in_two_logs(connection: sqlite3.Connection, run: int) -> int:
     """Processes of which more than one source of a run has lines on the same communicator."""
     query = (
-        "SELECT COUNT(*) FROM (SELECT DISTINCT host, pid FROM _stream JOIN _process"
+        "SELECT COUNT(*) FROM (SELECT DISTINCT host, pid FROM _comm_handle JOIN _process"
         " USING (process_id) JOIN _source USING (source_id) WHERE run_id = ? AND pid IS NOT NULL"
         " GROUP BY host, pid, comm_ptr HAVING COUNT(DISTINCT source_id) > 1)"
     )
@@ -67,7 +67,7 @@ def processes_in_two_logs(connection: sqlite3.Connection, run: int) -> int:
 def shared_gpus(connection: sqlite3.Connection, run: int) -> int:
     """GPUs that processes without a common communicator used; several ranks of one may share it."""
     query = (
-        "WITH used AS (SELECT host, bus_id, pid, COALESCE(comm_hash, pid) AS comm FROM _stream"
+        "WITH used AS (SELECT host, bus_id, pid, COALESCE(comm_hash, pid) AS comm FROM _comm_handle"
         " JOIN _process USING (process_id) JOIN _source USING (source_id)"
         " WHERE run_id = ? AND host IS NOT NULL AND bus_id IS NOT NULL AND pid IS NOT NULL),"
         " of_comm AS (SELECT host, bus_id, COUNT(DISTINCT pid) AS n FROM used"
@@ -95,18 +95,18 @@ def _int(text: str | None) -> int | None:
     return None if text is None else int(text, 16)
 
 
-def _load_streams(
+def _load_handles(
     connection: sqlite3.Connection, source: int, number: dict[int, int]
-) -> tuple[list[int], list[Stream]]:
+) -> tuple[list[int], list[CommHandle]]:
     rows = connection.execute(
-        "SELECT stream_id, process_id, comm_ptr, generation, first_line, rank, nranks, nnodes,"
+        "SELECT handle_id, process_id, comm_ptr, generation, first_line, rank, nranks, nnodes,"
         " cuda_dev, nvml_dev, bus_id, comm_hash, parent_ptr, split_count, color, key, function,"
-        " global_rank FROM _stream JOIN _process USING (process_id) WHERE source_id = ?"
-        " ORDER BY stream_id",
+        " global_rank FROM _comm_handle JOIN _process USING (process_id) WHERE source_id = ?"
+        " ORDER BY handle_id",
         (source,),
     ).fetchall()
-    streams = [
-        Stream(
+    handles = [
+        CommHandle(
             process=number[r[1]], comm_ptr=int(r[2], 16), generation=r[3], first_line=r[4],
             rank=r[5], nranks=r[6], nnodes=r[7], cuda_dev=r[8], nvml_dev=r[9], bus_id=_int(r[10]),
             comm_hash=_int(r[11]), parent_ptr=_int(r[12]), split_count=r[13], color=r[14],
@@ -114,7 +114,7 @@ def _load_streams(
         )
         for r in rows
     ]  # fmt: skip
-    return [r[0] for r in rows], streams
+    return [r[0] for r in rows], handles
 
 
 def _load_kernels(
@@ -159,7 +159,7 @@ def store_matching(
 ) -> int:
     """Replace the run's communicators, classes, calls and transfers by those just matched.
 
-    Members whose stream is beyond those of `given` are of traces: they have no process.
+    Members whose handle is beyond those of `given` are of traces: they have no process.
     returns  key of the first call
     """
     clear_matching(connection, run)
@@ -192,8 +192,8 @@ def _store_comms(
     connection: sqlite3.Connection, run: int, given: RunInput, matched: Matched
 ) -> int:
     first = next_id(connection, "_comm", "comm_id")
-    traced = len(matched.world_ranks) - len(given.stream_ids)
-    stream_ids = [*given.stream_ids, *[None] * traced]
+    traced = len(matched.world_ranks) - len(given.handle_ids)
+    handle_ids = [*given.handle_ids, *[None] * traced]
     comm_rows, member_rows = [], []
     for i, c in enumerate(matched.comms):
         parent = None if c.parent is None else first + c.parent
@@ -204,9 +204,9 @@ def _store_comms(
                 len(c.members),
             )
         )  # fmt: skip
-        for rank, stream in c.members.items():
-            world = matched.world_ranks[stream]
-            member_rows.append((first + i, rank, world, stream_ids[stream]))
+        for rank, handle in c.members.items():
+            world = matched.world_ranks[handle]
+            member_rows.append((first + i, rank, world, handle_ids[handle]))
     connection.executemany("INSERT INTO _comm VALUES (?,?,?,?,?,?,?,?,?)", comm_rows)
     connection.executemany("INSERT INTO _member VALUES (?,?,?,?)", member_rows)
     return first
@@ -302,7 +302,7 @@ def _store_details(
     for d in matched.deviations:
         source = line = None
         if d.row is not None:
-            source = given.source_of_stream[int(columns["stream"][d.row])]
+            source = given.source_of_handle[int(columns["handle"][d.row])]
             line = int(columns["line"][d.row])
         deviations.append((first_call + d.call, d.rank, d.what, d.detail, source, line))
     connection.executemany("INSERT INTO _deviation VALUES (?,?,?,?,?,?)", deviations)

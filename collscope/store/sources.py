@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from collscope.kernel_names import classify
+from collscope.match.handles import CommHandle
 from collscope.match.kernels import TracedKernel
-from collscope.match.streams import Stream
 from collscope.model import (
     CommEnd,
     Diagnostic,
@@ -131,13 +131,13 @@ def _hex(value: int | None) -> str | None:
     return None if value is None else f"0x{value:x}"
 
 
-def insert_streams(
-    connection: sqlite3.Connection, first_process: int, streams: Sequence[Stream]
+def insert_handles(
+    connection: sqlite3.Connection, first_process: int, handles: Sequence[CommHandle]
 ) -> int:
-    """Streams of a log; returns the key of the first."""
-    first = next_id(connection, "_stream", "stream_id")
+    """Handles of a log; returns the key of the first."""
+    first = next_id(connection, "_comm_handle", "handle_id")
     connection.executemany(
-        f"INSERT INTO _stream VALUES ({','.join('?' * 18)})",
+        f"INSERT INTO _comm_handle VALUES ({','.join('?' * 18)})",
         [
             (
                 first + i, first_process + s.process, _hex(s.comm_ptr), s.generation, s.rank,
@@ -145,7 +145,7 @@ def insert_streams(
                 _hex(s.parent_ptr), s.split_count, s.color, s.key, s.function, s.global_rank,
                 s.first_line,
             )
-            for i, s in enumerate(streams)
+            for i, s in enumerate(handles)
         ],
     )  # fmt: skip
     return first
@@ -213,20 +213,22 @@ def insert_profile(
 
 
 class Lives:
-    """Streams of a log by process and communicator pointer, which is used again and again."""
+    """Handles of a log by process and communicator pointer, which is used again and again."""
 
-    def __init__(self, first: int, streams: Sequence[Stream], records: Sequence[LogRecord]) -> None:
-        """Streams with the keys from `first` on, in any order; `records` tell where they end."""
+    def __init__(
+        self, first: int, handles: Sequence[CommHandle], records: Sequence[LogRecord]
+    ) -> None:
+        """Handles with the keys from `first` on, in any order; `records` tell where they end."""
         self._begins: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
         self._ends: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for i, s in sorted(enumerate(streams), key=lambda pair: pair[1].first_line):
+        for i, s in sorted(enumerate(handles), key=lambda pair: pair[1].first_line):
             self._begins[s.process, s.comm_ptr].append((s.first_line, first + i))
         for r in records:
             if isinstance(r, CommEnd):
                 self._ends[r.process, r.comm_ptr].append(r.line)
 
     def find(self, process: int, comm_ptr: int, line: int) -> int | None:
-        """Key of the stream that a line speaks of, None for a pointer without one.
+        """Key of the handle that a line speaks of, None for a pointer without one.
 
         Before RCCL 2.18 a communicator's first line comes when it is connected: what stands before
         it, behind the end of the one before, is of it.
@@ -299,9 +301,9 @@ def _insert_links(
     links: dict[tuple[Any, ...], list[Link]] = defaultdict(list)
     for r in records:
         if isinstance(r, Link):
-            stream = keys.lives.find(r.process, r.comm_ptr or 0, r.line)
+            handle = keys.lives.find(r.process, r.comm_ptr or 0, r.line)
             links[
-                r.process, stream, r.src_rank, r.dst_rank, r.direction, r.transport, r.net,
+                r.process, handle, r.src_rank, r.dst_rank, r.direction, r.transport, r.net,
                 r.net_dev, r.gdr,
             ].append(r)  # fmt: skip
     connection.executemany(

@@ -58,8 +58,8 @@ CREATE VIEW members AS SELECT
     t.bus_id,                  -- PCI bus id, packed hexadecimal as logged
     COALESCE(p.source_id, x.source_id) AS source_id -- source of the rank's lines, else its trace
 FROM _member m JOIN _comm c USING (comm_id) JOIN _run r USING (run_id)
-LEFT JOIN _stream t USING (stream_id) LEFT JOIN _process p USING (process_id)
-LEFT JOIN _traced x ON m.stream_id IS NULL AND x.run_id = c.run_id AND x.rank = m.world_rank;
+LEFT JOIN _comm_handle t USING (handle_id) LEFT JOIN _process p USING (process_id)
+LEFT JOIN _traced x ON m.handle_id IS NULL AND x.run_id = c.run_id AND x.rank = m.world_rank;
 
 -- Private: calls with what they share.
 CREATE VIEW _call AS SELECT

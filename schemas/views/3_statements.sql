@@ -18,7 +18,7 @@ CREATE VIEW links AS SELECT
     l.excerpt                  -- that line's message
 FROM _link l JOIN _source s USING (source_id) JOIN _run r USING (run_id)
 LEFT JOIN _process p USING (process_id)
-LEFT JOIN (SELECT DISTINCT stream_id, comm_id FROM _member) m ON m.stream_id = l.stream_id;
+LEFT JOIN (SELECT DISTINCT handle_id, comm_id FROM _member) m ON m.handle_id = l.handle_id;
 
 -- Environment and configuration values that the library said it used.
 CREATE VIEW settings AS SELECT

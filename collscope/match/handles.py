@@ -1,7 +1,7 @@
 """What one rank saw of one communicator: pointers split into generations (pure).
 
 A communicator pointer is an address of one process, reused after the communicator is destroyed.
-A *stream* is one life of such a pointer: the lines between one initialisation and the next.
+A *handle* is one life of such a pointer: the lines between one initialisation and the next.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Ints = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class CommHandle:
     """One communicator as one rank of one process saw it. None: not in the source."""
 
     process: int  # index of the process; unique within what is matched together
@@ -42,10 +42,10 @@ class Stream:
     global_rank: int | None = None
 
 
-def resolve_streams(
+def resolve_handles(
     comms: Mapping[str, Ints], coll: Mapping[str, Ints], records: Iterable[LogRecord]
-) -> tuple[list[Stream], Ints]:
-    """Streams of one source, and for every row of `coll` the index of its stream, shape (rows,).
+) -> tuple[list[CommHandle], Ints]:
+    """Handles of one source, and for every row of `coll` the index of its handle, shape (rows,).
 
     comms    the scanner's communicator pointers (process, ptr, nranks, global_rank)
     coll     the scanner's observations (comm, line, …) in line order
@@ -53,25 +53,25 @@ def resolve_streams(
     """
     records = list(records)
     epochs = _epochs(record for record in records if isinstance(record, CommInit))
-    streams: list[Stream] = []
+    handles: list[CommHandle] = []
     index: dict[tuple[int, int, int, int], int] = {}
 
     def intern(process: int, ptr: int, epoch: int, comm: int, line: int) -> int:
         known = epochs.get((process, ptr), [])
         slot = (process, ptr, epoch, comm if epoch < 0 else -1)
         if slot not in index:
-            index[slot] = len(streams)
-            base = known[epoch] if epoch >= 0 else Stream(process, ptr, 0, line)
-            streams.append(base)
+            index[slot] = len(handles)
+            base = known[epoch] if epoch >= 0 else CommHandle(process, ptr, 0, line)
+            handles.append(base)
         return index[slot]
 
     for (process, ptr), lives in epochs.items():
         for epoch in range(len(lives)):
             intern(process, ptr, epoch, -1, 0)
-    of_row, pairs = _stream_of_rows(comms, coll, epochs, intern)
-    _learn_from_comms(streams, pairs, comms)
-    _learn_topology(streams, [r for r in records if isinstance(r, CommTopology)])
-    return _number_generations(streams), of_row
+    of_row, pairs = _handle_of_rows(comms, coll, epochs, intern)
+    _learn_from_comms(handles, pairs, comms)
+    _learn_topology(handles, [r for r in records if isinstance(r, CommTopology)])
+    return _number_generations(handles), of_row
 
 
 def rows_by(keys: Ints, n: int) -> tuple[Ints, Ints]:
@@ -83,11 +83,11 @@ def rows_by(keys: Ints, n: int) -> tuple[Ints, Ints]:
     return order, np.concatenate([[0], np.cumsum(counts)])
 
 
-def _epochs(inits: Iterable[CommInit]) -> dict[tuple[int, int], list[Stream]]:
+def _epochs(inits: Iterable[CommInit]) -> dict[tuple[int, int], list[CommHandle]]:
     """Lives of each (process, pointer) in line order: each has one Init START, one COMPLETE and one
     CALL line, or some of them.
     """
-    lives: dict[tuple[int, int], list[Stream]] = defaultdict(list)
+    lives: dict[tuple[int, int], list[CommHandle]] = defaultdict(list)
     had: dict[tuple[int, int], set[tuple[bool, bool]]] = {}  # kinds of lines of the last life
     for init in sorted(inits, key=lambda r: r.line):
         where = (init.process, init.comm_ptr)
@@ -97,15 +97,15 @@ def _epochs(inits: Iterable[CommInit]) -> dict[tuple[int, int], list[Stream]]:
         if init.complete and same and kind not in had[where]:
             known[-1] = _merge(known[-1], init)
         else:
-            known.append(_merge(Stream(*where, 0, init.line), init))
+            known.append(_merge(CommHandle(*where, 0, init.line), init))
             had[where] = set()
         had[where].add(kind)
     return lives
 
 
-def _merge(stream: Stream, init: CommInit) -> Stream:
+def _merge(handle: CommHandle, init: CommInit) -> CommHandle:
     news = {f: getattr(init, f) for f in _INIT_FIELDS if getattr(init, f) is not None}
-    return replace(stream, **news)
+    return replace(handle, **news)
 
 
 _INIT_FIELDS = (
@@ -114,15 +114,15 @@ _INIT_FIELDS = (
 )  # fmt: skip
 
 
-def _stream_of_rows(
+def _handle_of_rows(
     comms: Mapping[str, Ints],
     coll: Mapping[str, Ints],
-    epochs: Mapping[tuple[int, int], list[Stream]],
+    epochs: Mapping[tuple[int, int], list[CommHandle]],
     intern: Callable[[int, int, int, int, int], int],
 ) -> tuple[Ints, list[tuple[int, int]]]:
-    """Stream of every row: by pointer, and by line where a pointer lived more than once.
+    """CommHandle of every row: by pointer, and by line where a pointer lived more than once.
 
-    returns also the (stream, comm) pairs that occur
+    returns also the (handle, comm) pairs that occur
     """
     pairs = []
     of_row = np.full(len(coll["comm"]), -1, dtype=np.int32)
@@ -135,8 +135,8 @@ def _stream_of_rows(
             continue
         lives = epochs.get((process, ptr))
         if lives is None:
-            of_row[rows] = stream = intern(process, ptr, -1, comm, int(coll["line"][rows[0]]))
-            pairs.append((stream, comm))
+            of_row[rows] = handle = intern(process, ptr, -1, comm, int(coll["line"][rows[0]]))
+            pairs.append((handle, comm))
             continue
         lines = coll["line"][rows]
         starts = [life.first_line for life in lives]
@@ -144,20 +144,20 @@ def _stream_of_rows(
         for epoch in np.unique(epoch_of).tolist():
             chosen = rows[epoch_of == epoch]
             line = int(coll["line"][chosen[0]])
-            stream = intern(process, ptr, epoch, comm, line)
-            of_row[chosen] = stream
-            pairs.append((stream, comm))
+            handle = intern(process, ptr, epoch, comm, line)
+            of_row[chosen] = handle
+            pairs.append((handle, comm))
     return of_row, pairs
 
 
 def _learn_from_comms(
-    streams: list[Stream], pairs: list[tuple[int, int]], comms: Mapping[str, Ints]
+    handles: list[CommHandle], pairs: list[tuple[int, int]], comms: Mapping[str, Ints]
 ) -> None:
     """Fill nranks and global rank that the COLL lines themselves carry."""
-    for stream, comm in pairs:
+    for handle, comm in pairs:
         nranks, rank = int(comms["nranks"][comm]), int(comms["global_rank"][comm])
-        old = streams[stream]
-        streams[stream] = replace(
+        old = handles[handle]
+        handles[handle] = replace(
             old,
             nranks=old.nranks if old.nranks is not None or nranks < 0 else nranks,
             global_rank=old.global_rank if rank < 0 else rank,
@@ -165,23 +165,23 @@ def _learn_from_comms(
         )
 
 
-def _learn_topology(streams: list[Stream], topologies: list[CommTopology]) -> None:
+def _learn_topology(handles: list[CommHandle], topologies: list[CommTopology]) -> None:
     by_pointer: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for i, stream in enumerate(streams):
-        by_pointer[stream.process, stream.comm_ptr].append(i)
+    for i, handle in enumerate(handles):
+        by_pointer[handle.process, handle.comm_ptr].append(i)
     for topology in topologies:
         lives = by_pointer.get((topology.process, topology.comm_ptr), [])
-        before = [i for i in lives if streams[i].first_line <= topology.line] or lives[:1]
+        before = [i for i in lives if handles[i].first_line <= topology.line] or lives[:1]
         if before:
-            last = max(before, key=lambda i: streams[i].first_line)
-            streams[last] = replace(streams[last], nnodes=topology.nnodes)
+            last = max(before, key=lambda i: handles[i].first_line)
+            handles[last] = replace(handles[last], nnodes=topology.nnodes)
 
 
-def _number_generations(streams: list[Stream]) -> list[Stream]:
+def _number_generations(handles: list[CommHandle]) -> list[CommHandle]:
     seen: dict[tuple[int, int], int] = defaultdict(int)
-    numbered = list(streams)
-    for i in sorted(range(len(streams)), key=lambda i: streams[i].first_line):
-        where = (streams[i].process, streams[i].comm_ptr)
-        numbered[i] = replace(streams[i], generation=seen[where])
+    numbered = list(handles)
+    for i in sorted(range(len(handles)), key=lambda i: handles[i].first_line):
+        where = (handles[i].process, handles[i].comm_ptr)
+        numbered[i] = replace(handles[i], generation=seen[where])
         seen[where] += 1
     return numbered
