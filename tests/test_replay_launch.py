@@ -383,6 +383,21 @@ def test_a_plan_that_finds_no_room_is_told_in_words() -> None:
         write_plan(Plan(UNIQUE, 1, (), ()), Path("/dev/full"))
 
 
+def test_a_scratch_folder_needs_no_room(tmp_path: Path) -> None:
+    script = (
+        "import pathlib, resource, signal\n"
+        "from collscope.replay.scratch import scratch_folder\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "with scratch_folder(pathlib.Path('x.csv')): pass"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_plans_lie_in_the_working_folder(
     mpi: None, script: Path, plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -250,6 +251,20 @@ def test_a_file_size_limit_leaves_the_store_as_it_was(db: Path, samples: Path) -
     assert done.stderr.startswith(f"collscope: {db}: the disk ")
     assert done.stderr.count("\n") == 1
     assert dump(db) == before
+
+
+def test_a_store_for_which_there_is_no_room_does_not_stay(log: Path, db_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+
+    def no_room() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    command = [sys.executable, "-m", "collscope", "ingest", "log", log, "--db", db_path]
+    done = subprocess.run(command, capture_output=True, check=False, text=True, preexec_fn=no_room)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
+    assert done.stderr.startswith(f"collscope: {db_path}: the disk ")
+    assert list(db_path.parent.iterdir()) == []
 
 
 # Forks one ingest per argument; each kills itself before its n-th SQL statement, as a power cut

@@ -72,10 +72,10 @@ def _owned(folder: Path) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         # Where there are no locks, or no room, nobody but the owner removes the folder.
         with contextlib.suppress(OSError):
-            file = held.enter_context((folder / "new").open("w"))
+            # Unbuffered: what a full disk refuses is not tried again when the file is closed.
+            file = held.enter_context((folder / "new").open("wb", buffering=0))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            file.write(_boot_id())
-            file.flush()
+            file.write(_boot_id().encode())
             (folder / "new").rename(folder / _OWNER)
         yield
 

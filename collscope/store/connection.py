@@ -44,12 +44,14 @@ def open_store(path: Path) -> sqlite3.Connection:
     raises  InputError when the file is no store, is locked, damaged or of a newer release
     """
     while True:
-        _create(path)
+        made = _create(path)
         before = _file(path)
         try:
             connection = _opened(path)
         except InputError:
             if _file(path) == before:
+                if made and not path.stat().st_size:  # a full disk; whoever waits for it goes on
+                    path.unlink(missing_ok=True)
                 raise
             continue
         # In WAL mode nobody can take the file away any more, but `remove_empty` of another process
@@ -91,8 +93,8 @@ def _file(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _create(path: Path) -> None:
-    """Make an empty file, if there is none.
+def _create(path: Path) -> bool:
+    """Make an empty file, if there is none; True if there was none.
 
     No older file is opened: to close it would release the locks that SQLite holds on it in this
     process (sqlite.org/howtocorrupt.html, 2.2).
@@ -101,9 +103,10 @@ def _create(path: Path) -> None:
     try:
         os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
     except FileExistsError:
-        pass
+        return False
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}. Name another file with --db.") from error
+    return True
 
 
 def _switch_to_wal(connection: sqlite3.Connection) -> None:
