@@ -385,8 +385,9 @@ def test_a_plan_that_finds_no_room_is_told_in_words() -> None:
 
 def test_a_scratch_folder_needs_no_room(tmp_path: Path) -> None:
     script = (
-        "import pathlib, resource, signal\n"
+        "import pathlib, resource, signal, tempfile\n"
         "from collscope.replay.scratch import scratch_folder\n"
+        "tempfile.gettempdir()\n"  # Python tries by writing whether it can write there
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
         "with scratch_folder(pathlib.Path('x.csv')): pass"
