@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from collscope.reports.comparison.measured import CIRCUMSTANCES, Key, Label, Measured
-from collscope.reports.comparison.noise import Samples
+from collscope.stats import Samples
 
 
 def key(size: int, op: str = "AllReduce", in_place: int = 1) -> Key:

@@ -17,7 +17,7 @@ from collscope.reports.comparison.deciding import Verdict
 from collscope.reports.comparison.formats import CHECK_FORMATS, render_check
 from collscope.reports.comparison.gate import Check, Rules, check
 from collscope.reports.comparison.measured import Key, Label
-from collscope.reports.comparison.noise import Samples
+from collscope.stats import Samples
 from tests.measured_builder import Noise, key, label, noisy_label
 
 # Sizes of a sweep and times of 10 us + size / 100 GB/s.

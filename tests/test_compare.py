@@ -15,7 +15,10 @@ from collscope.reports.comparison.compare import compare
 from collscope.reports.comparison.formats import render_compare
 from collscope.reports.comparison.gate import check
 from collscope.reports.comparison.measured import CIRCUMSTANCES, Key, load_labels
-from collscope.reports.comparison.noise import (
+from collscope.reports.comparison.plot import plot_compare
+from collscope.reports.comparison.weights import run_weights
+from collscope.reports.measured import render_measured
+from collscope.stats import (
     Effect,
     Samples,
     discoveries,
@@ -23,9 +26,6 @@ from collscope.reports.comparison.noise import (
     sigma,
     weighted_total,
 )
-from collscope.reports.comparison.plot import plot_compare
-from collscope.reports.comparison.weights import run_weights
-from collscope.reports.measured import render_measured
 from tests.measured_builder import Noise, key, label, noisy_label
 from tests.store_builder import StoreBuilder
 

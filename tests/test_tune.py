@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collscope.model import Op
-from collscope.student import t_quantile
+from collscope.stats import t_quantile
 from collscope.tuning import csv_format, optimizer_csv
 from collscope.tuning.choose import ENVIRONMENT, NOTHING, PLUGIN, Candidate, Everything, choose
 from collscope.tuning.decide import improvement, noise_floor, standings

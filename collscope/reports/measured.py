@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
 from collscope.model import Measurement, Op
-from collscope.reports.comparison.noise import Samples
 from collscope.reports.layout import NUMBER, TEXT, Section, table, to_text
+from collscope.stats import Samples
 from collscope.units import count, format_size
 
 _COLUMNS = (

@@ -10,8 +10,8 @@ from statistics import median
 from collscope.bench.p2p import P2pRun, Result
 from collscope.bench.p2p_plan import LATENCY_BYTES, ONE_WAY, PING_PONG, TWO_WAY, Exchange
 from collscope.model import Measurement, Op, algorithm_bandwidth
-from collscope.reports.comparison.noise import Samples
 from collscope.reports.p2p_model import CopyPoint, P2p, PairRow, SlowPair, Spread
+from collscope.stats import Samples
 from collscope.units import count, format_size
 
 # Standard deviation over median absolute deviation of normal samples.

@@ -16,7 +16,7 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from collscope.student import t_quantile
+from collscope.stats import t_quantile
 
 FEWEST_ROUNDS = 3
 CONFIDENCE = 0.95

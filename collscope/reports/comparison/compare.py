@@ -19,7 +19,7 @@ from collscope.reports.comparison.measured import (
     why_no_times,
     without_times,
 )
-from collscope.reports.comparison.noise import LAUNCH_NOISE, Effect, effects, weighted_total
+from collscope.stats import LAUNCH_NOISE, Effect, effects, weighted_total
 from collscope.units import count
 
 SCHEMA = "collscope.compare/1"

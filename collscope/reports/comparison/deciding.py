@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from collscope.reports.comparison.measured import Key, called
-from collscope.reports.comparison.noise import ENOUGH_ROUNDS, Effect
+from collscope.stats import ENOUGH_ROUNDS, Effect
 from collscope.units import count, count_of, figure
 
 TOTAL_THRESHOLD = 0.02  # effect of the weighted total that matters

@@ -21,7 +21,7 @@ from collscope.reports.comparison.measured import (
     why_no_times,
     without_times,
 )
-from collscope.reports.comparison.noise import (
+from collscope.stats import (
     ENOUGH_ROUNDS,
     Effect,
     Samples,

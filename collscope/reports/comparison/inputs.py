@@ -17,8 +17,8 @@ from collscope.ingest.match import reading, require_run
 from collscope.ingest.replays import ingest_csv
 from collscope.model import Severity
 from collscope.reports.comparison.measured import Label, labels_of, load_labels
-from collscope.reports.comparison.noise import Samples
 from collscope.reports.comparison.weights import Weights, run_weights
+from collscope.stats import Samples
 from collscope.store.connection import open_store
 
 _FILES = (".csv", ".csv.gz", ".csv.zst")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from collscope.errors import InputError
-from collscope.reports.comparison.noise import Samples
+from collscope.stats import Samples
 from collscope.units import count
 
 
