@@ -10,15 +10,26 @@ source  Student's distribution: D. Wallace, Bounds on normal approximations to S
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import NormalDist, median
+from statistics import NormalDist, fmean, median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.random import Generator
+    from numpy.typing import NDArray
+
+RESAMPLES = 500  # of a bootstrap
+SEED = 20240229  # fixed: the same samples always give the same interval
+_POOL = 10_000  # order statistics drawn for each number of samples
+_BLOCK = 256  # series at a time: 5 000 of them at once would take 40 MB per array
 
 _NORMAL_FROM = 1e6  # degrees of freedom from which Student's distribution is the normal one
 # Standard error of a median over that of a mean for normal samples: sqrt(pi / 2).
 _MEDIAN_ERROR = math.sqrt(math.pi / 2)
 # Standard deviation over median absolute deviation for normal samples: 1 / quantile(3/4).
-_MAD_TO_SIGMA = 1 / NormalDist().inv_cdf(0.75)
+MAD_TO_SIGMA = 1 / NormalDist().inv_cdf(0.75)
 _ROBUST_FROM = 8  # below this number of samples a MAD is too coarse: the usual formula is taken
 _PRIOR_FREEDOM = 4.0  # weight of the variance that classes have in common, as in Smyth 2004
 _POOL_FROM = 4  # classes below which there is nothing to pool
@@ -207,13 +218,56 @@ def _units(samples: Samples) -> list[float]:
     return [math.log(t) for t in samples.all]
 
 
-def sigma(values: Sequence[float]) -> float:
-    """Standard deviation, from the median absolute deviation where there are enough values."""
+def mad(values: Sequence[float]) -> float:
+    """Median absolute deviation from the median."""
     middle = median(values)
-    if len(values) >= _ROBUST_FROM:
-        return _MAD_TO_SIGMA * median(abs(v - middle) for v in values)
+    return median(abs(v - middle) for v in values)
+
+
+def _deviation(values: Sequence[float]) -> float:
+    # statistics.stdev is exact, and a hundred times as slow.
     mean = sum(values) / len(values)
     return math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
+
+
+def mean_interval(values: Sequence[float], confidence: float) -> tuple[float, float]:
+    """Mean of two values or more, and half its interval by Student's distribution."""
+    n = len(values)
+    half = t_quantile(0.5 + confidence / 2, n - 1) * _deviation(values) / math.sqrt(n)
+    return fmean(values), half
+
+
+def resampled_medians(
+    series: Sequence[Sequence[float]], rng: Generator
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float64]]]:
+    """Bootstrap: medians of `RESAMPLES` resamples of each series.
+
+    series   each of one value or more
+    returns  blocks: the numbers of series, and their medians, (series, RESAMPLES)
+
+    The median of a resample of k values is the order statistic at a Beta((k+1)/2, (k+1)/2)
+    quantile: exact for odd k, so one draw for each series replaces k. Draws come from a pool by k,
+    which is ten times as fast for thousands of series.
+    """
+    import numpy as np  # noqa: PLC0415 - loading it takes longer than most commands do
+
+    counts = np.array([len(values) for values in series])
+    for k in np.unique(counts):
+        shape = (k + 1) / 2
+        places = np.minimum((rng.beta(shape, shape, _POOL) * k).astype(int), k - 1)
+        alike = np.flatnonzero(counts == k)
+        for start in range(0, len(alike), _BLOCK):
+            rows = alike[start : start + _BLOCK]
+            ordered = np.sort(np.array([series[row] for row in rows], dtype=np.float64), axis=1)
+            index = places[rng.integers(0, _POOL, (len(rows), RESAMPLES))]
+            yield rows, np.take_along_axis(ordered, index, axis=1)
+
+
+def sigma(values: Sequence[float]) -> float:
+    """Standard deviation, from the median absolute deviation where there are enough values."""
+    if len(values) >= _ROBUST_FROM:
+        return MAD_TO_SIGMA * mad(values)
+    return _deviation(values)
 
 
 def discoveries(p_values: Sequence[float], rate: float) -> list[bool]:

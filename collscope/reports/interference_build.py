@@ -9,9 +9,9 @@ from math import sqrt
 from statistics import fmean, median
 
 from collscope.model import Interference, bus_bandwidth
+from collscope.stats import MAD_TO_SIGMA, mean_interval
 
 SCHEMA = "collscope.interference/1"
-_SIGMA_OF_MAD = 1.4826  # of a normal distribution
 _ERROR_OF_MEDIAN = 1.2533  # standard error of a median over that of a mean, of many normal samples
 _CI = 1.96  # 95 %
 
@@ -188,13 +188,12 @@ def _half_interval(group: Sequence[Interference]) -> float | None:
     for m in group:
         launches[m.round].append(m.relative_compute or 0.0)
         if m.relative_compute_mad is not None and (m.covered or 0) > 1:
-            within.append(_SIGMA_OF_MAD * m.relative_compute_mad / sqrt(m.covered or 1))
+            within.append(MAD_TO_SIGMA * m.relative_compute_mad / sqrt(m.covered or 1))
     if not within:
         return None
     # Ranks are disturbed at the same time, so that more of them do not make the mean surer.
     half = _ERROR_OF_MEDIAN * _CI * fmean(within) / sqrt(len(launches))
     means = [fmean(values) for values in launches.values()]
     if len(means) >= 3:
-        spread = sqrt(sum((x - fmean(means)) ** 2 for x in means) / (len(means) - 1))
-        half = max(half, _CI * spread / sqrt(len(means)))
+        half = max(half, mean_interval(means, 0.95)[1])
     return half

@@ -11,11 +11,9 @@ from collscope.bench.p2p import P2pRun, Result
 from collscope.bench.p2p_plan import LATENCY_BYTES, ONE_WAY, PING_PONG, TWO_WAY, Exchange
 from collscope.model import Measurement, Op, algorithm_bandwidth
 from collscope.reports.p2p_model import CopyPoint, P2p, PairRow, SlowPair, Spread
-from collscope.stats import Samples
+from collscope.stats import MAD_TO_SIGMA, Samples, mad
 from collscope.units import count, format_size
 
-# Standard deviation over median absolute deviation of normal samples.
-_MAD_TO_SIGMA = 1.4826
 _SIGMAS = 3.0  # of noise that a slow pair must exceed,
 _LEAST = 0.05  # and of the median at least: less is no reason to look at a link
 LEAST_PAIRS = 4  # fewer have no median to be held against
@@ -96,18 +94,13 @@ def _row(key: _Key, same: Sequence[Measurement]) -> PairRow:
         exchange.dst,
         size,
         time,
-        _mad(found.all) if usable else None,
+        mad(found.all) if usable else None,
         None if latency or time is None else algorithm_bandwidth(size, time * 1e-6),
         len(found.all),
         sum(wrong) if wrong else None,
         status,
         next((m.message for m in same if m.status == status and m.message), None),
     )
-
-
-def _mad(samples: Sequence[float]) -> float:
-    middle = median(samples)
-    return median(abs(us - middle) for us in samples)
 
 
 def _over_pairs(rows: Sequence[PairRow]) -> tuple[list[Spread], list[SlowPair]]:
@@ -159,7 +152,7 @@ def _slow(same: Sequence[PairRow]) -> list[SlowPair]:
 
 def _noise(row: PairRow) -> float:
     """Standard deviation of a row's samples over its time."""
-    return _MAD_TO_SIGMA * (row.time_us_mad or 0.0) / row.time_us if row.time_us else 0.0
+    return MAD_TO_SIGMA * (row.time_us_mad or 0.0) / row.time_us if row.time_us else 0.0
 
 
 def _notices(done: P2pRun, rows: Sequence[PairRow]) -> list[str]:

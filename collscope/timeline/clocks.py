@@ -16,9 +16,9 @@ import numpy.typing as npt
 from collscope.match.rows import Rows
 from collscope.match.traces import Calls
 from collscope.model.trace import Ints
+from collscope.stats import MAD_TO_SIGMA
 
 Floats = npt.NDArray[np.float64]
-_NORMAL = 1.4826  # median absolute deviation of a normal distribution to its standard deviation
 _ROUNDS = 4
 _SHORTEST_NS = 5_000  # ends differ by some µs whatever the size: shorter calls weigh no more
 _BINS = 16
@@ -195,7 +195,7 @@ def _polish(table: _Ends, local: Ints, n: int) -> tuple[Floats, float]:
         residual = table.against_median(table.end - offset[local])
         if np.abs(step).max(initial=0.0) < 0.5:
             break
-    spread = _NORMAL * float(np.median(np.abs(residual)))
+    spread = MAD_TO_SIGMA * float(np.median(np.abs(residual)))
     return offset, spread
 
 
@@ -249,7 +249,7 @@ def _drifts(table: _Ends, residual: Floats, n: int) -> Floats:
         rest = y - slope * x - level
         noise[k] = np.sqrt(rest @ rest / (there.sum() - 2) / ((x - x.mean()) ** 2).sum())
         slopes[k] = slope
-    spread = _NORMAL * float(np.median(np.abs(residual)))
+    spread = MAD_TO_SIGMA * float(np.median(np.abs(residual)))
     significant = (np.abs(slopes) > 5 * noise) & (np.abs(slopes) * span > 3 * spread)
     # A median call end drifts with some of the clocks: all get their slope, or none.
     return slopes if significant.any() else np.zeros(n)
@@ -262,12 +262,12 @@ def _errors(table: _Ends, residual: Floats, n: int) -> tuple[Floats, Ints]:
     a rank that leaves a ring earlier does so in every call.
     """
     used = np.bincount(table.clock, minlength=n)
-    spread = weighted_medians(np.abs(residual), table.weight, table.clock, n) * _NORMAL
+    spread = weighted_medians(np.abs(residual), table.weight, table.clock, n) * MAD_TO_SIGMA
     # Few ends agree by chance: then a tenth of the shortest transfer stands for their spread.
     shortest = np.full(n, np.inf)
     np.minimum.at(shortest, table.clock, 1.0 / table.weight)
     few = 0.1 * shortest / np.sqrt(np.maximum(used, 1))
-    typical = _NORMAL * float(np.median(np.abs(residual))) if len(residual) else 0.0
+    typical = MAD_TO_SIGMA * float(np.median(np.abs(residual))) if len(residual) else 0.0
     error = np.maximum(np.maximum(spread, typical), np.where(np.isfinite(few), few, 0.0))
     return error, used
 

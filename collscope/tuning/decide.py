@@ -1,8 +1,7 @@
 """Whether a setting is better than another, from launches that took turns (pure).
 
-Times of a round are paired, so that slow drift of the machine meets both alike. The interval of
-the mean logarithm of their ratio comes from a bootstrap over rounds, widened by Student's quantile
-and n / (n - 1): rounds are few, and a plain percentile interval of few values is too narrow.
+Times of a round are paired, so that slow drift of the machine meets both alike. The interval is
+Student's, of the mean logarithm of their ratio over the rounds.
 """
 
 from __future__ import annotations
@@ -10,20 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from statistics import median
 
-import numpy as np
-from numpy.typing import NDArray
-
-from collscope.stats import t_quantile
+from collscope.stats import mad, mean_interval
 
 FEWEST_ROUNDS = 3
 CONFIDENCE = 0.95
 FALSE_ACCEPTANCE = 0.01  # of a class with nothing to win, over all settings tried on it
 LEAST_FLOOR = 0.02
-_RESAMPLES = 1000
-_SEED = 20240229  # fixed: the same samples always give the same decision
 
 Rounds = Mapping[int, float]  # us by round
 
@@ -59,31 +52,20 @@ def improvement(before: Rounds, after: Rounds, compared: int = 1) -> Improvement
     common = sorted(before.keys() & after.keys())
     if not common:
         return None
-    logs = np.array([math.log(after[r] / before[r]) for r in common])
-    middle = float(logs.mean())
+    logs = [math.log(after[r] / before[r]) for r in common]
     if len(common) < 2:
-        return Improvement(-math.expm1(middle), -math.inf, 1.0, len(common))
-    n = len(common)
-    means = logs[_draws(n)].mean(axis=1)
-    error = float(means.std()) * math.sqrt(n / (n - 1))
+        return Improvement(-math.expm1(logs[0]), -math.inf, 1.0, len(common))
     sure = max(CONFIDENCE, 1 - 2 * FALSE_ACCEPTANCE / max(1, compared))
-    half = t_quantile(0.5 + sure / 2, n - 1) * error
+    middle, half = mean_interval(logs, sure)
     low, high = -math.expm1(min(middle + half, 700)), -math.expm1(middle - half)
-    return Improvement(-math.expm1(middle), low, high, n)
-
-
-@cache
-def _draws(n: int) -> NDArray[np.int64]:
-    """Resamples of n rounds, a row each: their indices."""
-    return np.random.default_rng(_SEED).integers(0, n, (_RESAMPLES, n))
+    return Improvement(-math.expm1(middle), low, high, len(common))
 
 
 def noise_floor(repeats: Sequence[float]) -> float:
     """max(2 %, 2 x median absolute deviation) of the present setting's repeats, a ratio."""
     if len(repeats) < 2:
         return LEAST_FLOOR
-    middle = median(repeats)
-    return max(LEAST_FLOOR, 2 * median(abs(t - middle) for t in repeats) / middle)
+    return max(LEAST_FLOOR, 2 * mad(repeats) / median(repeats))
 
 
 @dataclass(frozen=True, slots=True)

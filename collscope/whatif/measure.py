@@ -15,7 +15,7 @@ from collscope.whatif.policies import Bucket
 from collscope.whatif.predict import step_us
 from collscope.whatif.records import BLOCKING, QUEUED, Fusion, Wanted
 from collscope.whatif.setup import Job, candidates, make_job
-from collscope.whatif.times import Floats, make_times, resampled_medians
+from collscope.whatif.times import Floats, make_times, resampled_times
 
 DEFAULT_LABEL = "fusion"
 _Totals = dict[int | None, Floats]  # by setting; None: what is done now
@@ -96,7 +96,7 @@ def _queued(
         measured += outcome.measurements
         whole = next((m for m in outcome.measurements if m.op is Op.SEQUENCE), None)
         if whole is not None and all(map(_right, outcome.measurements)):
-            totals[setting] = resampled_medians(whole)
+            totals[setting] = resampled_times(whole)
     return totals, measured, error
 
 

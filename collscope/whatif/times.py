@@ -15,11 +15,10 @@ import numpy.typing as npt
 from collscope.errors import NoVerdictError
 from collscope.model import Measurement
 from collscope.roofline.fit import Hockney, fit, hockney
+from collscope.stats import RESAMPLES, SEED, resampled_medians
 from collscope.units import count
 
 Floats = npt.NDArray[np.float64]
-RESAMPLES = 500
-SEED = 20240229  # fixed: the same measurements give the same interval
 LOW, HIGH = 0.05, 0.95  # quantiles of an interval
 
 
@@ -101,19 +100,15 @@ def _floats(values: npt.ArrayLike) -> Floats:
     return np.asarray(values, dtype=np.float64)
 
 
-def resampled_medians(m: Measurement) -> Floats:
+def resampled_times(m: Measurement) -> Floats:
     """Median of a measurement, then those of resamples of its samples, (1 + RESAMPLES,)."""
     return _floats([m.time_us_median or 0.0, *_resampled([m], np.random.default_rng(SEED))])
 
 
 def _resampled(same: Sequence[Measurement], rng: np.random.Generator) -> Floats:
     """Least of the medians of resamples of each measurement of a size, (RESAMPLES,)."""
-    medians = []
-    for m in same:
-        samples = np.array(m.samples_us or (m.time_us_median,), dtype=np.float64)
-        draws = rng.integers(0, len(samples), (RESAMPLES, len(samples)))
-        medians.append(np.median(samples[draws], axis=1))
-    return _floats(np.min(medians, axis=0))
+    blocks = resampled_medians([m.times_us for m in same], rng)
+    return _floats(np.min([medians.min(axis=0) for _, medians in blocks], axis=0))
 
 
 def _interpolation_errors(x: Floats, y: Floats) -> Floats:

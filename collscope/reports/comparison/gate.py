@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist, median
+from statistics import median
 
 from collscope.reports.comparison.deciding import Doubt, Judged, Lost, Verdict, decide
 from collscope.reports.comparison.measured import (
@@ -23,6 +23,7 @@ from collscope.reports.comparison.measured import (
 )
 from collscope.stats import (
     ENOUGH_ROUNDS,
+    MAD_TO_SIGMA,
     Effect,
     Samples,
     discoveries,
@@ -237,7 +238,7 @@ def _control_floor(control: tuple[Label, Label] | None) -> float:
     found = effects([(first.classes[k].samples, second.classes[k].samples) for k in keys])
     if not found:
         return 0.0
-    return 3 * median(abs(e.log_ratio) for e in found) / NormalDist().inv_cdf(0.75)
+    return 3 * MAD_TO_SIGMA * median(abs(e.log_ratio) for e in found)
 
 
 @dataclass(frozen=True, slots=True)
