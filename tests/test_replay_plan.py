@@ -151,8 +151,8 @@ def _records(classes: Sequence[RunClass], slots: Sequence[RunSlot], *comms: RunC
 
 def test_what_cannot_be_replayed_is_named() -> None:
     def collective(key: int, op: Op, **values: object) -> RunClass:
-        given = {"datatype": Datatype.FLOAT32, "count": 8, "in_place": 1, **values}
-        return RunClass(key, op, **given)  # type: ignore[arg-type]
+        given = {"datatype": Datatype.FLOAT32, "count": 8, "in_place": True, **values}
+        return RunClass(op, id=key, **given)  # type: ignore[arg-type]
 
     classes = [
         collective(1, Op.BARRIER),
@@ -160,7 +160,7 @@ def test_what_cannot_be_replayed_is_named() -> None:
         collective(3, Op.ALL_REDUCE, datatype=Datatype.UNKNOWN),
         collective(4, Op.ALL_GATHER, count=0),
         collective(5, Op.ALL_TO_ALLV, count=None),
-        collective(6, Op.ALL_REDUCE, redop="Custom", in_place=None),
+        collective(6, Op.ALL_REDUCE, redop=Redop.CUSTOM, in_place=None),
         collective(7, Op.BROADCAST, root=0),
     ]
     slots = [RunSlot(c.id, 1, 10 + c.id) for c in classes] + [RunSlot(7, 9, 2)]
@@ -182,7 +182,7 @@ def test_what_cannot_be_replayed_is_named() -> None:
 
 
 def test_distinct_matrices_are_distinct_classes() -> None:
-    found = RunClass(1, Op.SEND_RECV, Datatype.INT8, count=5, size_bytes=5, shape="sendrecv")
+    found = RunClass(Op.SEND_RECV, Datatype.INT8, count=5, size_bytes=5, shape="sendrecv", id=1)
     slots = [
         RunSlot(1, 2, 3, (PlanTransfer(0, 1, 5),)),
         RunSlot(1, 3, 4, (PlanTransfer(0, 1, 5),)),
@@ -194,8 +194,10 @@ def test_distinct_matrices_are_distinct_classes() -> None:
 
 
 def test_groups_are_one_step_where_their_first_call_is() -> None:
-    classes = [RunClass(k, Op.ALL_REDUCE, Datatype.INT8, "Sum", k, in_place=1) for k in (1, 2)]
-    barrier = RunClass(3, Op.BARRIER, Datatype.INT8, count=1)
+    classes = [
+        RunClass(Op.ALL_REDUCE, Datatype.INT8, Redop.SUM, k, in_place=True, id=k) for k in (1, 2)
+    ]
+    barrier = RunClass(Op.BARRIER, Datatype.INT8, count=1, id=3)
     slots = [RunSlot(1, 1, 3), RunSlot(2, 1, 3), RunSlot(3, 1, 1)]
     records = replace(
         _records([*classes, barrier], slots),

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trace_builder import COMM, US, Job, nested_job, steady_job
 
-from collscope.match.rows import ClassKey
-from collscope.model import Datatype, Op
+from collscope.model import CollectiveClass, Datatype, Op
 from collscope.model.trace import TraceCollective, TraceColumns, TraceFile
 from collscope.parsers.traces import parse
 from collscope.timeline.analyse import Timeline, analyse
@@ -28,7 +27,7 @@ MS = 1_000_000
 T = TypeVar("T")
 
 
-def predicted(timeline: Timeline, new: dict[ClassKey, NewTime]) -> Prediction:
+def predicted(timeline: Timeline, new: dict[CollectiveClass, NewTime]) -> Prediction:
     found = predict(timeline.recorded(), new)
     assert found is not None
     return found
@@ -74,7 +73,7 @@ def test_recorded_change_both_ways(
     assert len(in_trace.changed) == 6
 
 
-def only_class(timeline: Timeline) -> ClassKey:
+def only_class(timeline: Timeline) -> CollectiveClass:
     (key,) = timeline.calls.classes
     return key
 

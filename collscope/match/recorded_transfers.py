@@ -141,16 +141,12 @@ def _pattern(call: p2p.PatternCall, rows: Sequence[_Row], size: int) -> Recorded
     known = told and call.datatype is not Datatype.UNKNOWN
     key = CallClass(
         op=call.op,
-        datatype=call.datatype.value if known else None,
-        redop=None,
+        datatype=call.datatype if known else None,
         count=call.count if told else None,
         root=call.root,
         size_bytes=None if (call.size_bytes or 0) >= _LIMIT else call.size_bytes,
-        in_place=None,
         nranks=size,
-        nnodes=None,
         shape=call.shape,
-        backend="native",
     )
     # Without any size there is nothing that a transfer could say.
     sized = any(rows[r].told or rows[r].call.size_bytes is not None for r in own)

@@ -181,7 +181,7 @@ def _class_of(calls: Sequence[RecordedCall], size: int) -> CallClass:
     found = call_class(class_key(entry, size), entry.root)
     places = {c.in_place for c in calls}
     if len(places) == 1 and (place := places.pop()) is not None:
-        found = replace(found, in_place=int(place))
+        found = replace(found, in_place=place)
     if found.size_bytes is None:
         found = replace(found, size_bytes=calls[0].size_bytes)
     return found

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from collscope.model import Datatype, Extent, Op, Place, size_bytes
+from collscope.model import CollectiveClass, Extent, Op, Place, Redop, size_bytes
 from collscope.model.trace import Ints, TraceCollective, TraceFile
 
 UNKNOWN_LAUNCH = -(1 << 62)
@@ -47,35 +47,20 @@ class Rows:
         return slice(int(self.bounds[trace]), int(self.bounds[trace + 1]))
 
 
-@dataclass(frozen=True, slots=True)
-class ClassKey:
-    """Collectives that cost the same when nothing disturbs them."""
-
-    op: Op
-    datatype: Datatype | None
-    redop: str | None
-    count: int | None  # elements as the API takes it; None: not known, or it differs by rank
-    nranks: int | None
-
-    @property
-    def size_bytes(self) -> int | None:
-        """Size S of nccl-tests; None where it is not defined or not known."""
-        if self.count is None or self.datatype is None:
-            return None
-        op = Op.SEND_RECV if self.op.point_to_point else self.op
-        return size_bytes(op, count=self.count, datatype=self.datatype, nranks=self.nranks)
-
-
-def title(key: ClassKey) -> str:
+def title(key: CollectiveClass) -> str:
     """Name of a slice: operation and size."""
     size = key.size_bytes
     return key.op.value if size is None else f"{key.op.value} {size} B"
 
 
-def class_key(entry: TraceCollective, nranks: int | None) -> ClassKey:
-    """Class of a collective on a group of `nranks` ranks."""
+def class_key(entry: TraceCollective, nranks: int | None) -> CollectiveClass:
+    """Class of a collective on a group of `nranks` ranks; a trace tells neither place nor nodes."""
     op = Op.SEND_RECV if entry.op.point_to_point else entry.op
-    return ClassKey(op, entry.datatype, entry.redop, api_count(entry, nranks), nranks)
+    count, size = api_count(entry, nranks), None
+    if count is not None and entry.datatype is not None:
+        size = size_bytes(op, count=count, datatype=entry.datatype, nranks=nranks)
+    redop = Redop.of_label(entry.redop)
+    return CollectiveClass(op, entry.datatype, redop, count, size, nranks=nranks)
 
 
 def api_count(entry: TraceCollective, nranks: int | None) -> int | None:

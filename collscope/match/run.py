@@ -19,25 +19,15 @@ from collscope.match.handles import rows_by
 from collscope.match.kernels import KernelCall, TracedKernel, join_kernels
 from collscope.match.observations import POINTERS_ONLY, Ints, Observations
 from collscope.match.order import launch_order
-from collscope.model import Diagnostic, Op, Place, Severity, redop_of, size_bytes
+from collscope.model import CollectiveClass, Diagnostic, Place, Severity, redop_of, size_bytes
 from collscope.units import count
 
 
 @dataclass(frozen=True, slots=True)
-class CallClass:
-    """The key of a class; None where the operation has no such part or it is not known."""
+class CallClass(CollectiveClass):
+    """A class of a run, with what executed its calls."""
 
-    op: Op
-    datatype: str | None
-    redop: str | None
-    count: int | None
-    root: int | None
-    size_bytes: int | None
-    in_place: int | None
-    nranks: int | None
-    nnodes: int | None
-    shape: str | None
-    backend: str
+    backend: str = "native"
 
 
 class Deviation(NamedTuple):
@@ -183,14 +173,14 @@ class _Matching:
                 self._class(
                     CallClass(
                         op,
-                        datatype.value,
-                        redop_of(signature.redop).value if op.reduces else None,
+                        datatype,
+                        redop_of(signature.redop) if op.reduces else None,
                         None if signature.flags & POINTERS_ONLY else signature.count,
-                        signature.root if op.rooted else None,
                         size_bytes(
                             op, count=signature.count, datatype=datatype, nranks=comm.nranks
                         ),
-                        place if place >= 0 else None,
+                        signature.root if op.rooted else None,
+                        bool(place) if place >= 0 else None,
                         comm.nranks,
                         comm.nnodes,
                         None,
@@ -228,7 +218,7 @@ class _Matching:
         heads: dict[int, int] = {}
         for p in patterns:
             key = CallClass(
-                p.op, p.datatype.value, None, p.count, p.root, p.size_bytes, None,
+                p.op, p.datatype, None, p.count, p.size_bytes, p.root, None,
                 comm.nranks, comm.nnodes, p.shape, "native",
             )  # fmt: skip
             classes.append(self._class(key))

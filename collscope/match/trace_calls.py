@@ -9,10 +9,10 @@ from itertools import pairwise
 import numpy as np
 
 from collscope.match.joining import ExtraGroup
-from collscope.match.rows import ClassKey, Rows
+from collscope.match.rows import Rows
 from collscope.match.run import CallClass
 from collscope.match.traces import Calls
-from collscope.model import Op
+from collscope.model import CollectiveClass, Op
 from collscope.model.trace import Ints
 
 
@@ -25,20 +25,17 @@ class GroupCalls:
     when: Ints  # per call ns on some clock of the group; 0 where not known
 
 
-def call_class(key: ClassKey, root: int | None) -> CallClass:
+def call_class(key: CollectiveClass, root: int | None) -> CallClass:
     """Class of a call as the store has it; a trace tells neither buffers nor the backend."""
     return CallClass(
         op=key.op,
-        datatype=None if key.datatype is None else key.datatype.value,
+        datatype=key.datatype,
         redop=key.redop,
         count=key.count,
         root=root if key.op.rooted else None,
         size_bytes=key.size_bytes,
-        in_place=None,
         nranks=key.nranks,
-        nnodes=None,
         shape="sendrecv" if key.op is Op.SEND_RECV else None,
-        backend="native",
     )
 
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from collscope.match.align import interleave
 from collscope.match.groups import Group, find_groups, signatures
 from collscope.match.pairing import pair_by_time
-from collscope.match.rows import ClassKey, Rows, class_key
-from collscope.model import Op
+from collscope.match.rows import Rows, class_key
+from collscope.model import CollectiveClass, Op
 from collscope.model.trace import Ints
 
 _APART_NS = 20_000.0  # ends of one call scatter by less, but for the clocks' offset
@@ -28,7 +28,7 @@ class Calls:
     """Calls of all groups, and the rows that took part (sorted by call, then by trace)."""
 
     groups: tuple[Group, ...]
-    classes: tuple[ClassKey, ...]
+    classes: tuple[CollectiveClass, ...]
     group: npt.NDArray[np.int32]  # (calls,) into `groups`
     seq: Ints  # (calls,) place in the group
     class_: npt.NDArray[np.int32]  # (calls,) into `classes`
@@ -178,7 +178,7 @@ class _Builder:
 
     def __init__(self, rows: Rows, sig: Ints) -> None:
         self.rows, self.sig = rows, sig
-        self.class_of: dict[ClassKey, int] = {}
+        self.class_of: dict[CollectiveClass, int] = {}
         self.parts: dict[str, list[Ints]] = defaultdict(list)
         self.unpaired: list[Ints] = []
 

@@ -103,7 +103,7 @@ def _reason(found: RunClass, slot: RunSlot, ranks: Mapping[int, tuple[int, ...]]
         return f"{name} without its other half"
     if found.op not in REPLAYED:
         return f"{name} (no replay of this operation)"
-    if found.datatype is Datatype.UNKNOWN:
+    if found.datatype in (None, Datatype.UNKNOWN):
         return f"{name} of unknown datatype"
     if slot.comm_id not in ranks:
         return f"{name} on a communicator of unknown size"
@@ -139,7 +139,7 @@ def _assumptions(classes: Mapping[int, RunClass], kept: Sequence[tuple[int, RunS
     calls: Counter[str] = Counter()
     for _, slot in kept:
         found = classes[slot.class_id]
-        if found.op.reduces and Redop.of_label(found.redop) not in REDOPS:
+        if found.op.reduces and found.redop not in REDOPS:
             calls["with a custom or unknown reduction: replayed as Sum"] += slot.calls
         if found.in_place is None and found.shape is None:
             calls["of which the log does not tell in-place: replayed out of place"] += slot.calls
@@ -176,13 +176,14 @@ def _total_bytes(found: RunClass, part: _Part) -> int:
 def _redop(found: RunClass) -> Redop | None:
     if not found.op.reduces:
         return None
-    redop = Redop.of_label(found.redop)
-    return redop if redop in REDOPS else Redop.SUM
+    return found.redop if found.redop in REDOPS else Redop.SUM
 
 
 def _plan_class(
     key: int, found: RunClass, part: _Part, ranks: Mapping[int, tuple[int, ...]]
 ) -> PlanClass:
+    datatype = found.datatype
+    assert datatype is not None  # `_reason` has seen to it
     slots = [slot for _, slot in part]
     nranks = len(ranks[slots[0].comm_id])
     transfers = () if found.shape is None else tuple(
@@ -191,7 +192,7 @@ def _plan_class(
     return PlanClass(
         key,
         found.op,
-        found.datatype,
+        datatype,
         tuple(s.comm_id for s in slots),
         _redop(found),
         found.count,
@@ -200,10 +201,7 @@ def _plan_class(
         sum(s.calls for s in slots),
         found.shape,
         max(
-            (
-                transfer_bytes(found.op, nranks, t.items, itemsize(found.datatype))
-                for t in transfers
-            ),
+            (transfer_bytes(found.op, nranks, t.items, itemsize(datatype)) for t in transfers),
             default=None,
         ),
         transfers,

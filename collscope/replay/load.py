@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from collscope.model import Datatype, Op
+from collscope.model import Datatype, Op, Redop
 from collscope.replay.plan import PlanTransfer
 from collscope.replay.records import Ints, RunClass, RunComm, RunRecords, RunSlot
 
@@ -52,12 +52,25 @@ def _comms(connection: sqlite3.Connection, run: str) -> tuple[RunComm, ...]:
 
 def _classes(connection: sqlite3.Connection, run: str) -> tuple[RunClass, ...]:
     rows = connection.execute(
-        "SELECT class_id, op, datatype, redop, count, root, size_bytes, in_place, shape,"
-        " 1.0 * kernel_ns / kernel_observations FROM classes WHERE run = ? ORDER BY class_id",
+        "SELECT class_id, op, datatype, redop, count, size_bytes, root, in_place, nranks, nnodes,"
+        " shape, 1.0 * kernel_ns / kernel_observations FROM classes WHERE run = ?"
+        " ORDER BY class_id",
         (run,),
     )
     return tuple(
-        RunClass(r[0], Op(r[1]), Datatype.of_label(r[2]) or Datatype.UNKNOWN, *r[3:]) for r in rows
+        RunClass(
+            Op(op),
+            Datatype.of_label(datatype),
+            Redop.of_label(redop),
+            count,
+            size_bytes,
+            root,
+            None if in_place is None else bool(in_place),
+            *shape,
+            id=key,
+            kernel_ns=kernel_ns,
+        )
+        for key, op, datatype, redop, count, size_bytes, root, in_place, *shape, kernel_ns in rows
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collscope.model import Datatype, Op
+from collscope.model import CollectiveClass
 from collscope.replay.plan import PlanTransfer
 
 Ints = npt.NDArray[Any]
@@ -25,19 +25,11 @@ class RunComm:
     world_ranks: Mapping[int, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class RunClass:
-    """A class of the run, see the view `classes`; None: not known or not applicable."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunClass(CollectiveClass):
+    """A class of the run, see the view `classes`."""
 
     id: int
-    op: Op
-    datatype: Datatype
-    redop: str | None = None
-    count: int | None = None
-    root: int | None = None
-    size_bytes: int | None = None
-    in_place: int | None = None
-    shape: str | None = None
     kernel_ns: float | None = None  # mean duration of its kernels, waiting included
 
 

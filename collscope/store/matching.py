@@ -169,7 +169,8 @@ def store_matching(
         f"INSERT INTO _class VALUES ({','.join('?' * 13)})",
         [
             (
-                first_class + i, run, c.op.value, c.datatype, c.redop, c.count, c.root,
+                first_class + i, run, c.op.value, c.datatype and c.datatype.value,
+                c.redop and c.redop.value, c.count, c.root,
                 c.size_bytes, c.in_place, c.nranks, c.nnodes, c.shape, c.backend,
             )
             for i, c in enumerate(matched.classes)

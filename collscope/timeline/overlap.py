@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from collscope.match.rows import ClassKey, Rows
+from collscope.match.rows import Rows
 from collscope.match.traces import Calls
+from collscope.model import CollectiveClass
 from collscope.model.trace import Ints, Kind
 from collscope.timeline.records import ClassTimes, Contention, RankOverlap, StreamOverlap
 from collscope.timeline.waits import CallTimes
@@ -119,7 +120,7 @@ def _streams(
 
 
 def contention(
-    classes: Sequence[ClassTimes], replayed_ns: Mapping[ClassKey, float]
+    classes: Sequence[ClassTimes], replayed_ns: Mapping[CollectiveClass, float]
 ) -> list[Contention]:
     """Classes whose time alone is known: the factor by which they are slower in the job."""
     found = []

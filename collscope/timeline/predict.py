@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from collscope.match.rows import ClassKey, Rows
+from collscope.match.rows import Rows
 from collscope.match.traces import Calls
+from collscope.model import CollectiveClass
 from collscope.model.trace import Ints
 from collscope.timeline.clocks import Clocks
 from collscope.timeline.records import ChangedClass, Prediction
@@ -89,7 +90,10 @@ def _transfers(calls: Calls, times: CallTimes) -> Ints:
 
 
 def predict(
-    recorded: Recorded, new: Mapping[ClassKey, NewTime], *, measured_step_ns: float | None = None
+    recorded: Recorded,
+    new: Mapping[CollectiveClass, NewTime],
+    *,
+    measured_step_ns: float | None = None,
 ) -> Prediction | None:
     """Step time with the classes of `new` changed; None for a record without rows.
 
@@ -132,8 +136,8 @@ def predict(
 
 
 def _factors(
-    recorded: Recorded, new: Mapping[ClassKey, NewTime]
-) -> tuple[_Factors, tuple[ChangedClass, ...], tuple[ClassKey, ...]]:
+    recorded: Recorded, new: Mapping[CollectiveClass, NewTime]
+) -> tuple[_Factors, tuple[ChangedClass, ...], tuple[CollectiveClass, ...]]:
     """Factor of each part's transfer; classes with a new time, and those without."""
     calls, times = recorded.calls, recorded.times
     factors = np.ones((3, len(calls.classes)))

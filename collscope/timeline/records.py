@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from collscope.match.rows import ClassKey
+from collscope.model import CollectiveClass
 
 
 @dataclass(frozen=True, slots=True)
 class ClassTimes:
     """All calls of one class that count: warm-up left out. Medians are over calls."""
 
-    key: ClassKey
+    key: CollectiveClass
     calls: int
     incomplete: int  # of the calls, those that lack a rank: their transfer is an upper bound
     suspect: int  # of the calls, those whose two estimates of the transfer disagree
@@ -101,7 +101,7 @@ class RankOverlap:
 class Contention:
     """A class in the job against the same class replayed alone."""
 
-    key: ClassKey
+    key: CollectiveClass
     in_job_ns: float  # median transfer
     alone_ns: float
     factor: float
@@ -111,7 +111,7 @@ class Contention:
 class ChangedClass:
     """What a prediction changes in one class. Times of one call."""
 
-    key: ClassKey
+    key: CollectiveClass
     calls: int
     old_ns: float  # median transfer in the job
     new_ns: float
@@ -130,5 +130,5 @@ class Prediction:
     steps: int  # periods that the step time is the mean of
     step_from: str  # marks, period, window
     changed: tuple[ChangedClass, ...]
-    unchanged: tuple[ClassKey, ...]  # classes without a new time
+    unchanged: tuple[CollectiveClass, ...]  # classes without a new time
     assumptions: tuple[str, ...]

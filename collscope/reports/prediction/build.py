@@ -8,7 +8,7 @@ from pathlib import Path
 
 from collscope.errors import NoVerdictError
 from collscope.ingest.match import reading, require_run
-from collscope.match.rows import ClassKey
+from collscope.model import CollectiveClass
 from collscope.reports.model import ClassRow
 from collscope.reports.prediction.times import Times, label_times, roof_times
 from collscope.reports.prediction.traced import read_traced
@@ -125,7 +125,7 @@ def _report(
     wanted: Wanted,
     times: Times,
     found: Prediction,
-    rows: Mapping[ClassKey, ClassRow],
+    rows: Mapping[CollectiveClass, ClassRow],
     ranks: int,
 ) -> PredictionReport:
     changed = sorted(found.changed, key=lambda c: -c.calls * abs(c.new_ns - c.old_ns))
@@ -156,8 +156,8 @@ def _gain(old: float, new: float) -> float | None:
 
 
 def _change(
-    key: ClassKey,
-    rows: Mapping[ClassKey, ClassRow],
+    key: CollectiveClass,
+    rows: Mapping[CollectiveClass, ClassRow],
     times: tuple[int | None, float | None, float | None],
 ) -> ClassChange:
     row = rows.get(key)
@@ -177,7 +177,9 @@ def _told(times: Times) -> Iterator[str]:
         yield f"{count(classes, 'new time', 'new times')}: {mark}."
 
 
-def _assumed(wanted: Wanted, times: Mapping[ClassKey, NewTime], found: Prediction) -> Iterator[str]:
+def _assumed(
+    wanted: Wanted, times: Mapping[CollectiveClass, NewTime], found: Prediction
+) -> Iterator[str]:
     """What the new times stand for, and where the range comes from."""
     if wanted.system is not None:
         yield (

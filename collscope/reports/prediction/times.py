@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from collscope.errors import InputError, NoVerdictError
-from collscope.match.rows import ClassKey
-from collscope.model import Measurement
+from collscope.model import CollectiveClass, Measurement
 from collscope.reports.classes import class_rows, read_call_totals
 from collscope.reports.judgement.judged import judge_classes
 from collscope.reports.judgement.measured import Matcher, words_of
@@ -29,7 +28,7 @@ class Times:
     """Times by class, and where they come from in words."""
 
     name: str
-    times: dict[ClassKey, NewTime]
+    times: dict[CollectiveClass, NewTime]
     wrong: int = 0  # classes without a time because a result was wrong, or the call failed
     # why a time may not be of exactly a class, with the number of classes
     marks: Mapping[str, int] = field(default_factory=dict)
@@ -40,7 +39,7 @@ def label_times(
     db: Path,
     run: str,
     label: str,
-    rows: Mapping[ClassKey, ClassRow],
+    rows: Mapping[CollectiveClass, ClassRow],
 ) -> Times:
     """Times of a label's measurements, of this run or any other; else of a traced run so named.
 
@@ -78,10 +77,10 @@ def label_times(
 
 
 def _measured(
-    name: str, measured: Sequence[Measurement], rows: Mapping[ClassKey, ClassRow]
+    name: str, measured: Sequence[Measurement], rows: Mapping[CollectiveClass, ClassRow]
 ) -> Times:
     matcher = Matcher(measured)
-    found: dict[ClassKey, NewTime] = {}
+    found: dict[CollectiveClass, NewTime] = {}
     wrong = 0
     marks: Counter[str] = Counter()
     for key, row in rows.items():
@@ -95,7 +94,9 @@ def _measured(
     return Times(name, found, wrong, dict(marks))
 
 
-def _traced(connection: sqlite3.Connection, run: str, rows: Mapping[ClassKey, ClassRow]) -> Times:
+def _traced(
+    connection: sqlite3.Connection, run: str, rows: Mapping[CollectiveClass, ClassRow]
+) -> Times:
     """Median transfers of another run's traces, with the least and the largest."""
     others = {c.class_id: c for c in class_rows(connection, run, read_call_totals(connection, run))}
     timed = [
@@ -106,7 +107,7 @@ def _traced(connection: sqlite3.Connection, run: str, rows: Mapping[ClassKey, Cl
         for t in read_timeline(connection, run).classes
         if t.transfer_ns_median is not None
     ]
-    found: dict[ClassKey, NewTime] = {}
+    found: dict[CollectiveClass, NewTime] = {}
     marks: Counter[str] = Counter()
     for key, row in rows.items():
         wanted = row.collective_class
@@ -117,7 +118,7 @@ def _traced(connection: sqlite3.Connection, run: str, rows: Mapping[ClassKey, Cl
     return Times(f"the traces of run {run}", found, marks=dict(marks))
 
 
-def roof_times(system: str, rows: Mapping[ClassKey, ClassRow]) -> Times:
+def roof_times(system: str, rows: Mapping[CollectiveClass, ClassRow]) -> Times:
     """The roof of each class; one that is faster in the job keeps its time there.
 
     raises  InputError when there is no such system

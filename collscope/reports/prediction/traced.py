@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from collscope.errors import InputError
-from collscope.match.rows import ClassKey
+from collscope.model import CollectiveClass
 from collscope.reports.classes import class_rows, read_call_totals
 from collscope.reports.model import ClassRow
 from collscope.store.traces import load_traces
@@ -23,7 +23,7 @@ class Traced:
     """A run's timeline and the rows of the classes it has, as the store counts them."""
 
     timeline: Timeline
-    rows: dict[ClassKey, ClassRow]
+    rows: dict[CollectiveClass, ClassRow]
 
 
 def read_traced(connection: sqlite3.Connection, db: Path, run: str) -> Traced:
@@ -48,7 +48,7 @@ def read_traced(connection: sqlite3.Connection, db: Path, run: str) -> Traced:
             (run_id,),
         ).fetchall()
     )
-    found: dict[ClassKey, ClassRow] = {}
+    found: dict[CollectiveClass, ClassRow] = {}
     for number, key in enumerate(calls.classes):
         mine = np.flatnonzero(calls.class_ == number)
         part = int(calls.offsets[mine[0]])
