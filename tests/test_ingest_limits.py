@@ -8,10 +8,8 @@ import os
 import shutil
 import socket
 import subprocess
-import tarfile
 import tempfile
 import tracemalloc
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -127,31 +125,9 @@ def test_zstd_with_a_long_window_is_named() -> None:
         Input("x", io.BytesIO(packed)).whole()
 
 
-def _tar(suffix: str) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as archive:
-        archive.addfile(tarfile.TarInfo("rank0.log"), io.BytesIO())
-    pack = {"tar": bytes, "gz": gzip.compress, "zst": zstandard.ZstdCompressor().compress}
-    return pack[suffix](out.getvalue())
-
-
-def _zip() -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr("rank0.log", "x")
-    return out.getvalue()
-
-
 @pytest.mark.parametrize(
     ("data", "what"),
-    [
-        (_tar("tar"), "a tar archive"),
-        (_tar("gz"), "a tar archive"),
-        (_tar("zst"), "a tar archive"),
-        (_zip(), "a zip archive"),
-        (b"\xfd7zXZ\0" + bytes(100), "compressed with xz"),
-        (b"BZh91AY&SY" + bytes(100), "compressed with bzip2"),
-    ],
+    [(b"\xfd7zXZ\0" + bytes(100), "xz"), (b"BZh91AY&SY" + bytes(100), "bzip2")],
 )
 @pytest.mark.parametrize("kind", ["log", "trace", "auto"])
 def test_what_must_be_unpacked_is_refused(
@@ -161,7 +137,7 @@ def test_what_must_be_unpacked_is_refused(
     path.write_bytes(data)
     done = collscope("ingest", kind, path, "--db", db_path)
     assert done.code == 3
-    assert done.err.startswith(f"collscope: {path}: {what}")
+    assert done.err.startswith(f"collscope: {path}: compressed with {what}")
     assert done.err.endswith("Unpack it, and name what comes out of it.\n")
 
 

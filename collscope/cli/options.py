@@ -49,7 +49,8 @@ Run = Annotated[
     typer.Option("--run", help="Label of the run, to tell several apart.", callback=checked_label),
 ]
 Paths = Annotated[
-    list[str], typer.Argument(help="Files, folders, globs, .gz or .zst, or - for standard input.")
+    list[str],
+    typer.Argument(help="Files, folders, archives, globs, or - for standard input; .gz, .zst."),
 ]
 MaxSize = Annotated[
     int | None,

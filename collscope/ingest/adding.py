@@ -78,7 +78,7 @@ def cut_short(file: Input) -> list[Diagnostic]:
     if file.truncated:
         found.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", _CUT_TEXT))
     beside = Path(f"{file.path}-wal")
-    if file.path != STDIN and beside.is_file() and beside.stat().st_size:
+    if not file.inside and beside.is_file() and beside.stat().st_size:
         found.append(Diagnostic(Severity.DATA_LOSS, "rows_beside", _BESIDE_TEXT))
     return found
 

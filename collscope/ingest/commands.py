@@ -13,8 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collscope.errors import InputError
-from collscope.ingest.files import Expanded, Input, UnreadableError, expand, open_input, printable
-from collscope.ingest.scan import Progress, ScansAhead
+from collscope.ingest.archives import Skipped, open_all
+from collscope.ingest.files import (
+    STDIN,
+    ArchiveError,
+    Expanded,
+    Input,
+    UnreadableError,
+    expand,
+    open_input,
+    printable,
+)
+from collscope.ingest.scan import Progress, ScansAhead, scan_log
 from collscope.store.connection import explained, open_store, remove_empty
 from collscope.units import count_of
 
@@ -42,9 +52,19 @@ def ingest_logs(
     with ScansAhead(given.files, progress, most_bytes) as scans:
         from collscope.ingest.logs import store_log
 
-        return _ingest_all(
-            given, db, run, lambda c, path: [store_log(c, db, run, scans.take(path))], "log"
-        )
+        def every(connection: sqlite3.Connection, path: str) -> list[Ingested]:
+            try:
+                return [store_log(connection, db, run, scans.take(path))]
+            except ArchiveError:
+                if path == STDIN or not Path(path).is_file():  # it cannot be read again
+                    raise
+
+            def one(file: Input) -> list[Ingested]:
+                return [store_log(connection, db, run, scan_log(file, progress))]
+
+            return _each(path, most_bytes, one)
+
+        return _ingest_all(given, db, run, every, "log")
 
 
 def ingest_profiles(
@@ -133,8 +153,7 @@ def ingest_auto(
     from collscope.ingest.auto import ingest_any
 
     def every(connection: sqlite3.Connection, path: str) -> list[Ingested]:
-        with open_input(path, most_bytes) as file:
-            return ingest_any(connection, db, run, file, progress)
+        return _each(path, most_bytes, lambda file: ingest_any(connection, db, run, file, progress))
 
     return _ingest_all(expand(paths), db, run, every)
 
@@ -143,10 +162,30 @@ def _ingest(
     kind: str, paths: list[str], db: Path, run: str, one: _Ingest, most_bytes: int | None
 ) -> list[Ingested]:
     def every(connection: sqlite3.Connection, path: str) -> list[Ingested]:
-        with open_input(path, most_bytes) as file:
-            return [one(connection, file)]
+        return _each(path, most_bytes, lambda file: [one(connection, file)])
 
     return _ingest_all(expand(paths), db, run, every, kind)
+
+
+def _each(
+    path: str, most_bytes: int | None, one: Callable[[Input], list[Ingested]]
+) -> list[Ingested]:
+    """What becomes of a file, or of every member of an archive."""
+    from collscope.ingest.result import Ingested
+
+    found: list[Ingested] = []
+    with open_all(path, most_bytes) as members:
+        for member in members:
+            if isinstance(member, Skipped):
+                found.append(Ingested(member.path, "unusable", reason=member.reason))
+                continue
+            try:
+                found += one(member)
+            except UnreadableError as error:
+                if member.path == path:
+                    raise
+                found.append(Ingested(member.path, "unusable", reason=error.reason))
+    return found or [Ingested(path, "unusable", reason="an archive without any file")]
 
 
 def _ingest_all(
@@ -187,7 +226,6 @@ def _ingest_all(
 def _other_kind(path: str, kind: str) -> str | None:
     """The command that reads what the command of `kind` refused, as far as it can be told."""
     from collscope.ingest.auto import kind_of
-    from collscope.ingest.files import STDIN
 
     if path == STDIN or not Path(path).is_file():
         return None
@@ -211,7 +249,7 @@ def _tolerant(
         if alone:
             raise
         found = [Ingested(path, "unusable", reason=error.reason)]
-    return [replace(result, path=printable(path)) for result in found]
+    return [replace(result, path=printable(result.path)) for result in found]
 
 
 @contextmanager

@@ -11,13 +11,14 @@ import stat
 import sys
 import tarfile
 import tempfile
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 import zstandard
 
@@ -35,6 +36,7 @@ MOST_RATIO = 1000
 ANY_RATIO_BYTES = 64 << 20  # so much may come of a file of any size
 MOST_UNPACKED_BYTES = 64 << 30
 
+_ZIP = b"PK\x03\x04"
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 # A piece of zstd input of 4 bytes may stand for a block of 128 KiB: 64 MiB for one of these.
 _ZSTD_PIECE, _GZIP_PIECE = 2 << 10, 256 << 10
@@ -44,10 +46,13 @@ _FOREIGN = (
     (re.compile(rb"\xfd7zXZ\0"), "compressed with xz"),
     (re.compile(rb"BZh[1-9]1AY&SY"), "compressed with bzip2"),
     (re.compile(rb"\x04\x22\x4d\x18"), "compressed with lz4"),
-    (re.compile(rb"PK\x03\x04"), "a zip archive, whose members are not read"),
 )
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _RAISE = "If that is right, give 'collscope ingest' a larger --max-size"
+
+
+# What a damaged member of an archive raises.
+_DAMAGE = (EOFError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
 
 
 class UnreadableError(InputError):
@@ -57,6 +62,10 @@ class UnreadableError(InputError):
         """Of one of many files the reason is told, and the others are read."""
         super().__init__(f"{path}: {reason}. {remedy}.")
         self.reason = reason
+
+
+class ArchiveError(UnreadableError):
+    """A tar or zip archive where one file is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,19 +181,31 @@ class Input:
     """
 
     def __init__(
-        self, path: str, file: BinaryIO, most_bytes: int | None = None, *, spooled: bool = False
+        self,
+        path: str,
+        file: BinaryIO,
+        most_bytes: int | None = None,
+        *,
+        spooled: bool = False,
+        inside: bool = False,
+        packed_bytes: int | None = None,
     ) -> None:
         """Take an open file.
 
-        most_bytes  what it may become, decompressed; None: the limits of this module
-        spooled     keep what is read: for a file that cannot be read twice
+        most_bytes    what it may become, decompressed; None: the limits of this module
+        spooled       keep what is read: for a file that cannot be read twice
+        inside        it is no file of its own: a member of an archive, or standard input
+        packed_bytes  what it takes in its archive; None: it is in none that compresses
         """
         self.path = path
         self.most_bytes = most_bytes
+        self.inside = inside
         self.size_bytes = 0  # decompressed, given out so far in the latest reading
         self.truncated = False  # the compressed data ended early, or was damaged from there on
         self._file = file
         self._spool = tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) if spooled else None  # noqa: SIM115 - closed below
+        self._unpacked: IO[bytes] | None = None
+        self._packed_bytes = packed_bytes
         self._digest = hashlib.sha256()
         self._read_bytes = 0  # of the file itself: hashed, and spooled where it must be
         self._end: int | None = None  # of the file itself, once it is reached
@@ -192,8 +213,9 @@ class Input:
 
     def close(self) -> None:
         """Let go of what was kept."""
-        if self._spool is not None:
-            self._spool.close()
+        for kept in (self._spool, self._unpacked):
+            if kept is not None:
+                kept.close()
 
     @property
     def sha256(self) -> str:
@@ -211,7 +233,7 @@ class Input:
         raises  UnreadableError
         """
         parts, size = [], 0
-        for chunk in self.chunks():
+        for chunk in self.decompressed():
             parts.append(chunk)
             size += len(chunk)
             if size >= most_bytes:
@@ -240,8 +262,32 @@ class Input:
         """
         return self.whole().decode("utf-8-sig", errors="replace")
 
+    def seekable(self) -> IO[bytes]:
+        """All bytes, decompressed, as a file that can be read from anywhere.
+
+        raises  UnreadableError
+        """
+        if self._spool is None and self._block(0).startswith(_ZIP):
+            self._file.seek(0)
+            return self._file
+        self._unpacked = tempfile.SpooledTemporaryFile(_SPOOLED_BYTES)  # noqa: SIM115 - closed below
+        self._unpacked.writelines(self.decompressed())
+        self._unpacked.seek(0)
+        return self._unpacked
+
     def chunks(self) -> Iterator[bytes]:
         """Chunks of at least one byte from the beginning on, read and hashed ahead in a thread.
+
+        raises  UnreadableError, an ArchiveError for an archive
+        """
+        for number, chunk in enumerate(self.decompressed()):
+            if number == 0 and (kind := archive_kind(chunk)):
+                why = f"a {kind} archive, whose members are not read here"
+                raise ArchiveError(self.path, why, "Unpack it, and name what comes out of it")
+            yield chunk
+
+    def decompressed(self) -> Iterator[bytes]:
+        """What `chunks` gives, of an archive too.
 
         raises  UnreadableError
         """
@@ -268,6 +314,8 @@ class Input:
             block = self._file.read(CHUNK_BYTES) if self._end is None else b""
         except OSError as error:
             raise UnreadableError(self.path, f"{error.strerror}", "Check the file") from error
+        except _DAMAGE:
+            block, self.truncated = b"", True
         if not block:
             self._end = self._read_bytes
         elif self._spool is not None:
@@ -292,8 +340,11 @@ class Input:
             yield from self._bounded(self._gunzip(self._pieces(first, blocks, _GZIP_PIECE)))
         elif first[:4] == _ZSTD:
             yield from self._bounded(self._unzstd(self._pieces(first, blocks, _ZSTD_PIECE)))
-        elif first:
+        elif first and self._packed_bytes is None:
             yield from self._bounded(_chain(first, blocks), compressed=False)
+        elif first:
+            self._used_bytes = self._packed_bytes or 0
+            yield from self._bounded(_chain(first, blocks))
 
     def _pieces(self, first: bytes, blocks: Iterator[bytes], size: int) -> Iterator[bytes]:
         """The same bytes in small pieces, which bounds what each becomes."""
@@ -380,8 +431,6 @@ class Input:
     def _refuse_foreign(self, head: bytes) -> None:
         """Raise UnreadableError for what must be unpacked first."""
         what = next((why for magic, why in _FOREIGN if magic.match(head)), None)
-        if what is None and _is_tar(head):
-            what = "a tar archive, whose members are not read"
         if what is not None:
             raise UnreadableError(self.path, what, "Unpack it, and name what comes out of it")
 
@@ -418,6 +467,17 @@ def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(held)
 
 
+def archive_kind(head: bytes) -> str | None:
+    """What kind of archive begins so: tar, zip; None for none.
+
+    >>> archive_kind(b"PK\\3\\4"), archive_kind(b"host:1:1 [0] NCCL INFO")
+    ('zip', None)
+    """
+    if head.startswith(_ZIP):
+        return "zip"
+    return "tar" if _is_tar(head) else None
+
+
 def _is_tar(head: bytes) -> bool:
     """True for the header of a tar's first member, which has a checksum of its own."""
     try:
@@ -441,7 +501,8 @@ def open_input(path: str, most_bytes: int | None = None, *, once: bool = False) 
     """
     with _opened(path) as file:
         regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode) and path != STDIN
-        found = Input(path, file, most_bytes, spooled=not once and not regular)
+        kept = not once and not regular
+        found = Input(path, file, most_bytes, spooled=kept, inside=path == STDIN)
         try:
             yield found
         finally:

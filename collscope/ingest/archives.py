@@ -1,0 +1,129 @@
+"""Members of archives as files: read one after the other, and never written by their names."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, BinaryIO, cast
+
+from collscope.ingest.files import Input, UnreadableError, archive_kind, open_input
+
+MOST_MEMBERS = 100_000
+_NESTED = "an archive inside an archive, whose members are not read"
+_DAMAGED = "a damaged archive: what stands behind this place is not read"
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """What of an archive is not read, and why; `path` as if the archive were a folder."""
+
+    path: str
+    reason: str
+
+
+@contextmanager
+def open_all(path: str, most_bytes: int | None = None) -> Iterator[Iterator[Input | Skipped]]:
+    """A file, or every member of an archive, each of which is to be read before the next one.
+
+    most_bytes  as `Input` has it, of each of them
+    raises      UnreadableError when it cannot be opened
+    """
+    with open_input(path, most_bytes) as file:
+        kind = archive_kind(file.head())
+        if kind is None:
+            yield iter([file])
+        else:
+            yield _counted(path, _zip_members(file) if kind == "zip" else _tar_members(file))
+
+
+def _counted(path: str, members: Iterator[Input | Skipped]) -> Iterator[Input | Skipped]:
+    for number, member in enumerate(members):
+        if number == MOST_MEMBERS:
+            yield Skipped(path, f"more than {MOST_MEMBERS:,} members: the others are not read")
+            return
+        yield member
+
+
+def _tar_members(file: Input) -> Iterator[Input | Skipped]:
+    """Members of a tar, also of one that is compressed; links in it lead nowhere."""
+    reader = cast("IO[bytes]", io.BufferedReader(_Chunks(file.decompressed())))
+    try:
+        with tarfile.open(fileobj=reader, mode="r|") as archive:
+            for member in archive:
+                where = f"{file.path}/{member.name}"
+                if member.isdir():
+                    continue
+                content = archive.extractfile(member) if member.isreg() else None
+                if content is None:
+                    yield Skipped(where, "a link or a device inside an archive, no file")
+                else:
+                    yield from _member(where, cast("BinaryIO", content), file.most_bytes)
+    except (tarfile.TarError, EOFError):
+        yield Skipped(file.path, _DAMAGED)
+        return
+    if file.truncated:
+        yield Skipped(file.path, _DAMAGED)
+
+
+def _zip_members(file: Input) -> Iterator[Input | Skipped]:
+    try:
+        with zipfile.ZipFile(file.seekable()) as archive:
+            for member in archive.infolist():
+                where = f"{file.path}/{member.filename}"
+                if member.is_dir():
+                    continue
+                if member.flag_bits & 1:
+                    yield Skipped(where, "encrypted")
+                    continue
+                try:
+                    content = archive.open(member)
+                except NotImplementedError:
+                    yield Skipped(where, "compressed in a way that is not known here")
+                    continue
+                with content:
+                    packed = member.compress_size
+                    yield from _member(where, cast("BinaryIO", content), file.most_bytes, packed)
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError):
+        yield Skipped(file.path, _DAMAGED)
+
+
+def _member(
+    path: str, content: BinaryIO, most_bytes: int | None, packed_bytes: int | None = None
+) -> Iterator[Input | Skipped]:
+    member = Input(path, content, most_bytes, spooled=True, inside=True, packed_bytes=packed_bytes)
+    try:
+        if archive_kind(member.head()) is not None:
+            yield Skipped(path, _NESTED)
+        else:
+            yield member
+    except UnreadableError as error:
+        yield Skipped(path, error.reason)
+    finally:
+        member.close()
+
+
+class _Chunks(io.RawIOBase):
+    """Chunks as a file that is read forwards."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        """As `io.RawIOBase` has it."""
+        into = memoryview(cast("bytearray", buffer)).cast("B")
+        if not self._rest:
+            self._rest = memoryview(next(self._chunks, b""))
+        part = self._rest[: len(into)]
+        into[: len(part)] = part
+        self._rest = self._rest[len(part) :]
+        return len(part)
