@@ -207,7 +207,8 @@ def _ingest_all(
             told = match_stored(connection, db, run)
         except KeyboardInterrupt as error:
             read = count_of(done, len(files), "file")
-            kept = f"{read} read and kept in {db}; run it again to go on."
+            verb = "is" if len(files) == 1 else "are"
+            kept = f"{read} {verb} read and kept in {db}; run it again to go on."
             usable = any(r.status != "unusable" for r in results)
             raise IngestInterruptedError(
                 f"ingest: interrupted. {kept if usable else 'Nothing was stored.'}", results
