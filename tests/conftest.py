@@ -20,6 +20,7 @@ _MPI = {
     "test_bench_interference.py",
     "test_bench_memcpy.py",
     "test_bench_p2p.py",
+    "test_gpu_per_task.py",
     "test_replay_launch.py",
     "test_replayer.py",
     "test_tune_run.py",

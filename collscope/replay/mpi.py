@@ -24,6 +24,7 @@ _RANK_VARIABLES = (
     ("PMI_RANK", "PMI_SIZE"),  # Hydra; srun --mpi=pmi2; Cray PALS
     ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),  # srun --mpi=pmix
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # srun with another or no plugin
+    ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),  # flux run
 )
 
 

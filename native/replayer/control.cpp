@@ -10,8 +10,10 @@ Control::Control(int local_ranks) : local_ranks_(local_ranks) {
     MPI_Comm_size(comm_, &processes_);
     MPI_Comm here = MPI_COMM_NULL;
     MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, process_, MPI_INFO_NULL, &here);
-    MPI_Comm_rank(here, &process_on_host_);
-    MPI_Comm_size(here, &processes_on_host_);
+    int processes_here = 0;
+    MPI_Comm_size(here, &processes_here);
+    here_.resize(static_cast<std::size_t>(processes_here));
+    MPI_Allgather(&process_, 1, MPI_INT, here_.data(), 1, MPI_INT, here);
     MPI_Comm_free(&here);
     std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
     int length = 0;

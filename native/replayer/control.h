@@ -31,8 +31,8 @@ public:
     bool writer() const { return process_ == 0; }
     int first_rank() const { return process_ * local_ranks_; }
     int local_ranks() const { return local_ranks_; }
-    int process_on_host() const { return process_on_host_; }
-    int processes_on_host() const { return processes_on_host_; }
+    const std::vector<int>& here() const { return here_; }  // processes of this host, in order
+    int processes_on_host() const { return static_cast<int>(here_.size()); }
     // Host of a rank of the plan.
     const std::string& host(int rank) const {
         return hosts_[static_cast<std::size_t>(rank / local_ranks_)];
@@ -58,8 +58,7 @@ private:
     int local_ranks_;
     int process_ = 0;
     int processes_ = 1;
-    int process_on_host_ = 0;
-    int processes_on_host_ = 1;
+    std::vector<int> here_;
     std::vector<std::string> hosts_;
 };
 

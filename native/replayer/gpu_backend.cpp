@@ -1,6 +1,7 @@
 #include "gpu_backend.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -301,11 +302,20 @@ Status GpuBackend::synchronise(int local) {
 
 }  // namespace
 
-int count_gpus(const GpuOptions& options, std::string& error) {
+Sight see_gpus(const GpuOptions& options, gpu::Vendor& vendor, std::string& error) {
     const gpu::Libraries libraries =
         gpu::load_usable(options.backend, options.library, options.runtime);
     error = libraries.error;
-    return libraries.ok() ? libraries.devices : 0;
+    vendor = libraries.runtime.vendor;
+    Sight out;
+    for (int device = 0; libraries.ok() && device < libraries.devices; ++device) {
+        std::array<char, 64> address{};  // "0000:1b:00.0"
+        const auto get = libraries.runtime.device_get_pci_bus_id;
+        const bool told = get && get(address.data(), static_cast<int>(address.size()) - 1,
+                                     device) == gpu::success;
+        out.gpus.emplace_back(told ? address.data() : "");
+    }
+    return out;
 }
 
 std::unique_ptr<Backend> make_gpu_backend(const GpuOptions& options, const Plan& plan,

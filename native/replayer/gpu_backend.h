@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "backend.h"
+#include "gpu/runtime_api.h"
+#include "gpu_choice.h"
 
 namespace collscope {
 
@@ -24,9 +26,10 @@ struct GpuOptions {
     bool urgent = false;           // the streams have the highest priority
 };
 
-// Devices that the backend of `options` sees (its `devices` are not looked at). 0 with a sentence
-// in `error` when a library is missing, lacks a symbol, or sees no usable GPU. Needs no MPI.
-int count_gpus(const GpuOptions& options, std::string& error);
+// GPUs that the backend of `options` sees (its `devices` are not looked at), by their PCI addresses.
+// None with a sentence in `error` when a library is missing, lacks a symbol, or sees no usable GPU.
+// `vendor` is that of the library. Needs no MPI.
+Sight see_gpus(const GpuOptions& options, gpu::Vendor& vendor, std::string& error);
 
 // The backend of this process's local ranks with a stream and 1024 pairs of events for each; null
 // with a sentence in `error` when a library is missing or a device cannot be used. `plan` must

@@ -22,8 +22,10 @@ std::string processor() {
     return "cpu";
 }
 
-// "mpich 5.0.2" of "MPICH Version:      5.0.2\nMPICH Release date: …",
-// "openmpi 5.0.8" of "Open MPI v5.0.8, package: …"
+// MPICH Version:      5.0.2\nMPICH Release date: …
+// Open MPI v5.0.8, package: …
+// Intel(R) MPI Library 2021.10 for Linux* OS
+// MPI VERSION    : CRAY MPICH version 8.1.28.15 (ANL base 3.4a2)
 std::string mpi_library() {
     std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
     int length = 0;
@@ -32,7 +34,12 @@ std::string mpi_library() {
     const std::size_t digit = all.find_first_of("0123456789");
     const std::size_t end = all.find_first_of(" ,\t\r\n", digit);
     const std::string version = digit == std::string::npos ? "" : all.substr(digit, end - digit);
-    return (all.starts_with("Open MPI") ? "openmpi " : "mpich ") + version;
+    const bool cray = all.find("CRAY MPICH") != std::string::npos;
+    return (all.starts_with("Open MPI")   ? "openmpi "
+            : all.starts_with("Intel(R)") ? "intelmpi "
+            : cray                        ? "cray-mpich "
+                                          : "mpich ") +
+           version;
 }
 
 Status mpi_status(int code, const char* function) {

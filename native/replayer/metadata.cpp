@@ -43,8 +43,8 @@ const char* method(const Options& options, bool sequence) {
 }  // namespace
 
 std::string environment() {
-    constexpr std::array<std::string_view, 6> prefixes = {"NCCL_", "RCCL_", "HSA_",
-                                                          "FI_",   "HIP_",  "CUDA_"};
+    constexpr std::array<std::string_view, 7> prefixes = {"NCCL_", "RCCL_", "HSA_", "FI_",
+                                                          "HIP_",  "ROCR_", "CUDA_"};
     std::vector<std::string> set;
     for (char** entry = environ; *entry != nullptr; ++entry) {
         const std::string_view text = *entry;

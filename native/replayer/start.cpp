@@ -1,18 +1,32 @@
 #include "start.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <iterator>
 
 #include "gpu_backend.h"
 #include "host_backend.h"
+#include "host_machine.h"
+#include "started_by.h"
 #include "watchdog.h"
 
 namespace collscope {
 
 int guarded(const char* program, const std::function<int()>& work) {
     try {
+        int processes = 0;
+        MPI_Comm_size(MPI_COMM_WORLD, &processes);
+        const StartedBy started = started_by([](const char* name) { return std::getenv(name); });
+        const std::string alone = processes > 1 ? "" : not_joined(started, mpi_library());
+        if (!alone.empty()) {
+            if (started.rank == 0) {
+                std::fprintf(stderr, "%s\n", alone.c_str());
+            }
+            return exit_usage;
+        }
         return work();
     } catch (const std::exception& error) {
         std::fprintf(stderr, "%s: %s. Use a smaller plan or smaller sizes, or report this.\n", program,
@@ -46,33 +60,56 @@ std::string read_everywhere(const Control& control, const std::string& path, boo
     return control.broadcast(std::move(text));
 }
 
+namespace {
+
+// Of what all processes see, by process.
+GpuChoice choose(const Control& control, const std::vector<std::string>& sights, int per_process,
+                 gpu::Vendor vendor) {
+    std::vector<Sight> here;
+    int mine = 0;
+    for (const int process : control.here()) {
+        mine = process == control.process() ? static_cast<int>(here.size()) : mine;
+        here.push_back(sight_of(sights[static_cast<std::size_t>(process)]));
+    }
+    GpuChoice out = choose_gpus(here, mine, per_process, vendor == gpu::Vendor::Hip);
+    if (!out.error.empty()) {
+        out.error = control.host(control.first_rank()) + ": " + out.error +
+                    ". Start as many processes as there are GPUs, give each its own (Slurm: "
+                    "--gpus-per-task=1) or all of them to each (--gpus-per-node), or plan with "
+                    "--scale-ranks.";
+    }
+    return out;
+}
+
+}  // namespace
+
 std::unique_ptr<Backend> make_backend(const Options& options, const Plan& plan,
                                       const Control& control, Status& status) {
     GpuOptions gpu{options.backend, options.library, options.runtime, {}, options.one_thread,
                    options.urgent};
-    const int wanted = control.processes_on_host() * options.gpus_per_process;
     std::unique_ptr<Backend> out;
     std::string error;
     bool host = options.backend == "host";
+    GpuChoice choice;
     if (!host) {
-        const int gpus = count_gpus(gpu, error);
-        const bool none = !control.any(gpus > 0);
+        gpu::Vendor vendor{};
+        const Sight mine = see_gpus(gpu, vendor, error);
+        const std::vector<std::string> sights = control.gather_all(text_of(mine));
+        const bool none = std::all_of(sights.begin(), sights.end(),
+                                      [](const std::string& sight) { return sight.empty(); });
         // Who names a library means a GPU.
         host = options.backend == "auto" && none && options.library.empty() &&
                options.gpus_per_process == 1;
-        if (!host && gpus > 0 && gpus < wanted) {
-            error = control.host(control.first_rank()) + ": " + std::to_string(wanted) +
-                    " GPUs are needed, there are " + std::to_string(gpus) +
-                    ". Start fewer processes here, or plan with --scale-ranks.";
+        if (!host && !mine.gpus.empty()) {
+            choice = choose(control, sights, options.gpus_per_process, vendor);
+            error = choice.error;
         }
     }
     if (host) {
         return make_host_backend(plan, control.processes_on_host());
     }
     if (error.empty()) {
-        for (int i = 0; i < options.gpus_per_process; ++i) {
-            gpu.devices.push_back(control.process_on_host() * options.gpus_per_process + i);
-        }
+        gpu.devices = choice.devices;
         out = make_gpu_backend(gpu, plan, error);
     }
     status = control.agree({error});

@@ -17,7 +17,8 @@ inline constexpr int exit_usage = 2;
 inline constexpr int exit_input = 3;
 inline constexpr int exit_library = 5;
 
-// What `work` returns. Of what it throws, as when memory runs out, one line is said, and all
+// What `work` returns. It does not run, and one line is said, where a launcher started several
+// processes of which MPI knows nothing. Of what it throws, as when memory runs out, one line is said, and all
 // processes end: the others wait for this one.
 int guarded(const char* program, const std::function<int()>& work);
 

@@ -88,9 +88,10 @@ struct DeviceProperties {
     X(graph_exec_destroy, GraphExecDestroy, (GraphExec))                                     \
     X(graph_destroy, GraphDestroy, (Graph))
 
-// Only the device's name, and copies between devices and processes, depend on these.
+// Only the device's name and address, and copies between devices and processes, depend on these.
 #define COLLSCOPE_RUNTIME_OPTIONAL(X)                                         \
     X(get_device_properties, GetDeviceProperties, (DeviceProperties*, int))   \
+    X(device_get_pci_bus_id, DeviceGetPCIBusId, (char*, int, int))            \
     X(device_can_access_peer, DeviceCanAccessPeer, (int*, int, int))          \
     X(device_enable_peer_access, DeviceEnablePeerAccess, (int, unsigned))     \
     X(ipc_get_mem_handle, IpcGetMemHandle, (IpcMemHandle*, void*))            \

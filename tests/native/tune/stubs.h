@@ -6,5 +6,4 @@
 
 #define TUNE_WEAK(prefix, name) \
     extern "C" __attribute__((weak)) int prefix##name(...) { return 0; }
-#define TUNE_RUNTIME_STUB(member, name, parameters) TUNE_WEAK(cuda, name)
 #define TUNE_COLLECTIVE_STUB(member, name, parameters) TUNE_WEAK(, name)
