@@ -467,6 +467,36 @@ def test_ranks_that_a_launcher_started_are_used(replayer: None, plan: Path, tmp_
     assert rows(db, "SELECT COUNT(*), SUM(n_wrong), MAX(nranks) FROM measurements") == [(3, 0, 4)]
 
 
+def test_a_launcher_that_fails_is_named(
+    mpi: None, script: Path, plan: Path, tmp_path: Path
+) -> None:
+    srun = tmp_path / "srun"
+    srun.write_text(
+        "#!/bin/sh\ntest $1 = --version && exec echo slurm 1\n"
+        "echo 'srun: error: none' >&2\nexit 1\n"
+    )
+    srun.chmod(0o755)
+    done = collscope(
+        "replay", "--plan", plan, "--replayer", script, "--mpiexec", f"{srun} -p none",
+        "--db", tmp_path / "t.db",
+    )  # fmt: skip
+    assert done.code == 6
+    assert "srun: error: none\n" in done.err
+    assert "replay: srun ended with status 1, see above. Nothing was measured." in done.err
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_commands_that_start_ranks_say_so_once(
+    rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_PROCID", str(rank))
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+    for command in (("bench", "p2p", "-n", "2"), ("bench", "memcpy")):
+        done = collscope(*command, "--db", tmp_path / "t.db")
+        assert done.code == 2
+        assert ("--mpiexec 'srun --mpi=pmi2'" in done.err) == (rank == 0)
+
+
 def test_launched_ranks_speak_of_a_mistake_once(mpi: None, plan: Path, tmp_path: Path) -> None:
     command = [launchers()[0], "-n", "2", sys.executable, "-m", "collscope", "replay"]
     options = ["--plan", plan, "--db", tmp_path / "t.db"]

@@ -18,6 +18,7 @@ from collscope.bench.p2p_plan import (
 from collscope.errors import CollscopeError, UsageError
 from collscope.model import Measurement
 from collscope.replay.measure import measure_parts
+from collscope.replay.mpi import RUN_ALONE
 from collscope.replay.session import Session, Target
 
 DEFAULT_LABEL = "p2p"
@@ -63,10 +64,7 @@ def run_p2p(wanted: Wanted, session: Session, target: Target) -> P2pRun:
     raises  CollscopeError when nothing was measured at all
     """
     if session.place is not None:
-        raise UsageError(
-            "bench p2p: started by srun or mpirun. Run the command alone, with --mpiexec srun "
-            "where Slurm starts the ranks."
-        )
+        raise UsageError(f"bench p2p: started by srun or mpirun. {RUN_ALONE}")
     pairs = parse_pairs(wanted.pairs, wanted.nranks)
     prepared = prepare(
         sizes_by_pair(pairs, wanted.sizes),

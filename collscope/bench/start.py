@@ -16,7 +16,7 @@ from collscope.errors import (
 )
 from collscope.programs import MICROBENCH
 from collscope.replay.launch import Ended, Job, find_program, run_job
-from collscope.replay.mpi import launched
+from collscope.replay.mpi import RUN_ALONE, launched
 from collscope.replay.session import Target, check_target
 
 PROGRAM_OPTION = "--microbench"  # names another executable
@@ -37,10 +37,7 @@ def check_start(where: str, target: Target) -> None:
     raises  UsageError under a launcher of ranks; InputError for files that cannot be written
     """
     if launched(os.environ) is not None:
-        raise UsageError(
-            f"{where}: it starts its ranks itself. Run it alone, not by srun or mpirun; "
-            "--mpiexec names the launcher it is to use."
-        )
+        raise UsageError(f"{where}: started by srun or mpirun. {RUN_ALONE}")
     check_target(target)
 
 

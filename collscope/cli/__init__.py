@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 from collscope import __version__
 from collscope.cli.deferred import Deferred
 from collscope.cli.options import discard_output, tell
-from collscope.errors import CollscopeError
+from collscope.errors import CollscopeError, UsageError
 
 # In the order of `--help`. A line is the first of the command's docstring (held by test_cli).
 COMMANDS = (
@@ -134,6 +134,14 @@ def _root(
 _debug = False
 
 
+def _said_by_rank_0(error: CollscopeError) -> bool:
+    """Whether another of the ranks that a launcher started says this: all have one command line."""
+    from collscope.replay.mpi import launched
+
+    place = launched(os.environ)
+    return isinstance(error, UsageError) and place is not None and place.rank > 0
+
+
 def main() -> None:
     """Entry point: run a command; errors go to stderr as one line, with their exit code."""
     if sys.stderr is None:  # a shell's `2>&-`; the exit code still tells
@@ -143,7 +151,8 @@ def main() -> None:
     except CollscopeError as error:
         if _debug:
             raise
-        tell(f"collscope: {error}")
+        if not _said_by_rank_0(error):
+            tell(f"collscope: {error}")
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader of our output has gone, as in `| head`; nothing is left to say.

@@ -27,7 +27,7 @@ from collscope.replay.host_limit import (
     hosts_of,
 )
 from collscope.replay.launch import Ended, Job, find_replayer, run_job
-from collscope.replay.mpi import Place, launcher_words
+from collscope.replay.mpi import RUN_ALONE, Place, launcher_words
 from collscope.replay.plan import Plan
 from collscope.replay.probe import probe
 from collscope.replay.results import (
@@ -55,6 +55,8 @@ from collscope.writing import write_file
 # What the replayer's exit statuses mean; it has said itself what was wrong.
 _ERRORS: dict[int, type[CollscopeError]] = {2: UsageError, 3: InputError, 5: MissingToolError}
 _BAD = ("wrong", "failed", "timeout")
+# Of the replayer itself (start.h, watchdog.h); any other is of what starts the ranks.
+_OF_THE_REPLAYER = (2, 3, 5, 6)
 
 
 class ReplayInterruptedError(ReplayError):
@@ -115,7 +117,7 @@ def measure_parts(parts: Sequence[Part], session: Session, target: Target) -> Ou
     kept = _kept(measurements, target, resumable)
     if ended is None:
         raise ReplayInterruptedError(f"replay: interrupted. {kept}")
-    error = _error(ended, measurements, kept)
+    error = _error(ended, measurements, kept, _starter(parts[0].plan.nranks, session))
     if error is None and first and not measurements:
         replayer = find_replayer(session.replayer)
         error = ReplayError(f"{replayer}: ended without a result. Is it collscope-replayer?")
@@ -152,7 +154,7 @@ def _check(nranks: int, parts: int, session: Session, target: Target) -> None:
     if place is not None and max(1, len(session.variants)) * session.rounds * parts > 1:
         raise UsageError(
             "replay: a rank of srun or mpirun can start the replayer once, not for several "
-            "variants or rounds. Run the command alone, with --mpiexec srun where Slurm starts it."
+            f"variants or rounds. {RUN_ALONE}"
         )
     if target.resume and target.layout != COLLSCOPE:
         raise UsageError("replay: --resume goes on with a CSV of its own layout. Name it by --csv.")
@@ -283,8 +285,20 @@ def _collect(
     return measurements
 
 
-def _error(ended: Ended, measurements: tuple[Measurement, ...], kept: str) -> CollscopeError | None:
-    """What a status other than 0 means, with the sentence of `_kept`."""
+def _starter(nranks: int, session: Session) -> str:
+    """What starts a rank: srun, say; the replayer itself where no launcher is needed."""
+    if session.place is not None or nranks == session.method.gpus_per_process:
+        return "the replayer"
+    return "mpiexec" if session.launcher is None else launcher_words(session.launcher)[0].name
+
+
+def _error(
+    ended: Ended, measurements: tuple[Measurement, ...], kept: str, starter: str
+) -> CollscopeError | None:
+    """What a status other than 0 means, with the sentence of `_kept`.
+
+    starter  what started the ranks
+    """
     if ended.status == 0:
         return None
     if ended.signal is not None:
@@ -297,7 +311,8 @@ def _error(ended: Ended, measurements: tuple[Measurement, ...], kept: str) -> Co
             f"replay: {count_of(bad, len(measurements), 'measurement')} failed, see their messages."
             f" {kept}"
         )
-    return kind(f"replay: the replayer ended with status {ended.status}, see above. {kept}")
+    who = "the replayer" if ended.status in _OF_THE_REPLAYER else starter
+    return kind(f"replay: {who} ended with status {ended.status}, see above. {kept}")
 
 
 def _kept(measurements: tuple[Measurement, ...], target: Target, resumable: bool) -> str:

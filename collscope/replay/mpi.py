@@ -17,6 +17,8 @@ from collscope.errors import MissingToolError, UsageError
 from collscope.programs import launchers, mpi_version
 
 _VERSION_TIMEOUT_S = 30
+# What a command that starts its ranks itself says where it was started by a launcher.
+RUN_ALONE = "Run the command alone; where Slurm starts ranks, with --mpiexec 'srun --mpi=pmi2'."
 
 # Variables of rank and number of ranks, by launcher; the first pair that is set counts.
 _RANK_VARIABLES = (

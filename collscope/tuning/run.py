@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from collscope.errors import InputError, MissingToolError, ReplayError, UsageError
+from collscope.replay.mpi import RUN_ALONE
 from collscope.replay.session import Target, check_target
 from collscope.tuning import confirm as confirmation
 from collscope.tuning import earlier, finish
@@ -26,10 +27,7 @@ def prepare(wanted: Wanted) -> State:
     raises  UsageError, InputError; MissingToolError without a GPU
     """
     if wanted.session.place is not None:
-        raise UsageError(
-            "tune: started by srun or mpirun. Run the command alone, with --mpiexec srun where "
-            "Slurm starts the ranks."
-        )
+        raise UsageError(f"tune: started by srun or mpirun. {RUN_ALONE}")
     check_target(Target(wanted.db, wanted.run))
     require_gpu(wanted.session, wanted.plan.nranks // wanted.session.method.gpus_per_process)
     try:

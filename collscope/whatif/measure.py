@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from collscope.errors import CollscopeError, UsageError
 from collscope.model import Measurement, Op
 from collscope.replay.measure import measure
+from collscope.replay.mpi import RUN_ALONE
 from collscope.replay.session import Session, Target
 from collscope.whatif.fusion import assemble, row_of
 from collscope.whatif.plans import fused_plan, unique_plan
@@ -41,10 +42,7 @@ def measure_fusion(wanted: Wanted, session: Session) -> Measured:
     if job.nranks is None:
         raise UsageError("whatif fusion --measure: how many ranks is not said. Give --ranks N.")
     if session.place is not None:
-        raise UsageError(
-            "whatif fusion --measure: started by srun or mpirun. Run the command alone, with "
-            "--mpiexec srun where Slurm starts the ranks."
-        )
+        raise UsageError(f"whatif fusion --measure: started by srun or mpirun. {RUN_ALONE}")
     every: dict[int | None, tuple[Bucket, ...]] = {None: job.present}
     every.update(candidates(wanted, job.sizes).items())
     target = Target(wanted.db, wanted.run or "main", label=wanted.label or DEFAULT_LABEL)
