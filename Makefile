@@ -5,6 +5,7 @@
 #   make fuzz    fuzz the log scanner under ASan and UBSan, with libFuzzer where clang is
 #   make stress  many processes ingest into one new store at once, many times
 #   make check-abi   hold the replayer against the real NCCL, RCCL, CUDA and HIP (1.5 GB download)
+#   make check-slurm   launches under a real Slurm of two nodes on this host (root; see the script)
 #   make bench   speed and memory against stated peers
 #   make venv    set up only
 #   make clean   remove what was built ($(VENV) stays)
@@ -23,7 +24,8 @@ SEEDS := $(wildcard samples/rccl/*.log) samples/nccl/ddp/rank0.log samples/nccl/
 # With it every command that a test starts would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: venv demo test lint types imports native pytest fuzz stress check-abi bench clean
+.PHONY: venv demo test lint types imports native pytest fuzz stress check-abi check-slurm bench \
+	clean
 
 venv: $(STAMP)
 
@@ -78,6 +80,9 @@ check-abi: $(STAMP)
 	$(BIN)/cmake --build build/check-abi/replayer
 	scripts/check_abi/check.sh build/check-abi build/check-abi/replayer/collscope-replayer \
 		$(BIN)/python
+
+check-slurm: $(STAMP)
+	scripts/slurm/check.sh $(BIN)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/ingest.py
