@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from collscope.reports.comparison.measured import CIRCUMSTANCES, Key, Label, Measured
+from collscope.analysis.labels import CIRCUMSTANCES, Key, Label, Measured
 from collscope.stats import Samples
 
 

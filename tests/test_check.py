@@ -11,12 +11,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from collscope.analysis.check import Check, Rules, check
+from collscope.analysis.labels import Key, Label
+from collscope.analysis.verdict import Verdict
 from collscope.model import Op
 from collscope.parsers import replay_csv
-from collscope.reports.comparison.deciding import Verdict
 from collscope.reports.comparison.formats import CHECK_FORMATS, render_check
-from collscope.reports.comparison.gate import Check, Rules, check
-from collscope.reports.comparison.measured import Key, Label
 from collscope.stats import Samples
 from tests.measured_builder import Noise, key, label, noisy_label
 

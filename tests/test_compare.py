@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from collscope.analysis.check import check
+from collscope.analysis.compare import compare
+from collscope.analysis.labels import CIRCUMSTANCES, Key, load_labels
+from collscope.analysis.weights import run_weights
 from collscope.errors import InputError
 from collscope.model import Measurement, Op
-from collscope.reports.comparison.compare import compare
 from collscope.reports.comparison.formats import render_compare
-from collscope.reports.comparison.gate import check
-from collscope.reports.comparison.measured import CIRCUMSTANCES, Key, load_labels
 from collscope.reports.comparison.plot import plot_compare
-from collscope.reports.comparison.weights import run_weights
 from collscope.reports.measured import render_measured
 from collscope.stats import (
     Effect,

@@ -16,8 +16,9 @@ import pytest
 from command import Outcome, collscope
 from replay_files import Sweep, write_replay
 
+from collscope.analysis import check as gate
+from collscope.analysis import compare, labels
 from collscope.reports import roofline
-from collscope.reports.comparison import compare, gate, measured
 from collscope.reports.comparison.formats import render_check
 from collscope.roofline import catalogue, tables
 from tests.measured_builder import key, label
@@ -572,8 +573,8 @@ def test_json_follows_its_schema(store: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "whole", "modules"),
     [
-        ("compare", compare.Comparison, (compare, measured)),
-        ("check", gate.Check, (gate, measured)),
+        ("compare", compare.Comparison, (compare, labels)),
+        ("check", gate.Check, (gate, labels)),
         ("roofline", roofline.Roofline, (roofline, tables, catalogue)),
     ],
 )

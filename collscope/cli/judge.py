@@ -83,9 +83,9 @@ def check(
 
     An improvement is a pass. No verdict: nothing was measured, or too noisily to judge.
     """
+    from collscope.analysis.check import Rules
     from collscope.reports.comparison.commands import Names, check_labels
     from collscope.reports.comparison.formats import render_check
-    from collscope.reports.comparison.gate import Rules
 
     rules = Rules(threshold / 100, resolution / 100)
     found = check_labels(db, Names(baseline, current, control), run, system, rules)

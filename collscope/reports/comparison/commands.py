@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from collscope.analysis.check import DEFAULT_RULES, Check, Rules, check
+from collscope.analysis.compare import Comparison, compare
+from collscope.analysis.labels import Label
+from collscope.analysis.limits import limited, limits
 from collscope.errors import InputError, UsageError
-from collscope.reports.comparison.compare import Comparison, compare
-from collscope.reports.comparison.gate import DEFAULT_RULES, Check, Rules, check
 from collscope.reports.comparison.inputs import load
-from collscope.reports.comparison.limits import limited, limits
-from collscope.reports.comparison.measured import Label
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.roof import Roofs
 from collscope.roofline.system import System

@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 
 import msgspec
 
+from collscope.analysis.check import Check, ClassVerdict
+from collscope.analysis.compare import ClassComparison, Comparison, curves
+from collscope.analysis.labels import Key
+from collscope.analysis.verdict import Verdict
 from collscope.errors import UsageError
-from collscope.reports.comparison.compare import ClassComparison, Comparison, curves
-from collscope.reports.comparison.deciding import Verdict
-from collscope.reports.comparison.gate import Check, ClassVerdict
-from collscope.reports.comparison.measured import Key
 from collscope.reports.layout import (
     NUMBER,
     TEXT,

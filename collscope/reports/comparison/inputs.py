@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from collscope.analysis.labels import Label, labels_of, load_labels
+from collscope.analysis.weights import Weights, run_weights
 from collscope.errors import InputError, UsageError
 from collscope.ingest.files import expand_files, open_input
 from collscope.ingest.match import reading, require_run
 from collscope.ingest.replays import ingest_csv
 from collscope.model import Severity
-from collscope.reports.comparison.measured import Label, labels_of, load_labels
-from collscope.reports.comparison.weights import Weights, run_weights
 from collscope.stats import Samples
 from collscope.store.connection import open_store
 

@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from collscope.analysis.compare import ClassComparison, Comparison, curves
+from collscope.analysis.labels import Key
 from collscope.errors import UsageError
 from collscope.model import parse_op
-from collscope.reports.comparison.compare import ClassComparison, Comparison, curves
-from collscope.reports.comparison.measured import Key
 from collscope.reports.figure import COLOURS, MARKERS, check_plot, write_figure
 from collscope.roofline.roof import Roofs, Workload
 from collscope.units import format_size

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from collscope.reports.comparison.measured import Key, Label
+from collscope.analysis.labels import Key, Label
 from collscope.units import count_of
 
 # Of classes that fit equally well one is taken: place known before not known, and out of place

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from collscope.reports.comparison.measured import Key, called
+from collscope.analysis.labels import Key, called
 from collscope.stats import ENOUGH_ROUNDS, Effect
 from collscope.units import count, count_of, figure
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from collscope.analysis.check import Check, Impossible
+from collscope.analysis.labels import Key, Label
+from collscope.analysis.verdict import Verdict
 from collscope.errors import UsageError
 from collscope.model import parse_op
-from collscope.reports.comparison.deciding import Verdict
-from collscope.reports.comparison.gate import Check, Impossible
-from collscope.reports.comparison.measured import Key, Label
 from collscope.roofline.bounds import Request, bounds
 from collscope.roofline.system import System
 from collscope.units import count

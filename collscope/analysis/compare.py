@@ -10,8 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from collscope.errors import InputError, NoVerdictError
-from collscope.reports.comparison.measured import (
+from collscope.analysis.labels import (
     Key,
     Label,
     total_us,
@@ -19,6 +18,7 @@ from collscope.reports.comparison.measured import (
     why_no_times,
     without_times,
 )
+from collscope.errors import InputError, NoVerdictError
 from collscope.stats import LAUNCH_NOISE, Effect, effects, weighted_total
 from collscope.units import count
 

@@ -1,7 +1,7 @@
 """The verdict of `collscope check`: slower, faster, neither, or nobody can tell (pure).
 
 A class counts as changed when its effect is beyond a threshold and survives false-discovery
-control over all classes; `collscope.reports.comparison.deciding` tells what follows from it.
+control over all classes; `collscope.analysis.verdict` tells what follows from it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from collscope.reports.comparison.deciding import Doubt, Judged, Lost, Verdict, decide
-from collscope.reports.comparison.measured import (
+from collscope.analysis.labels import (
     Key,
     Label,
     called,
@@ -21,6 +20,7 @@ from collscope.reports.comparison.measured import (
     why_no_times,
     without_times,
 )
+from collscope.analysis.verdict import Doubt, Judged, Lost, Verdict, decide
 from collscope.stats import (
     ENOUGH_ROUNDS,
     MAD_TO_SIGMA,
