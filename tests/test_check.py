@@ -13,16 +13,23 @@ import pytest
 
 from collscope.analysis.check import Check, Rules, check
 from collscope.analysis.labels import Key, Label
+from collscope.analysis.notes import FewLaunches
 from collscope.analysis.verdict import Verdict
 from collscope.model import Op
 from collscope.parsers import replay_csv
 from collscope.reports.comparison.formats import CHECK_FORMATS, render_check
+from collscope.reports.comparison.words import note_words, why
 from collscope.stats import Samples
 from tests.measured_builder import Noise, key, label, noisy_label
 
 # Sizes of a sweep and times of 10 us + size / 100 GB/s.
 SWEEP = {key(1 << p): 10 + (1 << p) / 1e5 for p in range(10, 30, 3)}
 DOMINANT = key(1 << 28)
+
+
+def said(found: Check) -> str:
+    """The sentence of a verdict."""
+    return why(found.decision)
 
 
 def slowed(base: dict[Key, float], which: Key, factor: float) -> dict[Key, float]:
@@ -121,8 +128,11 @@ def test_several_classes_decide_together_without_neighbours() -> None:
     # Three classes, of 12 to 14 % of the time each, 20 % slower.
     slow = {k: t * (1.2 if k.op in ("AllReduce", "Reduce") else 1) for k, t in STEP.items()}
     found = quick(slow, STEP)
-    assert (found.verdict, "classes are slower" in found.why) == (Verdict.REGRESSION, True)
-    assert "slower: AllReduce of 8388608 B" in found.why  # the one with most time
+    assert (found.verdict, "classes are slower" in said(found)) == (
+        Verdict.REGRESSION,
+        True,
+    )
+    assert "slower: AllReduce of 8388608 B" in said(found)  # the one with most time
     fast = quick(slowed(STEP, max(STEP, key=STEP.__getitem__), 1 / 1.5), STEP)
     assert fast.classes[-1].outcome == "faster"
 
@@ -134,14 +144,16 @@ def test_one_class_decides_when_it_is_sure_and_moves_the_total(factor: float, ve
     assert found.classes[0].outcome == "slower"
     assert found.classes[0].share < 0.15
     assert found.verdict.value == verdict
-    assert "1 class is slower" in found.why
+    assert "1 class is slower" in said(found)
 
 
 def test_a_pass_names_what_is_slower() -> None:
     found = quick(slowed(SWEEP, key(1 << 13), 1.5))
-    assert "no change beyond the noise" not in found.why
-    assert "1 class is slower alone: AllReduce of 8192 B on 8 ranks takes 1.5" in found.why
-    assert "not enough for a regression by rule 4; not judged: 2 of 7" in found.why
+    assert "no change beyond the noise" not in said(found)
+    assert "1 class is slower alone: AllReduce of 8192 B on 8 ranks takes 1.5" in why(
+        found.decision
+    )
+    assert "not enough for a regression by rule 4; not judged: 2 of 7" in said(found)
 
 
 @pytest.mark.parametrize(("launch", "session"), [(0.0, 0.01), (0.02, 0.0)])
@@ -226,7 +238,7 @@ def test_a_control_raises_the_threshold() -> None:
     assert check(base, slow, control=control).verdict is Verdict.PASS
     steady = [label("x", {k: {0: (t * f,) * 9} for k, t in SWEEP.items()}) for f in (1, 1.1)]
     # Three robust standard deviations: 3 ln(1.1) / 0.67449 = 0.42392, which is 52.8 %.
-    notes = check(base, slow, control=(steady[0], steady[1])).notes
+    notes = [note_words(n) for n in check(base, slow, control=(steady[0], steady[1])).notes]
     assert "the control raises thresholds to 52.8 %" in notes
 
 
@@ -235,7 +247,9 @@ def test_single_samples_cannot_be_judged() -> None:
     found = check(a, label("b", {key(1): {0: (20.0,)}}))
     # Nothing says that it is noisy.
     assert (found.verdict, found.classes[0].outcome) == (Verdict.NO_VERDICT, "unknown")
-    assert "the noise of 1 class is not known, with a single value of a label" in found.why
+    assert "the noise of 1 class is not known, with a single value of a label" in why(
+        found.decision
+    )
     assert 'message="noise not known' in render_check(found, "junit")
 
 
@@ -252,9 +266,13 @@ def test_tables_are_judged_where_the_host_hides_nothing(files: int) -> None:
     base = tables("base", 1, sweep, files)
     found = check(base, tables("new", 2, sweep, files))
     assert found.verdict is Verdict.PASS
-    assert "not judged: 11 of 22 classes with 0.9 % of the time and up to 18.2 us" in found.why
+    assert "not judged: 11 of 22 classes with 0.9 % of the time and up to 18.2 us" in why(
+        found.decision
+    )
     assert found.classes_judged == 11
-    assert found.notes[0].startswith("no calls are known: a class weighs the time of one call")
+    assert note_words(found.notes[0]).startswith(
+        "no calls are known: a class weighs the time of one call"
+    )
     slow = {k: t * (1.1 if 20 < t < 100 else 1) for k, t in sweep.items()}
     assert check(base, tables("new", 3, slow, files)).verdict is Verdict.REGRESSION
 
@@ -264,8 +282,8 @@ def test_short_classes_alone_get_a_remedy_that_works() -> None:
     pair = tables("base", 1, short), tables("new", 2, short)
     found = check(*pair)
     assert found.verdict is Verdict.NO_VERDICT
-    assert "hides a change of less than 18 %, however often the labels are" in found.why
-    enough = int(found.why.rpartition("--resolution ")[2])
+    assert "hides a change of less than 18 %, however often the labels are" in said(found)
+    enough = int(said(found).rpartition("--resolution ")[2])
     assert check(*pair, rules=Rules(resolution=enough / 100)).verdict is Verdict.PASS
     less = Rules(resolution=enough / 100 - 0.02)
     assert check(*pair, rules=less).verdict is Verdict.NO_VERDICT
@@ -286,10 +304,8 @@ def test_few_launches_on_a_host_decide_nothing(backend: str, rounds: int) -> Non
     found = check(a, b)
     known = backend == "cuda" or rounds >= 3
     assert found.verdict is (Verdict.REGRESSION if known else Verdict.NO_VERDICT)
-    assert ("fewer than 3 launches do not tell" in found.why) is not known
-    assert any("14 of 14 classes with fewer than 3 launches" in n for n in found.notes) is (
-        known and rounds < 3
-    )
+    assert ("fewer than 3 launches do not tell" in said(found)) is not known
+    assert any(note == FewLaunches(14, 14) for note in found.notes) is (known and rounds < 3)
 
 
 def test_a_green_result_says_how_many_classes_it_looked_at() -> None:

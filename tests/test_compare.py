@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +12,13 @@ import pytest
 
 from collscope.analysis.check import check
 from collscope.analysis.compare import compare
-from collscope.analysis.labels import CIRCUMSTANCES, Key, load_labels
+from collscope.analysis.labels import CIRCUMSTANCES, Key, Label, load_labels
 from collscope.analysis.weights import run_weights
 from collscope.errors import InputError
 from collscope.model import Measurement, Op
 from collscope.reports.comparison.formats import render_compare
 from collscope.reports.comparison.plot import plot_compare
+from collscope.reports.comparison.words import note_words
 from collscope.reports.measured import render_measured
 from collscope.stats import (
     Effect,
@@ -263,21 +265,25 @@ def test_calls_of_a_class_are_those_of_all_its_roots_once() -> None:
     assert (found.calls, len(found.samples.all)) == (7, 4)
 
 
+def notes(labels: Sequence[Label]) -> list[str]:
+    return [note_words(note) for note in compare(labels).notes]
+
+
 def test_scaled_measurements_are_told_from_whole_ones() -> None:
     store = StoreBuilder()
     source = store.source("r.csv", kind="csv")
     for name, scaled in (("a", None), ("b", 8), ("c", None), ("c", 8)):
         store.measured(source, [5.0], label=name, scaled_from=scaled)
     a, b, c = load_labels(store.connection, "abc")
-    assert "scaled_from differs (a: not scaled, b: 8)" in compare([a, b]).notes
-    (note,) = (n for n in compare([c, replace(c, name="d")]).notes if "scaled_from" in n)
+    assert "scaled_from differs (a: not scaled, b: 8)" in notes([a, b])
+    (note,) = (n for n in notes([c, replace(c, name="d")]) if "scaled_from" in n)
     assert note.endswith("several kinds of scaled_from (8/not scaled)")
 
 
 def test_an_out_of_place_outlier_is_noted() -> None:
     a = label("gdr", {key(1 << 25, in_place=0): one(1810.3), key(1 << 25): one(886.4)})
     b = label("other", {key(1 << 25): one(900)})
-    (note,) = [n for n in compare([b, a]).notes if "out of place" in n]
+    (note,) = [n for n in notes([b, a]) if "out of place" in n]
     assert "33554432 B takes 1810.3 us out of place and 886.4 us in place (2.04 x)" in note
 
 
@@ -294,10 +300,10 @@ def test_circumstances_that_differ_are_named() -> None:
         replace(label(n, {key(1): one(1)}), circumstances={**NOTHING, "library": (v,)})
         for n, v in (("a", "nccl 2.27"), ("b", "nccl 2.28"))
     )
-    assert compare([a, b]).notes == ("library differs (a: nccl 2.27, b: nccl 2.28)",)
+    assert notes([a, b]) == ["library differs (a: nccl 2.27, b: nccl 2.28)"]
     mixed = {**NOTHING, "method": ("batch", "graph")}
     c, d = (replace(label(n, {key(1): one(1)}), circumstances=mixed) for n in "cd")
-    (note,) = compare([c, d]).notes
+    (note,) = notes([c, d])
     assert note == "every label mixes measurements of several kinds of method (batch/graph)"
 
 
@@ -321,7 +327,7 @@ def test_run_weights_fit_what_is_not_contradicted() -> None:
     weights = run_weights(store.connection, "main", [measured])
     assert weights.calls == {known: 3, out: 5}
     # 8 of 26 calls; 3 * 1024 + 5 * 2048 of 132096 bytes.
-    assert weights.notes[0].startswith(
+    assert note_words(weights.notes[0]).startswith(
         "run main: measured 2 of 4 classes, 30.8 % of its calls and 10.1 % of their bytes"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 import re
@@ -145,3 +146,33 @@ def test_no_home_directory_in_a_file() -> None:
         if pattern.search(line)
     ]
     assert found == []
+
+
+# Three words or more in a row: a sentence, or part of one.
+_SENTENCE = re.compile(r"[a-z]+ [a-z]+ [a-z]+")
+
+
+def _sentences(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Texts for people in a module: not its docstrings, and not those of errors."""
+    silent: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise):
+            silent.update(ast.walk(node))
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            silent.add(node.value)
+    for node in ast.walk(tree):
+        told = isinstance(node, ast.Constant) and node not in silent
+        if told and isinstance(node.value, str) and _SENTENCE.search(node.value):
+            yield node.lineno, node.value
+
+
+def test_analysis_writes_no_sentences() -> None:
+    found = {
+        f"{path.name}:{line}: {text}"
+        for path in sorted((ROOT / "collscope" / "analysis").rglob("*.py"))
+        for line, text in _sentences(ast.parse(path.read_text("utf-8")))
+    }
+    assert not found
+    # the test itself: a sentence in a record, and one in an error
+    assert len(list(_sentences(ast.parse("x = f'{n} classes are wrong here'")))) == 1
+    assert not list(_sentences(ast.parse("raise ValueError('classes are wrong here')")))

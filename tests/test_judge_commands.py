@@ -17,7 +17,7 @@ from command import Outcome, collscope
 from replay_files import Sweep, write_replay
 
 from collscope.analysis import check as gate
-from collscope.analysis import compare, labels
+from collscope.analysis import compare, labels, notes
 from collscope.reports import roofline
 from collscope.reports.comparison.formats import render_check
 from collscope.roofline import catalogue, tables
@@ -174,7 +174,7 @@ def test_an_empty_store_says_what_to_do(tmp_path: Path, samples: Path) -> None:
     assert collscope("ingest", "log", samples / "nccl" / "ddp", "--db", db).code == 0
     empty = collscope("check", "--baseline", "a", "--current", "b", "--db", db)
     assert empty.code == 3
-    assert "label 'a': the store has no measurements. Run 'collscope replay'" in empty.err
+    assert "label 'a': there are no measurements. Measure with collscope replay" in empty.err
 
 
 def test_labels_without_a_common_class_are_refused(tmp_path: Path) -> None:
@@ -574,7 +574,7 @@ def test_json_follows_its_schema(store: Path) -> None:
     ("name", "whole", "modules"),
     [
         ("compare", compare.Comparison, (compare, labels)),
-        ("check", gate.Check, (gate, labels)),
+        ("check", gate.Check, (gate, labels, notes)),
         ("roofline", roofline.Roofline, (roofline, tables, catalogue)),
     ],
 )
@@ -592,4 +592,6 @@ def test_schema_names_every_field(name: str, whole: type, modules: tuple[Any, ..
         *((document["$defs"][k], records[k]) for k in records),
     ):
         fields = [field.name for field in dataclasses.fields(record)]
+        if record is gate.Check:  # the JSON has the decision in words
+            fields[:1] = ["verdict", "why"]
         assert list(shape["properties"]) == shape["required"] == fields

@@ -11,18 +11,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from collscope.analysis.labels import (
-    Key,
-    Label,
-    called,
-    total_us,
+from collscope.analysis.labels import Key, Label, total_us
+from collscope.analysis.notes import (
+    ControlRaises,
+    FewLaunches,
+    Impossible,
+    NoCounterpart,
+    Note,
+    OneCallEach,
+    no_results,
     unlike,
-    why_no_times,
     without_times,
 )
-from collscope.analysis.verdict import Doubt, Judged, Lost, Verdict, decide
+from collscope.analysis.verdict import (
+    Broken,
+    Decision,
+    Doubt,
+    Judged,
+    Lost,
+    Reason,
+    Verdict,
+    decide,
+)
 from collscope.stats import (
-    ENOUGH_ROUNDS,
     MAD_TO_SIGMA,
     Effect,
     Samples,
@@ -30,7 +41,6 @@ from collscope.stats import (
     effects,
     weighted_total,
 )
-from collscope.units import count
 
 SCHEMA = "collscope.check/1"
 # Outcomes of classes of which a label, the current one or the baseline, has no right result.
@@ -55,22 +65,10 @@ class ClassVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Impossible:
-    """A value above what any schedule over the system's links can reach; rates in GB/s."""
-
-    label: str
-    key: Key
-    busbw_gbps: float
-    limit_gbps: float
-    why: str  # what sets the limit, and what it assumes
-
-
-@dataclass(frozen=True, slots=True)
 class Check:
     """Answer of `collscope check`."""
 
-    verdict: Verdict
-    why: str  # one sentence
+    decision: Decision
     baseline: str
     current: str
     classes_common: int
@@ -81,8 +79,13 @@ class Check:
     total_high: float | None
     classes: tuple[ClassVerdict, ...]  # worst first
     impossible: tuple[Impossible, ...]  # values above what the links can do; needs a system
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     schema: str = SCHEMA
+
+    @property
+    def verdict(self) -> Verdict:
+        """That of the decision."""
+        return self.decision.verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,22 +113,23 @@ def check(
              else a class weighs the time of one call
     control  two measurements of one and the same thing: their differences raise the thresholds
     """
-    no_times = why_no_times((baseline, current))
-    if no_times is not None:
-        return _nothing(baseline, current, no_times)
+    without = no_results((baseline, current))
+    if without:
+        decision = Decision(Verdict.NO_VERDICT, Reason.NO_RESULT, no_results=without)
+        return _nothing(baseline, current, decision)
     both = baseline.classes.keys() & current.classes.keys()
     times = _times(baseline, weights)
     common = sorted(k for k in both if times[k])
     broken = _broken(baseline, current)
     if not common:
+        decision = Decision(Verdict.NO_VERDICT, Reason.NO_COMMON_RESULT)
         if broken is not None:
-            return _nothing(baseline, current, broken, Verdict.REGRESSION)
-        why = "no class has right results with both labels"
-        if both:
-            why = "none of the classes that the run calls was measured with both labels"
+            decision = Decision(Verdict.REGRESSION, Reason.BROKEN, broken=broken)
+        elif both:
+            decision = Decision(Verdict.NO_VERDICT, Reason.NOT_CALLED)
         elif not baseline.measured & current.measured:
-            why = "the labels have no class in common"
-        return _nothing(baseline, current, why)
+            decision = Decision(Verdict.NO_VERDICT, Reason.NOTHING_COMMON)
+        return _nothing(baseline, current, decision)
     whole = sum(times[k] for k in common)
     shares = [times[k] / whole for k in common]
     pairs = [(baseline.classes[k].samples, current.classes[k].samples) for k in common]
@@ -136,13 +140,11 @@ def check(
     total = weighted_total(found, shares)
     untimed = 0 if weights is not None else len(baseline.measured - baseline.classes.keys())
     lost = _lost(times, current, untimed)
-    verdict, why = decide(judged, total, floor, broken, lost)
     rows = [_row(j, baseline, current) for j in judged]
     rows.sort(key=lambda row: -(row.ratio or 0.0))
     half = total.half_width()
     return Check(
-        verdict,
-        why,
+        decide(judged, total, floor, broken, lost),
         baseline.name,
         current.name,
         len(common),
@@ -185,23 +187,16 @@ def _has_calls(label: Label) -> bool:
     return None not in calls and any(calls)
 
 
-def _weighing(baseline: Label, weights: Mapping[Key, int] | None) -> Iterator[str]:
+def _weighing(baseline: Label, weights: Mapping[Key, int] | None) -> Iterator[Note]:
     if weights is None and not _has_calls(baseline):
-        yield (
-            "no calls are known: a class weighs the time of one call, as in a sweep that runs once;"
-            " with --run it weighs what a job calls"
-        )
+        yield OneCallEach()
 
 
-def _launches(judged: Sequence[Judged]) -> Iterator[str]:
+def _launches(judged: Sequence[Judged]) -> Iterator[Note]:
     """Note on labels of which too few launches are known to tell how launches differ."""
     few = sum(j.effect.few and j.effect.error is not None for j in judged)
     if few:
-        yield (
-            f"{few} of {count(len(judged), 'class', 'classes')} with fewer than {ENOUGH_ROUNDS}"
-            " launches (rounds) of a label: how much launches differ is assumed, not measured;"
-            f" measure {ENOUGH_ROUNDS} or more"
-        )
+        yield FewLaunches(few, len(judged))
 
 
 def _lost(times: Mapping[Key, float], current: Label, untimed: int) -> Lost:
@@ -211,22 +206,13 @@ def _lost(times: Mapping[Key, float], current: Label, untimed: int) -> Lost:
     return Lost(tuple(keys), len(counting), share, untimed)
 
 
-def _broken(baseline: Label, current: Label) -> str | None:
+def _broken(baseline: Label, current: Label) -> Broken | None:
     """What the current label does not do at all, or wrongly; None when nothing."""
-    kinds = (
-        ("with wrong results", current.wrong - baseline.wrong),
-        (
-            "that failed or ran out of time",
-            current.failed & (baseline.classes.keys() - baseline.failed),
-        ),
-    )
-    told = [
-        f"{count(len(keys), 'class', 'classes')} {what} ({called(min(keys))}"
-        f"{', …' * (len(keys) > 1)})"
-        for what, keys in kinds
-        if keys
-    ]
-    return f"'{current.name}' has {' and '.join(told)}" if told else None
+    wrong = current.wrong - baseline.wrong
+    failed = current.failed & (baseline.classes.keys() - baseline.failed)
+    if not wrong and not failed:
+        return None
+    return Broken(current.name, tuple(sorted(wrong)), tuple(sorted(failed)))
 
 
 def _control_floor(control: tuple[Label, Label] | None) -> float:
@@ -328,23 +314,20 @@ def _without_times(baseline: Label, current: Label, threshold: float) -> list[Cl
     return found
 
 
-def _notes(baseline: Label, current: Label, common: int, floor: float) -> Iterator[str]:
+def _notes(baseline: Label, current: Label, common: int, floor: float) -> Iterator[Note]:
     if floor:
-        yield f"the control raises thresholds to {100 * math.expm1(floor):.1f} %"
+        yield ControlRaises(math.expm1(floor))
     yield from unlike((baseline, current))
     for label in (baseline, current):
         yield from without_times(label)
         if len(label.classes) > common:
-            alone = count(len(label.classes) - common, "class", "classes")
-            yield f"{label.name}: {alone} without a time of the other label to hold against"
+            yield NoCounterpart(label.name, len(label.classes) - common)
 
 
-def _nothing(
-    baseline: Label, current: Label, why: str, verdict: Verdict = Verdict.NO_VERDICT
-) -> Check:
+def _nothing(baseline: Label, current: Label, decision: Decision) -> Check:
     """No class has a time with both labels that counts."""
     return Check(
-        verdict, why, baseline.name, current.name, 0, 0, len(baseline.classes), None, None, None,
+        decision, baseline.name, current.name, 0, 0, len(baseline.classes), None, None, None,
         tuple(_without_times(baseline, current, 0.0)), (),
         tuple(_notes(baseline, current, 0, 0.0)),
     )  # fmt: skip

@@ -7,20 +7,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from collscope.analysis.labels import (
-    Key,
-    Label,
-    total_us,
-    unlike,
-    why_no_times,
-    without_times,
-)
+from collscope.analysis.labels import Key, Label, total_us
+from collscope.analysis.notes import Note, NotEverywhere, PlacesDiffer, unlike, without_times
 from collscope.errors import InputError, NoVerdictError
 from collscope.stats import LAUNCH_NOISE, Effect, effects, weighted_total
-from collscope.units import count
 
 SCHEMA = "collscope.compare/1"
 # Places that differ by more than this are first touch or an accident: of the published Frontier
@@ -85,7 +78,7 @@ class Comparison:
     classes: tuple[ClassComparison, ...]
     totals: tuple[LabelTotal, ...]
     crossovers: tuple[Crossover, ...]
-    notes: tuple[str, ...]  # what keeps the labels from being like for like, and outliers
+    notes: tuple[Note, ...]  # what keeps the labels from being like for like, and outliers
     schema: str = SCHEMA
 
 
@@ -98,15 +91,20 @@ def compare(
 
     weights  calls of the run by class; without it every class counts the same
     raises   InputError when no class is common to all labels, or the run has none of those;
-             NoVerdictError when a label has no right result
+             NoVerdictError when none has right results with every label
     """
-    no_times = why_no_times(labels)
-    if no_times is not None:
-        raise NoVerdictError(f"compare: {no_times}. Measure again, or name another label.")
     measured = sorted(frozenset.intersection(*(label.measured for label in labels)))
     common = [key for key in measured if all(key in label.classes for label in labels)]
     if not measured:
-        raise InputError(_why_nothing_common(labels))
+        differing = _differing(labels)
+        raise InputError(
+            f"compare {' and '.join(repr(label.name) for label in labels)}: no common classes ("
+            + (
+                "; ".join(f"{field} {' against '.join(values)}" for field, values in differing)
+                or "no class has the same operation, type, size, ranks and place"
+            )
+            + "). Measure the same classes with each."
+        )
     if not common:
         names = " and ".join(f"'{label.name}'" for label in labels)
         raise NoVerdictError(
@@ -257,20 +255,16 @@ def _crossovers(classes: Sequence[ClassComparison], leads: _Leads) -> list[Cross
     return found
 
 
-def _left_out(labels: Sequence[Label], measured: Sequence[Key]) -> list[str]:
-    notes = []
+def _left_out(labels: Sequence[Label], measured: Sequence[Key]) -> Iterator[Note]:
     for label in labels:
         alone = len(label.measured.difference(measured))
         if alone:
-            of = count(len(label.measured), "class", "classes")
-            notes.append(f"{label.name}: {alone} of {of} not measured with every label")
-        notes += without_times(label)
-    return notes
+            yield NotEverywhere(label.name, alone, len(label.measured))
+        yield from without_times(label)
 
 
-def _outliers(labels: Sequence[Label]) -> list[str]:
+def _outliers(labels: Sequence[Label]) -> Iterator[Note]:
     """Classes whose out-of-place time is far from the in-place one of the same label."""
-    notes = []
     for label in labels:
         for key in sorted(label.classes):
             twin = replace(key, in_place=1)
@@ -278,23 +272,15 @@ def _outliers(labels: Sequence[Label]) -> list[str]:
                 continue
             out, in_ = (label.classes[k].samples.time_us for k in (key, twin))
             if max(out, in_) / min(out, in_) > _PLACES_DIFFER:
-                notes.append(
-                    f"{label.name}: {key.op} of {key.size_bytes} B takes {out:.1f} us out of place"
-                    f" and {in_:.1f} us in place ({out / in_:.2f} x): first touch, or an outlier"
-                )
-    return notes
+                yield PlacesDiffer(label.name, key, out, in_)
 
 
-def _why_nothing_common(labels: Sequence[Label]) -> str:
-    names = " and ".join(f"'{label.name}'" for label in labels)
-    reasons = []
+def _differing(labels: Sequence[Label]) -> Iterator[tuple[str, list[str]]]:
+    """Parts of the key of which no value is common to all labels, and the first of each label."""
     for field in ("op", "datatype", "nranks", "in_place", "size_bytes"):
         sets = [{getattr(key, field) for key in label.classes} for label in labels]
         if not set.intersection(*sets):
-            told = " against ".join("/".join(map(_shown, sorted(s)[:4])) for s in sets)
-            reasons.append(f"{field} {told}")
-    why = "; ".join(reasons) or "no class has the same operation, type, size, ranks and place"
-    return f"compare {names}: no common classes ({why}). Measure the same classes with each."
+            yield field, ["/".join(map(_shown, sorted(s)[:4])) for s in sets]
 
 
 def _shown(value: str | int) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import sqlite3
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from collscope.errors import InputError
 from collscope.stats import Samples
+from collscope.store.measurements import measurement_labels, no_such_label
 from collscope.units import count
 
 
@@ -69,7 +69,7 @@ class Label:
 
 CIRCUMSTANCES = ("nnodes", "method", "backend", "library", "device", "scaled_from")
 # what a label should have one of
-_POOLED = ("method", "backend", "library", "device", "scaled_from")
+POOLED = ("method", "backend", "library", "device", "scaled_from")
 _WHOLE = "not scaled"  # as the rank count of a job that was not remapped
 _COLUMNS = (
     "op", "datatype", "redop", "nranks", "in_place", "shape", "size_bytes", *CIRCUMSTANCES,
@@ -77,14 +77,7 @@ _COLUMNS = (
     "time_us_median", "busbw_gbps",
 )  # fmt: skip
 _FAILED = ("failed", "timeout")
-_HINTS, _LISTED = 3, 5  # labels named where one is not known: similar ones, else the first
 _Row = dict[str, Any]
-
-
-def labels_of(connection: sqlite3.Connection) -> list[str]:
-    """Every label that the store has measurements of, in order."""
-    query = "SELECT DISTINCT label FROM measurements ORDER BY label"
-    return [row[0] for row in connection.execute(query)]
 
 
 def load_labels(
@@ -124,7 +117,7 @@ def _load(
     found = connection.execute(query, (name, run))
     rows = _once([dict(zip((*_COLUMNS, "sha256"), row, strict=True)) for row in found])
     if not rows:
-        raise InputError(f"label '{name}': {_why_unknown(name, labels_of(connection))}")
+        raise no_such_label(name, measurement_labels(connection))
     sized = [r for r in rows if r["size_bytes"]]
     failed = frozenset(_key(r) for r in sized if r["status"] in _FAILED)
     wrong = frozenset(_key(r) for r in sized if r["status"] == "wrong" or r["n_wrong"])
@@ -162,19 +155,6 @@ def _once(rows: Sequence[_Row]) -> list[_Row]:
         if row["sha256"] is None or first.setdefault(same, row["source_id"]) == row["source_id"]:
             kept.append(row)
     return kept
-
-
-def _why_unknown(name: str, known: Sequence[str]) -> str:
-    if not known:
-        return "the store has no measurements. Run 'collscope replay', or 'collscope ingest table'."
-    nearest = difflib.get_close_matches(name, known, n=_HINTS, cutoff=0.5)
-    if nearest:
-        return f"no measurements. Did you mean {' or '.join(map(repr, nearest))}?"
-    names = ", ".join(map(repr, known[:_LISTED])) + ", …" * (len(known) > _LISTED)
-    return (
-        f"no measurements (labels: {names}). Choose one; all of them:"
-        ' collscope sql "SELECT DISTINCT label FROM measurements"'
-    )
 
 
 def _key(row: _Row) -> Key:
@@ -227,38 +207,6 @@ def _calls(rows: Sequence[_Row]) -> int | None:
     return max(by_round.values(), default=None)
 
 
-def called(key: Key) -> str:
-    """A class in a sentence."""
-    ranks = count(key.nranks, "rank") if key.nranks else "an unknown number of ranks"
-    return f"{key.op} of {key.size_bytes} B on {ranks}"
-
-
-def without_times(label: Label) -> Iterator[str]:
-    """What has no number in a comparison: wrong results, and rows that failed or have no time."""
-    if label.wrong:
-        yield (
-            f"{label.name}: wrong results of {count(len(label.wrong), 'class', 'classes')} have no"
-            f" time here ({called(min(label.wrong))}{', …' * (len(label.wrong) > 1)})"
-        )
-    if label.left_out:
-        has = "has" if label.left_out == 1 else "have"
-        yield f"{label.name}: {count(label.left_out, 'row')} failed or {has} no time"
-
-
-def why_no_times(labels: Sequence[Label]) -> str | None:
-    """Which labels have no right result at all, and what they have; None when all have one."""
-    told = []
-    for label in labels:
-        if not label.classes:
-            wrong, failed = len(label.wrong), len(label.failed - label.wrong)
-            kinds = [f"{count(wrong, 'class is', 'classes are')} wrong"] * bool(wrong)
-            kinds += [f"{count(failed, 'class', 'classes')} failed or ran out of time"] * bool(
-                failed
-            )
-            told.append(f"'{label.name}' has no right result: {' and '.join(kinds)}")
-    return "; ".join(told) or None
-
-
 def total_us(label: Label, key: Key, calls: int) -> float:
     """Time of so many calls of a class with a label, over all their ranks.
 
@@ -266,17 +214,3 @@ def total_us(label: Label, key: Key, calls: int) -> float:
     would weigh as much as if they ran one after the other.
     """
     return calls * max(key.nranks, 1) * label.classes[key].samples.time_us
-
-
-def unlike(labels: Sequence[Label]) -> list[str]:
-    """Circumstances in which labels differ, or a label from itself: perhaps meant, perhaps not."""
-    notes = []
-    for name in CIRCUMSTANCES:
-        values = {label.name: label.circumstances[name] for label in labels}
-        if len(set(values.values())) > 1:
-            told = ", ".join(f"{k}: {'/'.join(v) or 'not known'}" for k, v in values.items())
-            notes.append(f"{name} differs ({told})")
-        elif name in _POOLED and any(len(v) > 1 for v in values.values()):
-            told = "/".join(values[labels[0].name])
-            notes.append(f"every label mixes measurements of several kinds of {name} ({told})")
-    return notes

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from collscope.analysis.check import Check, Impossible
+from collscope.analysis.check import Check
 from collscope.analysis.labels import Key, Label
-from collscope.analysis.verdict import Verdict
+from collscope.analysis.notes import Impossible, NotApplicable, Note, SeveralNodes
+from collscope.analysis.verdict import Decision, Reason, Verdict
 from collscope.errors import UsageError
 from collscope.model import parse_op
 from collscope.roofline.bounds import Request, bounds
 from collscope.roofline.system import System
-from collscope.units import count
 
 _DIGITS = 0.005  # part of a bandwidth that tables round away
 
@@ -23,7 +23,7 @@ class Limits:
 
     system: str
     impossible: tuple[Impossible, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 def limits(system: System, labels: Iterable[Label]) -> Limits:
@@ -33,7 +33,7 @@ def limits(system: System, labels: Iterable[Label]) -> Limits:
     """
     limit = _Hard(system)
     found = tuple(v for label in labels for v in _above(label, limit))
-    return Limits(system.name, found, tuple(dict.fromkeys((*limit.notes, *_told(found)))))
+    return Limits(system.name, found, tuple(dict.fromkeys((*limit.notes, *found))))
 
 
 def limited(check: Check, limits: Limits) -> Check:
@@ -43,8 +43,7 @@ def limited(check: Check, limits: Limits) -> Check:
     check = replace(check, impossible=found, notes=(*check.notes, *limits.notes))
     if not common or {v.key for v in found} != common:
         return check
-    why = f"every class is above what {limits.system} can do: wrong system, ranks or measurement"
-    return replace(check, verdict=Verdict.NO_VERDICT, why=why)
+    return replace(check, decision=Decision(Verdict.NO_VERDICT, Reason.IMPOSSIBLE, limits.system))
 
 
 class _Hard:
@@ -52,7 +51,7 @@ class _Hard:
 
     def __init__(self, system: System) -> None:
         self.system = system
-        self.notes: list[str] = []
+        self.notes: list[Note] = []
         self._known: dict[tuple[str, int, int | None], tuple[float, str] | None] = {}
 
     def of(self, key: Key, nnodes: int | None) -> tuple[float, str] | None:
@@ -71,15 +70,14 @@ class _Hard:
             reduced = bounds(self.system, replace(request, in_network=True))
         except UsageError as error:
             why = str(error).partition(". ")[0]  # its advice is for the options of `roofline`
-            self.notes.append(f"{name} does not apply, nothing is held against it: {why}")
+            self.notes.append(NotApplicable(name, why))
             return None
         fabric, network = self.system.fabric, self.system.network
         if fabric is not None and network is not None and nranks > fabric.gpus:
             self.notes.append(
-                f"{nranks} ranks are more than the {fabric.gpus} GPUs of one {name}: held against"
-                f" {nodes} of them over {network.nics} x {network.name} each"
-                + " (the nodes are not known)"
-                * (nnodes is None)
+                SeveralNodes(
+                    name, nranks, fabric.gpus, nodes, network.nics, network.name, nnodes is None
+                )
             )
         if plain is None or reduced is None:
             return None
@@ -96,12 +94,3 @@ def _above(label: Label, limit: _Hard) -> Iterator[Impossible]:
             continue
         if measured.busbw_gbps > hard[0] * (1 + _DIGITS):
             yield Impossible(label.name, key, measured.busbw_gbps, hard[0], hard[1])
-
-
-def _told(found: Iterable[Impossible]) -> Iterator[str]:
-    for v in found:
-        yield (
-            f"{v.label}: {v.key.op} of {v.key.size_bytes} B on {count(v.key.nranks, 'rank')} has"
-            f" {v.busbw_gbps:.4g} GB/s, which is impossible: the limit is {v.limit_gbps:.4g}"
-            f" ({v.why})"
-        )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from collscope.analysis.labels import Key, Label
-from collscope.units import count_of
+from collscope.analysis.notes import Coverage, Note
 
 # Of classes that fit equally well one is taken: place known before not known, and out of place
 # first, which is what a call is when nothing else is said.
@@ -21,7 +21,7 @@ class Weights:
 
     run: str
     calls: dict[Key, int]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 def run_weights(connection: sqlite3.Connection, run: str, labels: Sequence[Label]) -> Weights:
@@ -74,22 +74,15 @@ def _distance(wanted: Key, key: Key) -> tuple[int, int]:
     return loose, _PLACE_RANK[key.in_place]
 
 
-def _coverage(run: str, called: Sequence[tuple[Key, int]], found: Sequence[tuple[Key, int]]) -> str:
-    if not called:
-        return f"run {run} has no calls of known size: nothing has a weight"
-    calls, size = (_part(_sums(found)[i], _sums(called)[i]) for i in range(2))
-    return (
-        f"run {run}: measured {count_of(len(found), len(called), 'class', 'classes')}, {calls} of"
-        " its"
-        f" calls and {size} of their bytes; what it does not call has no weight"
-    )
+def _coverage(
+    run: str, called: Sequence[tuple[Key, int]], found: Sequence[tuple[Key, int]]
+) -> Coverage:
+    some, whole = _sums(found), _sums(called)
+    calls, size = (some[i] / whole[i] if whole[i] else None for i in range(2))
+    return Coverage(run, len(found), len(called), calls, size)
 
 
 def _sums(classes: Iterable[tuple[Key, int]]) -> tuple[int, int]:
     """Calls and bytes."""
     listed = list(classes)
     return sum(n for _, n in listed), sum(n * key.size_bytes for key, n in listed)
-
-
-def _part(some: int, whole: int) -> str:
-    return f"{100 * some / whole:.3g} %" if whole else "none"

@@ -11,8 +11,10 @@ from collscope.analysis.check import DEFAULT_RULES, Check, Rules, check
 from collscope.analysis.compare import Comparison, compare
 from collscope.analysis.labels import Label
 from collscope.analysis.limits import limited, limits
-from collscope.errors import InputError, UsageError
+from collscope.analysis.notes import no_results
+from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.reports.comparison.inputs import load
+from collscope.reports.comparison.words import no_result_words
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.roof import Roofs
 from collscope.roofline.system import System
@@ -44,12 +46,18 @@ def compare_labels(
     run     whose calls weight the classes
     system  whose roof is drawn, and whose limits the values are held against
     plot    file that the curves are drawn into
-    raises  UsageError, InputError: see `compare`, `load`, `load_system` and `plot_compare`
+    raises  UsageError, InputError: see `compare`, `load`, `load_system` and `plot_compare`;
+            NoVerdictError when a label has no right result
     """
     _distinct("compare", names)
     on = None if system is None else load_system(system)
     inputs = load(db, names, run)
     weights = inputs.weights
+    without = no_results(inputs.labels)
+    if without:
+        raise NoVerdictError(
+            f"compare: {no_result_words(without)}. Measure again, or name another label."
+        )
     found = compare(inputs.labels, run, None if weights is None else weights.calls)
     notes = () if weights is None else weights.notes
     limit_notes = () if on is None else limits(on, inputs.labels).notes

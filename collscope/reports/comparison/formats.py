@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 from xml.etree import ElementTree
 
@@ -13,6 +14,7 @@ from collscope.analysis.compare import ClassComparison, Comparison, curves
 from collscope.analysis.labels import Key
 from collscope.analysis.verdict import Verdict
 from collscope.errors import UsageError
+from collscope.reports.comparison.words import note_words, why
 from collscope.reports.layout import (
     NUMBER,
     TEXT,
@@ -85,7 +87,12 @@ def render_check(check: Check, fmt: str) -> str:
 
 def _record(value: Comparison | Check) -> dict[str, Any]:
     """What JSON has of it."""
-    body: dict[str, Any] = msgspec.to_builtins(value)
+    plain = {field.name: getattr(value, field.name) for field in fields(value)}
+    plain["notes"] = [note_words(note) for note in value.notes]
+    if isinstance(value, Check):
+        del plain["decision"]  # in words
+        plain = {"verdict": value.verdict, "why": why(value.decision), **plain}
+    body: dict[str, Any] = msgspec.to_builtins(plain)
     keyed = [*body["classes"], *body.get("impossible", ())]
     for key in (*(row["key"] for row in keyed), *body.get("crossovers", ())):
         key.update(_nulls(key))
@@ -105,7 +112,7 @@ def _compare_sections(comparison: Comparison) -> list[Section]:
         "None beyond the noise: no label leads at some sizes and lags at others.",
     )
     return [
-        Section("", (_headline(comparison), *comparison.notes)),
+        Section("", (_headline(comparison), *map(note_words, comparison.notes))),
         Section("Totals", (_totals(comparison, short),)),
         Section("Classes", tuple(_class_tables(comparison, short))),
         Section("Crossovers", crossovers),
@@ -212,7 +219,8 @@ def _compare_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
 
 
 def _check_sections(check: Check) -> list[Section]:
-    head = [f"{check.why[0].upper()}{check.why[1:]}.", _scope(check), *check.notes]
+    sentence = why(check.decision)
+    head = [f"{sentence[0].upper()}{sentence[1:]}.", _scope(check), *map(note_words, check.notes)]
     sections = [Section("", tuple(head))]
     if check.classes:
         said = (_PAIRED,) if any(row.paired for row in check.classes) else ()
@@ -274,10 +282,13 @@ def _junit(check: Check) -> str:
     )  # fmt: skip
     case = ElementTree.SubElement(suite, "testcase", classname="collscope.check", name="verdict")
     if failed:
-        ElementTree.SubElement(case, "failure", message=check.why).text = _scope(check)
+        ElementTree.SubElement(case, "failure", message=why(check.decision)).text = _scope(check)
     elif unsure:
-        ElementTree.SubElement(case, "skipped", message=check.why)
-    told = (f"{check.verdict.value}: {check.why}. {_scope(check)}", *check.notes)
+        ElementTree.SubElement(case, "skipped", message=why(check.decision))
+    told = (
+        f"{check.verdict.value}: {why(check.decision)}. {_scope(check)}",
+        *map(note_words, check.notes),
+    )
     ElementTree.SubElement(case, "system-out").text = "\n".join(told)
     for row in check.classes:
         case = ElementTree.SubElement(
@@ -305,7 +316,11 @@ def _github(check: Check) -> str:
     level = {Verdict.REGRESSION: "error", Verdict.NO_VERDICT: "warning"}.get(
         check.verdict, "notice"
     )
-    lines = [_command(level, f"collscope: {check.verdict.value}", f"{check.why}. {_scope(check)}")]
+    lines = [
+        _command(
+            level, f"collscope: {check.verdict.value}", f"{why(check.decision)}. {_scope(check)}"
+        )
+    ]
     for row in check.classes:
         if row.outcome in ("slower", *_BROKEN):
             sure = check.verdict is Verdict.REGRESSION or row.outcome in _BROKEN

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from collscope.analysis.labels import Label, labels_of, load_labels
+from collscope.analysis.labels import Label, load_labels
+from collscope.analysis.notes import Damaged, Note
 from collscope.analysis.weights import Weights, run_weights
 from collscope.errors import InputError, UsageError
 from collscope.ingest.files import expand_files, open_input
@@ -20,6 +21,7 @@ from collscope.ingest.replays import ingest_csv
 from collscope.model import Severity
 from collscope.stats import Samples
 from collscope.store.connection import open_store
+from collscope.store.measurements import measurement_labels
 
 _FILES = (".csv", ".csv.gz", ".csv.zst")
 
@@ -30,7 +32,7 @@ class Inputs:
 
     labels: list[Label]
     weights: Weights | None
-    notes: tuple[str, ...]  # what was damaged in the files
+    notes: tuple[Note, ...]  # what was damaged in the files
 
 
 def load(db: Path, names: Sequence[str], run: str | None, *, of_first: bool = False) -> Inputs:
@@ -51,7 +53,7 @@ def load(db: Path, names: Sequence[str], run: str | None, *, of_first: bool = Fa
     with reading(db) as store:
         if run is not None:
             require_run(store, db, run)
-        _refuse_files(stored, labels_of(store))
+        _refuse_files(stored, measurement_labels(store))
         labels.update((label.name, label) for label in load_labels(store, stored))
         found = [labels[name] for name in names]
         weighted = found[:1] if of_first else found
@@ -70,7 +72,7 @@ def _refuse_files(names: Sequence[str], known: Collection[str]) -> None:
             )
 
 
-def _from_files(paths: Sequence[str]) -> tuple[dict[str, Label], tuple[str, ...]]:
+def _from_files(paths: Sequence[str]) -> tuple[dict[str, Label], tuple[Note, ...]]:
     """Labels of replay CSVs, each named by its path, and what was damaged in the files.
 
     All of them lie in one store that is thrown away.
@@ -79,7 +81,7 @@ def _from_files(paths: Sequence[str]) -> tuple[dict[str, Label], tuple[str, ...]
         return {}, ()
     with TemporaryDirectory(prefix="collscope-") as folder:
         db = Path(folder) / "measurements.db"
-        notes: list[str] = []
+        notes: list[Note] = []
         with closing(open_store(db)) as store:
             for number, path in enumerate(paths):
                 for file in expand_files([path]):
@@ -89,7 +91,7 @@ def _from_files(paths: Sequence[str]) -> tuple[dict[str, Label], tuple[str, ...]
         return labels, tuple(notes)
 
 
-def _read(store: sqlite3.Connection, db: Path, file: str, run: str) -> Iterator[str]:
+def _read(store: sqlite3.Connection, db: Path, file: str, run: str) -> Iterator[Note]:
     """Put one CSV into the store, telling what could not be read of it."""
     with open_input(file) as opened:
         found = ingest_csv(store, db, run, opened, None, None)
@@ -100,8 +102,7 @@ def _read(store: sqlite3.Connection, db: Path, file: str, run: str) -> Iterator[
         )
     for d in found.diagnostics:
         if d.severity is not Severity.INFO:
-            where = "" if d.line is None else f" First at line {d.line}."
-            yield f"{file}: {d.severity.value}: {d.count} x {d.code}: {d.message}{where}"
+            yield Damaged(file, d.severity.value, d.count, d.code, d.message, d.line)
 
 
 def _only(store: sqlite3.Connection, path: str, run: str) -> Label:

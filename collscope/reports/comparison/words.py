@@ -1,0 +1,291 @@
+"""Comparisons and verdicts in words: the sentence of a verdict, and a sentence for each remark."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from collscope.analysis.labels import Key
+from collscope.analysis.notes import (
+    ControlRaises,
+    Coverage,
+    Damaged,
+    FewLaunches,
+    Impossible,
+    Mixed,
+    NoCounterpart,
+    NoResult,
+    NotApplicable,
+    Note,
+    NotEverywhere,
+    OneCallEach,
+    PlacesDiffer,
+    SeveralNodes,
+    Unlike,
+    WithoutTime,
+    WrongResults,
+)
+from collscope.analysis.verdict import (
+    Broken,
+    Decision,
+    Doubt,
+    Judged,
+    Lost,
+    Noise,
+    Reason,
+    Verdict,
+    moved,
+    those,
+)
+from collscope.stats import ENOUGH_ROUNDS, Effect
+from collscope.units import count, count_of, figure
+
+_NAMED = 3  # classes that a sentence names
+
+
+def called(key: Key) -> str:
+    """A class in a sentence."""
+    ranks = count(key.nranks, "rank") if key.nranks else "an unknown number of ranks"
+    return f"{key.op} of {key.size_bytes} B on {ranks}"
+
+
+def why(decision: Decision) -> str:
+    """The sentence of a verdict: what it follows from, and what it leaves out."""
+    told = [_head(decision)]
+    if decision.verdict is Verdict.REGRESSION:
+        return told[0]
+    judged = decision.judged
+    told += _undecided(judged, "slower")
+    if decision.verdict is not Verdict.IMPROVEMENT:
+        told += _undecided(judged, "faster")
+    unseen = [j for j in judged if not j.seen]
+    if unseen and decision.verdict is not Verdict.NO_VERDICT:
+        told.append(f"not judged: {_unseen(unseen, len(judged))}")
+    lost = decision.lost
+    if lost is not None and lost.keys and decision.verdict is not Verdict.NO_VERDICT:
+        told.append(f"missing: {_lost(lost)}")
+    return "; ".join(told)
+
+
+def _head(d: Decision) -> str:  # noqa: PLR0911 - one for each reason
+    match d.reason:
+        case Reason.BROKEN:
+            assert d.broken is not None
+            return _broken(d.broken)
+        case Reason.CLASSES:
+            return _changed(d.deciding, "slower" if d.verdict is Verdict.REGRESSION else "faster")
+        case Reason.TOTAL | Reason.UNSURE | Reason.UNDECIDED | Reason.UNCHANGED:
+            assert d.total is not None
+            return _total(d.reason, d.total)
+        case Reason.MISSING:
+            assert d.lost is not None
+            return f"too little was measured again, missing: {_lost(d.lost)}: measure them too"
+        case Reason.BASELINE:
+            assert d.lost is not None
+            whole = d.lost.of + d.lost.untimed
+            return (
+                f"the baseline has no right result of {d.lost.untimed} of its"
+                f" {count(whole, 'class', 'classes')}: measure it again"
+            )
+        case Reason.NOISE:
+            assert d.noise is not None
+            return (
+                f"only {100 * d.noise.seen:.0f} % of the time lies in classes whose noise allows a"
+                f" judgement; {_remedy(d.noise, len(d.judged))}"
+            )
+        case Reason.NO_RESULT:
+            return no_result_words(d.no_results)
+        case Reason.IMPOSSIBLE:
+            return (
+                f"every class is above what {d.system} can do: wrong system, ranks or measurement"
+            )
+        case _:
+            return _WITHOUT_CLASSES[d.reason]
+
+
+_WITHOUT_CLASSES = {
+    Reason.NOT_CALLED: "none of the classes that the run calls was measured with both labels",
+    Reason.NO_COMMON_RESULT: "no class has right results with both labels",
+    Reason.NOTHING_COMMON: "the labels have no class in common",
+}
+
+
+def _total(reason: Reason, total: Effect) -> str:
+    percent = 100 * math.expm1(total.log_ratio)
+    if reason is Reason.TOTAL:
+        slower = percent > 0
+        return f"the weighted total is {abs(percent):.1f} % {'slower' if slower else 'faster'}"
+    if reason is Reason.UNSURE:
+        return f"weighted total {percent:+.1f} %, which is not sure enough to decide by rule 4"
+    what = "that decides" if reason is Reason.UNDECIDED else "beyond the noise"
+    return f"no change {what}; weighted total {percent:+.1f} %"
+
+
+def no_result_words(found: Sequence[NoResult]) -> str:
+    """Labels without a single right result, and what they have."""
+    told = []
+    for label in found:
+        kinds = [f"{count(label.wrong, 'class is', 'classes are')} wrong"] * bool(label.wrong)
+        if label.failed:
+            kinds.append(f"{count(label.failed, 'class', 'classes')} failed or ran out of time")
+        told.append(f"'{label.label}' has no right result: {' and '.join(kinds)}")
+    return "; ".join(told)
+
+
+def _broken(broken: Broken) -> str:
+    kinds = (
+        ("with wrong results", broken.wrong),
+        ("that failed or ran out of time", broken.failed),
+    )
+    told = [
+        f"{count(len(keys), 'class', 'classes')} {what} ({called(keys[0])}"
+        f"{', …' * (len(keys) > 1)})"
+        for what, keys in kinds
+        if keys
+    ]
+    return f"'{broken.label}' has {' and '.join(told)}"
+
+
+def _changed(deciding: Sequence[Judged], how: str) -> str:
+    return f"{_are(deciding)} {how}: {_name(max(deciding, key=moved))}"
+
+
+def _undecided(judged: Sequence[Judged], how: str) -> list[str]:
+    """Sentence on classes that changed without a verdict following from it, if there are any."""
+    changed = sorted(those(judged, how), key=moved, reverse=True)
+    if not changed:
+        return []
+    names = ", ".join(map(_name, changed[:_NAMED])) + ", …" * (len(changed) > _NAMED)
+    verdict = "a regression" if how == "slower" else "an improvement"
+    return [f"{_are(changed)} {how} alone: {names}; not enough for {verdict} by rule 4"]
+
+
+def _unseen(unseen: Sequence[Judged], of: int) -> str:
+    """Classes that cannot be judged, and what their noise hides."""
+    widths = [half for j in unseen if (half := j.effect.half_width()) is not None]
+    hides = f"hides a change of less than {_percent(max(widths))} %" if widths else "is not known"
+    return (
+        f"{count_of(len(unseen), of, 'class', 'classes')} with"
+        f" {100 * sum(j.share for j in unseen):.1f} % of the time and up to"
+        f" {figure(max(j.time_us for j in unseen))} us each, whose noise {hides}"
+    )
+
+
+def _remedy(noise: Noise, of: int) -> str:
+    """What helps against the doubt that has most of the time."""
+    if noise.doubt is Doubt.UNKNOWN:
+        return (
+            f"the noise of {count(len(noise.classes), 'class', 'classes')} is not known, with a"
+            " single value of a label: measure more often, and read all runs under the same label"
+        )
+    if noise.doubt is Doubt.LAUNCHES:
+        return (
+            f"on a host's cores fewer than {ENOUGH_ROUNDS} launches do not tell how much they"
+            f" differ: measure in {ENOUGH_ROUNDS} rounds or more ('collscope replay --rounds')"
+        )
+    wider = ""
+    if noise.resolution is not None:
+        wider = f", or settle for --resolution {_percent(noise.resolution)}"
+    if noise.doubt is Doubt.SPREAD:
+        return f"measure both in turns, in more rounds{wider}"
+    return (
+        f"{_unseen(noise.classes, of)}, however often the labels are measured apart: measure"
+        f" longer calls too, or both in turns ('collscope replay --variant'){wider}"
+    )
+
+
+def _percent(effect: float) -> int:
+    """Change in whole % that is not less than an effect."""
+    return math.ceil(100 * math.expm1(effect))
+
+
+def _lost(lost: Lost) -> str:
+    names = ", ".join(map(called, lost.keys[:_NAMED])) + ", …" * (len(lost.keys) > _NAMED)
+    return (
+        f"{len(lost.keys)} of the baseline's {count(lost.of, 'class', 'classes')} with"
+        f" {100 * lost.share:.0f} % of its time ({names})"
+    )
+
+
+def _are(classes: Sequence[Judged]) -> str:
+    return f"{count(len(classes), 'class', 'classes')} {'is' if len(classes) == 1 else 'are'}"
+
+
+def _name(j: Judged) -> str:
+    return f"{called(j.key)} takes {math.exp(j.effect.log_ratio):.2f} x the time"
+
+
+def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for each kind
+    """A remark in a sentence."""
+    match note:
+        case Unlike(name, values):
+            told = ", ".join(f"{k}: {'/'.join(v) or 'not known'}" for k, v in values)
+            return f"{name} differs ({told})"
+        case Mixed(name, values):
+            kinds = "/".join(values)
+            return f"every label mixes measurements of several kinds of {name} ({kinds})"
+        case WrongResults(label, classes, first):
+            return (
+                f"{label}: wrong results of {count(classes, 'class', 'classes')} have no time here"
+                f" ({called(first)}{', …' * (classes > 1)})"
+            )
+        case WithoutTime(label, rows):
+            has = "has" if rows == 1 else "have"
+            return f"{label}: {count(rows, 'row')} failed or {has} no time"
+        case NotEverywhere(label, classes, of):
+            some = count_of(classes, of, "class", "classes")
+            return f"{label}: {some} not measured with every label"
+        case NoCounterpart(label, classes):
+            alone = count(classes, "class", "classes")
+            return f"{label}: {alone} without a time of the other label to hold against"
+        case PlacesDiffer(label, key, out, in_):
+            return (
+                f"{label}: {key.op} of {key.size_bytes} B takes {out:.1f} us out of place"
+                f" and {in_:.1f} us in place ({out / in_:.2f} x): first touch, or an outlier"
+            )
+        case ControlRaises(threshold):
+            return f"the control raises thresholds to {100 * threshold:.1f} %"
+        case OneCallEach():
+            return (
+                "no calls are known: a class weighs the time of one call, as in a sweep that runs"
+                " once; with --run it weighs what a job calls"
+            )
+        case FewLaunches(classes, of):
+            return (
+                f"{count_of(classes, of, 'class', 'classes')} with fewer than {ENOUGH_ROUNDS}"
+                " launches (rounds) of a label: how much launches differ is assumed, not measured;"
+                f" measure {ENOUGH_ROUNDS} or more"
+            )
+        case Coverage():
+            return _coverage(note)
+        case NotApplicable(system, reason):
+            return f"{system} does not apply, nothing is held against it: {reason}"
+        case SeveralNodes():
+            return (
+                f"{note.nranks} ranks are more than the {note.gpus} GPUs of one {note.system}: held"
+                f" against {note.nodes} of them over {note.nics} x {note.network} each"
+                + " (the nodes are not known)"
+                * note.assumed
+            )
+        case Impossible(label, key, busbw, limit, reason):
+            return (
+                f"{label}: {called(key)} has {busbw:.4g} GB/s, which is impossible: the limit is"
+                f" {limit:.4g} ({reason})"
+            )
+        case Damaged():
+            where = "" if note.line is None else f" First at line {note.line}."
+            return (
+                f"{note.path}: {note.severity}: {note.count} x {note.code}: {note.message}{where}"
+            )
+
+
+def _coverage(note: Coverage) -> str:
+    if not note.of:
+        return f"run {note.run} has no calls of known size: nothing has a weight"
+    calls, size = (
+        "none" if part is None else f"{100 * part:.3g} %" for part in (note.calls, note.size)
+    )
+    return (
+        f"run {note.run}: measured {count_of(note.classes, note.of, 'class', 'classes')}, {calls}"
+        f" of its calls and {size} of their bytes; what it does not call has no weight"
+    )
