@@ -20,6 +20,7 @@ class CheckFormat(str, Enum):
     JSON = "json"
     JUNIT = "junit"
     GITHUB = "github"
+    HTML = "html"
 
 
 JobRun = Annotated[

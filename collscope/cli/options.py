@@ -26,6 +26,7 @@ class Format(str, Enum):
     MD = "md"
     CSV = "csv"
     JSON = "json"
+    HTML = "html"
 
 
 def checked_label(label: str | None) -> str | None:

@@ -50,6 +50,12 @@ def report(
     with reading(db) as connection:
         require_run(connection, db, run)
         built = build_report(connection, run, top=None, system=system, label=label)
+        shown = shorten(built, top) if top else built
+        extras = None
+        if format is Format.HTML:
+            from collscope.reports.html.report import report_extras
+
+            extras = report_extras(shown, connection)
     if plot is not None:
         from collscope.reports.plot import write_plots
 
@@ -58,7 +64,7 @@ def report(
             tell(f"plot: {path}")
         if not written:
             tell(f"plot: nothing to draw: run {run} has no measurements and no calls of known size")
-    write(render(shorten(built, top) if top else built, format.value), output)
+    write(render(shown, format.value, extras), output)
 
 
 def sql(

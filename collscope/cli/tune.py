@@ -18,6 +18,7 @@ class Form(str, Enum):
     TEXT = "text"
     MD = "md"
     JSON = "json"
+    HTML = "html"
 
 
 def tune(

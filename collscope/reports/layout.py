@@ -7,13 +7,17 @@ import io
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from collscope.errors import UsageError
 from collscope.writing import inert, visible
 
-FORMATS = ("text", "md", "csv", "json")
+if TYPE_CHECKING:
+    from collscope.reports.html.page import Extras
+
+FORMATS = ("text", "md", "csv", "json", "html")
 WIDTH = 120  # columns of the text form
 TEXT, PATH, WORD, NUMBER = "text", "path", "word", "number"  # kinds of column; words are not cut
 _NARROWEST = 6  # a text column is not cut below this
@@ -30,10 +34,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells by row, already formatted; a missing value is `-`."""
+    """Cells by row, already formatted; a missing value is `-`.
+
+    queries  what gives each row by `collscope sql`; empty where no table has that
+    """
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
+    queries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +107,13 @@ def in_format(
     record: object,
     rows: Callable[[], str],
     readable: Callable[[], tuple[str, Iterable[Section]]],
+    extras: Extras | None = None,
 ) -> str:
     """A report in one of `FORMATS`.
 
     record    what JSON has
     rows      gives the CSV
+    extras    what only a page shows
     readable  gives title and sections of text and Markdown
     raises    UsageError for another format
     """
@@ -114,6 +124,17 @@ def in_format(
     if fmt not in FORMATS:
         raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(FORMATS)}.")
     title, sections = readable()
+    return to_readable(fmt, title, sections, extras)
+
+
+def to_readable(
+    fmt: str, title: str, sections: Iterable[Section], extras: Extras | None = None
+) -> str:
+    """Sections as text, md or html."""
+    if fmt == "html":
+        from collscope.reports.html.page import to_html  # noqa: PLC0415 - jinja2
+
+        return to_html(title, sections, extras)
     return to_text(title, sections) if fmt == "text" else to_markdown(title, sections)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collscope.reports.html.page import Extras
 from collscope.reports.judgement.records import JudgedClass
 from collscope.reports.layout import in_format, to_csv
 from collscope.reports.model import ClassRow, Report
@@ -16,16 +17,16 @@ _JUDGED_COLUMNS = tuple(
 )
 
 
-def render(report: Report, fmt: str) -> str:
+def render(report: Report, fmt: str, extras: Extras | None = None) -> str:
     """The report in one of `layout.FORMATS`.
 
-    text, md  every section, for people
+    text, md, html  every section, for people; html with `extras`
     csv       the classes only, with their efficiency; a NULL as an empty field
     json      everything, as schemas/report.schema.json describes it
     raises    UsageError for another format
     """
     title = f"collscope report, run {report.header.run}"
-    return in_format(fmt, report, lambda: _csv(report), lambda: (title, sections(report)))
+    return in_format(fmt, report, lambda: _csv(report), lambda: (title, sections(report)), extras)
 
 
 def _csv(report: Report) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from collscope.reports.layout import to_csv
+from collscope.reports.layout import TEXT, Section, table, to_csv, to_readable
 from collscope.writing import visible
 
 SCHEMA = "collscope.rows/1"
@@ -26,17 +26,20 @@ def render_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], fmt: str)
     cells = [
         ["-" if v is None else visible(" ".join(str(v).splitlines())) for v in row] for row in rows
     ]
+    if fmt == "html":
+        found = table([(name, TEXT) for name in columns], rows)
+        return to_readable(fmt, "collscope sql", [Section("", (found,))])
     if fmt == "md":
         lines = [list(columns), ["---"] * len(columns), *cells]
         return "\n".join("| " + " | ".join(c.replace("|", "\\|") for c in r) + " |" for r in lines)
     titles = list(map(visible, columns))
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
     numeric = [all(isinstance(r[i], int | float | None) for r in rows) for i in range(len(columns))]
-    table = [titles, ["-" * w for w in widths], *cells]
+    grid = [titles, ["-" * w for w in widths], *cells]
     return "\n".join(
         "  ".join(
             c.rjust(w) if right else c.ljust(w)
             for c, w, right in zip(r, widths, numeric, strict=True)
         ).rstrip()
-        for r in table
+        for r in grid
     )

@@ -17,8 +17,7 @@ from collscope.reports.layout import (
     percent,
     table,
     to_json,
-    to_markdown,
-    to_text,
+    to_readable,
 )
 from collscope.tuning import earlier
 from collscope.tuning.choose import NOTHING, Choice
@@ -29,7 +28,7 @@ from collscope.tuning.summary import summary
 from collscope.units import count, figure, format_size
 from collscope.writing import write_file
 
-FORMATS = ("text", "md", "json")
+FORMATS = ("text", "md", "json", "html")
 
 
 def run_tune(wanted: Wanted, notices: tuple[str, ...]) -> tuple[Tuning, CollscopeError | None]:
@@ -101,8 +100,7 @@ def render_tuning(found: Tuning, fmt: str, out: Path) -> str:
         Section("Left out", given_up) if given_up else None,
         Section("Notes", tuple(_notes(found))),
     ]
-    readable = to_text if fmt == "text" else to_markdown
-    return readable("collscope tune", [s for s in sections if s is not None])
+    return to_readable(fmt, "collscope tune", [s for s in sections if s is not None])
 
 
 def _head(found: Tuning) -> Iterator[str]:

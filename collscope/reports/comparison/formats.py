@@ -26,12 +26,11 @@ from collscope.reports.layout import (
     table,
     to_csv,
     to_json,
-    to_markdown,
-    to_text,
+    to_readable,
 )
 from collscope.units import count
 
-CHECK_FORMATS = ("text", "md", "json", "junit", "github")
+CHECK_FORMATS = ("text", "md", "json", "junit", "github", "html")
 _COMPARE_CSV = (
     "op", "datatype", "redop", "nranks", "in_place", "shape", "size_bytes", "weight", "label",
     "status", "time_us", "busbw_gbps", "speed_up", "low", "high",
@@ -72,10 +71,8 @@ def render_check(check: Check, fmt: str) -> str:
     raises  UsageError for another format
     """
     title = f"collscope check: {check.verdict.value}"
-    if fmt == "text":
-        return to_text(title, _check_sections(check))
-    if fmt == "md":
-        return to_markdown(title, _check_sections(check))
+    if fmt in ("text", "md", "html"):
+        return to_readable(fmt, title, _check_sections(check))
     if fmt == "json":
         return to_json(_record(check))
     if fmt == "junit":

@@ -1,0 +1,177 @@
+"""One self-contained page of sections, tables and figures.
+
+The page works from `file://` with the network off. Its Content-Security-Policy allows nothing but
+the page's own scripts, by their hashes, and inline styles. Everything that came from input goes
+through jinja2 with autoescape, or stands as JSON in a block that no browser runs.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from collscope.reports.layout import NUMBER, Item, Section, Table
+from collscope.writing import visible
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing of the first screen: what, how much, and where on the page its evidence stands."""
+
+    label: str
+    value: str
+    note: str = ""
+    target: str = ""  # title of the section with the evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A drawing with the same data as a table.
+
+    svg      markup of our own making, in which text from input is escaped
+    table    its data
+    marks    what the pointer and the keyboard read of a mark, by the mark's id in the SVG
+    series   parts that can be switched off: id of the SVG group, name
+    filters  text that a click on a mark puts into a table's filter, by the mark's id
+    """
+
+    title: str
+    text: str
+    svg: str
+    table: Table
+    marks: Mapping[str, str]
+    series: Sequence[tuple[str, str]] = ()
+    filters: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """A timeline: kernels of all ranks as base64 of gzipped arrays, drawn by the page's script.
+
+    document  what the script reads: arrays, names of ranks and classes, units
+    table     the whole window in numbers; the script replaces it by the window shown
+    """
+
+    title: str
+    text: str
+    document: Mapping[str, object]
+    table: Table
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What only a page shows: the first screen's facts, and drawings by section title."""
+
+    facts: tuple[Fact, ...] = ()
+    drawings: Mapping[str, Sequence[Figure | Strip]] | None = None
+
+
+def to_html(title: str, sections: Iterable[Section], extras: Extras | None = None) -> str:
+    """The page.
+
+    title     of the document, and its first heading
+    sections  the first one, without a title, is the answer
+    extras    facts and drawings; a drawing of a section that is not there is left out
+    """
+    extras = extras or Extras()
+    known = tuple(sections)
+    anchors = {s.title: _anchor(s.title, number) for number, s in enumerate(known)}
+    drawings = extras.drawings or {}
+    data: dict[str, Any] = {"figures": {}, "strips": {}}
+    parts = []
+    for section in known:
+        shown = [_drawing(d, f"d{len(data['figures']) + len(data['strips'])}-{i}", data)
+                 for i, d in enumerate(drawings.get(section.title, ()))]  # fmt: skip
+        parts.append({
+            "title": visible(section.title), "anchor": anchors[section.title], "drawings": shown,
+            "blocks": [_block(block) for block in section.blocks],
+        })  # fmt: skip
+    script = _asset("page.js")
+    return _environment().get_template("page.html.j2").render(
+        title=visible(title), parts=parts,
+        facts=[(_shown(f), anchors.get(f.target, "")) for f in extras.facts],
+        style=_asset("page.css"), script=script, script_hash=_hash(script), data=_json(data),
+    )  # fmt: skip
+
+
+def _shown(fact: Fact) -> Fact:
+    return replace(
+        fact, label=visible(fact.label), value=visible(fact.value), note=visible(fact.note)
+    )
+
+
+def _drawing(drawing: Figure | Strip, key: str, data: dict[str, Any]) -> dict[str, object]:
+    common = {
+        "key": key, "title": visible(drawing.title), "text": visible(drawing.text),
+        "table": _table(drawing.table),
+    }  # fmt: skip
+    if isinstance(drawing, Strip):
+        data["strips"][key] = drawing.document
+        return {**common, "kind": "strip"}
+    data["figures"][key] = {
+        "marks": {mark: visible(text) for mark, text in drawing.marks.items()},
+        "filters": drawing.filters or {},
+    }
+    series = [(group, visible(name)) for group, name in drawing.series]
+    return {**common, "kind": "figure", "svg": drawing.svg, "series": series}
+
+
+def _block(block: str | Item | Table) -> dict[str, object]:
+    if isinstance(block, Table):
+        return {"kind": "table", "table": _table(block)}
+    if isinstance(block, str):
+        return {"kind": "text", "text": visible(block)}
+    return {
+        "kind": "item", "head": visible(block.head),
+        "lines": [visible(line) for line in block.lines],
+    }  # fmt: skip
+
+
+def _table(found: Table) -> dict[str, object]:
+    columns = [(visible(c.title), c.kind == NUMBER) for c in found.columns]
+    rows = [[visible(text) for text in row] for row in found.rows]
+    queries = found.queries or ("",) * len(rows)
+    return {"columns": columns, "rows": list(zip(rows, queries, strict=True)),
+            "queries": bool(found.queries)}  # fmt: skip
+
+
+def _anchor(title: str, number: int) -> str:
+    words = "".join(c if c.isalnum() and c.isascii() else " " for c in title.lower()).split()
+    return "-".join(words) or f"part-{number}"
+
+
+def _json(data: object) -> str:
+    """JSON that stands in a script block: no text of it can end the block."""
+    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _hash(script: str) -> str:
+    digest = hashlib.sha256(script.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
+
+
+@cache
+def _asset(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - start-up
+
+    return Environment(
+        loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip

@@ -1,0 +1,299 @@
+"""Reports as one HTML file, opened from disk in a real browser with the network off."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from command import collscope
+
+from collscope.reports.html.figures import classes_figure
+from collscope.reports.html.page import Extras, Fact, Strip, to_html
+from collscope.reports.html.report import report_extras
+from collscope.reports.layout import NUMBER, TEXT, Item, Section, table
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+BROWSER = next((p for p in map(shutil.which, ("chromium", "google-chrome", "chrome")) if p), None)
+needs_browser = pytest.mark.skipif(
+    BROWSER is None, reason="no Chromium: apt-get install chromium to run the tests of pages"
+)
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+HOSTILE = (
+    "<script>window.hit=1</script>",
+    '"><img src=x onerror="window.hit=1">',
+    "</script><script>window.hit=1</script>",
+    "javascript:window.hit=1",
+    "{{ 7 * 7 }} {% raw %}",
+    "'; DROP TABLE runs; --",
+    "\x1b]0;title\x07\x1b[2J",
+    "abc\u202edcba\u2066",
+    "$\\bad{x$",
+    "x" * 100_000,
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=BROWSER, args=list(FLAGS))
+        yield started
+        started.close()
+
+
+class Opened:
+    """A page in the browser, with what it wrote to the console."""
+
+    def __init__(self, browser: Browser, path: Path, **options: object) -> None:
+        self.context = browser.new_context(offline=True, **options)  # type: ignore[arg-type]
+        self.page = self.context.new_page()
+        self.problems: list[str] = []
+        self.page.on("console", lambda m: self.problems.append(m.text))
+        self.page.on("pageerror", lambda e: self.problems.append(str(e)))
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector("html[data-ready]")
+
+    def close(self) -> None:
+        self.context.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory, samples: Path) -> dict[str, Path]:
+    """Pages of the samples: of logs with a replay, and of traces; and their JSON."""
+    folder = tmp_path_factory.mktemp("pages")
+    db = folder / "t.db"
+    for words in (
+        ("log", samples / "nccl" / "mixed"),
+        ("csv", samples / "replay" / "h200x4-mixed.csv", "--label", "h200x4"),
+        ("csv", samples / "replay" / "h200x4-sweep.csv", "--label", "sweep", "--run", "sweep"),
+        ("trace", samples / "traces" / "default", "--run", "traced"),
+    ):
+        assert collscope("ingest", *words, "--db", db).code == 0
+    found = {}
+    for run in ("main", "traced", "sweep"):
+        for form in ("html", "json"):
+            found[f"{run}.{form}"] = folder / f"{run}.{form}"
+            done = collscope(
+                "report", "--db", db, "--run", run, "--system", "h200", "--format", form, "-o",
+                found[f"{run}.{form}"],
+            )  # fmt: skip
+            assert done.code == 0
+    return found
+
+
+# --- without a browser -----------------------------------------------------------------------
+
+
+def test_a_page_is_one_file_that_asks_nothing_of_the_network(pages: dict[str, Path]) -> None:
+    for name, path in pages.items():
+        if name.endswith("html"):
+            text = path.read_text(encoding="utf-8")
+            assert "default-src 'none'" in text
+            assert not re.search(r'(?:src|href)="(?!#|data:)', text)
+            assert not re.search(r"@import|url\((?!data:|#)", text)
+            assert len(text) < 3_000_000
+
+
+def test_nothing_of_the_input_becomes_markup() -> None:
+    row = table([("name", TEXT), ("n", NUMBER)], [(text, 1) for text in HOSTILE])
+    sections = [
+        Section("", tuple(HOSTILE)),
+        *(Section(text[:200], (Item(text, (text,)), row)) for text in HOSTILE),
+    ]
+    text = to_html(HOSTILE[0], sections, Extras(tuple(Fact(t, t, t) for t in HOSTILE)))
+    assert text.count("<script") == 2  # the data and the page's own
+    assert "<img" not in text
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "{{ 7 * 7 }}" in text
+
+
+def test_every_command_with_a_format_has_a_page(samples: Path, tmp_path: Path) -> None:
+    db = tmp_path / "t.db"
+    for label in ("old", "new"):
+        collscope("ingest", "csv", samples / "replay" / "h200x4-mixed.csv", "--label", label,
+                  "--run", label, "--db", db)  # fmt: skip
+    for words in (
+        ("compare", "old", "new", "--db", db),
+        ("check", "--baseline", "old", "--current", "new", "--db", db),
+        ("roofline", "--system", "h200"),
+        ("sql", "SELECT 1 AS a", "--db", db),
+    ):
+        out = collscope(*words, "--format", "html").out
+        assert out.startswith("<!doctype html>"), words
+        assert "<table>" in out
+
+
+# --- in the browser --------------------------------------------------------------------------
+
+
+@needs_browser
+@pytest.mark.parametrize("run", ["main", "traced", "sweep"])
+def test_pages_open_sort_filter_and_switch(
+    pages: dict[str, Path], browser: Browser, run: str
+) -> None:
+    opened = Opened(browser, pages[f"{run}.html"])
+    page = opened.page
+    document = json.loads(pages[f"{run}.json"].read_text(encoding="utf-8"))
+    # the numbers of the page are those of the JSON
+    rows = page.eval_on_selector_all(
+        "#efficiency-and-gain > .table tbody tr",
+        "rows => rows.map(r => Array.from(r.cells, c => c.textContent))",
+    )
+    judged = {str(c["class_id"]): c for c in document["judgement"]["classes"]}
+    shown = [r for r in rows if r[0] in judged and len(r) > 8]
+    assert shown
+    for cells in shown:
+        busbw = judged[cells[0]]["busbw_gbps"]
+        assert busbw is None or f"{busbw:.4g}" in cells or f"{busbw:.0f}" in cells
+    # sort: twice the same head gives the rows in the opposite order
+    head = page.locator("#efficiency-and-gain > .table thead button.sort").first
+    head.click()
+    first = page.locator("#efficiency-and-gain > .table tbody tr td").first.inner_text()
+    head.click()
+    assert page.locator("#efficiency-and-gain > .table tbody tr td").first.inner_text() != first
+    # filter
+    box = page.locator("#efficiency-and-gain > .table .filter").first
+    box.fill("no such row")
+    assert (
+        page.locator("#efficiency-and-gain > .table .count").first.inner_text().startswith("0 of")
+    )
+    box.fill("")
+    # dark and back
+    page.click("#theme")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.click("#theme")
+    page.emulate_media(media="print")
+    assert page.locator("nav").is_hidden()
+    assert opened.problems == []
+    opened.close()
+
+
+@needs_browser
+def test_a_mark_tells_and_filters(pages: dict[str, Path], browser: Browser) -> None:
+    opened = Opened(browser, pages["main.html"])
+    page = opened.page
+    mark = page.locator("#class-10 path, #class-10 use").first
+    mark.dispatch_event("pointermove", {"clientX": 5, "clientY": 5, "bubbles": True})
+    assert "SendRecv of 8 MiB on 4 ranks" in page.locator("#tip").inner_text()
+    page.locator("#class-10").dispatch_event("click")
+    count = page.locator("#efficiency-and-gain > .table .count").first.inner_text()
+    assert count == "1 of 14 rows"
+    assert opened.problems == []
+    opened.close()
+
+
+@needs_browser
+def test_series_are_switched_off(pages: dict[str, Path], browser: Browser) -> None:
+    opened = Opened(browser, pages["sweep.html"])
+    box = opened.page.locator(".series input").first
+    group = box.get_attribute("data-group")
+    box.uncheck()
+    assert opened.page.evaluate(f"document.getElementById('{group}').style.display") == "none"
+    opened.close()
+
+
+@needs_browser
+def test_the_timeline_zooms_moves_and_tells_its_window(
+    pages: dict[str, Path], browser: Browser
+) -> None:
+    opened = Opened(browser, pages["traced.html"])
+    page = opened.page
+    page.wait_for_function("document.querySelector('canvas').dataset.frame !== undefined")
+    strip = page.locator("figure.strip")
+    before = strip.locator(".window").inner_text()
+    kernels = "rows => rows.map(r => Number(r.cells[1].textContent)).reduce((a, b) => a + b)"
+    whole = page.eval_on_selector_all("figure.strip tbody tr", kernels)
+    assert whole == 72  # 18 collectives of 4 ranks
+    strip.locator("[data-do=in]").click()
+    strip.locator("[data-do=in]").click()
+    page.wait_for_function(
+        "text => document.querySelector('figure.strip .window').textContent !== text", arg=before
+    )
+    page.wait_for_function(
+        "() => Array.from(document.querySelectorAll('figure.strip tbody tr'), r =>"
+        " Number(r.cells[1].textContent)).reduce((a, b) => a + b) < 72"
+    )
+    strip.locator("canvas").press("Home")
+    page.wait_for_function(
+        "text => document.querySelector('figure.strip .window').textContent === text", arg=before
+    )
+    assert opened.problems == []
+    opened.close()
+
+
+@needs_browser
+def test_hostile_text_is_inert(browser: Browser, tmp_path: Path) -> None:
+    row = table([("name", TEXT)], [(text,) for text in HOSTILE])
+    strip = Strip(HOSTILE[0], HOSTILE[1], {
+        "unit": 1, "span": 1, "ranks": [HOSTILE[2]], "classes": [HOSTILE[3]], "offsets": [0, 0],
+        "first": [0], **dict.fromkeys(("step", "length", "wait", "class", "call"), EMPTY),
+    }, row)  # fmt: skip
+    sections = [Section("", tuple(HOSTILE)), Section("Rows", (Item(HOSTILE[1], HOSTILE), row))]
+    path = tmp_path / "hostile.html"
+    facts = tuple(Fact(t, t, t, "Rows") for t in HOSTILE)
+    path.write_text(to_html(HOSTILE[2], sections, Extras(facts, {"Rows": (strip,)})), "utf-8")
+    opened = Opened(browser, path)
+    assert opened.page.evaluate("window.hit") is None
+    assert opened.page.title() == HOSTILE[2]
+    assert HOSTILE[0] in opened.page.locator("section.answer").inner_text()
+    assert opened.problems == []
+    opened.close()
+
+
+EMPTY = "H4sIAAAAAAAC/wMAAAAAAAAAAAA="  # gzip of nothing
+
+
+@needs_browser
+@pytest.mark.parametrize("run", ["main", "traced"])
+def test_an_accessibility_check_finds_nothing_serious(
+    pages: dict[str, Path], browser: Browser, run: str
+) -> None:
+    from axe_core_python.sync_playwright import Axe
+
+    for scheme in ("light", "dark"):
+        # the check is a script of its own, which the page's policy would refuse
+        opened = Opened(browser, pages[f"{run}.html"], color_scheme=scheme, bypass_csp=True)
+        found = Axe().run(opened.page)
+        serious = [
+            (v["id"], v["nodes"][0]["html"][:200])
+            for v in found["violations"] if v["impact"] in ("serious", "critical")
+        ]  # fmt: skip
+        assert serious == []
+        opened.close()
+
+
+@needs_browser
+def test_a_narrow_screen_scrolls_nowhere_but_inside(
+    pages: dict[str, Path], browser: Browser
+) -> None:
+    opened = Opened(browser, pages["traced.html"], viewport={"width": 390, "height": 800})
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 390
+    opened.close()
+
+
+def test_drawings_and_facts_are_made_of_the_report(samples: Path, tmp_path: Path) -> None:
+    import sqlite3
+
+    from collscope.reports.build import build_report
+
+    db = tmp_path / "t.db"
+    collscope("ingest", "trace", samples / "traces" / "default", "--db", db)
+    connection = sqlite3.connect(db)
+    report = build_report(connection, "main", system="h200")
+    extras = report_extras(report, connection)
+    assert {f.label for f in extras.facts} >= {"Share of GPU time in collectives", "Late most"}
+    drawing = classes_figure(report)
+    assert drawing is not None
+    assert len(drawing.marks) == len([c for c in report.judgement.classes if c.busbw_gbps])
