@@ -66,6 +66,12 @@ def recordings() -> Path:
     return _shared_folder(_RECORDINGS)
 
 
+@pytest.fixture(scope="session")
+def recorded_jobs() -> Path:
+    """Training jobs with traces and measured steps; the test skips where they are absent."""
+    return _shared_folder("recordings/h200x4-jobs")
+
+
 @pytest.fixture
 def db_path(tmp_path: Path) -> Path:
     """Path of a store that does not exist yet."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import gzip
 import random
-from dataclasses import replace
+from collections import defaultdict
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trace_builder import COMM, US, Job, Row, nested_job, steady_job
 
 from collscope.model import Datatype, Op
-from collscope.model.trace import Kind, TraceCollective, TraceFile
+from collscope.model.trace import Kind, TraceCollective, TraceColumns, TraceFile
 from collscope.parsers.traces import parse
 from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.clocks import _Ends
@@ -154,7 +156,9 @@ def test_deleted_collective_is_found_where_it_was(number: int, same_size: bool) 
     job.drop(2, number)
     timeline = analyse(job.traces({1: 5 * MS, 2: -3 * MS}))
     calls = timeline.calls
-    assert calls.missing() == [(number, 2)]
+    assert calls.absent() == [(number, 2)]
+    # Nothing of rank 2 stands behind the last: its trace may have ended before it.
+    assert calls.missing() == ([(number, 2)] if number != 59 else [])
     assert calls.seen.tolist() == [3 if k == number else 4 for k in range(60)]
     assert np.array_equal(timeline.clocks.offset.round(-4), [0, 5 * MS, -3 * MS, 0])
     full = calls.seen[calls.call_of_part] == 4
@@ -170,7 +174,11 @@ def test_extra_collective_and_stopped_rank() -> None:
         job.drop(3, -1)
     timeline = analyse(job.traces())
     assert timeline.calls.seen.tolist() == [4] * 30 + [3] * 10 + [1]
-    assert timeline.calls.missing() == [(k, 3) for k in range(30, 40)] + [(40, 0), (40, 2), (40, 3)]
+    absent = [(k, 3) for k in range(30, 40)] + [(40, 0), (40, 2), (40, 3)]
+    assert timeline.calls.absent() == absent
+    # Rank 3 computes until call 39, and nobody does anything behind call 39: the traces may have
+    # ended there.
+    assert timeline.calls.missing() == absent[:9]
 
 
 def test_different_size_at_one_place_is_a_mismatch_not_a_loss() -> None:
@@ -371,3 +379,104 @@ def test_nothing_and_almost_nothing() -> None:
     assert not alone.times.known.any()
     twice = steady_job(2, 5).traces()
     assert analyse([*twice, twice[1]]).rows.duplicates == (2,)
+
+
+def _windows(job: Job, first: dict[int, int], offsets: dict[int, int]) -> list[TraceFile]:
+    """CUDA-only traces of a job that begin at different calls: no groups, no sizes, no numbers."""
+    traces = job.traces(offsets)
+    found = []
+    for t in traces:
+        c = t.columns
+        calls = np.flatnonzero(c.collective >= 0)
+        begin = int(calls[first[t.rank or 0]]) if first[t.rank or 0] else 0
+        kept = slice(begin, None)
+        columns = TraceColumns(**{f.name: getattr(c, f.name)[kept] for f in fields(c)})
+        bare = tuple(TraceCollective(e.op) for e in t.collectives)
+        found.append(replace(t, columns=columns, collectives=bare))
+    return found
+
+
+@pytest.mark.parametrize("offsets", [{}, {1: 5 * MS, 2: -3 * MS}], ids=["shared", "apart"])
+def test_windows_that_begin_at_different_calls_are_matched_by_time(offsets: dict[int, int]) -> None:
+    job = steady_job(4, 60, late=2)
+    first = {0: 0, 1: 13, 2: 4, 3: 0}
+    timeline = analyse(_windows(job, first, offsets))
+    calls = timeline.calls
+    (group,) = calls.groups
+    assert group.members == (0, 1, 2, 3)
+    assert calls.seen.tolist() == [2] * 4 + [3] * 9 + [4] * 47
+    assert calls.absent() == [(k, t) for k in range(13) for t in (1, 2) if k < first[t]]
+    assert calls.missing() == []
+    assert not timeline.times.impossible.any()
+    assert [r.rank for r in timeline.late if r.named] == [2]
+    full = calls.seen[calls.call_of_part] == 4
+    whole = analyse(job.traces(offsets))
+    of_all = np.arange(len(whole.calls.row)) >= 13 * 4
+    assert np.abs(timeline.times.wait[full] - whole.times.wait[of_all]).max() < 1_000
+
+
+def test_streams_of_one_communicator_are_one_group_and_of_two_are_two() -> None:
+    serial = Job(2)
+    for _ in range(20):
+        for stream, op in ((1, Op.ALL_GATHER), (2, Op.REDUCE_SCATTER)):
+            serial.compute(0, 100 * US)
+            serial.compute(1, 150 * US)
+            serial.collective((0, 1), 40 * US, op=op, comm=stream)
+    (group,) = analyse(_windows(serial, {0: 0, 1: 0}, {})).calls.groups
+    assert [len(r) for r in group.rows] == [40, 40]
+    beside = Job(2)
+    for _ in range(20):
+        beside.compute(0, 100 * US)
+        beside.compute(1, 150 * US)
+        beside.comm_free = defaultdict(int)  # both at once: two communicators
+        beside.collective((0, 1), 40 * US, op=Op.ALL_GATHER, comm=1, blocking=False)
+        beside.comm_free = defaultdict(int)
+        beside.collective((0, 1), 60 * US, op=Op.ALL_REDUCE, comm=2)
+    groups = analyse(_windows(beside, {0: 0, 1: 0}, {})).calls.groups
+    assert [[len(r) for r in g.rows] for g in groups] == [[20, 20], [20, 20]]
+
+
+def test_kernels_launched_before_the_profiler_are_of_their_streams_group() -> None:
+    """Their names alone are told; the numbers behind them tell which calls they are."""
+    job = steady_job(3, 30)
+    traces = []
+    for t, lead in zip(job.traces(), (0, 2, 5), strict=True):
+        c = t.columns
+        calls = np.flatnonzero(c.collective >= 0)
+        begin = int(calls[5 - lead])
+        named = c.collective.copy()
+        named[calls[:5]] = len(t.collectives)
+        seq = c.seq.copy()
+        seq[calls] = np.arange(100, 130)
+        seq[calls[:5]] = -1
+        full = replace(c, collective=named, seq=seq)
+        columns = TraceColumns(**{f.name: getattr(full, f.name)[begin:] for f in fields(c)})
+        entries = (*t.collectives, TraceCollective(Op.ALL_REDUCE))
+        traces.append(replace(t, columns=columns, collectives=entries))
+    timeline = analyse(traces)
+    (group,) = timeline.calls.groups
+    assert (group.identity, group.size) == ("ranks", 3)
+    assert timeline.calls.seen.tolist() == [1] * 3 + [2] * 2 + [3] * 25
+    assert not timeline.calls.mismatched.any()
+    assert timeline.calls.missing() == []
+
+
+@pytest.mark.parametrize(
+    ("job", "rows"),
+    [("scheduled/default/fsdp", [156, 163, 158, 162]), ("scheduled/ll/ddp", [142, 132, 132, 132])],
+)
+def test_scheduled_windows_of_real_jobs_are_one_group(
+    recorded_jobs: Path, job: str, rows: list[int]
+) -> None:
+    """Four CUDA-only traces of one communicator: the longest window holds all calls."""
+    traces = []
+    for path in sorted((recorded_jobs / job).glob("light.rank*")):
+        data = zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes())
+        traces += parse([data], path.name)
+    timeline = analyse(traces)
+    (group,) = timeline.calls.groups
+    assert [len(r) for r in group.rows] == rows
+    assert len(timeline.calls) == max(rows)
+    assert int((timeline.calls.seen == 4).sum()) == min(rows)
+    assert timeline.calls.missing() == []
+    assert not timeline.times.impossible.any()

@@ -53,9 +53,18 @@ def _notes(given: store.StoredTraces, timeline: Timeline) -> list[Diagnostic]:
         found.append(Diagnostic(Severity.NOTICE, "trace_without_rank", text, count=unranked))
     inferred = sum(g.identity == "inferred" for g in timeline.calls.groups)
     if inferred and len(given.traces) > 1:
-        text = "process groups told by equal sequences of collectives alone"
+        text = "process groups that no trace names: told by collectives that end together"
         found.append(Diagnostic(Severity.NOTICE, "group_inferred", text, count=inferred))
-    realigned = sum(timeline.calls.realigned)
+    calls = timeline.calls
+    edges = len({call for call, _ in calls.outside})
+    if edges:
+        text = (
+            "calls at the ends of the traces that not every rank's trace reaches: their transfer "
+            "is an upper bound, and no rank is called late for them"
+        )
+        found.append(Diagnostic(Severity.NOTICE, "window_edges", text, count=edges))
+    lacking = {int(calls.group[call]) for call, _ in calls.missing()}
+    realigned = len(lacking | set(calls.group[calls.mismatched].tolist()))
     if realigned:
         text = "process groups whose ranks' traces differ in their collectives"
         found.append(Diagnostic(Severity.NOTICE, "traces_realigned", text, count=realigned))

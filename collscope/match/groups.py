@@ -1,7 +1,7 @@
 """Which collectives of which ranks belong to one process group (pure).
 
 In order of trust: the ranks that the trace lists, the name and size of the group, and, where a
-trace tells neither, equal sequences of collectives on a stream ("inferred").
+trace tells neither, streams whose collectives end together ("inferred").
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
+from collscope.match.pairing import pair_by_time
 from collscope.match.rows import Rows, signature
 from collscope.model.trace import Ints
 
@@ -64,7 +66,8 @@ def _units(rows: Rows, collective: Ints) -> dict[tuple[Hashable, ...], dict[int,
             key = ("name", e.group, e.group_size)
         key_of[k] = keys.setdefault(key, len(keys))
     units: dict[tuple[Hashable, ...], dict[int, Ints]] = {}
-    of_key = key_of[of_row]
+    nameless = np.array([key[0] == "inferred" for key in keys], dtype=bool)
+    of_key = _of_stream(rows.stream[collective].astype(np.int64), key_of[of_row], nameless)
     for key, number in keys.items():
         chosen = collective[of_key == number]
         if key[0] == "inferred":
@@ -72,6 +75,22 @@ def _units(rows: Rows, collective: Ints) -> dict[tuple[Hashable, ...], dict[int,
         else:
             units[key] = _by_trace(rows, chosen)
     return units
+
+
+def _of_stream(stream: Ints, of_key: Ints, nameless: npt.NDArray[np.bool_]) -> Ints:
+    """Group of each row; one that names none is of the one group that its stream has, if so.
+
+    A profiler lacks the host's side of what was launched before it began: such kernels have a name
+    only, while those behind them on the stream tell their group.
+    """
+    without = nameless[of_key] if len(of_key) else np.zeros(0, dtype=bool)
+    if not without.any() or without.all():
+        return of_key
+    pairs = np.unique(np.stack([stream[~without], of_key[~without]]), axis=1)
+    streams, first, groups = np.unique(pairs[0], return_index=True, return_counts=True)
+    place = np.minimum(np.searchsorted(streams, stream), len(streams) - 1)
+    known = without & (streams[place] == stream) & (groups[place] == 1)
+    return np.where(known, pairs[1][first[place]], of_key)
 
 
 def _by_trace(rows: Rows, chosen: Ints) -> dict[int, Ints]:
@@ -98,28 +117,115 @@ def _agreed_names(rows: Rows, collective: Ints) -> set[tuple[int, ...]]:
 def _infer(
     rows: Rows, chosen: Ints, key: tuple[Hashable, ...]
 ) -> dict[tuple[Hashable, ...], dict[int, Ints]]:
-    """Groups of rows that name none: one per stream of a trace, joined by equal sequences first."""
+    """Groups of rows that name none: the streams of different traces that meet in time.
+
+    Windows of a profiler begin and end at different calls on each rank, so that neither the number
+    of calls nor their order tells which streams belong together; that their calls end together
+    does. Streams that nothing meets are joined where their sequences are equal.
+    """
     sig = signatures(rows)
     units = [
         (t, mine[rows.stream[mine] == stream])
         for t, mine in _by_trace(rows, chosen).items()
         for stream in np.unique(rows.stream[mine]).tolist()
     ]
-    digests: dict[bytes, list[int]] = defaultdict(list)
-    for k, (_, mine) in enumerate(units):
-        digests[sig[rows.entry[mine]].tobytes()].append(k)
-    joined: dict[tuple[Hashable, ...], dict[int, Ints]] = defaultdict(dict)
-    alone: dict[int, int] = defaultdict(int)
-    for number, same in enumerate(digests.values()):
-        traces = [units[k][0] for k in same]
-        for k in same:
-            t, mine = units[k]
-            if len(same) > 1 and len(set(traces)) == len(same):
-                joined[(*key, "same", number)][t] = mine
-            else:  # the k-th such stream of each trace
-                joined[(*key, "stream", alone[t])][t] = mine
-                alone[t] += 1
+    size = key[1] if isinstance(key[1], int) else None
+    groups = _equal(rows, sig, _meeting(rows, sig, units, size))
+    joined = _one_communicator(rows, groups)
+    return {(*key, number): group for number, group in enumerate(joined)}
+
+
+def _meeting(
+    rows: Rows, sig: Ints, units: list[tuple[int, Ints]], size: int | None
+) -> list[dict[int, Ints]]:
+    """Units, each with those of other traces whose calls end when its own do; the longest first."""
+    groups: list[dict[int, Ints]] = []
+    heads: list[int] = []
+    for t, mine in sorted(units, key=lambda unit: (-len(unit[1]), unit[0])):
+        apart = {
+            g: how
+            for g, group in enumerate(groups)
+            if t not in group
+            and (size is None or len(group) < size)
+            and (how := _apart(rows, sig, (heads[g], group[heads[g]]), (t, mine))) is not None
+        }
+        if apart:
+            groups[min(apart, key=lambda g: apart[g])][t] = mine
+        else:
+            groups.append({t: mine})
+            heads.append(t)
+    return groups
+
+
+def _apart(rows: Rows, sig: Ints, one: tuple[int, Ints], other: tuple[int, Ints]) -> float | None:
+    """Scatter of the ends of two units' common calls, ns; None where they are not of one group.
+
+    Half of the calls that the shorter one has while both are recorded must take place together.
+    """
+    (t, a), (u, b) = one, other
+    host = rows.hosts[t]
+    shared = host is not None and host == rows.hosts[u]
+    found = pair_by_time(
+        (sig[rows.entry[a]], rows.start[a], rows.end[a]),
+        (sig[rows.entry[b]], rows.start[b], rows.end[b]),
+        shared_clock=shared,
+    )
+    mine = np.flatnonzero(found.partner >= 0)
+    mine = mine[sig[rows.entry[b[mine]]] == sig[rows.entry[a[found.partner[mine]]]]]
+    if not len(mine):
+        return None
+    x, y = a[found.partner[mine]], b[mine]
+    ends, other_ends = rows.end[a], rows.end[b] - found.offset
+    both = max(ends[0], other_ends[0]), min(ends[-1], other_ends[-1])
+    within = [int(((e >= both[0]) & (e <= both[1])).sum()) for e in (ends, other_ends)]
+    difference = rows.end[y] - found.offset - rows.end[x]
+    scatter = float(np.median(np.abs(difference - np.median(difference))))
+    lasts = np.minimum(rows.end[x] - rows.start[x], rows.end[y] - rows.start[y])
+    bound = max(_ALIKE_NS, _ALIKE * float(np.median(lasts)))
+    return scatter if len(mine) >= 0.5 * min(within) and scatter <= bound else None
+
+
+def _equal(rows: Rows, sig: Ints, groups: list[dict[int, Ints]]) -> list[dict[int, Ints]]:
+    """Groups, those of one trace joined where their sequences of calls are equal."""
+    alone: dict[bytes, list[dict[int, Ints]]] = defaultdict(list)
+    for group in groups:
+        if len(group) == 1:
+            (mine,) = group.values()
+            alone[sig[rows.entry[mine]].tobytes()].append(group)
+    joined = [group for group in groups if len(group) > 1]
+    for same in alone.values():
+        traces = [t for group in same for t in group]
+        if len(set(traces)) == len(traces):
+            joined.append({t: mine for group in same for t, mine in group.items()})
+        else:
+            joined += same
     return joined
+
+
+def _one_communicator(rows: Rows, groups: list[dict[int, Ints]]) -> list[dict[int, Ints]]:
+    """Groups, those of the same traces joined where they never run at once.
+
+    FSDP has a stream for each operation of one communicator. The library runs the kernels of a
+    communicator one after the other, on whatever streams; those of several communicators overlap
+    sooner or later.
+    """
+    joined: list[dict[int, Ints]] = []
+    for group in groups:
+        for known in joined:
+            if len(group) > 1 and set(known) == set(group):
+                both = {t: np.sort(np.concatenate([known[t], group[t]])) for t in group}
+                if not any(_overlap(rows, mine) for mine in both.values()):
+                    known.update(both)
+                    break
+        else:
+            joined.append(dict(group))
+    return joined
+
+
+def _overlap(rows: Rows, mine: Ints) -> bool:
+    """True where some rows, given in the order of start, run at once."""
+    ends = np.maximum.accumulate(rows.end[mine])
+    return bool((rows.start[mine][1:] < ends[:-1]).any())
 
 
 def signatures(rows: Rows) -> Ints:
@@ -131,7 +237,11 @@ def signatures(rows: Rows) -> Ints:
 
 def _group(rows: Rows, identity: str, members: dict[int, Ints]) -> Group:
     order = sorted(members)
-    first = rows.entries[int(rows.entry[members[order[0]][0]])]
+    # Kernels launched before the profiler began tell nothing of their group.
+    told = (rows.entries[e] for t in order for e in np.unique(rows.entry[members[t]]).tolist())
+    first = next((e for e in told if e.group is not None or e.group_ranks), None)
+    if first is None:
+        first = rows.entries[int(rows.entry[members[order[0]][0]])]
     ranks = first.group_ranks or None
     size = first.group_size or (len(ranks) if ranks else None)
     return Group(identity, first.group, ranks, size, tuple(order), tuple(members[t] for t in order))

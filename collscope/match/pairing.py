@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from collscope.model.trace import Ints
 
 Sequence3 = tuple[Ints, Ints, Ints]  # signature, start, end
 _WINDOW_NS = 50_000  # ends of one call agree to some tens of µs
+_NEAR_NS = 10_000_000  # ends of one call, of which some ranks leave early, mostly differ by less
 _CANDIDATES = 3
 
 
@@ -22,14 +24,58 @@ class Pairing:
     offset: int  # ns by which the second clock is ahead
 
 
-def pair_by_time(reference: Sequence3, other: Sequence3) -> Pairing:
+def pair_by_time(reference: Sequence3, other: Sequence3, *, shared_clock: bool = False) -> Pairing:
     """Elements of `other` with those of `reference` that they took place with.
 
-    Signatures alone cannot tell which of several equal collectives is missing. They give
-    candidates of the clocks' offset (where most differences of ends agree); the candidate under
-    which most elements meet decides. Elements that meet in time though their signatures differ
-    are partners: the ranks disagree about the call.
+    By time first: on a shared clock they meet there, or not at all. Else, signatures alone cannot
+    tell which of several equal collectives is missing. They give candidates of the clocks' offset
+    (where most differences of ends agree); the candidate under which most elements meet decides.
+    Elements that meet in time though their signatures differ are partners: the ranks disagree
+    about the call. Then by order: see `_between`.
     """
+    if shared_clock:
+        found = Pairing(_meet(reference, other, 0), 0)
+    else:
+        found = _on_any_clock(reference, other)
+    return _between(reference, other, found)
+
+
+def _between(reference: Sequence3, other: Sequence3, found: Pairing) -> Pairing:
+    """Partners, also of the neighbours of partners: the same order holds on every rank.
+
+    The root of a Broadcast leaves before the others, so that its ends do not agree. Between two
+    partners elements of equal signature are partners too where both sides have equally many;
+    before the first and behind the last as long as they are not far from each other.
+    """
+    partner = found.partner.copy()
+    anchors = np.flatnonzero(partner >= 0)
+    if not len(anchors):
+        return found
+
+    def join(i: int, j: int) -> bool:
+        apart = abs(other[2][i] - found.offset - reference[2][j])
+        joined = bool(reference[0][j] == other[0][i] and apart <= _NEAR_NS)
+        if joined:
+            partner[i] = j
+        return joined
+
+    steps = zip(anchors.tolist(), found.partner[anchors].tolist(), strict=True)
+    for (low, low_partner), (high, high_partner) in pairwise(steps):
+        if high - low == high_partner - low_partner > 1:
+            mine, theirs = slice(low + 1, high), slice(low_partner + 1, high_partner)
+            same = other[0][mine] == reference[0][theirs]
+            partner[mine] = np.where(same, np.arange(theirs.start, theirs.stop), partner[mine])
+    i, j = int(anchors[0]) - 1, int(found.partner[anchors[0]]) - 1
+    while min(i, j) >= 0 and join(i, j):
+        i, j = i - 1, j - 1
+    i, j = int(anchors[-1]) + 1, int(found.partner[anchors[-1]]) + 1
+    while i < len(other[0]) and j < len(reference[0]) and join(i, j):
+        i, j = i + 1, j + 1
+    return Pairing(partner, found.offset)
+
+
+def _on_any_clock(reference: Sequence3, other: Sequence3) -> Pairing:
+    """Partners under the offset of the clocks under which most elements meet."""
     common = _common(reference[0], other[0])
     if not (common >= 0).any():
         return Pairing(common, 0)
@@ -41,7 +87,8 @@ def pair_by_time(reference: Sequence3, other: Sequence3) -> Pairing:
     best = Pairing(common, int(np.median(difference)))
     # By order alone most pairs may be wrong: only those count that took place together.
     score = _score(reference, other, best)
-    for offset in [*_modes(difference), *_modes(reverse)]:
+    # Traces of one host that do not tell it share a clock all the same.
+    for offset in [0, *_modes(difference), *_modes(reverse)]:
         candidate = Pairing(_meet(reference, other, offset), offset)
         found = _score(reference, other, candidate)
         if found > score:

@@ -8,7 +8,8 @@ the clocks' difference is known), else by longest common subsequence.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +17,9 @@ import numpy.typing as npt
 from collscope.match.align import interleave
 from collscope.match.groups import Group, find_groups, signatures
 from collscope.match.pairing import pair_by_time
-from collscope.match.rows import Rows, class_key
+from collscope.match.rows import UNKNOWN_LAUNCH, Rows, class_key
 from collscope.model import CollectiveClass, Op
-from collscope.model.trace import Ints
+from collscope.model.trace import Ints, TraceCollective
 
 _APART_NS = 20_000.0  # ends of one call scatter by less, but for the clocks' offset
 
@@ -40,6 +41,8 @@ class Calls:
     trace: npt.NDArray[np.int32]  # (parts,)
     realigned: tuple[bool, ...]  # per group: the ranks' sequences differed
     unpaired: Ints  # rows of Send, Recv or SendRecv without a partner
+    # (call, trace) where the rank's trace begins behind the call, or ends before it
+    outside: frozenset[tuple[int, int]] = frozenset()
 
     def __len__(self) -> int:
         """Calls."""
@@ -68,6 +71,10 @@ class Calls:
         return out
 
     def missing(self) -> list[tuple[int, int]]:
+        """(call, trace) of every rank whose trace covers a call that others have, and lacks it."""
+        return [pair for pair in self.absent() if pair not in self.outside]
+
+    def absent(self) -> list[tuple[int, int]]:
         """(call, trace) of every rank that has a trace and lacks a call others have."""
         found = []
         for call in np.flatnonzero((self.seen < self.expected) & ~self.p2p).tolist():
@@ -96,7 +103,45 @@ def match_calls(rows: Rows) -> Calls:
         builder.add(number, group, matrix)
         if any(len(s) for s in sends):
             builder.add_pairs(number, group, sends)
-    return builder.finish(tuple(groups), tuple(realigned))
+    calls = builder.finish(tuple(groups), tuple(realigned))
+    return replace(calls, outside=frozenset(_outside(rows, calls)))
+
+
+def _outside(rows: Rows, calls: Calls) -> Iterator[tuple[int, int]]:
+    """(call, trace) where the rank launched the call before its trace began, or after its end.
+
+    A profiler records what is launched while it runs, and each rank's begins and ends at another
+    call. Only calls before the rank's first on the group, and behind its last, can be outside. The
+    rank would have launched one when another rank did, by the difference that the two show in the
+    calls they have in common.
+    """
+    absent: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for call, trace in calls.absent():
+        absent[int(calls.group[call]), trace].append(call)
+    for (group, trace), lacked in absent.items():
+        matrix = calls.matrix(group)
+        numbers = np.flatnonzero((calls.group == group) & ~calls.p2p)
+        column = calls.groups[group].members.index(trace)
+        own = np.flatnonzero(matrix[:, column] >= 0)
+        if not len(own):
+            continue
+        issued = np.where(rows.launch != UNKNOWN_LAUNCH, rows.launch, rows.start)
+        window = issued[rows.of(trace)]
+        places = np.searchsorted(numbers, lacked)
+        for place, call in zip(places.tolist(), lacked, strict=True):
+            if own[0] < place < own[-1]:
+                continue
+            there = matrix[place]
+            other = int(np.argmax(there >= 0))
+            common = own[matrix[own, other] >= 0]
+            if not len(common):
+                continue
+            ahead = issued[matrix[common, column]] - issued[matrix[common, other]]
+            low, high = issued[there[other]] + ahead.min(), issued[there[other]] + ahead.max()
+            if (place < own[0] and low <= window.min()) or (
+                place > own[-1] and high >= window.max()
+            ):
+                yield call, trace
 
 
 def align_members(rows: Rows, sig: Ints, members: list[Ints]) -> tuple[Ints, bool]:
@@ -116,10 +161,27 @@ def align_members(rows: Rows, sig: Ints, members: list[Ints]) -> tuple[Ints, boo
     return _by_time(rows, keys, members), True
 
 
+def _numbered(seq: Ints) -> Ints | None:
+    """The source's numbers of a rank's calls; None where they are missing.
+
+    The first calls may have none: kernels launched before the profiler began. They are counted
+    back from the first number where the numbers behind it have no gap.
+    """
+    known = np.flatnonzero(seq >= 0)
+    if not len(seq):
+        return seq
+    if not len(known) or (seq[known[0] :] < 0).any():
+        return None
+    lead = int(known[0])
+    if lead and (np.diff(seq[lead:]) != 1).any():
+        return None
+    return np.concatenate([seq[lead] - np.arange(lead, 0, -1), seq[lead:]])
+
+
 def _by_number(rows: Rows, members: list[Ints], keys: list[Ints]) -> Ints | None:
     """Members joined by the source's numbers; None where these are missing or prove nothing."""
-    numbers = [rows.seq[m] for m in members]
-    if any(len(n) and (n[0] < 0 or (np.diff(n) <= 0).any()) for n in numbers):
+    numbers = [n for m in members if (n := _numbered(rows.seq[m])) is not None]
+    if len(numbers) < len(members) or any((np.diff(n) <= 0).any() for n in numbers):
         return None
     known = np.unique(np.concatenate(numbers))
     matrix = np.full((len(known), len(members)), -1, dtype=np.int64)
@@ -178,6 +240,8 @@ class _Builder:
 
     def __init__(self, rows: Rows, sig: Ints) -> None:
         self.rows, self.sig = rows, sig
+        # Entries that only a kernel's name tells of.
+        self.vague = np.array([_vague(e) for e in rows.entries] + [False])
         self.class_of: dict[CollectiveClass, int] = {}
         self.parts: dict[str, list[Ints]] = defaultdict(list)
         self.unpaired: list[Ints] = []
@@ -185,7 +249,12 @@ class _Builder:
     def add(self, number: int, group: Group, matrix: Ints) -> None:
         """Calls of one group from its matrix of rows."""
         there = matrix >= 0
-        first = matrix[np.arange(len(matrix)), there.argmax(axis=1)]
+        # A rank that tells more than its kernel's name speaks for the call.
+        tells = there & ~self.vague[self.rows.entry[matrix]]
+        first = matrix[
+            np.arange(len(matrix)),
+            np.where(tells.any(axis=1)[:, None], tells, there).argmax(axis=1),
+        ]
         self._append(number, group, matrix, there, first, p2p=False)
         self.parts["trace"].append(np.array(group.members)[np.nonzero(there)[1]])
 
@@ -241,9 +310,10 @@ class _Builder:
         for e in np.unique(entry).tolist():
             key = class_key(rows.entries[e], size)
             of_entry[e] = self.class_of.setdefault(key, len(self.class_of))
-        sig = np.where(there, self.sig[rows.entry[matrix]], self.sig[entry][:, None])
+        compared = there & (~self.vague[rows.entry[matrix]] | self.vague[entry][:, None])
+        sig = np.where(compared, self.sig[rows.entry[matrix]], self.sig[entry][:, None])
         expected = 2 if p2p else len(group.members)
-        differ = np.zeros(n, dtype=bool) if p2p else (sig != sig[:, :1]).any(axis=1)
+        differ = np.zeros(n, dtype=bool) if p2p else (sig != self.sig[entry][:, None]).any(axis=1)
         for column, values in (
             ("group", np.full(n, number)), ("seq", np.arange(n)), ("class", of_entry[entry]),
             ("expected", np.full(n, expected)), ("mismatched", differ), ("p2p", np.full(n, p2p)),
@@ -275,6 +345,11 @@ class _Builder:
             realigned,
             np.sort(unpaired[unpaired >= 0]),
         )
+
+
+def _vague(entry: TraceCollective) -> bool:
+    known = (entry.group, entry.group_ranks, entry.datatype, entry.in_count, entry.out_count)
+    return all(part is None for part in known)
 
 
 _EMPTY = np.empty(0, dtype=np.int64)
