@@ -1,3 +1,35 @@
-"""collscope: what collectives cost a distributed GPU job, and what could be gained."""
+"""collscope: what collectives cost a distributed GPU job, and what could be gained.
+
+As a library: `store = collscope.open("job.db")`, see docs/python.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from collscope.errors import CollscopeError
+    from collscope.library import Store, Table, render
 
 __version__ = "0.1.0"
+__all__ = ["CollscopeError", "Store", "Table", "__version__", "open", "render"]
+
+
+def open(path: str | PathLike[str]) -> Store:
+    """A store by its path; it is made when something is ingested, if it does not exist."""
+    from pathlib import Path  # noqa: PLC0415 - the command line imports this module, too
+
+    store: Store = __getattr__("Store")(Path(path))
+    return store
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - as any module's
+    """The other exported names, imported when they are first used."""
+    if name not in __all__:
+        raise AttributeError(f"module 'collscope' has no attribute '{name}'")
+    from importlib import import_module  # noqa: PLC0415
+
+    module = "errors" if name == "CollscopeError" else "library"
+    return getattr(import_module(f"collscope.{module}"), name)

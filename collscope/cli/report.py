@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -77,20 +77,18 @@ def sql(
     output: Output = None,
 ) -> None:
     """Ask the store in SQL, read-only; no query: list its views."""
-    from collscope.ingest.match import reading
+    from collscope.library import Store
     from collscope.reports.rows import render_rows
-    from collscope.store.query import select
 
     query = (query or "").strip()
-    with reading(db) as connection:
-        names, rows = select(connection, query or _VIEWS, timeout or None)
+    found = Store(db).sql(query or _VIEWS, timeout or None)
     if not query and format is Format.TEXT:
-        write(_folded(rows), output)
+        write(_folded(found.rows), output)
     else:
-        write(render_rows(names, rows, format.value), output)
+        write(render_rows(found.columns, found.rows, format.value), output)
 
 
-def _folded(views: Iterable[tuple[str, str]]) -> str:
+def _folded(views: Iterable[tuple[Any, ...]]) -> str:
     """Each view with its columns below it, within the terminal or 100 columns."""
     width = shutil.get_terminal_size((_PIPE_WIDTH, 0)).columns
     lines: list[str] = []

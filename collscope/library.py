@@ -1,0 +1,205 @@
+"""The library: a store, its views as tables, and the questions that are asked of it.
+
+`import collscope` loads none of this; `collscope.open` does (docs/python.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from collscope.errors import MissingToolError, UsageError
+
+# Nothing heavy at the top: whoever asks one question loads what it needs.
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    import polars as pl
+
+    from collscope.analysis.check import Check
+    from collscope.ingest.result import Ingested
+    from collscope.reports.model import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of a view or a query; a value that no source holds is None.
+
+    Iteration gives each row as a dict, by column.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Rows by column."""
+        return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
+
+    def to_polars(self) -> pl.DataFrame:
+        """A polars data frame; None is null.
+
+        raises  MissingToolError without polars
+        """
+        polars = _module("polars")
+        frame = polars.DataFrame(
+            self.rows, schema=self.columns, orient="row", infer_schema_length=None
+        )
+        return cast("pl.DataFrame", frame)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A pandas data frame with types that have a missing value: integers stay integers.
+
+        raises  MissingToolError without pandas
+        """
+        pandas = _module("pandas")
+        return pandas.DataFrame(self.rows, columns=list(self.columns)).convert_dtypes()
+
+
+def _module(name: str) -> Any:  # noqa: ANN401 - a module of any kind
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingToolError(f"{name}: not installed. Run 'pip install {name}'.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A store by its path. Every method opens it, answers, and closes it again.
+
+    Each answer is of one moment. All raise `CollscopeError`s: InputError for a store that is not
+    there or cannot be read, and for a run or a label that it does not hold.
+    """
+
+    path: Path
+
+    def ingest(self, *paths: str | PathLike[str], run: str = "main") -> tuple[Ingested, ...]:
+        """Read logs, profiles, traces, tables and CSVs into a run, as `collscope ingest auto`.
+
+        paths   files, folders or globs; a file that the run holds already is left as it is
+        returns what became of each input: its `status`, `counts` and `diagnostics`
+        raises  InputError when none of the paths is usable
+        """
+        from collscope.ingest.commands import ingest_auto  # noqa: PLC0415
+
+        found = ingest_auto(
+            [str(path) for path in paths], self.path, run, lambda _path, _done: None
+        )
+        return tuple(found)
+
+    def runs(self) -> list[str]:
+        """Labels of the runs."""
+        return [row[0] for row in self.sql("SELECT DISTINCT run FROM sources ORDER BY run").rows]
+
+    def calls(self, run: str | None = None) -> Table:
+        """The view `calls` of docs/data-model.md, of one run or of all."""
+        return self.view("calls", run)
+
+    def classes(self, run: str | None = None) -> Table:
+        """The view `classes`, of one run or of all."""
+        return self.view("classes", run)
+
+    def communicators(self, run: str | None = None) -> Table:
+        """The view `communicators`, of one run or of all."""
+        return self.view("communicators", run)
+
+    def measurements(self, run: str | None = None) -> Table:
+        """The view `measurements`, of one run or of all; look at `status` before a time."""
+        return self.view("measurements", run)
+
+    def kernels(self, run: str | None = None) -> Table:
+        """The view `kernels`, of one run or of all."""
+        return self.view("kernels", run)
+
+    def view(self, name: str, run: str | None = None) -> Table:
+        """A view of docs/data-model.md, of one run or of all.
+
+        raises  UsageError for a view that does not exist
+        """
+        from collscope.ingest.match import reading, require_run  # noqa: PLC0415
+
+        with reading(self.path) as connection:
+            query = "SELECT name FROM sqlite_master WHERE type = 'view' AND name NOT LIKE '\\_%'"
+            views = [row[0] for row in connection.execute(f"{query} ESCAPE '\\' ORDER BY name")]
+            if name not in views:
+                raise UsageError(f"view '{name}': not in the store. Views: {', '.join(views)}.")
+            if run is not None:
+                require_run(connection, self.path, run)
+            where, values = ("", ()) if run is None else (" WHERE run = ?", (run,))
+            cursor = connection.execute(f"SELECT * FROM {name}{where}", values)
+            return _table([column[0] for column in cursor.description], cursor.fetchall())
+
+    def sql(self, query: str, timeout_s: float | None = None) -> Table:
+        """Answer of a query over the views; it can do nothing but read.
+
+        timeout_s  seconds after which it is given up; None: never
+        raises     UsageError for a query that is wrong, that would write, or that takes longer
+        """
+        from collscope.ingest.match import reading  # noqa: PLC0415
+        from collscope.store.query import select  # noqa: PLC0415
+
+        with reading(self.path) as connection:
+            return _table(*select(connection, query, timeout_s))
+
+    def report(
+        self, run: str = "main", *, system: str | None = None, label: str | None = None
+    ) -> Report:
+        """What collectives cost a run, with every class; `collscope.render` makes text of it.
+
+        system  whose ceilings the classes are held against, as `collscope report --system`
+        label   of the measurements to judge; None: those of the most recent source
+        raises  InputError for an unknown system or label, NoVerdictError when `system` is "fit"
+                and nothing can be fitted
+        """
+        from collscope.ingest.match import reading, require_run  # noqa: PLC0415
+        from collscope.reports.build import build_report  # noqa: PLC0415
+
+        with reading(self.path) as connection:
+            require_run(connection, self.path, run)
+            return build_report(connection, run, top=None, system=system, label=label)
+
+    def check(
+        self,
+        baseline: str,
+        current: str,
+        *,
+        control: str | None = None,
+        run: str | None = None,
+        system: str | None = None,
+    ) -> Check:
+        """Did `current` regress? Labels of the store, or replay CSVs, as `collscope check`.
+
+        control  the baseline, measured once more: its differences raise the thresholds
+        run      whose calls weight the classes
+        system   whose limits the values are held against
+        raises   InputError for an unknown label, run or system
+        """
+        from collscope.reports.comparison.commands import Names, check_labels  # noqa: PLC0415
+
+        return check_labels(self.path, Names(baseline, current, control), run, system)
+
+
+def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Table:
+    return Table(tuple(columns), tuple(rows))
+
+
+def render(answer: Report | Check, form: str = "text") -> str:
+    """A report or a verdict as the command prints it.
+
+    form    text, md or json; also csv of a report, junit and github of a verdict
+    raises  UsageError for another form
+    """
+    from collscope.reports.comparison.formats import render_check  # noqa: PLC0415
+    from collscope.reports.model import Report  # noqa: PLC0415
+    from collscope.reports.render import render as render_report  # noqa: PLC0415
+    from collscope.writing import visible  # noqa: PLC0415
+
+    if isinstance(answer, Report):
+        return visible(render_report(answer, form))
+    return visible(render_check(answer, form))

@@ -1,0 +1,129 @@
+"""The library: docs/python.md as it stands, what an import loads, and tables."""
+
+from __future__ import annotations
+
+import csv
+import doctest
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command import collscope as command
+
+import collscope
+from collscope.errors import InputError, UsageError
+from collscope.library import Table
+
+_ROOT = Path(__file__).resolve().parent.parent
+_PAGE = _ROOT / "docs" / "python.md"
+_PANDAS = doctest.register_optionflag("PANDAS")
+
+
+class _Examples(doctest.DocTestRunner):
+    """Leaves out examples that need pandas where it is not installed."""
+
+    def run(self, test: doctest.DocTest, **options: object) -> doctest.TestResults:  # type: ignore[override]
+        if importlib.util.find_spec("pandas") is None:
+            test.examples = [e for e in test.examples if _PANDAS not in e.options]
+        return super().run(test, **options)  # type: ignore[arg-type]
+
+
+def _slower(source: Path, target: Path, op: str, factor: float) -> None:
+    """A replay CSV in which the times of one operation's largest messages are longer."""
+    lines = source.read_text().splitlines()
+    start = next(k for k, line in enumerate(lines) if line.startswith("op,"))
+    table = list(csv.DictReader(lines[start:]))
+    for row in table:
+        if row["op"] == op and int(row["size_bytes"]) >= 1 << 20:
+            times = [float(time) * factor for time in row["samples_us"].split(";")]
+            row["samples_us"] = ";".join(f"{time:.6g}" for time in times)
+            for name in ("median", "min", "max"):
+                row[f"time_us_{name}"] = f"{float(row[f'time_us_{name}']) * factor:.6g}"
+            for name in ("algbw_gbps", "busbw_gbps"):
+                row[name] = f"{float(row[name]) / factor:.6g}"
+    with target.open("w", newline="") as file:
+        file.writelines(f"{line}\n" for line in lines[:start])
+        writer = csv.DictWriter(file, table[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(table)
+
+
+def test_every_example_of_the_page(
+    samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "samples").symlink_to(samples)
+    replay = samples / "replay" / "h200x4-mixed.csv"
+    _slower(replay, tmp_path / "nightly.csv", "AllReduce", 1.0)
+    _slower(replay, tmp_path / "build.csv", "AllReduce", 1.2)
+    monkeypatch.chdir(tmp_path)
+    text = _PAGE.read_text(encoding="utf-8")
+    test = doctest.DocTestParser().get_doctest(text, {}, "python.md", str(_PAGE), 0)
+    assert len(test.examples) > 15
+    output: list[str] = []
+    failed, _ = _Examples().run(test, out=output.append)
+    assert failed == 0, "".join(output)
+
+
+@pytest.mark.parametrize(
+    "statement", ["import collscope", "import collscope; collscope.open('x.db')"]
+)
+def test_an_import_loads_nothing_heavy(statement: str) -> None:
+    script = (
+        f"import sys\n{statement}\n"
+        "heavy = {'numpy', 'polars', 'pandas', 'matplotlib', 'mpi4py', 'msgspec', 'typer'}\n"
+        "sys.exit(sorted(heavy & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_what_is_exported_is_there() -> None:
+    assert all(hasattr(collscope, name) for name in collscope.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = collscope.nothing
+
+
+def test_the_library_and_the_command_say_the_same(samples: Path, db_path: Path) -> None:
+    store = collscope.open(db_path)
+    store.ingest(samples / "nccl" / "mixed", samples / "replay" / "h200x4-mixed.csv")
+    report = store.report(system="h200")
+    for form in ("text", "md", "csv", "json"):
+        told = command(
+            "report", "--db", db_path, "--system", "h200", "--top", "0", "--format", form
+        )
+        assert told.out == collscope.render(report, form)
+    query = "SELECT * FROM measurements ORDER BY measurement_id LIMIT 3"
+    told = command("sql", query, "--db", db_path, "--format", "csv")
+    table = store.sql(query)
+    assert told.out.splitlines()[0].split(",") == list(table.columns)
+    assert len(told.out.splitlines()) == 1 + len(table)
+
+
+def test_runs_and_views_that_are_not_there_are_named(samples: Path, db_path: Path) -> None:
+    store = collscope.open(db_path)
+    with pytest.raises(InputError, match="no such store"):
+        store.calls()
+    store.ingest(samples / "rccl" / "guide-coll-klke.log", run="guide")
+    assert store.runs() == ["guide"]
+    assert {row["run"] for row in store.kernels()} == {"guide"}
+    for ask in (store.calls, store.report):
+        with pytest.raises(InputError, match=r"no run 'other' \(runs: 'guide'\)"):
+            ask(run="other")
+    for name in ("nothing", "_call", "calls; DROP TABLE _run"):
+        with pytest.raises(UsageError, match=r"not in the store. Views: call_times, .*classes"):
+            store.view(name)
+    with pytest.raises(UsageError, match="it would do more than read"):
+        store.sql("ATTACH 'x' AS y")
+
+
+def test_a_frame_keeps_values_and_what_is_missing() -> None:
+    table = Table(("n", "x", "none", "text"), ((1, 1, None, "a"), (None, 2.5, None, "b")))
+    frame = table.to_polars()
+    assert frame.rows() == [(1, 1.0, None, "a"), (None, 2.5, None, "b")]
+    assert Table(("a", "b"), ()).to_polars().columns == ["a", "b"]
+    pandas = pytest.importorskip("pandas")
+    frame = table.to_pandas()
+    assert frame["n"].tolist() == [1, pandas.NA]
+    assert str(frame["n"].dtype) == "Int64"
