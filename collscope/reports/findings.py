@@ -11,6 +11,7 @@ from collscope.reports import (
     rules_environment,
     rules_fabric,
     rules_judgement,
+    rules_measurements,
     rules_sources,
     timeline_rules,
 )
@@ -21,6 +22,7 @@ from collscope.reports.model import Finding, Report
 RULES = (
     *rules_sources.RULES,
     *rules_judgement.RULES,
+    *rules_measurements.RULES,
     *timeline_rules.RULES,
     *rules_fabric.RULES,
     *rules_environment.RULES,

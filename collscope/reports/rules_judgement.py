@@ -100,8 +100,12 @@ def _skewed(row: JudgedClass) -> bool:
 
 
 def roof_does_not_apply(report: Report) -> Iterable[Finding]:
-    """Classes that are faster than their roof."""
-    rows = [row for row in report.judgement.classes if (row.efficiency or 0) > 1 + 1e-9]
+    """Classes that are faster than the whole range of their roof."""
+    rows = [
+        row
+        for row in report.judgement.classes
+        if (row.efficiency or 0) > 1 + 1e-9 and (row.measured_us or 0) < (row.roof_low_us or 0)
+    ]
     if not rows:
         return
     worst = max(rows, key=lambda row: row.efficiency or 0)
