@@ -7,10 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import Scheduling
+
+# A busy machine makes an example slow; no test asserts a time.
+settings.register_profile("collscope", deadline=None)
+settings.load_profile("collscope")
 
 _ROOT = Path(__file__).resolve().parent.parent
 _SHARED = Path(os.environ.get("COLLSCOPE_SHARED", _ROOT.parent / "shared"))
