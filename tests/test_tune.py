@@ -81,7 +81,14 @@ _TREES = {"tree/simple", "tree/ll128", "tree/ll"}
         # switched off in the job
         (Place("nccl", (2, 28, 9), nvls=False), Op.ALL_REDUCE, 8, 1, _RINGS | _TREES),
         (Place("nccl", (2, 28, 9), nvls=False), Op.ALL_REDUCE, 16, 2, _RINGS | _TREES),
-        (Place("rccl", (2, 21, 5), "AMD gfx942"), Op.ALL_REDUCE, 8, 1, _RINGS | _TREES),
+        (Place("rccl", (2, 21, 5), "AMD gfx90a"), Op.ALL_REDUCE, 8, 1, _RINGS | _TREES),
+        (
+            Place("rccl", (2, 21, 5), "AMD gfx942"),
+            Op.ALL_REDUCE,
+            8,
+            1,
+            (_RINGS | _TREES) - {"ring/ll128", "tree/ll128"},
+        ),
         (
             Place("rccl", (2, 21, 5), "AMD gfx906"),
             Op.ALL_REDUCE,

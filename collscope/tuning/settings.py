@@ -33,7 +33,8 @@ ENV_ALGORITHM = {
     "collnet_chain": "CollnetChain", "nvls": "NVLS", "nvls_tree": "NVLSTree", "pat": "PAT",
 }  # fmt: skip
 ENV_PROTOCOL = {"ll": "LL", "ll128": "LL128", "simple": "Simple"}
-CHANNELS = {"nccl": (8, 16, 32), "rccl": (16, 32, 64)}  # NCCL refuses more than 64
+# NCCL refuses more than 64; RCCL has MAXCHANNELS 128, and AMD advises 112 or 128 on MI300X.
+CHANNELS = {"nccl": (8, 16, 32), "rccl": (16, 32, 64, 112, 128)}
 
 _RING = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.BROADCAST, Op.REDUCE)
 _SHARDED = (Op.ALL_GATHER, Op.REDUCE_SCATTER)
@@ -44,7 +45,9 @@ _SERVED = {
 }  # fmt: skip
 _P2P = (Op.ALL_TO_ALL, Op.ALL_TO_ALLV, Op.GATHER, Op.SCATTER, Op.SEND_RECV)
 _CTAS_SINCE = (2, 17)
-_LL128_GPUS = ("gfx90a", "gfx94", "gfx95")
+# src/graph/tuning.cc of ROCm/rccl: "Enable LL128 by default only on gfx90a with available tuning
+# table". Elsewhere it is left to a --candidate; every setting's results are checked.
+_LL128_GPUS = ("gfx90a",)
 _TUNER_SINCE = (2, 21)  # the oldest interface that the plugin serves
 
 
@@ -216,7 +219,14 @@ def why_not(setting: Setting, op: Op, nranks: int, nnodes: int, place: Place) ->
     reason = _why_not_algorithm(setting.algorithm, op, (nranks, nnodes), place)
     if reason is None and setting.protocol == "ll128" and place.library == "rccl":
         known = any(gpu in place.device for gpu in _LL128_GPUS)
-        reason = None if known else f"RCCL has no LL128 on {place.device or 'this GPU'}"
+        reason = (
+            None
+            if known
+            else (
+                f"RCCL enables LL128 on gfx90a only, this is {place.device or 'not known'}; "
+                "a --candidate can still name it"
+            )
+        )
     return reason
 
 
