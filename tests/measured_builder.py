@@ -7,17 +7,24 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from collscope.analysis.labels import CIRCUMSTANCES, Key, Label, Measured
+from collscope.analysis.labels import CIRCUMSTANCES, Label, Measured
+from collscope.model import CollectiveClass, Datatype, Op, Redop
 from collscope.stats import Samples
 
 
-def key(size: int, op: str = "AllReduce", in_place: int = 1) -> Key:
-    """A class of eight ranks."""
-    return Key(op, "Bfloat16", "Sum", 8, in_place, "", size)
+def key(size: int, op: str = "AllReduce", in_place: int = 1) -> CollectiveClass:
+    """A class of eight ranks on one node."""
+    found = Op(op)
+    redop = Redop.SUM if found.reduces else None
+    return CollectiveClass(
+        found, Datatype.BFLOAT16, redop, None, size, None, bool(in_place), 8, 1, None
+    )
 
 
 def label(
-    name: str, times: Mapping[Key, Mapping[int, tuple[float, ...]]], calls: int | None = 100
+    name: str,
+    times: Mapping[CollectiveClass, Mapping[int, tuple[float, ...]]],
+    calls: int | None = 100,
 ) -> Label:
     """A label from its samples in us by class and round."""
     classes = {k: Measured(Samples(rounds), None, calls) for k, rounds in times.items()}
@@ -34,9 +41,11 @@ class Noise:
     samples: int = 11
 
 
-def noisy_label(name: str, rng: random.Random, base: Mapping[Key, float], noise: Noise) -> Label:
+def noisy_label(
+    name: str, rng: random.Random, base: Mapping[CollectiveClass, float], noise: Noise
+) -> Label:
     """A label whose classes take `base` microseconds, give or take."""
-    times: dict[Key, dict[int, tuple[float, ...]]] = {}
+    times: dict[CollectiveClass, dict[int, tuple[float, ...]]] = {}
     for k, microseconds in base.items():
         times[k] = {}
         for number in range(noise.rounds):

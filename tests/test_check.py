@@ -12,10 +12,10 @@ from xml.etree import ElementTree
 import pytest
 
 from collscope.analysis.check import Check, Rules, check
-from collscope.analysis.labels import Key, Label
+from collscope.analysis.labels import Label
 from collscope.analysis.notes import FewLaunches
 from collscope.analysis.verdict import Verdict
-from collscope.model import Op
+from collscope.model import CollectiveClass, Op
 from collscope.parsers import replay_csv
 from collscope.reports.comparison.formats import CHECK_FORMATS, render_check
 from collscope.reports.comparison.words import note_words, why
@@ -32,11 +32,13 @@ def said(found: Check) -> str:
     return why(found.decision)
 
 
-def slowed(base: dict[Key, float], which: Key, factor: float) -> dict[Key, float]:
+def slowed(
+    base: dict[CollectiveClass, float], which: CollectiveClass, factor: float
+) -> dict[CollectiveClass, float]:
     return {k: t * factor if k == which else t for k, t in base.items()}
 
 
-def verdicts(trials: int, current: dict[Key, float], noise: Noise) -> Counter[Verdict]:
+def verdicts(trials: int, current: dict[CollectiveClass, float], noise: Noise) -> Counter[Verdict]:
     rng = random.Random(7)
     found: Counter[Verdict] = Counter()
     for _ in range(trials):
@@ -96,7 +98,9 @@ def test_three_samples_of_much_noise_give_no_verdict() -> None:
     assert found[Verdict.NO_VERDICT] == 100
 
 
-def quick(current: dict[Key, float], base: dict[Key, float] | None = None) -> Check:
+def quick(
+    current: dict[CollectiveClass, float], base: dict[CollectiveClass, float] | None = None
+) -> Check:
     rng = random.Random(3)
     a = noisy_label("base", rng, base or SWEEP, Noise(0.01))
     b = noisy_label("new", rng, current, Noise(0.01))
@@ -113,7 +117,7 @@ def test_one_small_class_alone_does_not_decide() -> None:
 
 # Fourteen classes without neighbours, as a step of training has them: times in us, 14 % at most.
 STEP = {
-    Key(op, "Bfloat16", "Sum", 8, place, "", 1 << power): us
+    key(1 << power, op, place): us
     for op, place, power, us in (
         ("AllReduce", 1, 23, 47.0), ("AllReduce", 0, 23, 46.0), ("Broadcast", 1, 23, 40.0),
         ("Reduce", 1, 23, 38.0), ("AllGather", 1, 23, 44.0), ("SendRecv", 0, 23, 45.0),
@@ -126,7 +130,7 @@ STEP = {
 
 def test_several_classes_decide_together_without_neighbours() -> None:
     # Three classes, of 12 to 14 % of the time each, 20 % slower.
-    slow = {k: t * (1.2 if k.op in ("AllReduce", "Reduce") else 1) for k, t in STEP.items()}
+    slow = {k: t * (1.2 if k.op in (Op.ALL_REDUCE, Op.REDUCE) else 1) for k, t in STEP.items()}
     found = quick(slow, STEP)
     assert (found.verdict, "classes are slower" in said(found)) == (
         Verdict.REGRESSION,
@@ -172,10 +176,10 @@ def test_single_launches_of_many_classes_give_under_one_percent_false_alarms(
     assert found[Verdict.REGRESSION] < 5
 
 
-def recorded_classes(samples: Path) -> dict[Key, dict[int, tuple[float, ...]]]:
+def recorded_classes(samples: Path) -> dict[CollectiveClass, dict[int, tuple[float, ...]]]:
     """Every class of two H200 that the file has: samples by launch."""
     text = (samples / "replay/h200x2-rounds.csv").read_text()
-    launches: dict[Key, dict[int, tuple[float, ...]]] = {}
+    launches: dict[CollectiveClass, dict[int, tuple[float, ...]]] = {}
     for m in replay_csv.parse(text).measurements:
         if m.size_bytes and m.round and m.in_place is not None:
             k = key(m.size_bytes, m.op.value, int(m.in_place))
@@ -253,7 +257,7 @@ def test_single_samples_cannot_be_judged() -> None:
     assert 'message="noise not known' in render_check(found, "junit")
 
 
-def tables(name: str, seed: int, times: dict[Key, float], files: int = 5) -> Label:
+def tables(name: str, seed: int, times: dict[CollectiveClass, float], files: int = 5) -> Label:
     """A label as so many tables make it: a value a file, in a session of its own, no calls."""
     noise = Noise(0.012, rounds=files, samples=1)
     return alike(apart(noisy_label(name, random.Random(seed), times, noise)))
@@ -335,10 +339,10 @@ def test_every_format_renders_an_empty_result(fmt: str) -> None:
     assert render_check(quick({key(3): 5.0}), fmt)
 
 
-def recorded(samples_folder: Path) -> dict[Key, dict[int, tuple[float, ...]]]:
+def recorded(samples_folder: Path) -> dict[CollectiveClass, dict[int, tuple[float, ...]]]:
     """In-place AllReduce of two H200: samples by size and launch."""
     text = (samples_folder / "replay/h200x2-rounds.csv").read_text()
-    found: dict[Key, dict[int, tuple[float, ...]]] = {}
+    found: dict[CollectiveClass, dict[int, tuple[float, ...]]] = {}
     for m in replay_csv.parse(text).measurements:
         if m.op is Op.ALL_REDUCE and m.in_place and m.size_bytes and m.round:
             found.setdefault(key(m.size_bytes), {})[m.round] = m.samples_us
@@ -346,7 +350,10 @@ def recorded(samples_folder: Path) -> dict[Key, dict[int, tuple[float, ...]]]:
 
 
 def redrawn(
-    name: str, rng: random.Random, launches: dict[Key, dict[int, tuple[float, ...]]], slow: float
+    name: str,
+    rng: random.Random,
+    launches: dict[CollectiveClass, dict[int, tuple[float, ...]]],
+    slow: float,
 ) -> Label:
     """A label of five launches drawn from the recorded ones, the largest size slowed."""
     drawn = [rng.choice([1, 2, 3, 4, 5]) for _ in range(5)]

@@ -12,10 +12,10 @@ import pytest
 
 from collscope.analysis.check import check
 from collscope.analysis.compare import compare
-from collscope.analysis.labels import CIRCUMSTANCES, Key, Label, load_labels
+from collscope.analysis.labels import CIRCUMSTANCES, Label, aligned, load_labels
 from collscope.analysis.weights import run_weights
 from collscope.errors import InputError
-from collscope.model import Measurement, Op
+from collscope.model import CollectiveClass, Datatype, Measurement, Op, Redop
 from collscope.reports.comparison.formats import render_compare
 from collscope.reports.comparison.plot import plot_compare
 from collscope.reports.comparison.words import note_words
@@ -29,7 +29,7 @@ from collscope.stats import (
     weighted_total,
 )
 from tests.measured_builder import Noise, key, label, noisy_label
-from tests.store_builder import StoreBuilder
+from tests.store_builder import StoreBuilder, Value
 
 NOTHING: dict[str, tuple[str, ...]] = dict.fromkeys(CIRCUMSTANCES, ())
 
@@ -255,14 +255,59 @@ def test_siblings_weigh_as_often_as_a_rank_runs_them() -> None:
     assert [row.share for row in verdict.classes] == [pytest.approx(0.5)] * 2
 
 
-def test_calls_of_a_class_are_those_of_all_its_roots_once() -> None:
+def test_a_class_is_of_one_root_and_its_calls_are_counted_once() -> None:
     store = StoreBuilder()
     source = store.source("r.csv", kind="csv")
     for number in (1, 2):
         for root, calls in ((0, 3), (1, 4)):
             store.measured(source, [5.0], op="Broadcast", root=root, calls=calls, round=number)
-    (found,) = load_labels(store.connection, ["replay"])[0].classes.values()
-    assert (found.calls, len(found.samples.all)) == (7, 4)
+    # of another communicator
+    store.measured(source, [5.0], op="Broadcast", root=1, calls=2, round=2)
+    classes = load_labels(store.connection, ["replay"])[0].classes
+    found = {key.root: (m.calls, len(m.samples.all)) for key, m in classes.items()}
+    assert found == {0: (3, 2), 1: (6, 3)}
+
+
+def test_other_nodes_are_another_class() -> None:
+    store = StoreBuilder()
+    source = store.source("r.csv", kind="csv")
+    for nnodes, time_us in ((1, 5.0), (2, 50.0)):
+        for name in "ab":
+            store.measured(source, [time_us], label=name, nnodes=nnodes, round=1)
+    found = compare(load_labels(store.connection, "ab"))
+    assert [(r.key.nnodes, r.cells[1].time_us) for r in found.classes] == [(1, 5.0), (2, 50.0)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "note"),
+    [
+        ({"nnodes": None}, "nodes not known"),
+        ({"nnodes": 2}, "measured on another number of nodes"),
+        ({"in_place": None}, "place not known"),
+        ({"redop": None}, "reduction not known"),
+    ],
+)
+def test_what_a_label_does_not_know_is_compared_and_told(
+    columns: dict[str, Value], note: str
+) -> None:
+    store = StoreBuilder()
+    source = store.source("r.csv", kind="csv")
+    store.measured(source, [5.0], label="a")
+    store.measured(source, [4.0], label="b", **columns)
+    a, b = load_labels(store.connection, "ab")
+    found = compare([a, aligned(a, b)])
+    assert [cell.time_us for cell in found.classes[0].cells] == [5.0, 4.0]
+    assert f"b: 1 class compared: {note}" in map(note_words, found.notes)
+
+
+def test_what_would_serve_two_classes_serves_none() -> None:
+    store = StoreBuilder()
+    source = store.source("r.csv", kind="csv")
+    for in_place in (0, 1):
+        store.measured(source, [5.0], label="a", in_place=in_place)
+    store.measured(source, [4.0], label="b", in_place=None)
+    a, b = load_labels(store.connection, "ab")
+    assert aligned(a, b) == b
 
 
 def notes(labels: Sequence[Label]) -> list[str]:
@@ -314,12 +359,14 @@ def test_run_weights_fit_what_is_not_contradicted() -> None:
     for size, in_place, calls in ((1024, 1, 3), (2048, None, 5), (4096, 0, 7), (8192, 1, 11)):
         same = store.collective(**called, size_bytes=size, in_place=in_place)
         store.calls(comm, same, calls)
-    known = Key("AllReduce", "Float32", "Sum", 2, 1, "", 1024)
-    loose = replace(known, datatype="", redop="", in_place=-1)
-    out = replace(known, in_place=0, size_bytes=2048)
+    known = CollectiveClass(
+        Op.ALL_REDUCE, Datatype.FLOAT32, Redop.SUM, None, 1024, None, True, 2, None, None
+    )
+    loose = replace(known, datatype=None, redop=None, in_place=None)
+    out = replace(known, in_place=False, size_bytes=2048)
     keys = (
         known, loose,  # the whole key is taken before one that tells less
-        out, replace(out, in_place=1),  # place not known: out of place
+        out, replace(out, in_place=True),  # place not known: out of place
         replace(known, size_bytes=4096),  # contradicts the place
         replace(loose, size_bytes=8192, nranks=4),  # other ranks
     )  # fmt: skip
@@ -336,7 +383,7 @@ def test_labels_without_a_common_class_are_refused_with_the_reason() -> None:
     a, b = label("a", {key(1): one(1)}), label("b", {key(2): one(1)})
     with pytest.raises(InputError, match=r"no common classes \(size_bytes 1 against 2\)"):
         compare([a, b])
-    c = label("c", {replace(key(1), datatype="", nranks=0, in_place=-1): one(1)})
+    c = label("c", {replace(key(1), datatype=None, nranks=None, in_place=None): one(1)})
     with pytest.raises(InputError, match=r"\(datatype Bfloat16 against not known; nranks 8 against"
                        r" not known; in_place 1 against not known\)"):  # fmt: skip
         compare([a, c])

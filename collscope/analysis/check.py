@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from collscope.analysis.labels import Key, Label, total_us
+from collscope.analysis.labels import Label, total_us
 from collscope.analysis.notes import (
     ControlRaises,
     FewLaunches,
@@ -19,6 +19,7 @@ from collscope.analysis.notes import (
     NoCounterpart,
     Note,
     OneCallEach,
+    held_against,
     no_results,
     unlike,
     without_times,
@@ -33,6 +34,7 @@ from collscope.analysis.verdict import (
     Verdict,
     decide,
 )
+from collscope.model import CollectiveClass
 from collscope.stats import (
     MAD_TO_SIGMA,
     Effect,
@@ -52,7 +54,7 @@ DISCOVERY_RATE = 0.005  # of the classes called changed, expected to be called s
 class ClassVerdict:
     """One class of both labels."""
 
-    key: Key
+    key: CollectiveClass
     share: float | None  # of the baseline's time; None: a label has no right result
     baseline_us: float | None
     current_us: float | None
@@ -103,7 +105,7 @@ def check(
     baseline: Label,
     current: Label,
     *,
-    weights: Mapping[Key, int] | None = None,
+    weights: Mapping[CollectiveClass, int] | None = None,
     control: tuple[Label, Label] | None = None,
     rules: Rules = DEFAULT_RULES,
 ) -> Check:
@@ -173,7 +175,9 @@ def _believed(found: Sequence[Effect], *labels: Label) -> list[Effect]:
     return [replace(e, error=None) if e.few else e for e in found]
 
 
-def _times(baseline: Label, weights: Mapping[Key, int] | None) -> dict[Key, float]:
+def _times(
+    baseline: Label, weights: Mapping[CollectiveClass, int] | None
+) -> dict[CollectiveClass, float]:
     """Time of each class of the baseline in the job, over all ranks; of one call where unknown."""
     classes = baseline.classes
     if weights is not None:
@@ -187,7 +191,7 @@ def _has_calls(label: Label) -> bool:
     return None not in calls and any(calls)
 
 
-def _weighing(baseline: Label, weights: Mapping[Key, int] | None) -> Iterator[Note]:
+def _weighing(baseline: Label, weights: Mapping[CollectiveClass, int] | None) -> Iterator[Note]:
     if weights is None and not _has_calls(baseline):
         yield OneCallEach()
 
@@ -199,7 +203,7 @@ def _launches(judged: Sequence[Judged]) -> Iterator[Note]:
         yield FewLaunches(few, len(judged))
 
 
-def _lost(times: Mapping[Key, float], current: Label, untimed: int) -> Lost:
+def _lost(times: Mapping[CollectiveClass, float], current: Label, untimed: int) -> Lost:
     counting = {k: t for k, t in times.items() if t > 0}
     keys = sorted(counting.keys() - current.classes.keys(), key=lambda k: (-counting[k], k))
     share = sum(counting[k] for k in keys) / sum(counting.values())
@@ -237,7 +241,7 @@ class _Found:
 
 
 def _judge(
-    keys: Sequence[Key],
+    keys: Sequence[CollectiveClass],
     shares: Sequence[float],
     pairs: Sequence[tuple[Samples, Samples]],
     found: _Found,
@@ -318,6 +322,7 @@ def _notes(baseline: Label, current: Label, common: int, floor: float) -> Iterat
     if floor:
         yield ControlRaises(math.expm1(floor))
     yield from unlike((baseline, current))
+    yield from held_against((baseline, current))
     for label in (baseline, current):
         yield from without_times(label)
         if len(label.classes) > common:

@@ -9,10 +9,19 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
-from collscope.analysis.labels import Key, Label, total_us
-from collscope.analysis.notes import Note, NotEverywhere, PlacesDiffer, unlike, without_times
+from collscope.analysis.labels import Label, total_us
+from collscope.analysis.notes import (
+    Note,
+    NotEverywhere,
+    PlacesDiffer,
+    held_against,
+    unlike,
+    without_times,
+)
 from collscope.errors import InputError, NoVerdictError
+from collscope.model import CollectiveClass
 from collscope.stats import LAUNCH_NOISE, Effect, effects, weighted_total
 
 SCHEMA = "collscope.compare/1"
@@ -39,7 +48,7 @@ class Cell:
 class ClassComparison:
     """One class with every label."""
 
-    key: Key
+    key: CollectiveClass
     weight: float | None  # share of the job's collective time; None: no run named, or no time
     cells: tuple[Cell, ...]
 
@@ -49,9 +58,9 @@ class Crossover:
     """Where, along the sizes of one curve, another label begins to be the fastest."""
 
     op: str
-    datatype: str
-    nranks: int
-    in_place: int
+    datatype: str | None
+    nranks: int | None
+    in_place: bool | None
     size_bytes: int  # first measured size at which `to` is faster by more than the noise
     before: str
     to: str
@@ -83,7 +92,9 @@ class Comparison:
 
 
 def compare(
-    labels: Sequence[Label], run: str | None = None, weights: Mapping[Key, int] | None = None
+    labels: Sequence[Label],
+    run: str | None = None,
+    weights: Mapping[CollectiveClass, int] | None = None,
 ) -> Comparison:
     """Compare labels on the classes that all of them have.
 
@@ -152,18 +163,20 @@ def compare(
                 _Leads(labels, common, by_label[1:]),
             )
         ),
-        (*unlike(labels), *_left_out(labels, measured), *_outliers(labels)),
+        (*unlike(labels), *held_against(labels), *_left_out(labels, measured), *_outliers(labels)),
     )
 
 
-def _weight(label: Label, key: Key, weights: Mapping[Key, int] | None) -> float:
+def _weight(
+    label: Label, key: CollectiveClass, weights: Mapping[CollectiveClass, int] | None
+) -> float:
     """Weight of a class: its time in the job, or 1 when no job was named."""
     if weights is None:
         return 1.0
     return total_us(label, key, weights.get(key, 0))
 
 
-def _cell(label: Label, key: Key, effect: Effect | None) -> Cell:
+def _cell(label: Label, key: CollectiveClass, effect: Effect | None) -> Cell:
     """One class with one label; `effect` is None where some label has no right result of it."""
     found = label.classes.get(key)
     if found is None or effect is None:
@@ -199,22 +212,25 @@ def _total(name: str, parts: list[Effect], weights: list[float], of_job: bool) -
 
 def curves(classes: Sequence[ClassComparison]) -> list[list[ClassComparison]]:
     """Classes that differ in size only, sizes rising."""
-    found: dict[tuple[str | int, ...], list[ClassComparison]] = defaultdict(list)
+    found: dict[CollectiveClass, list[ClassComparison]] = defaultdict(list)
     for row in classes:
         found[row.key.family].append(row)
-    return [sorted(curve, key=lambda row: row.key.size_bytes) for curve in found.values()]
+    return [sorted(curve, key=lambda row: row.key.size_bytes or 0) for curve in found.values()]
 
 
 class _Leads:
     """Which of two labels is surely the faster, class by class."""
 
     def __init__(
-        self, labels: Sequence[Label], keys: Sequence[Key], of_first: Sequence[Sequence[Effect]]
+        self,
+        labels: Sequence[Label],
+        keys: Sequence[CollectiveClass],
+        of_first: Sequence[Sequence[Effect]],
     ) -> None:
         """`of_first`: effects of every other label against the first, as the tables have them."""
         self._labels = {label.name: label for label in labels}
         self._keys = keys
-        self._effects: dict[tuple[str, str], dict[Key, Effect]] = {}
+        self._effects: dict[tuple[str, str], dict[CollectiveClass, Effect]] = {}
         for label, found in zip(labels[1:], of_first, strict=True):
             self._keep(labels[0].name, label.name, found)
 
@@ -223,7 +239,7 @@ class _Leads:
         turned = [replace(e, log_ratio=-e.log_ratio) for e in found]
         self._effects[second, first] = dict(zip(self._keys, turned, strict=True))
 
-    def sure(self, ahead: str, behind: str, key: Key) -> bool:
+    def sure(self, ahead: str, behind: str, key: CollectiveClass) -> bool:
         """True when `ahead` is faster by more than launches differ, and by more than the noise."""
         if (behind, ahead) not in self._effects:
             one, other = self._labels[behind].classes, self._labels[ahead].classes
@@ -248,14 +264,20 @@ def _crossovers(classes: Sequence[ClassComparison], leads: _Leads) -> list[Cross
                     k = row.key
                     found.append(
                         Crossover(
-                            k.op, k.datatype, k.nranks, k.in_place, k.size_bytes, leader, best
+                            k.op.value,
+                            None if k.datatype is None else k.datatype.value,
+                            k.nranks,
+                            k.in_place,
+                            k.size_bytes or 0,
+                            leader,
+                            best,
                         )
                     )
                 leader = best
     return found
 
 
-def _left_out(labels: Sequence[Label], measured: Sequence[Key]) -> Iterator[Note]:
+def _left_out(labels: Sequence[Label], measured: Sequence[CollectiveClass]) -> Iterator[Note]:
     for label in labels:
         alone = len(label.measured.difference(measured))
         if alone:
@@ -267,8 +289,8 @@ def _outliers(labels: Sequence[Label]) -> Iterator[Note]:
     """Classes whose out-of-place time is far from the in-place one of the same label."""
     for label in labels:
         for key in sorted(label.classes):
-            twin = replace(key, in_place=1)
-            if key.in_place != 0 or twin not in label.classes:
+            twin = replace(key, in_place=True)
+            if key.in_place is not False or twin not in label.classes:
                 continue
             out, in_ = (label.classes[k].samples.time_us for k in (key, twin))
             if max(out, in_) / min(out, in_) > _PLACES_DIFFER:
@@ -278,11 +300,13 @@ def _outliers(labels: Sequence[Label]) -> Iterator[Note]:
 def _differing(labels: Sequence[Label]) -> Iterator[tuple[str, list[str]]]:
     """Parts of the key of which no value is common to all labels, and the first of each label."""
     for field in ("op", "datatype", "nranks", "in_place", "size_bytes"):
-        sets = [{getattr(key, field) for key in label.classes} for label in labels]
+        sets = [{_shown(getattr(key, field)) for key in label.classes} for label in labels]
         if not set.intersection(*sets):
-            yield field, ["/".join(map(_shown, sorted(s)[:4])) for s in sets]
+            yield field, ["/".join(sorted(s)[:4]) for s in sets]
 
 
-def _shown(value: str | int) -> str:
-    """A part of a key; blank, 0 and -1 stand for not known in those that may be unknown."""
-    return str(value) if value not in ("", 0, -1) else "not known"
+def _shown(value: object) -> str:
+    """A part of a class."""
+    if isinstance(value, Enum):
+        return str(value.value)
+    return "not known" if value is None else str(int(value) if isinstance(value, bool) else value)

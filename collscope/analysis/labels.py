@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from collscope.errors import InputError
+from collscope.model import CollectiveClass, Gap
 from collscope.stats import Samples
-from collscope.store.measurements import measurement_labels, no_such_label
+from collscope.store.measurements import (
+    StoredMeasurement,
+    measurement_labels,
+    no_such_label,
+    read_measurements,
+)
 from collscope.units import count
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Key:
-    """What two measurements must have in common to be compared."""
-
-    op: str
-    datatype: str
-    redop: str
-    nranks: int
-    in_place: int  # -1: not known
-    shape: str
-    size_bytes: int
-
-    @property
-    def family(self) -> tuple[str | int, ...]:
-        """The key without the size: what makes a curve."""
-        return (self.op, self.datatype, self.redop, self.nranks, self.in_place, self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +26,6 @@ class Measured:
     samples: Samples
     busbw_gbps: float | None  # of `samples.time_us`
     calls: int | None  # of the class in the run it was planned from
-    nnodes: int | None = None  # hosts; None: not known, or not always the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +33,22 @@ class Label:
     """Every class of a label with right results, and under what circumstances it was measured."""
 
     name: str
-    classes: dict[Key, Measured]
+    classes: dict[CollectiveClass, Measured]
     left_out: int  # rows without a time: failed, timed out, skipped
     circumstances: dict[str, tuple[str, ...]]  # nnodes, method, backend, library, device, …
-    failed: frozenset[Key] = frozenset()  # classes that failed or ran out of time at least once
-    wrong: frozenset[Key] = frozenset()  # with a wrong result at least once: not in `classes`
+    # classes that failed or ran out of time at least once
+    failed: frozenset[CollectiveClass] = frozenset()
+    # with a wrong result at least once: not in `classes`
+    wrong: frozenset[CollectiveClass] = frozenset()
+    # classes that serve one of another label and bear its name, with what keeps them from it
+    served: tuple[tuple[CollectiveClass, tuple[Gap, ...]], ...] = ()
 
     @property
-    def measured(self) -> frozenset[Key]:
+    def measured(self) -> frozenset[CollectiveClass]:
         """Every class that was measured, with whatever result."""
         return frozenset(self.failed | self.wrong | self.classes.keys())
 
-    def status(self, key: Key) -> str:
+    def status(self, key: CollectiveClass) -> str:
         """`ok` where the class has a time; else why it has none: `wrong`, `failed` or `missing`."""
         if key in self.classes:
             return "ok"
@@ -71,13 +61,7 @@ CIRCUMSTANCES = ("nnodes", "method", "backend", "library", "device", "scaled_fro
 # what a label should have one of
 POOLED = ("method", "backend", "library", "device", "scaled_from")
 _WHOLE = "not scaled"  # as the rank count of a job that was not remapped
-_COLUMNS = (
-    "op", "datatype", "redop", "nranks", "in_place", "shape", "size_bytes", *CIRCUMSTANCES,
-    "measurement_id", "source_id", "round", "status", "n_wrong", "calls",
-    "time_us_median", "busbw_gbps",
-)  # fmt: skip
 _FAILED = ("failed", "timeout")
-_Row = dict[str, Any]
 
 
 def load_labels(
@@ -88,59 +72,83 @@ def load_labels(
     run     only those of this run; None: those of every run
     raises  InputError when the store has no measurement of a label, or none that was carried out
     """
-    samples = _samples(connection, names)
-    return [_load(connection, name, run, samples) for name in names]
+    return [_load(connection, name, run) for name in names]
 
 
-def _samples(connection: sqlite3.Connection, names: Sequence[str]) -> dict[int, list[float]]:
-    """Samples of every measurement of the labels, in the order they were taken."""
-    marks = ", ".join("?" * len(names))
-    found: dict[int, list[float]] = defaultdict(list)
-    query = (
-        "SELECT measurement_id, time_us FROM measurement_samples WHERE measurement_id IN"
-        f" (SELECT measurement_id FROM measurements WHERE label IN ({marks}))"
-        " ORDER BY measurement_id, ordinal"
-    )
-    for measurement, time_us in connection.execute(query, list(names)):
-        found[measurement].append(time_us)
-    return found
-
-
-def _load(
-    connection: sqlite3.Connection, name: str, run: str | None, samples: dict[int, list[float]]
-) -> Label:
-    query = (
-        f"SELECT {', '.join(f'm.{column}' for column in _COLUMNS)}, s.sha256 FROM measurements m"
-        " LEFT JOIN sources s USING (source_id) WHERE m.label = ? AND m.run = COALESCE(?, m.run)"
-        " ORDER BY m.measurement_id"
-    )
-    found = connection.execute(query, (name, run))
-    rows = _once([dict(zip((*_COLUMNS, "sha256"), row, strict=True)) for row in found])
+def _load(connection: sqlite3.Connection, name: str, run: str | None) -> Label:
+    rows = _once(read_measurements(connection, run=run, label=name))
     if not rows:
         raise no_such_label(name, measurement_labels(connection))
-    sized = [r for r in rows if r["size_bytes"]]
-    failed = frozenset(_key(r) for r in sized if r["status"] in _FAILED)
-    wrong = frozenset(_key(r) for r in sized if r["status"] == "wrong" or r["n_wrong"])
-    timed = [r for r in sized if r["status"] in ("ok", "wrong") and r["time_us_median"]]
-    usable = [r for r in timed if _key(r) not in wrong]
+    sized = [r for r in rows if r.measurement.size_bytes]
+    failed = frozenset(key_of(r) for r in sized if r.measurement.status in _FAILED)
+    wrong = frozenset(key_of(r) for r in sized if r.measurement.wrong)
+    timed = [
+        r for r in sized if r.measurement.status in ("ok", "wrong") and r.measurement.time_us_median
+    ]
+    usable = [r for r in timed if key_of(r) not in wrong]
     if not (usable or failed or wrong):
         raise InputError(
             f"label '{name}': none of its {count(len(rows), 'measurement')} has a size and a time. "
             "Measure again, or choose another label."
         )
-    grouped: dict[Key, list[_Row]] = defaultdict(list)
+    grouped: dict[CollectiveClass, list[StoredMeasurement]] = defaultdict(list)
     for row in usable:
-        grouped[_key(row)].append(row)
-    for row in timed:
-        row["scaled_from"] = row["scaled_from"] or _WHOLE
+        grouped[key_of(row)].append(row)
     circumstances = {
-        c: tuple(sorted({str(r[c]) for r in timed if r[c] is not None})) for c in CIRCUMSTANCES
+        c: tuple(sorted({str(v) for r in timed if (v := _circumstance(r, c)) is not None}))
+        for c in CIRCUMSTANCES
     }
-    classes = {key: _measured(group, samples) for key, group in grouped.items()}
-    return Label(name, classes, len(rows) - len(timed), circumstances, failed, wrong)
+    classes = {key: _measured(group) for key, group in grouped.items()}
+    return Label(name, classes, len(rows) - len(timed), circumstances, failed=failed, wrong=wrong)
 
 
-def _once(rows: Sequence[_Row]) -> list[_Row]:
+def _circumstance(row: StoredMeasurement, name: str) -> object:
+    value = getattr(row.measurement, name)
+    return _WHOLE if name == "scaled_from" and value is None else value
+
+
+def key_of(row: StoredMeasurement) -> CollectiveClass:
+    """Class that a measurement is compared by: of known size, so that the count says no more."""
+    c = row.measurement.collective_class
+    return replace(
+        c,
+        count=None,
+        redop=c.redop if c.op.reduces else None,
+        root=c.root if c.op.rooted else None,
+    )
+
+
+def aligned(first: Label, other: Label) -> Label:
+    """A label with its classes named as those of the first which they serve.
+
+    A class that serves no class of the first, or several equally well, keeps its name.
+    """
+    free: dict[Hashable, list[CollectiveClass]] = defaultdict(list)
+    for key in first.measured - other.measured:
+        free[key.op, key.nranks, key.size_bytes].append(key)
+    pairs = sorted(
+        (distance, wanted, key)
+        for key in other.measured - first.measured
+        for wanted in free[key.op, key.nranks, key.size_bytes]
+        if (distance := wanted.distance(key)) is not None
+    )
+    near = Counter((d, key) for d, *both in pairs for key in both)
+    names: dict[CollectiveClass, CollectiveClass] = {}
+    for d, wanted, key in pairs:
+        alone = near[d, key] == near[d, wanted] == 1
+        if alone and key not in names and wanted not in names.values():
+            names[key] = wanted
+    served = [(wanted, wanted.fits(key) or ()) for key, wanted in names.items()]
+    return replace(
+        other,
+        classes={names.get(key, key): m for key, m in other.classes.items()},
+        served=tuple(served),
+        failed=frozenset(names.get(key, key) for key in other.failed),
+        wrong=frozenset(names.get(key, key) for key in other.wrong),
+    )
+
+
+def _once(rows: Sequence[StoredMeasurement]) -> list[StoredMeasurement]:
     """Rows without those that another run has from a copy of the same file.
 
     Equal rows of one source are all kept: a file may well measure the same twice.
@@ -148,69 +156,50 @@ def _once(rows: Sequence[_Row]) -> list[_Row]:
     first: dict[Hashable, int] = {}
     kept = []
     for row in rows:
-        same = (
-            row["sha256"], _key(row), row["round"], row["status"], row["time_us_median"],
-            row["n_wrong"], row["calls"],
-        )  # fmt: skip
-        if row["sha256"] is None or first.setdefault(same, row["source_id"]) == row["source_id"]:
+        m = row.measurement
+        same = (row.sha256, key_of(row), m.round, m.status, m.time_us_median, m.n_wrong, m.calls)
+        if first.setdefault(same, row.source_id) == row.source_id:
             kept.append(row)
     return kept
 
 
-def _key(row: _Row) -> Key:
-    in_place = -1 if row["in_place"] is None else row["in_place"]
-    return Key(
-        row["op"],
-        row["datatype"] or "",
-        row["redop"] or "",
-        row["nranks"] or 0,
-        in_place,
-        row["shape"] or "",
-        row["size_bytes"],
-    )
-
-
-def _measured(rows: Sequence[_Row], samples: dict[int, list[float]]) -> Measured:
+def _measured(rows: Sequence[StoredMeasurement]) -> Measured:
     """One class from its rows.
 
     A round is one of a source: rounds of two files did not take turns, whatever their numbers.
     A row without a round is one of its own.
     """
     rounds: dict[Hashable, tuple[float, ...]] = {}
+    products = []
     for row in rows:
-        times = tuple(samples.get(row["measurement_id"], ())) or (row["time_us_median"],)
-        alone = row["round"] is None
-        at = (row["measurement_id"],) if alone else (row["source_id"], row["round"])
-        rounds[at] = rounds.get(at, ()) + times
-    nodes = {r["nnodes"] for r in rows}
+        m = row.measurement
+        at = (row.measurement_id,) if m.round is None else (row.source_id, m.round)
+        rounds[at] = rounds.get(at, ()) + m.times_us
+        if m.busbw_gbps is not None:
+            products.append(m.busbw_gbps * (m.time_us_median or 0.0))
     together = Samples(rounds)
     # Time and bus bandwidth of a row have the same product for every row of a class.
-    products = [r["busbw_gbps"] * r["time_us_median"] for r in rows if r["busbw_gbps"] is not None]
-    return Measured(
-        together,
-        products[0] / together.time_us if products else None,
-        _calls(rows),
-        nodes.pop() if len(nodes) == 1 else None,
-    )
+    busbw = products[0] / together.time_us if products else None
+    return Measured(together, busbw, _calls(rows))
 
 
-def _calls(rows: Sequence[_Row]) -> int | None:
+def _calls(rows: Sequence[StoredMeasurement]) -> int | None:
     """Calls of a class: those of a round, as every round runs the same plan.
 
-    Within a round a class may have several rows, of different roots or of overlapping
-    communicators, each with calls of its own.
+    Within a round a class may have several rows, of overlapping communicators, each with calls of
+    its own.
     """
     by_round: dict[Hashable, int] = defaultdict(int)
     for row in rows:
-        if row["calls"] is not None:
-            by_round[row["source_id"], row["round"]] += row["calls"]
+        if row.measurement.calls is not None:
+            by_round[row.source_id, row.measurement.round] += row.measurement.calls
     return max(by_round.values(), default=None)
 
 
-def total_us(label: Label, key: Key, calls: int) -> float:
+def total_us(label: Label, key: CollectiveClass, calls: int) -> float:
     """Time of so many calls of a class with a label, over all their ranks.
 
     Calls are summed over sibling communicators: without the ranks, the groups of two of a job
     would weigh as much as if they ran one after the other.
     """
-    return calls * max(key.nranks, 1) * label.classes[key].samples.time_us
+    return calls * max(key.nranks or 1, 1) * label.classes[key].samples.time_us

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from collscope.analysis.check import Check
-from collscope.analysis.labels import Key, Label
+from collscope.analysis.labels import Label
 from collscope.analysis.notes import Impossible, NotApplicable, Note, SeveralNodes
 from collscope.analysis.verdict import Decision, Reason, Verdict
 from collscope.errors import UsageError
-from collscope.model import parse_op
+from collscope.model import CollectiveClass, Op
 from collscope.roofline.bounds import Request, bounds
 from collscope.roofline.system import System
 
@@ -52,19 +52,19 @@ class _Hard:
     def __init__(self, system: System) -> None:
         self.system = system
         self.notes: list[Note] = []
-        self._known: dict[tuple[str, int, int | None], tuple[float, str] | None] = {}
+        self._known: dict[tuple[Op, int, int | None], tuple[float, str] | None] = {}
 
-    def of(self, key: Key, nnodes: int | None) -> tuple[float, str] | None:
+    def of(self, key: CollectiveClass) -> tuple[float, str] | None:
         """GB/s and what sets it; None where the system says nothing about such a class."""
-        shape = (key.op, key.nranks, nnodes)
+        shape = (key.op, key.nranks or 1, key.nnodes)
         if shape not in self._known:
             self._known[shape] = self._compute(*shape)
         return self._known[shape]
 
-    def _compute(self, op: str, nranks: int, nnodes: int | None) -> tuple[float, str] | None:
+    def _compute(self, op: Op, nranks: int, nnodes: int | None) -> tuple[float, str] | None:
         name = self.system.name
         nodes = nnodes or self.system.fewest_nodes(nranks)
-        request = Request(parse_op(op), nranks, nodes)
+        request = Request(op, nranks, nodes)
         try:
             plain = bounds(self.system, request)
             reduced = bounds(self.system, replace(request, in_network=True))
@@ -87,9 +87,9 @@ class _Hard:
 
 def _above(label: Label, limit: _Hard) -> Iterator[Impossible]:
     for key, measured in sorted(label.classes.items(), key=lambda item: item[0]):
-        if key.nranks < 2:
+        if (key.nranks or 1) < 2:
             continue
-        hard = limit.of(key, measured.nnodes)
+        hard = limit.of(key)
         if hard is None or measured.busbw_gbps is None:
             continue
         if measured.busbw_gbps > hard[0] * (1 + _DIGITS):

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from collscope.analysis.labels import CIRCUMSTANCES, POOLED, Key, Label
+from collscope.analysis.labels import CIRCUMSTANCES, POOLED, Label
+from collscope.model import CollectiveClass, Gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class WrongResults:
 
     label: str
     classes: int
-    first: Key
+    first: CollectiveClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,27 @@ class PlacesDiffer:
     """Out of place and in place of one class are far apart."""
 
     label: str
-    key: Key
+    key: CollectiveClass
     out_us: float
     in_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAgainst:
+    """Classes of a label that are compared though something keeps them from being equal."""
+
+    label: str
+    classes: int
+    gap: Gap
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """Calls of a run that weigh a class though something keeps them from being of it."""
+
+    run: str
+    calls: int
+    gap: Gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +148,7 @@ class Impossible:
     """A value above what any schedule over the system's links can reach; rates in GB/s."""
 
     label: str
-    key: Key
+    key: CollectiveClass
     busbw_gbps: float
     limit_gbps: float
     why: str  # what sets the limit, and what it assumes
@@ -149,7 +169,7 @@ class Damaged:
 Note = (
     Unlike | Mixed | WrongResults | WithoutTime | NotEverywhere | NoCounterpart | PlacesDiffer
     | ControlRaises | OneCallEach | FewLaunches | Coverage | NotApplicable | SeveralNodes
-    | Impossible | Damaged
+    | Impossible | Damaged | HeldAgainst | Weighed
 )  # fmt: skip
 
 
@@ -187,3 +207,10 @@ def unlike(labels: Sequence[Label]) -> Iterator[Note]:
             yield Unlike(name, values)
         elif name in POOLED and any(len(v) > 1 for _, v in values):
             yield Mixed(name, values[0][1])
+
+
+def held_against(labels: Sequence[Label]) -> Iterator[Note]:
+    """Classes of the labels that serve those of the first without being equal."""
+    for label in labels:
+        for gap, classes in Counter(g for _, gaps in label.served for g in gaps).items():
+            yield HeldAgainst(label.name, classes, gap)

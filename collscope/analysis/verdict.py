@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from collscope.analysis.labels import Key
 from collscope.analysis.notes import NoResult
+from collscope.model import CollectiveClass
 from collscope.stats import Effect
 
 TOTAL_THRESHOLD = 0.02  # effect of the weighted total that matters
@@ -70,7 +70,7 @@ class Doubt(Enum):
 class Judged:
     """One class of both labels, and whether it changed beyond threshold and noise."""
 
-    key: Key
+    key: CollectiveClass
     share: float  # of the baseline's time
     time_us: float  # of the baseline
     effect: Effect
@@ -89,7 +89,7 @@ class Judged:
 class Lost:
     """Classes of the baseline that the current label does not have."""
 
-    keys: tuple[Key, ...]  # heaviest first
+    keys: tuple[CollectiveClass, ...]  # heaviest first
     of: int  # classes of the baseline that count
     share: float  # of the baseline's time
     untimed: int = 0  # further classes, that the baseline itself has wrong or failed
@@ -100,8 +100,8 @@ class Broken:
     """Classes that the current label does wrongly, or not at all."""
 
     label: str
-    wrong: tuple[Key, ...]
-    failed: tuple[Key, ...]  # or ran out of time
+    wrong: tuple[CollectiveClass, ...]
+    failed: tuple[CollectiveClass, ...]  # or ran out of time
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,13 +208,13 @@ def _deciding(judged: Sequence[Judged], changed: Sequence[Judged], matters: floa
     """
     if sum(j.share for j in changed) >= DOMINANT_SHARE:
         return list(changed)
-    curves: dict[tuple[str | int, ...], list[Key]] = defaultdict(list)
+    curves: dict[CollectiveClass, list[CollectiveClass]] = defaultdict(list)
     for j in judged:
         curves[j.key.family].append(j.key)
     keys = {j.key for j in changed}
     found = []
     for j in changed:
-        curve = sorted(curves[j.key.family], key=lambda key: key.size_bytes)
+        curve = sorted(curves[j.key.family], key=lambda key: key.size_bytes or 0)
         place = curve.index(j.key)
         neighbours = curve[max(place - 1, 0) : place] + curve[place + 1 : place + 2]
         if keys.intersection(neighbours) or (moved(j) > matters and _sure(j)):

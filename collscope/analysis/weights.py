@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
-from collscope.analysis.labels import Key, Label
-from collscope.analysis.notes import Coverage, Note
+from collscope.analysis.labels import Label
+from collscope.analysis.notes import Coverage, Note, Weighed
+from collscope.model import CollectiveClass, Datatype, Gap, Redop, parse_op
 
 # Of classes that fit equally well one is taken: place known before not known, and out of place
 # first, which is what a call is when nothing else is said.
-_PLACE_RANK = {-1: 2, 0: 0, 1: 1}
+_PLACE_RANK = {None: 2, False: 0, True: 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,69 +21,75 @@ class Weights:
     """Calls of a run by measured class, and how much of the run they are."""
 
     run: str
-    calls: dict[Key, int]
+    calls: dict[CollectiveClass, int]
     notes: tuple[Note, ...]
 
 
 def run_weights(connection: sqlite3.Connection, run: str, labels: Sequence[Label]) -> Weights:
     """Calls of the run's classes on the classes that every label has.
 
-    Operation, size and ranks must be equal; datatype, reduction, place and shape too where both
-    sides know them. A class of the run counts once, for the measured class that fits best.
+    A class of the run counts once, for the nearest of the measured classes that serve it.
     """
     common = set.intersection(*(set(label.classes) for label in labels))
-    places: dict[tuple[str, int, int], list[Key]] = defaultdict(list)
+    places: dict[Hashable, list[CollectiveClass]] = defaultdict(list)
     for key in sorted(common):
         places[key.op, key.size_bytes, key.nranks].append(key)
     called = _called(connection, run)
-    calls: dict[Key, int] = defaultdict(int)
+    calls: dict[CollectiveClass, int] = defaultdict(int)
+    loose: Counter[Gap] = Counter()
     found = []
     for wanted, n in called:
         fitting = [
-            k for k in places[wanted.op, wanted.size_bytes, wanted.nranks] if _fits(wanted, k)
+            (distance, _PLACE_RANK[key.in_place], key)
+            for key in places[wanted.op, wanted.size_bytes, wanted.nranks]
+            if (distance := wanted.distance(key)) is not None
         ]
         if fitting:
-            calls[min(fitting, key=lambda k: _distance(wanted, k))] += n
+            *_, key = min(fitting)
+            calls[key] += n
+            loose.update(dict.fromkeys(wanted.fits(key) or (), n))
             found.append((wanted, n))
-    return Weights(run, dict(calls), (_coverage(run, called, found),))
+    gaps = (Weighed(run, n, gap) for gap, n in loose.items())
+    return Weights(run, dict(calls), (_coverage(run, called, found), *gaps))
 
 
-def _called(connection: sqlite3.Connection, run: str) -> list[tuple[Key, int]]:
+def _called(connection: sqlite3.Connection, run: str) -> list[tuple[CollectiveClass, int]]:
     """Classes of the run that have a size, with their calls."""
     query = (
-        # a custom reduction is replayed as Sum: which it was does not tell classes apart
-        "SELECT op, COALESCE(datatype, ''), COALESCE(NULLIF(redop, 'Custom'), ''),"
-        " COALESCE(nranks, 0),"
-        " COALESCE(in_place, -1), COALESCE(shape, ''), size_bytes, SUM(calls) FROM classes"
-        " WHERE run = ? AND size_bytes > 0 GROUP BY 1, 2, 3, 4, 5, 6, 7"
+        "SELECT op, datatype, redop, size_bytes, root, in_place, nranks, nnodes, shape, SUM(calls)"
+        " FROM classes WHERE run = ? AND size_bytes > 0 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9"
     )
-    return [(Key(*row[:-1]), row[-1]) for row in connection.execute(query, (run,))]
-
-
-def _fits(wanted: Key, key: Key) -> bool:
-    texts = ((wanted.datatype, key.datatype), (wanted.redop, key.redop), (wanted.shape, key.shape))
-    same = all(a == b or not a or not b for a, b in texts)
-    return same and (wanted.in_place == key.in_place or -1 in (wanted.in_place, key.in_place))
-
-
-def _distance(wanted: Key, key: Key) -> tuple[int, int]:
-    """How many parts of the key were only not contradicted, then the preferred place."""
-    loose = sum(
-        getattr(wanted, name) != getattr(key, name)
-        for name in ("datatype", "redop", "shape", "in_place")
-    )
-    return loose, _PLACE_RANK[key.in_place]
+    return [
+        (
+            CollectiveClass(
+                parse_op(op),
+                Datatype.of_label(datatype),
+                Redop.of_label(redop),
+                None,
+                size,
+                root,
+                None if in_place is None else bool(in_place),
+                *shape,
+            ),
+            calls,
+        )
+        for op, datatype, redop, size, root, in_place, *shape, calls in connection.execute(
+            query, (run,)
+        )
+    ]
 
 
 def _coverage(
-    run: str, called: Sequence[tuple[Key, int]], found: Sequence[tuple[Key, int]]
+    run: str,
+    called: Sequence[tuple[CollectiveClass, int]],
+    found: Sequence[tuple[CollectiveClass, int]],
 ) -> Coverage:
     some, whole = _sums(found), _sums(called)
     calls, size = (some[i] / whole[i] if whole[i] else None for i in range(2))
     return Coverage(run, len(found), len(called), calls, size)
 
 
-def _sums(classes: Iterable[tuple[Key, int]]) -> tuple[int, int]:
+def _sums(classes: Iterable[tuple[CollectiveClass, int]]) -> tuple[int, int]:
     """Calls and bytes."""
     listed = list(classes)
-    return sum(n for _, n in listed), sum(n * key.size_bytes for key, n in listed)
+    return sum(n for _, n in listed), sum(n * (key.size_bytes or 0) for key, n in listed)

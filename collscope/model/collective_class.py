@@ -105,6 +105,25 @@ class CollectiveClass:
         weights = {Gap.NODES_DIFFER: nodes}
         return tuple(weights.get(gap, 1) if gap in gaps else 0 for gap in Gap)
 
+    def __lt__(self, other: CollectiveClass) -> bool:
+        """Order of tables: operation, type, reduction, ranks, place, shape, size; unknown first."""
+        return self._order < other._order
+
+    @property
+    def _order(self) -> tuple[str | int, ...]:
+        return (
+            self.op.value,
+            "" if self.datatype is None else self.datatype.value,
+            "" if self.redop is None else self.redop.value,
+            self.nranks or 0,
+            -1 if self.in_place is None else self.in_place,
+            self.shape or "",
+            self.size_bytes or 0,
+            self.count or 0,
+            self.nnodes or 0,
+            -1 if self.root is None else self.root,
+        )
+
     def _same_amount(self, other: CollectiveClass) -> bool:
         if self.size_bytes is None or other.size_bytes is None:
             # A count says nothing without its type; a family has neither count nor size.

@@ -73,10 +73,7 @@ def _plot(found: Comparison, path: Path, system: System | None, first: Label) ->
 
     roof = None
     if system is not None:
-        nodes = {
-            key: measured.nnodes or system.fewest_nodes(key.nranks)
-            for key, measured in first.classes.items()
-        }
+        nodes = {key: key.nnodes or system.fewest_nodes(key.nranks or 1) for key in first.classes}
         roof = RoofOf(Roofs(system), nodes)
     plot_compare(found, path, roof)
 

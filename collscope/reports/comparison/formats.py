@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 from xml.etree import ElementTree
@@ -11,10 +11,10 @@ import msgspec
 
 from collscope.analysis.check import Check, ClassVerdict
 from collscope.analysis.compare import ClassComparison, Comparison, curves
-from collscope.analysis.labels import Key
 from collscope.analysis.verdict import Verdict
 from collscope.errors import UsageError
-from collscope.reports.comparison.words import note_words, why
+from collscope.model import CollectiveClass
+from collscope.reports.comparison.words import kind_of, note_words, why
 from collscope.reports.layout import (
     NUMBER,
     TEXT,
@@ -33,7 +33,7 @@ from collscope.units import count
 CHECK_FORMATS = ("text", "md", "json", "junit", "github", "html")
 _COMPARE_CSV = (
     "op", "datatype", "redop", "nranks", "in_place", "shape", "size_bytes", "weight", "label",
-    "status", "time_us", "busbw_gbps", "speed_up", "low", "high",
+    "status", "time_us", "busbw_gbps", "speed_up", "low", "high", "root", "nnodes",
 )  # fmt: skip
 _LONGEST_LABEL = 20  # of a label in a column's heading
 _PAIRED = (
@@ -48,7 +48,7 @@ _UNJUDGED = {  # outcomes, and what JUnit says of them
     "baseline failed": "the baseline failed: no time to hold against",
 }
 _BROKEN = ("wrong results", "failed")  # of the current label
-_PLACES = {1: "in", 0: "out", -1: None}
+_PLACES = {True: "in", False: "out", None: None}
 
 
 def render_compare(comparison: Comparison, fmt: str) -> str:
@@ -90,17 +90,7 @@ def _record(value: Comparison | Check) -> dict[str, Any]:
         del plain["decision"]  # in words
         plain = {"verdict": value.verdict, "why": why(value.decision), **plain}
     body: dict[str, Any] = msgspec.to_builtins(plain)
-    keyed = [*body["classes"], *body.get("impossible", ())]
-    for key in (*(row["key"] for row in keyed), *body.get("crossovers", ())):
-        key.update(_nulls(key))
     return body
-
-
-def _nulls(key: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a key that stand for not known, which sorting needs a value of, as null."""
-    texts = {name: key[name] or None for name in ("datatype", "redop", "shape") if name in key}
-    in_place = None if key["in_place"] < 0 else bool(key["in_place"])
-    return {**texts, "nranks": key["nranks"] or None, "in_place": in_place}
 
 
 def _compare_sections(comparison: Comparison) -> list[Section]:
@@ -184,34 +174,45 @@ def _class_cells(row: ClassComparison, comparison: Comparison, weighted: bool) -
     return cells
 
 
-def _curve_name(key: Key) -> str:
-    kind = " ".join(part for part in (key.op, key.datatype, key.redop, key.shape) if part)
-    return f"{kind}, {count(key.nranks or None, 'rank')}{_place(key.in_place)}"
+def _curve_name(key: CollectiveClass) -> str:
+    kind = kind_of(key)
+    return f"{kind}, {count(key.nranks, 'rank')}{_where(key)}"
 
 
 def _crossovers(comparison: Comparison, short: dict[str, str]) -> list[str]:
     return [
-        f"{' '.join(p for p in (c.op, c.datatype) if p)}, {count(c.nranks or None, 'rank')}"
+        f"{' '.join(p for p in (c.op, c.datatype) if p)}, {count(c.nranks, 'rank')}"
         f"{_place(c.in_place)}: from {c.size_bytes} B on"
         f" {short[c.to]} is faster than {short[c.before]}."
         for c in comparison.crossovers
     ]
 
 
-def _place(in_place: int) -> str:
-    return {1: ", in place", 0: ", out of place"}.get(in_place, "")
+def _place(in_place: bool | None) -> str:
+    if in_place is None:
+        return ""
+    return ", in place" if in_place else ", out of place"
+
+
+def _where(key: CollectiveClass) -> str:
+    """Nodes and root where they are not one and the first, and the place."""
+    nodes = f" on {count(key.nnodes, 'node')}" if (key.nnodes or 1) > 1 else ""
+    root = f", root {key.root}" if key.root else ""
+    return f"{nodes}{root}{_place(key.in_place)}"
 
 
 def _compare_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
     """In the order of `_COMPARE_CSV`."""
     for row in comparison.classes:
         k = row.key
-        in_place = None if k.in_place < 0 else k.in_place
-        nranks = k.nranks or None
+        datatype = None if k.datatype is None else k.datatype.value
+        redop = None if k.redop is None else k.redop.value
+        in_place = None if k.in_place is None else int(k.in_place)
         for c in row.cells:
             yield (
-                k.op, k.datatype, k.redop, nranks, in_place, k.shape, k.size_bytes, row.weight,
-                c.label, c.status, c.time_us, c.busbw_gbps, c.speed_up, c.low, c.high,
+                k.op.value, datatype, redop, k.nranks, in_place, k.shape, k.size_bytes, row.weight,
+                c.label, c.status, c.time_us, c.busbw_gbps, c.speed_up, c.low, c.high, k.root,
+                k.nnodes,
             )  # fmt: skip
 
 
@@ -247,8 +248,8 @@ def _verdict_table(rows: Sequence[ClassVerdict]) -> Table:
     return table(
         columns,
         [
-            (r.outcome, " ".join(p for p in (r.key.op, r.key.shape) if p),
-             "/".join(p for p in (r.key.datatype, r.key.redop) if p), r.key.size_bytes,
+            (r.outcome, " ".join(filter(None, (r.key.op.value, r.key.shape))),
+             "/".join(p.value for p in (r.key.datatype, r.key.redop) if p), r.key.size_bytes,
              r.key.nranks, _PLACES[r.key.in_place], percent(r.share), r.baseline_us, r.current_us,
              r.ratio, r.low, r.high)
             for r in rows
@@ -256,10 +257,8 @@ def _verdict_table(rows: Sequence[ClassVerdict]) -> Table:
     )  # fmt: skip
 
 
-def _class_name(key: Key) -> str:
-    parts = (key.op, key.datatype, key.redop, key.shape, f"{key.size_bytes} B",
-             count(key.nranks or None, "rank"))  # fmt: skip
-    return " ".join(part for part in parts if part) + _place(key.in_place)
+def _class_name(key: CollectiveClass) -> str:
+    return f"{kind_of(key)} {key.size_bytes} B {count(key.nranks, 'rank')}{_where(key)}"
 
 
 def _junit(check: Check) -> str:

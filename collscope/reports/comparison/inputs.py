@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from collscope.analysis.labels import Label, load_labels
+from collscope.analysis.labels import Label, aligned, load_labels
 from collscope.analysis.notes import Damaged, Note
 from collscope.analysis.weights import Weights, run_weights
 from collscope.errors import InputError, UsageError
@@ -49,15 +49,19 @@ def load(db: Path, names: Sequence[str], run: str | None, *, of_first: bool = Fa
     if not db.exists():
         _refuse_files(stored, known=())
     if not stored and run is None:
-        return Inputs([labels[name] for name in names], None, notes)
+        return Inputs(_aligned([labels[name] for name in names]), None, notes)
     with reading(db) as store:
         if run is not None:
             require_run(store, db, run)
         _refuse_files(stored, measurement_labels(store))
         labels.update((label.name, label) for label in load_labels(store, stored))
-        found = [labels[name] for name in names]
+        found = _aligned([labels[name] for name in names])
         weighted = found[:1] if of_first else found
         return Inputs(found, None if run is None else run_weights(store, run, weighted), notes)
+
+
+def _aligned(labels: list[Label]) -> list[Label]:
+    return [labels[0], *(aligned(labels[0], label) for label in labels[1:])]
 
 
 def _refuse_files(names: Sequence[str], known: Collection[str]) -> None:
@@ -107,8 +111,7 @@ def _read(store: sqlite3.Connection, db: Path, file: str, run: str) -> Iterator[
 
 def _only(store: sqlite3.Connection, path: str, run: str) -> Label:
     """The one label of a file."""
-    query = "SELECT DISTINCT label FROM measurements WHERE run = ? ORDER BY label"
-    found = [row[0] for row in store.execute(query, (run,))]
+    found = measurement_labels(store, run)
     if len(found) > 1:
         raise UsageError(
             f"{path}: holds {len(found)} labels ({', '.join(found)}). Put it into a store with "

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from collscope.analysis.compare import ClassComparison, Comparison, curves
-from collscope.analysis.labels import Key
 from collscope.errors import UsageError
-from collscope.model import parse_op
+from collscope.model import CollectiveClass
+from collscope.reports.comparison.words import kind_of
 from collscope.reports.figure import COLOURS, MARKERS, check_plot, write_figure
 from collscope.roofline.roof import Roofs, Workload
 from collscope.units import format_size
@@ -30,7 +30,7 @@ class RoofOf:
     """Whose roof is drawn, and on how many nodes each class ran."""
 
     roofs: Roofs
-    nnodes: Mapping[Key, int]
+    nnodes: Mapping[CollectiveClass, int]
 
 
 def plot_compare(comparison: Comparison, path: Path, roof: RoofOf | None = None) -> None:
@@ -89,14 +89,15 @@ def _panel(
         axes.plot(*_columns(points), label=name, color=colour, marker=marker, markersize=4)
     if roof is not None:
         _roof(axes, curve, roof)
-    family = (key.op, key.datatype, key.nranks, key.in_place)
+    datatype = None if key.datatype is None else key.datatype.value
+    family = (key.op.value, datatype, key.nranks, key.in_place)
     for change in comparison.crossovers:
         if family == (change.op, change.datatype, change.nranks, change.in_place):
             axes.axvline(
                 change.size_bytes, label="crossover", color="0.6", linewidth=0.8, linestyle=":"
             )
-    place = {1: ", in place", 0: ", out of place"}.get(key.in_place, "")
-    kind = " ".join(part for part in (key.op, key.datatype, key.redop, key.shape) if part)
+    place = {True: ", in place", False: ", out of place", None: ""}[key.in_place]
+    kind = kind_of(key)
     axes.set_title(f"{kind}, {key.nranks} ranks{place}", fontsize=10)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: format_size(int(size))))
@@ -117,8 +118,8 @@ def _roof(axes: Axes, curve: Sequence[ClassComparison], roof: RoofOf) -> None:
     key = curve[0].key
     points, name = [], ""
     for row in curve:
-        size = row.key.size_bytes
-        work = Workload(parse_op(key.op), size, key.nranks, roof.nnodes[key])
+        size = row.key.size_bytes or 0
+        work = Workload(key.op, size, key.nranks or 1, roof.nnodes[key])
         try:
             ceilings = roof.roofs.ceilings(work)
         except UsageError:
@@ -132,7 +133,7 @@ def _roof(axes: Axes, curve: Sequence[ClassComparison], roof: RoofOf) -> None:
 
 def _known(curve: Sequence[ClassComparison], label: int) -> list[tuple[int, float]]:
     """Sizes and bus bandwidths of one label; 0 has no place on a logarithmic axis."""
-    pairs = [(row.key.size_bytes, row.cells[label].busbw_gbps) for row in curve]
+    pairs = [(row.key.size_bytes or 0, row.cells[label].busbw_gbps) for row in curve]
     return [(size, busbw) for size, busbw in pairs if busbw]
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from collscope.analysis.labels import Key
 from collscope.analysis.notes import (
     ControlRaises,
     Coverage,
     Damaged,
     FewLaunches,
+    HeldAgainst,
     Impossible,
     Mixed,
     NoCounterpart,
@@ -22,6 +22,7 @@ from collscope.analysis.notes import (
     PlacesDiffer,
     SeveralNodes,
     Unlike,
+    Weighed,
     WithoutTime,
     WrongResults,
 )
@@ -37,16 +38,36 @@ from collscope.analysis.verdict import (
     moved,
     those,
 )
+from collscope.model import CollectiveClass, Gap
 from collscope.stats import ENOUGH_ROUNDS, Effect
 from collscope.units import count, count_of, figure
 
 _NAMED = 3  # classes that a sentence names
 
 
-def called(key: Key) -> str:
+GAPS = {
+    Gap.SCALED: "measured on fewer ranks",
+    Gap.NODES_DIFFER: "measured on another number of nodes",
+    Gap.NODES_UNKNOWN: "nodes not known",
+    Gap.SHAPE_UNKNOWN: "shape not known",
+    Gap.PLACE_UNKNOWN: "place not known",
+    Gap.DATATYPE_UNKNOWN: "datatype not known",
+    Gap.REDOP_UNKNOWN: "reduction not known",
+    Gap.ROOT_DIFFERS: "measured with another root",
+    Gap.ROOT_UNKNOWN: "root not known",
+}
+
+
+def kind_of(key: CollectiveClass) -> str:
+    """Operation, type, reduction and shape of a class, as far as they are known."""
+    parts = (key.op, key.datatype, key.redop)
+    return " ".join(filter(None, (*(p.value for p in parts if p), key.shape)))
+
+
+def called(key: CollectiveClass) -> str:
     """A class in a sentence."""
     ranks = count(key.nranks, "rank") if key.nranks else "an unknown number of ranks"
-    return f"{key.op} of {key.size_bytes} B on {ranks}"
+    return f"{key.op.value} of {key.size_bytes} B on {ranks}"
 
 
 def why(decision: Decision) -> str:
@@ -240,9 +261,13 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
             return f"{label}: {alone} without a time of the other label to hold against"
         case PlacesDiffer(label, key, out, in_):
             return (
-                f"{label}: {key.op} of {key.size_bytes} B takes {out:.1f} us out of place"
+                f"{label}: {key.op.value} of {key.size_bytes} B takes {out:.1f} us out of place"
                 f" and {in_:.1f} us in place ({out / in_:.2f} x): first touch, or an outlier"
             )
+        case HeldAgainst(label, classes, gap):
+            return f"{label}: {count(classes, 'class', 'classes')} compared: {GAPS[gap]}"
+        case Weighed(run, calls, gap):
+            return f"run {run}: {count(calls, 'call')} weighed: {GAPS[gap]}"
         case ControlRaises(threshold):
             return f"the control raises thresholds to {100 * threshold:.1f} %"
         case OneCallEach():
