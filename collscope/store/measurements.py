@@ -11,7 +11,6 @@ from typing import Any
 
 from collscope.errors import InputError
 from collscope.model import Datatype, Measurement, parse_op
-from collscope.store.sampled import insert_sampled
 
 # Columns of _measurement that are fields of the record by the same name.
 _HINTS, _LISTED = 3, 5  # labels named where one is not known: similar ones, else the first
@@ -29,6 +28,9 @@ def insert_measurements(
 
     label  label of those that have none of their own
     """
+    # Reading needs no numpy, which takes longer to load than a report's measurements.
+    from collscope.store.sampled import insert_sampled  # noqa: PLC0415
+
     insert_sampled(
         connection,
         ("_measurement", "_sample"),

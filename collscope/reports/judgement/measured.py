@@ -112,7 +112,7 @@ class Matcher:
         wanted = row.collective_class
         found = self._index.serving(wanted)
         if self._own:
-            found = [s for s in found if s.measurement.collective_class == wanted]
+            found = [s for s in found if s.collective_class == wanted]
         if not found:
             return None
         told = [s for s in found if s.measurement.usable or s.measurement.wrong]
