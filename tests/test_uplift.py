@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collscope.reports.judgement.resample import bootstrap
-from collscope.reports.judgement.uplift import (
+from collscope.analysis.resample import bootstrap
+from collscope.analysis.uplift import (
     Part,
     ceiling,
     gain,

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
 
+from collscope.analysis.uplift import Part, ceiling, gain, saved_share
 from collscope.reports.judgement.judged import Judged, device_calls
 from collscope.reports.judgement.records import Decomposition, JudgedKernel, TimePart, Uplift
-from collscope.reports.judgement.uplift import Part, ceiling, gain, saved_share
 from collscope.reports.model import Share
 from collscope.units import count, count_of
 
 if TYPE_CHECKING:
-    from collscope.reports.judgement.resample import Spread
+    from collscope.analysis.resample import Spread
 
 # A transfer in the job may be slower than its roof by this much before the rest is called waiting.
 SKEW_FACTOR = 3.0
@@ -199,7 +199,7 @@ def _spread(counted: Sequence[tuple[Part, Judged]]) -> Spread | None:
 
 
 def _bootstrap(counted: Sequence[tuple[Part, Judged]]) -> Spread | None:
-    from collscope.reports.judgement.resample import bootstrap  # noqa: PLC0415 - numpy
+    from collscope.analysis.resample import bootstrap  # noqa: PLC0415 - numpy
 
     weights, samples, in_job = [], [], []
     roofs, lower, upper, best = [], [], [], []

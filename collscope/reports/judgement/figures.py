@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from collscope.analysis.uplift import implied_share, predicted_gain
 from collscope.model import CollectiveClass, Gap, Measurement, MeasurementIndex
 from collscope.reports.judgement.judged import device_calls
 from collscope.reports.judgement.measured import Matcher
 from collscope.reports.judgement.records import MetricRow
-from collscope.reports.judgement.uplift import implied_share, predicted_gain
 from collscope.reports.model import ClassRow
 from collscope.units import count, format_size
 

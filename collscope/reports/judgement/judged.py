@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from collscope.analysis.uplift import Part, Split, split
 from collscope.model import bus_bandwidth, parse_op
 from collscope.reports.judgement.measured import Match, Matcher
 from collscope.reports.judgement.records import JudgedClass, Reached
 from collscope.reports.judgement.roofs import AnyRoofs, FitRoofs, RoofAt
-from collscope.reports.judgement.uplift import Part, Split, split
 from collscope.reports.model import ClassRow
 from collscope.roofline.roof import Workload
 
