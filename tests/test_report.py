@@ -16,6 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from store_builder import StoreBuilder
 
+from collscope.analysis import share as share_records
+from collscope.analysis.share import Share
 from collscope.cli.options import write
 from collscope.errors import UsageError
 from collscope.reports import model
@@ -28,6 +30,7 @@ from collscope.reports.model import Report
 from collscope.reports.render import render
 from collscope.reports.rows import render_rows
 from collscope.reports.sections import sections
+from collscope.reports.share import denominator
 
 _SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "report.schema.json"
 
@@ -95,7 +98,7 @@ def test_share_of_a_whole_profile_has_both_denominators() -> None:
     assert share.share_of_kernels == pytest.approx(0.375)
     assert share.share_of_busy == pytest.approx(0.3)
     assert share.percent == pytest.approx(30.0)
-    assert share.denominator == "all kernels and copies"
+    assert denominator(share) == "all kernels and copies"
     assert [kernel.percent for kernel in share.kernels] == [pytest.approx(30.0)]
 
 
@@ -106,7 +109,7 @@ def test_profile_without_copies_says_so() -> None:
     store.total(source, "gemm", None, 3)
     (share,) = store.report().shares
     assert share.percent == pytest.approx(25.0)
-    assert share.denominator == "all kernels; the profile lists no copies"
+    assert denominator(share) == "all kernels; the profile lists no copies"
 
 
 def test_files_of_one_rocprofv3_process_are_one_share() -> None:
@@ -123,7 +126,7 @@ def test_files_of_one_rocprofv3_process_are_one_share() -> None:
     report = store.report()
     (share,) = report.shares  # copies without any kernel have no share
     assert (share.source, share.collective_ns, share.percent) == ("d/7_kernel_trace.csv", 20, 20.0)
-    assert share.denominator == "all kernels and copies"
+    assert denominator(share) == "all kernels and copies"
     (finding,) = [found for found in report.findings if found.code == "totals_beside_trace"]
     assert [line.source for line in finding.evidence] == ["d/7_kernel_stats.csv"]
 
@@ -407,13 +410,15 @@ def test_schema_names_every_field(schema: dict[str, Any]) -> None:
     shapes = {**schema["$defs"], "Report": schema}
     records = {
         name: value
-        for module in (model, judgement, timeline)
+        for module in (model, share_records, judgement, timeline)
         for name, value in vars(module).items()
         if dataclasses.is_dataclass(value) and value.__module__ == module.__name__
     }
     assert set(shapes) == set(records)
     for name, record in records.items():
-        fields = [field.name for field in dataclasses.fields(record)]
+        # The JSON has in words what a share is of.
+        named = {"whole": "denominator"} if record is Share else {}
+        fields = [named.get(f.name, f.name) for f in dataclasses.fields(record)]
         assert list(shapes[name]["properties"]) == fields
         assert shapes[name]["required"] == fields
 

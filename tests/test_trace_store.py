@@ -17,6 +17,7 @@ from command import collscope, dump, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collscope.analysis.share import read_shares
 from collscope.errors import InputError
 from collscope.model import Datatype, Op
 from collscope.model.trace import (
@@ -27,7 +28,7 @@ from collscope.model.trace import (
     TraceColumns,
     TraceFile,
 )
-from collscope.reports.share import range_words, read_shares
+from collscope.reports.share import range_words
 from collscope.store.trace_columns import (
     decode_recording,
     decode_trace,

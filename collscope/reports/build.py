@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from collscope.analysis.share import read_shares
 from collscope.reports.classes import class_rows, read_call_totals
 from collscope.reports.communicators import communicator_rows
 from collscope.reports.findings import find
@@ -14,7 +15,6 @@ from collscope.reports.judgement.build import build_judgement
 from collscope.reports.judgement.records import JudgedClass
 from collscope.reports.model import Report
 from collscope.reports.overview import find_gaps, read_coverage, read_header
-from collscope.reports.share import read_shares
 from collscope.reports.sizes import histograms
 from collscope.reports.timeline_read import read_timeline
 from collscope.reports.transports import read_facts, read_settings, read_transports

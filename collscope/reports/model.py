@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from collscope.analysis.share import Share
 from collscope.model import CollectiveClass, Datatype, Redop, parse_op
 from collscope.reports.judgement.records import Judgement
 from collscope.reports.timeline_records import TimelineReport
@@ -42,60 +43,6 @@ class Header:
     calls: int
     total_bytes: int  # over the calls whose size is known
     calls_without_size: int
-
-
-@dataclass(frozen=True, slots=True)
-class FamilyShare:
-    """Collective kernels of one family (nccl, rccl, msccl, mscclpp, custom) in one profile."""
-
-    family: str
-    calls: int
-    total_ns: int
-    percent: float | None  # of the profile's denominator
-
-
-@dataclass(frozen=True, slots=True)
-class KernelShare:
-    """One collective kernel's total in one profile, all devices together."""
-
-    name: str
-    family: str
-    calls: int
-    total_ns: int
-    mean_ns: float | None
-    percent: float | None  # of the profile's denominator
-
-
-@dataclass(frozen=True, slots=True)
-class UnclassifiedName:
-    """A kernel name with "ccl" that is no known collective, and is not counted as one."""
-
-    name: str
-    calls: int
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Share of GPU time in collectives, of one profile."""
-
-    source: str
-    dialect: str
-    percent: float | None  # the answer, of `denominator`
-    denominator: str  # in words
-    rows: int  # rows of the profile's table
-    partial: bool  # the table is an excerpt: its own percentages are used
-    collective_calls: int
-    collective_ns: int
-    kernel_ns: int | None  # all kernels, None for an excerpt
-    busy_ns: int | None  # kernels and copies, None for an excerpt
-    share_of_kernels: float | None  # ratio to kernel_ns
-    share_of_busy: float | None  # ratio to busy_ns
-    reported_percentage: float | None  # sum of what the source printed for the collectives
-    reported_coverage: float | None  # sum of everything it printed; 100 when whole
-    families: tuple[FamilyShare, ...]
-    kernels: tuple[KernelShare, ...]
-    kernels_total: int  # collective kernel names before the cut to the top ones
-    unclassified: tuple[UnclassifiedName, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
 from collscope.reports.html.page import Extras
 from collscope.reports.judgement.records import JudgedClass
 from collscope.reports.layout import in_format, to_csv
 from collscope.reports.model import ClassRow, Report
 from collscope.reports.sections import sections
+from collscope.reports.share import denominator
 
 _CLASS_COLUMNS = tuple(ClassRow.__dataclass_fields__)
 # What the judgement adds; its times in the job stand among the columns of the class, in ns.
@@ -26,7 +31,23 @@ def render(report: Report, fmt: str, extras: Extras | None = None) -> str:
     raises    UsageError for another format
     """
     title = f"collscope report, run {report.header.run}"
-    return in_format(fmt, report, lambda: _csv(report), lambda: (title, sections(report)), extras)
+    record = _record(report) if fmt == "json" else None
+    return in_format(fmt, record, lambda: _csv(report), lambda: (title, sections(report)), extras)
+
+
+def _record(report: Report) -> dict[str, Any]:
+    """What JSON has of it: with words where the report has codes."""
+    body: dict[str, Any] = msgspec.to_builtins(report)
+    body["shares"] = [
+        {
+            ("denominator" if name == "whole" else name): (
+                denominator(share) if name == "whole" else value
+            )
+            for name, value in row.items()
+        }
+        for share, row in zip(report.shares, body["shares"], strict=True)
+    ]
+    return body
 
 
 def _csv(report: Report) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from collscope.analysis.rocprof_files import again
 from collscope.reports.model import Evidence, Finding, Report
-from collscope.reports.rocprof_files import again
 from collscope.units import count
 
 _MOST_NAMED = 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from collscope.analysis.share import IDLE_PERCENT, PASTED_TABLES, Bound, Share, bound_by
 from collscope.model import Op
 from collscope.reports.classes import class_words
 from collscope.reports.layout import (
@@ -22,18 +23,11 @@ from collscope.reports.model import (
     Finding,
     Header,
     Report,
-    Share,
     TransportRow,
 )
 from collscope.reports.sections_calls import classes, communicators, histograms
 from collscope.reports.sections_judgement import gain_sentences, judgement, measured_sentences
-from collscope.reports.share import (
-    IDLE_PERCENT,
-    PASTED_TABLES,
-    bound_by,
-    percent_words,
-    range_words,
-)
+from collscope.reports.share import BOUND_WORDS, denominator, percent_words, range_words
 from collscope.reports.timeline_sections import (
     idle_percent,
     timeline_section,
@@ -140,13 +134,13 @@ def _traced(report: Report) -> Sequence[Share]:
     return [share for share in report.shares if share.source in paths]
 
 
-def _collectives(bound: str | None) -> str:
-    return "Collectives" if bound is None else f"{bound}: collectives"
+def _collectives(bound: Bound | None) -> str:
+    return "Collectives" if bound is None else f"{BOUND_WORDS[bound]}: collectives"
 
 
 def _range(shares: Sequence[Share], whole: str) -> str:
     """Smallest and largest of several shares, with the denominator that they have in common."""
-    denominators = {share.denominator for share in shares}
+    denominators = {denominator(share) for share in shares}
     said = "; each with its denominator under Share of GPU time"
     if len(denominators) == 1:
         said = f" (denominator: {denominators.pop()})"
@@ -167,7 +161,7 @@ def _size(header: Header) -> str:
 
 def share_sentence(share: Share, whole: str = "GPU time") -> str:
     """The share of one profile with its denominator in words."""
-    return f"{percent_words(share)} of {whole} (denominator: {share.denominator})"
+    return f"{percent_words(share)} of {whole} (denominator: {denominator(share)})"
 
 
 def _most(row: ClassRow) -> str:

@@ -1,232 +1,24 @@
-"""The share section: how much of the GPU time the collectives take, and of which GPU time."""
+"""The share of collectives in words: what it is, of what, and what the job is bound by."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from collscope.reports.model import FamilyShare, KernelShare, Share, UnclassifiedName
-from collscope.reports.rocprof_files import again, kernels_of
+from collscope.analysis.share import HOST_FUNCTIONS, Bound, Share, Whole, hidden_percent
 from collscope.units import count
 
-# A pasted table whose percentages sum to less is an excerpt: what stands in it is no total.
-WHOLE_TABLE_PERCENT = 99.5
-# Half of GPU time in collectives, or a quarter at most: between them neither word is right.
-COMMUNICATION_BOUND_PERCENT = 50.0
-COMPUTE_BOUND_PERCENT = 25.0
-# A GPU that idles for half of the traced time is bound by neither, whatever fills the rest.
-IDLE_PERCENT = 50.0
-# Its rows are functions of the host: one that is no collective may start some inside.
-HOST_FUNCTIONS = "perftools"
-# A file of these may hold several tables, of phases as well as of ranks.
-PASTED_TABLES = ("key_averages", HOST_FUNCTIONS)
-
-_SHARES = """
-SELECT v.source_id, s.path, s.dialect, v.collective_calls, v.collective_ns, v.kernel_ns,
-       v.busy_ns, v.reported_percentage, v.reported_coverage
-FROM share v JOIN sources s USING (source_id) WHERE v.run = ? AND s.run = v.run
-ORDER BY v.source_id
-"""
-
-# One row per table row would do for the sums, but a profile may list each device.
-_TOTALS = """
-SELECT source_id, name, family, kind, CAST(TOTAL(calls) AS INTEGER),
-       CAST(TOTAL(total_ns) AS INTEGER), SUM(reported_percentage), COUNT(*)
-FROM kernel_totals WHERE run = ? GROUP BY source_id, name, family, kind
-"""
-
-_UNCLASSIFIED = """
-SELECT path, excerpt, SUM(count) FROM diagnostics
-WHERE run = ? AND code = 'unclassified_name' AND excerpt IS NOT NULL GROUP BY path, excerpt
-ORDER BY SUM(count) DESC, excerpt
-"""
+BOUND_WORDS = {Bound.COMMUNICATION: "Communication-bound", Bound.COMPUTE: "Compute-bound"}
 
 
-class _Total(NamedTuple):
-    name: str
-    family: str | None
-    kind: str
-    calls: int
-    total_ns: int
-    reported: float | None
-    rows: int
-
-
-class _Profile(NamedTuple):
-    source: str
-    dialect: str
-    collective_calls: int
-    collective_ns: int
-    kernel_ns: int
-    busy_ns: int
-    reported_percentage: float | None
-    reported_coverage: float | None
-
-
-def read_shares(connection: sqlite3.Connection, run: str) -> tuple[Share, ...]:
-    """Share of GPU time in collectives, one per profile of the run with kernels."""
-    totals: dict[int, list[_Total]] = defaultdict(list)
-    for source_id, *columns in connection.execute(_TOTALS, (run,)):
-        totals[source_id].append(_Total(*columns))
-    names: dict[str, list[UnclassifiedName]] = defaultdict(list)
-    for path, name, calls in connection.execute(_UNCLASSIFIED, (run,)):
-        names[path].append(UnclassifiedName(name, calls))
-    profiles = {key: _Profile(*columns) for key, *columns in connection.execute(_SHARES, (run,))}
-    return tuple(
-        _share(profile, totals[source_id], names[profile.source])
-        for source_id, profile in _one_per_process(profiles, totals).items()
-        if not _copies_alone(profile)
-    )
-
-
-def _one_per_process(
-    profiles: dict[int, _Profile], totals: dict[int, list[_Total]]
-) -> dict[int, _Profile]:
-    """Profiles with the copies that rocprofv3 lists in a file beside; the copies join `totals`.
-
-    What a trace beside it holds again is left out. An excerpt has no total to add copies to.
-    """
-    keys = {profile.source: key for key, profile in profiles.items()}
-    left_out = again(keys)
-    joined = {key: profile for key, profile in profiles.items() if profile.source not in left_out}
-    for copies, kernels in kernels_of(keys).items():
-        source, target = keys[copies], keys[kernels]
-        if _copies_alone(joined[source]) and not _partial(joined[target]):
-            busy_ns = joined[target].busy_ns + joined[source].busy_ns
-            joined[target] = joined[target]._replace(busy_ns=busy_ns)
-            totals[target] += totals[source]
-    return joined
-
-
-def _copies_alone(profile: _Profile) -> bool:
-    """True of a profile without any kernel: it tells nothing about the share of collectives."""
-    return not (profile.kernel_ns or profile.collective_ns or _partial(profile))
-
-
-def _partial(profile: _Profile) -> bool:
-    coverage = profile.reported_coverage
-    return coverage is not None and coverage < WHOLE_TABLE_PERCENT
-
-
-def _share(
-    profile: _Profile,
-    totals: Sequence[_Total],
-    unclassified: Sequence[UnclassifiedName],
-) -> Share:
-    coverage = profile.reported_coverage
-    partial = _partial(profile)
-    copies = any(total.kind == "copy" for total in totals)
-    rows = sum(total.rows for total in totals)
-    printed = _as_printed(profile, partial)
-    kernels = _kernels(totals, None if printed else profile.busy_ns)
-    of_kernels, of_busy = _ratios(profile, partial)
-    return Share(
-        source=profile.source,
-        dialect=profile.dialect,
-        percent=_percent(profile, printed, of_busy),
-        denominator=_denominator(profile.dialect, printed, copies, rows),
-        rows=rows,
-        partial=partial,
-        collective_calls=profile.collective_calls,
-        collective_ns=profile.collective_ns,
-        kernel_ns=None if partial else profile.kernel_ns,
-        busy_ns=None if partial else profile.busy_ns,
-        share_of_kernels=of_kernels,
-        share_of_busy=of_busy,
-        reported_percentage=profile.reported_percentage,
-        reported_coverage=coverage,
-        families=_families(kernels),
-        kernels=kernels,
-        kernels_total=len(kernels),
-        unclassified=tuple(unclassified),
-    )
-
-
-def _ratios(profile: _Profile, partial: bool) -> tuple[float | None, float | None]:
-    """Ratios to all kernels, and to kernels and copies; None of an excerpt, which has no total."""
-    if partial:
-        return None, None
-    return (
-        profile.collective_ns / profile.kernel_ns if profile.kernel_ns else None,
-        profile.collective_ns / profile.busy_ns if profile.busy_ns else None,
-    )
-
-
-def _as_printed(profile: _Profile, partial: bool) -> bool:
-    """Whether the source's own percentages are the share: its table may leave rows out."""
-    coverage = profile.reported_coverage
-    cut = profile.dialect == "key_averages" and coverage is not None and coverage < 100
-    return partial or cut
-
-
-def _percent(profile: _Profile, printed: bool, of_busy: float | None) -> float | None:
-    if profile.dialect == HOST_FUNCTIONS and not profile.collective_ns:
-        return None
-    if printed:
-        return profile.reported_percentage or 0.0
-    return None if of_busy is None else 100 * of_busy
-
-
-def _denominator(dialect: str, printed: bool, copies: bool, rows: int) -> str:
-    """What the percentage is of, in words."""
-    # RPD's `top` lists copies beside kernels and computes its percentages over both.
-    if printed and dialect == "top_text":
-        return f"the profile's own total, kernels and copies; {count(rows, 'row')} pasted"
-    if printed:
-        return f"the profile's own total; {count(rows, 'row')} present"
-    return "all kernels and copies" if copies else "all kernels; the profile lists no copies"
-
-
-def _kernels(totals: Sequence[_Total], busy_ns: int | None) -> tuple[KernelShare, ...]:
-    """Collective kernels by time; percentages over `busy_ns`, or as reported where it is None."""
-    kernels = [
-        KernelShare(
-            name=total.name,
-            family=total.family,
-            calls=total.calls,
-            total_ns=total.total_ns,
-            mean_ns=total.total_ns / total.calls if total.calls else None,
-            percent=100 * total.total_ns / busy_ns if busy_ns else total.reported,
-        )
-        for total in totals
-        if total.family is not None
-    ]
-    return tuple(sorted(kernels, key=lambda kernel: (-kernel.total_ns, kernel.name)))
-
-
-def _families(kernels: Sequence[KernelShare]) -> tuple[FamilyShare, ...]:
-    families = [
-        _family(name, [kernel for kernel in kernels if kernel.family == name])
-        for name in {kernel.family for kernel in kernels}
-    ]
-    return tuple(sorted(families, key=lambda family: (-family.total_ns, family.family)))
-
-
-def _family(name: str, kernels: Sequence[KernelShare]) -> FamilyShare:
-    percents = [kernel.percent for kernel in kernels if kernel.percent is not None]
-    return FamilyShare(
-        family=name,
-        calls=sum(kernel.calls for kernel in kernels),
-        total_ns=sum(kernel.total_ns for kernel in kernels),
-        percent=sum(percents) if percents else None,
-    )
-
-
-def bound_by(share: Share) -> str | None:
-    """What a profile's GPU time says the job is bound by; None where it does not tell.
-
-    Of an excerpt, what is not shown may be collectives, or not: both ends must agree.
-    """
-    if share.percent is None:
-        return None
-    hidden = _hidden(share)
-    if share.percent >= COMMUNICATION_BOUND_PERCENT:
-        return "Communication-bound"
-    if share.percent + hidden <= COMPUTE_BOUND_PERCENT:
-        return "Compute-bound"
-    return None
+def denominator(share: Share) -> str:
+    """What the percentage is of."""
+    rows = count(share.rows, "row")
+    return {
+        Whole.KERNELS_AND_COPIES: "all kernels and copies",
+        Whole.KERNELS: "all kernels; the profile lists no copies",
+        Whole.PRINTED: f"the profile's own total; {rows} present",
+        Whole.PRINTED_WITH_COPIES: f"the profile's own total, kernels and copies; {rows} pasted",
+    }[share.whole]
 
 
 def percent_words(share: Share) -> str:
@@ -239,7 +31,7 @@ def percent_words(share: Share) -> str:
     if share.dialect == HOST_FUNCTIONS:
         return f"at least {share.percent:.2f} %"
     if share.partial and not share.percent:
-        return f"0.00 to {_hidden(share):.2f} %"
+        return f"0.00 to {hidden_percent(share):.2f} %"
     return f"{share.percent:.2f} %"
 
 
@@ -252,11 +44,4 @@ def range_words(shares: Sequence[Share]) -> str:
     if all(share.dialect == HOST_FUNCTIONS for share in known):
         return f"at least {least:.2f} %"
     # Of an excerpt without collectives, what is not listed.
-    return f"{least:.2f} to {max(share.percent or _hidden(share) for share in known):.2f} %"
-
-
-def _hidden(share: Share) -> float:
-    """Percent of the GPU time that may be collectives beside those counted."""
-    if share.dialect == HOST_FUNCTIONS:
-        return 100 - (share.percent or 0.0)
-    return max(0.0, 100 - (share.reported_coverage or 0.0)) if share.partial else 0.0
+    return f"{least:.2f} to {max(share.percent or hidden_percent(share) for share in known):.2f} %"

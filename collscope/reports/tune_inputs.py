@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from collscope.analysis.share import read_shares
 from collscope.errors import UsageError
 from collscope.model import Op
 from collscope.replay import command
@@ -17,7 +18,6 @@ from collscope.replay.session import Session
 from collscope.replay.variants import parse_variant
 from collscope.reports.judgement.accounts import fraction_of
 from collscope.reports.judgement.roofs import RoofAt, SystemRoofs
-from collscope.reports.share import read_shares
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.roof import Workload
 from collscope.tuning.records import JobTime, Variable

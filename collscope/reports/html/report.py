@@ -24,7 +24,7 @@ from collscope.reports.html.figures import (
 from collscope.reports.html.page import Extras, Fact, Figure, Strip
 from collscope.reports.layout import NUMBER, TEXT, Table, table
 from collscope.reports.model import Report
-from collscope.reports.share import percent_words
+from collscope.reports.share import denominator, percent_words
 from collscope.units import format_size
 
 MOST_KERNELS = 700_000  # of the timeline; whole calls are left out beyond, the shortest first
@@ -82,7 +82,7 @@ def _facts(report: Report) -> Iterable[Fact]:
     shares = report.shares
     if len(shares) == 1:
         yield Fact("Share of GPU time in collectives", percent_words(shares[0]),
-                   f"of {shares[0].denominator}", "Share of GPU time")  # fmt: skip
+                   f"of {denominator(shares[0])}", "Share of GPU time")  # fmt: skip
     elif shares:
         known = [s.percent for s in shares if s.percent is not None]
         value = f"{min(known):.1f} to {max(known):.1f} %" if known else "not known"

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
 
+from collscope.analysis.share import Share
 from collscope.analysis.uplift import Part, ceiling, gain, saved_share
 from collscope.reports.judgement.judged import Judged, device_calls
 from collscope.reports.judgement.records import Decomposition, JudgedKernel, TimePart, Uplift
-from collscope.reports.model import Share
+from collscope.reports.share import denominator
 from collscope.units import count, count_of
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def fraction_of(
     if not known:
         return None
     if len(known) == 1:
-        return Fraction((known[0].percent or 0.0) / 100, known[0].denominator, None)
+        return Fraction((known[0].percent or 0.0) / 100, denominator(known[0]), None)
     if all(share.busy_ns for share in known):
         busy = sum(share.busy_ns or 0 for share in known)
         ratio = sum(share.collective_ns for share in known) / busy

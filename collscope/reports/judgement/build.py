@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from collscope.analysis.share import Share
 from collscope.model import Measurement
 from collscope.reports.judgement.accounts import decompose, fraction_of, uplift_of
 from collscope.reports.judgement.curves import curves_of
@@ -21,7 +22,7 @@ from collscope.reports.judgement.measured import (
 )
 from collscope.reports.judgement.records import Judgement
 from collscope.reports.judgement.roofs import AnyRoofs, FitRoofs, empirical, make_roofs
-from collscope.reports.model import ClassRow, Share
+from collscope.reports.model import ClassRow
 from collscope.store.measurements import StoredMeasurement, read_measurements
 from collscope.units import are, count, count_of
 

@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from collscope.analysis.share import KernelShare, Share
 from collscope.kernel_names import KernelName, classify
 from collscope.model import Datatype, Op
 from collscope.reports.judgement.accounts import MOSTLY, SKEW_FACTOR
 from collscope.reports.judgement.judged import Judged
 from collscope.reports.judgement.records import JudgedKernel
 from collscope.reports.judgement.roofs import AnyRoofs, RoofAt
-from collscope.reports.model import KernelShare, Share
 from collscope.roofline.roof import Workload
 
 KIB, MIB = 1024, 1024**2
