@@ -154,10 +154,8 @@ def test_one_class_decides_when_it_is_sure_and_moves_the_total(factor: float, ve
 def test_a_pass_names_what_is_slower() -> None:
     found = quick(slowed(SWEEP, key(1 << 13), 1.5))
     assert "no change beyond the noise" not in said(found)
-    assert "1 class is slower alone: AllReduce of 8192 B on 8 ranks takes 1.5" in why(
-        found.decision
-    )
-    assert "not enough for a regression by rule 4; not judged: 2 of 7" in said(found)
+    assert "1 class is slower: AllReduce of 8192 B on 8 ranks takes 1.5" in said(found)
+    assert ", which is by itself not enough for a regression; not judged: 2 of 7" in said(found)
 
 
 @pytest.mark.parametrize(("launch", "session"), [(0.0, 0.01), (0.02, 0.0)])
@@ -251,9 +249,7 @@ def test_single_samples_cannot_be_judged() -> None:
     found = check(a, label("b", {key(1): {0: (20.0,)}}))
     # Nothing says that it is noisy.
     assert (found.verdict, found.classes[0].outcome) == (Verdict.NO_VERDICT, "unknown")
-    assert "the noise of 1 class is not known, with a single value of a label" in why(
-        found.decision
-    )
+    assert "the noise of 1 class is not known, with a single value of a label" in said(found)
     assert 'message="noise not known' in render_check(found, "junit")
 
 
@@ -270,9 +266,7 @@ def test_tables_are_judged_where_the_host_hides_nothing(files: int) -> None:
     base = tables("base", 1, sweep, files)
     found = check(base, tables("new", 2, sweep, files))
     assert found.verdict is Verdict.PASS
-    assert "not judged: 11 of 22 classes with 0.9 % of the time and up to 18.2 us" in why(
-        found.decision
-    )
+    assert "not judged: 11 of 22 classes with 0.9 % of the time and up to 18.2 us" in said(found)
     assert found.classes_judged == 11
     assert note_words(found.notes[0]).startswith(
         "no calls are known: a class weighs the time of one call"

@@ -137,7 +137,7 @@ def _total(reason: Reason, total: Effect) -> str:
         slower = percent > 0
         return f"the weighted total is {abs(percent):.1f} % {'slower' if slower else 'faster'}"
     if reason is Reason.UNSURE:
-        return f"weighted total {percent:+.1f} %, which is not sure enough to decide by rule 4"
+        return f"weighted total {percent:+.1f} %, which is not sure enough for a verdict"
     what = "that decides" if reason is Reason.UNDECIDED else "beyond the noise"
     return f"no change {what}; weighted total {percent:+.1f} %"
 
@@ -178,7 +178,8 @@ def _undecided(judged: Sequence[Judged], how: str) -> list[str]:
         return []
     names = ", ".join(map(_name, changed[:_NAMED])) + ", …" * (len(changed) > _NAMED)
     verdict = "a regression" if how == "slower" else "an improvement"
-    return [f"{_are(changed)} {how} alone: {names}; not enough for {verdict} by rule 4"]
+    enough = "is by itself" if len(changed) == 1 else "are by themselves"
+    return [f"{_are(changed)} {how}: {names}, which {enough} not enough for {verdict}"]
 
 
 def _unseen(unseen: Sequence[Judged], of: int) -> str:
