@@ -91,6 +91,12 @@ def test_each_rank_takes_a_gpu_of_its_own(
     assert devices.removeprefix("# devices: ").split("; ") == _ALL
 
 
+def test_instances_of_a_gpu_are_left_to_the_library(replay: Replay, tmp_path: Path) -> None:
+    done = replay("cuda", "export CUDA_VISIBLE_DEVICES=MIG-$((PMI_RANK / 4))")
+    assert (done.code, done.err) == (0, "")
+    assert "# devices: GPU 0 MIG 1g.18gb; GPU 1 MIG 1g.18gb\n" in (tmp_path / "out.csv").read_text()
+
+
 @pytest.mark.parametrize(
     ("backend", "each", "says"),
     [

@@ -311,8 +311,11 @@ Sight see_gpus(const GpuOptions& options, gpu::Vendor& vendor, std::string& erro
     for (int device = 0; libraries.ok() && device < libraries.devices; ++device) {
         std::array<char, 64> address{};  // "0000:1b:00.0"
         const auto get = libraries.runtime.device_get_pci_bus_id;
-        const bool told = get && get(address.data(), static_cast<int>(address.size()) - 1,
-                                     device) == gpu::success;
+        // "NVIDIA H100 80GB HBM3 MIG 1g.10gb": an instance, which shares its GPU's address.
+        const bool whole =
+            device_name(libraries.runtime, device).find(" MIG ") == std::string::npos;
+        const bool told = whole && get && get(address.data(), static_cast<int>(address.size()) - 1,
+                                              device) == gpu::success;
         out.gpus.emplace_back(told ? address.data() : "");
     }
     return out;

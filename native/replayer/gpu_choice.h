@@ -10,7 +10,7 @@
 
 namespace collscope {
 
-// The GPUs that a process sees: a name of each, or "" where the runtime tells none.
+// The GPUs that a process sees: a name of each, or "" where there is none that is its own.
 struct Sight {
     std::vector<std::string> gpus;
 };

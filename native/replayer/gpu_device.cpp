@@ -16,6 +16,28 @@ thread_local int current_device = -1;
 
 }  // namespace
 
+std::string device_name(const gpu::Runtime& runtime, int ordinal) {
+    auto properties = std::make_unique<gpu::DeviceProperties>();
+    std::memset(properties.get(), 0, sizeof *properties);
+    const auto get = runtime.get_device_properties_r0600 ? runtime.get_device_properties_r0600
+                                                          : runtime.get_device_properties;
+    if (!get || get(properties.get(), ordinal) != gpu::success) {
+        return {};
+    }
+    std::string name(properties->name, strnlen(properties->name, sizeof properties->name));
+    if (runtime.vendor == gpu::Vendor::Cuda) {
+        return name;
+    }
+    // HIP adds the architecture, as in gfx942:sramecc+:xnack-, at a place that differs by version.
+    const std::string_view rest(properties->rest, sizeof properties->rest);
+    const std::size_t at = rest.find("gfx");
+    if (at == std::string_view::npos) {
+        return name;
+    }
+    const std::string_view architecture = rest.substr(at, rest.find('\0', at) - at);
+    return (name.empty() ? "" : name + " ") + std::string(architecture);
+}
+
 GpuDevice::~GpuDevice() {
     if (ordinal_ < 0 || !bind().ok()) {
         return;
@@ -38,7 +60,7 @@ Status GpuDevice::open(int ordinal, bool urgent) {
     if (!status.ok()) {
         return status;
     }
-    name_ = describe();
+    name_ = device_name(runtime_, ordinal_);
     status = make_stream(urgent);
     while (status.ok() && events_.size() < n_events) {
         gpu::Event event = nullptr;
@@ -79,28 +101,6 @@ Status GpuDevice::bind() const {
 
 void GpuDevice::leave() {
     ordinal_ = -1;
-}
-
-std::string GpuDevice::describe() const {
-    auto properties = std::make_unique<gpu::DeviceProperties>();
-    std::memset(properties.get(), 0, sizeof *properties);
-    const auto get = runtime_.get_device_properties_r0600 ? runtime_.get_device_properties_r0600
-                                                          : runtime_.get_device_properties;
-    if (!get || !status_of(get(properties.get(), ordinal_), "GetDeviceProperties").ok()) {
-        return {};
-    }
-    std::string name(properties->name, strnlen(properties->name, sizeof properties->name));
-    if (runtime_.vendor == gpu::Vendor::Cuda) {
-        return name;
-    }
-    // HIP adds the architecture, as in gfx942:sramecc+:xnack-, at a place that differs by version.
-    const std::string_view rest(properties->rest, sizeof properties->rest);
-    const std::size_t at = rest.find("gfx");
-    if (at == std::string_view::npos) {
-        return name;
-    }
-    const std::string_view architecture = rest.substr(at, rest.find('\0', at) - at);
-    return (name.empty() ? "" : name + " ") + std::string(architecture);
 }
 
 Status GpuDevice::allocate(std::size_t bytes, std::byte*& out) {

@@ -10,6 +10,9 @@
 
 namespace collscope {
 
+// The model as the runtime names it, of HIP with its architecture; empty where it tells none.
+std::string device_name(const gpu::Runtime& runtime, int ordinal);
+
 // Everything but `leave` is called from one thread at a time.
 class GpuDevice {
 public:
@@ -52,7 +55,6 @@ public:
 
 private:
     Status query(int rc, const char* function, bool& done) const;
-    std::string describe() const;
     Status make_stream(bool urgent);
 
     const gpu::Runtime& runtime_;

@@ -1,6 +1,7 @@
 // A libcudart or libamdhip64 (FAKE_PREFIX) of a host with eight GPUs, which are memory of the host and
 // whose time is what the collectives say. Of the eight a process sees those that ROCR_VISIBLE_DEVICES,
 // of these those that HIP_VISIBLE_DEVICES name; with CUDA those of CUDA_VISIBLE_DEVICES.
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -31,7 +32,8 @@ std::vector<int> visible(const std::vector<int>& gpus, const char* variable) {
     std::vector<int> out;
     std::istringstream words(list);
     for (std::string word; std::getline(words, word, ',');) {
-        const std::size_t place = std::strtoul(word.c_str(), nullptr, 10);
+        const std::size_t digits = std::min(word.find_first_of("0123456789"), word.size());
+        const std::size_t place = std::strtoul(word.c_str() + digits, nullptr, 10);
         if (place < gpus.size()) {
             out.push_back(gpus[place]);
         }
@@ -58,7 +60,10 @@ int NAME(DeviceGetPCIBusId)(char* out, int length, int device) {
     return 0;
 }
 int NAME(GetDeviceProperties)(char* out, int device) {
-    std::snprintf(out, 256, "GPU %d", visible()[static_cast<std::size_t>(device)]);
+    const char* list = std::getenv("CUDA_VISIBLE_DEVICES");
+    const bool mig = list != nullptr && std::string(list).rfind("MIG", 0) == 0;
+    std::snprintf(out, 256, "GPU %d%s", visible()[static_cast<std::size_t>(device)],
+                  mig ? " MIG 1g.18gb" : "");
     return 0;
 }
 int NAME(RuntimeGetVersion)(int* version) {
