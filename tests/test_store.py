@@ -139,6 +139,11 @@ def test_a_value_of_another_type_is_damage_and_a_mistake_of_ours_is_not(
         f"collscope: {db}: text in column size_bytes of table _class: the store is damaged. "
         "Restore it from a copy, or ingest into a new file.\n"
     )
+    with closing(sqlite3.connect(db)) as connection, connection:
+        connection.execute("UPDATE _class SET size_bytes = 8, class_id = class_id + 1000")
+    done = collscope("report", "--db", db)
+    assert done.code == 3
+    assert "a row of table _call_total without its row of _class: the store is" in done.err
 
 
 # Runs a command without root's power to write where the permissions do not allow it.

@@ -7,11 +7,14 @@ import textwrap
 from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, tell, write
+
+if TYPE_CHECKING:
+    from collscope.reports.model import Report
 
 
 class PlotFormat(str, Enum):
@@ -47,7 +50,7 @@ def report(
     from collscope.reports.build import build_report, shorten
     from collscope.reports.render import render
 
-    with reading(db) as connection:
+    with reading(db) as connection:  # to the end: what a damaged store holds may show late
         require_run(connection, db, run)
         built = build_report(connection, run, top=None, system=system, label=label)
         shown = shorten(built, top) if top else built
@@ -56,15 +59,21 @@ def report(
             from collscope.reports.html.report import report_extras
 
             extras = report_extras(shown, connection)
-    if plot is not None:
-        from collscope.reports.plot import write_plots
+        if plot is not None:
+            _plot(built, plot, plot_format.value)
+        text = render(shown, format.value, extras)
+    write(text, output)
 
-        written = write_plots(built, plot, plot_format.value)
-        for path in written:
-            tell(f"plot: {path}")
-        if not written:
-            tell(f"plot: nothing to draw: run {run} has no measurements and no calls of known size")
-    write(render(shown, format.value, extras), output)
+
+def _plot(built: Report, folder: Path, fmt: str) -> None:
+    from collscope.reports.plot import write_plots
+
+    written = write_plots(built, folder, fmt)
+    for path in written:
+        tell(f"plot: {path}")
+    if not written:
+        run = built.header.run
+        tell(f"plot: nothing to draw: run {run} has no measurements and no calls of known size")
 
 
 def sql(

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import collscope._logscan as native
 from collscope.errors import InputError
+from collscope.model import Severity
 
 # The build puts schemas/ beside the native modules, in a wheel as in an editable install.
 SCHEMAS = Path(native.__file__).parent / "_schemas"
@@ -377,6 +378,10 @@ def explained(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: {what}") from error
 
 
+# Keys that the schema does not declare.
+_UNDECLARED = (("_call_row", "total_id", "_call_total"), ("_call_total", "class_id", "_class"))
+
+
 def wrong_values(connection: sqlite3.Connection) -> str | None:
     """What a damaged store holds that collscope never wrote; None where nothing of it is found.
 
@@ -391,4 +396,15 @@ def wrong_values(connection: sqlite3.Connection) -> str | None:
             row = connection.execute(f"{query} LIMIT 1", (str(declared).lower(),)).fetchone()
             if row is not None:
                 return f"{row[0]} in column {column} of table {table}"
-    return None
+    lost = connection.execute("PRAGMA foreign_key_check").fetchone()
+    if lost is not None:
+        return f"a row of table {lost[0]} without its row of {lost[2]}"
+    for table, key, parent in _UNDECLARED:
+        query = f"SELECT 1 FROM {table} WHERE {key} NOT IN (SELECT {key} FROM {parent}) LIMIT 1"
+        if connection.execute(query).fetchone() is not None:
+            return f"a row of table {table} without its row of {parent}"
+    severities = [severity.value for severity in Severity]
+    marks = ",".join("?" * len(severities))
+    query = f"SELECT 1 FROM _diagnostic WHERE severity NOT IN ({marks}) LIMIT 1"
+    found = connection.execute(query, severities).fetchone()
+    return None if found is None else "an unknown word in column severity of table _diagnostic"
