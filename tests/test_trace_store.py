@@ -513,3 +513,68 @@ def test_a_damaged_trace_is_one_error(place: int, value: int) -> None:
     data[place % len(data)] = value
     with contextlib.suppress(InputError):
         decode_trace(bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("job", "style", "calls"),
+    [("fsdp", "scheduled/default/fsdp/light", 312), ("ddp", "scheduled/default/ddp/full", 243)],
+)
+def test_windows_of_a_job_stand_at_the_calls_of_its_log(
+    db_path: Path, recorded_jobs: Path, job: str, style: str, calls: int
+) -> None:
+    """Log and traces of two starts of one program: no call twice, no second communicator."""
+    traces = sorted(recorded_jobs.glob(style + "*"))
+    assert len(traces) == 4
+    assert collscope("ingest", "log", recorded_jobs / "logs" / job, "--db", db_path).code == 0
+    assert collscope("ingest", "trace", *traces, "--db", db_path).code == 0
+    with contextlib.closing(sqlite3.connect(db_path)) as db:
+        assert db.execute("SELECT COUNT(*) FROM calls").fetchone() == (calls,)
+        assert db.execute("SELECT COUNT(*) FROM communicators").fetchone() == (1,)
+        # The sizes were given to the right calls: an H200's NVLink carries 450 GB/s each way.
+        fastest = db.execute(
+            "SELECT MAX(c.size_bytes * CASE c.op WHEN 'AllReduce' THEN 1.5 ELSE 0.75 END"
+            " / t.transfer_ns) FROM call_times t JOIN classes c"
+            " USING (class_id) WHERE NOT t.warm_up AND c.op <> 'Broadcast'"
+        ).fetchone()[0]
+        assert fastest < 450
+
+
+def test_a_trace_without_sizes_that_fits_at_several_places_is_kept_apart(db_path: Path) -> None:
+    """AllReduces of rising size: which ones a CUDA-only trace of ten holds is not known."""
+    sizes = [1 << (10 + k) for k in range(20)]
+    log = db_path.with_suffix(".log")
+    log.write_text(
+        "".join(
+            f"h:{10 + r}:{10 + r} [{r}] NCCL INFO AllReduce: opCount {k:x} sendbuff 0x1 recvbuff "
+            f"0x1 count {size} datatype 7 op 0 root 0 comm 0x{r + 1}0 [nranks=2] stream 0x5\n"
+            for k, size in enumerate(sizes)
+            for r in range(2)
+        )
+    )
+    assert collscope("ingest", "log", log, "--db", db_path).code == 0
+    folder = db_path.parent / "traces"
+    folder.mkdir()
+    for rank in range(2):
+        events = [
+            {
+                "ph": "X",
+                "cat": "kernel",
+                "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+                "pid": rank,
+                "tid": 7,
+                "ts": 100.0 * k + rank,
+                "dur": 50.0 - rank,
+                "args": {"device": rank, "stream": 7, "correlation": k + 1},
+            }
+            for k in range(10)
+        ]
+        trace = {"schemaVersion": 1, "distributedInfo": {"rank": rank}, "traceEvents": events}
+        (folder / f"{rank}.json").write_text(json.dumps(trace))
+    told = collscope("ingest", "trace", folder, "--db", db_path)
+    assert "1 x trace_not_placed" in told.out
+    with contextlib.closing(sqlite3.connect(db_path)) as db:
+        found = db.execute(
+            "SELECT m.matched_by, COUNT(*), COUNT(size_bytes) FROM calls JOIN communicators m"
+            " USING (comm_id) GROUP BY comm_id ORDER BY comm_id"
+        ).fetchall()
+    assert found == [("inferred", 20, 20), ("inferred", 10, 0)]

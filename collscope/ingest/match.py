@@ -39,6 +39,7 @@ _SAID = (
     "kernel_without_call",
     "kernel_end_apart",
     "impossible_call",
+    "trace_not_placed",
 )
 
 

@@ -12,8 +12,10 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from collscope._align import align
 from collscope.match.communicators import Communicator
@@ -25,6 +27,8 @@ from collscope.model.trace import Ints
 # Logs tell a batch of Sends and Recvs as one call, traces each transfer: these are not compared.
 _APART = Op.SEND_RECV
 _BARRIER = Op.BARRIER
+_SAME_SIZE = 0.02  # of two calls whose difference nobody would see in their times
+_MOSTLY = 0.9
 _HASH = re.compile(r"0x([0-9a-f]{1,16})")
 
 
@@ -52,6 +56,7 @@ class Joined:
     call: list[Ints]  # per group and call; -1: left out
     by_class: int = 0  # joined to a logged call of the class, not to the very call
     added: int = 0  # to communicators of logs
+    unplaced: int = 0  # groups without sizes that fit a log at several places, or nowhere
 
 
 def join_extra(matched: Matched, groups: Sequence[ExtraGroup], what: str) -> Joined:
@@ -60,13 +65,17 @@ def join_extra(matched: Matched, groups: Sequence[ExtraGroup], what: str) -> Joi
     what  they come from, in words for diagnostics
     """
     joiner = _Joiner(matched)
-    joined = Joined([joiner.place(group) for group in groups], joiner.by_class, joiner.added)
+    calls = [joiner.place(group) for group in groups]
+    joined = Joined(calls, joiner.by_class, joiner.added, joiner.unplaced)
     joiner.finish()
     for n, code, text in (
         (joined.by_class, "joined_by_class",
          f"calls of {what} joined to logged calls of their class, not to the very call: they are"
          " of another run, or a log is incomplete"),
         (joined.added, "call_not_logged", f"calls of {what} that no log holds: added"),
+        (joined.unplaced, "trace_not_placed",
+         f"groups of {what} that tell no sizes and fit a log at several places of other sizes, or "
+         "nowhere whole: kept apart from it, without sizes"),
     ):  # fmt: skip
         if n:
             matched.diagnostics.append(Diagnostic(Severity.NOTICE, code, text, count=n))
@@ -78,7 +87,8 @@ class _Joiner:
 
     def __init__(self, matched: Matched) -> None:
         self.matched = matched
-        self.by_class = self.added = 0
+        self.by_class = self.added = self.unplaced = 0
+        self._uncertain = False  # the group in hand fits a log, but not at one place
         self._used: set[int] = set()
         self._class_of = {key: k for k, key in enumerate(matched.classes)}
         self._base = len(matched.calls["seq"])
@@ -91,6 +101,7 @@ class _Joiner:
     def place(self, group: ExtraGroup) -> Ints:
         """Call of each call of the group, in `Matched.calls` with the new ones behind."""
         best: tuple[int, int] | None = None
+        self._uncertain = False
         partners = np.empty(0, dtype=np.int64)
         for c in self._candidates(group):
             found = self._align(group, c)
@@ -98,6 +109,7 @@ class _Joiner:
             if n and (best is None or n > best[0]):
                 best, partners = (n, c), found
         if best is None:
+            self.unplaced += self._uncertain
             return self._add_group(group)
         self._used.add(best[1])
         self._learn_ranks(group, self.matched.comms[best[1]])
@@ -135,9 +147,63 @@ class _Joiner:
         """Call of the communicator that each call of the group is, -1 where none fits."""
         logged = self._calls_of[comm]
         keys = self.matched.calls["class"][logged]
-        with_count = all(c.count is not None for c in group.classes if c.op is not Op.ALL_TO_ALLV)
-        with_type = all(c.datatype is not None for c in group.classes)
-        barriers = with_count and _has_barriers(group)
+        told = np.array([c.count is not None or c.op is Op.ALL_TO_ALLV for c in group.classes])
+        if told.any() and not told.all():
+            # Kernels launched before a profiler began tell no size: their neighbours place them.
+            places = self._places([c for c, t in zip(group.classes, told, strict=True) if t], keys)
+            found = np.full(len(told), -1, dtype=np.int64)
+            found[told] = places
+            found = self._beside(group, found, keys)
+        else:
+            found = self._places(group.classes, keys)
+            if group.inferred and not told.any() and not self._certain(found, keys):
+                self._uncertain = True
+                found[:] = -1
+        result = np.full(len(found), -1, dtype=np.int64)
+        result[found >= 0] = logged[found[found >= 0]]
+        return result
+
+    def _beside(self, group: ExtraGroup, found: Ints, keys: Ints) -> Ints:
+        """Places, also of calls without size beside one that has a place, of their operation."""
+        placed = np.flatnonzero(found >= 0)
+        if not len(placed):
+            return found
+        result, used = found.copy(), set(found[placed].tolist())
+        for k in np.flatnonzero(found < 0).tolist():
+            near = int(placed[np.abs(placed - k).argmin()])
+            place = int(found[near]) + k - near
+            if not 0 <= place < len(keys) or place in used or group.classes[k].count is not None:
+                continue
+            if self.matched.classes[int(keys[place])].op is group.classes[k].op:
+                result[k] = place
+                used.add(place)
+        return result
+
+    def _certain(self, found: Ints, keys: Ints) -> bool:
+        """Whether calls without sizes have one place in the log, or places of the same sizes.
+
+        A trace of CUDA activities alone tells operations only. Its calls follow each other in the
+        log without a gap; where they fit at several places, as at every step, nine in ten of the
+        sizes must be those of the place chosen.
+        """
+        n = len(found)
+        if (found < 0).any() or (np.diff(found) != 1).any():
+            return False
+        ops: dict[Op, int] = {}
+        op = np.array([ops.setdefault(c.op, len(ops)) for c in self.matched.classes])[keys]
+        size = np.array([float(c.size_bytes or 0) for c in self.matched.classes])[keys]
+        here = size[found]
+        alike = [
+            np.abs(size[at : at + n] - here) <= _SAME_SIZE * np.maximum(size[at : at + n], here)
+            for at in _fits(op, op[found])
+        ]
+        return bool(np.mean(alike) >= _MOSTLY)
+
+    def _places(self, classes: Sequence[CallClass], keys: Ints) -> Ints:
+        """Place in `keys` of each call of the group, -1 where none fits."""
+        with_count = all(c.count is not None for c in classes if c.op is not Op.ALL_TO_ALLV)
+        with_type = all(c.datatype is not None for c in classes)
+        barriers = with_count and _has_barriers(classes)
         numbers: dict[Hashable, int] = {}
 
         def number(key: CallClass) -> int:
@@ -149,18 +215,21 @@ class _Joiner:
             return numbers.setdefault(parts, len(numbers))
 
         of_class = np.array([number(key) for key in self.matched.classes] or [0])
-        mine = {key: number(key) for key in set(group.classes)}
-        sequence = np.array([mine[key] for key in group.classes], dtype=np.uint64)
-        found = align(of_class[keys].astype(np.uint64), sequence).astype(np.int64)
-        result = np.full(len(found), -1, dtype=np.int64)
-        result[found >= 0] = logged[found[found >= 0]]
-        return result
+        mine = {key: number(key) for key in set(classes)}
+        sequence = np.array([mine[key] for key in classes], dtype=np.uint64)
+        logged = of_class[keys].astype(np.uint64)
+        # A longest common subsequence may have gaps where there is a place without any.
+        fits = _fits(logged, sequence)
+        if fits:
+            return np.arange(fits[-1], fits[-1] + len(sequence))
+        found: Ints = align(logged, sequence).astype(np.int64)
+        return found
 
     def _fill(self, group: ExtraGroup, comm: int, partners: Ints) -> Ints:
         """Partners for the calls that the alignment left over: of their class, or new ones."""
         if (partners >= 0).all():
             return partners
-        barriers = _has_barriers(group)
+        barriers = _has_barriers(group.classes)
         free: dict[Hashable, list[int]] = defaultdict(list)
         taken = set(partners.tolist())
         class_of = self.matched.calls["class"]
@@ -244,6 +313,21 @@ class _Joiner:
         }
 
 
+def _fits(whole: npt.NDArray[Any], part: npt.NDArray[Any]) -> list[int]:
+    """Where `part` stands in `whole` without a gap, rising.
+
+    >>> _fits(np.array([1, 2, 1, 2, 1]), np.array([1, 2]))
+    [0, 2]
+    """
+    n = len(part)
+    if not 0 < n <= len(whole):
+        return []
+    last = len(whole) - n + 1
+    # Both ends first: they rule out most places.
+    likely = np.flatnonzero((whole[:last] == part[0]) & (whole[n - 1 :] == part[-1]))
+    return [at for at in likely.tolist() if np.array_equal(whole[at : at + n], part)]
+
+
 def _hash_of(name: str | None) -> int | None:
     """Hash of a communicator that recorders name by it: ``0xee443ed6adab8120``."""
     match = None if name is None else _HASH.fullmatch(name)
@@ -260,8 +344,8 @@ def _kind(key: CallClass, barriers: bool) -> Hashable:
     return (key.op, key.datatype, key.count)
 
 
-def _has_barriers(group: ExtraGroup) -> bool:
-    return any(key.op is _BARRIER for key in set(group.classes))
+def _has_barriers(classes: Sequence[CallClass]) -> bool:
+    return any(key.op is _BARRIER for key in set(classes))
 
 
 def _may_be_barrier(key: CallClass) -> bool:
