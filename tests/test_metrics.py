@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collscope.parsers.metrics import Metric, MetricHints, MetricSet, parse
+from collscope.parsers.hints import MetricHints
+from collscope.parsers.metrics import Metric, MetricSet, parse
 
 SAMPLE = Path(__file__).resolve().parent.parent / "samples/tables/frontier-applications.txt"
 SETTINGS = ("Without the plugin", "With the plugin", "With the plugin + NCCL_NET_GDR_LEVEL=3")
@@ -145,7 +146,7 @@ def test_damage_never_raises(at: int, junk: str) -> None:
 
 def test_table_and_figures_of_one_file_share_a_run(samples: Path, db_path: Path) -> None:
     from collscope.ingest.commands import ingest_metrics, ingest_tables
-    from collscope.parsers.tables import TableHints
+    from collscope.parsers.hints import TableHints
     from collscope.store.connection import open_readonly
 
     both = db_path.parent / "both.txt"

@@ -12,13 +12,20 @@ from hypothesis import strategies as st
 
 from collscope.errors import UsageError
 from collscope.model import Datatype, Measurement, MeasurementSet, Op, Severity
-from collscope.parsers.tables import TableHints, hints, parse
+from collscope.parsers import registry
+from collscope.parsers.hints import Hints, TableHints, table_hints
 
 SINGLE = "RCCL Test Data - Single Node"
 TCP = "RCCL Test Data - 2 Nodes With TCP/IP for Inter Node Communications"
 PLUGIN = "RCCL Test Data - 2 Nodes with the Plugin"
 GDR = "RCCL Test Data - 2 Nodes with the Plugin + NCCL_NET_GDR_LEVEL=3"
 GIB4 = 4 << 30
+
+
+def parse(text: str, said: TableHints) -> MeasurementSet | None:
+    found = registry.read_text("table", text, Hints(table=said))
+    assert found is None or isinstance(found, MeasurementSet)
+    return found
 
 
 def read(text: str, said: TableHints | None = None) -> MeasurementSet:
@@ -346,12 +353,12 @@ def test_operations_that_reduce_nothing_have_no_reduction() -> None:
 
 
 def test_words_of_the_user() -> None:
-    said = hints("all_reduce", 8, 1, "float", "x")
+    said = table_hints("all_reduce", 8, 1, "float", "x")
     assert (said.op, said.datatype) == (Op.ALL_REDUCE, Datatype.FLOAT32)
     with pytest.raises(UsageError, match="--op nonsense"):
-        hints("nonsense", None, None, None, None)
+        table_hints("nonsense", None, None, None, None)
     with pytest.raises(UsageError, match="--datatype nonsense"):
-        hints(None, None, None, "nonsense", None)
+        table_hints(None, None, None, "nonsense", None)
 
 
 def test_nccl_tests_json(samples: Path) -> None:

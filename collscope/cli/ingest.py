@@ -125,9 +125,9 @@ def ingest_table(
     it says. With one, a file that is in the run already is read again.
     """
     from collscope.ingest import commands
-    from collscope.parsers.tables import hints
+    from collscope.parsers.hints import table_hints
 
-    said = hints(op, nranks, nnodes, datatype, label)
+    said = table_hints(op, nranks, nnodes, datatype, label)
     summarise(lambda: commands.ingest_tables(paths, db, run, said, max_size), strict)
 
 
@@ -150,7 +150,7 @@ def ingest_metric(
     lines, or a table with a column per setting whose text says "per second".
     """
     from collscope.ingest import commands
-    from collscope.parsers.metrics import MetricHints
+    from collscope.parsers.hints import MetricHints
 
     summarise(
         lambda: commands.ingest_metrics(paths, db, run, MetricHints(name, unit, label), max_size),

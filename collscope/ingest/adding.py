@@ -13,6 +13,9 @@ from collscope.store import sources
 from collscope.store.connection import transaction
 from collscope.store.measurements import forget_source
 
+# Why a file is unusable, where it is nothing that its kind of file could have.
+OTHER_KIND, EMPTY, CUT = "other_kind", "empty", "truncated_compression"
+
 _CUT_TEXT = "the compressed file ends early: what was read before its end is kept"
 _BESIDE_TEXT = (
     "SQLite's log of this file (FILE-wal) lies beside it: rows that stand only there were not "
@@ -61,15 +64,19 @@ def add_source(  # noqa: PLR0913 - where to, what, and whether again
     return status
 
 
-def unusable(path: str, reason: str, *, size: int, truncated: bool) -> Ingested:
-    """A file of `size` bytes, decompressed, that holds nothing of the kind looked for."""
+def unusable(path: str, code: str, reason: str, *, size: int, truncated: bool) -> Ingested:
+    """A file of `size` bytes, decompressed, that holds nothing of the kind looked for.
+
+    code    why: `OTHER_KIND`, or the code of what is wrong with a file of this kind
+    """
     if truncated and not size:
-        reason = "the compressed data ends early, before anything of it could be read"
+        code, reason = CUT, "the compressed data ends early, before anything of it could be read"
     elif truncated:
+        code = CUT
         reason = f"the compressed data ends early; in what could be read of it: {reason}"
     elif not size:
-        reason = "the file is empty"
-    return Ingested(path, "unusable", reason=reason)
+        code, reason = EMPTY, "the file is empty"
+    return Ingested(path, "unusable", reason=reason, code=code)
 
 
 def cut_short(file: Input) -> list[Diagnostic]:

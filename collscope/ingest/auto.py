@@ -6,23 +6,26 @@ import sqlite3
 from pathlib import Path
 
 from collscope._logscan import Scanner
-from collscope.ingest.adding import unusable
-from collscope.ingest.files import Input
+from collscope.ingest.adding import CUT, EMPTY, OTHER_KIND, unusable
+from collscope.ingest.files import HEAD_BYTES, Input
 from collscope.ingest.logs import PARSED, store_log, tells_nothing
+from collscope.ingest.measurements import CSV, TABLE, ingest_csv, ingest_table
+from collscope.ingest.metrics import METRIC, ingest_metric
 from collscope.ingest.profiles import ingest_profile, is_sqlite, text_profile
-from collscope.ingest.replays import ingest_csv, is_csv
 from collscope.ingest.result import Ingested
 from collscope.ingest.scan import Progress, Scanned, scan_log
-from collscope.ingest.tables import ingest_metric, ingest_table
 from collscope.ingest.traces import ingest_trace, is_totals, is_trace
-from collscope.parsers import metrics, tables
-from collscope.parsers.metrics import MetricHints
-from collscope.parsers.tables import TableHints
+from collscope.model import MeasurementSet
+from collscope.parsers import registry
+from collscope.parsers.hints import Hints, MetricHints, TableHints
+from collscope.parsers.metrics import MetricSet
+from collscope.parsers.reader import Fit, text_of
 
 # Longer texts, after decompression, are not looked through for what stands inside a document.
 DOCUMENT_BYTES = 8 << 20
-# How reasons begin that speak of one kind only, or of the whole file.
-_OF_ONE_KIND = ("no ", "the ")
+# Why a file is unusable for one reader, and nothing that the user could mend for that one.
+_OF_ONE_KIND = (OTHER_KIND, EMPTY, CUT, "empty_trace")
+_NO_OP = "op_unknown"  # a table that lacks the name of its operation
 _NOTHING = "no profile, trace, replay CSV, log, benchmark table or figures found"
 
 
@@ -48,7 +51,7 @@ def ingest_any(
     trace = ingest_trace(connection, db, run, file) if is_trace(head) else None
     if trace is not None and trace.status != "unusable":
         return [trace]
-    if is_csv(head):
+    if registry.fit(CSV, head[:HEAD_BYTES]) is Fit.WHOLE:
         return [ingest_csv(connection, db, run, file, None, None)]
     found = _document(connection, db, run, file, head, progress)
     nothing = all(r.status == "unusable" for r in found)
@@ -65,8 +68,8 @@ def kind_of(file: Input) -> str | None:
         return "profile"
     if is_trace(head) or is_totals(head):
         return "trace"
-    if is_csv(head):
-        return "csv"
+    if registry.fit(CSV, head[:HEAD_BYTES]) is Fit.WHOLE:
+        return CSV
     if text_profile(head):
         return "profile"
     return _kind_of_text(head)
@@ -78,13 +81,12 @@ def _kind_of_text(head: bytes) -> str | None:
     counters = scanner.finish()["counters"]
     if any(counters[name] for name in PARSED):
         return "log"
-    text = head.decode("utf-8-sig", errors="replace")
-    measured = tables.parse(text, TableHints())
-    if measured is not None and measured.measurements:
-        return "table"
-    figures = metrics.parse(text, MetricHints())
-    rated = figures is not None and any(m.unit is not None for m in figures.metrics)
-    return "metric" if rated else None
+    measured = registry.read_text(TABLE, text_of(head), Hints())
+    if isinstance(measured, MeasurementSet) and measured.measurements:
+        return TABLE
+    figures = registry.read_text(METRIC, text_of(head), Hints())
+    rated = isinstance(figures, MetricSet) and any(m.unit is not None for m in figures.metrics)
+    return METRIC if rated else None
 
 
 def _document(
@@ -109,12 +111,12 @@ def _document(
     if not added and not known:
         return [_rejected(found, log)]
     # A table that lacks an option, beside what could be read, is not passed over in silence.
-    lacking = [r for r in found if r.status == "unusable" and "--op" in r.reason]
+    lacking = [r for r in found if r.status == "unusable" and r.code == _NO_OP]
     return [*(added or known[:1]), *lacking]
 
 
 def _rejected(found: list[Ingested], log: Scanned) -> Ingested:
     """The one result of a file that no reader can use: what the user can mend, else all kinds."""
-    mendable = (r.reason for r in found if not r.reason.startswith(_OF_ONE_KIND))
-    reason = next(mendable, _NOTHING)
-    return unusable(log.path, reason, size=log.size_bytes, truncated=log.truncated)
+    mendable = ((r.code, r.reason) for r in found if r.code not in _OF_ONE_KIND)
+    code, reason = next(mendable, (OTHER_KIND, _NOTHING))
+    return unusable(log.path, code, reason, size=log.size_bytes, truncated=log.truncated)

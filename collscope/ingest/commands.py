@@ -30,8 +30,7 @@ from collscope.units import count_of
 
 if TYPE_CHECKING:
     from collscope.ingest.result import Ingested
-    from collscope.parsers.metrics import MetricHints
-    from collscope.parsers.tables import TableHints
+    from collscope.parsers.hints import MetricHints, TableHints
 
     _Ingest = Callable[[sqlite3.Connection, Input], Ingested]
     _IngestPath = Callable[[sqlite3.Connection, str], list[Ingested]]  # all that a file holds
@@ -107,7 +106,7 @@ def ingest_csvs(
 
     raises  InputError when none of the paths holds a usable CSV
     """
-    from collscope.ingest.replays import ingest_csv
+    from collscope.ingest.measurements import ingest_csv
 
     def one(connection: sqlite3.Connection, file: Input) -> Ingested:
         return ingest_csv(connection, db, run, file, nranks, label)
@@ -122,7 +121,7 @@ def ingest_tables(
 
     raises  InputError when none of the paths holds a usable table
     """
-    from collscope.ingest.tables import ingest_table
+    from collscope.ingest.measurements import ingest_table
 
     return _ingest(
         "table", paths, db, run, lambda c, file: ingest_table(c, db, run, file, hints), most_bytes
@@ -136,7 +135,7 @@ def ingest_metrics(
 
     raises  InputError when none of the paths holds a figure
     """
-    from collscope.ingest.tables import ingest_metric
+    from collscope.ingest.metrics import ingest_metric
 
     return _ingest(
         "metric", paths, db, run, lambda c, file: ingest_metric(c, db, run, file, hints), most_bytes

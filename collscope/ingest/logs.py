@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collscope.ingest.adding import unusable
+from collscope.ingest.adding import OTHER_KIND, unusable
 from collscope.ingest.files import printable
 from collscope.ingest.result import Ingested
 from collscope.ingest.scan import Scanned
@@ -24,6 +24,7 @@ _DAMAGE = {
     "invalid_number": "lines with a number that cannot be read",
     "overlong": "lines too long to be the library's",
 }
+_NO_CALLS = "library lines, but none about communicators or calls: set NCCL_DEBUG_SUBSYS=INIT,COLL"
 NO_LOG = "no line of NCCL or RCCL: not a log of NCCL_DEBUG=INFO"
 _EXCERPT = 200  # characters of a line kept in a diagnostic
 PARSED = ("coll", "call", "kernel", "tuning", "messages")
@@ -39,7 +40,8 @@ def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanne
     if sources.has_source(connection, run, identity):
         return Ingested(path, "known")
     if not any(scan["counters"][name] for name in PARSED):
-        return unusable(path, _why_unusable(scan), size=log.size_bytes, truncated=log.truncated)
+        code, why = _why_unusable(scan)
+        return unusable(path, code, why, size=log.size_bytes, truncated=log.truncated)
     records, found = parse_messages(scan["messages"])
     observed = observe(scan, records)
     diagnostics = [*found, *observed.diagnostics, *_scan_diagnostics(scan)]
@@ -70,12 +72,11 @@ def tells_nothing(log: Scanned) -> bool:
     return not records
 
 
-def _why_unusable(scan: dict[str, Any]) -> str:
+def _why_unusable(scan: dict[str, Any]) -> tuple[str, str]:
+    """Code and words."""
     if scan["counters"]["unknown"]:
-        return (
-            "library lines, but none about communicators or calls: set NCCL_DEBUG_SUBSYS=INIT,COLL"
-        )
-    return NO_LOG
+        return "no_calls", _NO_CALLS
+    return OTHER_KIND, NO_LOG
 
 
 def _source_row(

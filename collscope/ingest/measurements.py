@@ -1,26 +1,26 @@
-"""Measurements into the store: what our CSVs and benchmark tables have in common."""
+"""Measurements into the store: those of CSVs and of benchmark tables."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TypeVar
+from pathlib import Path, PurePath
+from typing import TypeVar, cast
 
-from collscope.ingest.adding import add_source, cut_short, stem, unusable
-from collscope.ingest.files import Input, printable
+from collscope.ingest.adding import OTHER_KIND, add_source, cut_short, stem, unusable
+from collscope.ingest.files import STDIN, Input, printable
 from collscope.ingest.result import Ingested
 from collscope.model import Interference, InterferenceSet, Measurement, MeasurementSet
+from collscope.parsers import registry
+from collscope.parsers.hints import Hints, TableHints
 from collscope.parsers.memcpy_csv import CopySet, CopyTime
 from collscope.store import sources
 from collscope.store.copies import insert_copies
 from collscope.store.interference import insert_interference
-from collscope.store.measurements import insert_measurements
+from collscope.store.measurements import communicator_sizes, insert_measurements
 
-# Reads a whole text; None when the text is of no dialect that it knows.
 Found = MeasurementSet | CopySet | InterferenceSet
-Parse = Callable[[str], Found | None]
 
 # What a source's kind is called, by the command that reads it.
 CSV, TABLE = "csv", "table"
@@ -28,36 +28,71 @@ NO_CSV = "no CSV of collscope's replay or benchmarks, nor of rccl_replayer: no s
 NO_TABLE = "no known benchmark table: the output of nccl-tests or rccl-tests"
 
 
+def ingest_csv(
+    connection: sqlite3.Connection,
+    db: Path,
+    run: str,
+    file: Input,
+    nranks: int | None,
+    label: str | None,
+) -> Ingested:
+    """Put one CSV of measurements into a run, in one transaction.
+
+    nranks  ranks that an rccl_replayer CSV was measured on, which the file does not tell; None:
+            those of the run's communicators, where all have the same number
+    label   for every row; None: each row's own
+    With either, a file that is in the run already is read again.
+    raises  InputError when the file cannot be read or the store refuses
+    """
+    sizes = communicator_sizes(connection, run)
+    known = sizes[0] if len(sizes) == 1 else None
+    again = nranks is not None or label is not None
+    hints = Hints(nranks=nranks or known)
+    return ingest_measurements(connection, db, run, file, CSV, hints, label, again=again)
+
+
+def ingest_table(
+    connection: sqlite3.Connection, db: Path, run: str, file: Input, hints: TableHints
+) -> Ingested:
+    """Put the benchmark tables of one file into a run, in one transaction.
+
+    hints   what the user says of the tables; the file's name is added here; with any, a file that
+            is there is read again
+    raises  InputError when the file cannot be read or the store refuses
+    """
+    name = "" if file.path == STDIN else PurePath(printable(file.path)).name
+    named, again = Hints(table=replace(hints, name=name)), hints != TableHints()
+    return ingest_measurements(connection, db, run, file, TABLE, named, None, again=again)
+
+
 def ingest_measurements(  # noqa: PLR0913, PLR0917 - where from, where to, how, and two names
     connection: sqlite3.Connection,
     db: Path,
     run: str,
     file: Input,
-    parse: Parse,
+    kind: str,
+    hints: Hints,
     label: str | None,
-    kind: str = CSV,
     *,
     again: bool = False,
 ) -> Ingested:
     """Put the measurements of one file into a run, in one transaction.
 
-    parse    called once with the file's text
+    kind     `CSV` or `TABLE`: which readers are asked
     label    for every measurement of the file; None: that of each row, else the file's stem
-    kind     `CSV` or `TABLE`
     again    the file is read again, and replaces what it gave before, when it is in the run
-    returns  status unusable, with nothing stored, when `parse` gives None or no measurements
+    returns  status unusable, with nothing stored, when no reader finds a measurement
     raises   InputError when the file cannot be read or the store refuses
     """
     path = file.path
     identity = sources.identity(file.sha256, kind)
     if not again and sources.has_source(connection, run, identity):
         return Ingested(path, "known")
-    text = file.text()
-    found = parse(text) if text else None
+    found = cast("Found | None", registry.read(kind, file, file.head(), hints))
     rows = () if found is None else _rows(found)
     if found is None or not rows:
-        reason = _why_unusable(found, kind)
-        return unusable(path, reason, size=file.size_bytes, truncated=file.truncated)
+        code, reason = _why_unusable(found, kind)
+        return unusable(path, code, reason, size=file.size_bytes, truncated=file.truncated)
     diagnostics = [*found.diagnostics, *cut_short(file)]
     library, version = _library(found)
     row = sources.SourceRow(
@@ -106,7 +141,10 @@ def _library(found: Found) -> tuple[str | None, str | None]:
     return (None, None) if isinstance(found, CopySet) else (found.library, found.library_version)
 
 
-def _why_unusable(found: Found | None, kind: str) -> str:
+def _why_unusable(found: Found | None, kind: str) -> tuple[str, str]:
+    """Code and words."""
     if found is None:
-        return NO_CSV if kind == CSV else NO_TABLE
-    return next((d.message for d in found.diagnostics), f"{found.dialect} without a measurement")
+        return OTHER_KIND, NO_CSV if kind == CSV else NO_TABLE
+    why = next(iter(found.diagnostics), None)
+    nothing = ("no_measurement", f"{found.dialect} without a measurement")
+    return nothing if why is None else (why.code, why.message)

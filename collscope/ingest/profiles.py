@@ -9,7 +9,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from collscope import parsers
-from collscope.ingest.adding import add_source, cut_short, unusable
+from collscope.ingest.adding import OTHER_KIND, add_source, cut_short, unusable
 from collscope.ingest.files import Input, printable
 from collscope.ingest.foreign_sqlite import open_foreign
 from collscope.ingest.result import Ingested
@@ -60,8 +60,8 @@ def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, file: 
         profiles = _read(text, printable(path))
         bins = _bins(text) if profiles and profiles[0][1].dialect == perftools.DIALECT else []
     if not profiles:
-        why = _NO_DATABASE if database else _NO_PROFILE
-        return unusable(path, why, size=file.size_bytes, truncated=file.truncated)
+        code, why = ("no_tables", _NO_DATABASE) if database else (OTHER_KIND, _NO_PROFILE)
+        return unusable(path, code, why, size=file.size_bytes, truncated=file.truncated)
     results = []
     for number, (name, profile) in enumerate(profiles, start=1):
         own = known[0] if number == 1 else f"{known[0]}:{number}"

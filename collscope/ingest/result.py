@@ -21,6 +21,7 @@ class Ingested:
     counts: tuple[tuple[str, int], ...] = ()
     diagnostics: tuple[Diagnostic, ...] = field(default=())
     reason: str = ""  # why it is unusable
+    code: str = ""  # the same, for programs: see `collscope.ingest.adding`
 
     @property
     def lost_data(self) -> bool:

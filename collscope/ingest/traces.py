@@ -6,15 +6,17 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from collscope.ingest.adding import cut_short, unusable
+from collscope.ingest.adding import OTHER_KIND, cut_short, unusable
 from collscope.ingest.files import HEAD_BYTES, STDIN, Input, printable
-from collscope.ingest.measurements import TABLE, ingest_measurements
+from collscope.ingest.measurements import ingest_table
 from collscope.ingest.profiles import ingest_profile, is_sqlite, read_sqlite
 from collscope.ingest.result import Ingested
 from collscope.ingest.span_traces import profile_traces
-from collscope.model import Diagnostic, MeasurementSet
+from collscope.model import Diagnostic
 from collscope.model.trace import RecordedCalls, TraceFile
 from collscope.parsers import deepspeed, key_averages, perftools, recorders, traces
+from collscope.parsers.hints import TableHints
+from collscope.parsers.reader import text_of
 from collscope.store import sources
 from collscope.store.connection import transaction
 from collscope.store.traces import insert_recording, insert_trace
@@ -71,7 +73,7 @@ def ingest_trace(connection: sqlite3.Connection, store: Path, run: str, file: In
         totals = _totals(connection, store, run, file)
         if totals.status != "unusable":
             return totals
-        return unusable(path, parsed, size=file.size_bytes, truncated=file.truncated)
+        return unusable(path, OTHER_KIND, parsed, size=file.size_bytes, truncated=file.truncated)
     diagnostics = parsed.diagnostics
     identity = sources.identity(file.sha256, "trace")
     for known in (identity, sources.identity(file.sha256, "profile")):
@@ -79,8 +81,8 @@ def ingest_trace(connection: sqlite3.Connection, store: Path, run: str, file: In
             return Ingested(path, "known")
     if not any(n for _, n in parsed.counts):
         cut = any(d.code == "truncated_trace" for d in diagnostics)
-        reason = _CUT if cut else _EMPTY
-        return unusable(path, reason, size=file.size_bytes, truncated=file.truncated)
+        code, reason = ("truncated_trace", _CUT) if cut else ("empty_trace", _EMPTY)
+        return unusable(path, code, reason, size=file.size_bytes, truncated=file.truncated)
     diagnostics += cut_short(file)
     version = next((t.library_version for t in parsed.traces if t.library_version), None)
     if parsed.recording is not None:
@@ -145,8 +147,6 @@ def _totals(connection: sqlite3.Connection, store: Path, run: str, file: Input) 
     profile = ingest_profile(connection, store, run, file)
     if profile.status != "unusable":
         return profile
-
-    def parse(text: str) -> MeasurementSet | None:
-        return deepspeed.parse(text) if deepspeed.sniff_text(text) else None
-
-    return ingest_measurements(connection, store, run, file, parse, None, TABLE)
+    if not deepspeed.sniff_text(text_of(file.head())):
+        return profile
+    return ingest_table(connection, store, run, file, TableHints())

@@ -22,9 +22,13 @@ from collscope.model import (
 )
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import text_lines
+from collscope.parsers.reader import Reader, anywhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from collscope.parsers.hints import Hints
+    from collscope.parsers.reader import Source
 
 METHOD = "deepspeed_comms_logger"
 # Comm. Op            Message Size        Count               Total Latency(ms)   Avg Latency(ms)
@@ -178,3 +182,11 @@ def _measurement(row: _Row, nranks: int | None) -> Measurement:
         message=None if row.exact else "size rounded by DeepSpeed",
         line=row.line,
     )
+
+
+def _read(source: Source, _hints: Hints) -> MeasurementSet | None:
+    text = source.text()
+    return parse(text) if sniff_text(text) else None
+
+
+READER = Reader("deepspeed", "table", anywhere, _read)

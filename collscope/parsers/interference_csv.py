@@ -19,6 +19,7 @@ from collscope.model import (
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import whole
 from collscope.parsers._tables import Layout, TableRow, read_table, real
+from collscope.parsers.reader import Reader, whole_if
 
 DIALECT = "interference_csv"
 _LAYOUT = Layout(
@@ -139,3 +140,6 @@ def _library(found: list[Interference]) -> tuple[str | None, str | None]:
         return None, None
     name, _, version = named.pop().partition(" ")
     return (name, version or None) if name in ("nccl", "rccl") else (None, None)
+
+
+READER = Reader(DIALECT, "csv", whole_if(sniff), lambda source, _hints: parse(source.text()))

@@ -12,6 +12,7 @@ from collscope.model import Diagnostic, Severity
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import whole
 from collscope.parsers._tables import Layout, TableRow, read_table, real
+from collscope.parsers.reader import Reader, whole_if
 
 DIALECT = "memcpy_csv"
 # Rows that copy nothing, and so have no bandwidth.
@@ -137,3 +138,6 @@ def _copy(row: dict[str, str], at: int) -> CopyTime | None:
         line=at,
         samples_us=samples,
     )
+
+
+READER = Reader(DIALECT, "csv", whole_if(sniff), lambda source, _hints: parse(source.text()))

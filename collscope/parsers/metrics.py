@@ -16,9 +16,12 @@ from collscope.parsers._grid import Grid, grids
 from collscope.parsers._notes import CUT_TEXT, Notes, cells
 from collscope.parsers._rows import text_lines
 from collscope.parsers._titles import Titles
+from collscope.parsers.reader import Reader, anywhere
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from collscope.parsers.hints import MetricHints
 
 _NUMBER = r"-?\d{1,19}(?:\.\d{0,19})?(?:[eE][+-]?\d{1,3})?"
 # {'train_runtime': 1126.1257, 'train_samples_per_second': 36.372, 'epoch': 0.09}   (Trainer, 4.x)
@@ -50,15 +53,6 @@ _LONGEST_NAME = 100
 
 _UNIT_TEXT = "Figures without a unit: whether more is better is not known. Give it with --unit."
 _ROW_TEXT = "Rows with too few or too many fields, or an unreadable number, were left out."
-
-
-@dataclass(frozen=True, slots=True)
-class MetricHints:
-    """What the user says of figures that do not say it themselves. None: nothing."""
-
-    name: str | None = None
-    unit: str | None = None
-    label: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,3 +253,11 @@ def _numbers(lines: list[str], hints: MetricHints) -> list[Metric]:
         name = hints.name or _NAMES[higher]
         found.append(Metric(name, float(match[1]), unit, higher, hints.label, number))
     return found
+
+
+READER = Reader(
+    "figures",
+    "metric",
+    anywhere,
+    lambda source, hints: parse(source.text(), hints.metric),
+)

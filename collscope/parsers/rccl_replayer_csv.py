@@ -22,6 +22,7 @@ from collscope.model import (
 )
 from collscope.parsers._notes import CUT_TEXT, Notes, cells, ended_lines
 from collscope.parsers._rows import number, whole
+from collscope.parsers.reader import Reader, whole_if
 
 DIALECT = "rccl_replayer_csv"
 HEADER = (
@@ -144,3 +145,8 @@ def _judge(
             return
     if busbw is not None:
         notes.add(Severity.NOTICE, "reported_busbw_differs", _DIFFERS_TEXT, at, line)
+
+
+READER = Reader(
+    DIALECT, "csv", whole_if(sniff), lambda source, hints: parse(source.text(), hints.nranks)
+)

@@ -20,6 +20,7 @@ from collscope.model import (
 )
 from collscope.parsers._notes import CUT_TEXT, Notes, cells, ended_lines
 from collscope.parsers._rows import number, whole
+from collscope.parsers.reader import Reader, whole_if
 
 VERSION = 1
 DIALECT = "replay_csv"
@@ -214,3 +215,6 @@ def _library(found: list[Measurement]) -> tuple[str | None, str | None]:
         return None, None
     name, _, version = named.pop().partition(" ")
     return (name, version or None) if name in ("nccl", "rccl") else (None, None)
+
+
+READER = Reader(DIALECT, "csv", whole_if(sniff), lambda source, _hints: parse(source.text()))

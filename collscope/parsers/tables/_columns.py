@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from collscope.errors import UsageError
 from collscope.model import Datatype, Op, Severity
 from collscope.parsers._grid import Grid
-from collscope.parsers.tables._measure import LIMIT, Setting, TableHints
+from collscope.parsers.tables._measure import LIMIT, Setting
 from collscope.parsers.tables._names import datatype_of_text, op_of_program, op_of_text
 from collscope.units import parse_size
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from collscope.parsers._notes import Notes
+    from collscope.parsers.hints import TableHints
 
 # Message Size, Message  Size, Size, # Size, size (B), Bytes
 _SIZE_COLUMN = re.compile(

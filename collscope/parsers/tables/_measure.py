@@ -45,18 +45,6 @@ _NUMBER_TEXT = "Results without a readable time were left out."
 
 
 @dataclass(frozen=True, slots=True)
-class TableHints:
-    """What the user says of a table that does not say it itself. None: nothing."""
-
-    op: Op | None = None
-    nranks: int | None = None
-    nnodes: int | None = None
-    datatype: Datatype | None = None
-    label: str | None = None
-    name: str = ""  # of the file, which often names the operation
-
-
-@dataclass(frozen=True, slots=True)
 class Setting:
     """What holds for all rows of a table."""
 

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from collscope.model import Op, parse_datatype, parse_op
-from collscope.parsers.tables._measure import NUMBER, Result, Setting, TableHints, integer
+from collscope.parsers.tables._measure import NUMBER, Result, Setting, integer
 from collscope.parsers.tables._names import (
     op_of_text,
     redop_of_name,
@@ -17,6 +17,8 @@ from collscope.parsers.tables._names import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from collscope.parsers.hints import TableHints
 
 METHOD = "rccl-tests average over ranks"
 

@@ -14,6 +14,7 @@ from collscope.model import Measurement, MeasurementSet, Severity
 from collscope.parsers._grid import Grid, grids
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import line_count
+from collscope.parsers.reader import Reader, anywhere
 from collscope.parsers.tables._columns import (
     Column,
     columns_of,
@@ -26,7 +27,7 @@ from collscope.parsers.tables._columns import (
 from collscope.parsers.tables._measure import Result, decimal, interval, measure
 
 if TYPE_CHECKING:
-    from collscope.parsers.tables._measure import TableHints
+    from collscope.parsers.hints import TableHints
 
 DIALECT = "latency_table"
 METHOD = "a table of latencies"
@@ -85,3 +86,8 @@ def _check_speedup(speedup: Column, timed: list[Column], notes: Notes) -> None:
             continue
         if first[1] / second[0] < printed[0] or first[0] / second[1] > printed[1]:
             notes.add(Severity.NOTICE, "speedup_mismatch", _SPEEDUP_TEXT, line, cell)
+
+
+READER = Reader(
+    "latency_table", "table", anywhere, lambda source, hints: parse(source.text(), hints.table)
+)

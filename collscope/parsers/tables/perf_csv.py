@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from collscope.model import Measurement, MeasurementSet, Op, Severity
 from collscope.parsers._notes import CUT_TEXT, Notes, cells, ended_lines
 from collscope.parsers._rows import text_lines
+from collscope.parsers.reader import Reader, whole_if
 from collscope.parsers.tables._measure import measure
 from collscope.parsers.tables._rccl import result_of, setting_of
 
 if TYPE_CHECKING:
-    from collscope.parsers.tables._measure import TableHints
+    from collscope.parsers.hints import TableHints
 
 RCCL_DIALECT, PLAIN_DIALECT = "rccl_tests_csv", "sweep_csv"
 _HEAD_LINES = 50
@@ -91,3 +92,8 @@ def _row(
     if "inplace" not in names:
         setting = replace(setting, method="a sweep of another program", library=None)
     return measure(result, setting, notes)
+
+
+READER = Reader(
+    "perf_csv", "table", whole_if(sniff), lambda source, hints: parse(source.text(), hints.table)
+)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from collscope.model import Measurement, MeasurementSet, Op, Severity, parse_datatype
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import line_count
+from collscope.parsers.reader import Reader, whole_if
 from collscope.parsers.tables._context import library_of_device, version_of_code
-from collscope.parsers.tables._measure import LIMIT, Result, Setting, TableHints, measure
+from collscope.parsers.tables._measure import LIMIT, Result, Setting, measure
 from collscope.parsers.tables._names import (
     op_of_program,
     op_of_text,
@@ -25,6 +26,8 @@ from collscope.parsers.tables._rccl import result_of, setting_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from collscope.parsers.hints import TableHints
 
 NCCL_DIALECT, RCCL_DIALECT = "nccl_tests_json", "rccl_tests_json"
 _DECODER = json.JSONDecoder()
@@ -246,3 +249,8 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 def _text(value: object) -> str | None:
     return value.strip() or None if isinstance(value, str) else None
+
+
+READER = Reader(
+    "perf_json", "table", whole_if(sniff), lambda source, hints: parse(source.text(), hints.table)
+)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from collscope.model import Datatype, Measurement, MeasurementSet, Op, Severity, size_bytes
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import text_lines
+from collscope.parsers.reader import Reader, anywhere
 from collscope.parsers.tables._context import Context
 from collscope.parsers.tables._measure import (
     Result,
     Setting,
-    TableHints,
     measure,
     ranks_by_bandwidth,
 )
@@ -32,6 +32,8 @@ from collscope.parsers.tables._rows import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from collscope.parsers.hints import TableHints
 
 DIALECT = "perf_text"
 _TRAILER = "Avg bus bandwidth"
@@ -317,3 +319,8 @@ def _rounds(results: Sequence[Result]) -> list[Result]:
         seen[key] += 1
         numbered.append(replace(result, round=seen[key]))
     return numbered
+
+
+READER = Reader(
+    "perf_text", "table", anywhere, lambda source, hints: parse(source.text(), hints.table)
+)

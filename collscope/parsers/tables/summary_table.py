@@ -14,6 +14,7 @@ from collscope.model import Measurement, MeasurementSet, Severity, bus_factor
 from collscope.parsers._grid import Grid, grids
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import line_count
+from collscope.parsers.reader import Reader, anywhere
 from collscope.parsers.tables._columns import (
     Column,
     columns_of,
@@ -26,7 +27,7 @@ from collscope.parsers.tables._columns import (
 from collscope.parsers.tables._measure import Result, decimal, measure
 
 if TYPE_CHECKING:
-    from collscope.parsers.tables._measure import TableHints
+    from collscope.parsers.hints import TableHints
 
 DIALECT = "summary_table"
 METHOD = "time computed from a printed bandwidth"
@@ -120,3 +121,8 @@ def _results(column: Column, unit: float, factor: float, notes: Notes) -> list[R
         time_us = factor * size / gbps * 1e-3
         found.append(Result(line, size, f"{time_us:.17g}", busbw=f"{gbps:.12g}"))
     return found
+
+
+READER = Reader(
+    "summary_table", "table", anywhere, lambda source, hints: parse(source.text(), hints.table)
+)

@@ -17,7 +17,7 @@ from collscope.analysis.weights import Weights, run_weights
 from collscope.errors import InputError, UsageError
 from collscope.ingest.files import expand_files, open_input
 from collscope.ingest.match import reading, require_run
-from collscope.ingest.replays import ingest_csv
+from collscope.ingest.measurements import ingest_csv
 from collscope.model import Severity
 from collscope.stats import Samples
 from collscope.store.connection import open_store

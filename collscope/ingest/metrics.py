@@ -1,37 +1,21 @@
-"""Benchmark tables and application figures into the store."""
+"""Application figures into the store."""
 
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import Path
+from typing import cast
 
-from collscope.ingest.adding import add_source, cut_short, stem, unusable
-from collscope.ingest.files import STDIN, Input, printable
-from collscope.ingest.measurements import TABLE, ingest_measurements
+from collscope.ingest.adding import OTHER_KIND, add_source, cut_short, stem, unusable
+from collscope.ingest.files import Input, printable
 from collscope.ingest.result import Ingested
-from collscope.parsers import metrics, tables
+from collscope.parsers import registry
+from collscope.parsers.hints import Hints, MetricHints
+from collscope.parsers.metrics import MetricSet
 from collscope.store import sources
 from collscope.store.metrics import insert_metrics
 
 METRIC = "metric"  # what the kind of such a source is called
-
-
-def ingest_table(
-    connection: sqlite3.Connection, db: Path, run: str, file: Input, hints: tables.TableHints
-) -> Ingested:
-    """Put the benchmark tables of one file into the store, in one transaction.
-
-    hints   what the user says of the tables; the file's name is added here; with any, a file that
-            is there is read again
-    raises  InputError when the file cannot be read or the store refuses
-    """
-    name = "" if file.path == STDIN else PurePath(printable(file.path)).name
-    named = replace(hints, name=name)
-    said = hints != tables.TableHints()
-    return ingest_measurements(
-        connection, db, run, file, lambda text: tables.parse(text, named), None, TABLE, again=said
-    )
 
 
 def ingest_metric(
@@ -39,7 +23,7 @@ def ingest_metric(
     db: Path,
     run: str,
     file: Input,
-    hints: metrics.MetricHints,
+    hints: MetricHints,
     *,
     rated: bool = False,
 ) -> Ingested:
@@ -51,16 +35,17 @@ def ingest_metric(
     """
     path = file.path
     identity = sources.identity(file.sha256, METRIC)
-    again = hints != metrics.MetricHints()
+    again = hints != MetricHints()
     if not again and sources.has_source(connection, run, identity):
         return Ingested(path, "known")
-    found = metrics.parse(file.text(), hints)
+    read = registry.read(METRIC, file, file.head(), Hints(metric=hints))
+    found = cast("MetricSet | None", read)
     if found is None or (rated and all(m.unit is None for m in found.metrics)):
         reason = (
             "no figure found: one number with its unit per line, CSV with units in its column "
             "names, records (JSON lines, Hugging Face Trainer's), or tables 'per second'"
         )
-        return unusable(path, reason, size=file.size_bytes, truncated=file.truncated)
+        return unusable(path, OTHER_KIND, reason, size=file.size_bytes, truncated=file.truncated)
     diagnostics = [*found.diagnostics, *cut_short(file)]
     row = sources.SourceRow(
         printable(path), identity, METRIC, found.dialect,

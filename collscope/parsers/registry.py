@@ -1,0 +1,109 @@
+"""The readers of measurements and figures, one per dialect, and what they make of a file together.
+
+A new dialect is one module with a `READER` and its line here. Modules are imported when asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from collscope.model import Diagnostic, MeasurementSet, Severity
+from collscope.parsers.reader import Fit, Reader, Records, Source, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from collscope.parsers.hints import Hints
+
+HEAD_BYTES = 65_536  # what readers tell their files by
+# By kind, in the order in which they are asked; the first that fits as a whole reads a file.
+DIALECTS = {
+    "csv": ("replay_csv", "memcpy_csv", "interference_csv", "rccl_replayer_csv"),
+    "table": (
+        "tables.perf_json",
+        "tables.perf_csv",
+        "tables.perf_text",
+        "tables.latency_table",
+        "tables.summary_table",
+        "deepspeed",
+    ),
+    "metric": ("metrics",),
+}
+
+
+@cache
+def readers(kind: str) -> tuple[Reader, ...]:
+    """The readers that become sources of a kind."""
+    modules = (import_module(f"collscope.parsers.{name}") for name in DIALECTS[kind])
+    return tuple(module.READER for module in modules)
+
+
+def fit(kind: str, head: bytes) -> Fit:
+    """How well the best reader of a kind fits a file that begins so.
+
+    >>> fit("csv", b"label,round,kind,src_device,").name
+    'WHOLE'
+    """
+    return max(reader.sniff(head) for reader in readers(kind))
+
+
+def read(kind: str, source: Source, head: bytes, hints: Hints) -> Records | None:
+    """Records of a file: of the reader that it is of as a whole, else what all find in it.
+
+    head     its first 64 KiB
+    returns  None when no reader knows it
+    """
+    parts: list[Records] = []
+    once = _Once(source)
+    fitting = [(reader.sniff(head), reader) for reader in readers(kind)]
+    for fits, reader in sorted(fitting, key=lambda pair: pair[0], reverse=True):
+        found = reader.read(once, hints) if fits else None
+        if found is not None and fits is Fit.WHOLE:
+            return found
+        if found is not None:
+            parts.append(found)
+    tables = [part for part in parts if isinstance(part, MeasurementSet)]
+    return joined(tables) if tables else next(iter(parts), None)
+
+
+def read_text(kind: str, text: str, hints: Hints) -> Records | None:
+    """Records of a text at hand, as `read` finds them."""
+    return read(kind, Text(text), text[:HEAD_BYTES].encode(), hints)
+
+
+class _Once:
+    """A source whose text is made once for all readers."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._text: str | None = None
+
+    def text(self) -> str:
+        """The text."""
+        if self._text is None:
+            self._text = self._source.text()
+        return self._text
+
+
+def joined(found: Sequence[MeasurementSet]) -> MeasurementSet | None:
+    """Tables of several dialects in one text; None when none has a row or says why.
+
+    returns  `dialect` joins the names of the dialects found with "+"
+    """
+    sets = [s for s in found if s.measurements]
+    if not sets:  # a table that could not be used says why, the loss of data first
+        why = sorted((d for s in found for d in s.diagnostics), key=_by_severity)
+        return replace(found[0], diagnostics=tuple(why)) if why else None
+    return replace(
+        sets[0],
+        dialect="+".join(s.dialect for s in sets),
+        measurements=tuple(m for s in sets for m in s.measurements),
+        diagnostics=tuple(d for s in found for d in s.diagnostics),
+    )
+
+
+def _by_severity(found: Diagnostic) -> bool:
+    return found.severity is not Severity.DATA_LOSS
