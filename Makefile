@@ -2,6 +2,7 @@
 #
 #   make demo    set up, read the samples, print the report, replay one on the host
 #   make test    lint, types, import contracts, native tests, test suite
+#   make truth   the table of truth: told, truth, inside (tests/truth/README.md)
 #   make fuzz    fuzz the log scanner under ASan and UBSan, with libFuzzer where clang is
 #   make stress  many processes ingest into one new store at once, many times
 #   make check-abi   hold the replayer against the real NCCL, RCCL, CUDA and HIP (1.5 GB download)
@@ -24,8 +25,8 @@ SEEDS := $(wildcard samples/rccl/*.log) samples/nccl/ddp/rank0.log samples/nccl/
 # With it every command that a test starts would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: venv demo test lint types imports native pytest fuzz stress check-abi check-slurm bench \
-	clean
+.PHONY: venv demo test lint types imports native pytest truth fuzz stress check-abi check-slurm \
+	bench clean
 
 venv: $(STAMP)
 
@@ -66,6 +67,9 @@ native: $(STAMP)
 
 pytest: $(STAMP)
 	$(BIN)/python -m pytest -n 2
+
+truth: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python tests/truth/harness.py
 
 fuzz: $(STAMP)
 	scripts/fuzz.sh build/fuzz $(BIN)/cmake $(BIN)/ninja $(BIN)/mpicxx $(FUZZ_ITERATIONS) $(FUZZ_SEED) $(SEEDS)

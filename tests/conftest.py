@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from inputs import ROOT, SHARED
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 settings.register_profile("collscope", deadline=None)
 settings.load_profile("collscope")
 
-_ROOT = Path(__file__).resolve().parent.parent
-_SHARED = Path(os.environ.get("COLLSCOPE_SHARED", _ROOT.parent / "shared"))
 _RECORDINGS = "recordings/h200x4-nccl2.28.9-torch2.11"
 # Ranks that wait for each other take a core each, so of these files one test runs at a time.
 _MPI = {
@@ -47,7 +45,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 
 def _shared_folder(relative: str) -> Path:
     """`relative` below the shared folder; skips the test where it is absent."""
-    folder = _SHARED / relative
+    folder = SHARED / relative
     if not folder.is_dir():
         pytest.skip(f"no {relative} folder; set COLLSCOPE_SHARED to the folder that holds it")
     return folder
@@ -56,7 +54,7 @@ def _shared_folder(relative: str) -> Path:
 @pytest.fixture(scope="session")
 def samples() -> Path:
     """Inputs shipped with the project."""
-    return _ROOT / "samples"
+    return ROOT / "samples"
 
 
 @pytest.fixture(scope="session")
