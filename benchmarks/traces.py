@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from collscope.parsers.traces import parse
+from collscope.parsers.traces.kineto import parse
 
 RANKS, COLLECTIVES = 8, 4000
 CHUNK = 1 << 20

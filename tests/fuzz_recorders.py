@@ -11,12 +11,18 @@ import time
 from importlib import import_module
 from pathlib import Path
 
+from readers import sniff
+
+from collscope.match import consistency
 from collscope.match.recordings import recorded_groups
-from collscope.parsers import deepspeed, key_averages, perftools, recorders
-from collscope.timeline import consistency
+from collscope.parsers import deepspeed, key_averages, perftools, registry
 
 SAMPLES = Path(__file__).resolve().parent.parent / "samples"
-_DIALECTS = [import_module(f"{recorders.__name__}.{d}") for d in recorders.RECORDER_DIALECTS]
+_DIALECTS = [
+    import_module(f"collscope.parsers.{d}")
+    for d in registry.DIALECTS["trace"]
+    if d.startswith("recorders.")
+]
 _TOKENS = [
     b"-1", b"0", b"1e999", b"99999999999999999999999", b"null", b"{", b"}", b"[", b"]", b'"', b"\n",
     b"\x00", b"\xff\xff\xff\x7f", b"NaN", b"\x80\x02", b"(nil)", b" : [", b"\t", b"|", b"%", b"us",
@@ -47,7 +53,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
 
 def parse_all(data: bytes, name: str) -> None:
     """Through every parser, whether it would be chosen or not, and through the comparison."""
-    recorders.sniff(data)
+    sniff(data)
     found = [module.parse(data, name) for module in _DIALECTS]
     consistency.check(found)
     for recorded in found:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from readers import parse_recording
 
 from collscope.match.consistency import CallFinding, check
 from collscope.model import Datatype, Op
 from collscope.model.trace import GroupStatus, RecordedCall, RecordedCalls, TraceCollective
-from collscope.parsers import recorders
 
 RANKS = (0, 1, 4, 5)  # of the group, in the world
 
@@ -45,7 +45,7 @@ def only(recorded: list[RecordedCalls]) -> CallFinding:
 
 def test_recording_without_disagreement(recordings: Path) -> None:
     files = [recordings / f"ddp/ddp.fr.rank{rank}.json" for rank in range(4)]
-    found = [recorders.parse([path.read_bytes()], path.name) for path in files]
+    found = [parse_recording([path.read_bytes()], path.name) for path in files]
     result = check([each for each in found if each is not None])
     assert result.findings == ()
     assert result.unplaced == 0
@@ -56,7 +56,7 @@ def test_recording_without_disagreement(recordings: Path) -> None:
 
 def test_a_rank_of_the_recording_that_stops(recordings: Path) -> None:
     files = [recordings / f"ddp/ddp.fr.rank{rank}.json" for rank in range(4)]
-    found = [recorders.parse([path.read_bytes()], path.name) for path in files]
+    found = [parse_recording([path.read_bytes()], path.name) for path in files]
     whole = [each for each in found if each is not None]
     whole[2] = replace(whole[2], calls=whole[2].calls[:100], status=())
     finding = only(whole)
@@ -67,7 +67,7 @@ def test_a_rank_of_the_recording_that_stops(recordings: Path) -> None:
 
 def test_dumps_of_a_hang(corpus: Path) -> None:
     files = [corpus / "flight-recorder" / name for name in ("_dump_0", "_dump_1")]
-    found = [recorders.parse([path.read_bytes()], path.name) for path in files]
+    found = [parse_recording([path.read_bytes()], path.name) for path in files]
     result = check([each for each in found if each is not None])
     # pg_status of pg_id 5: completed 39406 of 39416 enqueued on both ranks of the group
     tensor = [p for p in result.progress if p.group == "35"]
@@ -200,6 +200,7 @@ def test_group_ranks_where_world_ranks_are_not_known() -> None:
     assert "group rank 1 stopped" in finding.message
 
 
+@settings(deadline=None)
 @given(st.permutations(range(4)), st.integers(1, 8), st.integers(0, 3))
 def test_order_of_files_does_not_matter(order: list[int], last: int, slow: int) -> None:
     files = ranks(*[steps(place, last if place == slow else 9) for place in range(4)])

@@ -10,7 +10,7 @@ from command import collscope, rows
 from collscope.model import MeasurementSet
 from collscope.parsers import registry
 from collscope.parsers.hints import Hints
-from collscope.parsers.reader import Fit, Reader, Text, whole_if
+from collscope.parsers.reader import Fit, InMemory, Reader, whole_if
 
 _MODULES = [(kind, module) for kind, modules in registry.DIALECTS.items() for module in modules]
 
@@ -35,7 +35,7 @@ def test_a_whole_file_has_one_reader_and_a_text_may_have_several(
     samples: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = (samples / "tables" / "frontier-allreduce.txt").read_text()
-    measured = registry.read_text("table", text, Hints())
+    measured = registry.read_bytes("table", text.encode(), Hints())
     assert isinstance(measured, MeasurementSet)
     nothing = MeasurementSet("nothing", ())
     for readers, dialect in (
@@ -45,7 +45,7 @@ def test_a_whole_file_has_one_reader_and_a_text_may_have_several(
         ([_reader("a", Fit.PART, measured)] * 2, f"{measured.dialect}+{measured.dialect}"),
     ):
         monkeypatch.setattr(registry, "readers", lambda _kind, given=tuple(readers): given)
-        found = registry.read("table", Text(text), b"", Hints())
+        found = registry.read("table", InMemory([text.encode()]), b"", Hints())
         assert (found.dialect if found is not None else None) == dialect
 
 

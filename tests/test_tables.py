@@ -23,7 +23,7 @@ GIB4 = 4 << 30
 
 
 def parse(text: str, said: TableHints) -> MeasurementSet | None:
-    found = registry.read_text("table", text, Hints(table=said))
+    found = registry.read_bytes("table", text.encode(errors="replace"), Hints(table=said))
     assert found is None or isinstance(found, MeasurementSet)
     return found
 

@@ -13,11 +13,11 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from readers import parse
 from trace_builder import COMM, US, Job, Row, nested_job, steady_job
 
 from collscope.model import Datatype, Op
 from collscope.model.trace import Kind, TraceCollective, TraceColumns, TraceFile
-from collscope.parsers.traces import parse
 from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.clocks import _Ends
 from collscope.timeline.overlap import contention, covered, union

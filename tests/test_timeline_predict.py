@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from readers import parse
 from trace_builder import COMM, US, Job, nested_job, steady_job
 
 from collscope.model import CollectiveClass, Datatype, Op
 from collscope.model.trace import TraceCollective, TraceColumns, TraceFile
-from collscope.parsers.traces import parse
 from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.perfetto import longest_calls, trace_events
 from collscope.timeline.predict import NewTime, predict

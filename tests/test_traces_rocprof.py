@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from readers import parse, sniff
 from trace_fuzz import damaged, retyped
 
 from collscope.model import Op
 from collscope.model.trace import Kind, TraceCollective, TraceFile
-from collscope.parsers.traces import parse, sniff
 
 GENERIC = "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)"
 

@@ -58,7 +58,7 @@ def _seeds(samples: Path) -> list[bytes]:
 
 def main(variants: int) -> None:
     """Parse that many variants; an exception ends it with the variant's number."""
-    from collscope.parsers.traces import parse
+    from readers import parse
 
     seeds = _seeds(Path(__file__).parent.parent / "samples" / "traces")
     for number in range(variants):

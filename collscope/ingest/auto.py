@@ -19,7 +19,7 @@ from collscope.model import MeasurementSet
 from collscope.parsers import registry
 from collscope.parsers.hints import Hints, MetricHints, TableHints
 from collscope.parsers.metrics import MetricSet
-from collscope.parsers.reader import Fit, text_of
+from collscope.parsers.reader import Fit
 
 # Longer texts, after decompression, are not looked through for what stands inside a document.
 DOCUMENT_BYTES = 8 << 20
@@ -81,10 +81,10 @@ def _kind_of_text(head: bytes) -> str | None:
     counters = scanner.finish()["counters"]
     if any(counters[name] for name in PARSED):
         return "log"
-    measured = registry.read_text(TABLE, text_of(head), Hints())
+    measured = registry.read_bytes(TABLE, head, Hints())
     if isinstance(measured, MeasurementSet) and measured.measurements:
         return TABLE
-    figures = registry.read_text(METRIC, text_of(head), Hints())
+    figures = registry.read_bytes(METRIC, head, Hints())
     rated = isinstance(figures, MetricSet) and any(m.unit is not None for m in figures.metrics)
     return METRIC if rated else None
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, BinaryIO
 
 import zstandard
@@ -216,6 +216,11 @@ class Input:
         for kept in (self._spool, self._unpacked):
             if kept is not None:
                 kept.close()
+
+    @property
+    def name(self) -> str:
+        """Of the file, without its folder; stdin."""
+        return "stdin" if self.path == STDIN else PurePath(printable(self.path)).name
 
     @property
     def sha256(self) -> str:

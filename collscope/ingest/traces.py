@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from collscope.ingest.adding import OTHER_KIND, cut_short, unusable
-from collscope.ingest.files import HEAD_BYTES, STDIN, Input, printable
+from collscope.ingest.files import HEAD_BYTES, Input, printable
 from collscope.ingest.measurements import ingest_table
 from collscope.ingest.profiles import ingest_profile, is_sqlite, read_sqlite
 from collscope.ingest.result import Ingested
 from collscope.ingest.span_traces import profile_traces
 from collscope.model import Diagnostic
 from collscope.model.trace import RecordedCalls, TraceFile
-from collscope.parsers import deepspeed, key_averages, perftools, recorders, traces
-from collscope.parsers.hints import TableHints
-from collscope.parsers.reader import text_of
+from collscope.parsers import deepspeed, key_averages, perftools, registry
+from collscope.parsers.hints import Hints, TableHints
+from collscope.parsers.reader import Fit, text_of
 from collscope.store import sources
 from collscope.store.connection import transaction
 from collscope.store.traces import insert_recording, insert_trace
@@ -68,7 +68,7 @@ def ingest_trace(connection: sqlite3.Connection, store: Path, run: str, file: In
     raises  InputError when the file cannot be read or the store refuses
     """
     path = file.path
-    parsed = _parse(file, _name(path))
+    parsed = _parse(file)
     if isinstance(parsed, str):
         totals = _totals(connection, store, run, file)
         if totals.status != "unusable":
@@ -103,10 +103,6 @@ def ingest_trace(connection: sqlite3.Connection, store: Path, run: str, file: In
     return Ingested(path, "added", parsed.dialect, parsed.counts, tuple(diagnostics))
 
 
-def _name(path: str) -> str:
-    return "stdin" if path == STDIN else PurePath(printable(path)).name
-
-
 def _library(parsed: _Parsed, version: str | None) -> str | None:
     """Library of a trace; its version line is of NCCL's interface, which RCCL reports as well."""
     if version is None:
@@ -114,25 +110,21 @@ def _library(parsed: _Parsed, version: str | None) -> str | None:
     return "rccl" if parsed.dialect.startswith(("rccl", "rocprof")) else "nccl"
 
 
-def _parse(file: Input, name: str) -> _Parsed | str:
+def _parse(file: Input) -> _Parsed | str:
     """Records of a file, or the reason why it holds none."""
     head = file.head()
     if is_sqlite(head):
         profile = read_sqlite(file.chunks())
         return _Parsed(profile_traces(profile)) if profile and profile.spans else _UNKNOWN
-    if traces.sniff(head) is not None:
-        return _Parsed(traces.parse(file.chunks(), name))
-    if not is_totals(head) and recorders.sniff(head) is not None:
-        found = recorders.parse([file.whole()], name)
-        return _UNKNOWN if found is None else _Parsed([], found)
-    return _UNKNOWN
+    found = registry.read("trace", file, head, Hints()) if is_trace(head) else None
+    if isinstance(found, RecordedCalls):
+        return _Parsed([], found)
+    return _Parsed(found) if isinstance(found, list) else _UNKNOWN
 
 
 def is_trace(head: bytes) -> bool:
     """True for the first bytes of a trace or a recording; SQLite files have `is_sqlite`."""
-    if traces.sniff(head[:HEAD_BYTES]) is not None:
-        return True
-    return not is_totals(head) and recorders.sniff(head[:HEAD_BYTES]) is not None
+    return registry.fit("trace", head[:HEAD_BYTES]) is Fit.WHOLE and not is_totals(head)
 
 
 def is_totals(head: bytes) -> bool:

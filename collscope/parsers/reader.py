@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collscope.model import InterferenceSet, MeasurementSet
+    from collscope.model.trace import RecordedCalls, TraceFile
     from collscope.parsers.hints import Hints
     from collscope.parsers.memcpy_csv import CopySet
     from collscope.parsers.metrics import MetricSet
 
-Records: TypeAlias = "MeasurementSet | CopySet | InterferenceSet | MetricSet"
+Records: TypeAlias = (
+    "MeasurementSet | CopySet | InterferenceSet | MetricSet | list[TraceFile] | RecordedCalls"
+)
 
 
 class Fit(IntEnum):
@@ -27,19 +30,38 @@ class Fit(IntEnum):
 class Source(Protocol):
     """A file as a reader gets it: decompressed, within the limits, read as often as needed."""
 
+    @property
+    def name(self) -> str:
+        """Of the file, without its folder."""
+
+    def chunks(self) -> Iterator[bytes]:
+        """All of it, in order, in parts of at least one byte."""
+
+    def whole(self) -> bytes:
+        """All of it; files above a limit are refused."""
+
     def text(self) -> str:
-        """All of it; bytes that are no UTF-8 are replacement characters."""
+        """As `whole`; bytes that are no UTF-8 are replacement characters."""
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """A text at hand, as a source."""
+class InMemory:
+    """Bytes at hand, as a source."""
 
-    content: str
+    parts: Sequence[bytes]
+    name: str = ""
+
+    def chunks(self) -> Iterator[bytes]:
+        """The parts."""
+        return (part for part in self.parts if part)
+
+    def whole(self) -> bytes:
+        """The parts as one."""
+        return b"".join(self.parts)
 
     def text(self) -> str:
-        """The text."""
-        return self.content
+        """The parts as text."""
+        return text_of(self.whole())
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +88,33 @@ def text_of(head: bytes) -> str:
 def whole_if(sniff: Callable[[str], bool]) -> Callable[[bytes], Fit]:
     """A `Reader.sniff` of a dialect that fills its files, told by their text."""
     return lambda head: Fit.WHOLE if sniff(text_of(head)) else Fit.NONE
+
+
+def trace_reader(
+    name: str, sniff: Callable[[bytes], bool], parse: Callable[[Iterator[bytes], str], Records]
+) -> Reader:
+    """Reader of a trace, which is read as a stream."""
+    return Reader(
+        name,
+        "trace",
+        _whole_file(sniff),
+        lambda source, _hints: parse(source.chunks(), source.name),
+    )
+
+
+def recorder_reader(
+    name: str, sniff: Callable[[bytes], bool], parse: Callable[[bytes, str], Records]
+) -> Reader:
+    """Reader of a recording, whose file's name may tell rank, host or process."""
+
+    def read(source: Source, _hints: Hints) -> Records:
+        return parse(source.whole(), source.name)
+
+    return Reader(name, "trace", _whole_file(sniff), read)
+
+
+def _whole_file(sniff: Callable[[bytes], bool]) -> Callable[[bytes], Fit]:
+    return lambda head: Fit.WHOLE if sniff(head) else Fit.NONE
 
 
 def anywhere(_head: bytes) -> Fit:

@@ -1,4 +1,4 @@
-"""The readers of measurements and figures, one per dialect, and what they make of a file together.
+"""The readers, one per dialect, and what they make of a file together.
 
 A new dialect is one module with a `READER` and its line here. Modules are imported when asked for.
 """
@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from collscope.model import Diagnostic, MeasurementSet, Severity
-from collscope.parsers.reader import Fit, Reader, Records, Source, Text
+from collscope.parsers.reader import Fit, InMemory, Reader, Records, Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,17 @@ DIALECTS = {
         "deepspeed",
     ),
     "metric": ("metrics",),
+    # The binary recording has no magic number, so it is asked last.
+    "trace": (
+        "traces.rocprof_json",
+        "traces.kineto",
+        "recorders.flight_pickle",
+        "recorders.flight_recorder",
+        "recorders.inspector",
+        "recorders.profiler_plugin",
+        "recorders.rccl_recorder_text",
+        "recorders.rccl_recorder_binary",
+    ),
 }
 
 
@@ -69,9 +80,9 @@ def read(kind: str, source: Source, head: bytes, hints: Hints) -> Records | None
     return joined(tables) if tables else next(iter(parts), None)
 
 
-def read_text(kind: str, text: str, hints: Hints) -> Records | None:
-    """Records of a text at hand, as `read` finds them."""
-    return read(kind, Text(text), text[:HEAD_BYTES].encode(), hints)
+def read_bytes(kind: str, data: bytes, hints: Hints) -> Records | None:
+    """Records of bytes at hand, as `read` finds them."""
+    return read(kind, InMemory([data]), data[:HEAD_BYTES], hints)
 
 
 class _Once:
@@ -80,6 +91,7 @@ class _Once:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._text: str | None = None
+        self.name, self.chunks, self.whole = source.name, source.chunks, source.whole
 
     def text(self) -> str:
         """The text."""

@@ -13,6 +13,7 @@ import pickletools
 from collscope.model import Severity
 from collscope.model.trace import RecordedCalls
 from collscope.parsers._notes import Notes
+from collscope.parsers.reader import recorder_reader
 from collscope.parsers.recorders.flight_recorder import from_dump
 
 _MAGIC = b"\x80"
@@ -102,3 +103,6 @@ def check_plain(data: bytes) -> None:
         if depth > _DEEPEST:
             raise _Refused("too deep")
         previous = opcode.name
+
+
+READER = recorder_reader("flight_pickle", sniff, parse)

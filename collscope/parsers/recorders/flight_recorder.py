@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from collscope.model import Op, Severity
 from collscope.model.trace import GroupStatus, RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
+from collscope.parsers.reader import recorder_reader
 from collscope.parsers.recorders._values import (
     decode,
     mapping,
@@ -291,3 +292,6 @@ def _elements(shapes: object) -> int | None:
             return None
         total += prod(known)
     return total if listed else None
+
+
+READER = recorder_reader("flight_recorder", sniff, parse)

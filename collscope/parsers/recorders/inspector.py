@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from collscope.model import Op, Severity, parse_op
 from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
+from collscope.parsers.reader import recorder_reader
 from collscope.parsers.recorders._values import (
     communicator,
     json_objects,
@@ -199,3 +200,6 @@ def _from_us(time_us: int | None) -> int | None:
 def _upper(value: object) -> str | None:
     name = text(value)
     return None if name is None or name.lower() in _UNKNOWN else name.upper()
+
+
+READER = recorder_reader("inspector", sniff, parse)

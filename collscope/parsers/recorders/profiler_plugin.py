@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from collscope.model import Op, Severity, parse_datatype, parse_op
 from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
+from collscope.parsers.reader import recorder_reader
 from collscope.parsers.recorders._values import (
     communicator,
     decode,
@@ -190,3 +191,6 @@ def _host(name: str) -> str | None:
     base = re.split(r"[/\\]", name)[-1]
     match = re.fullmatch(r"[^-]*-(.{1,255})-\d+\.txt(?:\.\w+)?", base)
     return match[1] if match else None
+
+
+READER = recorder_reader("profiler_plugin", sniff, parse)

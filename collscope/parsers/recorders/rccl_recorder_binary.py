@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from collscope.model import Severity
 from collscope.model.trace import RecordedCall, RecordedCalls
 from collscope.parsers._notes import Notes
+from collscope.parsers.reader import recorder_reader
 from collscope.parsers.recorders._rccl_calls import OPS, Communicators, RawCall, process_of
 
 if TYPE_CHECKING:
@@ -275,3 +276,6 @@ def _lists(record: _Record, tail: bytes) -> list[tuple[int, ...]]:
     if any(value >= 2**60 for value in values):
         return empty
     return [values[part * ranks : (part + 1) * ranks] for part in range(4)]
+
+
+READER = recorder_reader("rccl_recorder_binary", sniff, parse)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from collscope.model import Op, Severity
 from collscope.model.trace import RecordedCall, RecordedCalls
 from collscope.parsers._notes import Notes
+from collscope.parsers.reader import recorder_reader
 from collscope.parsers.recorders._rccl_calls import OPS, Communicators, RawCall, process_of
 
 if TYPE_CHECKING:
@@ -209,3 +210,6 @@ def _counts(fields: Mapping[str, list[str]], key: str) -> tuple[int, ...]:
     plain = all(_DECIMAL.fullmatch(value) and not value.startswith("-") for value in values)
     counts = tuple(map(int, values)) if plain else ()
     return counts if all(count < _LIMIT for count in counts) else ()
+
+
+READER = recorder_reader("rccl_recorder_text", sniff, parse)

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from collscope.model import Diagnostic, Severity
+from collscope.parsers.reader import trace_reader
 from collscope.parsers.traces._array import ArrayReader
 from collscope.parsers.traces.kineto_build import trace_files
 from collscope.parsers.traces.kineto_collect import Collector
@@ -67,3 +68,6 @@ def _problems(reader: ArrayReader[Event], name: str) -> list[Diagnostic]:
         count = reader.malformed
         found.append(Diagnostic(Severity.DATA_LOSS, "malformed_event", message, count=count))
     return found
+
+
+READER = trace_reader("kineto", sniff, parse)

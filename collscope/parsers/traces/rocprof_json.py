@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from collscope.model import Diagnostic, Severity
+from collscope.parsers.reader import trace_reader
 from collscope.parsers.traces._array import ArrayReader
 from collscope.parsers.traces.rocprof_build import trace_files
 from collscope.parsers.traces.rocprof_records import SECTIONS, Document, Node, Process
@@ -79,3 +80,6 @@ def _node(text: bytes) -> Node | None:
         return msgspec.json.decode(found[1], type=Node) if found else None
     except _ERRORS:
         return None
+
+
+READER = trace_reader("rocprof_json", sniff, parse)
