@@ -382,7 +382,7 @@ def test_a_tree_of_pages_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     pages[int.from_bytes(third, "big") - 1] = all_to(second)
     pages[root - 1] = all_to(third)
     monkeypatch.setattr(foreign_sqlite, "_STEPS", 100_000)
-    profile = read_sqlite(b"".join(pages))
+    profile = read_sqlite(pages)
     assert profile is not None
     (found,) = profile.diagnostics
     assert (found.code, found.severity) == ("corrupt_database", Severity.ERROR)
@@ -393,12 +393,12 @@ def test_a_tree_of_pages_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("name", SQLITE)
 def test_real_work_is_far_below_the_bound(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     raw = (SAMPLES / name).read_bytes()
-    whole = read_sqlite(raw)
+    whole = read_sqlite([raw])
     monkeypatch.setattr(foreign_sqlite, "_STEPS_AT_ONCE", 1)
     monkeypatch.setattr(foreign_sqlite, "_STEPS", 0)
     assert whole is not None
-    assert read_sqlite(raw) == whole
+    assert read_sqlite([raw]) == whole
     monkeypatch.setattr(foreign_sqlite, "_STEPS_PER_BYTE", 0)
     monkeypatch.setattr(foreign_sqlite, "_STEPS", 100)
-    stopped = read_sqlite(raw)
+    stopped = read_sqlite([raw])
     assert stopped is None or "corrupt_database" in codes(stopped)
