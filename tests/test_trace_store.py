@@ -578,3 +578,67 @@ def test_a_trace_without_sizes_that_fits_at_several_places_is_kept_apart(db_path
             " USING (comm_id) GROUP BY comm_id ORDER BY comm_id"
         ).fetchall()
     assert found == [("inferred", 20, 20), ("inferred", 10, 0)]
+
+
+def test_cuda_only_traces_of_nested_groups_join_their_own_communicators(
+    db_path: Path, tmp_path: Path
+) -> None:
+    """Two tensor-parallel pairs and two data-parallel ones; the traces tell neither."""
+    pairs = {"a": (0, 1), "b": (2, 3), "c": (0, 2), "d": (1, 3)}
+    world = {"e": (0, 1, 2, 3)}
+    calls = [("tp", 1000)] * 4 + [("dp", 500_000), ("dp", 700_000)]
+    text, events = "", {rank: [] for rank in range(4)}
+    for name, ranks in (world | pairs).items():
+        for place, rank in enumerate(ranks):
+            text += (
+                f"h:{rank}:{rank} [0] NCCL INFO ncclCommInitRank comm 0x{rank}{name} rank {place} "
+                f"nranks {len(ranks)} cudaDev {rank} nvmlDev {rank} busId {rank + 1}000 "
+                f"commId 0x{name} - Init COMPLETE\n"
+            )
+    chance = np.random.default_rng(1)
+    now = 1000.0
+    for step in range(6):
+        for kind, count in calls:
+            now += 1000.0
+            for name, ranks in pairs.items():
+                if (kind == "tp") != (name in "ab"):
+                    continue
+                late = float(chance.uniform(0, 400))
+                length = 20.0 if kind == "tp" else count / 1000
+                for rank in ranks:
+                    text += (
+                        f"h:{rank}:{rank} [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x1 recvbuff "
+                        f"0x1 count {count} datatype 7 op 0 root 0 comm 0x{rank}{name} [nranks=2] "
+                        "stream 0x5\n"
+                    )
+                    start = now + late - (50.0 if rank == ranks[step % 2] else 0.0)
+                    events[rank].append((start, now + late + length - start, 7 + (kind == "dp")))
+    (tmp_path / "log").write_text(text)
+    assert collscope("ingest", "log", tmp_path / "log", "--db", db_path).code == 0
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    kernel = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+    for rank, own in events.items():
+        # Windows begin at other calls.
+        listed = [
+            {"ph": "X", "cat": "kernel", "name": kernel, "pid": rank, "tid": stream, "ts": start,
+             "dur": length, "args": {"device": rank, "stream": stream, "correlation": k + 1}}
+            for k, (start, length, stream) in enumerate(own[rank:])
+        ]  # fmt: skip
+        trace = {"schemaVersion": 1, "distributedInfo": {"rank": rank}, "traceEvents": listed}
+        (folder / f"{rank}.json").write_text(json.dumps(trace))
+    assert collscope("ingest", "trace", folder, "--db", db_path).code == 0
+    query = (
+        "SELECT comm_hash, COUNT(*) FROM calls JOIN communicators USING (comm_id) GROUP BY 1"
+        " ORDER BY 1"
+    )
+    assert rows(db_path, query) == [("0xa", 24), ("0xb", 24), ("0xc", 12), ("0xd", 12)]
+    query = (
+        "SELECT c.count, MIN(t.transfer_ns), MAX(t.transfer_ns) FROM call_times t JOIN classes c"
+        " USING (class_id) WHERE t.ranks_traced = 2 GROUP BY 1 ORDER BY 1"
+    )
+    assert rows(db_path, query) == [
+        (1000, 20_000, 20_000),
+        (500_000, 500_000, 500_000),
+        (700_000, 700_000, 700_000),
+    ]

@@ -20,6 +20,7 @@ from collscope.model.trace import Ints
 
 _ALIKE_NS = 5_000.0  # differences of the ends of one group's calls scatter by less,
 _ALIKE = 0.2  # or by less than this part of what the calls last
+_MOST_NS = 50_000.0  # and never by more, where nothing but time tells
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,8 @@ def _apart(rows: Rows, sig: Ints, one: tuple[int, Ints], other: tuple[int, Ints]
     difference = rows.end[y] - found.offset - rows.end[x]
     scatter = float(np.median(np.abs(difference - np.median(difference))))
     lasts = np.minimum(rows.end[x] - rows.start[x], rows.end[y] - rows.start[y])
-    bound = max(_ALIKE_NS, _ALIKE * float(np.median(lasts)))
+    # Neighbouring groups meet at about the same time: however long calls last, their ends tell.
+    bound = max(_ALIKE_NS, min(_ALIKE * float(np.median(lasts)), _MOST_NS))
     return scatter if len(mine) >= 0.5 * min(within) and scatter <= bound else None
 
 

@@ -64,7 +64,8 @@ def join_extra(matched: Matched, groups: Sequence[ExtraGroup], what: str) -> Joi
 
     what  they come from, in words for diagnostics
     """
-    joiner = _Joiner(matched)
+    there = {rank for group in groups if not group.numbered for rank in group.members}
+    joiner = _Joiner(matched, there)
     calls = [joiner.place(group) for group in groups]
     joined = Joined(calls, joiner.by_class, joiner.added, joiner.unplaced)
     joiner.finish()
@@ -85,8 +86,9 @@ def join_extra(matched: Matched, groups: Sequence[ExtraGroup], what: str) -> Joi
 class _Joiner:
     """The matched run, its calls by communicator, and what is to be added to it."""
 
-    def __init__(self, matched: Matched) -> None:
+    def __init__(self, matched: Matched, there: set[int]) -> None:
         self.matched = matched
+        self._there = there  # world ranks that a trace or recording is of
         self.by_class = self.added = self.unplaced = 0
         self._uncertain = False  # the group in hand fits a log, but not at one place
         self._used: set[int] = set()
@@ -131,8 +133,10 @@ class _Joiner:
             elif group.ranks is not None:
                 agrees = all(group.ranks[rank] == w for rank, w in known.items())
             else:
-                there = len(known) == comm.nranks
-                agrees = not there or set(group.members) <= set(known.values())
+                # Of the communicator's ranks those with a trace take part, and no others.
+                world_ranks, members = set(known.values()), set(group.members)
+                agrees = world_ranks & self._there <= members
+                agrees &= len(known) < comm.nranks or members <= world_ranks
             if agrees:
                 yield c
 
