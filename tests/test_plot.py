@@ -54,7 +54,13 @@ def test_every_plot_is_written_in_both_formats(
     report: Report, drawn: tuple[Path, ...], tmp_path: Path
 ) -> None:
     for written, start in ((drawn, b"<?xml"), (write_plots(report, tmp_path), b"\x89PNG")):
-        assert [path.stem for path in written] == ["busbw", "share", "sizes", "recoverable"]
+        assert [path.stem for path in written] == [
+            "classes",
+            "busbw",
+            "share",
+            "sizes",
+            "recoverable",
+        ]
         assert all(path.read_bytes().startswith(start) for path in written)
 
 
@@ -102,8 +108,8 @@ def test_a_named_label_is_drawn_alone() -> None:
 
 
 def test_axes_hold_every_point_and_roof() -> None:
-    # eight powers of ten in size, and one size alone
-    for powers in ((2, 29), (20,)):
+    # eight powers of ten in size, and two sizes side by side
+    for powers in ((2, 29), (20, 21)):
         figure = busbw_plot(_measured(("one",), powers, None))
         assert figure is not None
         axis = figure.axes[0]
@@ -112,6 +118,10 @@ def test_axes_hold_every_point_and_roof() -> None:
             assert left < min(line.get_xdata()) <= max(line.get_xdata()) < right
             assert bottom < min(line.get_ydata()) <= max(line.get_ydata()) < top
             assert len(line.get_xdata()) > 1 or line.get_marker() not in ("", "None")
+
+
+def test_a_size_alone_is_no_curve() -> None:
+    assert busbw_plot(_measured(("one",), (20,), None)) is None
 
 
 def test_long_labels_are_letters_with_a_caption() -> None:
@@ -128,7 +138,8 @@ def test_many_operations_stand_in_three_columns() -> None:
     source = store.source("r.csv", kind="csv", dialect="replay_csv")
     ops = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "AllToAll", "Gather")
     for op in ops:
-        store.measured(source, [10.0, 20.0], op=op, redop=None)
+        for size in (1 << 20, 1 << 21):
+            store.measured(source, [10.0, 20.0], op=op, redop=None, size_bytes=size)
     figure = busbw_plot(store.report())
     assert figure is not None
     assert figure.get_figwidth() > figure.get_figheight()

@@ -107,13 +107,13 @@ def in_format(
     record: object,
     rows: Callable[[], str],
     readable: Callable[[], tuple[str, Iterable[Section]]],
-    extras: Extras | None = None,
+    extras: Callable[[], Extras] | None = None,
 ) -> str:
     """A report in one of `FORMATS`.
 
     record    what JSON has
     rows      gives the CSV
-    extras    what only a page shows
+    extras    gives what only a page shows
     readable  gives title and sections of text and Markdown
     raises    UsageError for another format
     """
@@ -128,13 +128,16 @@ def in_format(
 
 
 def to_readable(
-    fmt: str, title: str, sections: Iterable[Section], extras: Extras | None = None
+    fmt: str,
+    title: str,
+    sections: Iterable[Section],
+    extras: Callable[[], Extras] | None = None,
 ) -> str:
     """Sections as text, md or html."""
     if fmt == "html":
         from collscope.reports.html.page import to_html  # noqa: PLC0415 - jinja2
 
-        return to_html(title, sections, extras)
+        return to_html(title, sections, None if extras is None else extras())
     return to_text(title, sections) if fmt == "text" else to_markdown(title, sections)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from collscope.bench.p2p_plan import LATENCY_BYTES, ONE_WAY, PING_PONG, TWO_WAY
+from collscope.reports.html.page import Extras
 from collscope.reports.layout import (
     NUMBER,
     TEXT,
@@ -37,7 +38,15 @@ def render_p2p(found: P2p, fmt: str) -> str:
         found,
         lambda: to_csv(_CSV, ([getattr(row, name) for name in _CSV] for row in found.rows)),
         lambda: ("collscope bench p2p", _sections(found)),
+        lambda: _extras(found),
     )
+
+
+def _extras(found: P2p) -> Extras:
+    """Imported here: drawing takes longer than the other forms."""
+    from collscope.reports.html.measured import p2p_extras  # noqa: PLC0415
+
+    return p2p_extras(found)
 
 
 def _sections(found: P2p) -> Iterator[Section]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from collscope.errors import InputError
 from collscope.reports.figure import COLOURS, GREY, MARKERS, STYLE, save_figure
+from collscope.reports.html.figures import draw_classes
 from collscope.reports.judgement.records import Curve, CurvePoint, JudgedClass
 from collscope.reports.model import Bin, Report
 from collscope.units import count, format_size, format_time
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 _MOST_CURVES = len(COLOURS)
 _MOST_BARS = 20
+_MOST_MARKS = 2000
+_FEWEST_POINTS = 2  # of a curve
 _WIDEST_BAR = 0.4  # of a bin
 _DECADES = 1e4  # what is smaller than the largest by more is not told apart
 _LONGEST = 24  # characters of a label in a legend
@@ -57,6 +60,7 @@ def write_plots(report: Report, folder: Path, fmt: str = "png") -> tuple[Path, .
     raises   InputError when the folder cannot be written
     """
     plots: tuple[tuple[str, _Draw], ...] = (
+        ("classes", classes_plot),
         ("busbw", busbw_plot),
         ("share", share_plot),
         ("sizes", sizes_plot),
@@ -80,11 +84,29 @@ def write_plots(report: Report, folder: Path, fmt: str = "png") -> tuple[Path, .
     return tuple(written)
 
 
+def classes_plot(report: Report) -> Figure | None:
+    """Every class as a mark: size, bus bandwidth, share of the collective time, both ceilings."""
+    rows = [r for r in report.judgement.classes if r.size_bytes and (r.busbw_gbps or 0) > 0]
+    if not rows:
+        return None
+    figure, axis = plt.subplots(figsize=(11, 5.5), layout="constrained")
+    draw_classes(axis, rows[:_MOST_MARKS])
+    axis.set_title(f"Classes of run {report.header.run}: area by share of collective time")
+    figure.supxlabel(
+        "line up to the reachable ceiling, dot at the fabric's limit",
+        fontsize=8,
+        x=0.98,
+        ha="right",
+    )
+    return figure
+
+
 def busbw_plot(report: Report) -> Figure | None:
-    """Bus bandwidth over message size with the roof, one panel per operation."""
+    """Bus bandwidth over message size with the roof, one panel per operation; no single points."""
     by_op: dict[str, list[Curve]] = defaultdict(list)
     for curve in report.judgement.curves:
-        by_op[curve.op].append(curve)
+        if len(curve.points) >= _FEWEST_POINTS:
+            by_op[curve.op].append(curve)
     if not by_op:
         return None
     columns = min(len(by_op), 2 if len(by_op) <= _MOST_IN_TWO_COLUMNS else 3)

@@ -32,7 +32,13 @@ def render(report: Report, fmt: str, extras: Extras | None = None) -> str:
     """
     title = f"collscope report, run {report.header.run}"
     record = _record(report) if fmt == "json" else None
-    return in_format(fmt, record, lambda: _csv(report), lambda: (title, sections(report)), extras)
+    return in_format(
+        fmt,
+        record,
+        lambda: _csv(report),
+        lambda: (title, sections(report)),
+        None if extras is None else lambda: extras,
+    )
 
 
 def _record(report: Report) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from collscope.analysis.verdict import Verdict
 from collscope.errors import UsageError
 from collscope.model import CollectiveClass
 from collscope.reports.comparison.words import kind_of, note_words, why
+from collscope.reports.html.page import Extras
 from collscope.reports.layout import (
     NUMBER,
     TEXT,
@@ -62,6 +63,7 @@ def render_compare(comparison: Comparison, fmt: str) -> str:
         _record(comparison),
         lambda: to_csv(_COMPARE_CSV, _compare_rows(comparison)),
         lambda: (title, _compare_sections(comparison)),
+        lambda: _extras(comparison),
     )
 
 
@@ -72,7 +74,7 @@ def render_check(check: Check, fmt: str) -> str:
     """
     title = f"collscope check: {check.verdict.value}"
     if fmt in ("text", "md", "html"):
-        return to_readable(fmt, title, _check_sections(check))
+        return to_readable(fmt, title, _check_sections(check), lambda: _extras(check))
     if fmt == "json":
         return to_json(_record(check))
     if fmt == "junit":
@@ -80,6 +82,13 @@ def render_check(check: Check, fmt: str) -> str:
     if fmt == "github":
         return _github(check)
     raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(CHECK_FORMATS)}.")
+
+
+def _extras(value: Comparison | Check) -> Extras:
+    """Imported here: drawing takes longer than the other forms."""
+    from collscope.reports.html.measured import check_extras, compare_extras  # noqa: PLC0415
+
+    return check_extras(value) if isinstance(value, Check) else compare_extras(value)
 
 
 def _record(value: Comparison | Check) -> dict[str, Any]:

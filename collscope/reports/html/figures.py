@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.ticker import FuncFormatter
 
 from collscope.reports.figure import COLOURS, MARKERS
 from collscope.reports.html.page import Figure
@@ -25,15 +26,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 # Stand for the page's own colours in the SVG, so that light, dark and print follow.
-_INK, _LINE = "#010203", "#030201"
+INK, _LINE = "#010203", "#030201"
 _STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none", "svg.hashsalt": "collscope", "font.family": "sans-serif",
-    "font.size": 10, "text.color": _INK, "axes.labelcolor": _INK, "axes.edgecolor": _LINE,
-    "xtick.color": _INK, "ytick.color": _INK, "grid.color": _LINE, "grid.linewidth": 0.5,
+    "svg.fonttype": "none", "text.parse_math": False, "svg.hashsalt": "collscope",
+    "font.family": "sans-serif",
+    "font.size": 10, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": _LINE,
+    "xtick.color": INK, "ytick.color": INK, "grid.color": _LINE, "grid.linewidth": 0.5,
     "axes.grid": True, "axes.axisbelow": True, "axes.spines.top": False,
     "axes.spines.right": False, "figure.facecolor": "none", "axes.facecolor": "none",
     "legend.frameon": False,
 }  # fmt: skip
+PLAIN = FuncFormatter(lambda value, _: f"{value:g}")  # labels of a log axis
 _MOST_MARKS = 2000  # of one drawing; the classes with the least time are left out
 _MOST_BARS = 30
 _MOST_SERIES = 12
@@ -53,7 +56,7 @@ def draw(make: Callable[[], Drawing]) -> str:
     svg = out.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    return svg.replace(_INK, "var(--ink)").replace(_LINE, "var(--line)")
+    return svg.replace(INK, "var(--ink)").replace(_LINE, "var(--line)")
 
 
 def colour_of(ops: Sequence[str]) -> Mapping[str, str]:
@@ -124,7 +127,7 @@ def draw_classes(axis: Axes, rows: Sequence[JudgedClass]) -> None:
         axis.scatter(
             [row.size_bytes or 1], [row.busbw_gbps or 0], s=(8 + 34 * part) ** 2 / 2,
             color=colours[row.op], marker=markers[row.op], alpha=0.75, linewidths=0.8,
-            edgecolors=_INK, zorder=3,
+            edgecolors=INK, zorder=3,
         )  # fmt: skip
     for row in rows:
         if row.roof_gbps and row.busbw_gbps:
@@ -133,8 +136,9 @@ def draw_classes(axis: Axes, rows: Sequence[JudgedClass]) -> None:
                 color=colours[row.op], marker="_", markevery=[1], ms=9, zorder=2,
             )  # fmt: skip
         if row.limit_gbps:
-            axis.plot(row.size_bytes or 1, row.limit_gbps, ".", color=_INK, ms=3, zorder=1)
+            axis.plot(row.size_bytes or 1, row.limit_gbps, ".", color=INK, ms=3, zorder=1)
     axis.set_yscale("log")
+    axis.yaxis.set_major_formatter(PLAIN)
     size_axis(axis, [row.size_bytes or 1 for row in rows])
     axis.set_ylabel("bus bandwidth (GB/s)")
     handles = [
@@ -189,10 +193,11 @@ def _curves(op: str, curves: Sequence[Curve], total: int, limit: float | None) -
         if roof.roof_points:
             axis.plot([p.size_bytes for p in roof.roof_points],
                       [p.busbw_gbps for p in roof.roof_points],
-                      "--", color=_INK, lw=1.2, label=roof.roof)  # fmt: skip
+                      "--", color=INK, lw=1.2, label=roof.roof)  # fmt: skip
         if limit is not None:
-            axis.axhline(limit, color=_INK, lw=0.8, ls=":", label="limit of the fabric")
+            axis.axhline(limit, color=INK, lw=0.8, ls=":", label="limit of the fabric")
         axis.set_yscale("log")
+        axis.yaxis.set_major_formatter(PLAIN)
         size_axis(axis, [p.size_bytes for c in curves for p in c.points])
         axis.set_ylabel("bus bandwidth (GB/s)")
         axis.legend(loc="lower right", fontsize=9)
@@ -403,6 +408,7 @@ def lateness_figure(
                           color=COLOURS[n % len(COLOURS)], label=f"rank {rank}",
                           gid=f"late-{rank}")  # fmt: skip
         axis.set_yscale("symlog", linthresh=1)
+        axis.yaxis.set_major_formatter(PLAIN)
         axis.set_ylabel("late by (us)")
         axis.set_xlabel(
             "call in order of time, with a rank that came last beyond the clocks' error"
