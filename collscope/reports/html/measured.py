@@ -41,8 +41,8 @@ class _Point:
 def compare_extras(found: Comparison) -> Extras:
     """Speed-ups with intervals over size, a series per label; crossovers as lines."""
     points = [
-        _Point(cell.label, f"{c.key.op.value} x{c.key.nranks}", c.key.size_bytes or 0, cell.speed_up,
-               cell.low, cell.high)
+        _Point(cell.label, f"{c.key.op.value} x{c.key.nranks}", c.key.size_bytes or 0,
+               cell.speed_up, cell.low, cell.high)
         for c in found.classes for cell in c.cells[1:] if cell.speed_up is not None
     ]  # fmt: skip
     facts = [
@@ -62,7 +62,8 @@ def compare_extras(found: Comparison) -> Extras:
 def check_extras(found: Check) -> Extras:
     """The verdict's ratios over size, with the thresholds beyond which a change matters."""
     points = [
-        _Point(c.outcome, f"{c.key.op.value} x{c.key.nranks}", c.key.size_bytes or 0, c.ratio, c.low, c.high)
+        _Point(c.outcome, f"{c.key.op.value} x{c.key.nranks}", c.key.size_bytes or 0, c.ratio,
+               c.low, c.high)
         for c in found.classes if c.ratio is not None
     ]  # fmt: skip
     total = "not known" if found.total_ratio is None else f"{found.total_ratio:.3f} x the time"

@@ -100,7 +100,7 @@ def to_html(title: str, sections: Iterable[Section], extras: Extras | None = Non
     script = _asset("page.js")
     return _environment().get_template("page.html.j2").render(
         title=visible(title), parts=parts,
-        facts=[(_shown(f), anchors[f.target] if f.target in anchors and f.target else "") for f in extras.facts],
+        facts=[(_shown(f), anchors.get(f.target, "") if f.target else "") for f in extras.facts],
         style=_asset("page.css"), script=script, script_hash=_hash(script), data=_json(data),
     )  # fmt: skip
 
