@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from collscope.errors import InputError
@@ -76,26 +76,28 @@ def load_labels(
 
 
 def _load(connection: sqlite3.Connection, name: str, run: str | None) -> Label:
-    rows = _once(read_measurements(connection, run=run, label=name))
+    rows = _once((key_of(r), r) for r in read_measurements(connection, run=run, label=name))
     if not rows:
         raise no_such_label(name, measurement_labels(connection))
-    sized = [r for r in rows if r.measurement.size_bytes]
-    failed = frozenset(key_of(r) for r in sized if r.measurement.status in _FAILED)
-    wrong = frozenset(key_of(r) for r in sized if r.measurement.wrong)
+    sized = [(key, r) for key, r in rows if r.measurement.size_bytes]
+    failed = frozenset(key for key, r in sized if r.measurement.status in _FAILED)
+    wrong = frozenset(key for key, r in sized if r.measurement.wrong)
     timed = [
-        r for r in sized if r.measurement.status in ("ok", "wrong") and r.measurement.time_us_median
+        (key, r)
+        for key, r in sized
+        if r.measurement.status in ("ok", "wrong") and r.measurement.time_us_median
     ]
-    usable = [r for r in timed if key_of(r) not in wrong]
+    usable = [(key, r) for key, r in timed if key not in wrong]
     if not (usable or failed or wrong):
         raise InputError(
             f"label '{name}': none of its {count(len(rows), 'measurement')} has a size and a time. "
             "Measure again, or choose another label."
         )
     grouped: dict[CollectiveClass, list[StoredMeasurement]] = defaultdict(list)
-    for row in usable:
-        grouped[key_of(row)].append(row)
+    for key, row in usable:
+        grouped[key].append(row)
     circumstances = {
-        c: tuple(sorted({str(v) for r in timed if (v := _circumstance(r, c)) is not None}))
+        c: tuple(sorted({str(v) for _, r in timed if (v := _circumstance(r, c)) is not None}))
         for c in CIRCUMSTANCES
     }
     classes = {key: _measured(group) for key, group in grouped.items()}
@@ -148,18 +150,20 @@ def aligned(first: Label, other: Label) -> Label:
     )
 
 
-def _once(rows: Sequence[StoredMeasurement]) -> list[StoredMeasurement]:
-    """Rows without those that another run has from a copy of the same file.
+def _once(
+    rows: Iterable[tuple[CollectiveClass, StoredMeasurement]],
+) -> list[tuple[CollectiveClass, StoredMeasurement]]:
+    """Rows with their classes, without those that another run has from a copy of the same file.
 
     Equal rows of one source are all kept: a file may well measure the same twice.
     """
     first: dict[Hashable, int] = {}
     kept = []
-    for row in rows:
+    for key, row in rows:
         m = row.measurement
-        same = (row.sha256, key_of(row), m.round, m.status, m.time_us_median, m.n_wrong, m.calls)
+        same = (row.sha256, key, m.round, m.status, m.time_us_median, m.n_wrong, m.calls)
         if first.setdefault(same, row.source_id) == row.source_id:
-            kept.append(row)
+            kept.append((key, row))
     return kept
 
 
