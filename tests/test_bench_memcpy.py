@@ -327,7 +327,7 @@ def test_json_follows_its_schema_and_csv_has_every_row(tmp_path: Path) -> None:
     assert len(render_copies(report, "csv").splitlines()) == 4
     assert "| 4 KiB |" in render_copies(report, "md")
     with pytest.raises(UsageError):
-        render_copies(report, "html")
+        render_copies(report, "pdf")
 
 
 def test_a_group_that_the_host_lacks_is_named(tmp_path: Path) -> None:
