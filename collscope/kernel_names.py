@@ -3,7 +3,10 @@
 Hints only: NCCL starts one specialised kernel for many functions, and RCCL a single generic one,
 so algorithm and protocol of the name need not be those that ran. None: the name does not tell.
 Name patterns: generate.py, collectives.h, common.h of NVIDIA/nccl and ROCm/rccl (2.4 to 2.30),
-msccl_kernel_impl.h of ROCm/rccl, src/ext/collectives of microsoft/mscclpp.
+msccl_kernel_impl.h of ROCm/rccl, src/ext/collectives of microsoft/mscclpp; of RCCL in
+ROCm/rocm-systems src/algorithms/{dda,gin,direct_a2a} and src/device/ce_*; ROCm/mori src/*/kernels.
+
+A collective that the copy engines alone carry out has no kernel, so no name tells it.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ class KernelName:
 
     family: str  # nccl, rccl, msccl, mscclpp, custom, pytorch
     op_hint: str | None = None  # value of `model.Op`
-    algorithm_hint: str | None = None  # upper case: RING, TREE, NVLS, COLLNET_DIRECT, …
+    algorithm_hint: str | None = None  # upper case: RING, TREE, NVLS, COLLNET_DIRECT, DDA_FLAT, …
     protocol_hint: str | None = None  # LL, LL128, SIMPLE
     redop_hint: str | None = None  # device spelling: Sum, Prod, MinMax, PreMulSum, …
     datatype_hint: str | None = None  # label of `model.Datatype`
@@ -69,6 +72,20 @@ _CAMEL = re.compile(
     rf"|OneRankReduce(?P<redop1>{_REDOP})_(?P<datatype1>{_TYPE})",
     re.IGNORECASE,
 )
+# dda::common::ddaAllReduceFlatIpc<float, 8, false>  RCCL 2.28 and later (ROCm 7.13): direct
+# dda::common::ddaAllGatherFabricLL128<signed char, 4> data access. At first in meta::comms, the
+# namespace of Meta's own library that it came from.
+_DDA = re.compile(
+    r"(?:\w+::)*dda(?P<op>AllReduce|AllGather|ReduceScatter|AllToAll)"
+    r"(?P<algorithm>Flat|Tree|TwoShot|Rhd)?(?:Ipc|Fabric)?(?P<protocol>LL128|LL)?\w*"
+)
+# gin::sdma::ginAllReduceTwoShotKernel<…>, lsaAllReduceTwoShotKernel<…>, directA2aSumKernel<…> (the
+# sum of an AllReduce), ncclCeLocalReduceKernelVec<…>, ncclCePersistentGatherCopyKernel (what a
+# collective on RCCL's copy engines leaves to kernels; NCCL's has none)
+_RCCL_OWN = re.compile(
+    r"(?:\w+::)*(?:(?:gin|Gin|lsa)(?P<op>AllReduce|AllToAll|Alltoall)\w*|allReduceLsa\w*"
+    r"|directA2aSumKernel|ncclCe\w+Kernel\w*)"
+)
 # mscclpp::allreduceAllPairs<…>, allgatherFullmesh2, allreduce7<…>
 _MSCCLPP = re.compile(
     r"(?:\w+::)*(?:mscclpp::[\w:]+|allreduce(?:AllPairs|Packet|Nvls|Fullmesh|RsAg)\w*"
@@ -77,11 +94,22 @@ _MSCCLPP = re.compile(
 # oneRankReduce<…>: a communicator of one rank, both libraries
 _ONE_RANK = re.compile(r"(?:\w+::)*oneRankReduce")
 _RCCL = re.compile(r"rccl\w*(?:::\w+)*")
-# aiter::cross_device_reduce_1stage<…>, quickreduce::…, deep_ep::intranode::dispatch<…>
+# aiter::cross_device_reduce_1stage<…>, quickreduce::…, deep_ep::intranode::dispatch<…>,
+# rocshmem::rocshmem_barrier_all_kernel
 _CUSTOM = re.compile(
     r"(?:.*::)?cross_device_reduce_.*|.*allreduce_fusion.*|(?:.*::)?quick_?reduce.*"
-    r"|nvshmem.*|deep_ep::.*"
+    r"|nvshmem.*|(?:rocshmem::)?rocshmem.*|deep_ep::.*"
     r"|(?:.*::)?(?:one_shot|two_shot|multimem)_.*(?:all_reduce|all_gather|reduce_scatter).*"
+)
+# ROCm/mori: EpDispatchIntraNodeKernel_bf16, mori::moe::EpCombineInterNodeKernel<…>,
+# mori_shmem_barrier_all_block, SdmaReduceScatterKernel_f16, OneShotAllGatherSdmaKernel_u32,
+# AllGatherAsyncPutKernel_f32, InterNodeRingAllGatherKernel_u32, FusedRingLocalGatherKernel_u32
+_MORI = re.compile(
+    r"mori(?:_shmem_|::)\w.*|Ep(?:Dispatch|Combine)[A-Z]\w*"
+    r"|(?:OneShot)?(?:All2all|AllGather|ReduceScatter|Broadcast)\w*Sdma\w*Kernel\w*"
+    r"|SdmaReduceScatterKernel\w*|ReduceScatterLocalReduceKernel\w*"
+    r"|AllGatherAsync(?:Put|Wait)Kernel\w*|InterNodeRingAllGatherKernel\w*"
+    r"|FusedRingLocalGatherKernel\w*"
 )
 # record_param_comms, c10d::allreduce_: operators that PyTorch's tables list in the place of kernels
 _TORCH = re.compile(r"record_param_comms|_?c10d(?:_functional)?::\w+")
@@ -218,6 +246,19 @@ def _read_camel(match: re.Match[str], _name: str) -> KernelName:
     return _hints("rccl", _op(groups["op"] or ""), groups)
 
 
+def _read_dda(match: re.Match[str], _name: str) -> KernelName:
+    form = match["algorithm"]
+    algorithm = f"DDA_{form}" if form else "DDA"
+    return _hints("rccl", _op(match["op"]), match.groupdict() | {"algorithm": algorithm})
+
+
+def _read_rccl_own(match: re.Match[str], _name: str) -> KernelName:
+    text = match[0].rpartition("::")[2]
+    if text.startswith(("allReduce", "directA2aSum")):
+        return KernelName("rccl", op_hint=Op.ALL_REDUCE.value)
+    return KernelName("rccl", op_hint=_op(match["op"] or ""))
+
+
 def _read_nccl(match: re.Match[str], _name: str) -> KernelName:
     groups = match.groupdict()
     return _hints("nccl", _op(groups["op"] or ""), groups)
@@ -234,9 +275,12 @@ _READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], KernelName
     (_EARLY, _read_nccl),
     (_SYMMETRIC, _read_nccl),
     (_CAMEL, _read_camel),
+    (_DDA, _read_dda),
+    (_RCCL_OWN, _read_rccl_own),
     (_MSCCLPP, lambda match, _: _read_lower("mscclpp", match[0])),
     (_ONE_RANK, lambda _match, _: KernelName("nccl")),
     (_RCCL, lambda _match, _: KernelName("rccl")),
     (_CUSTOM, lambda match, _: _read_lower("custom", match[0])),
+    (_MORI, lambda match, _: _read_lower("custom", match[0])),
     (_TORCH, lambda match, _: _read_lower("pytorch", match[0])),
 )

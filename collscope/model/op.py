@@ -153,7 +153,7 @@ class _Facts:
                      ROCm/rccl (enqueue.cc, collectives.cc), mscclFunc names of ROCm/rccl
                      msccl_lifecycle.cc
     kernel           generate.py and common.h of NVIDIA/nccl and ROCm/rccl
-    other_kernels    src/ext/collectives of microsoft/mscclpp, vLLM's and PyTorch's own kernels
+    other_kernels    src/ext/collectives of microsoft/mscclpp, kernels of vLLM, PyTorch, ROCm/mori
     """
 
     sends: Extent = Extent.NOTHING
@@ -198,7 +198,7 @@ _FACTS = {
     Op.ALL_TO_ALL: _Facts(
         Extent.PARTS, Extent.PARTS, Bus.OTHERS,
         in_place=False, synchronises=True, benchmark="alltoall", spellings=("alltoallpivot",),
-        kernel="AllToAllPivot", other_kernels="all_to_all",
+        kernel="AllToAllPivot", other_kernels="all_to_all|all2all",
     ),
     Op.ALL_TO_ALLV: _Facts(
         Extent.VARIED, Extent.VARIED, Bus.OTHERS,
