@@ -235,7 +235,8 @@ def believed_trace(trace: TraceFile) -> tuple[TraceFile, Ints]:
 
     columns = TraceColumns(**{f.name: getattr(c, f.name)[kept] for f in fields(c)})
     notes = (*trace.diagnostics, *diagnostics(found, excerpt))
-    return replace(trace, columns=columns, diagnostics=notes), kept
+    calls = trace.calls and replace(trace.calls, of_row=trace.calls.of_row[kept])
+    return replace(trace, columns=columns, calls=calls, diagnostics=notes), kept
 
 
 def believed_recording(recorded: RecordedCalls) -> RecordedCalls:

@@ -65,6 +65,38 @@ class TraceColumns:
         return len(self.start_ns)
 
 
+class Call(IntEnum):
+    """What a host call of `HostCalls` does."""
+
+    LAUNCH = 0  # of the rows that name it
+    RECORD = 1  # an event, on a stream that no source tells
+    WAIT = 2  # a stream waits for an event
+    STREAM_SYNC = 3  # the host waits for a stream,
+    DEVICE_SYNC = 4  # for everything,
+    EVENT_SYNC = 5  # or for an event
+
+
+@dataclass(frozen=True, slots=True)
+class HostCalls:
+    """Calls of the CUDA or HIP runtime that order GPU work, in the order of their start.
+
+    `stream` and `event` are -1 where not told: a plain trace of the PyTorch profiler tells neither,
+    one with enable_cuda_sync_events both for waits, and the stream of a stream's synchronisation.
+    """
+
+    kind: npt.NDArray[np.int8]  # `Call`
+    thread: npt.NDArray[np.int32]  # numbered by the first call
+    start_ns: Ints
+    end_ns: Ints
+    stream: npt.NDArray[np.int32]  # into TraceFile.streams
+    event: npt.NDArray[np.int32]  # numbers of the source; events that live at once differ
+    of_row: npt.NDArray[np.int32]  # (rows,) call that launched each row of the trace; -1: not known
+
+    def __len__(self) -> int:
+        """Calls."""
+        return len(self.kind)
+
+
 @dataclass(frozen=True, slots=True)
 class TraceFile:
     """One rank's trace, or one device's."""
@@ -80,6 +112,7 @@ class TraceFile:
     device: str | None = None
     library_version: str | None = None
     steps: tuple[tuple[int, int], ...] = ()  # (start_ns, end_ns) of profiler steps, where marked
+    calls: HostCalls | None = None  # None: the source does not tell them
     diagnostics: tuple[Diagnostic, ...] = field(default=())
 
 

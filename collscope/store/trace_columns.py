@@ -7,7 +7,7 @@ msgpack alone. What is read back is checked: a store may come from anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, fields
 from operator import attrgetter
 from typing import Any, TypeVar, get_type_hints
@@ -18,7 +18,9 @@ import zstandard
 
 from collscope.errors import InputError
 from collscope.model.trace import (
+    Call,
     GroupStatus,
+    HostCalls,
     RecordedCall,
     RecordedCalls,
     TraceCollective,
@@ -31,6 +33,10 @@ _VERSION = 1
 _COLUMNS = {
     "kind": np.int8, "name": np.int32, "stream": np.int32, "start_ns": np.int64,
     "end_ns": np.int64, "launch_ns": np.int64, "collective": np.int32, "seq": np.int64,
+}  # fmt: skip
+_CALL_COLUMNS = {
+    "kind": np.int8, "thread": np.int32, "start_ns": np.int64, "end_ns": np.int64,
+    "stream": np.int32, "event": np.int32, "of_row": np.int32,
 }  # fmt: skip
 _WIDTHS = ("<i1", "<i2", "<i4", "<i8")
 _NO_LAUNCH = np.int64(-1)
@@ -73,6 +79,9 @@ class _Trace(msgspec.Struct, array_like=True):
     rows: int
     no_launch: int  # what stands in the column of launches where none is known
     columns: list[tuple[str, int]]  # width, bytes after compression; as `_COLUMNS`
+    # Calls of the host, and their columns as `_CALL_COLUMNS`; none in stores of before.
+    calls: int = 0
+    call_columns: list[tuple[str, int]] = []
 
 
 class _Recording(msgspec.Struct, array_like=True):
@@ -103,20 +112,40 @@ def encode_trace(trace: TraceFile) -> bytes:
         "end_ns": c.end_ns - c.start_ns,
         "launch_ns": np.where(launched, launch, no_launch),
     }
-    compressor = zstandard.ZstdCompressor(level=1, write_checksum=True)
-    widths, parts = [], []
-    for name in _COLUMNS:
-        values = relative.get(name, getattr(c, name))
-        width = _narrowest(values)
-        parts.append(compressor.compress(np.ascontiguousarray(values.astype(width)).data))
-        widths.append((width, len(parts[-1])))
+    columns = {name: relative.get(name, getattr(c, name)) for name in _COLUMNS}
+    widths, parts = _packed(columns)
+    call_widths, call_parts = ([], []) if trace.calls is None else _packed(_relative(trace.calls))
     header = _Trace(
         _VERSION, trace.dialect, trace.names, trace.streams,
         [_Collective(*_values(e)) for e in trace.collectives], trace.rank, trace.world_size,
         trace.host, trace.device, trace.steps, len(c), no_launch, widths,
+        0 if trace.calls is None else len(trace.calls), call_widths,
     )  # fmt: skip
     head = msgspec.msgpack.encode(header)
-    return b"".join([len(head).to_bytes(8, "little"), head, *parts])
+    return b"".join([len(head).to_bytes(8, "little"), head, *parts, *call_parts])
+
+
+def _relative(calls: HostCalls) -> dict[str, np.ndarray[Any, Any]]:
+    """Columns of calls in small numbers: launches come in an order near that of the rows."""
+    small = {
+        "start_ns": np.diff(calls.start_ns, prepend=0),
+        "end_ns": calls.end_ns - calls.start_ns,
+        "of_row": np.diff(calls.of_row, prepend=0),
+    }
+    return {name: small.get(name, getattr(calls, name)) for name in _CALL_COLUMNS}
+
+
+def _packed(
+    columns: dict[str, np.ndarray[Any, Any]],
+) -> tuple[list[tuple[str, int]], list[bytes]]:
+    """Width and bytes of each column, and the bytes."""
+    compressor = zstandard.ZstdCompressor(level=1, write_checksum=True)
+    widths, parts = [], []
+    for values in columns.values():
+        width = _narrowest(values)
+        parts.append(compressor.compress(np.ascontiguousarray(values.astype(width)).data))
+        widths.append((width, len(parts[-1])))
+    return widths, parts
 
 
 def decode_trace(data: bytes) -> TraceFile:
@@ -139,22 +168,12 @@ def decode_trace(data: bytes) -> TraceFile:
         host=head.host,
         device=head.device,
         steps=head.steps,
+        calls=_checked(lambda: _host_calls(data, 8 + length, head)),
     )
 
 
 def _columns(data: bytes, at: int, head: _Trace) -> TraceColumns:
-    decompressor = zstandard.ZstdDecompressor()
-    found: dict[str, Any] = {}
-    for (name, dtype), (width, size) in zip(_COLUMNS.items(), head.columns, strict=True):
-        part = data[at : at + size]
-        # What damaged bytes announce may be any size: nothing is allocated for it.
-        if width not in _WIDTHS:
-            raise ValueError(f"column {name} is of no integer type")
-        if zstandard.frame_content_size(part) != head.rows * np.dtype(width).itemsize:
-            raise ValueError(f"column {name} has another length")
-        raw = decompressor.decompress(part) if head.rows else b""
-        found[name] = np.frombuffer(raw, dtype=width, count=head.rows).astype(dtype)
-        at += size
+    found = _unpacked(data, at, zip(_COLUMNS.items(), head.columns, strict=True), head.rows)
     found["start_ns"] = start = np.cumsum(found["start_ns"])
     found["end_ns"] = start + found["end_ns"]
     launch = found["launch_ns"]
@@ -164,6 +183,46 @@ def _columns(data: bytes, at: int, head: _Trace) -> TraceColumns:
         if head.rows and not -1 <= found[name].min() <= found[name].max() < len(table):
             raise ValueError(f"column {name} points outside its table")
     return TraceColumns(**found)
+
+
+def _host_calls(data: bytes, at: int, head: _Trace) -> HostCalls | None:
+    if not head.call_columns:
+        return None
+    at += sum(size for _, size in head.columns)
+    *own, last = zip(_CALL_COLUMNS.items(), head.call_columns, strict=True)
+    found = _unpacked(data, at, own, head.calls)
+    at += sum(size for _, size in head.call_columns[:-1])
+    found |= _unpacked(data, at, [last], head.rows)
+    found["start_ns"] = np.cumsum(found["start_ns"])
+    found["end_ns"] += found["start_ns"]
+    found["of_row"] = np.cumsum(found["of_row"], dtype=np.int32)
+    limits = {"stream": len(head.streams), "of_row": head.calls, "kind": len(Call)}
+    for name, limit in limits.items():
+        if len(found[name]) and not -1 <= found[name].min() <= found[name].max() < limit:
+            raise ValueError(f"column {name} of calls points outside its table")
+    return HostCalls(**found)
+
+
+def _unpacked(
+    data: bytes,
+    at: int,
+    columns: Iterable[tuple[tuple[str, type[Any]], tuple[str, int]]],
+    count: int,
+) -> dict[str, Any]:
+    """Columns of `count` values each that begin at a place of the bytes."""
+    decompressor = zstandard.ZstdDecompressor()
+    found: dict[str, Any] = {}
+    for (name, dtype), (width, size) in columns:
+        part = data[at : at + size]
+        # What damaged bytes announce may be any size: nothing is allocated for it.
+        if width not in _WIDTHS:
+            raise ValueError(f"column {name} is of no integer type")
+        if zstandard.frame_content_size(part) != count * np.dtype(width).itemsize:
+            raise ValueError(f"column {name} has another length")
+        raw = decompressor.decompress(part) if count else b""
+        found[name] = np.frombuffer(raw, dtype=width, count=count).astype(dtype)
+        at += size
+    return found
 
 
 def _narrowest(values: np.ndarray[Any, Any]) -> str:

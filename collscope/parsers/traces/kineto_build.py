@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collscope.model import Diagnostic, Severity
-from collscope.model.trace import Ints, Kind, TraceCollective, TraceFile
+from collscope.model.trace import Call, HostCalls, Ints, Kind, TraceCollective, TraceFile
 from collscope.parsers.traces import kineto_calls
 from collscope.parsers.traces._named import from_name
 from collscope.parsers.traces._table import Floats, Index, Times, as_numpy, columns
 from collscope.parsers.traces.kineto_collect import LATEST_US
+from collscope.parsers.traces.kineto_host import NOT_TOLD
 
 if TYPE_CHECKING:
     from collscope.kernel_names import KernelName
@@ -26,7 +27,9 @@ _LARGEST_WORLD = 1 << 31
 
 def trace_files(seen: Collector, header: Header, problems: list[Diagnostic]) -> list[TraceFile]:
     """One trace; one per device, when a process without rank ran kernels on several."""
-    thread, launch_us = seen.host.launched_by(as_numpy(seen.rows.correlation, np.int64))
+    call = seen.host.launched_by(as_numpy(seen.rows.correlation, np.int64))
+    thread = np.append(as_numpy(seen.host.thread, np.int32), -1)[call]
+    launch_us = np.append(as_numpy(seen.host.start, np.float64), np.nan)[call]
     alone = _look_up(seen, thread, launch_us)
     collectives = _collectives(seen, header)
     times = _times(seen, header, launch_us)
@@ -35,6 +38,7 @@ def trace_files(seen: Collector, header: Header, problems: list[Diagnostic]) -> 
     steps = np.array(seen.steps, dtype=np.float64).reshape(-1, 2)
     step_start = _ns(steps[:, 0], seen.origin_us, header.base_ns)
     step_end = step_start + np.rint(steps[:, 1] * 1000).astype(np.int64)
+    parts = _parts(seen, rank)
     return [
         TraceFile(
             dialect="kineto",
@@ -47,10 +51,49 @@ def trace_files(seen: Collector, header: Header, problems: list[Diagnostic]) -> 
             device=_main_device(seen, which),
             library_version=header.library_version,
             steps=tuple(sorted(zip(step_start.tolist(), step_end.tolist(), strict=True))),
+            calls=_host_calls(seen, header, call, times) if len(parts) == 1 else None,
             diagnostics=notes,
         )
-        for which in _parts(seen, rank)
+        for which in parts
     ]
+
+
+def _host_calls(seen: Collector, header: Header, of_row: Ints, times: Times) -> HostCalls | None:
+    """Calls that launched something or order GPU work; None where the trace tells none.
+
+    of_row   place of the call behind each row, -1 where not known
+    """
+    host = seen.host
+    kind = as_numpy(host.kind, np.int8).copy()
+    kind[of_row[of_row >= 0]] = Call.LAUNCH
+    start_us = as_numpy(host.start, np.float64)
+    duration = as_numpy(host.duration, np.float64)
+    absolute = start_us + seen.origin_us
+    kept = np.flatnonzero((kind != NOT_TOLD) & (absolute >= 0) & (absolute < LATEST_US))
+    if not len(kept):
+        return None
+    start = _ns(start_us[kept], seen.origin_us, header.base_ns)
+    order = np.argsort(start, kind="stable")
+    kept, start = kept[order], start[order]
+    end = start + np.rint(np.maximum(duration[kept], 0) * 1000).astype(np.int64)
+    place = np.full(len(kind) + 1, -1, dtype=np.int32)
+    place[kept] = np.arange(len(kept))
+    told = np.full((len(kept), 2), -1, dtype=np.int32)
+    correlation = as_numpy(host.correlation, np.int64)[kept]
+    waits = host.waits
+    for k in np.flatnonzero(kind[kept] >= Call.WAIT).tolist() if waits else ():
+        told[k] = waits.get(int(correlation[k]), (-1, -1))
+    # Rows stand in the order in which they were read; the trace has them by start.
+    rows = np.argsort(times.start_ns, kind="stable")
+    return HostCalls(
+        kind=kind[kept],
+        thread=as_numpy(host.thread, np.int32)[kept],
+        start_ns=start,
+        end_ns=end,
+        stream=told[:, 0],
+        event=told[:, 1],
+        of_row=place[of_row][rows],
+    )
 
 
 def _look_up(seen: Collector, thread: Ints, launch_us: Floats) -> int:

@@ -60,6 +60,7 @@ class Collector:
             **dict.fromkeys(("cuda_runtime", "cuda_driver", "Runtime"), self._launch),
             **dict.fromkeys(("hip_runtime", "privateuse1_runtime"), self._launch),
             "ac2g": self._flow,
+            "cuda_sync": self._sync,
             **dict.fromkeys(("cpu_op", "user_annotation", "Operator"), self._host),
         }
 
@@ -150,14 +151,26 @@ class Collector:
         return place
 
     def _launch(self, event: Event) -> None:
-        args = event.args
-        if args is not None and args.correlation is not None and event.ts is not None:
-            self.host.launch(_small(args.correlation), event.tid, event.ts)
+        args, ts = event.args, event.ts
+        if args is not None and args.correlation is not None and ts is not None:
+            duration = event.dur
+            timed = ts, -1.0 if duration is None or not 0 <= duration < _LONGEST_US else duration
+            self.host.call(event.name, _small(args.correlation), event.tid, timed)
 
     def _flow(self, event: Event) -> None:
         # {"ph": "s", "id": 182, "tid": 963, "ts": 4320677114060.1, "cat": "ac2g", "name": "ac2g"}
         if event.ph == "s" and isinstance(event.id, int) and event.ts is not None:
-            self.host.launch(_small(event.id), event.tid, event.ts)
+            self.host.call(None, _small(event.id), event.tid, (event.ts, -1.0))
+
+    def _sync(self, event: Event) -> None:
+        # {"ph": "X", "cat": "cuda_sync", "name": "Stream Wait Event", "pid": 0, "tid": 19, …,
+        #  "args": {"wait_on_stream": -1, "wait_on_cuda_event_id": 6, "stream": 19, "device": 0,
+        #           "correlation": 82785, …}}; a Context Sync has stream -1
+        args = event.args
+        if args is not None and args.correlation is not None:
+            told = args.stream is not None and args.stream not in (-1, "-1")
+            stream = self.streams[args.device, args.stream] if told else -1
+            self.host.waits[_small(args.correlation)] = stream, _narrow(args.event)
 
     def _host(self, event: Event) -> None:
         name = event.name
@@ -182,6 +195,11 @@ class Collector:
     def _span(self, spans: Spans, event: Event, timed: tuple[float, float], place: int) -> int:
         start, duration = timed
         return spans.add(self.host.threads[event.tid], start, start + duration, place)
+
+
+def _narrow(value: int | None) -> int:
+    """The value where it fits 31 bits, else -1."""
+    return value if value is not None and 0 <= value < 1 << 31 else -1
 
 
 def _small(value: int | None) -> int:

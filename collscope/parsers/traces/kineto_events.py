@@ -39,6 +39,7 @@ class Arguments(msgspec.Struct, gc=False):
     seq: int | None = field(name="Seq", default=None)
     dims: msgspec.Raw = field(name="Input Dims", default=_NOTHING)
     types: msgspec.Raw = field(name="Input type", default=_NOTHING)
+    event: int | None = field(name="wait_on_cuda_event_id", default=None)
 
 
 class Event(msgspec.Struct, gc=False):

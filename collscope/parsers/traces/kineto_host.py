@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from collscope.model.trace import Call
 from collscope.parsers.traces._table import Floats, Index, as_numpy, launches
 
 if TYPE_CHECKING:
@@ -77,22 +79,56 @@ class Host:
         self.threads: Index[int | str | None] = Index()
         self.records = Spans()
         self.annotations = Spans()
-        self._correlation = array("q")
-        self._thread = array("q")
-        self._start = array("d")
+        self.kind = array("b")  # of calls; `NOT_TOLD` where the name names none of `Call`
+        self.thread = array("i")
+        self.start = array("d")
+        self.duration = array("d")  # -1 where not told
+        self.correlation = array("q")
+        self.waits: dict[int, tuple[int, int]] = {}  # by correlation: stream and event, -1: untold
+        self._kinds: dict[str | None, int] = {}
 
-    def launch(self, correlation: int, thread: int | str | None, start: float) -> None:
-        """Keep a call that may have launched something."""
-        self._correlation.append(correlation)
-        self._thread.append(self.threads[thread])
-        self._start.append(start)
+    def call(
+        self,
+        name: str | None,
+        correlation: int,
+        thread: int | str | None,
+        timed: tuple[float, float],
+    ) -> None:
+        """Keep a call of the runtime or driver; `timed` is start and duration."""
+        kind = self._kinds.get(name)
+        if kind is None:
+            kind = self._kinds[name] = call_kind(name or "")
+        self.kind.append(kind)
+        self.thread.append(self.threads[thread])
+        self.start.append(timed[0])
+        self.duration.append(timed[1])
+        self.correlation.append(correlation)
 
-    def launched_by(self, correlation: Ints) -> tuple[Ints, Floats]:
-        """Thread and start of the call behind each correlation id; (-1, NaN) where not known."""
-        host = as_numpy(self._correlation, np.int64)
-        start = as_numpy(self._start, np.float64)
-        if not len(host):
-            return np.full(len(correlation), -1), np.full(len(correlation), np.nan)
-        place = launches(correlation, host, start)
-        thread = np.where(place < 0, -1, as_numpy(self._thread, np.int64)[place])
-        return thread, np.where(place < 0, np.nan, start[place])
+    def launched_by(self, correlation: Ints) -> Ints:
+        """Place of the call behind each correlation id; -1 where not known."""
+        return launches(
+            correlation, as_numpy(self.correlation, np.int64), as_numpy(self.start, np.float64)
+        )
+
+
+NOT_TOLD = -1
+_KINDS = {
+    "EventRecord": Call.RECORD, "EventRecordWithFlags": Call.RECORD,
+    "StreamWaitEvent": Call.WAIT,
+    "StreamSynchronize": Call.STREAM_SYNC,
+    "DeviceSynchronize": Call.DEVICE_SYNC, "CtxSynchronize": Call.DEVICE_SYNC,
+    "EventSynchronize": Call.EVENT_SYNC,
+}  # fmt: skip
+_API = re.compile(r"(?:cuda|hip|cu)([A-Z]\w*?)(?:_v\d+|_ptsz|_spt)*")
+
+
+def call_kind(name: str) -> int:
+    """What a call of the runtime or driver does by its name; `NOT_TOLD` where that orders nothing.
+
+    Launches are known by what they launched.
+
+    >>> call_kind("hipStreamWaitEvent"), call_kind("cudaEventRecord_ptsz"), call_kind("cudaFree")
+    (<Call.WAIT: 2>, <Call.RECORD: 1>, -1)
+    """
+    found = _API.fullmatch(name)
+    return NOT_TOLD if found is None else _KINDS.get(found[1], NOT_TOLD)
