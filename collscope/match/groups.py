@@ -16,9 +16,11 @@ import numpy.typing as npt
 
 from collscope.match.pairing import pair_by_time
 from collscope.match.rows import Rows, signature
+from collscope.match.shared_clock import match_by_clock
 from collscope.model.trace import Ints
 
 _ALIKE_NS = 5_000.0  # differences of the ends of one group's calls scatter by less,
+_FEW = 4  # calls that tell no group by the clock
 _ALIKE = 0.2  # or by less than this part of what the calls last
 _MOST_NS = 50_000.0  # and never by more, where nothing but time tells
 
@@ -131,9 +133,27 @@ def _infer(
         for stream in np.unique(rows.stream[mine]).tolist()
     ]
     size = key[1] if isinstance(key[1], int) else None
-    groups = _equal(rows, sig, _meeting(rows, sig, units, size))
+    groups = _by_clock(rows, units, size)
+    known = {id(mine) for group in groups or () for mine in group.values()}
+    rest = [(t, mine) for t, mine in units if id(mine) not in known]
+    groups = _equal(rows, sig, [*(groups or ()), *_meeting(rows, sig, rest, size)])
     joined = _one_communicator(rows, groups)
     return {(*key, number): group for number, group in enumerate(joined)}
+
+
+def _by_clock(
+    rows: Rows, units: list[tuple[int, Ints]], size: int | None
+) -> list[dict[int, Ints]] | None:
+    """Groups on a clock that all ranks share; None where some unit meets none, as with others.
+
+    There the best partner is known: pairs of ranks that do the same at once meet, too.
+    """
+    met = match_by_clock([(t, (rows.start[mine], rows.end[mine])) for t, mine in units])
+    together = {k for places in met for k in places}
+    many = {k for k, (_, mine) in enumerate(units) if len(mine) > _FEW}
+    if many - together or any(size is not None and len(places) > size for places in met):
+        return None
+    return [dict(units[k] for k in places) for places in met]
 
 
 def _meeting(

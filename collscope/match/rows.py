@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collscope.model import CollectiveClass, Extent, Op, Place, Redop, size_bytes
-from collscope.model.trace import Ints, TraceCollective, TraceFile
+from collscope.model.trace import HostCalls, Ints, TraceCollective, TraceFile
 
 UNKNOWN_LAUNCH = -(1 << 62)
 
@@ -138,6 +138,11 @@ def gather_rows(traces: Sequence[TraceFile]) -> Rows:
         steps=tuple(tuple((s - base, e - base) for s, e in f.steps) for f in files),
         duplicates=duplicates,
     )
+
+
+def gather_host(traces: Sequence[TraceFile]) -> tuple[HostCalls | None, ...]:
+    """Calls of the host of each trace that `gather_rows` keeps, in its order."""
+    return tuple(traces[k].calls for k in _ranks(traces)[0])
 
 
 def _ranks(traces: Sequence[TraceFile]) -> tuple[list[int], tuple[int, ...], tuple[int, ...]]:

@@ -21,6 +21,9 @@ from collscope.match.rows import UNKNOWN_LAUNCH, Rows, class_key
 from collscope.model import CollectiveClass, Op
 from collscope.model.trace import Ints, TraceCollective
 
+_FEWEST = 3
+_ENDS_NS = 20_000  # ends of one exchange scatter by less, or by less than half of what it lasts
+_EXCHANGES = 0.7  # of the kernels
 _APART_NS = 20_000.0  # ends of one call scatter by less, but for the clocks' offset
 
 
@@ -94,7 +97,7 @@ def match_calls(rows: Rows) -> Calls:
     for number, group in enumerate(groups):
         sends = [r[point[rows.entry[r]]] for r in group.rows]
         plain = [r[~point[rows.entry[r]]] for r in group.rows]
-        if group.size != 2:
+        if group.size != 2 and not _exchanges(rows, [r[unclear[rows.entry[r]]] for r in plain]):
             # A SendRecv kernel of a larger group does not say with whom.
             builder.unpaired += [r[unclear[rows.entry[r]]] for r in plain]
             plain = [r[~unclear[rows.entry[r]]] for r in plain]
@@ -105,6 +108,21 @@ def match_calls(rows: Rows) -> Calls:
             builder.add_pairs(number, group, sends)
     calls = builder.finish(tuple(groups), tuple(realigned))
     return replace(calls, outside=frozenset(_outside(rows, calls)))
+
+
+def _exchanges(rows: Rows, members: list[Ints]) -> bool:
+    """Whether SendRecv kernels are exchanges of all ranks: on one clock, they end together."""
+    if len(members) < 2 or any(len(m) < _FEWEST for m in members):
+        return False
+    sig = np.zeros(len(rows.entries) + 1, dtype=np.int64)
+    matrix, _ = align_members(rows, sig, members)
+    whole = matrix[(matrix >= 0).all(axis=1)]
+    if len(whole) < _EXCHANGES * max(len(m) for m in members):
+        return False
+    lasts = (rows.end[whole] - rows.start[whole]).min(axis=1)
+    at_once = rows.start[whole].max(axis=1) < rows.end[whole].min(axis=1)
+    together = at_once & (np.ptp(rows.end[whole], axis=1) <= np.maximum(_ENDS_NS, lasts / 2))
+    return bool(together.mean() >= _EXCHANGES)
 
 
 def _outside(rows: Rows, calls: Calls) -> Iterator[tuple[int, int]]:
