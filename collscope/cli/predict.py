@@ -32,6 +32,9 @@ def predict(
     step_ms: Annotated[
         float | None, typer.Option("--step-ms", help="Step time without the profiler.", min=0)
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also what bounds the step before and after.")
+    ] = False,
     db: Db = DEFAULT_DB,
     run: Run = "main",
     format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
@@ -47,7 +50,7 @@ def predict(
 
     step_us = None if step_ms is None else step_ms * 1000
     found = predict_run(db, Wanted(run, label, before, system, step_us))
-    write(render_prediction(found, format.value), output)
+    write(render_prediction(found, format.value, explain=explain), output)
 
 
 @export_app.command("perfetto")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collscope.match.rows import Rows, gather_rows
+from collscope.match.rows import Rows, gather_host, gather_rows
 from collscope.match.traces import Calls, match_calls
-from collscope.model.trace import Ints, TraceFile
+from collscope.model.trace import HostCalls, Ints, TraceFile
 from collscope.timeline.clocks import Clocks, estimate_clocks
 from collscope.timeline.late import late_ranks
 from collscope.timeline.overlap import rank_overlaps
@@ -29,10 +29,11 @@ class Timeline:
     ranks: tuple[RankTimes, ...]
     late: tuple[LateRank, ...]  # latest in total first
     overlaps: tuple[RankOverlap, ...]
+    host: tuple[HostCalls | None, ...]  # calls of each trace's host, where told
 
     def recorded(self) -> Recorded:
         """Steps and dependencies, for predictions."""
-        return prepare(self.rows, self.calls, self.times, self.clocks, self.exposed)
+        return prepare(self.rows, self.calls, self.times, self.clocks, self.exposed, self.host)
 
 
 def analyse(traces: Sequence[TraceFile]) -> Timeline:
@@ -52,4 +53,5 @@ def analyse(traces: Sequence[TraceFile]) -> Timeline:
         ranks=tuple(rank_times(rows, calls, times)),
         late=tuple(late_ranks(rows, calls, times, clocks)),
         overlaps=tuple(overlaps),
+        host=gather_host(traces),
     )

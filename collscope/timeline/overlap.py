@@ -6,6 +6,7 @@ All in one sweep over the sorted bounds of intervals: linear after the sort.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +18,10 @@ from collscope.model.trace import Ints, Kind
 from collscope.timeline.records import ClassTimes, Contention, RankOverlap, StreamOverlap
 from collscope.timeline.waits import CallTimes
 
+_N = TypeVar("_N", Ints, npt.NDArray[np.float64])
 
-def union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
+
+def union(start: _N, end: _N) -> tuple[_N, _N]:
     """Disjoint intervals, rising, that cover what the given ones cover; `start` must rise.
 
     >>> union(np.array([0, 2, 9]), np.array([3, 5, 10]))
@@ -32,13 +35,13 @@ def union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
     return start[opens], reach[closes]
 
 
-def covered(start: Ints, end: Ints, times: Ints) -> Ints:
+def covered(start: _N, end: _N, times: _N) -> _N:
     """Measure of the disjoint intervals before each of `times`."""
     if not len(start):
-        return np.zeros(len(times), dtype=np.int64)
+        return np.zeros_like(times)
     before = np.concatenate([[0], np.cumsum(end - start)])
     k = np.searchsorted(start, times, side="right")
-    result: Ints = before[k] + np.clip(times - end[k - 1], None, 0) * (k > 0)
+    result: _N = before[k] + np.clip(times - end[k - 1], None, 0) * (k > 0)
     return result
 
 

@@ -118,17 +118,48 @@ class ChangedClass:
 
 
 @dataclass(frozen=True, slots=True)
+class Bound:
+    """Part of a step's longest path."""
+
+    kind: str  # host, compute, collective, waiting: from a cause to its effect
+    key: CollectiveClass | None  # of a collective
+    ns: float  # a step
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What a prediction knows of the job, and how."""
+
+    host_low: float  # time of the host's work without the profiler, in parts of that with it
+    host: float
+    host_high: float
+    host_given: bool  # the step time without the profiler was given
+    host_determined: bool  # and tells the host's pace: the host bounds the recorded step
+    host_bound: float  # share of the launches that the GPU had to wait for
+    slowdown: float | None  # of compute beside collectives; None: the record does not tell it
+    edges_told: int  # event edges whose waiting stream the traces name
+    edges_inferred: int
+    edges_contradicted: int  # left out
+    edges_unknown: int  # waits for which nothing was found
+    idle_unexplained: float  # of the step: streams' idle time without a known cause
+    full: bool  # the profiler recorded CPU activities, too
+
+
+@dataclass(frozen=True, slots=True)
 class Prediction:
     """Step time after a change."""
 
-    step_ns: float  # as recorded
-    simulated_ns: float  # the same, by the simulation with nothing changed
+    step_ns: float  # without the profiler where that is given, else as recorded
+    recorded_ns: float
+    simulated_ns: float  # the recorded one, played with nothing changed
     new_ns: float
     low_ns: float
     high_ns: float
     simple_ns: float  # the uplift formula: exposed share saved, nothing else moves
-    steps: int  # periods that the step time is the mean of
-    step_from: str  # marks, period, window
+    steps: int  # that the step time is the mean of
+    step_from: str  # marks, kernels, period, window
     changed: tuple[ChangedClass, ...]
     unchanged: tuple[CollectiveClass, ...]  # classes without a new time
-    assumptions: tuple[str, ...]
+    knowledge: Knowledge
+    bound_before: tuple[Bound, ...]  # what bounds the step, the most first
+    bound_after: tuple[Bound, ...]

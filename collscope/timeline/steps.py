@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from collscope.match.rows import UNKNOWN_LAUNCH, Rows
 from collscope.match.traces import Calls
-from collscope.model.trace import Ints
+from collscope.model.trace import Ints, Kind
 from collscope.timeline.overlap import warm_until
 from collscope.timeline.waits import CallTimes
 
@@ -26,43 +25,63 @@ class Steps:
     the step ends when all of them have.
     """
 
-    source: str  # marks: the profiler's; period: of the collectives; window: none was found
+    source: str  # marks: the profiler's; kernels, period: of kernels, collectives; window: none
     rows: Ints  # rows of all boundaries, boundary by boundary
     bounds: Ints  # (boundaries,) where each begins; the first ones of all traces, then the last
     count: Ints  # (boundaries / 2,) steps between the two of each trace that has any
+    traces: Ints  # (boundaries / 2,) those traces
 
-    def mean_ns(self, end: Ints, shift: npt.NDArray[np.float64] | None = None) -> float | None:
-        """Mean step time of the slowest rank; None without steps.
+    def mean_ns(self, end: npt.NDArray[np.float64] | Ints) -> float | None:
+        """Mean step time, the longest of all ranks; None without steps.
 
-        end    (rows,) ends of all rows of the traces, ns
-        shift  ns by which those of `rows` have moved; None: not at all
+        end  (rows,) ends of all rows of the traces, ns
         """
         if not len(self.count):
             return None
-        ends = end[self.rows] if shift is None else end[self.rows] + shift
-        first, last = np.maximum.reduceat(ends, self.bounds).reshape(2, -1)
+        first, last = self._ends(end)
         return float(((last - first) / self.count).max())
+
+    def span(self, end: npt.NDArray[np.float64] | Ints, n: int) -> tuple[Ints, Ints]:
+        """Moments of the two boundaries of `n` traces; empty spans of those without."""
+        first, last = self._ends(end)
+        begin, finish = np.zeros(n, dtype=last.dtype), np.zeros(n, dtype=last.dtype)
+        begin[self.traces], finish[self.traces] = first, last
+        return begin, finish
+
+    def last_rows(self, trace: int) -> Ints:
+        """Rows of a trace's last boundary."""
+        k = len(self.count) + int(np.flatnonzero(self.traces == trace)[0])
+        return np.split(self.rows, self.bounds[1:])[k]
+
+    def _ends(self, end: npt.NDArray[np.float64] | Ints) -> tuple[Ints, Ints]:
+        first, last = np.maximum.reduceat(end[self.rows], self.bounds).reshape(2, -1)
+        return first, last
 
 
 def find_steps(rows: Rows, calls: Calls, times: CallTimes) -> Steps:
-    """Steps after the warm-up: from the profiler's marks, else from the order of collectives."""
+    """Steps after the warm-up: the profiler's marks, else what recurs in the order of launches.
+
+    As many steps for every rank, the last ones: windows may begin at different calls.
+    """
     warm = warm_until(rows, calls, times)
     n = len(rows.ranks)
-    marked = [_marked(rows, t) for t in range(n)]
-    found = [_after(rows, ends, int(warm[t])) for t, ends in enumerate(marked)]
-    source = "marks"
-    if not found or min(len(ends) for ends in found) < 2:
-        source = "period"
-        found = [_after(rows, ends, int(warm[t])) for t, ends in enumerate(_periods(rows, calls))]
-    if not found or min(len(ends) for ends in found) < 2:
-        source, found = "window", [_window(rows, t, int(warm[t])) for t in range(n)]
+    source, found = "window", [_window(rows, t, int(warm[t])) for t in range(n)]
+    for name, ends_of in (
+        ("marks", _marked), ("kernels", _by_kernels), ("period", _by_collectives)
+    ):  # fmt: skip
+        ends = [_after(rows, ends_of(rows, t), int(warm[t])) for t in range(n)]
+        if ends and min(len(e) for e in ends) > 1:
+            source, found = name, ends
+            break
     good = [t for t in range(n) if len(found[t]) > 1]
-    parts = [_boundary(rows, t, found[t][k]) for k in (0, -1) for t in good]
+    count = min((len(found[t]) for t in good), default=2) - 1
+    parts = [_boundary(rows, t, found[t][k]) for k in (-1 - count, -1) for t in good]
     return Steps(
         source,
         np.concatenate([*parts, np.empty(0, dtype=np.int64)]),
         np.cumsum([0, *(len(p) for p in parts)])[: len(parts)],
-        np.array([len(found[t]) - 1 for t in good], dtype=np.int64),
+        np.full(len(good), count, dtype=np.int64),
+        np.array(good, dtype=np.int64),
     )
 
 
@@ -93,19 +112,48 @@ def _marked(rows: Rows, trace: int) -> Ints:
     return np.array(found, dtype=np.int64)
 
 
-def _periods(rows: Rows, calls: Calls) -> list[Ints]:
-    """Per trace the last collective of every period, the last one of the trace among them."""
-    order = np.lexsort((calls.row, calls.trace))
-    cuts = np.searchsorted(calls.trace[order], np.arange(len(rows.ranks) + 1))
-    call = calls.call_of_part
-    kind = calls.group.astype(np.int64) * len(calls.classes) + calls.class_
-    found = []
-    for a, b in pairwise(cuts.tolist()):
-        part = order[a:b]
-        period = find_period(kind[call[part]])
-        ends = part[::-1][::period][::-1] if period else part[:0]
-        found.append(calls.row[ends])
-    return found
+def recurring_kernels(rows: Rows, trace: int) -> tuple[Ints, int | None]:
+    """Kernels on the busiest stream in the order of their launches, and after how many they recur.
+
+    What a step launches recurs in its order, whatever streams and ranks do meanwhile. None where
+    nothing recurs.
+    """
+    mine = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
+    mine = mine[(rows.launch[mine] != UNKNOWN_LAUNCH) & (rows.kind[mine] == Kind.KERNEL)]
+    mine = mine[rows.entry[mine] < 0]
+    if not len(mine):
+        return mine, None
+    streams, number = np.unique(rows.stream[mine], return_inverse=True)
+    mine = mine[rows.stream[mine] == streams[np.bincount(number).argmax()]]
+    mine = mine[np.argsort(rows.launch[mine], kind="stable")]
+    names = rows.name[mine].astype(np.int64)
+    period = find_period(names)
+    # Kernels of one name recur after every one: that is no step.
+    return mine, period if period and len(np.unique(names[-period:])) > 1 else None
+
+
+def _by_kernels(rows: Rows, trace: int) -> Ints:
+    """Per period of the kernels the row that ends last of those launched by then."""
+    kernels, period = recurring_kernels(rows, trace)
+    if not period:
+        return kernels[:0]
+    mine = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
+    mine = mine[rows.launch[mine] != UNKNOWN_LAUNCH]
+    mine = mine[np.argsort(rows.launch[mine], kind="stable")]
+    # Behind the last kernel of a period come the launches up to the first of the next one.
+    first = kernels[::-1][period - 1 :: period][::-1]
+    cuts = np.append(np.searchsorted(rows.launch[mine], rows.launch[first]), len(mine))
+    ends = [mine[:cut][rows.end[mine[:cut]].argmax()] for cut in cuts.tolist() if cut]
+    return np.array(ends, dtype=np.int64)
+
+
+def _by_collectives(rows: Rows, trace: int) -> Ints:
+    """The last collective of every period, the last one of the trace among them."""
+    mine = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
+    mine = mine[rows.entry[mine] >= 0]
+    kind = rows.entry[mine].astype(np.int64) * len(rows.streams) + rows.stream[mine]
+    period = find_period(kind)
+    return mine[::-1][::period][::-1] if period else mine[:0]
 
 
 def find_period(values: Ints) -> int | None:

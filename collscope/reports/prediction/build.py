@@ -12,9 +12,9 @@ from collscope.model import CollectiveClass
 from collscope.reports.model import ClassRow
 from collscope.reports.prediction.times import Times, label_times, roof_times
 from collscope.reports.prediction.traced import read_traced
-from collscope.timeline.predict import NewTime, predict
+from collscope.timeline.predict import predict
 from collscope.timeline.records import Prediction
-from collscope.units import count
+from collscope.units import count, format_size
 
 SCHEMA = "collscope.predict/1"
 
@@ -50,6 +50,34 @@ class ClassChange:
     new_us: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class BoundBy:
+    """Part of what bounds a step: the longest path through it, by kind."""
+
+    kind: str  # host, compute, collective; waiting: from a cause to its effect
+    of: str | None  # class of the collectives
+    before_us: float  # a step
+    after_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the prediction rests on; shares are of 1, paces of the recorded one."""
+
+    host_bound: float  # share of the launches that the GPU had to wait for
+    host_low: float  # time of the host's work without the profiler, against that with it
+    host: float
+    host_high: float
+    host_determined: bool  # by the given step time
+    cpu_activities: bool  # the profiler recorded them, too: a slower host
+    slowdown: float | None  # of compute beside collectives, as the traces tell it
+    edges_told: int  # event edges whose waiting stream the traces name
+    edges_inferred: int
+    edges_contradicted: int  # left out
+    edges_unknown: int
+    idle_unexplained: float  # of the step
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionReport:
     """A step's time before and after. Times in us; gains are ratios of step times, minus one."""
@@ -59,9 +87,11 @@ class PredictionReport:
     times_from: str  # in words
     ranks: int
     steps: int  # that the step time is the mean of
-    step_from: str  # marks: the profiler's; period: of the collectives; window: the whole trace
+    step_from: str  # marks: the profiler's; kernels, period: recurring kernels or collectives;
+    # window: the whole trace
     step_us: float  # recorded, or as given
-    simulated_us: float  # the same by the simulation with nothing changed
+    recorded_us: float
+    simulated_us: float  # the recorded one by the simulation with nothing changed
     new_us: float
     low_us: float
     high_us: float
@@ -70,6 +100,8 @@ class PredictionReport:
     simple_gain: float | None
     changed: tuple[ClassChange, ...]
     unchanged: tuple[ClassChange, ...]
+    bounds: tuple[BoundBy, ...]  # what bounds the step, the most of the old one first
+    known: Known
     assumptions: tuple[str, ...]
 
 
@@ -96,7 +128,7 @@ def predict_run(db: Path, wanted: Wanted) -> PredictionReport:
         )
     measured = None if wanted.step_us is None else wanted.step_us * 1000
     recorded = traced.timeline.recorded()
-    found = predict(recorded, times.times, measured_step_ns=measured)
+    found = predict(recorded, times.times, traced=times.transfers, measured_step_ns=measured)
     if found is None:
         raise NoVerdictError(
             f"{db}: the traces of run '{wanted.run}' hold no step. Record several steps."
@@ -128,6 +160,7 @@ def _report(
     rows: Mapping[CollectiveClass, ClassRow],
     ranks: int,
 ) -> PredictionReport:
+    known = found.knowledge
     changed = sorted(found.changed, key=lambda c: -c.calls * abs(c.new_ns - c.old_ns))
     return PredictionReport(
         run=wanted.run,
@@ -136,6 +169,7 @@ def _report(
         steps=found.steps,
         step_from=found.step_from,
         step_us=found.step_ns / 1000,
+        recorded_us=found.recorded_ns / 1000,
         simulated_us=found.simulated_ns / 1000,
         new_us=found.new_ns / 1000,
         low_us=found.low_ns / 1000,
@@ -147,8 +181,35 @@ def _report(
             _change(c.key, rows, (c.calls, c.old_ns / 1000, c.new_ns / 1000)) for c in changed
         ),
         unchanged=tuple(_change(key, rows, (None, None, None)) for key in found.unchanged),
-        assumptions=(*found.assumptions, *_told(times), *_assumed(wanted, times.times, found)),
+        bounds=tuple(_bounds(found)),
+        known=Known(
+            host_bound=known.host_bound,
+            host_low=known.host_low,
+            host=known.host,
+            host_high=known.host_high,
+            host_determined=known.host_determined,
+            cpu_activities=known.full,
+            slowdown=known.slowdown,
+            edges_told=known.edges_told,
+            edges_inferred=known.edges_inferred,
+            edges_contradicted=known.edges_contradicted,
+            edges_unknown=known.edges_unknown,
+            idle_unexplained=known.idle_unexplained,
+        ),
+        assumptions=(*_told(times), *_assumed(wanted, times, found)),
     )
+
+
+def _bounds(found: Prediction) -> Iterator[BoundBy]:
+    after = {(b.kind, b.key): b.ns for b in found.bound_after}
+    before = {(b.kind, b.key): b.ns for b in found.bound_before}
+    for kind, key in dict.fromkeys((*before, *after)):
+        of = None
+        if key is not None:
+            size = "" if key.size_bytes is None else f" {format_size(key.size_bytes)}"
+            of = f"{key.op.value} x{key.nranks}{size}"
+        old, new = before.get((kind, key), 0.0), after.get((kind, key), 0.0)
+        yield BoundBy(kind, of, old / 1000, new / 1000)
 
 
 def _gain(old: float, new: float) -> float | None:
@@ -177,24 +238,46 @@ def _told(times: Times) -> Iterator[str]:
         yield f"{count(classes, 'new time', 'new times')}: {mark}."
 
 
-def _assumed(
-    wanted: Wanted, times: Mapping[CollectiveClass, NewTime], found: Prediction
-) -> Iterator[str]:
-    """What the new times stand for, and where the range comes from."""
+def _assumed(wanted: Wanted, times: Times, found: Prediction) -> Iterator[str]:
+    """What the new times stand for, what is not known, and what would tell it."""
+    known = found.knowledge
     if wanted.system is not None:
         yield (
             "Every collective is assumed to reach the roof; one that was faster in the job stays "
             "as it was."
         )
-    elif any(times[c.key].old_ns is None for c in found.changed):
+    elif times.transfers is not None:
+        yield "Every call takes as long as the call at its place of the step in the other run."
+    elif any(times.times[c.key].old_ns is None for c in found.changed):
         yield "The new times are those of a call in the job, not alone."
-    spread = any(
-        time.low_ns is not None and time.high_ns is not None and time.low_ns < time.high_ns
-        for time in times.values()
-    )
-    if not spread:
-        yield "The new times are single figures: no range."
-    elif found.low_ns < found.high_ns:
-        yield "The range is that of the new times' spread, all classes at once."
+    if found.low_ns < found.high_ns:
+        yield (
+            "The range holds the spread of the new times, the host's pace, the slowdown of compute "
+            "beside the collectives, and 3 % from start to start."
+        )
+    style = "CPU and CUDA" if known.full else "CUDA"
+    low, high = known.host_low, known.host_high
+    if wanted.step_us is None:
+        yield (
+            f"What the profiler ({style} activities) costs the host is not known: its work is "
+            f"taken to need {low:.2f} to {high:.2f} of the recorded time without it. --step-ms "
+            "with the step time without the profiler narrows the range."
+        )
+    elif known.host_determined:
+        yield f"The host needs {low:.2f} to {high:.2f} of the recorded time without the profiler."
     else:
-        yield "The spread of the new times does not change the step: no range."
+        yield (
+            "The GPU bounds the recorded step, so that the host's own pace does not show: its "
+            f"work is taken to need {low:.2f} to {high:.2f} of the recorded time. A recording of "
+            "a faster setting, with its step time, narrows the range."
+        )
+    if known.slowdown is None:
+        yield (
+            "No kernel ran both alone and beside a collective: compute lasts as long as recorded "
+            "beside other collectives, too."
+        )
+    else:
+        yield (
+            f"Compute beside collectives runs {100 * known.slowdown:.0f} % longer than alone in "
+            "the traces; whether it does beside the new ones is not in their times."
+        )

@@ -8,21 +8,25 @@ from collscope.reports.layout import NUMBER, TEXT, Section, Table, in_format, ta
 from collscope.reports.prediction.build import ClassChange, PredictionReport
 from collscope.units import count, format_size
 
+_HOST_BOUND = 0.2
 _STEP_FROM = {
     "marks": "between the profiler's step marks",
+    "kernels": "from the kernels that recur: the profiler marked no steps",
     "period": "from the period of the collectives: the profiler marked no steps",
     "window": "from the whole trace: neither marks nor a period were found, so that one step "
     "stands for all",
 }
 
 
-def render_prediction(said: PredictionReport, fmt: str) -> str:
-    """A prediction in one of `layout.FORMATS`; csv has the classes.
+def render_prediction(said: PredictionReport, fmt: str, *, explain: bool = False) -> str:
+    """A prediction in one of `layout.FORMATS`; csv has the classes, json all.
+
+    explain  also what bounds the step before and after, and what the prediction rests on
 
     raises  UsageError for another format
     """
     title = f"collscope predict, run {said.run}"
-    return in_format(fmt, said, lambda: _csv(said), lambda: (title, _sections(said)))
+    return in_format(fmt, said, lambda: _csv(said), lambda: (title, _sections(said, explain)))
 
 
 def _csv(said: PredictionReport) -> str:
@@ -31,8 +35,10 @@ def _csv(said: PredictionReport) -> str:
     return to_csv(names, ([getattr(change, name) for name in names] for change in changes))
 
 
-def _sections(said: PredictionReport) -> Iterable[Section]:
+def _sections(said: PredictionReport, explain: bool) -> Iterable[Section]:
     yield Section("", tuple(_answer(said)))
+    if explain:
+        yield Section("What bounds the step", (_bounds_table(said), *_rests_on(said)))
     yield Section("Classes that change", (_table(said.changed),))
     if said.unchanged:
         text = "Without a new time, hence as recorded:"
@@ -42,6 +48,11 @@ def _sections(said: PredictionReport) -> Iterable[Section]:
 
 def _answer(said: PredictionReport) -> Iterable[str]:
     low, high = _ms(said.low_us), _ms(said.high_us)
+    if said.known.host_bound >= _HOST_BOUND:
+        yield (
+            f"The host is the limit of the recorded step: {100 * said.known.host_bound:.0f} % of "
+            "the launches found the GPU idle. A faster collective gains little while that is so."
+        )
     yield (
         f"Step time {_ms(said.step_us)} -> {_ms(said.new_us)} ms"
         f"{f' ({low} to {high})' if low != high else ''}, {_change(said.step_us, said.new_us)}, "
@@ -52,10 +63,35 @@ def _answer(said: PredictionReport) -> Iterable[str]:
         f"{_change(said.step_us, said.simple_us)}; it saves "
         "exposed transfer time and moves nothing else."
     )
+    error = said.simulated_us / said.recorded_us - 1
     yield (
-        f"Check: with nothing changed the simulation gives {_ms(said.simulated_us)} ms. Step time: "
-        f"mean of {count(said.steps, 'step')} of the slowest of {count(said.ranks, 'rank')}, "
-        f"{_STEP_FROM[said.step_from]}."
+        f"Check: with nothing changed the simulation gives {_ms(said.simulated_us)} ms for "
+        f"{_ms(said.recorded_us)} recorded with the profiler ({100 * error:+.1f} %); idle time "
+        f"without a known cause is {100 * said.known.idle_unexplained:.1f} % of the step. Step "
+        f"time: mean of {count(said.steps, 'step')} of the slowest of "
+        f"{count(said.ranks, 'rank')}, {_STEP_FROM[said.step_from]}."
+    )
+
+
+def _bounds_table(said: PredictionReport) -> Table:
+    columns = [("what", TEXT), ("of", TEXT), ("before ms", NUMBER), ("after ms", NUMBER)]
+    return table(
+        columns, ((b.kind, b.of, b.before_us / 1000, b.after_us / 1000) for b in said.bounds)
+    )
+
+
+def _rests_on(said: PredictionReport) -> Iterable[str]:
+    known = said.known
+    yield (
+        f"Waits between streams: {known.edges_told + known.edges_inferred} inferred from the order "
+        f"of calls, {known.edges_told} of them with the waiting stream told, none contradicted by "
+        f"the times; {known.edges_contradicted} contradicted and left out, "
+        f"{known.edges_unknown} not known."
+    )
+    yield (
+        "The longest path through the steps, without the profiler where its cost is known: "
+        "collective is transfer time that nothing hides, waiting the time from a cause to its "
+        "effect."
     )
 
 

@@ -17,9 +17,10 @@ from collscope.reports.judgement.judged import judge_classes
 from collscope.reports.judgement.measured import Matcher, words_of
 from collscope.reports.judgement.roofs import make_roofs
 from collscope.reports.model import ClassRow
+from collscope.reports.prediction.traced import read_traced
 from collscope.reports.timeline_read import read_timeline
 from collscope.store.measurements import measurement_labels, no_such_label, read_measurements
-from collscope.timeline.predict import NewTime
+from collscope.timeline.predict import NewTime, Transfers, transfers_of
 from collscope.units import count
 
 
@@ -32,6 +33,7 @@ class Times:
     wrong: int = 0  # classes without a time because a result was wrong, or the call failed
     # why a time may not be of exactly a class, with the number of classes
     marks: Mapping[str, int] = field(default_factory=dict)
+    transfers: Transfers | None = None  # of every call of another run's traces
 
 
 def label_times(
@@ -54,7 +56,7 @@ def label_times(
             return _measured(name, [s.measurement for s in stored], rows)
         bad = bad or len(stored)
     if label in runs and label != run:
-        times = _traced(connection, label, rows)
+        times = _traced(connection, db, label, rows)
         if times.times:
             return times
     if bad:
@@ -95,10 +97,18 @@ def _measured(
 
 
 def _traced(
-    connection: sqlite3.Connection, run: str, rows: Mapping[CollectiveClass, ClassRow]
+    connection: sqlite3.Connection, db: Path, run: str, rows: Mapping[CollectiveClass, ClassRow]
 ) -> Times:
-    """Median transfers of another run's traces, with the least and the largest."""
+    """Transfers of another run's traces: of each call, and the median of each class."""
+    (traces,) = connection.execute(
+        "SELECT COUNT(*) FROM _trace t JOIN _source USING (source_id) JOIN _run USING (run_id)"
+        " WHERE label = ?",
+        (run,),
+    ).fetchone()
+    if not traces:
+        return Times(f"the traces of run {run}", {})
     others = {c.class_id: c for c in class_rows(connection, run, read_call_totals(connection, run))}
+    timeline = read_traced(connection, db, run).timeline
     timed = [
         (
             others[t.class_id].collective_class,
@@ -115,7 +125,8 @@ def _traced(
         if near:
             other, found[key] = timed[min(near)[1]]
             marks.update(words_of(wanted.fits(other) or (), [other]))
-    return Times(f"the traces of run {run}", found, marks=dict(marks))
+    transfers = transfers_of(timeline.rows, timeline.calls, timeline.times)
+    return Times(f"the traces of run {run}", found, marks=dict(marks), transfers=transfers)
 
 
 def roof_times(system: str, rows: Mapping[CollectiveClass, ClassRow]) -> Times:
