@@ -38,10 +38,11 @@ class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """One number or sentence of an answer, and its truth."""
 
     what: str
-    # Of what: one of the three. `store` is all that the case's own store commands printed.
+    # Of what: one of the four. `store` is all that the case's own store commands printed.
     sql: str | None = None
     command: str | None = None
     store: bool = False
+    file: str | None = None
     # Where in a printed answer: a JSON pointer, SQL over the JSON `:answer`, a pattern with a
     # group, or how the command ended. None of them: all of the text, blanks made one.
     at: str | None = None
@@ -145,6 +146,10 @@ class _Bench:
                 raise AbsentError(f"{top} folder (COLLSCOPE_SHARED)")
             return SHARED / word
         return word
+
+    def file(self, name: str) -> Ran:
+        text = Path(self._path(name)).read_text("utf-8")
+        return Ran(0, text, text)
 
     def words(self, command: str) -> list[str]:
         return [str(self._path(word)) for word in shlex.split(command)]
@@ -262,6 +267,8 @@ def _told(ask: Ask, bench: _Bench) -> Any:  # noqa: ANN401
 def _ran(ask: Ask, bench: _Bench) -> Ran:
     if ask.store:
         return bench.stored
+    if ask.file is not None:
+        return bench.file(ask.file)
     assert ask.command is not None, ask.what
     if ask.alone or ask.together:
         return bench.run_alone(ask)
