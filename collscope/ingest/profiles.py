@@ -56,9 +56,7 @@ def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, file: 
         profiles = [] if profile is None else [(printable(path), profile)]
         bins: list[tuple[object, ...]] = []
     else:
-        text = file.text()
-        profiles = _read(text, printable(path))
-        bins = _bins(text) if profiles and profiles[0][1].dialect == perftools.DIALECT else []
+        profiles, bins = _read(file.text(), printable(path))
     if not profiles:
         code, why = ("no_tables", _NO_DATABASE) if database else (OTHER_KIND, _NO_PROFILE)
         return unusable(path, code, why, size=file.size_bytes, truncated=file.truncated)
@@ -74,24 +72,28 @@ def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, file: 
     return _summary(path, results)
 
 
-def _read(text: str, path: str) -> list[tuple[str, Profile]]:
-    """Profiles of a text, each with the name of its source; several only of pasted tables."""
+def _read(text: str, path: str) -> tuple[list[tuple[str, Profile]], list[tuple[object, ...]]]:
+    """Profiles of a text, each with the name of its source, and messages and copies by size.
+
+    Several only of pasted tables, sizes only of a perftools report.
+    """
     profile = _parse_text(text)
-    if profile is None or profile.dialect not in (key_averages.DIALECT, perftools.DIALECT):
-        return [] if profile is None else [(path, profile)]
+    bins: list[tuple[object, ...]] = []
+    if isinstance(profile, perftools.SizeTable):
+        found: Sequence[key_averages.Table | perftools.Table] = profile.tables
+        bins = [astuple(size_bin) for size_bin in profile.bins]
+    elif profile is not None and profile.dialect == key_averages.DIALECT:
+        found = key_averages.tables(text)
+    else:
+        return [] if profile is None else [(path, profile)], bins
     # A log often holds one per rank or per phase; those of the host alone say nothing.
-    found: Sequence[key_averages.Table | perftools.Table] = (
-        key_averages.tables(text)
-        if profile.dialect == key_averages.DIALECT
-        else perftools.parse(text).tables
-    )
     useful = [table for table in found if table.profile.totals] or found[:1]
     first, *others = useful
     further = [
         (f"{path} (table {k}, line {table.line})", table.profile)
         for k, table in enumerate(others, start=2)
     ]
-    return [(path, first.profile), *further]
+    return [(path, first.profile), *further], bins
 
 
 def _stored(connection: sqlite3.Connection, store: Path, run: str, given: _Given) -> Ingested:
@@ -150,29 +152,24 @@ def text_profile(head: bytes) -> bool:
     return parsers.text_parser(text[:_HEAD_CHARACTERS]) is not None
 
 
-def _parse_text(text: str) -> Profile | None:
-    parser = parsers.text_parser(text[:_HEAD_CHARACTERS])
-    if parser:
+def _parse_text(text: str) -> Profile | perftools.SizeTable | None:
+    return _parse_beginning(text, _HEAD_CHARACTERS) or _pasted(text)
+
+
+def _parse_beginning(text: str, characters: int) -> Profile | perftools.SizeTable | None:
+    """Profile of the dialect that the first characters show; None when they show none."""
+    head = text[:characters]
+    if parser := parsers.text_parser(head):
         found: Profile = parser.parse(text)
         return found
-    if perftools.sniff_text(text[:_HEAD_CHARACTERS]):
-        return perftools.parse(text).tables[0].profile
-    return _pasted(text)
+    return perftools.parse(text) if perftools.sniff_text(head) else None
 
 
-def _pasted(text: str) -> Profile | None:
+def _pasted(text: str) -> Profile | perftools.SizeTable | None:
     """A profiler's table further down in a document; None when no row of one can be read."""
-    head = text[:_DOCUMENT_CHARACTERS]
-    parser = parsers.text_parser(head)
-    profile: Profile | None = parser.parse(text) if parser else None
-    if profile is None and perftools.sniff_text(head):
-        profile = perftools.parse(text).tables[0].profile
-    return profile if profile and profile.totals else None
-
-
-def _bins(text: str) -> list[tuple[object, ...]]:
-    """Messages and copies by size of a perftools report."""
-    return [astuple(size_bin) for size_bin in perftools.parse(text).bins]
+    found = _parse_beginning(text, _DOCUMENT_CHARACTERS)
+    first = found.tables[0].profile if isinstance(found, perftools.SizeTable) else found
+    return found if first is not None and first.totals else None
 
 
 def _unclassified(profile: Profile) -> list[Diagnostic]:
