@@ -483,6 +483,20 @@ def test_a_launcher_that_fails_is_named(
     assert done.code == 6
     assert "srun: error: none\n" in done.err
     assert "replay: srun ended with status 1, see above. Nothing was measured." in done.err
+    assert "MPICH needs 'srun --mpi=pmi2', Open MPI 'srun --mpi=pmix'." in done.err
+
+
+def test_a_rank_whose_mpi_cannot_start_is_told_the_pmi(
+    script: Path, plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # MPICH 5.0.2 under srun --mpi=pmix: "Runtime environment uses unsupported PMI version PMIx."
+    script.write_text("#!/bin/sh\nexit 16\n")
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
+    done = collscope("replay", "--plan", plan, "--replayer", script, "--db", tmp_path / "t.db")
+    assert done.code == 6
+    assert "the replayer ended with status 16, see above. Nothing was measured. Where" in done.err
+    assert "MPICH needs 'srun --mpi=pmi2'" in done.err
 
 
 @pytest.mark.parametrize("rank", [0, 1])

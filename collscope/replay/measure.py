@@ -55,6 +55,10 @@ from collscope.writing import write_file
 # What the replayer's exit statuses mean; it has said itself what was wrong.
 _ERRORS: dict[int, type[CollscopeError]] = {2: UsageError, 3: InputError, 5: MissingToolError}
 _BAD = ("wrong", "failed", "timeout")
+# MPICH aborts by itself where it finds a PMI that it does not speak, and names no remedy.
+_PMI_OF_SLURM = (
+    " Where MPI could not start: MPICH needs 'srun --mpi=pmi2', Open MPI 'srun --mpi=pmix'."
+)
 # Of the replayer itself (start.h, watchdog.h); any other is of what starts the ranks.
 _OF_THE_REPLAYER = (2, 3, 5, 6)
 
@@ -311,8 +315,13 @@ def _error(
             f"replay: {count_of(bad, len(measurements), 'measurement')} failed, see their messages."
             f" {kept}"
         )
-    who = "the replayer" if ended.status in _OF_THE_REPLAYER else starter
-    return kind(f"replay: {who} ended with status {ended.status}, see above. {kept}")
+    if ended.status in _OF_THE_REPLAYER:
+        return kind(f"replay: the replayer ended with status {ended.status}, see above. {kept}")
+    slurm = starter == "srun" or "SLURM_STEP_NUM_TASKS" in os.environ
+    return kind(
+        f"replay: {starter} ended with status {ended.status}, see above. {kept}"
+        f"{_PMI_OF_SLURM if slurm else ''}"
+    )
 
 
 def _kept(measurements: tuple[Measurement, ...], target: Target, resumable: bool) -> str:
