@@ -27,8 +27,10 @@ A collective waits for its last rank as long as that rank takes: ten minutes for
 data, half an hour until the watchdog ends it, as the first row of a source, the last, or its
 longest part. So no length below `LONGEST_NS` speaks against it. What it waits for shows on its
 stream: nothing else runs there, so rule 3 leaves it alone. One that is longer than all the rest is
-kept and told (`long_wait`). Ranks that do not agree on a wait are a matter of `collscope.match` and
-`collscope.timeline`, where ranks meet.
+kept and told (`long_wait`). So is a row that stands apart from all the rest by a minute and more
+than the rest lasts (`row_apart`): a GPU may idle so long before its first kernel, and a clock may
+have jumped; idle times and spans depend on which it is. Ranks that do not agree on a wait are a
+matter of `collscope.match` and `collscope.timeline`, where ranks meet.
 """
 
 from __future__ import annotations
@@ -94,12 +96,20 @@ _LONG_WAIT = (
 )
 
 
+_APART = (
+    "row_apart",
+    "Rows that stand apart from all the rest of the source by a minute and more than that lasts "
+    "are kept. If a clock jumped there, idle times and spans are wrong.",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """What became of the rows of a source, by their index."""
 
     reason: npt.NDArray[np.int8]  # (rows,) BELIEVED, or why not
     long_waits: Ints  # believed collectives that are longer than all the rest
+    apart: Ints  # believed rows that stand far from all the rest
 
     @property
     def believed(self) -> Bools:
@@ -133,7 +143,7 @@ def judge(
         _judge_order(start, stream, launch, reason)
     _judge_streams(start, end, stream, reason)
     long_waits = _judge_lengths(start, end, collective, reason)
-    return Judgement(reason, long_waits)
+    return Judgement(reason, long_waits, _apart(start, end, reason))
 
 
 def _judge_order(
@@ -199,6 +209,25 @@ def _judge_lengths(start: Ints, end: Ints, collective: Bools, reason: npt.NDArra
     return waits
 
 
+def _apart(start: Ints, end: Ints, reason: npt.NDArray[np.int8]) -> Ints:
+    """Few rows at either end of the source, behind a gap longer than all the rest."""
+    good = np.flatnonzero(reason == BELIEVED)
+    few = max(1, len(good) // _EXCEPTIONAL)
+    if len(good) < FEW + few:
+        return np.empty(0, dtype=np.int64)
+    order = good[np.argsort(start[good], kind="stable")]
+    begin, reach = start[order], np.maximum.accumulate(end[order])
+    gap = begin[1:] - reach[:-1]
+    before = [k + 1 for k in range(few) if gap[k] > max(LONG_NS, reach[-1] - begin[k + 1])]
+    last = len(order)
+    after = [
+        k for k in range(last - few, last) if gap[k - 1] > max(LONG_NS, reach[k - 1] - begin[0])
+    ]
+    first, behind = max(before, default=0), min(after, default=last)
+    alone: Ints = np.concatenate([order[:first], order[behind:]])
+    return alone
+
+
 def diagnostics(found: Judgement, excerpt: Callable[[int], str]) -> list[Diagnostic]:
     """What is told of a source's times, counted by rule, each with its first row.
 
@@ -210,10 +239,10 @@ def diagnostics(found: Judgement, excerpt: Callable[[int], str]) -> list[Diagnos
         if len(rows):
             shown = excerpt(int(rows[0]))[:_EXCERPT]
             told.append(Diagnostic(Severity.DATA_LOSS, code, text, None, shown, len(rows)))
-    waits = found.long_waits
-    if len(waits):
-        shown = excerpt(int(waits[0]))[:_EXCERPT]
-        told.append(Diagnostic(Severity.NOTICE, *_LONG_WAIT, None, shown, len(waits)))
+    for rows, what in ((found.long_waits, _LONG_WAIT), (found.apart, _APART)):
+        if len(rows):
+            shown = excerpt(int(rows[0]))[:_EXCERPT]
+            told.append(Diagnostic(Severity.NOTICE, *what, None, shown, len(rows)))
     return told
 
 
@@ -227,7 +256,7 @@ def believed_trace(trace: TraceFile) -> tuple[TraceFile, Ints]:
     stream = np.where(told[c.stream], c.stream, -1)
     found = judge(c.start_ns, c.end_ns, stream, c.collective >= 0, c.launch_ns)
     kept = np.flatnonzero(found.believed)
-    if len(kept) == len(c) and not len(found.long_waits):
+    if len(kept) == len(c) and not len(found.long_waits) and not len(found.apart):
         return trace, kept
 
     def excerpt(row: int) -> str:

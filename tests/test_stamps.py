@@ -16,6 +16,7 @@ import pytest
 from command import collscope
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from readers import parse_recording
 
 from collscope import stamps
 from collscope.model.op import Op
@@ -140,6 +141,20 @@ def test_ten_minutes_for_a_late_rank_are_kept_wherever_they_stand() -> None:
     middle += [(s + i * SECOND, e + i * SECOND, 0, False) for i, (s, e, _, _) in enumerate(steady)]
     middle += [(s + wait, e + wait, k, c) for s, e, k, c in steady[22:]]
     assert _judge(middle).believed.all()
+
+
+@pytest.mark.parametrize("by", [1000 * SECOND, -1000 * SECOND])
+def test_a_row_far_from_all_others_is_kept_and_told(by: int) -> None:
+    rows = [(s + HOUR, e + HOUR, k, c) for s, e, k, c in _steady()]
+    alone = (HOUR + SECOND + by, HOUR + SECOND + by + 5_000, 3, False)
+    found = _judge([*rows, alone])
+    assert found.believed.all()
+    assert found.apart.tolist() == [40]
+    assert [d.code for d in stamps.diagnostics(found, str)] == ["row_apart"]
+    # Two periods of work are not apart, nor is the first kernel of a minute's work a minute before.
+    assert not len(_judge([*rows, *((s + by, e + by, k, c) for s, e, k, c in rows)]).apart)
+    long = [(s * 1000 + HOUR, e * 1000 + HOUR, k, c) for s, e, k, c in _steady(400)]
+    assert not len(_judge([(HOUR - 30 * SECOND, HOUR - 29 * SECOND, 0, False), *long]).apart)
 
 
 def test_of_streams_that_run_several_rows_at_once_nothing_follows() -> None:
@@ -350,6 +365,17 @@ def test_recorded_times_that_are_none_are_left_out_and_counted() -> None:
         (50, None, None),
     ]
     assert [(d.code, d.count) for d in found.diagnostics] == [("untimed_call", 2)]
+
+
+def test_a_recorder_that_is_read_is_held_to_it() -> None:
+    text = (
+        '{"header":{"id":"0xa","rank":0,"n_ranks":2,"nnodes":1},"coll_perf":'
+        '{"coll":"AllReduce","coll_sn":1,"coll_exec_time_us":9e14}}\n'
+    )
+    found = parse_recording([text.encode()], "node-pid1.log")
+    assert found is not None
+    assert [c.duration_ns for c in found.calls] == [None]
+    assert [(d.code, d.count) for d in found.diagnostics] == [("untimed_call", 1)]
 
 
 def _old_store(path: Path) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from collscope import stamps
+
 if TYPE_CHECKING:
     from collscope.model import InterferenceSet, MeasurementSet
     from collscope.model.trace import RecordedCalls, TraceFile
@@ -91,24 +93,29 @@ def whole_if(sniff: Callable[[str], bool]) -> Callable[[bytes], Fit]:
 
 
 def trace_reader(
-    name: str, sniff: Callable[[bytes], bool], parse: Callable[[Iterator[bytes], str], Records]
+    name: str,
+    sniff: Callable[[bytes], bool],
+    parse: Callable[[Iterator[bytes], str], list[TraceFile]],
 ) -> Reader:
-    """Reader of a trace, which is read as a stream."""
-    return Reader(
-        name,
-        "trace",
-        _whole_file(sniff),
-        lambda source, _hints: parse(source.chunks(), source.name),
-    )
+    """Reader of a trace, which is read as a stream; times that cannot be true are left out."""
+
+    def read(source: Source, _hints: Hints) -> Records:
+        found = parse(source.chunks(), source.name)
+        return [stamps.believed_trace(trace)[0] for trace in found]
+
+    return Reader(name, "trace", _whole_file(sniff), read)
 
 
 def recorder_reader(
-    name: str, sniff: Callable[[bytes], bool], parse: Callable[[bytes, str], Records]
+    name: str, sniff: Callable[[bytes], bool], parse: Callable[[bytes, str], RecordedCalls]
 ) -> Reader:
-    """Reader of a recording, whose file's name may tell rank, host or process."""
+    """Reader of a recording, whose file's name may tell rank, host or process.
+
+    Times that cannot be true are left out.
+    """
 
     def read(source: Source, _hints: Hints) -> Records:
-        return parse(source.whole(), source.name)
+        return stamps.believed_recording(parse(source.whole(), source.name))
 
     return Reader(name, "trace", _whole_file(sniff), read)
 
