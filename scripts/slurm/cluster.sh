@@ -71,8 +71,34 @@ cluster_wait() {
     return 1
 }
 
+# Ends the jobs first, since a slurmd waits for its steps, and what is left ten seconds after that.
 cluster_stop() {
+    local pid
+    squeue -h -o %A 2>/dev/null | xargs -r scancel 2>/dev/null
+    for _ in $(seq 20); do
+        [ -n "$(squeue -h 2>/dev/null)" ] || break
+        sleep 0.5
+    done
     kill "${cluster_pids[@]}" 2>/dev/null
+    for _ in $(seq 20); do
+        cluster_alive >/dev/null || break
+        sleep 0.5
+    done
+    for pid in $(cluster_alive); do
+        kill -9 "$pid" 2>/dev/null
+    done
     wait "${cluster_pids[@]}" 2>/dev/null
     return 0
+}
+
+# Processes of this cluster that still run, known by its configuration; status 1 when there are none.
+cluster_alive() {
+    local pid found=1
+    for pid in $(pgrep '^(slurm|munged)'); do
+        if grep -qsz "^SLURM_CONF=$SLURM_CONF$" "/proc/$pid/environ"; then
+            echo "$pid"
+            found=0
+        fi
+    done
+    return $found
 }

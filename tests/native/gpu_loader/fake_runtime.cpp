@@ -80,6 +80,10 @@ int NAME(SetDevice)(int device) {
     return device < FAKE_DEVICES ? 0 : invalid;
 }
 int NAME(GetLastError)() { return 0; }
+int NAME(DeviceGetPCIBusId)(char* out, int length, int device) {
+    std::snprintf(out, static_cast<std::size_t>(length), "0000:%02x:00.0", device + 1);
+    return 0;
+}
 int NAME(Malloc)(void** out, std::size_t bytes) {
     if (bytes > FAKE_LIMIT) {
         return out_of_memory;
