@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zstandard
+from readers import parse
 
 from collscope.match.shared_clock import agreement, match_by_clock
 from collscope.model import Op
 from collscope.model.trace import Call, TraceFile
-from collscope.parsers.traces import parse
 from collscope.store.trace_columns import decode_trace, encode_trace
 from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.play import Substitutions, play
-from collscope.timeline.predict import predict, transfers_of
+from collscope.timeline.predict import NewTime, predict, transfers_of
 
 US = 1_000
 MS = 1_000_000
@@ -149,6 +149,16 @@ def test_an_overlapped_collective(old: float, new: float) -> None:
     # The host's share of the step is not known without the profiler's cost: all but that.
     assert found.new_ns / found.step_ns == pytest.approx(step(new) / step(old), rel=0.03)
     assert found.low_ns <= found.new_ns <= found.high_ns
+
+
+def test_no_faster_collective_makes_a_step_longer() -> None:
+    """Whatever step time is given, also one far below what the GPU took in the record."""
+    recorded = analyse(overlapping_job(150.0)).recorded()
+    (key,) = recorded.calls.classes
+    for given in (100.0, 280.0, 330.0, 400.0):
+        found = predict(recorded, {key: NewTime(140_000.0)}, measured_step_ns=given * US)
+        assert found is not None
+        assert found.new_ns <= found.step_ns
 
 
 def test_a_wait_that_the_times_contradict_is_no_edge() -> None:

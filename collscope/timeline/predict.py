@@ -159,11 +159,16 @@ def predict(
     ratio = after.step / before.step
     ratios = [ratio, *_ratios(recorded, factors, host, slower)]
     # A step that is shorter than the GPU's part of the recorded one: the profiler slowed the GPU,
-    # too, or made ranks wait. Whether the new step would be slowed as well is not known.
+    # too, or made ranks wait. Whether the new step would be slowed as well is not known; what it
+    # is longer by may hide it.
     excess = 1.0 if measured_step_ns is None else max(1.0, before.step / measured_step_ns)
     if excess > 1 + _GIVEN:
         ratios += [r * excess for r in ratios]
-        ratio *= float(np.sqrt(excess))
+        slowed = before.step * (1 - 1 / excess)
+        ratio *= float(excess ** (0.5 * np.clip((after.step - before.step) / slowed, 0.0, 1.0)))
+    if (factors.high <= 1).all():
+        # No faster collective makes a step longer.
+        ratio, ratios = min(ratio, 1.0), [min(r, 1.0) for r in ratios]
     idle = float((recorded.graph.idle_ns / recorded.steps.count.max()).mean()) / step
     margin = _STARTS + max(0.0, idle - _IDLE) + max(0.0, abs(simulated / step - 1) - _STARTS)
     same = bool((factors.middle == 1).all()) and factors.exact
