@@ -217,6 +217,71 @@ def test_columns_of_every_generation(program: str, text: str, op: Op, nranks: in
     assert m.datatype is expected
 
 
+def test_algorithm_protocol_and_channels_behind_the_rows(samples: Path) -> None:
+    found = read((samples / "tables/synthetic.rccl-tests-a1.txt").read_text())
+    assert [(m.op, m.nranks, m.size_bytes, m.time_us_median) for m in found.measurements] == [
+        (Op.ALL_REDUCE, 2, 1 << 20, 31.0), (Op.ALL_REDUCE, 2, 1 << 20, 31.5),
+        (Op.ALL_REDUCE, 2, 2 << 20, 52.0), (Op.ALL_REDUCE, 2, 2 << 20, 52.1),
+        (Op.ALL_REDUCE, 2, 4 << 20, 99.0), (Op.ALL_REDUCE, 2, 4 << 20, 99.1),
+    ]  # fmt: skip
+    ring, tree = "RING SIMPLE, 28 channels", "NVLS_TREE LL128, 8 channels"
+    wrong = "the program found wrong results"
+    assert [m.message for m in found.measurements] == [ring, ring, tree, tree, None, wrong]
+    assert [m.n_wrong for m in found.measurements] == [0, 0, 0, None, 0, 3]
+    assert not found.diagnostics
+
+
+def test_one_column_of_results_with_the_device_clock_and_the_choice() -> None:
+    # rccl-tests -O 0 -A 1 with the times of HIP events
+    text = (
+        "# Collective test starting: all_gather_perf\n"
+        "# size count type redop root time hipevt algbw busbw #wrong algo proto nchannels\n"
+        " 1048576 65536 float none -1 100.0 98.00 10.49 7.86 0 Direct SIMPLE 56\n"
+    )
+    (one,) = read(text).measurements
+    assert (one.op, one.nranks, one.time_us_median) == (Op.ALL_GATHER, 4, 100.0)
+    assert (one.reported_busbw_gbps, one.message) == (7.86, "Direct SIMPLE, 56 channels")
+
+
+@pytest.mark.parametrize("suffix", ["_mpi", "_cuda12.mpich"])
+def test_programs_with_a_suffix(samples: Path, suffix: str) -> None:
+    text = (samples / "tables/synthetic.nccl-tests.txt").read_text().partition("\n")[2]
+    sweep = [text.replace("alltoall_perf", op + "_perf" + suffix.replace(".", "_"))
+             for op in ("all_gather", "reduce_scatter")]  # fmt: skip
+    found = read("".join(sweep))
+    assert [m.op for m in found.measurements] == [Op.ALL_GATHER] * 6 + [Op.REDUCE_SCATTER] * 6
+
+
+def test_a_program_that_is_not_known_gives_its_rows_to_no_operation(samples: Path) -> None:
+    text = (samples / "tables/synthetic.nccl-tests.txt").read_text().partition("\n")[2]
+    other = text.replace("alltoall_perf", "all_reduce_bias_perf").replace("  none", "   sum")
+    found = read(text.replace("alltoall", "all_gather") + other, TableHints(name="all_gather.txt"))
+    assert {m.op for m in found.measurements} == {Op.ALL_GATHER}
+    assert len(found.measurements) == 6
+    assert codes(found)["op_unknown"] == 1
+    named = read(other, TableHints(op=Op.ALL_REDUCE))
+    assert len(named.measurements) == 6
+
+
+def test_equal_bandwidths_are_of_an_all_reduce_of_two_or_of_a_send_receive() -> None:
+    row = "1048576 262144 float sum -1"
+    found = read(table("redop root", "#wrong", row, 1.0))
+    assert not found.measurements
+    assert "--op" in found.diagnostics[0].message
+    assert read(table("redop root", "#wrong", row, 1.5)).measurements[0].op is Op.ALL_REDUCE
+
+
+def test_names_of_two_operations_name_none() -> None:
+    text = table("", "#wrong", "1048576 65536 float", 0.75)
+    assert not read(text, TableHints(name="allgather_reduce_scatter.txt")).measurements
+    summary = "Message Size\tBandwidth (GB/s)\n1M\t10.0\n2M\t12.0\n4M\t13.0\n"
+    summary = "We ran it on the new machines.\n\n" * 6 + summary
+    two = "all_gather_perf -b 1M\nreduce_scatter_perf -b 1M\n\n" + summary
+    assert not read(two, TableHints(nranks=8)).measurements
+    one = "all_gather_perf -b 1M\n\n" + summary
+    assert {m.op for m in read(one, TableHints(nranks=8)).measurements} == {Op.ALL_GATHER}
+
+
 def test_nccl_1_columns() -> None:
     text = (
         "# Using devices\n"

@@ -6,7 +6,7 @@ import re
 
 # srun -n16 … / $ command / NAME=value … / log lines / code
 _NO_PROSE = re.compile(
-    r"\b(?:srun|mpirun|mpiexec)\b|_perf\b|^\W*\$|^\w+=|NCCL (?:INFO|WARN)|[;{}]$"
+    r"\b(?:srun|mpirun|mpiexec)\b|_perf(?:_mpi)?\b|^\W*\$|^\w+=|NCCL (?:INFO|WARN)|[;{}]$"
 )
 _LONGEST = 120
 

@@ -10,7 +10,12 @@ from collscope.errors import UsageError
 from collscope.model import Datatype, Op, Severity
 from collscope.parsers._grid import Grid
 from collscope.parsers.tables._measure import LIMIT, Setting
-from collscope.parsers.tables._names import datatype_of_text, op_of_program, op_of_text
+from collscope.parsers.tables._names import (
+    datatype_of_text,
+    only_program,
+    op_of_program,
+    op_of_text,
+)
 from collscope.units import parse_size
 
 if TYPE_CHECKING:
@@ -33,7 +38,7 @@ _OP_TEXT = (
     "Name it: collscope ingest table --op NAME"
 )
 _ASSUMED_TEXT = (
-    "A table does not name its operation: it is taken to be the last one that the text names. "
+    "A table does not name its operation: it is taken to be the only one that the text names. "
     "Say otherwise with collscope ingest table --op NAME."
 )
 _CUT_TEXT = "Rows that are cut or broken were left out."
@@ -105,20 +110,15 @@ def _size(text: str, unit: str) -> int | None:
 def setting_of(grid: Grid, text: str, hints: TableHints, notes: Notes) -> Setting | None:
     """Operation, ranks and hosts of a table by its title; None, counted, without an operation.
 
-    text  that the table stands in: the last program it names above is the last resort
+    text  that the table stands in: the last resort, where it names one operation's program only
     """
     op = hints.op or next((o for line in grid.above if (o := op_of_text(line))), None)
     op = op or op_of_text(" ".join(grid.header)) or op_of_program(hints.name)
     op = op or op_of_text(hints.name)
-    if op is None:
-        op = op_of_program("\n".join(text.split("\n")[: grid.line]))
-        severity, code, message = (
-            (Severity.NOTICE, "op_assumed", _ASSUMED_TEXT)
-            if op
-            else (Severity.DATA_LOSS, "op_unknown", _OP_TEXT)
-        )
-        notes.add(severity, code, message, grid.line, " ".join(grid.header))
+    if op is None and (op := only_program(text)) is not None:
+        notes.add(Severity.NOTICE, "op_assumed", _ASSUMED_TEXT, grid.line, " ".join(grid.header))
     if op is None or op is Op.UNKNOWN:
+        notes.add(Severity.DATA_LOSS, "op_unknown", _OP_TEXT, grid.line, " ".join(grid.header))
         return None
     return Setting(
         op=op,

@@ -69,7 +69,6 @@ class Context:
         """Know nothing."""
         self.library: str | None = None
         self.library_version: str | None = None
-        self.last_op: Op | None = None  # named anywhere above, also by an earlier table
         self.titles = Titles()
         self.rows_seen = False
         self._forget()
@@ -125,7 +124,7 @@ class Context:
             # mpirun's -N counts processes of a node, not nodes
             self._nodes = int(nodes[1]) if nodes and launcher[1] == "srun" else None
         if op is not None:
-            self.op = self.last_op = op
+            self.op = op
             found = _PROGRAM_OPTION.findall(" " + after)
             self._options |= {_LONG.get(name, name): int(value) for name, value in found}
 

@@ -77,6 +77,8 @@ class Result:
     longest: str | None = None
     samples_us: tuple[float, ...] = ()
     round: int | None = None
+    algbw: str | None = None  # GB/s
+    choice: str | None = None  # algorithm, protocol and channels that the program printed beside it
 
 
 def measure(result: Result, setting: Setting, notes: Notes) -> Measurement | None:
@@ -124,7 +126,7 @@ def _measurement(result: Result, setting: Setting, time_us: float) -> Measuremen
         library=setting.library,
         device=setting.device,
         status="wrong" if wrong else "ok",
-        message="the program found wrong results" if wrong else None,
+        message="the program found wrong results" if wrong else result.choice,
         label=setting.label,
         round=result.round,
         samples_us=result.samples_us,

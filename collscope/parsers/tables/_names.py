@@ -13,8 +13,13 @@ def _any_of(separator: str) -> str:
     return "|".join(sorted(names, key=len, reverse=True))
 
 
-# all_reduce_perf (NCCL 2), all_reduce_test (NCCL 1), alltoall_perf_mpi
-_PROGRAM = re.compile(rf"(?<![A-Za-z])({_any_of('_?')}|hypercube)_(?:perf|test)\b", re.IGNORECASE)
+# all_reduce_perf (NCCL 2), all_reduce_test (NCCL 1), alltoall_perf_mpi (make NAME_SUFFIX=_mpi)
+_PROGRAM = re.compile(
+    rf"(?<![A-Za-z])({_any_of('_?')}|hypercube)_(?:perf|test)(?:_mpi)?\b", re.IGNORECASE
+)
+# # Collective test starting: all_gather_perf_cuda12
+_TEST = re.compile(r"Collective test (?:starting|concluded): (?:\S*/)?(\S{1,80})")
+_SUFFIXED = re.compile(rf"({_any_of('_?')}|hypercube)_(?:perf|test)(?:_\w+)?", re.IGNORECASE)
 # "All-Gather Latency (us)", "All_reduce on 2 nodes", superbench-nccl_alltoall.log
 _WORD = re.compile(rf"(?<![A-Za-z])({_any_of('[-_ /]?')}|bcast|p2p)(?![A-Za-z])", re.IGNORECASE)
 _TYPES = "|".join(sorted(DATATYPE_NAMES, key=len, reverse=True)).replace("8e", "8_?e")
@@ -24,20 +29,34 @@ _TYPE_WORD = re.compile(rf"\b(?:{_TYPES})\b")
 def op_of_program(text: str) -> Op | None:
     """Operation of the last benchmark program that a text names; None when it names none.
 
+    returns  UNKNOWN where nccl-tests says that it runs a test of another operation
+
     >>> op_of_program("srun -n8 ./build/all_reduce_perf -b 8")
     <Op.ALL_REDUCE: 'AllReduce'>
     """
-    names = _PROGRAM.findall(text)
-    return parse_op(_joined(names[-1])) if names else None
+    named = [*_PROGRAM.finditer(text), *_TEST.finditer(text)]
+    if not named:
+        return None
+    last = max(named, key=lambda match: match.end())
+    known = _SUFFIXED.fullmatch(last[1]) if last.re is _TEST else last
+    return parse_op(_joined(known[1])) if known else Op.UNKNOWN
+
+
+def only_program(text: str) -> Op | None:
+    """Operation of the benchmark programs of a text; None when it names none, or of several."""
+    found = {parse_op(_joined(name)) for name in _PROGRAM.findall(text)}
+    return found.pop() if len(found) == 1 else None
 
 
 def op_of_text(text: str) -> Op | None:
-    """Operation that a title or a file name speaks of; None when it speaks of none."""
-    match = _WORD.search(text)
-    if match is None:
-        return None
-    name = _joined(match[1])
-    return Op.SEND_RECV if name == "p2p" else parse_op(name)
+    """Operation that a title or a file name speaks of; None when it speaks of none, or of several.
+
+    >>> op_of_text("allgather_and_reduce_scatter.log") is None
+    True
+    """
+    names = {_joined(name) for name in _WORD.findall(text)}
+    found = {Op.SEND_RECV if name == "p2p" else parse_op(name) for name in names}
+    return found.pop() if len(found) == 1 else None
 
 
 def datatype_of_text(text: str) -> Datatype | None:

@@ -7,7 +7,7 @@ redop column with nothing in it) and slides lose tabs; the timed blocks are coun
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collscope.model import Datatype, parse_datatype
 from collscope.parsers.tables._measure import NUMBER, Result, integer
@@ -36,6 +36,14 @@ _SAME = {
     "wrong": "#wrong",
 }  # fmt: skip
 PLAIN_BLOCK = ("time", "algbw", "busbw", "#wrong")
+# …  time  algbw  busbw  #wrong  algo  proto  nchannels      rccl-tests -A 1, before 2026 -M 1
+# …      0      RING    SIMPLE          28
+# …    N/ANVLS_TREE        LL          16      no blank before a name of eight letters and more
+# …      0       N/A       N/A         N/A      operations without such an answer
+# Source: TimeTest in src/common.cu of rccl-tests (ROCm/rocm-systems).
+_CHOICE = ("algo", "proto", "nchannels")
+_PROTOCOLS = ("ll", "ll128", "simple")
+_GLUED = re.compile(r"(\d+(?:\.\d*)?(?:e[+-]\d+)?\*?|N/A)([A-Za-z][\w*]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +85,11 @@ def layout_of(line: str) -> Layout | None:
     if len(starts) in (1, 2):
         width = starts[1] - starts[0] if len(starts) == 2 else None
         block = tuple(words[starts[0] :][:width])
-        block = tuple(word for word in block if word != "timestamp")
+        block = tuple(word for word in block if word not in ("timestamp", *_CHOICE))
         again = tuple(words[starts[-1] :][: len(block)])
-        if block[:3] == PLAIN_BLOCK[:3] and block == again and len(block) > 3:
+        # "hipevt" (rccl-tests 2026): the same by the device's clock; bandwidths are of "time"
+        plain = tuple(word for word in block if word != "hipevt")
+        if plain[:3] == PLAIN_BLOCK[:3] and block == again and len(plain) > 3:
             second = line.lower().rfind("time", 0, _end_of_time(line))
             at = second if len(starts) == 2 and "\t" not in line else None
             return Layout(block, len(starts), at, host_clock="cputime" in line.lower())
@@ -106,6 +116,24 @@ def begins_row(cells: list[str]) -> bool:
 def continues_row(cells: list[str]) -> bool:
     """True when all cells may be the rest of a row that was broken."""
     return bool(cells) and all(_RESULT.fullmatch(c) or _ROOT.fullmatch(c) for c in cells)
+
+
+def split_choice(cells: list[str]) -> tuple[list[str], str | None]:
+    """A row's cells without algorithm, protocol and channels at its end, and these in words.
+
+    >>> split_choice(["52.10", "40.25", "40.25", "0COLLNET_DIRECT", "SIMPLE", "28"])
+    (['52.10', '40.25', '40.25', '0'], 'COLLNET_DIRECT SIMPLE, 28 channels')
+    """
+    if len(cells) < len(_CHOICE):
+        return cells, None
+    rest, (algorithm, protocol, channels) = cells[:-3], cells[-3:]
+    if algorithm == protocol == channels == "N/A":
+        return rest, None
+    if protocol.lower() not in _PROTOCOLS or not _ROOT.fullmatch(channels):
+        return cells, None
+    if glued := _GLUED.fullmatch(algorithm):
+        rest, algorithm = [*rest, glued[1]], glued[2]
+    return rest, f"{algorithm} {protocol}, {channels} channels"
 
 
 def results_of(cells: list[str], layout: Layout, line: int, at: int | None) -> list[Result] | None:
@@ -151,8 +179,8 @@ def _result(shared: Result, block: dict[str, str], in_place: bool) -> Result:
         beyond = block["error"].endswith("*")
         exact = NUMBER.fullmatch(block["error"]) and float(block["error"]) == 0
         n_wrong = 0 if exact else None
-    return Result(
-        shared.line, shared.size, block["time"], shared.count, shared.datatype, shared.redop,
-        shared.root, in_place, block["busbw"], n_wrong, beyond, block.get("i_min"),
-        block.get("i_max"),
+    return replace(
+        shared, time=block["time"], in_place=in_place, algbw=block["algbw"],
+        busbw=block["busbw"], n_wrong=n_wrong,
+        beyond_threshold=beyond, shortest=block.get("i_min"), longest=block.get("i_max"),
     )  # fmt: skip

@@ -17,6 +17,7 @@ from collscope.parsers.tables._context import Context
 from collscope.parsers.tables._measure import (
     Result,
     Setting,
+    interval,
     measure,
     ranks_by_bandwidth,
 )
@@ -28,6 +29,7 @@ from collscope.parsers.tables._rows import (
     continues_row,
     layout_of,
     results_of,
+    split_choice,
 )
 
 if TYPE_CHECKING:
@@ -86,10 +88,13 @@ def parse(text: str | Iterable[str], hints: TableHints) -> MeasurementSet:
 class _Table:
     """Rows of one table, and the evidence that they are of one run."""
 
-    def __init__(self, layout: Layout, setting: Setting, title: str | None) -> None:
+    def __init__(
+        self, layout: Layout, setting: Setting, title: str | None, *, foreign: bool
+    ) -> None:
         self.layout = layout
         self.setting = setting
         self.title = title
+        self.foreign = foreign  # nccl-tests says that it ran a test which is not known here
         self.results: list[Result] = []
         self.mixed_at: int | None = None
         self._first = self._last = 0
@@ -135,7 +140,7 @@ class _Reader:
         if begins_row(cells):
             self._drop_broken()
             self._row(number, cells, text)
-        elif self._broken is not None and continues_row(cells):
+        elif self._broken is not None and continues_row(split_choice(cells)[0]):
             start, known = self._broken
             self._broken = None
             self._row(start, known + cells, text)
@@ -144,20 +149,27 @@ class _Reader:
         else:
             self._other(number, line, text, cells)
 
-    def _row(self, number: int, cells: list[str], text: str) -> None:
+    def _row(self, number: int, printed: list[str], text: str) -> None:
+        cells, choice = split_choice(printed)
         width = len(self._layout.block)
         at = text.rfind(cells[-width]) if len(cells) > width and "\t" not in text else None
         if at is not None and len(cells) < 5 + 2 * width:
             at = _offset(text, len(cells) - width)
         results = results_of(cells, self._layout, number, at)
         if results is None:
-            self._broken = (number, cells)
+            self._broken = (number, printed)
             return
+        results = [replace(result, choice=choice) for result in results]
         if results[0].datatype is Datatype.UNKNOWN:
             self.notes.add(Severity.NOTICE, "unknown_datatype", _TYPE_TEXT, number, cells[2])
         if not self._open:
             self._tables.append(
-                _Table(self._layout, self.context.setting(), self.context.titles.title)
+                _Table(
+                    self._layout,
+                    self.context.setting(),
+                    self.context.titles.title,
+                    foreign=self.context.op is Op.UNKNOWN,
+                )
             )
             self._open = True
         self._tables[-1].mixed_at = self._tables[-1].mixed_at or self._mixed_at
@@ -238,9 +250,10 @@ class _Reader:
         hints, setting, rows = self.hints, table.setting, table.results
         line = rows[0].line
         op = hints.op or (setting.op if setting.op is not Op.UNKNOWN else None)
-        op = op or op_of_program(hints.name) or op_of_text(hints.name)
+        if op is None and not table.foreign:
+            op = op_of_program(hints.name) or op_of_text(hints.name)
         if op is None:
-            op = _op_of_columns(rows)
+            op = Op.UNKNOWN if table.foreign else _op_of_columns(rows)
             known = op is not Op.UNKNOWN
             self.notes.add(
                 Severity.NOTICE if known else Severity.DATA_LOSS,
@@ -287,8 +300,16 @@ def _op_of_columns(rows: Sequence[Result]) -> Op:
     if any(r.redop for r in rows):
         if rooted:
             return Op.REDUCE if whole else Op.UNKNOWN
-        return Op.ALL_REDUCE if whole else Op.REDUCE_SCATTER
+        if whole:  # sendrecv_perf prints the same, with equal bandwidths
+            return Op.ALL_REDUCE if any(_above_algbw(r) for r in rows) else Op.UNKNOWN
+        return Op.REDUCE_SCATTER
     return Op.BROADCAST if rooted and whole else Op.UNKNOWN
+
+
+def _above_algbw(row: Result) -> bool:
+    """True where the printed bus bandwidth is above the algorithm's beyond their digits."""
+    algbw, busbw = interval(row.algbw), interval(row.busbw)
+    return bool(algbw and busbw and busbw[0] > algbw[1])
 
 
 def _ranks_of_sizes(op: Op, rows: Sequence[Result]) -> int | None:
