@@ -80,6 +80,17 @@ def test_auto_says_that_a_table_below_a_log_lacks_its_operation(
     assert rows(db_path, _KINDS) == [("log", "nccl_log")]
 
 
+@pytest.mark.parametrize("command", ["log", "auto"])
+def test_a_log_of_cut_lines_alone_is_called_what_it_is(
+    tmp_path: Path, db_path: Path, command: str
+) -> None:
+    path = tmp_path / "cut.log"
+    path.write_text("n1:11:11 [0] NCCL INFO AllReduce: opCount 3 sendbuff 0x7f8bcc\n" * 2)
+    done = collscope("ingest", command, path, "--db", db_path)
+    assert done.code == 3
+    assert "every line of the library is cut or damaged (2 of them)" in done.err
+
+
 def test_an_sqlite_profile_is_one_source(samples: Path, db_path: Path) -> None:
     path = samples / "profiles" / "synthetic.rpd"
     collscope("ingest", "trace", path, "--db", db_path)

@@ -25,6 +25,10 @@ _DAMAGE = {
     "overlong": "lines too long to be the library's",
 }
 _NO_CALLS = "library lines, but none about communicators or calls: set NCCL_DEBUG_SUBSYS=INIT,COLL"
+_DAMAGED = (
+    "every line of the library is cut or damaged ({} of them), none tells a call whole: take the"
+    " file from where it was written, or set NCCL_DEBUG_FILE to have one per process"
+)
 NO_LOG = "no line of NCCL or RCCL: not a log of NCCL_DEBUG=INFO"
 _EXCERPT = 200  # characters of a line kept in a diagnostic
 PARSED = ("coll", "call", "kernel", "tuning", "messages")
@@ -74,8 +78,11 @@ def tells_nothing(log: Scanned) -> bool:
 
 def _why_unusable(scan: dict[str, Any]) -> tuple[str, str]:
     """Code and words."""
-    if scan["counters"]["unknown"]:
+    counters = scan["counters"]
+    if counters["unknown"]:
         return "no_calls", _NO_CALLS
+    if damaged := sum(counters[name] for name in _DAMAGE):
+        return "damaged_log", _DAMAGED.format(damaged)
     return OTHER_KIND, NO_LOG
 
 

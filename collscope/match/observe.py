@@ -131,6 +131,9 @@ def _counted(
     modulo = np.array([bool(s.flags & COUNT_MODULO_2_32) for s in signatures], dtype=bool)
     cut = int(modulo[columns["sig"]].sum()) if len(modulo) else 0
     if cut:
-        text = "calls of an RCCL release that prints count modulo 2^32: larger counts look smaller"
-        found.append(Diagnostic(Severity.NOTICE, "count_modulo_2_32", text, count=cut))
+        text = (
+            "calls of an RCCL release that prints counts modulo 2^32: those of 2^32 elements and"
+            " more (16 GiB of float32) look smaller, all others are as printed"
+        )
+        found.append(Diagnostic(Severity.INFO, "count_modulo_2_32", text, count=cut))
     return found

@@ -163,12 +163,13 @@ def counts_modulo(report: Report) -> Iterable[Finding]:
     for row in _diagnostics(report):
         if "modulo" in row.code:
             yield Finding(
-                severity="warning",
+                severity="note",
                 code="counts_modulo",
-                title=f"{count(row.count, 'count')} may be wrong: printed modulo 2^32",
-                detail=row.message,
-                advice="Sizes of 2^32 elements and more show too small; TUNING lines print the "
-                "bytes in full.",
+                title="Calls of 2^32 elements and more would look smaller",
+                detail="This RCCL prints the count modulo 2^32. Smaller counts are as printed; 2^32 "
+                "elements are 4 GiB of int8 and 16 GiB of float32.",
+                advice="If the job has such calls, log with NCCL_DEBUG_SUBSYS=INIT,COLL,TUNING: "
+                "TUNING lines print the bytes in full.",
                 evidence=_excerpt(row),
             )
 
