@@ -117,7 +117,28 @@ def test_trainer_lines_in_a_log() -> None:
 
 def test_json_lines_take_their_own_label_and_leave_spreads_out() -> None:
     found = read('{"case": "x", "setting": "ringll", "median_ms": 6.3, "iqr_ms": 0.08}\n')
-    assert found.metrics == (Metric("median_ms", 6.3, "ms", False, "ringll", 1),)
+    assert found.metrics == (Metric("x: median_ms", 6.3, "ms", False, "ringll", 1),)
+
+
+def test_fields_that_tell_jobs_apart_stay_in_the_name() -> None:
+    lines = read(
+        '{"time": "2026-11-22 09:15", "level": "info", "job": "a", "gpus": 8, "step_ms": 5.0}\n'
+        '{"time": "2026-11-22 09:16", "level": "info", "job": "b", "gpus": 16, "step_ms": 6.0}\n'
+        '{"msg": "ran step 7", "step": 7, "step_ms": 5.5}\n'
+    )
+    names = ["a, gpus 8: step_ms", "b, gpus 16: step_ms", "step_ms"]
+    assert [m.name for m in lines.metrics] == names
+    table = read("case,nranks,setting,median_ms,note\nfsdp,4,ll,5.5,fast run\nddp,4,ll,6.5,\n")
+    assert [(m.name, m.label) for m in table.metrics] == [
+        ("fsdp, nranks 4: median_ms", "ll"), ("ddp, nranks 4: median_ms", "ll")
+    ]  # fmt: skip
+
+
+def test_jobs_of_a_recording_are_told_apart(recorded_jobs: Path) -> None:
+    found = read((recorded_jobs / "steps.jsonl").read_text())
+    # 14 lines of four figures each, counted with wc and grep
+    assert len(found.metrics) == 56
+    assert len({(m.label, m.name) for m in found.metrics}) == 56
 
 
 def test_a_long_line_of_many_figures_is_read_in_one_pass() -> None:

@@ -28,6 +28,16 @@ _NUMBER = r"-?\d{1,19}(?:\.\d{0,19})?(?:[eE][+-]?\d{1,3})?"
 # {"setting": "default", "median_ms": 5.7059}; slides lose quotes: 'train_samples_per_second: 920.1
 _PAIR = re.compile(rf"['\"]?([A-Za-z_][\w./-]{{0,60}})['\"]?\s*:\s*['\"]?({_NUMBER})(?![\w.])")
 _NAMED = re.compile(r"['\"](?:label|setting)['\"]\s*:\s*['\"]([^'\"]{1,80})['\"]")
+# What tells jobs apart: "set": "plain", "case": "fsdp", "nranks": 8; no times, no sentences.
+_TEXT = re.compile(
+    r"['\"]([A-Za-z_]\w{0,40})['\"]\s*:\s*(?:['\"]([^'\"]{1,40})['\"]|(\d{1,9})(?![\w.]))"
+)
+_WORD = re.compile(r"(?!\d{4}-\d\d|[\d.:]+$)\w[\w.+/-]*")
+_SIZES = {"nodes", "nnodes", "ranks", "nranks", "world", "world_size", "gpus", "ngpus"}
+_NO_JOB = {
+    "label", "setting", "name", "metric", "unit", "value", "level", "severity", "logger", "msg",
+    "message", "event", "time", "timestamp", "date", "ts",
+}  # fmt: skip
 # - With the plugin + NCCL_NET_GDR_LEVEL=3
 _BULLET = re.compile(r"\s*[-–*•]\s+(\S.*)")
 # train_samples_per_second, tokens_per_sec, images/s
@@ -156,11 +166,12 @@ def _records(lines: list[str], hints: MetricHints) -> list[Metric]:
         pairs = _PAIR.findall(line) if "{" in line[:_LONGEST] else []
         known = [(name, value, kind) for name, value in pairs if (kind := unit_of_name(name))]
         named = _NAMED.search(line) if known else None  # once: a line may hold thousands
+        job = _job({key: text or size for key, text, size in _TEXT.findall(line)}) if known else ""
         for name, value, (unit, higher) in known:
             label = hints.label or (named[1] if named else bullet)
             # "Experiment Data - GPT-J" above a bullet says what ran
             title = (titles.title or "").rpartition(" - ")[2] if bullet else ""
-            full = hints.name or (f"{title}: {name}" if title else name)
+            full = job + (hints.name or (f"{title}: {name}" if title else name))
             found.append(Metric(full, float(value), unit, higher, label, number))
         if not known:
             titles.read(line)
@@ -168,6 +179,22 @@ def _records(lines: list[str], hints: MetricHints) -> list[Metric]:
                 match = _BULLET.fullmatch(line[:_LONGEST])
                 bullet = match[1].strip()[:120] if match else None
     return found
+
+
+def _job(fields: Mapping[str, str]) -> str:
+    """Beginning of a figure's name, of the fields beside it that tell jobs apart; may be empty.
+
+    >>> _job({"set": "plain", "setting": "default", "nranks": "8", "at": "2026-11-22T09:15:00"})
+    'plain, nranks 8: '
+    """
+    parts = []
+    for key, value in fields.items():
+        name = key.lower()
+        if name in _SIZES and value.isdecimal():
+            parts.append(f"{name} {value}")
+        elif name not in _NO_JOB and unit_of_name(name) is None and _WORD.fullmatch(value):
+            parts.append(value)
+    return ", ".join(parts) + ": " if parts else ""
 
 
 def _closed(lines: list[str], notes: Notes) -> list[str]:
@@ -228,14 +255,15 @@ def _csv(lines: list[str], ended: bool, hints: MetricHints, notes: Notes) -> lis
 def _csv_row(row: Mapping[str, str], number: int, hints: MetricHints) -> list[Metric]:
     """Figures of a row: of its column "value", else of every column with a unit in its name."""
     label = hints.label or row.get("label") or row.get("setting") or None
+    job = _job(row)
     if "value" in row:
         if not re.fullmatch(_NUMBER, row["value"]):
             return []
-        name = hints.name or row.get("name") or row.get("metric") or "value"
+        name = job + (hints.name or row.get("name") or row.get("metric") or "value")
         unit, higher = unit_of_text(hints.unit or row.get("unit") or "")
         return [Metric(name, float(row["value"]), unit, higher, label, number)]
     return [
-        Metric(hints.name or name, float(value), *kind, label, number)
+        Metric(job + (hints.name or name), float(value), *kind, label, number)
         for name, value in row.items()
         if (kind := unit_of_name(name)) and re.fullmatch(_NUMBER, value)
     ]

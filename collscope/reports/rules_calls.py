@@ -166,8 +166,8 @@ def counts_modulo(report: Report) -> Iterable[Finding]:
                 severity="note",
                 code="counts_modulo",
                 title="Calls of 2^32 elements and more would look smaller",
-                detail="This RCCL prints the count modulo 2^32. Smaller counts are as printed; 2^32 "
-                "elements are 4 GiB of int8 and 16 GiB of float32.",
+                detail="This RCCL prints the count modulo 2^32. Smaller counts are as printed; "
+                "2^32 elements are 4 GiB of int8 and 16 GiB of float32.",
                 advice="If the job has such calls, log with NCCL_DEBUG_SUBSYS=INIT,COLL,TUNING: "
                 "TUNING lines print the bytes in full.",
                 evidence=_excerpt(row),
