@@ -115,6 +115,27 @@ def test_ends_are_held_against_the_median_of_their_call() -> None:
     assert found.tolist() == [25.0, -4.0, 0.0, -5.0, 5.0]  # medians 5 and 15
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_the_last_rank_may_have_no_trace(told: bool) -> None:
+    """Rank 3 is 400 us late to every call: without its trace no wait is a transfer."""
+    job = Job(4)
+    for _ in range(20):
+        for rank in range(4):
+            job.compute(rank, 500 * US if rank == 3 else 100 * US)
+        job.collective((0, 1, 2, 3), 50 * US)
+    traces = job.traces()
+    if not told:  # CUDA-only: neither group nor size, but the header has the world size
+        traces = [replace(t, collectives=(TraceCollective(Op.ALL_REDUCE),)) for t in traces]
+    whole, part = analyse(traces), analyse(traces[:2])
+    assert np.median(whole.times.transfer) == pytest.approx(50 * US, rel=0.02)
+    assert set(part.calls.nranks.tolist()) == {4 if told else -1}
+    assert not part.times.known.any()
+    assert (part.times.transfer == -1).all()
+    assert (part.times.last == -1).all()
+    assert [r.unknown_ns for r in part.ranks] == [r.duration_ns for r in part.ranks]
+    assert not any(late.named for late in part.late)
+
+
 def test_clock_offset_is_no_straggler(blocking: dict[str, list[TraceFile]]) -> None:
     for traces, pair in ((blocking["default"], (1, 3)), (steady_job(4, 60).traces(), (0, 2))):
         plain = analyse(traces)

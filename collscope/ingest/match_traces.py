@@ -60,7 +60,7 @@ def _notes(given: store.StoredTraces, timeline: Timeline) -> list[Diagnostic]:
     if edges:
         text = (
             "calls at the ends of the traces that not every rank's trace reaches: their transfer "
-            "is an upper bound, and no rank is called late for them"
+            "and waiting are not known, and no rank is called late for them"
         )
         found.append(Diagnostic(Severity.NOTICE, "window_edges", text, count=edges))
     lacking = {int(calls.group[call]) for call, _ in calls.missing()}

@@ -37,6 +37,7 @@ class Rows:
     hosts: tuple[str | None, ...]
     steps: tuple[tuple[tuple[int, int], ...], ...]  # per trace, since base
     duplicates: tuple[int, ...] = ()  # indices of input traces left out: their rank came before
+    world_size: int | None = None  # ranks of the job, where a trace tells them
 
     def __len__(self) -> int:
         """Rows of all traces."""
@@ -137,6 +138,7 @@ def gather_rows(traces: Sequence[TraceFile]) -> Rows:
         hosts=tuple(f.host for f in files),
         steps=tuple(tuple((s - base, e - base) for s, e in f.steps) for f in files),
         duplicates=duplicates,
+        world_size=max((f.world_size for f in files if f.world_size), default=None),
     )
 
 

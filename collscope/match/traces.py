@@ -37,6 +37,7 @@ class Calls:
     seq: Ints  # (calls,) place in the group
     class_: npt.NDArray[np.int32]  # (calls,) into `classes`
     expected: npt.NDArray[np.int32]  # (calls,) ranks that have a trace and should take part
+    nranks: npt.NDArray[np.int32]  # (calls,) ranks that take part, traced or not; -1: not known
     mismatched: npt.NDArray[np.bool_]  # (calls,) the ranks disagree on operation or size
     p2p: npt.NDArray[np.bool_]  # (calls,) a Send with its Recv
     offsets: Ints  # (calls + 1,) into row and trace
@@ -331,10 +332,12 @@ class _Builder:
         compared = there & (~self.vague[rows.entry[matrix]] | self.vague[entry][:, None])
         sig = np.where(compared, self.sig[rows.entry[matrix]], self.sig[entry][:, None])
         expected = 2 if p2p else len(group.members)
+        nranks = 2 if p2p else _nranks(rows, group)
         differ = np.zeros(n, dtype=bool) if p2p else (sig != self.sig[entry][:, None]).any(axis=1)
         for column, values in (
             ("group", np.full(n, number)), ("seq", np.arange(n)), ("class", of_entry[entry]),
-            ("expected", np.full(n, expected)), ("mismatched", differ), ("p2p", np.full(n, p2p)),
+            ("expected", np.full(n, expected)), ("nranks", np.full(n, nranks)),
+            ("mismatched", differ), ("p2p", np.full(n, p2p)),
             ("seen", there.sum(axis=1)), ("row", matrix[there]),
         ):  # fmt: skip
             self.parts[column].append(values.astype(np.int64))
@@ -344,7 +347,8 @@ class _Builder:
         part = {
             name: np.concatenate([*self.parts[name], _EMPTY])
             for name in (
-                "group", "seq", "class", "expected", "mismatched", "p2p", "seen", "row", "trace",
+                "group", "seq", "class", "expected", "nranks", "mismatched", "p2p", "seen", "row",
+                "trace",
             )
         }  # fmt: skip
         unpaired = np.concatenate([*self.unpaired, _EMPTY])
@@ -355,6 +359,7 @@ class _Builder:
             part["seq"],
             part["class"].astype(np.int32),
             part["expected"].astype(np.int32),
+            part["nranks"].astype(np.int32),
             part["mismatched"].astype(bool),
             part["p2p"].astype(bool),
             np.concatenate([[0], np.cumsum(part["seen"])]),
@@ -363,6 +368,13 @@ class _Builder:
             realigned,
             np.sort(unpaired[unpaired >= 0]),
         )
+
+
+def _nranks(rows: Rows, group: Group) -> int:
+    """Ranks of a group; -1 where it does not tell them and some of the job's have no trace."""
+    if group.size is not None:
+        return max(group.size, len(group.members))
+    return -1 if len(rows.ranks) < (rows.world_size or 0) else len(group.members)
 
 
 def _vague(entry: TraceCollective) -> bool:

@@ -36,7 +36,7 @@ class Header:
     hosts: tuple[str, ...]
     processes: int  # distinct (source, host, pid) behind the communicators' ranks
     gpus: int | None  # distinct devices of those processes, None when no line names one
-    ranks: int | None  # ranks of the largest communicator
+    ranks: int | None  # of the job: as a trace tells them, else of the largest communicator
     nodes: int | None  # hosts of the communicator with the most
     communicators: int
     classes: int

@@ -46,6 +46,8 @@ SELECT COUNT(*) FROM (
     FROM members WHERE run = ? AND (bus_id IS NOT NULL OR cuda_dev IS NOT NULL))
 """
 
+_WORLD = "SELECT MAX(world_size) FROM traces WHERE run = ?"
+
 _SOURCES = """
 SELECT path, kind, dialect, library, library_version, lines, parsed, ignored, foreign_lines,
        damaged
@@ -69,7 +71,9 @@ def read_header(
     """What the run consists of: sources, libraries, machines, ranks and the number of calls."""
     (processes,) = connection.execute(_PROCESSES, (run,)).fetchone()
     (gpus,) = connection.execute(_GPUS, (run,)).fetchone()
-    ranks = max((row.nranks for row in communicators if row.nranks), default=None)
+    (world,) = connection.execute(_WORLD, (run,)).fetchone()
+    sizes = [world, *(row.nranks for row in communicators)]
+    ranks = max((size for size in sizes if size), default=None)
     nodes = max((row.nnodes for row in communicators if row.nnodes), default=None)
     return Header(
         run=run,

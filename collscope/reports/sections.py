@@ -32,6 +32,7 @@ from collscope.reports.timeline_sections import (
     idle_percent,
     timeline_section,
     timeline_sentences,
+    traced_ranks,
 )
 from collscope.units import count, format_size, format_time
 
@@ -54,7 +55,7 @@ def sections(report: Report) -> tuple[Section, ...]:
         Section("Message sizes", tuple(histograms(report))),
         Section("Communicators", tuple(communicators(report.communicators))),
         Section("Transports and settings", tuple(_transports(report))),
-        Section("Run", tuple(_run(report.header))),
+        Section("Run", tuple(_run(report))),
         Section("Coverage", tuple(_coverage(report))),
     )
     if not _measured_only(report):
@@ -104,8 +105,8 @@ def _share_answer(report: Report) -> Iterable[str]:
     if not shares:
         yield "Share of GPU time: not known (no profile; collscope ingest profile PATH)."
     elif len(traced) > 1:
-        ranks = len(report.timeline.ranks) or len(traced)
-        yield _together(traced, f"{whole} on {count(ranks, 'rank')}", idles)
+        ranks = traced_ranks(report.timeline, len(report.timeline.ranks) or len(traced))
+        yield _together(traced, f"{whole} on {ranks}", idles)
     elif not traced and (len(shares) > _MOST_SENTENCES or _alike(shares)):
         yield _together(shares, f"{whole} in {len(shares)} profiles", idles)
     else:
@@ -301,10 +302,13 @@ def _places(row: TransportRow) -> tuple[int, int, int]:
     return row.intra_node, row.inter_node, row.unknown
 
 
-def _run(header: Header) -> Iterable[str | Table]:
+def _run(report: Report) -> Iterable[str | Table]:
+    header = report.header
+    largest = max((row.nranks or 0 for row in report.communicators), default=0)
+    which = " in the largest communicator" if header.ranks in (None, largest) else ""
     known = header.ranks or header.processes or header.gpus or header.hosts
     yield (
-        f"Run {header.run}: {count(header.ranks, 'rank')} in the largest communicator, "
+        f"Run {header.run}: {count(header.ranks, 'rank')}{which}, "
         f"{count(header.processes or None, 'process', 'processes')}, {count(header.gpus, 'GPU')}, "
         f"hosts {', '.join(header.hosts) or 'unknown'}."
         if known

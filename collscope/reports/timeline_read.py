@@ -14,6 +14,7 @@ from collscope.reports.timeline_records import (
     ProgressRow,
     RankRow,
     TimelineReport,
+    TracedRanks,
 )
 
 _RANKS = """
@@ -28,9 +29,11 @@ SELECT rank, host, clock_offset_ns, clock_error_ns, clock_component, clock_calls
 FROM traces WHERE run = ? AND used ORDER BY rank
 """
 
+_TRACED = "SELECT COUNT(*), MAX(world_size) FROM traces WHERE run = ? AND used"
+
 _CALLS = """
-SELECT class_id, warm_up, ranks_traced < ranks_expected, suspect, transfer_ns, start_skew_ns,
-       end_skew_ns
+SELECT class_id, warm_up, COALESCE(ranks_traced < ranks_expected, 1), suspect, transfer_ns,
+       start_skew_ns, end_skew_ns
 FROM call_times WHERE run = ?
 """
 
@@ -63,8 +66,14 @@ def read_timeline(connection: sqlite3.Connection, run: str) -> TimelineReport:
             DisagreementRow(*row) for row in connection.execute(_DISAGREEMENTS, (run,))
         ),
         progress=tuple(ProgressRow(*row) for row in connection.execute(_PROGRESS, (run,))),
+        traced=_traced(connection, run),
         beside=read_beside(connection, run),
     )
+
+
+def _traced(connection: sqlite3.Connection, run: str) -> TracedRanks | None:
+    ranks, world = connection.execute(_TRACED, (run,)).fetchone()
+    return TracedRanks(ranks, world) if world is not None and ranks < world else None
 
 
 def _classes(connection: sqlite3.Connection, run: str) -> tuple[ClassTimeRow, ...]:

@@ -52,7 +52,7 @@ class ClassTimeRow:
     size_bytes: int | None
     nranks: int | None
     calls: int
-    incomplete: int  # calls that a rank with a trace lacks
+    incomplete: int  # calls that lack a rank, traced or not: their transfer is not known
     warm_up: int  # calls left out
     suspect: int  # calls whose two estimates of the transfer disagree
     transfer_ns_median: float | None
@@ -103,6 +103,14 @@ class BesideRow:
 
 
 @dataclass(frozen=True, slots=True)
+class TracedRanks:
+    """Ranks with a trace, and how many the job has."""
+
+    ranks: int
+    world: int
+
+
+@dataclass(frozen=True, slots=True)
 class TimelineReport:
     """Everything traces and recordings tell; empty where the run has none."""
 
@@ -111,4 +119,5 @@ class TimelineReport:
     classes: tuple[ClassTimeRow, ...]  # most time first
     disagreements: tuple[DisagreementRow, ...]
     progress: tuple[ProgressRow, ...]
+    traced: TracedRanks | None = None  # None: all ranks, or nothing tells how many there are
     beside: tuple[BesideRow, ...] = ()  # most hidden time first; needs interference measurements

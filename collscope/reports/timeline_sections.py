@@ -19,6 +19,7 @@ _MOST_RANKS = 16  # rows of a table; then the ranks with most exposed time
 _MOST_CLASSES = 20
 _MOST_PROGRESS = 32
 _LEAST_WAIT = 0.01  # part of the other ranks' traced time that they wait for a late one
+_LITTLE = 0.0005  # of the collectives' time, less than the printed digits show
 _LEAST_LATENESS_NS = 20_000  # what a launch is late by chance
 
 
@@ -34,21 +35,52 @@ def timeline_sentences(said: TimelineReport) -> Iterable[str]:
         )
         left_out = ", after the warm-up" * any(row.warm_up for row in said.classes)
         yield (
-            f"Of the traced time ({count(len(said.ranks), 'rank')}{left_out}) collectives "
+            f"Of the traced time ({traced_ranks(said, len(said.ranks))}{left_out}) collectives "
             f"take {exposed:.1f} % exposed and {hidden:.1f} % beside compute kernels; the GPU "
             f"idles {idle:.1f} %."
         )
     wait, transfer = (sum(getattr(r, n) for r in said.ranks) for n in ("wait_ns", "transfer_ns"))
-    if wait + transfer:
-        yield (
-            f"Of the collectives' kernel time {100 * wait / (wait + transfer):.1f} % is waiting "
-            "for the last rank, the rest transfer."
-        )
+    unknown = sum(r.unknown_ns for r in said.ranks)
+    yield from _split_sentence(said, wait, transfer, unknown)
     yield from (
         late_sentence(rank, said.ranks)
         for rank in said.ranks
         if rank.straggler and matters(rank, said.ranks)
     )
+
+
+def traced_ranks(said: TimelineReport, ranks: int) -> str:
+    """How many ranks something is of, in words; of how many, where some have no trace."""
+    return f"{ranks} of {said.traced.world} ranks" if said.traced else count(ranks, "rank")
+
+
+def _split_sentence(said: TimelineReport, wait: int, transfer: int, unknown: int) -> Iterable[str]:
+    """How the kernel time of collectives splits; what cannot be told is no transfer."""
+    whole = wait + transfer + unknown
+    if unknown <= _LITTLE * whole:
+        if whole:
+            yield (
+                f"Of the collectives' kernel time {100 * wait / whole:.1f} % is waiting for the "
+                "last rank, the rest transfer."
+            )
+        return
+    lacking = sum(row.incomplete for row in said.classes)
+    why = ""
+    if said.traced is not None:
+        why = (
+            f": {traced_ranks(said, said.traced.ranks)} have a trace, and the others may be those "
+        )
+        why += "that are waited for"
+    elif lacking:
+        why = f": {count(lacking, 'call')} lack a rank that may be the one waited for"
+    if wait + transfer:
+        yield (
+            f"Of the collectives' kernel time {100 * wait / whole:.1f} % is waiting for the last "
+            f"rank, {100 * transfer / whole:.1f} % transfer; {100 * unknown / whole:.1f} % cannot "
+            f"be told apart{why}."
+        )
+    elif why:
+        yield f"How much of the collectives' kernel time is waiting is not known{why}."
 
 
 def idle_percent(said: TimelineReport) -> float | None:
@@ -157,8 +189,14 @@ def _waiting(ranks: Sequence[RankRow]) -> Iterable[str | Table]:
         (
             (
                 r.rank, r.calls, r.transfer_ns / 1e6, r.wait_ns / 1e6, r.unknown_ns / 1e6,
-                r.late_last, r.late_typical_ns / 1e3, f"{100 * r.late_share:.0f}",
-                r.caused_wait_ns / 1e6,
+                *(
+                    (
+                        r.late_last, r.late_typical_ns / 1e3, f"{100 * r.late_share:.0f}",
+                        r.caused_wait_ns / 1e6,
+                    )
+                    if r.late_of
+                    else (None,) * 4
+                ),
             )
             for r in _largest(ranks)
         ),
@@ -216,8 +254,8 @@ def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
     incomplete = sum(c.incomplete for c in classes)
     if incomplete:
         yield (
-            f"{count(incomplete, 'call')} that a rank with a trace lacks: the transfer is an upper "
-            "bound."
+            f"{count(incomplete, 'call')} that lack a rank (without a trace, or its trace does not "
+            "reach them): their transfer is not known."
         )
     suspect = sum(c.suspect for c in classes)
     if suspect:

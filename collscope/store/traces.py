@@ -225,12 +225,12 @@ def store_call_times(connection: sqlite3.Connection, timeline: Timeline, call_id
     ranks = np.array([*timeline.rows.ranks, -1])
     chosen = call_ids >= 0
     columns = (
-        call_ids, calls.seen, calls.expected, times.transfer, times.start_skew, times.end_skew,
+        call_ids, calls.seen, calls.nranks, times.transfer, times.start_skew, times.end_skew,
         ranks[times.last], times.lateness, times.warm_up, times.suspect, calls.mismatched,
     )  # fmt: skip
     connection.executemany(
-        "INSERT INTO _call_time VALUES (?,?,?,NULLIF(?, -1),NULLIF(?, -1),NULLIF(?, -1),"
-        "NULLIF(?, -1),NULLIF(?, -1),?,?,?)",
+        "INSERT INTO _call_time VALUES (?,?,NULLIF(?, -1),NULLIF(?, -1),NULLIF(?, -1),"
+        "NULLIF(?, -1),NULLIF(?, -1),NULLIF(?, -1),?,?,?)",
         zip(*(column[chosen].tolist() for column in columns), strict=True),
     )
 

@@ -13,7 +13,7 @@ class ClassTimes:
 
     key: CollectiveClass
     calls: int
-    incomplete: int  # of the calls, those that lack a rank: their transfer is an upper bound
+    incomplete: int  # of the calls, those that lack a rank: their transfer is not known
     suspect: int  # of the calls, those whose two estimates of the transfer disagree
     known: int  # calls whose transfer is known; the figures below are of these
     transfer_ns_median: float | None

@@ -4,7 +4,8 @@ On aligned clocks the transfer begins when the last rank arrives, and ends with 
 x = max end - max start, for rooted operations too. Without aligned clocks x = min duration, for
 operations whose ranks leave together; where both are known they check each other. No rank leaves
 such an operation before the last has come: where one did, on aligned clocks, the rows are not of
-one call, or a stamp is wrong, and nothing is told of its parts.
+one call, or a stamp is wrong, and nothing is told of its parts. Nor is it where a rank
+has no trace, or its trace does not reach the call: it may be the one that the others wait for.
 source  definitions as in TraceLens' and DeepSpeed's straggler reports, with the clocks removed
 """
 
@@ -31,7 +32,7 @@ _DISAGREE = 0.1
 class CallTimes:
     """Columns per call and per part (a rank's row of a call); -1 where not known. Times in ns."""
 
-    known: Bools  # (calls,) the transfer can be told
+    known: Bools  # (calls,) the transfer can be told: all ranks of the call are there
     transfer: Ints  # (calls,)
     shortest: Ints  # (calls,) the min-duration form of the transfer, for what it is valid
     start_skew: Ints  # (calls,) -1 where clocks cannot be compared
@@ -65,7 +66,8 @@ def call_times(rows: Rows, calls: Calls, clocks: Clocks) -> CallTimes:
     arrival = np.maximum.reduceat(start, first)
     left = arrival > np.minimum.reduceat(end, first) + error
     impossible = same & several & ~calls.mismatched & synchronising & left
-    several &= ~impossible
+    # The last rank to come, or the shortest kernel, may be of a rank that is not there.
+    several &= ~impossible & (calls.seen == calls.nranks)
     aligned = same & several & ~calls.mismatched
     shortest = np.minimum.reduceat(duration, first)
     x = np.maximum.reduceat(end, first) - arrival
@@ -173,7 +175,7 @@ def class_times(calls: Calls, times: CallTimes) -> list[ClassTimes]:
             ClassTimes(
                 key=key,
                 calls=len(mine),
-                incomplete=int((calls.seen[mine] < calls.expected[mine]).sum()),
+                incomplete=int((calls.seen[mine] != calls.nranks[mine]).sum()),
                 suspect=int(times.suspect[mine].sum()),
                 known=len(known),
                 transfer_ns_median=median,

@@ -94,8 +94,8 @@ CREATE VIEW call_times AS SELECT
     k.seq,                     -- order on the communicator
     k.class_id,                -- class, see classes
     c.ranks_traced,            -- ranks whose trace shows it
-    c.ranks_expected,          -- ranks that have a trace and belong to it
-    c.transfer_ns,             -- from the last rank's start to the last rank's end
+    c.ranks_expected,          -- ranks of its group, traced or not; NULL: nothing tells them
+    c.transfer_ns,             -- last rank's start to last end; NULL where a rank is not there
     c.start_skew_ns,           -- first to last start; NULL: clocks cannot be compared
     c.end_skew_ns,             -- first to last end
     c.last_rank,               -- world rank that came last, NULL within the clocks' error
