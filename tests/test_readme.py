@@ -1,0 +1,43 @@
+"""The README's recipe for a PyTorch job, followed on a recorded one."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from command import collscope
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+
+
+def test_the_recipe_ends_at_the_answers_shown(recorded_jobs: Path, tmp_path: Path) -> None:
+    db = ("--db", tmp_path / "t.db")
+    for run, setting in (("main", "default"), ("ch2", "ch2")):
+        to_run = ("--run", run, *db)
+        assert collscope("ingest", "log", recorded_jobs / "logs" / "fsdp", *to_run).code == 0
+        traces = sorted((recorded_jobs / "scheduled" / setting / "fsdp").glob("light.*"))
+        assert collscope("ingest", "trace", *traces, *to_run).code == 0
+    report, prediction = re.findall(r"^```text\n(.*?)^```$", README.read_text("utf-8"), re.M | re.S)
+    assert report in collscope("report", "--system", "h200", *db).out
+    assert prediction in collscope("predict", "--with", "ch2", "--step-ms", "80.6", *db).out
+
+
+def test_the_step_times_shown_are_those_measured(recorded_jobs: Path) -> None:
+    """What the README calls measured: the steps without a profiler."""
+    lines = (recorded_jobs / "steps.jsonl").read_text("utf-8").splitlines()
+    starts = [row for row in map(json.loads, lines) if row["set"] == "steps"]
+    steps = {
+        setting: sorted(
+            step
+            for row in starts
+            if (row["case"], row["setting"]) == ("fsdp", setting)
+            for step in row["pipelined_ms"]
+        )
+        for setting in ("default", "ch2")
+    }
+    ((first, last),) = re.findall(r"took ([\d.]+) to ([\d.]+) ms", README.read_text("utf-8"))
+    assert (float(first), float(last)) == (round(steps["ch2"][0], 1), round(steps["ch2"][-1], 1))
+    # --step-ms is a median of the default's: even number of steps, the middle two around it
+    middle = len(steps["default"]) // 2
+    assert steps["default"][middle - 1] <= 80.6 <= steps["default"][middle]
