@@ -8,6 +8,9 @@
 #   make check-abi   hold the replayer against the real NCCL, RCCL, CUDA and HIP (1.5 GB download)
 #   make check-slurm   launches under a real Slurm of two nodes on this host (root; see the script)
 #   make bench   speed and memory against stated peers
+#   make wheel   wheels for CPython 3.10 to 3.13 and glibc 2.28 into dist/
+#   make try-wheel   install each in a clean environment without a compiler, and use it
+#   make try-wheel-old   the native parts on Debian bullseye's glibc (debootstrap, as root)
 #   make venv    set up only
 #   make clean   remove what was built ($(VENV) stays)
 
@@ -26,7 +29,7 @@ SEEDS := $(wildcard samples/rccl/*.log) samples/nccl/ddp/rank0.log samples/nccl/
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: venv demo test lint types imports native pytest truth fuzz stress check-abi check-slurm \
-	bench clean
+	bench clean wheel try-wheel try-wheel-old
 
 venv: $(STAMP)
 
@@ -87,6 +90,15 @@ check-abi: $(STAMP)
 
 check-slurm: $(STAMP)
 	scripts/slurm/check.sh $(BIN)
+
+wheel:
+	scripts/wheels/build.sh
+
+try-wheel:
+	scripts/wheels/try.sh
+
+try-wheel-old:
+	scripts/wheels/try_old_glibc.sh
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/ingest.py

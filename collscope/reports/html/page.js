@@ -172,11 +172,16 @@
         unpack(s.class, Uint16Array), unpack(s.call, Uint32Array)]);
       // starts are stored as steps from the kernel before on the same rank
       this.start = new Float64Array(this.step.length);
+      // the latest end up to each kernel: streams of a rank overlap, so ends alone are in no order
+      this.reach = new Float64Array(this.step.length);
       for (let r = 0; r < s.ranks.length; r += 1) {
         let at = s.first[r];
+        let reach = 0;
         for (let i = s.offsets[r]; i < s.offsets[r + 1]; i += 1) {
           at += this.step[i];
           this.start[i] = at;
+          reach = Math.max(reach, at + this.length[i]);
+          this.reach[i] = reach;
         }
       }
       this.from = 0;
@@ -185,13 +190,13 @@
       this.draw();
     }
 
-    // first kernel of rank r that ends after time t; kernels of a rank are in order of start
+    // no kernel of rank r before this one ends after time t
     seek(r, t) {
       let low = this.source.offsets[r];
       let high = this.source.offsets[r + 1];
       while (low < high) {
         const middle = (low + high) >> 1;
-        if (this.start[middle] + this.length[middle] <= t) low = middle + 1; else high = middle;
+        if (this.reach[middle] <= t) low = middle + 1; else high = middle;
       }
       return low;
     }
@@ -236,7 +241,10 @@
           const known = this.wait[i] !== 0xffffffff;
           const a = Math.max(0, Math.floor((this.start[i] - this.from) * scale));
           const b = Math.min(plot, Math.ceil((this.start[i] + this.length[i] - this.from) * scale));
-          if (known) {
+          if (b - a <= 1) { // a single pixel shows what most of the kernel is
+            const most = this.wait[i] * 2 > this.length[i] ? colours.wait : colours.transfer;
+            line[a] = known ? most : colours.unknown;
+          } else if (known) {
             const m = Math.max(a, Math.min(b, Math.round((this.start[i] + this.wait[i] - this.from) * scale)));
             line.fill(colours.wait, a, m);
             line.fill(colours.transfer, m, b);

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-
-import numpy as np
-from numpy.typing import NDArray
 
 from collscope.reports.html.figures import (
     Matrix,
@@ -22,22 +17,13 @@ from collscope.reports.html.figures import (
     step_figure,
 )
 from collscope.reports.html.page import Extras, Fact, Figure, Strip
-from collscope.reports.layout import NUMBER, TEXT, Table, table
+from collscope.reports.html.timeline import timeline_strip
 from collscope.reports.model import Report
 from collscope.reports.share import denominator, percent_words
 from collscope.units import format_size
 
-MOST_KERNELS = 700_000  # of the timeline; whole calls are left out beyond, the shortest first
-_UNKNOWN = 0xFFFFFFFF  # as a wait: not known
 _MOST_HEAT = (64, 24)  # ranks and classes of the waiting's matrix
 
-_KERNELS = """
-SELECT k.rank, k.start_ns - COALESCE(t.clock_offset_ns, 0), k.end_ns - k.start_ns, k.wait_ns,
-       c.class_id, k.call_id
-FROM kernels k JOIN calls c ON c.call_id = k.call_id AND c.run = k.run
-LEFT JOIN traces t ON t.run = k.run AND t.rank = k.rank AND t.used
-WHERE k.run = ? AND k.end_ns IS NOT NULL AND k.rank IS NOT NULL AND k.start_ns IS NOT NULL
-"""
 _LATE = """
 SELECT last_rank, lateness_ns FROM call_times
 WHERE run = ? AND NOT warm_up AND last_rank IS NOT NULL AND lateness_ns > 0 ORDER BY seq
@@ -56,8 +42,8 @@ def report_extras(report: Report, connection: sqlite3.Connection) -> Extras:
     timeline = [
         f
         for f in (
-            _timeline(report, connection), _lateness(report, connection),
-            _waits(report, connection),
+            timeline_strip(connection, report.header.run, report.classes),
+            _lateness(report, connection), _waits(report, connection),
         )
         if f is not None
     ]  # fmt: skip
@@ -168,72 +154,3 @@ def _waits(report: Report, connection: sqlite3.Connection) -> Figure | None:
             "us",
         ),
     )
-
-
-def _timeline(report: Report, connection: sqlite3.Connection) -> Strip | None:
-    """Collective kernels of all ranks on the common clock."""
-    rows = connection.execute(_KERNELS, (report.header.run,)).fetchall()
-    if not rows:
-        return None
-    # an unknown wait is -1 here
-    found = np.array([[-1 if v is None else v for v in row] for row in rows], dtype=np.int64)
-    left = 0
-    if len(found) > MOST_KERNELS:
-        order = np.argsort(-found[:, 2], kind="stable")
-        left = len(found) - MOST_KERNELS
-        found = found[np.sort(order[:MOST_KERNELS])]
-    found = found[np.lexsort((found[:, 1], found[:, 0]))]
-    begin = int(found[:, 1].min())
-    span = int((found[:, 1] + found[:, 2]).max()) - begin
-    unit = max(1, -(-span // 0xFFFFFFF0))  # ns of one step, so that all fits 32 bits
-    ranks, first = np.unique(found[:, 0], return_index=True)
-    offsets = [*map(int, first), len(found)]
-    start = (found[:, 1] - begin) // unit
-    step = np.diff(start, prepend=0)
-    step[first] = 0
-    ids, klass = np.unique(found[:, 4], return_inverse=True)
-    _, call = np.unique(found[:, 5], return_inverse=True)
-    wait = np.where(found[:, 3] < 0, _UNKNOWN, np.clip(found[:, 3], 0, found[:, 2]) // unit)
-    known = {row.class_id: row for row in report.classes}
-    classes = [
-        f"{known[i].op} {format_size(known[i].size_bytes)}, class {i}" if i in known
-        else f"class {i}" for i in map(int, ids)
-    ]  # fmt: skip
-    document: dict[str, object] = {
-        "unit": unit, "span": span // unit + 1, "ranks": [f"rank {int(r)}" for r in ranks],
-        "classes": classes, "offsets": offsets, "first": [int(start[i]) for i in first],
-        "step": _pack(step), "length": _pack(np.maximum(1, found[:, 2] // unit)),
-        "wait": _pack(wait), "class": _pack(np.minimum(klass, 0xFFFF), np.uint16),
-        "call": _pack(call),
-    }  # fmt: skip
-    rest = f" {left} of the shortest kernels are left out." if left else ""
-    return Strip(
-        "Collectives of all ranks over time",
-        f"{len(found)} kernels of {len(ranks)} ranks on one clock. Drag or use the arrow keys to "
-        "move, the wheel or plus and minus to zoom; close up, lines lead from the rank that came "
-        "last to those that waited for it." + rest,
-        document, _window(found, ranks, offsets),
-    )  # fmt: skip
-
-
-def _window(found: NDArray[np.int64], ranks: NDArray[np.int64], offsets: Sequence[int]) -> Table:
-    """Every rank's sums over the whole, as the page's script writes them of a window."""
-    cells = []
-    for i, rank in enumerate(ranks):
-        part = found[offsets[i] : offsets[i + 1]]
-        known = part[part[:, 3] >= 0]
-        cells.append((
-            f"rank {int(rank)}", len(part), f"{known[:, 3].sum() / 1e6:.3f}",
-            f"{(known[:, 2] - known[:, 3]).sum() / 1e6:.3f}",
-            f"{part[part[:, 3] < 0][:, 2].sum() / 1e6:.3f}",
-        ))  # fmt: skip
-    return table(
-        [("rank", TEXT), ("kernels", NUMBER), ("waiting ms", NUMBER), ("transfer ms", NUMBER),
-         ("not known ms", NUMBER)],
-        cells,
-    )  # fmt: skip
-
-
-def _pack(values: NDArray[np.int64], kind: type[np.unsignedinteger] = np.uint32) -> str:
-    packed = gzip.compress(values.astype(f"<{np.dtype(kind).str[1:]}").tobytes(), 6, mtime=0)
-    return base64.b64encode(packed).decode()

