@@ -535,8 +535,8 @@ def test_roofline_fits_a_label(store: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ((), 2, "roofline: give --list, or --system NAME"),
-        (("--list", "--system", "h100"), 2, "roofline: give --list, or --system NAME"),
+        ((), 2, "roofline: give --list, or one system"),
+        (("--list", "--system", "h100"), 2, "roofline: give --list, or one system"),
         (("--system", "frontire", "--ranks", "8"), 3, "Did you mean frontier"),
         (("--system", "h100", "--ranks", "16"), 2, "16 per node, which has 8 GPUs. Give --nodes"),
         (("--system", "h100", "--ranks", "1"), 2, "one rank moves nothing"),

@@ -62,6 +62,11 @@ COMMANDS = (
         "Ask the store in SQL, read-only; no query: list its views.",
     ),
     Deferred(
+        "runs",
+        "runs:runs",
+        "The runs of the store; 'runs rm NAME' removes one.",
+    ),
+    Deferred(
         "doctor",
         "doctor:doctor",
         "What is installed, and the command that mends what is missing.",
@@ -109,9 +114,22 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=False,
-    no_args_is_help=True,
+    invoke_without_command=True,
     help="What collectives cost a distributed GPU job, and what could be gained.",
 )
+
+
+BEGIN = """\
+collscope: what the collectives of a distributed GPU job cost, and what could be gained.
+
+  collscope record -- torchrun train.py   log a job's collectives, and report
+  collscope ingest auto PATH...           read logs, profiles, traces and tables
+  collscope report --system h200          what they cost, and what better ones would gain
+  collscope predict --with LABEL          the step time after a change
+  collscope runs                          what the store holds
+  collscope doctor                        what is installed, and what is missing
+
+All commands: collscope --help. One of them: collscope COMMAND --help."""
 
 
 def _version(wanted: bool) -> None:
@@ -122,6 +140,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     _version_wanted: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -129,6 +148,8 @@ def _root(
 ) -> None:
     global _debug  # noqa: PLW0603 - the one switch that main() must see after parsing
     _debug = debug
+    if context.invoked_subcommand is None:
+        typer.echo(BEGIN)
 
 
 _debug = False

@@ -95,6 +95,9 @@ def check(
 
 
 def roofline(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[SYSTEM]", help="The same as --system.")
+    ] = None,
     listing: Annotated[bool, typer.Option("--list", help="The systems that ship.")] = False,
     system: System = None,
     ranks: Annotated[
@@ -115,7 +118,8 @@ def roofline(
     """What a fabric allows: bounds of every operation, roof by size."""
     from collscope.reports.roofline import listed, render_roofline, roofline_of_store
 
-    if listing == (system is not None):
-        raise UsageError("roofline: give --list, or --system NAME with --ranks and --nodes.")
+    if (name, system, listing or None).count(None) != 2:
+        raise UsageError("roofline: give --list, or one system, as 'roofline h200 --ranks 4'.")
+    system = system or name
     found = listed() if system is None else roofline_of_store(db, system, (ranks, nodes), op, fit)
     write(render_roofline(found, format.value), output)
