@@ -176,6 +176,29 @@ def test_name_alone() -> None:
     assert file.columns.collective.tolist()[0] == -1
 
 
+def test_why_a_kernel_has_no_arguments() -> None:
+    """No cpu_op at all; cpu_ops that tell other kernels; cpu_ops that tell none."""
+    told = kernel(ts=200, correlation=8, **ALL_REDUCE)
+    operator = x("cpu_op", "aten::add", 50, 1)
+    for events, why in (
+        ([kernel()], "ProfilerActivity.CPU"),
+        ([kernel(), told, operator], "before the profiler began"),
+        ([kernel(), operator], "PyTorch 2.4"),
+    ):
+        (note,) = one(document(*events)).diagnostics
+        assert why in note.message
+
+
+@pytest.mark.parametrize(("description", "known"), [("mesh_tp", "mesh_tp"), ("undefined", None)])
+def test_names_of_groups_and_gpus(description: str, known: str | None) -> None:
+    config = [{"pg_name": "0", "pg_desc": description, "pg_size": 2, "ranks": [0, 1]}]
+    devices = [{"id": 0, "name": "NVIDIA H200"}, {"id": 1, "name": "another"}]
+    info = {"rank": 0, "world_size": 4, "pg_config": config}
+    told = kernel(**{**ALL_REDUCE, "Process Group Name": "0"})
+    file = one(document(told, distributedInfo=info, deviceProperties=devices))
+    assert (collective(file).description, file.gpu, file.world_size) == (known, "NVIDIA H200", 4)
+
+
 def test_process_group_of_early_2024() -> None:
     args = {**ALL_REDUCE, "Process Group ID": 3}
     del args["Process Group Name"]

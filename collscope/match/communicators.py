@@ -27,6 +27,7 @@ class Communicator:
     parent: int | None = None  # index of the communicator it was split from
     comm_hash: int | None = None
     color: int | None = None
+    name: str | None = None  # what the program calls it
 
 
 def join_communicators(

@@ -35,6 +35,7 @@ class Group:
     size: int | None
     members: tuple[int, ...]  # traces, rising
     rows: tuple[Ints, ...]  # per member its rows in the order of start
+    description: str | None = None  # what the program calls it
 
 
 def find_groups(rows: Rows) -> list[Group]:
@@ -266,7 +267,10 @@ def _group(rows: Rows, identity: str, members: dict[int, Ints]) -> Group:
         first = rows.entries[int(rows.entry[members[order[0]][0]])]
     ranks = first.group_ranks or None
     size = first.group_size or (len(ranks) if ranks else None)
-    return Group(identity, first.group, ranks, size, tuple(order), tuple(members[t] for t in order))
+    return Group(
+        identity, first.group, ranks, size, tuple(order), tuple(members[t] for t in order),
+        first.description,
+    )  # fmt: skip
 
 
 def _too_many(group: Group) -> bool:
@@ -307,6 +311,7 @@ def _split(rows: Rows, group: Group) -> list[Group]:
             group.size,
             tuple(group.members[m] for m in part),
             tuple(group.rows[m] for m in part),
+            group.description,
         )
         for part in parts
     ]

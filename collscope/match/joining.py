@@ -46,6 +46,7 @@ class ExtraGroup:
     seen: tuple[int, ...]  # ranks that show it, per call
     missing: tuple[tuple[int, int], ...] = ()  # (call, world rank) of members that lack a call
     transfers: Mapping[int, tuple[Transfer, ...]] = field(default_factory=dict)  # by call
+    description: str | None = None  # what the program calls it
     numbered: bool = False  # `members` are numbers in the group: world ranks are not told
 
 
@@ -114,6 +115,9 @@ class _Joiner:
             self.unplaced += self._uncertain
             return self._add_group(group)
         self._used.add(best[1])
+        if group.description is not None:
+            comms = self.matched.comms
+            comms[best[1]] = replace(comms[best[1]], name=group.description)
         self._learn_ranks(group, self.matched.comms[best[1]])
         return self._fill(group, best[1], partners)
 
@@ -271,7 +275,7 @@ class _Joiner:
                 members[rank_of[world]] = len(matched.world_ranks)
                 matched.world_ranks.append(None if group.numbered else world)
         how = "inferred" if group.inferred else "process group"
-        matched.comms.append(Communicator(size, members, how, group.nnodes))
+        matched.comms.append(Communicator(size, members, how, group.nnodes, name=group.description))
         first, n = self._base + len(self._new["seq"]), len(group.classes)
         # A trace has up to millions of calls of few classes.
         class_of = {

@@ -74,6 +74,7 @@ def traced_groups(rows: Rows, calls: Calls, arrival: Ints) -> list[GroupCalls]:
         whole = len(group.members) == size and None not in hosts
         extra = ExtraGroup(
             name=group.name,
+            description=group.description,
             ranks=group.ranks,
             size=size,
             members=tuple(rows.ranks[t] for t in group.members),

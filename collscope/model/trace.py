@@ -45,6 +45,7 @@ class TraceCollective:
     out_split: tuple[int, ...] = ()
     algorithm: str | None = None
     protocol: str | None = None
+    description: str | None = None  # of the group: what the program calls it, as mesh_tp
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,7 @@ class TraceFile:
     library_version: str | None = None
     steps: tuple[tuple[int, int], ...] = ()  # (start_ns, end_ns) of profiler steps, where marked
     calls: HostCalls | None = None  # None: the source does not tell them
+    gpu: str | None = None  # what the device is, as NVIDIA H200
     diagnostics: tuple[Diagnostic, ...] = field(default=())
 
 

@@ -10,7 +10,7 @@ from collscope.reports.classes import CallTotal
 from collscope.reports.model import ClassRow, CommunicatorRow, OpCalls
 
 _COMMUNICATORS = """
-SELECT comm_id, nranks, nnodes, parent_id, matched_by, ranks_seen
+SELECT comm_id, nranks, nnodes, parent_id, matched_by, ranks_seen, name
 FROM communicators WHERE run = ? ORDER BY nranks DESC, comm_id
 """
 
@@ -43,7 +43,7 @@ def communicator_rows(
         if world_rank is not None:
             world[comm_id].add(world_rank)
     rows = []
-    for comm_id, nranks, nnodes, parent, matched, ranks_seen in connection.execute(
+    for comm_id, nranks, nnodes, parent, matched, ranks_seen, name in connection.execute(
         _COMMUNICATORS, (run,)
     ):
         missing = set(range(nranks or 0)) - seen[comm_id]
@@ -55,6 +55,7 @@ def communicator_rows(
                 nnodes=nnodes,
                 parent_id=parent,
                 matched_by=matched,
+                name=name,
                 ranks_seen=ranks_seen,
                 missing_ranks=compact_ranges(missing),
                 world_ranks=compact_ranges(world[comm_id]),

@@ -37,6 +37,7 @@ class Header:
     processes: int  # distinct (source, host, pid) behind the communicators' ranks
     gpus: int | None  # distinct devices of those processes, None when no line names one
     ranks: int | None  # of the job: as a trace tells them, else of the largest communicator
+    gpu_names: tuple[str, ...]  # as traces tell them
     nodes: int | None  # hosts of the communicator with the most
     communicators: int
     classes: int
@@ -108,6 +109,7 @@ class CommunicatorRow:
     nnodes: int | None
     parent_id: int | None
     matched_by: str  # commId, parent/color, globalrank, inferred
+    name: str | None  # what the program calls it
     ranks_seen: int
     missing_ranks: str | None  # compact: ranks without a line, None when all were seen
     world_ranks: str | None  # compact: 0-3 or 0,2 or 0-56:8 (first-last:step)

@@ -46,6 +46,8 @@ SELECT COUNT(*) FROM (
     FROM members WHERE run = ? AND (bus_id IS NOT NULL OR cuda_dev IS NOT NULL))
 """
 
+_GPU_NAMES = "SELECT DISTINCT gpu FROM traces WHERE run = ? AND gpu IS NOT NULL ORDER BY gpu"
+
 _WORLD = "SELECT MAX(world_size) FROM traces WHERE run = ?"
 
 _SOURCES = """
@@ -82,6 +84,7 @@ def read_header(
         hosts=tuple(row[0] for row in connection.execute(_HOSTS, (run,))),
         processes=processes,
         gpus=gpus or None,
+        gpu_names=tuple(row[0] for row in connection.execute(_GPU_NAMES, (run,))),
         ranks=ranks,
         nodes=nodes,
         communicators=len(communicators),

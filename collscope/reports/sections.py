@@ -309,7 +309,7 @@ def _run(report: Report) -> Iterable[str | Table]:
     known = header.ranks or header.processes or header.gpus or header.hosts
     yield (
         f"Run {header.run}: {count(header.ranks, 'rank')}{which}, "
-        f"{count(header.processes or None, 'process', 'processes')}, {count(header.gpus, 'GPU')}, "
+        f"{count(header.processes or None, 'process', 'processes')}, {_gpus(header)}, "
         f"hosts {', '.join(header.hosts) or 'unknown'}."
         if known
         else f"Run {header.run}: its sources tell no ranks, processes, GPUs or hosts."
@@ -317,6 +317,13 @@ def _run(report: Report) -> Iterable[str | Table]:
     yield f"Libraries: {', '.join(header.libraries) or 'no version line in the sources'}."
     columns = [("source kind", TEXT), ("dialect", TEXT), ("sources", NUMBER)]
     yield table(columns, ((s.kind, s.dialect, s.sources) for s in header.sources))
+
+
+def _gpus(header: Header) -> str:
+    names = " and ".join(header.gpu_names)
+    if header.gpus is None and names:
+        return f"GPUs: {names}"
+    return count(header.gpus, "GPU") + f" ({names})" * bool(names)
 
 
 def _coverage(report: Report) -> Iterable[str | Table]:

@@ -169,19 +169,22 @@ def communicators(rows: Sequence[CommunicatorRow]) -> Iterable[str | Table]:
     if not rows:
         yield "None known."
         return
+    named = any(row.name for row in rows)
     columns = [
         ("id", TEXT),
         ("number", NUMBER),
         ("ranks", NUMBER),
         ("nodes", NUMBER),
         ("world ranks", TEXT),
+        *([("name", TEXT)] if named else []),
         ("matched by", TEXT),
         ("calls each", NUMBER),
         ("MB each", NUMBER),
         ("calls per operation", TEXT),
     ]
     groups = _siblings(rows)
-    yield table(columns, (_sibling_cells(group) for group in groups[:_MOST_COMMUNICATORS]))
+    shown = groups[:_MOST_COMMUNICATORS]
+    yield table(columns, (_sibling_cells(group, named=named) for group in shown))
     yield "Communicators of equal shape, parent and calls share a line; MB = 1e6 bytes."
     if len(groups) > _MOST_COMMUNICATORS:
         yield f"{count(len(groups) - _MOST_COMMUNICATORS, 'more line')} not shown."
@@ -191,7 +194,7 @@ def _siblings(rows: Sequence[CommunicatorRow]) -> list[list[CommunicatorRow]]:
     """Rows that differ only in their members, the busiest group first."""
     groups: dict[tuple[object, ...], list[CommunicatorRow]] = defaultdict(list)
     for row in rows:
-        shape = (row.nranks, row.nnodes, row.parent_id, row.matched_by)
+        shape = (row.nranks, row.nnodes, row.parent_id, row.matched_by, row.name)
         groups[(*shape, row.calls, row.total_bytes, row.ops)].append(row)
     return sorted(
         groups.values(),
@@ -199,7 +202,7 @@ def _siblings(rows: Sequence[CommunicatorRow]) -> list[list[CommunicatorRow]]:
     )
 
 
-def _sibling_cells(group: Sequence[CommunicatorRow]) -> tuple[object, ...]:
+def _sibling_cells(group: Sequence[CommunicatorRow], *, named: bool) -> tuple[object, ...]:
     first = group[0]
     ids = [row.comm_id for row in group]
     world = [f"{{{row.world_ranks}}}" for row in group if row.world_ranks]
@@ -209,6 +212,7 @@ def _sibling_cells(group: Sequence[CommunicatorRow]) -> tuple[object, ...]:
         first.nranks,
         first.nnodes,
         " ".join(world) or None,
+        *((first.name,) if named else ()),
         first.matched_by,
         first.calls,
         first.total_bytes / 1e6 if first.total_bytes else None,

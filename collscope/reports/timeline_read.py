@@ -11,6 +11,7 @@ from collscope.reports.timeline_records import (
     ClassTimeRow,
     ClockRow,
     DisagreementRow,
+    GroupRow,
     ProgressRow,
     RankRow,
     TimelineReport,
@@ -27,6 +28,15 @@ FROM rank_times WHERE run = ? ORDER BY rank
 _CLOCKS = """
 SELECT rank, host, clock_offset_ns, clock_error_ns, clock_component, clock_calls
 FROM traces WHERE run = ? AND used ORDER BY rank
+"""
+
+_GROUPS = """
+SELECT c.name, COUNT(DISTINCT c.comm_id), MAX(c.nranks), COUNT(DISTINCT k.call_id),
+       SUM(k.duration_ns), SUM(k.exposed_ns),
+       CASE WHEN COUNT(k.wait_ns) = COUNT(*) THEN SUM(k.wait_ns) END
+FROM kernels k JOIN call_times t ON t.run = k.run AND t.call_id = k.call_id
+JOIN communicators c ON c.run = t.run AND c.comm_id = t.comm_id
+WHERE k.run = :run AND NOT t.warm_up GROUP BY c.name ORDER BY SUM(k.duration_ns) DESC
 """
 
 _TRACED = "SELECT COUNT(*), MAX(world_size) FROM traces WHERE run = ? AND used"
@@ -66,9 +76,15 @@ def read_timeline(connection: sqlite3.Connection, run: str) -> TimelineReport:
             DisagreementRow(*row) for row in connection.execute(_DISAGREEMENTS, (run,))
         ),
         progress=tuple(ProgressRow(*row) for row in connection.execute(_PROGRESS, (run,))),
+        groups=_groups(connection, run),
         traced=_traced(connection, run),
         beside=read_beside(connection, run),
     )
+
+
+def _groups(connection: sqlite3.Connection, run: str) -> tuple[GroupRow, ...]:
+    rows = [GroupRow(*row) for row in connection.execute(_GROUPS, {"run": run})]
+    return tuple(rows) if any(row.name for row in rows) else ()
 
 
 def _traced(connection: sqlite3.Connection, run: str) -> TracedRanks | None:

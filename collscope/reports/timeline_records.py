@@ -103,6 +103,19 @@ class BesideRow:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupRow:
+    """Process groups of one name, warm-up left out. Times are sums over calls and ranks."""
+
+    name: str | None  # what the program calls it; None: groups without a name
+    communicators: int
+    nranks: int | None  # of the largest
+    calls: int
+    kernel_ns: int
+    exposed_ns: int
+    wait_ns: int | None  # None where some of it is not known
+
+
+@dataclass(frozen=True, slots=True)
 class TracedRanks:
     """Ranks with a trace, and how many the job has."""
 
@@ -119,5 +132,6 @@ class TimelineReport:
     classes: tuple[ClassTimeRow, ...]  # most time first
     disagreements: tuple[DisagreementRow, ...]
     progress: tuple[ProgressRow, ...]
+    groups: tuple[GroupRow, ...] = ()  # most kernel time first; empty where no group has a name
     traced: TracedRanks | None = None  # None: all ranks, or nothing tells how many there are
     beside: tuple[BesideRow, ...] = ()  # most hidden time first; needs interference measurements

@@ -9,6 +9,7 @@ from collscope.reports.timeline_records import (
     BesideRow,
     ClassTimeRow,
     ClockRow,
+    GroupRow,
     ProgressRow,
     RankRow,
     TimelineReport,
@@ -42,6 +43,7 @@ def timeline_sentences(said: TimelineReport) -> Iterable[str]:
     wait, transfer = (sum(getattr(r, n) for r in said.ranks) for n in ("wait_ns", "transfer_ns"))
     unknown = sum(r.unknown_ns for r in said.ranks)
     yield from _split_sentence(said, wait, transfer, unknown)
+    yield from _group_sentence(said.groups)
     yield from (
         late_sentence(rank, said.ranks)
         for rank in said.ranks
@@ -122,6 +124,8 @@ def _blocks(said: TimelineReport) -> Iterable[str | Table]:
     if said.ranks:
         yield _overlap(said.ranks)
         yield from _waiting(said.ranks)
+    if len(said.groups) > 1:
+        yield _groups(said.groups)
     if said.classes:
         yield _classes(said.classes)
         yield from _class_notes(said.classes)
@@ -203,6 +207,43 @@ def _waiting(ranks: Sequence[RankRow]) -> Iterable[str | Table]:
     )  # fmt: skip
     if len(ranks) > _MOST_RANKS:
         yield f"{count(len(ranks) - _MOST_RANKS, 'more rank')} not shown (view rank_times)."
+
+
+def _group_sentence(groups: Sequence[GroupRow]) -> Iterable[str]:
+    if len(groups) > 1:
+        whole = sum(group.kernel_ns for group in groups)
+        parts = (
+            f"{group.name or 'without a name'} {100 * group.kernel_ns / max(whole, 1):.1f} %"
+            for group in groups
+        )
+        yield f"Of the collectives' kernel time by process group: {', '.join(parts)}."
+
+
+def _groups(groups: Sequence[GroupRow]) -> Table:
+    columns = [
+        ("process group", TEXT),
+        ("number", NUMBER),
+        ("ranks", NUMBER),
+        ("calls", NUMBER),
+        ("kernels ms", NUMBER),
+        ("exposed ms", NUMBER),
+        ("wait ms", NUMBER),
+    ]
+    return table(
+        columns,
+        (
+            (
+                g.name,
+                g.communicators,
+                g.nranks,
+                g.calls,
+                g.kernel_ns / 1e6,
+                g.exposed_ns / 1e6,
+                scaled(g.wait_ns, 1e6),
+            )
+            for g in groups
+        ),
+    )
 
 
 def _classes(classes: Sequence[ClassTimeRow]) -> Table:

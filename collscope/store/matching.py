@@ -202,13 +202,13 @@ def _store_comms(
         comm_rows.append(
             (
                 first + i, run, c.nranks, c.nnodes, parent, comm_hash, c.color, c.matched_by,
-                len(c.members),
+                len(c.members), c.name,
             )
         )  # fmt: skip
         for rank, handle in c.members.items():
             world = matched.world_ranks[handle]
             member_rows.append((first + i, rank, world, handle_ids[handle]))
-    connection.executemany("INSERT INTO _comm VALUES (?,?,?,?,?,?,?,?,?)", comm_rows)
+    connection.executemany("INSERT INTO _comm VALUES (?,?,?,?,?,?,?,?,?,?)", comm_rows)
     connection.executemany("INSERT INTO _member VALUES (?,?,?,?)", member_rows)
     return first
 

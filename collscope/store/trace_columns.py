@@ -82,6 +82,7 @@ class _Trace(msgspec.Struct, array_like=True):
     # Calls of the host, and their columns as `_CALL_COLUMNS`; none in stores of before.
     calls: int = 0
     call_columns: list[tuple[str, int]] = []
+    gpu: str | None = None
 
 
 class _Recording(msgspec.Struct, array_like=True):
@@ -119,7 +120,7 @@ def encode_trace(trace: TraceFile) -> bytes:
         _VERSION, trace.dialect, trace.names, trace.streams,
         [_Collective(*_values(e)) for e in trace.collectives], trace.rank, trace.world_size,
         trace.host, trace.device, trace.steps, len(c), no_launch, widths,
-        0 if trace.calls is None else len(trace.calls), call_widths,
+        0 if trace.calls is None else len(trace.calls), call_widths, trace.gpu,
     )  # fmt: skip
     head = msgspec.msgpack.encode(header)
     return b"".join([len(head).to_bytes(8, "little"), head, *parts, *call_parts])
@@ -169,6 +170,7 @@ def decode_trace(data: bytes) -> TraceFile:
         device=head.device,
         steps=head.steps,
         calls=_checked(lambda: _host_calls(data, 8 + length, head)),
+        gpu=head.gpu,
     )
 
 

@@ -71,10 +71,10 @@ def insert_trace(connection: sqlite3.Connection, source: int, trace: TraceFile) 
     ids = np.array([known[name] for name in trace.names] or [0])
     connection.execute(
         "INSERT INTO _trace (source_id, rank, world_size, host, device, first_kernel, kernels,"
-        " columns) VALUES (?,?,?,?,?,?,?,?)",
+        " columns, gpu) VALUES (?,?,?,?,?,?,?,?,?)",
         (
             source, trace.rank, trace.world_size, trace.host, trace.device, first,
-            len(trace.columns), encode_trace(trace),
+            len(trace.columns), encode_trace(trace), trace.gpu,
         ),
     )  # fmt: skip
     for begin in range(0, len(trace.columns), _ROWS_PER_INSERT):

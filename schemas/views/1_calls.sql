@@ -28,7 +28,8 @@ CREATE VIEW communicators AS SELECT
     c.color,                   -- colour of the split
     c.comm_hash,               -- commId printed by the library, hexadecimal
     c.matched_by,              -- commId, parent/color, globalrank, process group, inferred
-    c.ranks_seen               -- ranks with at least one line
+    c.ranks_seen,              -- ranks with at least one line
+    c.name                     -- what the program calls it, as traces tell: mesh_tp
 FROM _comm c JOIN _run r USING (run_id);
 
 -- Private: the first trace or recording of each rank.

@@ -36,6 +36,7 @@ CREATE VIEW traces AS SELECT
     t.world_size,              -- ranks of the job, where told
     t.host,                    -- host, where told
     t.device,                  -- device as the source names it
+    t.gpu,                     -- what that device is, where told
     t.kernels,                 -- kernels, copies and memsets
     k.trace_id IS NOT NULL AS used, -- 0: left out, another trace of the run has its rank
     k.clock_offset_ns,         -- clock ahead of the first comparable trace's; removed before waits

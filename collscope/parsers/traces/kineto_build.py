@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,8 @@ def trace_files(seen: Collector, header: Header, problems: list[Diagnostic]) -> 
             columns=columns(seen.rows, times, which),
             rank=rank,
             world_size=world_size,
-            device=_main_device(seen, which),
+            device=(device := _main_device(seen, which)),
+            gpu=_gpu(header, device),
             library_version=header.library_version,
             steps=tuple(sorted(zip(step_start.tolist(), step_end.tolist(), strict=True))),
             calls=_host_calls(seen, header, call, times) if len(parts) == 1 else None,
@@ -132,7 +134,10 @@ def _collectives(seen: Collector, header: Header) -> tuple[TraceCollective, ...]
     table: Index[TraceCollective] = Index()
     final = np.full(len(seen.describe) + 1, -1, dtype=np.int32)  # the last one: of -1
     for place in np.unique(used[used >= 0]).tolist():
-        final[place] = table[seen.describe[place](header.groups)]
+        found = seen.describe[place](header.groups)
+        if found.description is None and found.group in header.descriptions:
+            found = replace(found, description=header.descriptions[found.group])
+        final[place] = table[found]
     seen.rows.collective = array("i", final[used].tobytes())
     return table.values
 
@@ -195,6 +200,24 @@ def _main_device(seen: Collector, which: Ints) -> str | None:
     return None if device is None else str(device)
 
 
+def _why_unnamed(seen: Collector) -> str:
+    """Why a kernel has no arguments: they come with the operator that launched it."""
+    if not seen.cpu:
+        return (
+            "The trace holds no CPU activity, which tells them: profile with "
+            "ProfilerActivity.CPU as well."
+        )
+    if seen.described:
+        return "The host launched these before the profiler began, or outside torch.distributed."
+    return "PyTorch 2.4 and later record them."
+
+
+def _gpu(header: Header, device: str | None) -> str | None:
+    """Name of the device; where its number is not told, that of all devices if they share one."""
+    names = set(header.gpus.values())
+    return header.gpus.get(device or "") or (names.pop() if len(names) == 1 else None)
+
+
 def _notes(seen: Collector, alone: int) -> list[Diagnostic]:
     found = []
     if seen.bad:
@@ -203,7 +226,7 @@ def _notes(seen: Collector, alone: int) -> list[Diagnostic]:
     if alone:
         message = (
             "Collective kernels are known by their name only: their operation is a hint, their "
-            "sizes and groups are not known. PyTorch 2.4 and later record them."
+            f"sizes and groups are not known. {_why_unnamed(seen)}"
         )
         found.append(Diagnostic(Severity.NOTICE, "no_collective_arguments", message, count=alone))
     if seen.unknown:

@@ -59,7 +59,16 @@ def from_arguments(args: Arguments, groups: Groups) -> TraceCollective:
         peer=None if peer is None or not 0 <= peer < _LIMIT else peer,
         in_split=tuple(n * factor for n in whole_list(args.in_split) or ()),
         out_split=tuple(n * factor for n in whole_list(args.out_split) or ()),
+        description=described(args.description),
     )
+
+
+def described(text: object) -> str | None:
+    """Description of a group; None for that of groups which the program gave none.
+
+    source  _new_process_group_helper of PyTorch's distributed_c10d.py
+    """
+    return text if isinstance(text, str) and text not in ("", "undefined") else None
 
 
 def _operation(args: Arguments) -> Op:

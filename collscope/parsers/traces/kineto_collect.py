@@ -49,6 +49,7 @@ class Collector:
         self.unnamed: list[tuple[int, int]] = []  # row and External id of kernels to look up
         self.unknown: dict[str, int] = {}  # names with "ccl" that no rule knows
         self.origin_us: int = 0  # to be added to all times
+        self.cpu = False  # CPU activity was recorded
         self.bad = 0  # activities without usable times
         self._hints: dict[int, KernelName | bool] = {}  # by name; True: not known, looks like one
         self._calls: Index[Hashable] = Index()
@@ -174,6 +175,7 @@ class Collector:
 
     def _host(self, event: Event) -> None:
         name = event.name
+        self.cpu |= event.cat in ("cpu_op", "Operator")
         if name == "record_param_comms":
             self._record(event)
         elif name is not None and name.startswith(("nccl:", "ProfilerStep")):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 
-from collscope.parsers.traces.kineto_calls import Groups, whole_list
+from collscope.parsers.traces.kineto_calls import Groups, described, whole_list
 
 _BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
 _LARGEST_BASE = 4 * 10**18  # ns; the year 2096
@@ -23,6 +24,8 @@ class Header:
     library_version: str | None = None
     base_ns: int = 0  # added to the times of all events
     groups: Groups = field(default_factory=dict)
+    descriptions: Mapping[str, str] = field(default_factory=dict)  # of groups by their names
+    gpus: Mapping[str, str] = field(default_factory=dict)  # names of devices by their numbers
 
 
 def read_header(head: bytes, tail: bytes) -> Header:
@@ -40,6 +43,8 @@ def read_header(head: bytes, tail: bytes) -> Header:
         library_version=version if isinstance(version, str) else None,
         base_ns=_number(base, _LARGEST_BASE) or 0,
         groups=_groups(info.get("pg_config")),
+        descriptions=_descriptions(info.get("pg_config")),
+        gpus=_gpus(members.get("deviceProperties")),
     )
 
 
@@ -62,6 +67,26 @@ def _groups(config: object) -> Groups:
         if isinstance(entry, dict) and isinstance(entry.get("pg_name"), str | int)
     }
     return {name: ranks for name, ranks in named.items() if ranks}
+
+
+def _descriptions(config: object) -> dict[str, str]:
+    entries = config if isinstance(config, list) else []
+    told = {
+        str(entry.get("pg_name")): described(entry.get("pg_desc"))
+        for entry in entries
+        if isinstance(entry, dict)
+    }
+    return {name: text for name, text in told.items() if text}
+
+
+def _gpus(devices: object) -> dict[str, str]:
+    # "deviceProperties": [{"id": 0, "name": "NVIDIA H200", "totalGlobalMem": 150109880320, …}]
+    entries = devices if isinstance(devices, list) else []
+    return {
+        str(entry.get("id")): entry["name"]
+        for entry in entries
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str)
+    }
 
 
 def _number(value: object, limit: int = _LARGEST_RANK) -> int | None:
