@@ -247,6 +247,16 @@ FACTS = {
     (MessageKind.WARNING, "src/init.cc:9 (ncclIbTest) NCCL WARN Cuda failure 'x'"): (
         *("warning", "init.cc:9: Cuda failure 'x'"),
     ),
+    # NCCL 2.31; the level of the third is told by development commits in two ways
+    (MessageKind.WARNING, "src/graph/topo.cc:12 NCCL ATTN NIC mlx5_0 runs at half its width"): (
+        *("attention", "topo.cc:12: NIC mlx5_0 runs at half its width"),
+    ),
+    (MessageKind.NET, "NET/IB: WQE slow: peer=10.0.0.2<4321> | local: qpn=7 dev=mlx5_0"): (
+        *("wqe_slow", "WQE slow: peer=10.0.0.2<4321> | local: qpn=7 dev=mlx5_0"),
+    ),
+    (MessageKind.WARNING, "src/net_ib/lat.cc:9 NCCL WARN NET/IB: WQE stall (no CQE): peer=1"): (
+        *("wqe_stall", "WQE stall (no CQE): peer=1"),
+    ),
     (MessageKind.WARNING, "Missing file:line"): ("warning", "Missing file:line"),
     (MessageKind.WARNING, "[FATAL ERROR]: no device"): ("fatal", "no device"),
     (MessageKind.ERROR, "/b/src/transport/net_ib.cc:89 -> 2"): ("error", "net_ib.cc:89 -> 2"),

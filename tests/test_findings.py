@@ -323,10 +323,13 @@ def test_warnings_of_the_library_come_before_error_returns() -> None:
     source = store.source()
     store.fact(source, "error", "net_ib.cc:89 -> 2", count=64)
     store.fact(source, "warning", "init.cc:1: slow path", count=2)
+    store.fact(source, "wqe_slow", "WQE slow: peer=1", count=4)
+    store.fact(source, "attention", "half the width", count=1)  # worth a look, no warning
     finding = _only(store, "library_warnings")
-    assert finding.title == "the library printed 66 warnings or errors"
+    assert finding.title == "the library printed 70 warnings or errors"
     assert [evidence.text for evidence in finding.evidence] == [
         "init.cc:1: slow path",
+        "WQE slow: peer=1",
         "net_ib.cc:89 -> 2",
     ]
 

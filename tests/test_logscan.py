@@ -260,3 +260,11 @@ def test_work_items_may_end_with_their_name() -> None:
     assert tables["kernel"]["kind"].tolist() == [1, 1]
     assert tables["kernel_names"] == [name.decode()]
     assert tables["counters"]["torn"] == 1
+
+
+def test_the_level_attn_of_nccl_2_31() -> None:
+    scanner = Scanner()
+    scanner.feed(b"n1:100:200 [0] src/graph/topo.cc:12 NCCL ATTN half the width\n")
+    scan = scanner.finish()
+    assert (scan["counters"]["messages"], scan["counters"]["foreign"]) == (1, 0)
+    assert scan["messages"]["text"] == ["src/graph/topo.cc:12 NCCL ATTN half the width"]

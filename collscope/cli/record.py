@@ -10,7 +10,10 @@ import typer
 
 from collscope.cli.options import DEFAULT_DB, Db, Run, progress, summarise, tell, write
 
-_NO_LOG = "Does it use NCCL or RCCL, and do its processes get NCCL_DEBUG_FILE?"
+_NO_LOG = (
+    "Does it use NCCL or RCCL, and do its processes get NCCL_DEBUG_FILE? While NCCL_LOG_PLUGIN "
+    "names a plugin, NCCL writes no log file."
+)
 
 
 def record(
@@ -19,7 +22,8 @@ def record(
         Path | None, typer.Option("-o", "--output", help="New folder for the files.")
     ] = None,
     kernel_trace: Annotated[
-        bool, typer.Option("--kernel-trace", help="RCCL: GPU times of every collective.")
+        bool,
+        typer.Option("--kernel-trace", help="RCCL before 2.30: GPU times of every collective."),
     ] = False,
     inspector: Annotated[
         bool, typer.Option("--inspector", help="NCCL: the Inspector profiler plugin.")

@@ -224,9 +224,9 @@ def data_loss(report: Report) -> Iterable[Finding]:
 
 
 def library_warnings(report: Report) -> Iterable[Finding]:
-    """Warnings and errors that the library printed."""
+    """Warnings and errors that the library printed, and slow work requests of InfiniBand."""
     # an "error" is only the line number that an error code passed on its way up: it comes last
-    kinds = ("fatal", "warning", "error")
+    kinds = ("fatal", "wqe_stall", "warning", "wqe_slow", "error")
     rows = [fact for kind in kinds for fact in report.facts if fact.kind == kind]
     if not rows:
         return

@@ -27,7 +27,7 @@ _DISABLED = {
     "NCCL_SHM_DISABLE": (True, "transfers through shared memory within a host"),
     "NCCL_IB_DISABLE": (True, "InfiniBand and RoCE between hosts"),
     "NCCL_NVLS_ENABLE": (False, "reduction in the NVLink switches (NVLS)"),
-    "RCCL_MSCCL_ENABLE": (False, "MSCCL algorithms"),
+    "RCCL_MSCCL_ENABLE": (False, "MSCCL algorithms, which RCCL has before ROCm 7.13"),
 }
 
 _DEBUG = {

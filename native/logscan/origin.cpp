@@ -17,7 +17,7 @@ bool level_at(std::string_view text, Anchor& anchor) {
     };
     static constexpr Word words[] = {
         {"INFO", Level::info},   {"WARN", Level::warn},  {"CALL", Level::call},
-        {"TRACE", Level::trace}, {"ABORT", Level::warn},
+        {"TRACE", Level::trace}, {"ABORT", Level::warn}, {"ATTN", Level::warn},
     };
     constexpr std::size_t lead = 5;  // "NCCL "
     for (const Word& word : words) {

@@ -19,6 +19,10 @@ _GDR = re.compile(
 # NCCL 2.18: NET/IB : Using [0]mlx5_0:1/IB/SHARP [1]mlx5_1:1/IB [RO]; OOB eno1:10.0.0.1<0>
 # NCCL 2.18: NET/IB : No device found.
 _DEVICES = re.compile(r"NET/([^:]+?) ?: (?:Using (.+)|(No device found).*)")
+# NCCL 2.31, also NET/IB-CAST in development commits:
+# NET/IB: WQE slow: peer=10.0.0.2<4321> | local: qpn=7 dev=mlx5_0 … | thr=1000ns delta=2100ns …
+# NET/IB: WQE stall (no CQE): peer=10.0.0.2<4321> | local: qpn=7 dev=mlx5_0 …
+_WQE = re.compile(r"NET/IB[\w-]* ?: (WQE (slow|stall).*)")
 _NET_RULES = (
     # NCCL 2.4: Using internal Network Socket     NCCL 2.12: Using network IBext
     (re.compile(r"Using (?:internal )?[Nn]etwork (.+)"), "network"),
@@ -33,9 +37,9 @@ _NET_RULES = (
 
 # NCCL 2.12: transport/net_ib.cc:667 NCCL WARN NET/IB : Got completion with error 12
 # NCCL 2.30: transport/net_ib.cc:667 (ncclIbTest) NCCL WARN NET/IB : Got completion …
-# NCCL 2.31 has the level ATTN beside WARN.
+# NCCL 2.31: host:1:2 [0] src/debug.cc:12 NCCL ATTN text, beside WARN: worth a look, no fault
 _WARNING = re.compile(
-    r"(?:(?:\S*/)?([^\s/]+:\d+) )?(?:\(\w+\) )?(?:NCCL (?:WARN|ATTN|ABORT) +)?(\S.*)"
+    r"(?:(?:\S*/)?([^\s/]+:\d+) )?(?:\(\w+\) )?(?:NCCL (WARN|ATTN|ABORT) +)?(\S.*)"
 )
 # RCCL: [FATAL ERROR]: text
 _FATAL = re.compile(r".*?\[FATAL ERROR\]:? *(.+)")
@@ -71,8 +75,11 @@ def parse_net(process: int | None, line: int, text: str) -> Fact | None:
     """Network, plugin or GPU Direct RDMA statement.
 
     Kinds: network, net_devices, gdr_enabled, gdr_disabled, and net_plugin, tuner_plugin,
-    profiler_plugin, env_plugin, … by what the plugin is for.
+    profiler_plugin, env_plugin, … by what the plugin is for; wqe_slow and wqe_stall, where a work
+    request of InfiniBand took longer than NCCL_IB_WQE_LATENCY_THRESHOLD_NS or did not end.
     """
+    if match := _WQE.match(text):
+        return Fact(process, line, f"wqe_{match[2]}", match[1])
     if match := _PLUGIN.match(text):
         return Fact(process, line, f"{match[1].lower()}_plugin", match[2])
     if match := _GDR.match(text):
@@ -84,14 +91,17 @@ def parse_net(process: int | None, line: int, text: str) -> Fact | None:
 
 
 def parse_warning(process: int | None, line: int, text: str) -> Fact | None:
-    """Warning or fatal error; of the source path only the file name and line stay."""
+    """Warning, attention or fatal error; of the source path only the file name and line stay."""
     if match := _FATAL.match(text):
         return Fact(process, line, "fatal", match[1])
     match = _WARNING.match(text)
     if match is None:
         return None
-    where, message = match.groups()
-    return Fact(process, line, "warning", f"{where}: {message}" if where else message)
+    where, level, message = match.groups()
+    if wqe := _WQE.match(message):
+        return Fact(process, line, f"wqe_{wqe[2]}", wqe[1])
+    kind = "attention" if level == "ATTN" else "warning"
+    return Fact(process, line, kind, f"{where}: {message}" if where else message)
 
 
 def parse_error(process: int | None, line: int, text: str) -> Fact | None:
