@@ -93,7 +93,7 @@ def test_the_guide_from_its_files(samples: Path, tmp_path: Path) -> None:
     assert round(large["efficiency"], 3) == 0.870
     # the two all-reduces of some bytes count 12.8 us each, 3229.35 of 3254.95:
     # 29.272 x 0.99213 x (1 - 2809.0 / 3229.35) = 3.780 points
-    uplift = judged["uplift"]
+    (uplift,) = judged["uplifts"]
     assert round(uplift["fraction"], 4) == 0.2927
     assert round(100 * uplift["saved"], 2) == 3.78
     assert round(100 * uplift["gain"], 1) == 3.9
@@ -173,7 +173,7 @@ def test_a_run_without_calls_judges_what_was_measured() -> None:
     assert rows["AllGather", "Float32"].marks == ("replay failed",)
     # no job, so nothing about its time
     assert (first.time_share, first.recoverable_s) == (None, None)
-    assert (judged.decomposition, judged.uplift, judged.kernels) == (None, None, ())
+    assert (judged.decomposition, judged.uplifts, judged.kernels) == (None, (), ())
     text = render(report, "text")
     assert "AllReduce x8  1 GiB  Float32 Sum  yes" in text
     assert "to win" not in text
@@ -187,7 +187,7 @@ def test_without_a_system_there_is_no_roof() -> None:
     store, _, _ = _job()
     _measured(store, 1000.0)
     judged = store.report().judgement
-    assert (judged.roof, judged.classes[0].roof_us, judged.uplift) == (None, None, None)
+    assert (judged.roof, judged.classes[0].roof_us, judged.uplifts) == (None, None, ())
     assert _parts(judged.decomposition)["tunable"] is None
 
 
@@ -303,7 +303,7 @@ def test_host_memory_is_marked_and_saves_nothing_against_a_system() -> None:
     row = report.judgement.classes[0]
     assert row.marks == ("measured in host memory",)
     assert (row.measured_us, row.efficiency, row.recoverable_s) == (1000 * ROOF_US, None, None)
-    assert report.judgement.uplift is None
+    assert report.judgement.uplifts == ()
     assert _parts(report.judgement.decomposition)["tunable"] is None
     said = render(report, "text")
     assert said.count("Measurements in host memory (a replay without GPUs) say nothing") == 1
@@ -383,9 +383,9 @@ def test_decomposition_in_the_job() -> None:
     # f = 0.3 x the class's part of the expected time; the other class is not measured: at its roof
     job_us, other_us = 3 * ROOF_US + 350, ROOF_US
     part = 4 * job_us / (4 * job_us + 10 * other_us)
-    assert judged.uplift is not None
-    assert judged.uplift.saved == pytest.approx(0.3 * part * ROOF_US / job_us)
-    assert judged.uplift.gain_skewed_low is None
+    (uplift,) = judged.uplifts
+    assert uplift.saved == pytest.approx(0.3 * part * ROOF_US / job_us)
+    assert uplift.gain_skewed_low is None
 
 
 @given(
@@ -429,11 +429,11 @@ def test_a_profile_alone_leaves_waiting_unknown() -> None:
     parts = _parts(judged.decomposition)
     assert (parts["wait"], parts["contention"]) == (None, None)
     assert (parts["tunable"], parts["roof"]) == (pytest.approx(20), pytest.approx(20))
-    assert judged.uplift is not None
-    assert judged.uplift.gain == pytest.approx(1 / 0.8 - 1)
-    assert judged.uplift.ceiling == pytest.approx(1 / 0.6 - 1)
-    assert judged.uplift.denominator.startswith("all kernels")
-    assert any("waiting and contention are not known" in a for a in judged.uplift.assumptions)
+    (uplift,) = judged.uplifts
+    assert uplift.gain == pytest.approx(1 / 0.8 - 1)
+    assert uplift.ceiling == pytest.approx(1 / 0.6 - 1)
+    assert uplift.denominator.startswith("all kernels")
+    assert any("waiting and contention are not known" in a for a in uplift.assumptions)
 
 
 def test_traces_give_wall_time_and_exposure() -> None:
@@ -444,12 +444,12 @@ def test_traces_give_wall_time_and_exposure() -> None:
         exposed_ns = 200 + 200 * rank
         _trace(store, log, rank=rank, span_ns=1000, collective_ns=500, exposed_ns=exposed_ns)
     judged = store.report(system="mi300x").judgement
-    assert judged.uplift is not None
+    (uplift,) = judged.uplifts
     # half of the wall time, 600 of 1000 exposed, half of it above the roof: 0.5 x 0.6 x 0.5
-    assert judged.uplift.fraction == pytest.approx(0.5)
-    assert judged.uplift.saved == pytest.approx(0.15)
-    assert judged.uplift.ceiling == pytest.approx(1 / 0.7 - 1)
-    assert judged.uplift.denominator.startswith("wall time of 2 traced ranks")
+    assert uplift.fraction == pytest.approx(0.5)
+    assert uplift.saved == pytest.approx(0.15)
+    assert uplift.ceiling == pytest.approx(1 / 0.7 - 1)
+    assert uplift.denominator.startswith("wall time of 2 traced ranks")
     assert judged.classes[0].recoverable_s == pytest.approx(0.6 * 10 * 8 * ROOF_US / 1e6)
 
 
@@ -466,8 +466,8 @@ def test_faster_than_the_roof_gains_nothing_and_is_explained() -> None:
     assert "1 class is faster than the roof 'mi300x reachable', up to 119 %" in {
         finding.title for finding in report.findings
     }
-    assert report.judgement.uplift is not None
-    assert (report.judgement.uplift.gain, row.recoverable_s) == (0, 0)
+    (uplift,) = report.judgement.uplifts
+    assert (uplift.gain, row.recoverable_s) == (0, 0)
     assert {"roof_does_not_apply", "tuning_not_worth_it"} <= {f.code for f in report.findings}
 
 
@@ -519,8 +519,7 @@ def test_fit_is_the_best_of_every_label() -> None:
     assert row.efficiency == pytest.approx(5 / 8)
     # two labels: the range is over the ceiling's own and the best that was measured
     _profile(store, 30, 70)
-    uplift = store.report(system="mi300x").judgement.uplift
-    assert uplift is not None
+    (uplift,) = store.report(system="mi300x").judgement.uplifts
     assert uplift.gain == pytest.approx(1 / (1 - 0.3 * (1 - ROOF_US / 8000)) - 1)
     # at least to the 315.91 GB/s that were reached; at most to the best measured
     slow = 19.2 + GIB * 1.75 / 315.91e3
@@ -588,8 +587,7 @@ def test_the_range_counts_nothing_at_its_lower_end_for_what_only_the_job_tells()
     for _ in range(8):
         store.kernel(call, log, transfer_ns=round(2e3 * ROOF_US), wait_ns=0)
     _profile(store, 31, 69)
-    uplift = store.report(system="mi300x").judgement.uplift
-    assert uplift is not None
+    (uplift,) = store.report(system="mi300x").judgement.uplifts
     # 31 points over 1.1 + 2 roofs: 0.1 + 1 of them above the roof, 0.1 of them measured alone
     assert uplift.gain == pytest.approx(1 / 0.89 - 1, rel=1e-3)
     # the fastest ceiling is 345 GB/s without latency: 31 points over 3.1, less two such times
@@ -760,6 +758,32 @@ def test_a_profile_predicts_the_figures() -> None:
     assert row.implied_share == pytest.approx((1 - 1 / 1.4) / 0.75)
 
 
+def test_profiles_of_different_jobs_have_answers_of_their_own() -> None:
+    store, log, _ = _job()
+    _measured(store, 2 * ROOF_US, label="tcp")
+    _measured(store, ROOF_US, label="plugin")
+    for path, ours, rest in (("bigbird.txt", 20, 80), ("gpt-j.txt", 80, 20)):
+        source = store.source(path=path, kind="profile", dialect="key_averages")
+        store.total(source, f"ncclDevKernel_Generic_{path}", "rccl", ours)
+        store.total(source, f"gemm of {path}", None, rest)
+    for job in ("GPT-J", "BigBird Oscar", "TensorFlow"):
+        store.metric(log, "tcp", 1.0, name=f"{job}: steps_per_second")
+        store.metric(log, "plugin", 2.0, name=f"{job}: steps_per_second")
+    judged = store.report(system="mi300x", label="tcp").judgement
+    assert [(u.profiles, u.fraction) for u in judged.uplifts] == [
+        (("bigbird.txt",), pytest.approx(0.2)),
+        (("gpt-j.txt",), pytest.approx(0.8)),
+    ]
+    # 1 / (1 - share (1 - 1/2)) - 1 of each job's own share; no profile is named after the third
+    assert [row.predicted_gain for row in judged.metrics] == [
+        pytest.approx(1 / 0.6 - 1), pytest.approx(1 / 0.9 - 1), None,
+    ]  # fmt: skip
+    assert judged.decomposition is not None
+    assert judged.decomposition.basis.startswith("times measured alone")
+    said = render(store.report(system="mi300x", label="tcp"), "text")
+    assert "the job of gpt-j.txt" in " ".join(said.split())
+
+
 def test_csv_has_the_efficiency_of_every_class_shown() -> None:
     store, _, _ = _job()
     for index in range(30):
@@ -839,7 +863,7 @@ def test_empty_judgement_of_an_empty_run() -> None:
         classes_total=0,
         kernels=(),
         decomposition=None,
-        uplift=None,
+        uplifts=(),
         metrics=(),
         curves=(),
         reached=(),

@@ -296,6 +296,12 @@ def bound_by(share: Share) -> Bound | None:
     return None
 
 
+def alike(shares: Sequence[Share]) -> bool:
+    """Several profiles of one dialect, as the ranks of a job have; not the tables of a report."""
+    dialects = {share.dialect for share in shares}
+    return len(shares) > 1 and len(dialects) == 1 and dialects.isdisjoint(PASTED_TABLES)
+
+
 def hidden_percent(share: Share) -> float:
     """Percent of the GPU time that may be collectives beside those counted."""
     if share.dialect == HOST_FUNCTIONS:

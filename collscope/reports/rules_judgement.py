@@ -126,7 +126,8 @@ def roof_does_not_apply(report: Report) -> Iterable[Finding]:
 
 def tuning_not_worth_it(report: Report) -> Iterable[Finding]:
     """Less than 1 % of the GPU time can be saved, even if unmeasured classes are alike."""
-    uplift, parts = report.judgement.uplift, report.judgement.decomposition
+    uplifts, parts = report.judgement.uplifts, report.judgement.decomposition
+    uplift = max(uplifts, key=lambda found: found.saved, default=None)
     if uplift is not None and uplift.judged >= _ENOUGH:
         saved = uplift.saved / uplift.judged
         of = f"the time ({uplift.denominator})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from collscope.analysis.share import IDLE_PERCENT, PASTED_TABLES, Bound, Share, bound_by
+from collscope.analysis.share import IDLE_PERCENT, Bound, Share, alike, bound_by
 from collscope.model import Op
 from collscope.reports.classes import class_words
 from collscope.reports.layout import (
@@ -107,7 +107,7 @@ def _share_answer(report: Report) -> Iterable[str]:
     elif len(traced) > 1:
         ranks = traced_ranks(report.timeline, len(report.timeline.ranks) or len(traced))
         yield _together(traced, f"{whole} on {ranks}", idles)
-    elif not traced and (len(shares) > _MOST_SENTENCES or _alike(shares)):
+    elif not traced and (len(shares) > _MOST_SENTENCES or alike(shares)):
         yield _together(shares, f"{whole} in {len(shares)} profiles", idles)
     else:
         for share in traced or shares:
@@ -121,12 +121,6 @@ def _together(shares: Sequence[Share], whole: str, idles: bool) -> str:
     bounds = {None if idles else bound_by(share) for share in shares}
     bound = bounds.pop() if len(bounds) == 1 else None
     return f"{_collectives(bound)} take {_range(shares, whole)}."
-
-
-def _alike(shares: Sequence[Share]) -> bool:
-    """Several profiles of one dialect, as the ranks of a job have; not the tables of a report."""
-    dialects = {share.dialect for share in shares}
-    return len(shares) > 1 and len(dialects) == 1 and dialects.isdisjoint(PASTED_TABLES)
 
 
 def _traced(report: Report) -> Sequence[Share]:

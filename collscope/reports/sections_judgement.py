@@ -33,20 +33,23 @@ _MOST_REACHED = 12  # operations in the first lines
 
 def gain_sentences(report: Report) -> Iterable[str]:
     """The expected gain for the first lines of the report."""
-    judgement = report.judgement
-    uplift = judgement.uplift
-    if uplift is None:
-        return
-    yield (
-        f"Tuning every measured class to its reachable ceiling ({judgement.roof}) would make the "
-        f"job {_gain(uplift.gain)} faster{_range(uplift)}; without any collective time it would be "
-        f"{_gain(uplift.ceiling)} faster."
-    )
-    if uplift.gain_skewed_low is not None and uplift.gain_skewed_high is not None:
+    for uplift in report.judgement.uplifts:
         yield (
-            f"Of this only {_between(uplift.gain_skewed_low, uplift.gain_skewed_high)} can be "
-            "expected: the rest is time of kernels that mostly wait (see the findings)."
+            f"Tuning every measured class to its reachable ceiling ({report.judgement.roof}) would "
+            f"make the job{_which(uplift, report.judgement)} {_gain(uplift.gain)} faster"
+            f"{_range(uplift)}; without any collective time it would be "
+            f"{_gain(uplift.ceiling)} faster."
         )
+        if uplift.gain_skewed_low is not None and uplift.gain_skewed_high is not None:
+            yield (
+                f"Of this only {_between(uplift.gain_skewed_low, uplift.gain_skewed_high)} can be "
+                "expected: the rest is time of kernels that mostly wait (see the findings)."
+            )
+
+
+def _which(uplift: Uplift, said: Judgement) -> str:
+    """The job of an expected gain, where there are several."""
+    return f" of {', '.join(uplift.profiles)}" if len(said.uplifts) > 1 else ""
 
 
 def measured_sentences(said: Judgement) -> Iterable[str]:
@@ -100,8 +103,8 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
     if said.decomposition is not None:
         yield _decomposition_table(said.decomposition)
         yield f"device s: seconds over all devices. Collective time: {said.decomposition.basis}."
-    if said.uplift is not None:
-        yield from _uplift(said.uplift)
+    for uplift in said.uplifts:
+        yield from _uplift(uplift, _which(uplift, said))
     if said.kernels:
         yield _kernel_table(said.kernels)
         yield (
@@ -211,7 +214,7 @@ def _decomposition_table(found: Decomposition) -> Table:
     return table(columns, [*rows, ("collective time", found.device_s, "100.00", None)])
 
 
-def _uplift(found: Uplift) -> Iterable[str | Item]:
+def _uplift(found: Uplift, which: str) -> Iterable[str | Item]:
     lines = [
         f"saved: {100 * found.saved:.2f} points of the time; {100 * found.judged:.1f} % of the "
         f"collective time is judged; {_gain(found.gain_if_alike)} if the rest is as efficient",
@@ -224,7 +227,7 @@ def _uplift(found: Uplift) -> Iterable[str | Item]:
     lines.append(f"ceiling: {_gain(found.ceiling)} if collectives took no time")
     lines.append(f"denominator: {found.denominator}")
     lines += [f"assumed: {text}" for text in found.assumptions]
-    head = f"Expected gain of the whole job: {_gain(found.gain)}{_range(found)}."
+    head = f"Expected gain of the whole job{which}: {_gain(found.gain)}{_range(found)}."
     yield Item(head, tuple(f"{line}." for line in lines))
 
 
@@ -255,7 +258,7 @@ def _metric_table(rows: Sequence[MetricRow]) -> Table:
         columns,
         (
             (
-                r.name, r.label, r.value, r.reference_value, _one(r.gain), _one(r.predicted_gain),
+                r.name, r.label, r.value, r.reference_value, _one(r.gain), _predicted(r),
                 r.collective_speed_up, _one(r.implied_share),
             )
             for r in rows
@@ -267,11 +270,21 @@ def _metric_words(rows: Sequence[MetricRow]) -> Iterable[str]:
     references = ", ".join(dict.fromkeys(row.reference for row in rows))
     yield (
         f"against: the figure with the first label ({references}). coll. x: how much faster "
-        "the measured collectives are. pred.: what the exposed collective share then gives. "
+        "the measured collectives are. pred.: what the exposed collective share of the same job "
+        "then gives, all of it exposed where no trace tells; - where no profile is known to be of "
+        "that job. "
         "implied: exposed collective share that explains the gain."
     )
     for text in dict.fromkeys(row.speed_up_of for row in rows if row.speed_up_of):
         yield f"Speed-up of collectives: {text}."
+
+
+def _predicted(row: MetricRow) -> str | None:
+    """The predicted gain in percent; its range where the profile is an excerpt."""
+    if row.predicted_gain is None or row.predicted_gain == row.predicted_high:
+        return _one(row.predicted_gain)
+    high = "any" if row.predicted_high is None else _one(row.predicted_high)
+    return f"{_one(row.predicted_gain)} to {high}"
 
 
 def _one(ratio: float | None) -> str | None:

@@ -16,7 +16,7 @@ from collscope.replay.build import Planned
 from collscope.replay.select import weights
 from collscope.replay.session import Session
 from collscope.replay.variants import parse_variant
-from collscope.reports.judgement.accounts import fraction_of
+from collscope.reports.judgement.accounts import fractions_of
 from collscope.reports.judgement.roofs import RoofAt, SystemRoofs
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.roof import Workload
@@ -121,9 +121,10 @@ def _read(asked: Asked, progress: command.Progress) -> tuple[Planned, _Job]:
 
 
 def _fraction(connection: sqlite3.Connection, run: str) -> JobTime:
-    known = fraction_of(connection, run, read_shares(connection, run))
-    if known is None:
+    found = fractions_of(connection, run, read_shares(connection, run))
+    if len(found) != 1:  # the profiles of several jobs: none is known to be of this one
         return JobTime()
+    (known,) = found
     exposed = 1.0 if known.exposure is None else known.exposure
     basis = f"{100 * known.value:.3g} % of {known.denominator} are collectives"
     return JobTime(None, known.value, exposed, basis)

@@ -105,12 +105,13 @@ def _facts(report: Report) -> Iterable[Fact]:
                    f"last in {late.late_last} of {late.late_of} calls; the others wait "
                    f"{late.caused_wait_ns / 1e6:.3g} ms for it",
                    _timeline_title(report))  # fmt: skip
-    uplift = report.judgement.uplift
-    if uplift is not None:
+    for uplift in report.judgement.uplifts:
         spread = (
             "" if uplift.low is None or uplift.high is None
             else f"range {100 * uplift.low:.1f} to {100 * uplift.high:.1f} %"
         )  # fmt: skip
+        if len(report.judgement.uplifts) > 1:
+            spread = ", ".join(filter(None, (*uplift.profiles, spread)))
         yield Fact("Gain of the job at the reachable ceiling", f"{100 * uplift.gain:.1f} %", spread,
                    "Efficiency and gain")  # fmt: skip
     if report.findings:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from collscope.analysis.share import Share
+from collscope.analysis.jobs import job_of_profile
+from collscope.analysis.share import Share, alike, hidden_percent
 from collscope.analysis.uplift import Part, ceiling, gain, saved_share
 from collscope.reports.judgement.judged import Judged, device_calls
 from collscope.reports.judgement.records import Decomposition, JudgedKernel, TimePart, Uplift
@@ -34,37 +35,55 @@ _INSIDE = "not known: contained in the parts below; no kernel times of two ranks
 
 @dataclass(frozen=True, slots=True)
 class Fraction:
-    """How much of the job's time collectives take.
+    """How much of one job's time collectives take.
 
     value     ratio to what `denominator` names
+    hidden    ratio that an excerpt does not list, and that may be collectives too
     exposure  part of it with no compute kernel beside it; None: not known
+    profiles  it is told by; none where traces tell it
+    job       that the profiles are named after; None: their names tell none
     """
 
     value: float
     denominator: str
-    exposure: float | None
+    hidden: float = 0.0
+    exposure: float | None = None
+    profiles: tuple[Share, ...] = ()
+    job: str | None = None
 
 
-def fraction_of(
-    connection: sqlite3.Connection, run: str, shares: Sequence[Share]
-) -> Fraction | None:
-    """From traces, which have wall time and overlap, else from profiles; None without either."""
+def fractions_of(
+    connection: sqlite3.Connection, run: str, shares: Sequence[Share], jobs: Sequence[str] = ()
+) -> tuple[Fraction, ...]:
+    """From traces, which have wall time and overlap, else from profiles; none without either.
+
+    One for each job: profiles of one dialect with times are of the ranks of one job, unless they
+    are named after different `jobs`; pasted tables and excerpts stand for themselves.
+    """
     found = connection.execute(_WALL, {"run": run}).fetchone()
     span, collective, exposed, ranks, warm_up = found
     if span and collective:
         of = f"wall time of {count(ranks, 'traced rank')}{', warm-up left out' * warm_up}"
-        return Fraction(collective / span, of, exposed / collective)
-    known = [share for share in shares if share.percent is not None]
-    if not known:
-        return None
-    if len(known) == 1:
-        return Fraction((known[0].percent or 0.0) / 100, denominator(known[0]), None)
-    if all(share.busy_ns for share in known):
-        busy = sum(share.busy_ns or 0 for share in known)
-        ratio = sum(share.collective_ns for share in known) / busy
-        return Fraction(ratio, f"all kernels and copies of {len(known)} profiles together", None)
-    mean = sum(share.percent or 0.0 for share in known) / len(known) / 100
-    return Fraction(mean, f"mean of {len(known)} profiles", None)
+        return (Fraction(collective / span, of, exposure=exposed / collective),)
+    groups: dict[str | None, list[Share]] = {}
+    for share in shares:
+        if share.percent is not None:
+            groups.setdefault(job_of_profile(share.source, jobs), []).append(share)
+    return tuple(
+        fraction for job, same in groups.items() for fraction in _fractions_of_job(job, same)
+    )
+
+
+def _fractions_of_job(job: str | None, shares: Sequence[Share]) -> Iterable[Fraction]:
+    busy = sum(share.busy_ns or 0 for share in shares)
+    if alike(shares) and all(share.busy_ns for share in shares):
+        ratio = sum(share.collective_ns for share in shares) / busy
+        of = f"all kernels and copies of {len(shares)} profiles together"
+        yield Fraction(ratio, of, profiles=tuple(shares), job=job)
+        return
+    for share in shares:
+        ratio, hidden = (share.percent or 0.0) / 100, hidden_percent(share) / 100
+        yield Fraction(ratio, denominator(share), hidden, profiles=(share,), job=job)
 
 
 def decompose(judged: Sequence[Judged], shares: Sequence[Share]) -> Decomposition | None:
@@ -148,7 +167,8 @@ def uplift_of(
 ) -> Uplift | None:
     """Expected gain; None when no fraction is known, or no class has an efficiency.
 
-    kernels  of one profile, to tell what waits; empty where there are several
+    kernels  of the one profile that `known` is told by, to tell what waits; empty where there are
+             several
     """
     expected = [j for j in judged if j.device_s]
     whole = sum(j.device_s or 0.0 for j in expected)
@@ -168,6 +188,7 @@ def uplift_of(
     low, high = _skewed(saved, fraction, kernels)
     in_job = any(j.job_us is not None for j in expected)
     return Uplift(
+        profiles=tuple(share.source for share in known.profiles),
         fraction=fraction,
         denominator=known.denominator,
         judged=judged_part,
@@ -244,6 +265,11 @@ def _assumptions(
     notes = ["all collective time is exposed (overlap with compute is not known): an upper bound"]
     if known.exposure is not None:
         notes = [f"{100 * known.exposure:.1f} % of every class is exposed, as of all collectives"]
+    if known.hidden:
+        notes.append(
+            f"what the profile does not list, {100 * known.hidden:.2f} % of the time, has no "
+            "collectives: if it has, more can be gained"
+        )
     if not in_job:
         notes += [
             "waiting and contention are not known: all collective time counts as transfer",

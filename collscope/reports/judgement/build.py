@@ -8,9 +8,9 @@ from functools import partial
 
 from collscope.analysis.share import Share
 from collscope.model import Measurement
-from collscope.reports.judgement.accounts import decompose, fraction_of, uplift_of
+from collscope.reports.judgement.accounts import Fraction, decompose, fractions_of, uplift_of
 from collscope.reports.judgement.curves import curves_of
-from collscope.reports.judgement.figures import metric_rows
+from collscope.reports.judgement.figures import job_names, metric_rows
 from collscope.reports.judgement.judged import Judged, judge_classes, reached_of, records
 from collscope.reports.judgement.kernels import judge_kernels
 from collscope.reports.judgement.measured import (
@@ -51,18 +51,24 @@ def build_judgement(
     labels = labels_of(rows)
     shares, beside = _counted_once(connection, run, shares)
     roofs, best = make_roofs(system, measured), None if system is None else empirical(measured)
-    known = fraction_of(connection, run, shares)
-    exposure = 1.0 if known is None or known.exposure is None else known.exposure
+    known = fractions_of(connection, run, shares, job_names(connection, run))
+    exposure = next((f.exposure for f in known if f.exposure is not None), 1.0)
     judge = partial(_judge_by, measured, classes, (roofs, best), exposure)
     order = choose_labels(rows, wanted)
     label, judged = _first_judged(judge, order)
     # a benchmark's sizes say nothing about the largest message of the job
-    kernels = judge_kernels(shares, judged if classes else (), roofs)
+    told_by = [f.profiles or shares for f in known]
+    largest = judged if classes else ()
+    kernels = [judge_kernels(told, largest, roofs) for told in told_by or [shares]]
+    uplifts = (
+        uplift_of(judged, f, rows if len(told) == 1 else ())
+        for f, told, rows in zip(known, told_by, kernels, strict=False)
+    )
     whole = sum(j.device_s or 0.0 for j in judged)
     notes = (
         *_label_notes(rows, order, label),
         *_unusable(rows, label),
-        *_notes(judged, label, known is not None),
+        *_notes(judged, label, known),
     )
     return Judgement(
         label=label,
@@ -70,12 +76,11 @@ def build_judgement(
         roof=None if roofs is None else roofs.name,
         classes=records(judged, whole),
         classes_total=len(judged),
-        kernels=kernels,
-        decomposition=decompose(judged, shares),
-        uplift=uplift_of(judged, known, kernels if len(shares) == 1 else ()),
-        metrics=metric_rows(
-            connection, run, measured, classes, None if known is None else known.value * exposure
-        ),
+        kernels=tuple(row for rows_of_job in kernels for row in rows_of_job),
+        # the profiles of several jobs are no collective time of the run's calls
+        decomposition=decompose(judged, shares if len(known) == 1 else ()),
+        uplifts=tuple(uplift for uplift in uplifts if uplift is not None),
+        metrics=metric_rows(connection, run, measured, classes, known),
         curves=curves_of((m for m in measured if wanted in (None, m.label)), roofs),
         reached=() if classes else reached_of(judged),
         notes=(*notes, *beside),
@@ -159,7 +164,7 @@ def _unusable(rows: Sequence[StoredMeasurement], label: str | None) -> Iterable[
         )
 
 
-def _notes(judged: Sequence[Judged], chosen: str | None, known: bool) -> list[str]:
+def _notes(judged: Sequence[Judged], chosen: str | None, known: Sequence[Fraction]) -> list[str]:
     notes = []
     measured = sum(j.match is not None and j.match.time_us is not None for j in judged)
     if chosen is not None and judged:
@@ -181,6 +186,11 @@ def _notes(judged: Sequence[Judged], chosen: str | None, known: bool) -> list[st
         notes.append(
             "No profile and no trace, hence no gain of the whole job (collscope ingest profile "
             "PATH)."
+        )
+    if len(known) > 1:
+        notes.append(
+            "The profiles are not known to be of one job: each has an answer of its own, and a "
+            "figure is predicted from the profile that is named after its job."
         )
     roofless = sorted({j.no_roof for j in judged if j.no_roof})
     notes += [f"Without a roof: {why}" for why in roofless[:3]]

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from collscope.analysis.jobs import job_of_figure, same_job
 from collscope.analysis.uplift import implied_share, predicted_gain
 from collscope.model import CollectiveClass, Gap, Measurement, MeasurementIndex
+from collscope.reports.judgement.accounts import Fraction
 from collscope.reports.judgement.judged import device_calls
 from collscope.reports.judgement.measured import Matcher
 from collscope.reports.judgement.records import MetricRow
@@ -38,20 +40,22 @@ def metric_rows(
     run: str,
     rows: Sequence[Measurement],
     classes: Sequence[ClassRow],
-    fraction: float | None,
+    fractions: Sequence[Fraction],
 ) -> tuple[MetricRow, ...]:
     """Every figure with every label against its first label, in the order they were read.
 
-    rows      measurements of the run: they tell how much faster the collectives became
-    fraction  exposed collective share of the time, None without a profile and traces
+    rows       measurements of the run: they tell how much faster the collectives became
+    fractions  collective shares of the time, one for each job
     """
     values: dict[tuple[str, str | None, int | None], dict[str, list[float]]] = defaultdict(dict)
     for name, unit, better, label, value in connection.execute(_METRICS, (run,)):
         values[name, unit, better].setdefault(label, []).append(value)
     by_label = _by_plain_label(rows)
+    jobs = [job_of_figure(name) for name, _, _ in values]
     found = []
     for (name, unit, better), labels in values.items():
         reference, *others = labels
+        fraction = _of_job(job_of_figure(name), jobs, fractions)
         for label in others:
             faster = _speed_up(by_label, reference, label, classes)
             pair = median(labels[reference]), median(labels[label])
@@ -59,12 +63,24 @@ def metric_rows(
     return tuple(found)
 
 
+def job_names(connection: sqlite3.Connection, run: str) -> tuple[str, ...]:
+    """Jobs that the run's figures are of, as far as their names tell."""
+    names = connection.execute("SELECT DISTINCT name FROM metrics WHERE run = ?", (run,))
+    return tuple(dict.fromkeys(filter(None, (job_of_figure(name) for (name,) in names))))
+
+
+def _of_job(job: str, jobs: Sequence[str], fractions: Sequence[Fraction]) -> Fraction | None:
+    """The share of a figure's job; None where no profile is known to be of it."""
+    found = [f for f in fractions if same_job(job, jobs, f.job, len(fractions))]
+    return found[0] if len(found) == 1 else None
+
+
 def _row(
     what: tuple[str, str | None, int | None],
     labels: tuple[str, str],
     values: tuple[float, float],
     faster: _SpeedUp | None,
-    fraction: float | None,
+    fraction: Fraction | None,
 ) -> MetricRow:
     name, unit, better = what
     old, new = values
@@ -83,8 +99,16 @@ def _row(
         collective_speed_up=g,
         speed_up_of=None if faster is None else faster.of,
         implied_share=None if gain is None or g is None else implied_share(gain, g),
-        predicted_gain=None if g is None or fraction is None else predicted_gain(fraction, g),
+        predicted_gain=_predicted(fraction, g, high=False),
+        predicted_high=_predicted(fraction, g, high=True),
     )
+
+
+def _predicted(fraction: Fraction | None, faster: float | None, *, high: bool) -> float | None:
+    if fraction is None or faster is None:
+        return None
+    value = fraction.value + (fraction.hidden if high else 0.0)
+    return predicted_gain(value * (1.0 if fraction.exposure is None else fraction.exposure), faster)
 
 
 def plain(label: str) -> str:

@@ -81,6 +81,7 @@ class Decomposition:
 class Uplift:
     """End-to-end speed-up expected if every judged class ran at its roof; gains are ratios."""
 
+    profiles: tuple[str, ...]  # of the job; empty where traces tell the time
     fraction: float  # collective share of the time that the denominator names
     denominator: str
     judged: float  # part of the collective time whose classes have an efficiency
@@ -110,7 +111,10 @@ class MetricRow:
     collective_speed_up: float | None  # of the measured collectives, reference / label
     speed_up_of: str | None  # which collectives these are
     implied_share: float | None  # exposed share that gain and speed-up imply
-    predicted_gain: float | None  # from the exposed collective share and the speed-up
+    # From the speed-up and the exposed collective share of the same job; None: no profile is known
+    # to be of the same job. The second counts what an excerpt does not list as collectives too.
+    predicted_gain: float | None
+    predicted_high: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +163,7 @@ class Judgement:
     classes_total: int  # before the cut to the first ones
     kernels: tuple[JudgedKernel, ...]
     decomposition: Decomposition | None
-    uplift: Uplift | None
+    uplifts: tuple[Uplift, ...]  # one for each job that the profiles are of
     metrics: tuple[MetricRow, ...]
     curves: tuple[Curve, ...]
     reached: tuple[Reached, ...]  # by operation and ranks; empty where the run has calls
