@@ -171,18 +171,22 @@ class Store:
         *,
         control: str | None = None,
         run: str | None = None,
+        weights: str | None = None,
         system: str | None = None,
     ) -> Check:
         """Did `current` regress? Labels of the store, or replay CSVs, as `collscope check`.
 
         control  the baseline, measured once more: its differences raise the thresholds
-        run      whose calls weight the classes
+        run      only measurements of this run
+        weights  run whose calls weight the classes
         system   whose limits the values are held against
         raises   InputError for an unknown label, run or system
         """
         from collscope.reports.comparison.commands import Names, check_labels  # noqa: PLC0415
+        from collscope.reports.comparison.inputs import Runs  # noqa: PLC0415
 
-        return check_labels(self.path, Names(baseline, current, control), run, system)
+        names = Names(baseline, current, control)
+        return check_labels(self.path, names, Runs(run, weights), system)
 
 
 def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Table:

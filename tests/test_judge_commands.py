@@ -96,8 +96,21 @@ def test_a_table_in_two_runs_changes_nothing(tmp_path: Path, samples: Path) -> N
     assert "4.677" in said[1][0]
 
 
+def test_compare_takes_the_measurements_of_one_run(tmp_path: Path) -> None:
+    db = tmp_path / "t.db"
+    for run, factor in (("a", 2.0), ("b", 3.0)):
+        for name, times in (("old", TIMES), ("new", {s: t / factor for s, t in TIMES.items()})):
+            path = write_replay(tmp_path / f"{run}-{name}.csv", Sweep(name, times, seed=1))
+            assert collscope("ingest", "csv", path, "--run", run, "--db", db).code == 0
+    for run, factor in (("a", 2.0), ("b", 3.0)):
+        said = collscope("compare", "old", "new", "--run", run, "--db", db, "--format", "json")
+        assert json.loads(said.out)["totals"][1]["speed_up"] == pytest.approx(factor, rel=0.02)
+
+
 def test_compare_weights_by_the_calls_of_a_run(store: Path) -> None:
-    outcome = collscope("compare", "old", "slow", "--run", "job", "--db", store, "--format", "json")
+    outcome = collscope(
+        "compare", "old", "slow", "--weights", "job", "--db", store, "--format", "json"
+    )
     document = json.loads(outcome.out)
     weights = {row["key"]["size_bytes"]: row["weight"] for row in document["classes"]}
     assert weights == {1 << 16: 0, 1 << 20: 1, 1 << 24: 0, 1 << 28: 0}
@@ -150,8 +163,11 @@ def test_compare_draws(store: Path, tmp_path: Path, ending: str) -> None:
         (("old", "none"), 3, "label 'none': no measurements (labels: 'old', 'same', 'slow')."),
         (("old", "slo"), 3, "label 'slo': no measurements. Did you mean 'slow'"),
         (("old", "none.csv"), 3, "none.csv: no such file or folder."),
+        (("old", "slow", "--run", "job"), 3, "--run names the run of the measurements. To weight"),
+        (("old.csv", "slow.csv", "--run", "job"), 2, "write --weights job."),
+        (("old", "slow", "--weights", "x"), 3, "no run 'x' (runs: 'job', 'main')"),
         (("old", "slow", "--run", "x"), 3, "no run 'x' (runs: 'job', 'main')"),
-        (("old", "slow", "--run", "main"), 3, "run 'main': none of its classes was measured"),
+        (("old", "slow", "--weights", "main"), 3, "run 'main': none of its classes was measured"),
         (("old", "slow", "--plot", "a.gif"), 2, "--plot a.gif: not .png, .svg or .pdf."),
         (
             ("old", "slow", "--plot", "no/folder/a.png"),
@@ -205,7 +221,7 @@ def test_the_gate_looks_at_the_job_only(store: Path, tmp_path: Path) -> None:
     path = write_replay(tmp_path / "n.csv", Sweep("new", times, seed=4))
     assert collscope("ingest", "csv", path, "--db", store).code == 0
     assert check(store, "new").code == 1
-    job = check(store, "new", "--run", "job")
+    job = check(store, "new", "--weights", "job")
     assert job.code == 0, job.out
     assert "Looked at 1 class" in job.out
 
@@ -386,9 +402,9 @@ def test_missing_classes_are_named_in_the_sentence(store: Path, tmp_path: Path) 
 def test_classes_of_the_run_that_are_missing_are_told(store: Path, tmp_path: Path) -> None:
     times = {size: t for size, t in TIMES.items() if size != 1 << 16}
     new = write_replay(tmp_path / "n.csv", Sweep("x", times, seed=5))
-    assert check(store, str(new), "--run", "job").code == 0
+    assert check(store, str(new), "--weights", "job").code == 0
     gone = write_replay(tmp_path / "g.csv", Sweep("x", {1 << 16: 11.0}, seed=5))
-    outcome = check(store, str(gone), "--run", "job", "--format", "json")
+    outcome = check(store, str(gone), "--weights", "job", "--format", "json")
     document = json.loads(outcome.out)
     assert (outcome.code, document["classes_common"]) == (4, 0)
     assert any("measured 1 of 1 class," in n for n in document["notes"])
@@ -401,7 +417,7 @@ def test_classes_of_the_run_that_are_missing_are_told(store: Path, tmp_path: Pat
     counts = (1 << 18, 1 << 14, 1 << 26)  # 1 MiB, which `few` lacks, 64 KiB and 256 MiB
     log.write_text("".join(line.format(n=n, count=count) for n, count in enumerate(counts)))
     assert collscope("ingest", "log", log, "--db", store, "--run", "two").code == 0
-    missing = json.loads(check(store, str(few), "--run", "two", "--format", "json").out)
+    missing = json.loads(check(store, str(few), "--weights", "two", "--format", "json").out)
     assert missing["classes_missing"] == 1
     assert "missing: 1 of the baseline's 3 classes" in missing["why"]
 
@@ -555,7 +571,7 @@ def test_roofline_refuses(arguments: tuple[str, ...], code: int, message: str) -
 
 def test_json_follows_its_schema(store: Path) -> None:
     commands = {
-        "compare": [("old", "slow"), ("old", "same", "slow", "--run", "job")],
+        "compare": [("old", "slow"), ("old", "same", "slow", "--weights", "job")],
         "roofline": [("--list",), ("--system", "h100+8xib-ndr", "--ranks", "16", "--nodes", "2")],
     }
     for name, arguments in commands.items():

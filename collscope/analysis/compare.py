@@ -135,7 +135,7 @@ def compare(
     if not whole:
         raise InputError(
             f"run '{run}': none of its classes was measured with every label. Measure them with "
-            "'collscope replay', or compare without --run."
+            "'collscope replay', or compare without --weights."
         )
     place = {key: c for c, key in enumerate(common)}
     classes = tuple(

@@ -23,9 +23,13 @@ class CheckFormat(str, Enum):
     HTML = "html"
 
 
-JobRun = Annotated[
+MeasuredRun = Annotated[
     str | None,
-    typer.Option("--run", help="Run whose calls weight the classes.", callback=checked_label),
+    typer.Option("--run", help="Only measurements of this run.", callback=checked_label),
+]
+WeightsRun = Annotated[
+    str | None,
+    typer.Option("--weights", help="Run whose calls weight the classes.", callback=checked_label),
 ]
 System = Annotated[
     str | None,
@@ -38,7 +42,8 @@ def compare(
         list[str], typer.Argument(help="Labels, or replay CSVs; the first is the reference.")
     ],
     db: Db = DEFAULT_DB,
-    run: JobRun = None,
+    run: MeasuredRun = None,
+    weights: WeightsRun = None,
     format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
     system: System = None,
     plot: Annotated[
@@ -49,8 +54,9 @@ def compare(
     """Two or more labels side by side: speed-up per class, crossovers."""
     from collscope.reports.comparison.commands import compare_labels
     from collscope.reports.comparison.formats import render_compare
+    from collscope.reports.comparison.inputs import Runs
 
-    found = compare_labels(db, labels, run, system, plot)
+    found = compare_labels(db, labels, Runs(run, weights), system, plot)
     write(render_compare(found, format.value), output)
 
 
@@ -67,7 +73,8 @@ def check(
         typer.Option("--control", help="The baseline, measured once more.", callback=checked_label),
     ] = None,
     db: Db = DEFAULT_DB,
-    run: JobRun = None,
+    run: MeasuredRun = None,
+    weights: WeightsRun = None,
     threshold: Annotated[
         float, typer.Option("--threshold", help="Change of a class that matters, %.", min=0)
     ] = 5.0,
@@ -87,9 +94,11 @@ def check(
     from collscope.analysis.check import Rules
     from collscope.reports.comparison.commands import Names, check_labels
     from collscope.reports.comparison.formats import render_check
+    from collscope.reports.comparison.inputs import Runs
 
     rules = Rules(threshold / 100, resolution / 100)
-    found = check_labels(db, Names(baseline, current, control), run, system, rules)
+    names = Names(baseline, current, control)
+    found = check_labels(db, names, Runs(run, weights), system, rules)
     write(render_check(found, format.value), output)
     raise typer.Exit(found.verdict.exit_code)
 

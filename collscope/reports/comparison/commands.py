@@ -13,7 +13,7 @@ from collscope.analysis.labels import Label
 from collscope.analysis.limits import limited, limits
 from collscope.analysis.notes import no_results
 from collscope.errors import InputError, NoVerdictError, UsageError
-from collscope.reports.comparison.inputs import load
+from collscope.reports.comparison.inputs import Runs, load
 from collscope.reports.comparison.words import no_result_words
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.roof import Roofs
@@ -37,13 +37,13 @@ class Names:
 def compare_labels(
     db: Path,
     names: Sequence[str],
-    run: str | None = None,
+    runs: Runs = Runs(),  # noqa: B008 - frozen
     system: str | None = None,
     plot: Path | None = None,
 ) -> Comparison:
     """Compare labels of the store, or replay CSVs, with the first of them.
 
-    run     whose calls weight the classes
+    runs    of the measurements, and whose calls weight the classes
     system  whose roof is drawn, and whose limits the values are held against
     plot    file that the curves are drawn into
     raises  UsageError, InputError: see `compare`, `load`, `load_system` and `plot_compare`;
@@ -51,14 +51,14 @@ def compare_labels(
     """
     _distinct("compare", names)
     on = None if system is None else load_system(system)
-    inputs = load(db, names, run)
+    inputs = load(db, names, runs)
     weights = inputs.weights
     without = no_results(inputs.labels)
     if without:
         raise NoVerdictError(
             f"compare: {no_result_words(without)}. Measure again, or name another label."
         )
-    found = compare(inputs.labels, run, None if weights is None else weights.calls)
+    found = compare(inputs.labels, runs.weights, None if weights is None else weights.calls)
     notes = () if weights is None else weights.notes
     limit_notes = () if on is None else limits(on, inputs.labels).notes
     found = replace(found, notes=(*inputs.notes, *notes, *found.notes, *limit_notes))
@@ -81,13 +81,13 @@ def _plot(found: Comparison, path: Path, system: System | None, first: Label) ->
 def check_labels(
     db: Path,
     names: Names,
-    run: str | None = None,
+    runs: Runs = Runs(),  # noqa: B008 - frozen
     system: str | None = None,
     rules: Rules = DEFAULT_RULES,
 ) -> Check:
     """Judge a label of the store, or a replay CSV, by another.
 
-    run     whose calls weight the classes
+    runs    of the measurements, and whose calls weight the classes
     system  whose limits the values are held against
     raises  UsageError, InputError: see `load` and `load_system`; for rules that are no numbers, and
             a control that shares nothing with the baseline
@@ -96,7 +96,7 @@ def check_labels(
     if not (math.isfinite(rules.threshold) and math.isfinite(rules.resolution)):
         raise UsageError("check: --threshold and --resolution are percentages. Give numbers.")
     on = None if system is None else load_system(system)
-    inputs = load(db, names.all, run, of_first=True)
+    inputs = load(db, names.all, runs, of_first=True)
     baseline, current, *control = inputs.labels
     for label in control:
         if not baseline.classes.keys() & label.classes.keys():

@@ -23,6 +23,7 @@ from collscope.stats import Samples
 from collscope.store.connection import open_store
 from collscope.store.measurements import measurement_labels
 
+_OLD = "To weight the classes by the calls of that run write --weights {}."
 _FILES = (".csv", ".csv.gz", ".csv.zst")
 
 
@@ -35,29 +36,47 @@ class Inputs:
     notes: tuple[Note, ...]  # what was damaged in the files
 
 
-def load(db: Path, names: Sequence[str], run: str | None, *, of_first: bool = False) -> Inputs:
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Runs of a comparison.
+
+    of       whose measurements are compared; None: those of every run
+    weights  whose calls weight the classes; None: every class counts the same
+    """
+
+    of: str | None = None
+    weights: str | None = None
+
+
+def load(db: Path, names: Sequence[str], runs: Runs, *, of_first: bool = False) -> Inputs:
     """Labels of the store, or replay CSVs where a name ends in .csv, .csv.gz or .csv.zst.
 
     db        is not needed as long as every name is a file and no run is named
-    run       whose calls weight the classes
+    runs      of the labels in the store, and of the weights
     of_first  the first label's classes are weighted, be they with the others or not
     raises    InputError for unknown labels, files and runs; UsageError for a file of several labels
     """
     files = [name for name in names if name.endswith(_FILES)]
-    labels, notes = _from_files(files)
     stored = [name for name in names if name not in files]
+    if runs.of is not None and not stored:
+        raise UsageError(
+            f"--run {runs.of}: no label of the store is named, only files. {_OLD.format(runs.of)}"
+        )
+    labels, notes = _from_files(files)
     if not db.exists():
         _refuse_files(stored, known=())
-    if not stored and run is None:
+    if not stored and runs.weights is None:
         return Inputs(_aligned([labels[name] for name in names]), None, notes)
     with reading(db) as store:
-        if run is not None:
+        for run in filter(None, (runs.of, runs.weights)):
             require_run(store, db, run)
         _refuse_files(stored, measurement_labels(store))
-        labels.update((label.name, label) for label in load_labels(store, stored))
+        _refuse_other_runs(stored, measurement_labels(store), runs.of, store)
+        labels.update((label.name, label) for label in load_labels(store, stored, runs.of))
         found = _aligned([labels[name] for name in names])
         weighted = found[:1] if of_first else found
-        return Inputs(found, None if run is None else run_weights(store, run, weighted), notes)
+        weights = None if runs.weights is None else run_weights(store, runs.weights, weighted)
+        return Inputs(found, weights, notes)
 
 
 def _aligned(labels: list[Label]) -> list[Label]:
@@ -73,6 +92,22 @@ def _refuse_files(names: Sequence[str], known: Collection[str]) -> None:
             raise InputError(
                 f"'{name}': a file, not a label. Read it first, with 'collscope ingest table"
                 f" {shlex.quote(name)} --label {shlex.quote(label)}', and name the label."
+            )
+
+
+def _refuse_other_runs(
+    names: Sequence[str], known: Collection[str], run: str | None, store: sqlite3.Connection
+) -> None:
+    """Raise InputError where a label was measured, but not in the run that was named."""
+    if run is None:
+        return
+    own = measurement_labels(store, run)
+    for name in names:
+        if name in known and name not in own:
+            told = ", ".join(map(repr, own)) or "none"
+            raise InputError(
+                f"run '{run}': no measurements with label '{name}' (labels there: {told}). "
+                f"--run names the run of the measurements. {_OLD.format(run)}"
             )
 
 

@@ -274,7 +274,7 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
         case OneCallEach():
             return (
                 "no calls are known: a class weighs the time of one call, as in a sweep that runs"
-                " once; with --run it weighs what a job calls"
+                " once; with --weights it weighs what a job calls"
             )
         case FewLaunches(classes, of):
             return (
