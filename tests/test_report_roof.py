@@ -671,6 +671,19 @@ def test_a_gpu_that_idles_is_bound_by_neither(idle: int, words: bool) -> None:
     assert ("Collectives take 90.00 % of busy GPU time" in said) is words
 
 
+@pytest.mark.parametrize(
+    ("copies", "word"), [(20, "Compute-bound: c"), (40, "C"), (75, "Copy-bound: c")]
+)
+def test_copies_are_no_computation(copies: int, word: str) -> None:
+    store = StoreBuilder()
+    source = store.source("p.rpd", kind="profile", dialect="rpd")
+    store.total(source, "ncclDevKernel_Generic", "rccl", 15)
+    store.total(source, "CopyHostToDevice", None, copies, kind="copy")
+    store.total(source, "gemm", None, 85 - copies)
+    said = " ".join(render(store.report(), "text").partition("Findings")[0].split())
+    assert f"= {word}ollectives take 15.00 % of GPU time" in said
+
+
 @pytest.mark.parametrize(("second", "word"), [(20, "Compute-bound: c"), (30, "C")])
 def test_the_traces_of_a_job_get_one_line(second: int, word: str) -> None:
     store = StoreBuilder()

@@ -13,8 +13,10 @@ from collscope.analysis.rocprof_files import again, kernels_of
 
 # A pasted table whose percentages sum to less is an excerpt: what stands in it is no total.
 WHOLE_TABLE_PERCENT = 99.5
-# Half of GPU time in collectives, or a quarter at most: between them neither word is right.
+# Half of GPU time in collectives or in copies binds; a quarter of it in collectives at most, and
+# half in other kernels, is compute. Between them no word is right.
 COMMUNICATION_BOUND_PERCENT = 50.0
+COPY_BOUND_PERCENT = 50.0
 COMPUTE_BOUND_PERCENT = 25.0
 # A GPU that idles for half of the traced time is bound by neither, whatever fills the rest.
 IDLE_PERCENT = 50.0
@@ -58,6 +60,7 @@ class Bound(Enum):
 
     COMMUNICATION = "communication"
     COMPUTE = "compute"
+    COPIES = "copies"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ class Share:
     dialect: str
     percent: float | None  # the answer, of `whole`
     whole: Whole
+    copies_percent: float  # copies and memsets as far as the profile lists them, of `whole`
     rows: int  # rows of the profile's table
     partial: bool  # the table is an excerpt: its own percentages are used
     collective_calls: int
@@ -196,6 +200,7 @@ def _share(
         source=profile.source,
         dialect=profile.dialect,
         percent=_percent(profile, printed, of_busy),
+        copies_percent=_copies(totals, None if printed else profile.busy_ns),
         whole=_whole(profile.dialect, printed, copies),
         rows=rows,
         partial=partial,
@@ -263,6 +268,14 @@ def _kernels(totals: Sequence[_Total], busy_ns: int | None) -> tuple[KernelShare
     return tuple(sorted(kernels, key=lambda kernel: (-kernel.total_ns, kernel.name)))
 
 
+def _copies(totals: Sequence[_Total], busy_ns: int | None) -> float:
+    """Percent in copies over `busy_ns`, or as reported where it is None."""
+    copies = [total for total in totals if total.kind == "copy"]
+    if busy_ns:
+        return 100 * sum(total.total_ns for total in copies) / busy_ns
+    return sum(total.reported or 0.0 for total in copies)
+
+
 def _families(kernels: Sequence[KernelShare]) -> tuple[FamilyShare, ...]:
     families = [
         _family(name, [kernel for kernel in kernels if kernel.family == name])
@@ -291,8 +304,11 @@ def bound_by(share: Share) -> Bound | None:
     hidden = hidden_percent(share)
     if share.percent >= COMMUNICATION_BOUND_PERCENT:
         return Bound.COMMUNICATION
+    if share.copies_percent >= COPY_BOUND_PERCENT:
+        return Bound.COPIES
     if share.percent + hidden <= COMPUTE_BOUND_PERCENT:
-        return Bound.COMPUTE
+        compute = 100 - share.percent - hidden - share.copies_percent
+        return Bound.COMPUTE if compute >= 100 - COPY_BOUND_PERCENT else None
     return None
 
 

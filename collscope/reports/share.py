@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from collscope.analysis.share import HOST_FUNCTIONS, Bound, Share, Whole, hidden_percent
 from collscope.units import count
 
-BOUND_WORDS = {Bound.COMMUNICATION: "Communication-bound", Bound.COMPUTE: "Compute-bound"}
+BOUND_WORDS = {
+    Bound.COMMUNICATION: "Communication-bound",
+    Bound.COMPUTE: "Compute-bound",
+    Bound.COPIES: "Copy-bound",
+}
 
 
 def denominator(share: Share) -> str:
