@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collscope.ingest import foreign_sqlite
-from collscope.ingest.profiles import read_sqlite
+from collscope.ingest.files import open_input
+from collscope.ingest.profiles import read_profiles
 from collscope.kernel_names import classify
 from collscope.model import Profile, Severity
 from collscope.parsers import nsys, rocpd, rpd
@@ -382,7 +383,9 @@ def test_a_tree_of_pages_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     pages[int.from_bytes(third, "big") - 1] = all_to(second)
     pages[root - 1] = all_to(third)
     monkeypatch.setattr(foreign_sqlite, "_STEPS", 100_000)
-    profile = read_sqlite(pages)
+    path = tmp_path / "endless.rpd"
+    path.write_bytes(b"".join(pages))
+    profile = _profile(path)
     assert profile is not None
     (found,) = profile.diagnostics
     assert (found.code, found.severity) == ("corrupt_database", Severity.ERROR)
@@ -390,15 +393,20 @@ def test_a_tree_of_pages_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert 4_000 < len(profile.spans) < 100_000
 
 
+def _profile(path: Path) -> Profile | None:
+    with open_input(str(path)) as file:
+        found = read_profiles(file)
+    return None if found is None else found.tables[0].profile
+
+
 @pytest.mark.parametrize("name", SQLITE)
 def test_real_work_is_far_below_the_bound(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = (SAMPLES / name).read_bytes()
-    whole = read_sqlite([raw])
+    whole = _profile(SAMPLES / name)
     monkeypatch.setattr(foreign_sqlite, "_STEPS_AT_ONCE", 1)
     monkeypatch.setattr(foreign_sqlite, "_STEPS", 0)
     assert whole is not None
-    assert read_sqlite([raw]) == whole
+    assert _profile(SAMPLES / name) == whole
     monkeypatch.setattr(foreign_sqlite, "_STEPS_PER_BYTE", 0)
     monkeypatch.setattr(foreign_sqlite, "_STEPS", 100)
-    stopped = read_sqlite([raw])
+    stopped = _profile(SAMPLES / name)
     assert stopped is None or "corrupt_database" in codes(stopped)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from command import collscope, rows
 
+from collscope.ingest import auto
 from collscope.model import MeasurementSet
 from collscope.parsers import registry
 from collscope.parsers.hints import Hints
+from collscope.parsers.log_scan import LogScan
 from collscope.parsers.reader import Fit, InMemory, Reader, whole_if
 
 _MODULES = [(kind, module) for kind, modules in registry.DIALECTS.items() for module in modules]
@@ -17,8 +20,9 @@ _MODULES = [(kind, module) for kind, modules in registry.DIALECTS.items() for mo
 
 @pytest.mark.parametrize(("kind", "module"), _MODULES)
 def test_every_dialect_has_its_reader(kind: str, module: str) -> None:
-    found = [reader for reader in registry.readers(kind) if module.endswith(reader.name)]
-    assert [reader.kind for reader in found] == [kind] or kind == "metric"
+    reader = import_module(f"collscope.parsers.{module}").READER
+    assert reader.kind == kind
+    assert reader in registry.readers(kind)
 
 
 @pytest.mark.parametrize("head", [b"", b"\0" * 100, b"\xff\xfe\xfd", b"{", b'"', b"op,", b"\n" * 9])
@@ -53,6 +57,42 @@ def test_the_first_that_fits_as_a_whole_reads_the_file() -> None:
     assert whole_if(lambda head: head == "\ufffd")(b"\xff") is Fit.WHOLE
     assert registry.fit("csv", b"# collscope-replay: 1\n") is Fit.WHOLE
     assert registry.fit("csv", b"host:1:1 [0] NCCL INFO") is Fit.NONE
+
+
+def test_ingest_auto_puts_what_every_kind_of_reader_finds() -> None:
+    assert list(auto._PUT) == list(registry.DIALECTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "fit"),
+    [
+        ("profiles/synthetic.nsys.sqlite", "profile", Fit.WHOLE),
+        ("profiles/frontier-gptj.txt", "profile", Fit.BEGINNING),
+        ("profiles/frontier-gptj.txt", "trace", Fit.NONE),
+        ("profiles/synthetic.nsys.sqlite", "trace", Fit.NONE),
+        ("profiles/synthetic.nsys.sqlite", "csv", Fit.NONE),
+    ],
+)
+def test_profiles_are_told_by_their_beginning(
+    samples: Path, name: str, kind: str, fit: Fit
+) -> None:
+    head = (samples / name).read_bytes()[: registry.HEAD_BYTES]
+    assert registry.fit(kind, head) is fit
+
+
+def test_a_log_is_read_by_the_registry() -> None:
+    # RCCL 2.18, INFO of COLL
+    line = (
+        b"node:1:1 [5] NCCL INFO AllReduce: opCount 0 sendbuff 0x7f recvbuff 0x7f count 1 "
+        b"datatype 6 op 0 root 0 comm 0xaf5 [nranks=8] stream 0xac1 task 0 globalrank 5\n"
+    )
+    found = registry.read_bytes("log", line, Hints())
+    assert isinstance(found, LogScan)
+    assert found.is_log
+    assert found.tables["counters"]["coll"] == 1
+    nothing = registry.read_bytes("log", b"no line of the library\n", Hints())
+    assert isinstance(nothing, LogScan)
+    assert not nothing.is_log
 
 
 _DEEPSPEED = (

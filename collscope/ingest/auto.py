@@ -3,59 +3,107 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from collscope._logscan import Scanner
 from collscope.ingest.adding import CUT, EMPTY, OTHER_KIND, unusable
 from collscope.ingest.files import HEAD_BYTES, Input
-from collscope.ingest.logs import PARSED, store_log, tells_nothing
+from collscope.ingest.logs import store_log, tells_nothing
 from collscope.ingest.measurements import CSV, TABLE, ingest_csv, ingest_table
 from collscope.ingest.metrics import METRIC, ingest_metric
-from collscope.ingest.profiles import ingest_profile, is_sqlite, text_profile
+from collscope.ingest.profiles import PROFILE, ingest_profile
 from collscope.ingest.result import Ingested
-from collscope.ingest.scan import Progress, Scanned, scan_log
-from collscope.ingest.traces import ingest_trace, is_totals, is_trace
+from collscope.ingest.scan import Progress, scan_log
+from collscope.ingest.traces import TRACE, ingest_trace, is_totals
 from collscope.model import MeasurementSet
 from collscope.parsers import registry
 from collscope.parsers.hints import Hints, MetricHints, TableHints
+from collscope.parsers.log_scan import LogScan
 from collscope.parsers.metrics import MetricSet
 from collscope.parsers.reader import Fit
 
 # Longer texts, after decompression, are not looked through for what stands inside a document.
 DOCUMENT_BYTES = 8 << 20
+LOG = "log"
 # Why a file is unusable for one reader, and nothing that the user could mend for that one.
 _OF_ONE_KIND = (OTHER_KIND, EMPTY, CUT, "empty_trace")
 _NO_OP = "op_unknown"  # a table that lacks the name of its operation
 _NOTHING = "no profile, trace, replay CSV, log, benchmark table or figures found"
 
 
+@dataclass(frozen=True, slots=True)
+class _Into:
+    """Where files go."""
+
+    connection: sqlite3.Connection
+    db: Path
+    run: str
+    progress: Progress
+
+
 def ingest_any(
     connection: sqlite3.Connection, db: Path, run: str, file: Input, progress: Progress
 ) -> list[Ingested]:
-    """Put one file into a run.
+    """Put one file into a run, as every kind of source that the readers find in it.
 
-    An SQLite file, a trace, a recording and a replay CSV are of one kind. A text is a log where it
-    tells of more than itself; one of at most `DOCUMENT_BYTES` is also looked through for a
-    profiler's table, benchmark tables and figures with a unit. Each kind is a source.
+    A file that is of one dialect as a whole is of one kind. Others are read as a log, as what they
+    begin with, and, up to `DOCUMENT_BYTES`, as all that may stand inside of a document.
 
     returns  a result per kind that holds something; else one, known or unusable
     raises   InputError when the file cannot be read or the store refuses
     """
     head = file.head(DOCUMENT_BYTES + 1)
-    if is_sqlite(head):
-        profile = ingest_profile(connection, db, run, file)
-        if profile.status != "unusable":
-            return [profile]
-        spans = ingest_trace(connection, db, run, file)
-        return [profile if spans.status == "unusable" else spans]
-    trace = ingest_trace(connection, db, run, file) if is_trace(head) else None
-    if trace is not None and trace.status != "unusable":
-        return [trace]
-    if registry.fit(CSV, head[:HEAD_BYTES]) is Fit.WHOLE:
-        return [ingest_csv(connection, db, run, file, None, None)]
-    found = _document(connection, db, run, file, head, progress)
-    nothing = all(r.status == "unusable" for r in found)
-    return [trace] if trace is not None and nothing else found
+    small, into = len(head) <= DOCUMENT_BYTES, _Into(connection, db, run, progress)
+    found: list[Ingested] = []
+    first: Ingested | None = None  # of what looks like one kind alone
+    for kind in registry.DIALECTS:
+        fits = registry.fit(kind, head[:HEAD_BYTES])
+        if fits is Fit.NONE or (fits is Fit.PART and not small and kind != LOG):
+            continue
+        result = _PUT[kind](into, file)
+        if result is None:
+            continue
+        # Of traces some are told by little: one that holds nothing may be something else.
+        if fits is Fit.WHOLE and (kind != TRACE or result.status != "unusable"):
+            return [result]
+        if fits is Fit.WHOLE:
+            first = result
+        else:
+            found.append(result)
+    added = [r for r in found if r.status == "added"]
+    known = [r for r in found if r.status == "known"]
+    if not added and not known:
+        return [first or _rejected(found, file)]
+    # A table that lacks an option, beside what could be read, is not passed over in silence.
+    lacking = [r for r in found if r.status == "unusable" and r.code == _NO_OP]
+    return [*(added or known[:1]), *lacking]
+
+
+def _put_log(into: _Into, file: Input) -> Ingested | None:
+    log = scan_log(file, into.progress)
+    return None if tells_nothing(log) else store_log(into.connection, into.db, into.run, log)
+
+
+def _put_metric(into: _Into, file: Input) -> Ingested:
+    return ingest_metric(into.connection, into.db, into.run, file, MetricHints(), rated=True)
+
+
+_PUT: dict[str, Callable[[_Into, Input], Ingested | None]] = {
+    TRACE: lambda into, file: ingest_trace(into.connection, into.db, into.run, file),
+    CSV: lambda into, file: ingest_csv(into.connection, into.db, into.run, file, None, None),
+    PROFILE: lambda into, file: ingest_profile(into.connection, into.db, into.run, file),
+    LOG: _put_log,
+    TABLE: lambda into, file: ingest_table(into.connection, into.db, into.run, file, TableHints()),
+    METRIC: _put_metric,
+}
+
+
+def _rejected(found: list[Ingested], file: Input) -> Ingested:
+    """The one result of a file that no reader can use: what the user can mend, else all kinds."""
+    mendable = ((r.code, r.reason) for r in found if r.code not in _OF_ONE_KIND)
+    code, reason = next(mendable, (OTHER_KIND, _NOTHING))
+    return unusable(file.path, code, reason, size=file.size_bytes, truncated=file.truncated)
 
 
 def kind_of(file: Input) -> str | None:
@@ -64,59 +112,19 @@ def kind_of(file: Input) -> str | None:
     raises  InputError when the file cannot be read
     """
     head = file.head(DOCUMENT_BYTES + 1)
-    if is_sqlite(head):
-        return "profile"
-    if is_trace(head) or is_totals(head):
-        return "trace"
-    if registry.fit(CSV, head[:HEAD_BYTES]) is Fit.WHOLE:
-        return CSV
-    if text_profile(head):
-        return "profile"
-    return _kind_of_text(head)
+    if is_totals(head):  # `ingest trace` reads all of them, `ingest profile` all but one
+        return TRACE
+    return next((kind for kind in registry.DIALECTS if _speaks_for(kind, head)), None)
 
 
-def _kind_of_text(head: bytes) -> str | None:
-    scanner = Scanner()
-    scanner.feed(head)
-    counters = scanner.finish()["counters"]
-    if any(counters[name] for name in PARSED):
-        return "log"
-    measured = registry.read_bytes(TABLE, head, Hints())
-    if isinstance(measured, MeasurementSet) and measured.measurements:
-        return TABLE
-    figures = registry.read_bytes(METRIC, head, Hints())
-    rated = isinstance(figures, MetricSet) and any(m.unit is not None for m in figures.metrics)
-    return METRIC if rated else None
-
-
-def _document(
-    connection: sqlite3.Connection, db: Path, run: str, file: Input, head: bytes, progress: Progress
-) -> list[Ingested]:
-    """What every reader of texts makes of a file."""
-    small = len(head) <= DOCUMENT_BYTES
-    found: list[Ingested] = []
-    if small or text_profile(head):
-        read = ingest_trace if is_totals(head) else ingest_profile
-        found.append(read(connection, db, run, file))
-        if found[0].dialect.startswith("rocprof"):  # one table from the first line to the last
-            return found
-    log = scan_log(file, progress)
-    if not tells_nothing(log):
-        found.append(store_log(connection, db, run, log))
-    if small:
-        found.append(ingest_table(connection, db, run, file, TableHints()))
-        found.append(ingest_metric(connection, db, run, file, MetricHints(), rated=True))
-    added = [r for r in found if r.status == "added"]
-    known = [r for r in found if r.status == "known"]
-    if not added and not known:
-        return [_rejected(found, log)]
-    # A table that lacks an option, beside what could be read, is not passed over in silence.
-    lacking = [r for r in found if r.status == "unusable" and r.code == _NO_OP]
-    return [*(added or known[:1]), *lacking]
-
-
-def _rejected(found: list[Ingested], log: Scanned) -> Ingested:
-    """The one result of a file that no reader can use: what the user can mend, else all kinds."""
-    mendable = ((r.code, r.reason) for r in found if r.code not in _OF_ONE_KIND)
-    code, reason = next(mendable, (OTHER_KIND, _NOTHING))
-    return unusable(log.path, code, reason, size=log.size_bytes, truncated=log.truncated)
+def _speaks_for(kind: str, head: bytes) -> bool:
+    """True where a file that begins so is of the kind, by its readers or by what they find."""
+    fits = registry.fit(kind, head[:HEAD_BYTES])
+    if fits is not Fit.PART or kind == PROFILE:
+        return fits > Fit.PART
+    found = registry.read_bytes(kind, head, Hints())
+    if isinstance(found, MetricSet):
+        return any(metric.unit is not None for metric in found.metrics)
+    if isinstance(found, MeasurementSet):
+        return bool(found.measurements)
+    return isinstance(found, LogScan) and found.is_log

@@ -7,6 +7,7 @@ import glob
 import hashlib
 import os
 import re
+import sqlite3
 import stat
 import sys
 import tarfile
@@ -15,7 +16,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import IO, BinaryIO
@@ -23,6 +24,7 @@ from typing import IO, BinaryIO
 import zstandard
 
 from collscope.errors import InputError
+from collscope.ingest.foreign_sqlite import open_foreign
 from collscope.units import format_size
 
 STDIN = "-"
@@ -205,6 +207,7 @@ class Input:
         self._file = file
         self._spool = tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) if spooled else None  # noqa: SIM115 - closed below
         self._unpacked: IO[bytes] | None = None
+        self._copy: tempfile.TemporaryDirectory[str] | None = None  # of an SQLite file
         self._packed_bytes = packed_bytes
         self._digest = hashlib.sha256()
         self._read_bytes = 0  # of the file itself: hashed, and spooled where it must be
@@ -216,6 +219,8 @@ class Input:
         for kept in (self._spool, self._unpacked):
             if kept is not None:
                 kept.close()
+        if self._copy is not None:
+            self._copy.cleanup()
 
     @property
     def name(self) -> str:
@@ -266,6 +271,25 @@ class Input:
         raises  UnreadableError, also for more than is kept in memory
         """
         return self.whole().decode("utf-8-sig", errors="replace")
+
+    @contextmanager
+    def database(self) -> Iterator[sqlite3.Connection | None]:
+        """It as an SQLite file, from a copy: a profiler's WAL beside it is not touched.
+
+        returns  None where it cannot be opened
+        raises   UnreadableError
+        """
+        if self._copy is None:
+            self._copy = tempfile.TemporaryDirectory()
+            with Path(self._copy.name, "profile.db").open("wb") as out:
+                out.writelines(self.chunks())
+        with ExitStack() as stack:
+            try:
+                opened = open_foreign(Path(self._copy.name, "profile.db"))
+                connection = stack.enter_context(opened)
+            except sqlite3.DatabaseError:
+                connection = None
+            yield connection
 
     def seekable(self) -> IO[bytes]:
         """All bytes, decompressed, as a file that can be read from anywhere.

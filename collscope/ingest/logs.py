@@ -13,6 +13,7 @@ from collscope.ingest.result import Ingested
 from collscope.ingest.scan import Scanned
 from collscope.match.observe import Observed, observe
 from collscope.model import Diagnostic, LibraryVersion, LogRecord, Severity
+from collscope.parsers.log_scan import PARSED
 from collscope.parsers.nccl_log import parse_messages
 from collscope.segment import encode
 from collscope.store import sources
@@ -31,7 +32,6 @@ _DAMAGED = (
 )
 NO_LOG = "no line of NCCL or RCCL: not a log of NCCL_DEBUG=INFO"
 _EXCERPT = 200  # characters of a line kept in a diagnostic
-PARSED = ("coll", "call", "kernel", "tuning", "messages")
 
 
 def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanned) -> Ingested:
@@ -39,11 +39,11 @@ def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanne
 
     raises  InputError when the store refuses
     """
-    path, scan = log.path, log.scan
+    path, scan = log.path, log.found.tables
     identity = sources.identity(log.sha256, "log")
     if sources.has_source(connection, run, identity):
         return Ingested(path, "known")
-    if not any(scan["counters"][name] for name in PARSED):
+    if not log.found.is_log:
         code, why = _why_unusable(scan)
         return unusable(path, code, why, size=log.size_bytes, truncated=log.truncated)
     records, found = parse_messages(scan["messages"])
@@ -69,10 +69,10 @@ def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanne
 
 def tells_nothing(log: Scanned) -> bool:
     """True for messages of the library without a communicator, a link, a setting or a fact."""
-    counters = log.scan["counters"]
+    counters = log.found.tables["counters"]
     if not counters["messages"] or any(counters[n] for n in PARSED if n != "messages"):
         return False
-    records, _ = parse_messages(log.scan["messages"])
+    records, _ = parse_messages(log.found.tables["messages"])
     return not records
 
 

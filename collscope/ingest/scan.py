@@ -5,13 +5,12 @@ Imports little: the scanner runs while the modules that store what it finds are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
-from collscope._logscan import Scanner
 from collscope.ingest.files import Input, open_input
+from collscope.parsers.log_scan import LogScan, scan
 
 Progress = Callable[[str, int], None]  # path, bytes read so far
 
@@ -24,7 +23,7 @@ class Scanned:
     sha256: str
     size_bytes: int  # after decompression
     truncated: bool  # the compressed data ended early
-    scan: dict[str, Any]  # what `collscope._logscan.Scanner.finish` returned
+    found: LogScan
 
 
 def scan_log(file: Input, progress: Progress) -> Scanned:
@@ -32,11 +31,15 @@ def scan_log(file: Input, progress: Progress) -> Scanned:
 
     raises  UnreadableError
     """
-    scanner = Scanner()
+    found = scan(_told(file, progress))
+    return Scanned(file.path, file.sha256, file.size_bytes, file.truncated, found)
+
+
+def _told(file: Input, progress: Progress) -> Iterator[bytes]:
+    """Chunks of a file; how far they got is told after each."""
     for chunk in file.chunks():
-        scanner.feed(chunk)
+        yield chunk
         progress(file.path, file.size_bytes)
-    return Scanned(file.path, file.sha256, file.size_bytes, file.truncated, scanner.finish())
 
 
 class ScansAhead:

@@ -9,18 +9,19 @@ from pathlib import Path
 from collscope.ingest.adding import OTHER_KIND, cut_short, unusable
 from collscope.ingest.files import HEAD_BYTES, Input, printable
 from collscope.ingest.measurements import ingest_table
-from collscope.ingest.profiles import ingest_profile, is_sqlite, read_sqlite
+from collscope.ingest.profiles import ingest_profile, read_profiles
 from collscope.ingest.result import Ingested
 from collscope.ingest.span_traces import profile_traces
 from collscope.model import Diagnostic
 from collscope.model.trace import RecordedCalls, TraceFile
 from collscope.parsers import deepspeed, key_averages, perftools, registry
 from collscope.parsers.hints import Hints, TableHints
-from collscope.parsers.reader import Fit, text_of
+from collscope.parsers.reader import Fit, is_sqlite, text_of
 from collscope.store import sources
 from collscope.store.connection import transaction
 from collscope.store.traces import insert_recording, insert_trace
 
+TRACE = "trace"  # what the kind of such a source is called
 _EMPTY = "the trace holds no kernel, copy or collective"
 # Its GPU work may stand at the end: nothing of it is left then.
 _CUT = (
@@ -114,24 +115,25 @@ def _parse(file: Input) -> _Parsed | str:
     """Records of a file, or the reason why it holds none."""
     head = file.head()
     if is_sqlite(head):
-        profile = read_sqlite(file.chunks())
-        return _Parsed(profile_traces(profile)) if profile and profile.spans else _UNKNOWN
-    found = registry.read("trace", file, head, Hints()) if is_trace(head) else None
+        profiles = read_profiles(file)
+        traces = profile_traces(profiles.tables[0].profile) if profiles else []
+        return _Parsed(traces) if traces else _UNKNOWN
+    found = registry.read(TRACE, file, head, Hints()) if _is_trace(head) else None
     if isinstance(found, RecordedCalls):
         return _Parsed([], found)
     return _Parsed(found) if isinstance(found, list) else _UNKNOWN
 
 
-def is_trace(head: bytes) -> bool:
-    """True for the first bytes of a trace or a recording; SQLite files have `is_sqlite`."""
-    return registry.fit("trace", head[:HEAD_BYTES]) is Fit.WHOLE and not is_totals(head)
+def _is_trace(head: bytes) -> bool:
+    """True for the first bytes of a trace or a recording."""
+    return registry.fit(TRACE, head[:HEAD_BYTES]) is Fit.WHOLE and not is_totals(head)
 
 
 def is_totals(head: bytes) -> bool:
     """True for text with a table of totals."""
     text = head[:HEAD_BYTES].decode("utf-8", errors="replace")
     tables = (key_averages, perftools, deepspeed)
-    return any(module.sniff_text(text) for module in tables)
+    return not is_sqlite(head) and any(module.sniff_text(text) for module in tables)
 
 
 def _totals(connection: sqlite3.Connection, store: Path, run: str, file: Input) -> Ingested:

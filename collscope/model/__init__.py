@@ -30,7 +30,14 @@ from collscope.model.log import (
 from collscope.model.measurement import Measurement, MeasurementSet
 from collscope.model.measurement_index import MeasurementIndex, Serving
 from collscope.model.op import Bus, Extent, Op, Place, parse_op
-from collscope.model.profile import KernelSpan, KernelTotal, Profile
+from collscope.model.profile import (
+    KernelSpan,
+    KernelTotal,
+    Profile,
+    ProfileSet,
+    ProfileTable,
+    SizeBin,
+)
 from collscope.model.redop import Redop, parse_redop, redop_of
 
 __all__ = [
@@ -59,10 +66,13 @@ __all__ = [
     "Op",
     "Place",
     "Profile",
+    "ProfileSet",
+    "ProfileTable",
     "Redop",
     "Serving",
     "Setting",
     "Severity",
+    "SizeBin",
     "algorithm_bandwidth",
     "bus_bandwidth",
     "bus_factor",

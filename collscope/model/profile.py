@@ -41,3 +41,30 @@ class Profile:
     totals: tuple[KernelTotal, ...]
     spans: tuple[KernelSpan, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileTable:
+    """One table of a profile that is text."""
+
+    line: int  # of its header, 1-based
+    profile: Profile
+
+
+@dataclass(frozen=True, slots=True)
+class SizeBin:
+    """How many messages or copies of one size range a function made."""
+
+    function: str
+    what: str  # MsgSz, HtoA, AtoH, AtoA
+    low_bytes: int  # of the range, inclusive
+    high_bytes: int | None  # exclusive; None: no upper end
+    count: float  # mean of the processes, so it need not be whole
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSet:
+    """The profiles of one file: several where a text holds several tables."""
+
+    tables: tuple[ProfileTable, ...]  # at least one, which may be without rows
+    bins: tuple[SizeBin, ...] = ()

@@ -6,12 +6,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from collscope.model import Diagnostic, Severity
+from collscope.parsers.reader import Fit, Reader, is_sqlite, one_profile
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from collscope.model import Profile, ProfileSet
     from collscope.parsers._rows import Rows
+    from collscope.parsers.hints import Hints
+    from collscope.parsers.reader import Source
 
 
 def select(connection: sqlite3.Connection, sql: str) -> Iterator[tuple[Any, ...]]:
@@ -75,3 +79,23 @@ def damage_noted(connection: sqlite3.Connection, rows: Rows) -> Iterator[None]:
         why = "it is far longer than its file" if str(error) == "interrupted" else error
         message = f"The database cannot be read to its end ({why}). Copy or export it again."
         rows.note(Diagnostic(Severity.ERROR, "corrupt_database", message))
+
+
+def sqlite_reader(
+    name: str,
+    sniff_tables: Callable[[set[str]], bool],
+    parse: Callable[[sqlite3.Connection], Profile],
+) -> Reader:
+    """Reader of a profile that is an SQLite file, told by the names of its base tables."""
+
+    def read(source: Source, _hints: Hints) -> ProfileSet | None:
+        with source.database() as connection:
+            if connection is None:
+                return None
+            try:
+                known = sniff_tables(base_tables(connection))
+                return one_profile(parse(connection)) if known else None
+            except (connection.DatabaseError, UnicodeDecodeError, MemoryError):
+                return None
+
+    return Reader(name, "profile", lambda h: Fit.WHOLE if is_sqlite(h) else Fit.NONE, read)

@@ -14,9 +14,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from collscope.kernel_names import classify
-from collscope.model import KernelTotal, Profile, Severity
+from collscope.model import KernelTotal, Profile, ProfileSet, ProfileTable, Severity
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import kind_of, text_lines
+from collscope.parsers.reader import text_profile_reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -73,14 +74,6 @@ class _Row:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """One table of a document."""
-
-    line: int  # of its header, 1-based
-    profile: Profile
-
-
 def sniff_text(head: str) -> bool:
     """True when the header of such a table stands in the text."""
     # A launcher's label may stand before it; only such lines are worth the search for one.
@@ -94,7 +87,7 @@ def parse(text: str | Iterable[str]) -> Profile:
     return found[0].profile if found else _profile([], Notes())
 
 
-def tables(text: str | Iterable[str]) -> list[Table]:
+def tables(text: str | Iterable[str]) -> list[ProfileTable]:
     """Device time of every row that is counted once, per table; no spans.
 
     Operators, kernels, runtime calls and annotated ranges share a table, and each counts the
@@ -116,7 +109,7 @@ def tables(text: str | Iterable[str]) -> list[Table]:
     return sorted(found, key=lambda table: table.line)
 
 
-def _tables(lines: Sequence[tuple[int, str]]) -> Iterator[Table]:
+def _tables(lines: Sequence[tuple[int, str]]) -> Iterator[ProfileTable]:
     """Tables of lines that are of one rank, each with its number in the document."""
     header: _Header | None = None
     above, first = "", 0
@@ -127,7 +120,7 @@ def _tables(lines: Sequence[tuple[int, str]]) -> Iterator[Table]:
         # Below its last row stands a ruler, and then: Self CUDA time total: 67.201ms
         ends = start is not None or _ENDS.match(line) or (ruler and bool(rows))
         if header is not None and ends:
-            yield Table(first, _profile(rows, notes))
+            yield ProfileTable(first, _profile(rows, notes))
             header = None
         if start is not None:
             header, first, notes, rows = start, number, Notes(), []
@@ -139,7 +132,7 @@ def _tables(lines: Sequence[tuple[int, str]]) -> Iterator[Table]:
                 notes.add(Severity.DATA_LOSS, "torn_row", _NOT_READ, number, line)
         above = line
     if header is not None:
-        yield Table(first, _profile(rows, notes))
+        yield ProfileTable(first, _profile(rows, notes))
 
 
 def _profile(read: Sequence[_Row], notes: Notes) -> Profile:
@@ -310,3 +303,10 @@ def _check_coverage(rows: Sequence[_Row], what: str, notes: Notes) -> None:
             "was cut after some rows. Use the printed percentages for shares."
         )
         notes.add(Severity.NOTICE, "partial_top", message, 1)
+
+
+def _every(text: str) -> ProfileSet:
+    return ProfileSet(tuple(tables(text)) or (ProfileTable(1, _profile([], Notes())),))
+
+
+READER = text_profile_reader(DIALECT, sniff_text, _every)

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 from collscope.model import Diagnostic, Profile, Severity
 from collscope.parsers._rows import Rows
-from collscope.parsers._sqlite import base_tables, columns, damage_noted, first_of, select
+from collscope.parsers._sqlite import (
+    base_tables,
+    columns,
+    damage_noted,
+    first_of,
+    select,
+    sqlite_reader,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -127,3 +134,6 @@ def _note_graphs(connection: sqlite3.Connection, rows: Rows) -> None:
             "Record with --cuda-graph-trace=node."
         )
         rows.note(Diagnostic(Severity.NOTICE, "graphs_without_kernels", message, count=count))
+
+
+READER = sqlite_reader("nsys", sniff_tables, parse)

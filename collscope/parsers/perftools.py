@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from collscope.model import KernelTotal, Profile, Severity
+from collscope.model import KernelTotal, Profile, ProfileSet, ProfileTable, Severity, SizeBin
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import text_lines
+from collscope.parsers.reader import text_profile_reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,33 +40,6 @@ _SOURCE = re.compile(r"/|^line\.")
 _LIMIT = 2**63
 _LONGEST_LINE = 4000
 _MOST_TITLES = 12  # lines
-
-
-@dataclass(frozen=True, slots=True)
-class SizeBin:
-    """How many messages or copies of one size range a function made."""
-
-    function: str
-    what: str  # MsgSz, HtoA, AtoH, AtoA
-    low_bytes: int  # of the range, inclusive
-    high_bytes: int | None  # exclusive; None: no upper end
-    count: float  # mean of the processes, so it need not be whole
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Time on the accelerator per function, of one table of a report."""
-
-    line: int  # of its titles, 1-based
-    profile: Profile
-
-
-@dataclass(frozen=True, slots=True)
-class SizeTable:
-    """What a perftools report tells."""
-
-    tables: tuple[Table, ...]  # those with such times; one without rows where none has them
-    bins: tuple[SizeBin, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +68,7 @@ def sniff_text(head: str) -> bool:
     return "Accelerator Regions" in head or re.search(r"MPI Message Stats", head) is not None
 
 
-def parse(text: str | Iterable[str]) -> SizeTable:
+def parse(text: str | Iterable[str]) -> ProfileSet:
     """Functions with their time and their counts per size range, of every table of a report.
 
     Of a tree of callers the first level is kept, so that nothing is counted twice; "Total", source
@@ -104,13 +78,15 @@ def parse(text: str | Iterable[str]) -> SizeTable:
     for number, line in enumerate(text_lines(text), start=1):
         reader.feed(line[:_LONGEST_LINE], number)
     # Two tables may be two measurements of one program: their times are no sum.
-    tables = [Table(line, Profile(DIALECT, tuple(rows))) for line, rows in reader.totals.items()]
+    tables = [
+        ProfileTable(line, Profile(DIALECT, tuple(rows))) for line, rows in reader.totals.items()
+    ]
     if not tables:
         notes = Notes()
         if not reader.bins:
             notes.add(Severity.NOTICE, "no_rows", "The report holds no table of functions.", 1)
-        tables = [Table(1, Profile(DIALECT, (), diagnostics=notes.diagnostics))]
-    return SizeTable(tuple(tables), tuple(reader.bins))
+        tables = [ProfileTable(1, Profile(DIALECT, (), diagnostics=notes.diagnostics))]
+    return ProfileSet(tuple(tables), tuple(reader.bins))
 
 
 class _Reader:
@@ -260,3 +236,6 @@ def _number(cells: Sequence[str], place: int) -> Decimal | None:
     cell = cells[place] if 0 <= place < len(cells) else ""
     number = cell.removesuffix("%")
     return Decimal(number.replace(",", "")) if _NUMBER.fullmatch(number) else None
+
+
+READER = text_profile_reader(DIALECT, sniff_text, parse)

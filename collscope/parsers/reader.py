@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from collscope import stamps
-
 if TYPE_CHECKING:
-    from collscope.model import InterferenceSet, MeasurementSet
+    import sqlite3
+
+    from collscope.model import InterferenceSet, MeasurementSet, Profile, ProfileSet
     from collscope.model.trace import RecordedCalls, TraceFile
     from collscope.parsers.hints import Hints
+    from collscope.parsers.log_scan import LogScan
     from collscope.parsers.memcpy_csv import CopySet
     from collscope.parsers.metrics import MetricSet
 
 Records: TypeAlias = (
-    "MeasurementSet | CopySet | InterferenceSet | MetricSet | list[TraceFile] | RecordedCalls"
+    "MeasurementSet | CopySet | InterferenceSet | MetricSet | ProfileSet | LogScan"
+    " | list[TraceFile] | RecordedCalls"
 )
+
+
+_BEGINNING_CHARACTERS = 4096  # in which a text begins with a table
+_DOCUMENT_CHARACTERS = 1 << 20  # in which one is looked for further down
 
 
 class Fit(IntEnum):
@@ -26,7 +33,8 @@ class Fit(IntEnum):
 
     NONE = 0
     PART = 1  # a text may hold something of this dialect, among others
-    WHOLE = 2  # the file is of this dialect alone
+    BEGINNING = 2  # it begins with this dialect, and others may follow
+    WHOLE = 3  # the file is of this dialect alone
 
 
 class Source(Protocol):
@@ -44,6 +52,9 @@ class Source(Protocol):
 
     def text(self) -> str:
         """As `whole`; bytes that are no UTF-8 are replacement characters."""
+
+    def database(self) -> AbstractContextManager[sqlite3.Connection | None]:
+        """It as an SQLite file, open for reading base tables; None where it cannot be opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +75,10 @@ class InMemory:
     def text(self) -> str:
         """The parts as text."""
         return text_of(self.whole())
+
+    def database(self) -> AbstractContextManager[sqlite3.Connection | None]:
+        """None: SQLite opens files."""
+        return nullcontext(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +107,45 @@ def whole_if(sniff: Callable[[str], bool]) -> Callable[[bytes], Fit]:
     return lambda head: Fit.WHOLE if sniff(text_of(head)) else Fit.NONE
 
 
+def is_sqlite(head: bytes) -> bool:
+    """True for the first bytes of an SQLite file."""
+    return head.startswith(b"SQLite format 3\0")
+
+
+def one_profile(profile: Profile) -> ProfileSet:
+    """The profile of a file that holds no other."""
+    from collscope.model import ProfileSet, ProfileTable  # noqa: PLC0415 - the scan of a log waits
+
+    return ProfileSet((ProfileTable(1, profile),))
+
+
+def text_profile_reader(
+    name: str,
+    sniff: Callable[[str], bool],
+    parse: Callable[[str], ProfileSet],
+    *,
+    alone: bool = False,
+) -> Reader:
+    """Reader of a profiler's table, with which a text begins, or which stands further down in one.
+
+    sniff  true where the table's header, or a row that tells as much, stands in the text
+    alone  a text that begins with it holds nothing else
+    """
+
+    def fits(head: bytes) -> Fit:
+        if is_sqlite(head):
+            return Fit.NONE
+        begins = sniff(text_of(head[: 4 * _BEGINNING_CHARACTERS])[:_BEGINNING_CHARACTERS])
+        return (Fit.WHOLE if alone else Fit.BEGINNING) if begins else Fit.PART
+
+    def read(source: Source, _hints: Hints) -> ProfileSet | None:
+        text = source.text()
+        looked_at = (_BEGINNING_CHARACTERS, _DOCUMENT_CHARACTERS)
+        return parse(text) if any(sniff(text[:most]) for most in looked_at) else None
+
+    return Reader(name, "profile", fits, read)
+
+
 def trace_reader(
     name: str,
     sniff: Callable[[bytes], bool],
@@ -100,6 +154,8 @@ def trace_reader(
     """Reader of a trace, which is read as a stream; times that cannot be true are left out."""
 
     def read(source: Source, _hints: Hints) -> Records:
+        from collscope import stamps  # noqa: PLC0415 - it needs numpy
+
         found = parse(source.chunks(), source.name)
         return [stamps.believed_trace(trace)[0] for trace in found]
 
@@ -115,6 +171,8 @@ def recorder_reader(
     """
 
     def read(source: Source, _hints: Hints) -> Records:
+        from collscope import stamps  # noqa: PLC0415 - it needs numpy
+
         return stamps.believed_recording(parse(source.whole(), source.name))
 
     return Reader(name, "trace", _whole_file(sniff), read)

@@ -19,18 +19,9 @@ if TYPE_CHECKING:
     from collscope.parsers.hints import Hints
 
 HEAD_BYTES = 65_536  # what readers tell their files by
-# By kind, in the order in which they are asked; the first that fits as a whole reads a file.
+# By kind, in the order in which `ingest auto` asks them, and in a kind in the order in which its
+# readers are asked.
 DIALECTS = {
-    "csv": ("replay_csv", "memcpy_csv", "interference_csv", "rccl_replayer_csv"),
-    "table": (
-        "tables.perf_json",
-        "tables.perf_csv",
-        "tables.perf_text",
-        "tables.latency_table",
-        "tables.summary_table",
-        "deepspeed",
-    ),
-    "metric": ("metrics",),
     # The binary recording has no magic number, so it is asked last.
     "trace": (
         "traces.rocprof_json",
@@ -42,6 +33,18 @@ DIALECTS = {
         "recorders.rccl_recorder_text",
         "recorders.rccl_recorder_binary",
     ),
+    "csv": ("replay_csv", "memcpy_csv", "interference_csv", "rccl_replayer_csv"),
+    "profile": ("rocpd", "rpd", "nsys", "rocprof_csv", "key_averages", "top_text", "perftools"),
+    "log": ("log_scan",),
+    "table": (
+        "tables.perf_json",
+        "tables.perf_csv",
+        "tables.perf_text",
+        "tables.latency_table",
+        "tables.summary_table",
+        "deepspeed",
+    ),
+    "metric": ("metrics",),
 }
 
 
@@ -62,22 +65,21 @@ def fit(kind: str, head: bytes) -> Fit:
 
 
 def read(kind: str, source: Source, head: bytes, hints: Hints) -> Records | None:
-    """Records of a file: of the reader that it is of as a whole, else what all find in it.
+    """Records of a file: of the reader that fits best and finds some; of tables, what all find.
 
     head     its first 64 KiB
     returns  None when no reader knows it
     """
-    parts: list[Records] = []
+    parts: list[MeasurementSet] = []
     once = _Once(source)
     fitting = [(reader.sniff(head), reader) for reader in readers(kind)]
     for fits, reader in sorted(fitting, key=lambda pair: pair[0], reverse=True):
         found = reader.read(once, hints) if fits else None
-        if found is not None and fits is Fit.WHOLE:
-            return found
-        if found is not None:
+        if isinstance(found, MeasurementSet) and fits is not Fit.WHOLE:
             parts.append(found)
-    tables = [part for part in parts if isinstance(part, MeasurementSet)]
-    return joined(tables) if tables else next(iter(parts), None)
+        elif found is not None:
+            return found
+    return joined(parts) if parts else None
 
 
 def read_bytes(kind: str, data: bytes, hints: Hints) -> Records | None:
@@ -92,6 +94,7 @@ class _Once:
         self._source = source
         self._text: str | None = None
         self.name, self.chunks, self.whole = source.name, source.chunks, source.whole
+        self.database = source.database
 
     def text(self) -> str:
         """The text."""

@@ -20,6 +20,7 @@ from collscope.parsers._sqlite import (
     first_of,
     quoted,
     select,
+    sqlite_reader,
 )
 
 if TYPE_CHECKING:
@@ -148,3 +149,6 @@ def _read_top(connection: sqlite3.Connection, rows: Rows) -> None:
     message = "The file holds only top_kernels: no times, no copies, all devices together."
     rows.note(Diagnostic(Severity.NOTICE, "totals_only", message))
     rows.check_percentages()
+
+
+READER = sqlite_reader("rocpd", sniff_tables, parse)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from collscope.model import Diagnostic, Profile, Severity
 from collscope.parsers._rows import Rows, TopColumns, column_key, text_lines, top_columns
+from collscope.parsers.reader import one_profile, text_profile_reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -165,3 +166,8 @@ def _add_total(rows: Rows, top: TopColumns, cells: list[str], line: int) -> None
         rows.note(Diagnostic(Severity.NOTICE, "host_api_stats", message, line, name))
         return
     rows.add_top(top, cells, line)
+
+
+READER = text_profile_reader(
+    "rocprof_csv", sniff_text, lambda text: one_profile(parse(text)), alone=True
+)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from collscope.model import Diagnostic, Profile, Severity
 from collscope.parsers._rows import Rows, kind_of, top_columns
-from collscope.parsers._sqlite import base_tables, columns, damage_noted, select
+from collscope.parsers._sqlite import base_tables, columns, damage_noted, select, sqlite_reader
 
 if TYPE_CHECKING:
     import sqlite3
@@ -76,3 +76,6 @@ def _read_top(connection: sqlite3.Connection, rows: Rows) -> None:
     message = "The file holds only the table top: no times, all devices together."
     rows.note(Diagnostic(Severity.NOTICE, "totals_only", message))
     rows.check_percentages()
+
+
+READER = sqlite_reader("rpd", sniff_tables, parse)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from collscope.model import Diagnostic, Profile, Severity
 from collscope.parsers._rows import Rows, TopColumns, column_key, number, text_lines, top_columns
+from collscope.parsers.reader import one_profile, text_profile_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -232,3 +233,6 @@ def _bare_row(line: str) -> list[str] | None:
     if len(cells) != _BARE.width or not cells[0].strip():
         return None
     return cells if all(number(cell) is not None for cell in cells[1:]) else None
+
+
+READER = text_profile_reader("top_text", sniff_text, lambda text: one_profile(parse(text)))

@@ -1,0 +1,42 @@
+"""NCCL and RCCL text logs: the native scanner (native/logscan) as a reader.
+
+The rarer lines of what it finds go on to `collscope.parsers.nccl_log`. Imports little: the scan
+runs while the modules that store what it finds are being loaded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from collscope._logscan import Scanner
+from collscope.parsers.reader import Reader, anywhere
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Counters of the lines that tell something.
+PARSED = ("coll", "call", "kernel", "tuning", "messages")
+
+
+@dataclass(frozen=True, slots=True)
+class LogScan:
+    """What the scanner made of a log."""
+
+    tables: dict[str, Any]  # what `collscope._logscan.Scanner.finish` returned
+
+    @property
+    def is_log(self) -> bool:
+        """True where a line of the library tells something."""
+        return any(self.tables["counters"][name] for name in PARSED)
+
+
+def scan(chunks: Iterable[bytes]) -> LogScan:
+    """Scan a log, cut anywhere."""
+    scanner = Scanner()
+    for chunk in chunks:
+        scanner.feed(chunk)
+    return LogScan(scanner.finish())
+
+
+READER = Reader("nccl_log", "log", anywhere, lambda source, _hints: scan(source.chunks()))
