@@ -20,7 +20,7 @@ from collscope.model import Datatype, Op
 from collscope.model.trace import Kind, TraceCollective, TraceColumns, TraceFile
 from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.clocks import _Ends
-from collscope.timeline.overlap import contention, covered, union
+from collscope.timeline.overlap import covered, union
 from collscope.timeline.steps import find_period
 
 MS = 1_000_000
@@ -372,13 +372,6 @@ def test_intervals_against_counting(spans: list[tuple[int, int]]) -> None:
     inside = [any(a <= t < b for a, b in zip(start, end, strict=True)) for t in range(80)]
     measured = covered(*union(start, end), np.arange(81))
     assert measured.tolist() == [sum(inside[:t]) for t in range(81)]
-
-
-def test_contention_factor() -> None:
-    timeline = analyse(steady_job(2, 30).traces())
-    key = timeline.classes[0].key
-    (found,) = contention(timeline.classes, {key: 30_000.0})
-    assert found.factor == pytest.approx(2.0, rel=0.02)
 
 
 def test_period_of_collectives() -> None:

@@ -31,11 +31,6 @@ class Hockney:
     median_error: float
     worst_error: float
 
-    @property
-    def half_size_bytes(self) -> float:
-        """n½: the size that reaches half of the bandwidth."""
-        return self.latency_us * self.algbw_gbps * 1000
-
 
 @dataclass(frozen=True, slots=True)
 class Curve:

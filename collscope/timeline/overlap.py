@@ -5,7 +5,6 @@ All in one sweep over the sorted bounds of intervals: linear after the sort.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -13,9 +12,8 @@ import numpy.typing as npt
 
 from collscope.match.rows import Rows
 from collscope.match.traces import Calls
-from collscope.model import CollectiveClass
 from collscope.model.trace import Ints, Kind
-from collscope.timeline.records import ClassTimes, Contention, RankOverlap, StreamOverlap
+from collscope.timeline.records import RankOverlap, StreamOverlap
 from collscope.timeline.waits import CallTimes
 
 _N = TypeVar("_N", Ints, npt.NDArray[np.float64])
@@ -120,16 +118,3 @@ def _streams(
         total, open_ = int(duration[mine].sum()), int(exposed[mine].sum())
         found.append(StreamOverlap(rows.streams[number][1], total, open_, total - open_))
     return tuple(found)
-
-
-def contention(
-    classes: Sequence[ClassTimes], replayed_ns: Mapping[CollectiveClass, float]
-) -> list[Contention]:
-    """Classes whose time alone is known: the factor by which they are slower in the job."""
-    found = []
-    for c in classes:
-        alone = replayed_ns.get(c.key)
-        if alone and c.transfer_ns_median is not None:
-            factor = c.transfer_ns_median / alone
-            found.append(Contention(c.key, c.transfer_ns_median, alone, factor))
-    return found

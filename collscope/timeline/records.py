@@ -98,16 +98,6 @@ class RankOverlap:
 
 
 @dataclass(frozen=True, slots=True)
-class Contention:
-    """A class in the job against the same class replayed alone."""
-
-    key: CollectiveClass
-    in_job_ns: float  # median transfer
-    alone_ns: float
-    factor: float
-
-
-@dataclass(frozen=True, slots=True)
 class ChangedClass:
     """What a prediction changes in one class. Times of one call."""
 

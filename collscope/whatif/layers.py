@@ -52,12 +52,6 @@ def parse_layers(text: str, where: str) -> tuple[Layer, ...]:
     return tuple(layers)
 
 
-def layers_text(layers: tuple[Layer, ...], comments: tuple[str, ...] = ()) -> str:
-    """The CSV text that `parse_layers` reads."""
-    lines = [*(f"# {line}" for line in comments), ",".join(HEADER)]
-    return "\n".join([*lines, *(f"{layer.name},{layer.parameters}" for layer in layers)]) + "\n"
-
-
 def _rows(text: str) -> Iterator[tuple[int, list[str]]]:
     """Line number, from 1, and fields of every line that is not a comment."""
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
