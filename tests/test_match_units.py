@@ -20,7 +20,7 @@ from collscope.match.observations import COLUMNS, Observations
 from collscope.match.p2p import Transfer, recognise
 from collscope.model import Datatype, Op, bus_bandwidth, bus_factor, parse_op, redop_of, size_bytes
 from collscope.reports.build import build_report
-from collscope.segment import decode, encode
+from collscope.store.observation_blob import decode, encode
 
 
 def _ingest(text: str, folder: Path) -> sqlite3.Connection:

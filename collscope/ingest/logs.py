@@ -15,9 +15,9 @@ from collscope.match.observe import Observed, observe
 from collscope.model import Diagnostic, LibraryVersion, LogRecord, Severity
 from collscope.parsers.log_scan import PARSED
 from collscope.parsers.nccl_log import parse_messages
-from collscope.segment import encode
 from collscope.store import sources
 from collscope.store.connection import transaction
+from collscope.store.observation_blob import encode
 
 # What the scanner counts as damage, with what each means.
 _DAMAGE = {

@@ -13,7 +13,7 @@ from collscope.match.handles import CommHandle
 from collscope.match.kernels import TracedKernel
 from collscope.match.observations import Ints, Observations, concatenate
 from collscope.match.run import Matched
-from collscope.segment import decode
+from collscope.store.observation_blob import decode
 from collscope.store.sources import insert_diagnostics, next_id
 
 
