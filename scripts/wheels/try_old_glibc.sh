@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=${COLLSCOPE_OLD_ROOT:-$(mktemp -d)}
-[ -e "$root/bin/sh" ] || debootstrap --variant=minbase --include=python3-minimal bullseye "$root" >"$root.log" 2>&1 ||
+[ -e "$root/bin/sh" ] || debootstrap --variant=minbase --include=python3 bullseye "$root" >"$root.log" 2>&1 ||
     { tail -n 5 "$root.log"; exit 1; }
 wheel=$(ls dist/*.whl | head -n 1)
 rm -rf "$root/try" && mkdir "$root/try"
