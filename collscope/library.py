@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from collscope.reports.model import Report
 
 
+_SHOWN = 50  # rows of a table in a notebook
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """Rows of a view or a query; a value that no source holds is None.
@@ -41,6 +44,12 @@ class Table:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Rows by column."""
         return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
+
+    def _repr_html_(self) -> str:
+        """The first rows as an HTML table, for notebooks."""
+        from collscope.reports.html.page import table_html  # noqa: PLC0415
+
+        return table_html(self.columns, self.rows[:_SHOWN], len(self.rows))
 
     def to_polars(self) -> pl.DataFrame:
         """A polars data frame; None is null.
@@ -196,7 +205,7 @@ def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Table:
 def render(answer: Report | Check, form: str = "text") -> str:
     """A report or a verdict as the command prints it.
 
-    form    text, md or json; also csv of a report, junit and github of a verdict
+    form    text, md, json or html; also csv of a report, junit and github of a verdict
     raises  UsageError for another form
     """
     from collscope.reports.comparison.formats import render_check  # noqa: PLC0415

@@ -297,3 +297,38 @@ def test_drawings_and_facts_are_made_of_the_report(samples: Path, tmp_path: Path
     drawing = classes_figure(report)
     assert drawing is not None
     assert len(drawing.marks) == len([c for c in report.judgement.classes if c.busbw_gbps])
+
+
+@needs_browser
+def test_a_row_is_shown_as_sql(pages: dict[str, Path], browser: Browser) -> None:
+    opened = Opened(browser, pages["main.html"])
+    opened.page.locator("#efficiency-and-gain > .table button.sql").first.click()
+    query = opened.page.locator("dialog pre").inner_text()
+    assert query == "SELECT * FROM classes WHERE run = 'main' AND class_id = 10"
+    done = collscope("sql", query, "--db", pages["main.html"].parent / "t.db", "--format", "json")
+    assert len(json.loads(done.out)["rows"]) == 1
+    assert opened.problems == []
+    opened.close()
+
+
+def test_tables_and_reports_show_themselves_in_a_notebook(samples: Path, tmp_path: Path) -> None:
+    import collscope as library
+
+    store = library.open(tmp_path / "t.db")
+    store.ingest(samples / "nccl" / "mixed")
+    table_shown = store.sql("SELECT '<b>' AS a, NULL AS b")._repr_html_()
+    assert "<td>&lt;b&gt;</td><td>-</td>" in table_shown
+    shown = store.report()._repr_html_()
+    assert shown.startswith('<iframe sandbox="allow-scripts" srcdoc="&lt;!doctype html')
+    assert "<script" not in shown
+
+
+def test_record_writes_a_page_too(tmp_path: Path, samples: Path) -> None:
+    log = samples / "nccl" / "mixed" / "rank0.log"
+    page = tmp_path / "job.html"
+    done = collscope(
+        "record", "-o", tmp_path / "files", "--html", page, "--db", tmp_path / "t.db", "--",
+        "sh", "-c", f'cp {log} "$(dirname "$NCCL_DEBUG_FILE")/log.host.1"',
+    )  # fmt: skip
+    assert done.code == 0
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")

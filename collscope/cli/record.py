@@ -28,6 +28,9 @@ def record(
     inspector: Annotated[
         bool, typer.Option("--inspector", help="NCCL: the Inspector profiler plugin.")
     ] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Also write the report as one HTML file.")
+    ] = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
 ) -> None:
@@ -59,7 +62,7 @@ def record(
                 f"collscope: run '{run}' of {db} held other files before: this job was added to "
                 f"them. To have it apart: collscope ingest auto {chosen} --run NAME."
             )
-        _report(db, run)
+        _report(db, run, html)
     except InputError as error:
         # The job's own outcome counts: what it wrote may be too little for a report.
         tell(f"collscope: {error}")
@@ -81,12 +84,16 @@ def _held(db: Path, run: str) -> bool:
         return connection.execute(query, (run,)).fetchone() is not None
 
 
-def _report(db: Path, run: str) -> None:
-    """Print the report of a run."""
+def _report(db: Path, run: str, html: Path | None) -> None:
+    """Print the report of a run, and write its page where one is asked for."""
     from collscope.ingest.match import reading
     from collscope.reports.build import build_report
     from collscope.reports.render import render
 
     with reading(db) as connection:
         built = build_report(connection, run)
+        if html is not None:
+            from collscope.reports.html.report import report_extras
+
+            write(render(built, "html", report_extras(built, connection)), html)
     write(render(built, "text"), None)

@@ -270,6 +270,13 @@ class Coverage:
 class Report:
     """Everything a report says about one run."""
 
+    def _repr_html_(self) -> str:
+        """The page in a frame, for notebooks; without the drawings that need the store."""
+        from collscope.reports.html.page import framed  # noqa: PLC0415
+        from collscope.reports.render import render  # noqa: PLC0415
+
+        return framed(render(self, "html"))
+
     schema: str = SCHEMA
     header: Header
     shares: tuple[Share, ...]

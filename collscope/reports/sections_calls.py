@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from collscope.reports.layout import NUMBER, TEXT, Table, percent, scaled, table
+from collscope.reports.layout import NUMBER, TEXT, Table, of_class, percent, scaled, table
 from collscope.reports.model import Bin, ClassRow, CommunicatorRow, Histogram, OpCalls, Report
 from collscope.units import count, format_size
 
@@ -34,7 +34,9 @@ def classes(report: Report) -> Iterable[str | Table]:
         ("% bytes", NUMBER),
         ("algorithm", TEXT),
     ]
-    yield table(columns, (_class_cells(row) for row in report.classes))
+    run = report.header.run
+    queries = (of_class("calls", run, row.class_id) for row in report.classes)
+    yield table(columns, (_class_cells(row) for row in report.classes), queries)
     yield (
         "op rN: root N. size B: nccl-tests size of one call. place: in or out. MB = 1e6 bytes. "
         "% bytes: of the bytes of all calls. algorithm/protocol/channels: of most calls with a "

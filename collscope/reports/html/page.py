@@ -105,6 +105,28 @@ def to_html(title: str, sections: Iterable[Section], extras: Extras | None = Non
     )  # fmt: skip
 
 
+def table_html(columns: Sequence[str], rows: Sequence[Sequence[object]], total: int) -> str:
+    """A plain table for a notebook; `total` rows there are, of which these are shown."""
+    cells = [["-" if v is None else visible(str(v)) for v in row] for row in rows]
+    return (
+        _environment()
+        .get_template("table.html.j2")
+        .render(columns=[visible(name) for name in columns], rows=cells, total=total)
+    )
+
+
+def framed(page: str) -> str:
+    """A page inside another one: a frame that runs its scripts and reaches nothing else."""
+    return (
+        _environment()
+        .from_string(
+            '<iframe sandbox="allow-scripts" srcdoc="{{ page }}" title="collscope" '
+            'style="width:100%;height:80vh;border:1px solid #ccc"></iframe>'
+        )
+        .render(page=page)
+    )
+
+
 def _shown(fact: Fact) -> Fact:
     return replace(
         fact, label=visible(fact.label), value=visible(fact.value), note=visible(fact.note)
