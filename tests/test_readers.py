@@ -118,6 +118,14 @@ def test_ingest_table_reads_what_ingest_trace_reads_of_deepspeed(tmp_path: Path)
     assert found[0] == found[1] == found[2] == [("Broadcast", 2048, 80.0, "deepspeed")]
 
 
+def test_auto_reads_the_figures_beside_a_table_as_well(samples: Path, tmp_path: Path) -> None:
+    db = tmp_path / "t.db"
+    table = samples / "tables" / "synthetic.nccl-tests.json"
+    assert collscope("ingest", "auto", table, "--db", db).code == 0
+    found = rows(db, "SELECT kind, dialect FROM sources ORDER BY source_id")
+    assert found == [("table", "nccl_tests_json"), ("metric", "records")]
+
+
 def test_auto_tells_a_table_that_lacks_its_operation(tmp_path: Path) -> None:
     path = tmp_path / "job.txt"
     path.write_text("Data (us)\nSize\tdefault\n1 KB\t10.5\n2 KB\t11.5\n4 KB\t13.5\n8 KB\t15\n")

@@ -64,10 +64,11 @@ def ingest_any(
         result = _PUT[kind](into, file)
         if result is None:
             continue
+        alone = fits is Fit.WHOLE and kind != TABLE  # the file of a table may hold figures as well
         # Of traces some are told by little: one that holds nothing may be something else.
-        if fits is Fit.WHOLE and (kind != TRACE or result.status != "unusable"):
+        if alone and (kind != TRACE or result.status != "unusable"):
             return [result]
-        if fits is Fit.WHOLE:
+        if alone:
             first = result
         else:
             found.append(result)
