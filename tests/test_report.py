@@ -442,9 +442,12 @@ def test_a_late_rank_is_a_warning_when_the_others_lose_time(
 ) -> None:
     ranks = tuple(_late(r, typical_us, caused_ms if r == 1 else 0) for r in range(4))
     report = StoreBuilder().report()
-    report = dataclasses.replace(report, timeline=dataclasses.replace(report.timeline, ranks=ranks))
+    causes = (timeline.LateCause(1, "slower", None, 0, 3_000_000, 0, None),)
+    said = dataclasses.replace(report.timeline, ranks=ranks, causes=causes)
+    report = dataclasses.replace(report, timeline=said)
     (finding,) = find(report)
     assert (finding.code, finding.severity) == ("straggler", severity)
+    assert "last longer: 3 ms in all" in finding.detail
     # the same number as the table's `last in`, and the other one named
     assert "Rank 1 comes last in 25 of 26 calls" in finding.detail
     assert "at least half as late in 10" in finding.detail

@@ -7,6 +7,7 @@ from collections import defaultdict
 from statistics import median
 
 from collscope.reports.beside import read_beside
+from collscope.reports.late_causes import read_late_causes
 from collscope.reports.timeline_records import (
     ClassTimeRow,
     ClockRow,
@@ -77,6 +78,7 @@ def read_timeline(connection: sqlite3.Connection, run: str) -> TimelineReport:
         ),
         progress=tuple(ProgressRow(*row) for row in connection.execute(_PROGRESS, (run,))),
         groups=_groups(connection, run),
+        causes=read_late_causes(connection, run, ranks),
         traced=_traced(connection, run),
         beside=read_beside(connection, run),
     )

@@ -116,6 +116,19 @@ class GroupRow:
 
 
 @dataclass(frozen=True, slots=True)
+class LateCause:
+    """Why a straggler is late: what it has more of than the others. Times are sums, in ns."""
+
+    rank: int
+    cause: str  # host, idle, more, slower, inherited, unknown
+    idle_host_ns: int | None  # its GPU idles, and the next work is not launched; None: not told
+    more_compute_ns: int  # of compute kernels that the others lack; below 0: it has fewer
+    slower_compute_ns: int  # of the same kernels that last longer; below 0: shorter
+    inherited_ns: int  # it waits itself, in groups where it is not the late one
+    first_rank: int | None  # for this one
+
+
+@dataclass(frozen=True, slots=True)
 class TracedRanks:
     """Ranks with a trace, and how many the job has."""
 
@@ -133,5 +146,6 @@ class TimelineReport:
     disagreements: tuple[DisagreementRow, ...]
     progress: tuple[ProgressRow, ...]
     groups: tuple[GroupRow, ...] = ()  # most kernel time first; empty where no group has a name
+    causes: tuple[LateCause, ...] = ()  # one for each straggler
     traced: TracedRanks | None = None  # None: all ranks, or nothing tells how many there are
     beside: tuple[BesideRow, ...] = ()  # most hidden time first; needs interference measurements

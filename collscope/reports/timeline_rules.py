@@ -7,10 +7,22 @@ from itertools import groupby
 
 from collscope.reports.model import Evidence, Finding, Report
 from collscope.reports.timeline_records import DisagreementRow
-from collscope.reports.timeline_sections import late_sentence, matters
+from collscope.reports.timeline_sections import cause_of, cause_sentence, late_sentence, matters
 from collscope.units import are, count
 
 _MOST = 5
+
+# What to do about a late rank, by its cause.
+_LATE_ADVICE = {
+    "host": "Look at this rank's host: its processor, what it does between launches, its input "
+    "pipeline (the trace does not tell these apart). Fewer launches, or CUDA graphs, help.",
+    "idle": "Profile with the host's calls (torch.profiler with ProfilerActivity.CPU) to see what "
+    "the GPU waits for: launches, input, or other work.",
+    "more": "Give this rank less work, or the others more: balance batch, sequence or layers.",
+    "slower": "Check this GPU: clocks, temperature, power limit, other processes on it.",
+    "inherited": "Look at the rank that is the first cause.",
+    "unknown": "Compare this rank's timeline with another's: collscope export perfetto.",
+}
 
 # Per kind of disagreement: severity, title, advice.
 _KINDS = {
@@ -51,15 +63,15 @@ _KINDS = {
 
 def stragglers(report: Report) -> Iterable[Finding]:
     """Ranks that the others wait for, beyond chance and the clocks' error."""
-    ranks = report.timeline.ranks
+    said = report.timeline
+    ranks = said.ranks
     named = [rank for rank in ranks if rank.straggler]
     for severity, late, what, advice in (
         (
             "warning",
             [rank for rank in named if matters(rank, ranks)],
             "late: the others wait",
-            "Look for more work or a slower GPU, host or input pipeline on this rank: tuning "
-            "collectives does not shorten this wait.",
+            None,
         ),
         (
             "note",
@@ -74,9 +86,17 @@ def stragglers(report: Report) -> Iterable[Finding]:
                 severity=severity,
                 code="straggler",
                 title=f"rank{'s' * (len(late) > 1)} {numbers} {are(len(late))} {what}",
-                detail=" ".join(late_sentence(rank, ranks) for rank in late[:_MOST]),
-                advice=advice,
+                detail=" ".join(
+                    f"{late_sentence(rank, ranks)} {cause_sentence(rank, said)}"
+                    for rank in late[:_MOST]
+                ),
+                advice=advice or _late_advice([cause_of(rank, said).cause for rank in late]),
             )
+
+
+def _late_advice(causes: Iterable[str]) -> str:
+    advice = [_LATE_ADVICE[cause] for cause in dict.fromkeys(causes)]
+    return " ".join([*advice, "Tuning collectives does not shorten this wait."])
 
 
 def disagreements(report: Report) -> Iterable[Finding]:

@@ -10,6 +10,7 @@ from collscope.reports.timeline_records import (
     ClassTimeRow,
     ClockRow,
     GroupRow,
+    LateCause,
     ProgressRow,
     RankRow,
     TimelineReport,
@@ -45,7 +46,7 @@ def timeline_sentences(said: TimelineReport) -> Iterable[str]:
     yield from _split_sentence(said, wait, transfer, unknown)
     yield from _group_sentence(said.groups)
     yield from (
-        late_sentence(rank, said.ranks)
+        f"{late_sentence(rank, said.ranks)} {cause_sentence(rank, said)}"
         for rank in said.ranks
         if rank.straggler and matters(rank, said.ranks)
     )
@@ -103,6 +104,52 @@ def late_sentence(rank: RankRow, ranks: Sequence[RankRow]) -> str:
         f"{100 * rank.late_share:.0f} % of all lateness). The others wait {_us(waited)} in all, "
         f"{_us(rank.caused_wait_ns)} of it because this rank comes after the second last."
     )
+
+
+def cause_of(rank: RankRow, said: TimelineReport) -> LateCause:
+    """Why a straggler is late."""
+    return next(cause for cause in said.causes if cause.rank == rank.rank)
+
+
+def cause_sentence(rank: RankRow, said: TimelineReport) -> str:
+    """Why a straggler is late, with the figures that tell it."""
+    cause = cause_of(rank, said)
+    others = [other for other in said.ranks if other.rank != rank.rank]
+    idles = (
+        f"Its GPU idles {_us(rank.idle_ns)}, the others' {_between([o.idle_ns for o in others])}"
+    )
+    computes = (
+        f"It computes {_us(rank.compute_ns)}, the others "
+        f"{_between([o.compute_ns for o in others])}."
+    )
+    match cause.cause:
+        case "host":
+            return (
+                f"{idles}: for {_us(cause.idle_host_ns or 0)} the next work was not launched "
+                f"yet, so its host is late. {computes}"
+            )
+        case "idle":
+            return f"{idles}; the trace tells no launches, so not what it waits for. {computes}"
+        case "more":
+            return (
+                f"It runs more compute kernels than the others: {_us(cause.more_compute_ns)} more."
+            )
+        case "slower":
+            return (
+                "Its compute kernels are those of the others and last longer: "
+                f"{_us(cause.slower_compute_ns)} in all."
+            )
+        case "inherited":
+            return (
+                f"It waits itself {_us(cause.inherited_ns)} in another group: rank "
+                f"{cause.first_rank} is the first cause."
+            )
+    return f"Why is not known: {idles[0].lower()}{idles[1:]}. {computes}"
+
+
+def _between(values: Sequence[int]) -> str:
+    low, high = _us(min(values)), _us(max(values))
+    return low if low == high else f"{low} to {high}"
 
 
 def matters(rank: RankRow, ranks: Sequence[RankRow]) -> bool:

@@ -1,0 +1,148 @@
+"""Why a rank comes late: what it does more of than the others before it comes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from collscope.reports.timeline_records import LateCause, RankRow
+
+_PART = 0.25  # of the lateness, that a cause explains at least
+_CLEAR = 2.0  # times the next cause
+_LAUNCHES = 0.9  # of the rows, whose launch must be told
+
+_ROWS = """
+SELECT start_ns, end_ns, COALESCE(launch_ns, -1) FROM kernels
+WHERE run = ? AND rank = ? AND end_ns IS NOT NULL AND source_id IN
+      (SELECT source_id FROM traces WHERE run = ?)
+ORDER BY start_ns
+"""
+
+_COMPUTE = """
+SELECT name, COUNT(*), SUM(duration_ns) FROM kernels
+WHERE run = ? AND rank = ? AND kind = 'kernel' AND family IS NULL AND call_id IS NULL
+      AND end_ns IS NOT NULL AND start_ns >= ? GROUP BY name
+"""
+
+_WAITED = """
+SELECT t.comm_id, t.last_rank, SUM(k.wait_ns)
+FROM kernels k JOIN call_times t ON t.run = k.run AND t.call_id = k.call_id
+WHERE k.run = ? AND k.rank = ? AND t.last_rank <> k.rank GROUP BY t.comm_id, t.last_rank
+"""
+
+_LATE_IN = "SELECT comm_id, SUM(lateness_ns) FROM call_times WHERE run = ? AND last_rank = ?"
+
+_Kernels = Mapping[str, tuple[int, int]]  # calls and ns by name
+
+
+@dataclass(frozen=True, slots=True)
+class _Rank:
+    """What one rank's GPU did per collective call; times in ns."""
+
+    idle_host: float | None  # idle, and what ran next was not launched yet; None: not told
+    idle: float
+    kernels: _Kernels
+    calls: int
+
+
+def read_late_causes(
+    connection: sqlite3.Connection, run: str, ranks: Sequence[RankRow]
+) -> tuple[LateCause, ...]:
+    """Cause of each straggler's lateness; the traces' rows are read only where there is one."""
+    late = [rank for rank in ranks if rank.straggler]
+    if not late:
+        return ()
+    found = {row.rank: _read(connection, run, row) for row in ranks if row.calls}
+    return tuple(_cause(connection, run, rank, found) for rank in late)
+
+
+def _read(connection: sqlite3.Connection, run: str, row: RankRow) -> _Rank:
+    rows = connection.execute(_ROWS, (run, row.rank, run)).fetchall()
+    table = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    if not len(table):  # a trace that does not tell its rank
+        return _Rank(None, float(row.idle_ns), {}, row.calls)
+    begin = int(table[:, 1].max()) - row.span_ns
+    start, end, launch = table[table[:, 0] >= begin].T
+    before = np.maximum.accumulate(end)[:-1]
+    gap = np.maximum(start[1:] - before, 0)
+    unlaunched = np.clip(launch[1:] - before, 0, gap)
+    told = bool((launch >= 0).mean() >= _LAUNCHES)
+    compute = connection.execute(_COMPUTE, (run, row.rank, begin))
+    return _Rank(
+        float(unlaunched.sum()) if told else None,
+        float(gap.sum()),
+        {name: (calls, ns) for name, calls, ns in compute},
+        row.calls,
+    )
+
+
+def _cause(
+    connection: sqlite3.Connection, run: str, late: RankRow, found: Mapping[int, _Rank]
+) -> LateCause:
+    own = found[late.rank]
+    others = [rank for number, rank in found.items() if number != late.rank]
+    host = None
+    if own.idle_host is not None:
+        known = [o.idle_host * own.calls / o.calls for o in others if o.idle_host is not None]
+        host = own.idle_host - median(known) if known else None
+    idle = own.idle - median(o.idle * own.calls / o.calls for o in others)
+    more, slower = _compute(own, others)
+    first, inherited = _inherited(connection, run, late.rank, set())
+    parts = {
+        "host" if host is not None else "idle": idle if host is None else host,
+        "more": more,
+        "slower": slower,
+        "inherited": inherited,
+    }
+    best, second = sorted(parts, key=lambda name: -parts[name])[:2]
+    clear = parts[best] >= _PART * late.late_total_ns and parts[best] >= _CLEAR * parts[second]
+    return LateCause(
+        rank=late.rank,
+        cause=best if clear else "unknown",
+        idle_host_ns=None if own.idle_host is None else round(own.idle_host),
+        more_compute_ns=round(more),
+        slower_compute_ns=round(slower),
+        inherited_ns=round(inherited),
+        first_rank=first,
+    )
+
+
+def _compute(own: _Rank, others: Sequence[_Rank]) -> tuple[float, float]:
+    """Compute time beyond that of the others: of more kernels, and of the same that last longer."""
+    more = slower = 0.0
+    for name in {name for rank in (own, *others) for name in rank.kernels}:
+        mine, ns = own.kernels.get(name, (0, 0))
+        theirs = [rank.kernels.get(name, (0, 0)) for rank in others]
+        lasts = [t / n for n, t in theirs if n]
+        typical = median(lasts) if lasts else ns / mine
+        usual = median(
+            n * own.calls / rank.calls for (n, _), rank in zip(theirs, others, strict=True)
+        )
+        more += (mine - usual) * typical
+        slower += ns - mine * typical
+    return more, slower
+
+
+def _inherited(
+    connection: sqlite3.Connection, run: str, rank: int, seen: set[int]
+) -> tuple[int | None, float]:
+    """The first rank of the chain that holds this one up in groups where it is not the late one.
+
+    returns  that rank, and how long this one waits there in ns
+    """
+    late_in = dict(connection.execute(f"{_LATE_IN} GROUP BY comm_id", (run, rank)).fetchall())
+    waits: dict[int, float] = {}
+    for comm, last, ns in connection.execute(_WAITED, (run, rank)):
+        if ns and ns > late_in.get(comm, 0):
+            waits[last] = waits.get(last, 0.0) + ns
+    waits = {last: ns for last, ns in waits.items() if last not in seen}
+    if not late_in or not waits:
+        return None, 0.0
+    first = max(waits, key=lambda last: waits[last])
+    before, there = _inherited(connection, run, first, {*seen, rank})
+    chained = before is not None and there >= waits[first] / 2
+    return (before if chained else first), waits[first]

@@ -1,0 +1,116 @@
+"""Why a rank is late, on jobs whose cause is known."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from trace_builder import US, Job
+
+from collscope.reports.late_causes import read_late_causes
+from collscope.reports.timeline_records import LateCause, RankRow
+from collscope.timeline.analyse import Timeline, analyse
+
+_STEPS = 30
+_TABLES = """
+CREATE TABLE traces (run, source_id);
+CREATE TABLE kernels (run, rank, source_id, name, family, kind, call_id, start_ns, end_ns,
+                      duration_ns, launch_ns, wait_ns);
+CREATE TABLE call_times (run, call_id, comm_id, last_rank, lateness_ns);
+"""
+
+
+def job_of(cause: str) -> Job:
+    """Rank 1 comes 150 us late (100 by one kernel more) to each of 30 calls of four ranks.
+
+    inherited: rank 2 is slow, its neighbour 3 waits for it and keeps 1 waiting.
+    """
+    job = Job(4)
+    for _ in range(_STEPS):
+        for rank in range(4):
+            slow = rank == (2 if cause == "inherited" else 1)
+            late = 150 * US if slow else 0
+            job.compute(rank, 100 * US, gap=(late if cause in ("host", "idle") else 0) + 2 * US)
+            if cause == "host":
+                job.rows[rank][-1].launch = job.rows[rank][-1].start - 6 * US
+            elif cause == "idle":
+                job.rows[rank][-1].launch = -(1 << 60)
+            elif cause == "more" and slow:
+                job.compute(rank, 100 * US, gap=0)
+            elif cause in ("slower", "inherited") and slow:
+                row = job.rows[rank][-1]
+                row.end += late
+                job.compute_free[rank] = row.end
+        if cause == "inherited":
+            job.collective((0, 1), 20 * US)
+            job.collective((2, 3), 20 * US)
+            job.collective((0, 2), 20 * US)
+            job.collective((1, 3), 20 * US)
+        else:
+            job.collective((0, 1, 2, 3), 20 * US)
+    return job
+
+
+def causes(found: Timeline, late: int) -> tuple[LateCause, ...]:
+    """Causes out of the views' columns; `late` is the rank to be looked at."""
+    db = sqlite3.connect(":memory:")
+    db.executescript(_TABLES)
+    rows, calls, times = found.rows, found.calls, found.times
+    of_row = dict(zip(calls.row.tolist(), range(len(calls.row)), strict=True))
+    call_of = calls.call_of_part
+    for trace, rank in enumerate(rows.ranks):
+        db.execute("INSERT INTO traces VALUES ('r', ?)", (trace,))
+        for k in range(*rows.of(trace).indices(len(rows))):
+            part = of_row.get(k)
+            start, end, launch = int(rows.start[k]), int(rows.end[k]), int(rows.launch[k])
+            db.execute(
+                "INSERT INTO kernels VALUES ('r',?,?,?,NULL,'kernel',?,?,?,?,?,?)",
+                (
+                    rank, trace, rows.names[rows.name[k]],
+                    None if part is None else int(call_of[part]), start, end, end - start,
+                    None if launch < -(1 << 50) else launch + 10**9,
+                    None if part is None else int(times.wait[part]),
+                ),
+            )  # fmt: skip
+    db.execute("UPDATE kernels SET start_ns = start_ns + 1e9, end_ns = end_ns + 1e9")
+    for call in range(len(calls)):
+        last = int(times.last[call])
+        db.execute(
+            "INSERT INTO call_times VALUES ('r',?,?,?,?)",
+            (
+                call, int(calls.group[call]), rows.ranks[last] if last >= 0 else None,
+                int(times.lateness[call]),
+            ),
+        )  # fmt: skip
+    lateness = {row.rank: row.total_ns for row in found.late}
+    ranks = [
+        RankRow(
+            rank, overlap.span_ns, overlap.compute_ns, 0, 0, 0, 0, overlap.idle_ns, times_.calls,
+            0, 0, 0, 0, 0, 0, 0.0, lateness[rank], 0, 1.0, rank == late,
+        )
+        for rank, overlap, times_ in zip(rows.ranks, found.overlaps, found.ranks, strict=True)
+    ]  # fmt: skip
+    return read_late_causes(db, "r", ranks)
+
+
+@pytest.mark.parametrize("cause", ["host", "idle", "more", "slower"])
+def test_cause_of_a_late_rank(cause: str) -> None:
+    (found,) = causes(analyse(job_of(cause).traces()), late=1)
+    assert found.cause == cause
+    expected = (100 if cause == "more" else 150) * US * _STEPS
+    told = {
+        "host": found.idle_host_ns,
+        "more": found.more_compute_ns,
+        "slower": found.slower_compute_ns,
+    }
+    if cause in told:
+        assert told[cause] == pytest.approx(expected, rel=0.1)
+    else:
+        assert found.idle_host_ns is None
+
+
+def test_first_cause_of_an_inherited_lateness() -> None:
+    """Rank 3 waits for 2 in one group, and comes late to its other one."""
+    (found,) = causes(analyse(job_of("inherited").traces()), late=3)
+    assert (found.cause, found.first_rank) == ("inherited", 2)
+    assert found.inherited_ns == pytest.approx(150 * US * _STEPS, rel=0.1)
