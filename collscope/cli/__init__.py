@@ -113,7 +113,7 @@ app = typer.Typer(
     cls=_Commands,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    add_completion=True,
     invoke_without_command=True,
     help="What collectives cost a distributed GPU job, and what could be gained.",
 )

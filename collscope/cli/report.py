@@ -43,6 +43,9 @@ def report(
     plot_format: Annotated[
         PlotFormat, typer.Option("--plot-format", help="Files of --plot.")
     ] = PlotFormat.PNG,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Whole names in tables, however long.")
+    ] = False,
     output: Output = None,
 ) -> None:
     """What collectives cost a run, and what better ones would gain."""
@@ -61,7 +64,7 @@ def report(
             extras = report_extras(shown, connection)
         if plot is not None:
             _plot(built, plot, plot_format.value)
-        text = render(shown, format.value, extras)
+        text = render(shown, format.value, extras, wide=wide)
     write(text, output)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,8 +20,10 @@ if TYPE_CHECKING:
     from collscope.reports.html.page import Extras
 
 FORMATS = ("text", "md", "csv", "json", "html")
-WIDTH = 120  # columns of the text form
-TEXT, PATH, WORD, NUMBER = "text", "path", "word", "number"  # kinds of column; words are not cut
+WIDTH = 120  # columns of the text form where no terminal has another width; most of a sentence
+# Kinds of column; words are not cut, of names the middle is.
+TEXT, PATH, NAME, WORD, NUMBER = "text", "path", "name", "word", "number"
+_NARROWEST_PAGE = 40  # of a terminal; a narrower one folds the lines
 _NARROWEST = 6  # a text column is not cut below this
 _GAP = "  "
 
@@ -124,10 +128,13 @@ def in_format(
     rows: Callable[[], str],
     readable: Callable[[], tuple[str, Iterable[Section]]],
     extras: Callable[[], Extras] | None = None,
+    *,
+    wide: bool = False,
 ) -> str:
     """A report in one of `FORMATS`.
 
     record    what JSON has
+    wide      nothing in the tables of text is cut
     rows      gives the CSV
     extras    gives what only a page shows
     readable  gives title and sections of text and Markdown
@@ -140,7 +147,7 @@ def in_format(
     if fmt not in FORMATS:
         raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(FORMATS)}.")
     title, sections = readable()
-    return to_readable(fmt, title, sections, extras)
+    return to_readable(fmt, title, sections, extras, wide=wide)
 
 
 def to_readable(
@@ -148,13 +155,15 @@ def to_readable(
     title: str,
     sections: Iterable[Section],
     extras: Callable[[], Extras] | None = None,
+    *,
+    wide: bool = False,
 ) -> str:
-    """Sections as text, md or html."""
+    """Sections as text, md or html; with `wide` nothing in the tables of text is cut."""
     if fmt == "html":
         from collscope.reports.html.page import to_html  # noqa: PLC0415 - jinja2
 
         return to_html(title, sections, None if extras is None else extras())
-    return to_text(title, sections) if fmt == "text" else to_markdown(title, sections)
+    return to_text(title, sections, wide=wide) if fmt == "text" else to_markdown(title, sections)
 
 
 def to_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
@@ -181,8 +190,20 @@ def to_json(value: object) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
 
 
-def to_text(title: str, sections: Iterable[Section]) -> str:
-    """Plain text, at most 120 columns wide as long as the numbers fit."""
+def text_width() -> int:
+    """Columns of the terminal that standard output is; 120 where it is none."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return WIDTH
+    return max(shutil.get_terminal_size((WIDTH, 0)).columns, _NARROWEST_PAGE)
+
+
+def to_text(title: str, sections: Iterable[Section], *, wide: bool = False) -> str:
+    """Plain text, at most `text_width` columns wide as long as the numbers fit.
+
+    wide  tables have the width that they need, so that nothing is cut
+    """
+    width = text_width()
+    prose, tables = min(width, WIDTH), None if wide else width
     lines = [title, "=" * len(title)]
     for section in sections:
         if section.title:
@@ -190,34 +211,41 @@ def to_text(title: str, sections: Iterable[Section]) -> str:
         for before, block in zip((None, *section.blocks), section.blocks, strict=False):
             if before is not None and (isinstance(block, Table) or isinstance(before, Table)):
                 lines.append("")
-            lines += _text_block(block)
+            lines += _text_block(block, prose, tables)
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _text_block(block: str | Item | Table) -> list[str]:
+def _text_block(block: str | Item | Table, prose: int, tables: int | None) -> list[str]:
     if isinstance(block, Table):
-        return _text_table(block)
+        return _text_table(block, tables)
     if isinstance(block, str):
-        return textwrap.wrap(block, WIDTH)
-    lines = textwrap.wrap(block.head, WIDTH, subsequent_indent="  ")
+        return textwrap.wrap(block, prose)
+    lines = textwrap.wrap(block.head, prose, subsequent_indent="  ")
     for line in block.lines:
-        lines += textwrap.wrap(line, WIDTH, initial_indent="    ", subsequent_indent="      ")
+        lines += textwrap.wrap(line, prose, initial_indent="    ", subsequent_indent="      ")
     return lines
 
 
-def _text_table(block: Table) -> list[str]:
-    widths = _widths(block)
+def _text_table(block: Table, width: int | None) -> list[str]:
+    widths = _widths(block, width)
     header = [column.title for column in block.columns]
     rule = ["-" * width for width in widths]
     return [_text_row(block.columns, widths, row) for row in (header, rule, *block.rows)]
 
 
-def _widths(block: Table) -> list[int]:
-    """Widths of the columns; text columns give way, the widest first, when the sum is too much."""
+def _widths(block: Table, width: int | None) -> list[int]:
+    """Widths of the columns; text columns give way, the widest first, when the sum is too much.
+
+    width  of the table; None: what it needs
+    """
     cells = zip(*((column.title for column in block.columns), *block.rows), strict=True)
     widths = [max(len(text) for text in column) for column in cells]
-    excess = sum(widths) + len(_GAP) * (len(widths) - 1) - WIDTH
-    texts = [index for index, column in enumerate(block.columns) if column.kind in (TEXT, PATH)]
+    if width is None:
+        return widths
+    excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
+    texts = [
+        index for index, column in enumerate(block.columns) if column.kind in (TEXT, PATH, NAME)
+    ]
     while excess > 0 and texts:
         widest = max(texts, key=widths.__getitem__)
         if widths[widest] <= _NARROWEST:
@@ -236,9 +264,17 @@ def _text_row(columns: Sequence[Column], widths: Sequence[int], row: Sequence[st
 
 
 def _cut(text: str, width: int, kind: str) -> str:
-    """Text of at most `width` characters; of a path the end is kept, of other text the start."""
+    """Text of at most `width` characters: of a path the end is kept, of a name both ends (those of
+    a kernel begin with what it does, and end with its parameters), of other text the start.
+
+    >>> [_cut("AllReduce_RING_LL(args)", 11, kind) for kind in (NAME, PATH, TEXT)]
+    ['AllRe~args)', '~G_LL(args)', 'AllReduce_~']
+    """
     if len(text) <= width:
         return text
+    if kind == NAME:
+        end = (width - 1) // 2
+        return text[: width - 1 - end] + "~" + text[len(text) - end :]
     return "~" + text[1 - width :] if kind == PATH else text[: width - 1] + "~"
 
 

@@ -22,12 +22,13 @@ _JUDGED_COLUMNS = tuple(
 )
 
 
-def render(report: Report, fmt: str, extras: Extras | None = None) -> str:
+def render(report: Report, fmt: str, extras: Extras | None = None, *, wide: bool = False) -> str:
     """The report in one of `layout.FORMATS`.
 
     text, md, html  every section, for people; html with `extras`
     csv       the classes only, with their efficiency; a NULL as an empty field
     json      everything, as schemas/report.schema.json describes it
+    wide      nothing in the tables of text is cut
     raises    UsageError for another format
     """
     title = f"collscope report, run {report.header.run}"
@@ -38,6 +39,7 @@ def render(report: Report, fmt: str, extras: Extras | None = None) -> str:
         lambda: _csv(report),
         lambda: (title, sections(report)),
         None if extras is None else lambda: extras,
+        wide=wide,
     )
 
 

@@ -8,6 +8,7 @@ from collscope.analysis.share import IDLE_PERCENT, Bound, Share, alike, bound_by
 from collscope.model import Op
 from collscope.reports.classes import class_words
 from collscope.reports.layout import (
+    NAME,
     NUMBER,
     PATH,
     TEXT,
@@ -240,7 +241,7 @@ def _family_table(share: Share) -> Table:
 
 def _kernel_table(share: Share) -> Table:
     columns = [
-        ("collective kernel", TEXT),
+        ("collective kernel", NAME),
         ("calls", NUMBER),
         ("time ms", NUMBER),
         ("mean us", NUMBER),

@@ -16,6 +16,7 @@ from collscope.reports.judgement.records import (
     Uplift,
 )
 from collscope.reports.layout import (
+    NAME,
     NUMBER,
     TEXT,
     Item,
@@ -244,7 +245,7 @@ def _uplift(found: Uplift, which: str) -> Iterable[str | Item]:
 
 def _kernel_table(rows: Sequence[JudgedKernel]) -> Table:
     columns = [
-        ("kernel of the profile", TEXT), ("% GPU time", NUMBER), ("mean us", NUMBER),
+        ("kernel of the profile", NAME), ("% GPU time", NUMBER), ("mean us", NUMBER),
         ("largest message", NUMBER), ("roof us", NUMBER), ("mean / roof", NUMBER), ("", TEXT),
     ]  # fmt: skip
     return table(
