@@ -111,7 +111,8 @@ class StoreBuilder:
         return ids
 
     def kernel(self, call: int, source: int, *, transfer_ns: int, wait_ns: int) -> None:
-        kernel = self.insert("_kernel", source_id=source, kind="kernel")
+        end_ns = transfer_ns + wait_ns
+        kernel = self.insert("_kernel", source_id=source, kind="kernel", start_ns=0, end_ns=end_ns)
         self.insert(
             "_kernel_call", kernel_id=kernel, call_id=call, transfer_ns=transfer_ns, wait_ns=wait_ns
         )

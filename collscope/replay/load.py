@@ -53,7 +53,7 @@ def _comms(connection: sqlite3.Connection, run: str) -> tuple[RunComm, ...]:
 def _classes(connection: sqlite3.Connection, run: str) -> tuple[RunClass, ...]:
     rows = connection.execute(
         "SELECT class_id, op, datatype, redop, count, size_bytes, root, in_place, nranks, nnodes,"
-        " shape, 1.0 * kernel_ns / kernel_observations FROM classes WHERE run = ?"
+        " shape, 1.0 * kernel_ns / seen_kernels FROM classes WHERE run = ?"
         " ORDER BY class_id",
         (run,),
     )

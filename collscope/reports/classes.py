@@ -31,7 +31,7 @@ FROM call_totals WHERE run = ?
 _CLASSES = """
 SELECT class_id, op, datatype, redop, root, count, size_bytes, in_place, nranks, nnodes, shape,
        backend, calls, total_bytes, kernel_calls, kernel_observations, transfer_ns, wait_ns,
-       kernel_ns
+       split_ns, seen_calls, seen_kernels, kernel_ns
 FROM classes WHERE run = ?
 """
 

@@ -69,11 +69,14 @@ class ClassRow:
     protocol: str | None
     channels: int | None
     tuned_calls: int  # calls that a TUNING line describes
-    kernel_calls: int | None  # calls with kernel times
+    kernel_calls: int | None  # calls whose kernels tell transfer from waiting
     kernel_observations: int | None  # kernels of those calls: one per rank and call
     transfer_ns: float | None  # mean per call: from its last rank's arrival to its last end
     wait_ns: float | None  # mean per call and rank: kernel minus transfer
-    kernel_ns: int | None  # summed kernel durations over calls and ranks
+    split_ns: int | None  # summed duration of those kernels
+    seen_calls: int | None  # calls with a kernel of known duration, be it on one rank only
+    seen_kernels: int | None  # those kernels, warm-up left out
+    kernel_ns: int | None  # their summed duration
 
     @property
     def collective_class(self) -> CollectiveClass:

@@ -145,8 +145,8 @@ def find_gaps(report: Report) -> tuple[Gap, ...]:
     )
     with_calls = (
         (
-            any(row.kernel_ns for row in report.classes),
-            "time of each class in the job: no call with kernel times of two ranks or more",
+            any(row.split_ns for row in report.classes),
+            "transfer and waiting of each class: no call with kernel times that tell them",
             "profile all ranks (torch.profiler), then collscope ingest trace PATH; or, with RCCL "
             "before 2.30 (ROCm 7.13 and older), run them with RCCL_KERNEL_COLL_TRACE_ENABLE=1, "
             "then ingest their logs",

@@ -29,8 +29,8 @@ _BALANCE = (
 
 def waiting_dominates(report: Report) -> Iterable[Finding]:
     """Kernels spend more time waiting for a late rank than transferring."""
-    timed = [row for row in report.classes if row.kernel_ns and row.wait_ns is not None]
-    every = sum(row.kernel_ns or 0 for row in timed)
+    timed = [row for row in report.classes if row.split_ns and row.wait_ns is not None]
+    every = sum(row.split_ns or 0 for row in timed)
     waited = sum((row.wait_ns or 0) * (row.kernel_observations or 0) for row in timed)
     if 2 * waited <= every:
         return

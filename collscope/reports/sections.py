@@ -164,7 +164,7 @@ def _most(row: ClassRow) -> str:
     # of which whole the first class is the largest part: time where it is known, else bytes
     part = ""
     if row.kernel_ns:
-        part = f", {format_time(row.kernel_ns)} in kernels over all ranks"
+        part = f", {format_time(row.kernel_ns)} in the kernels that were seen"
     elif row.share_of_bytes is not None:
         part = f", {100 * row.share_of_bytes:.1f} % of the run's bytes"
     return f"{class_words(row)}, {count(row.calls, 'call')}{part}"

@@ -110,9 +110,9 @@ def _time_table(classes: Sequence[ClassRow]) -> Table:
 
 
 def _waiting_share(row: ClassRow) -> float | None:
-    if row.wait_ns is None or not row.kernel_ns:
+    if row.wait_ns is None or not row.split_ns:
         return None
-    return row.wait_ns * (row.kernel_observations or 0) / row.kernel_ns
+    return row.wait_ns * (row.kernel_observations or 0) / row.split_ns
 
 
 def histograms(report: Report) -> Iterable[str | Table]:

@@ -149,7 +149,10 @@ def _classes(rows: Sequence[JudgedClass], said: Judgement, run: str) -> Iterable
         queries = (of_class("classes", run, row.class_id) for row in rows)
         cells = (_class_cells(row) for row in rows)
         yield _without_the_only_roof(table(_CLASS_COLUMNS, cells, queries), roofs)
-        guessed = any(row.time_share is not None and row.measured_us is None for row in rows)
+        guessed = any(
+            row.time_share is not None and row.measured_us is None and not row.kernel_us
+            for row in rows
+        )
         at_roof = ", where a class without a time takes that of its ceiling" if guessed else ""
         yield (
             f"measured: median{label}, or the transfer in the job. GB/s: its bus bandwidth. "

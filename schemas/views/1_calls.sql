@@ -136,19 +136,29 @@ CREATE VIEW classes AS SELECT
     w.transfer_ns,             -- sum over those calls of the time after the last rank's arrival
     w.wait_ns,                 -- sum over those calls and their ranks of waiting
     w.kernel_observations,     -- kernels behind the two sums: one per rank and call
-    w.kernel_ns                -- their summed duration
+    w.split_ns,                -- their summed duration
+    s.seen_calls,              -- calls with a kernel of known duration
+    s.seen_kernels,            -- those kernels, warm-up left out
+    s.kernel_ns                -- their summed duration: of one rank's trace, the time on that rank
 FROM _class l JOIN _run r USING (run_id)
 JOIN (SELECT class_id, SUM(calls) AS calls FROM _call_total GROUP BY class_id) n USING (class_id)
 LEFT JOIN (
     SELECT class_id, COUNT(*) AS kernel_calls, CAST(TOTAL(transfer_ns) AS INTEGER) AS transfer_ns,
            CAST(TOTAL(wait_ns) AS INTEGER) AS wait_ns, SUM(observations) AS kernel_observations,
-           CAST(TOTAL(kernel_ns) AS INTEGER) AS kernel_ns
+           CAST(TOTAL(kernel_ns) AS INTEGER) AS split_ns
     FROM (SELECT k.class_id, MAX(j.transfer_ns) AS transfer_ns, TOTAL(j.wait_ns) AS wait_ns,
                  COUNT(*) AS observations, TOTAL(j.transfer_ns + j.wait_ns) AS kernel_ns
           FROM _kernel_call j JOIN _call k USING (call_id)
           WHERE j.transfer_ns IS NOT NULL GROUP BY j.call_id)
     GROUP BY class_id
-) w USING (class_id);
+) w USING (class_id)
+LEFT JOIN (
+    SELECT k.class_id, COUNT(DISTINCT j.call_id) AS seen_calls, SUM(NOT COALESCE(t.warm_up, 0)) AS seen_kernels,
+           CAST(TOTAL((e.end_ns - e.start_ns) * NOT COALESCE(t.warm_up, 0)) AS INTEGER) AS kernel_ns
+    FROM _kernel_call j JOIN _kernel e USING (kernel_id) JOIN _call k USING (call_id)
+    LEFT JOIN _call_time t USING (call_id)
+    WHERE e.end_ns IS NOT NULL GROUP BY k.class_id
+) s USING (class_id);
 
 -- Ranks that did not log a call, or logged another operation or count at its place.
 CREATE VIEW deviations AS SELECT

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from collscope.analysis.jobs import job_of_profile
 from collscope.analysis.share import Share, alike, hidden_percent
 from collscope.analysis.uplift import Part, ceiling, gain, saved_share
-from collscope.reports.judgement.judged import Judged, device_calls
+from collscope.reports.judgement.judged import Judged
 from collscope.reports.judgement.records import Decomposition, JudgedKernel, TimePart, Uplift
 from collscope.reports.share import denominator
 from collscope.units import count, count_of
@@ -105,7 +105,9 @@ def decompose(judged: Sequence[Judged], shares: Sequence[Share]) -> Decompositio
     if not whole or not any(j.least_us is not None or j.roof is not None for j in expected):
         return None
     if profile:
-        basis = "profile's collective kernels, spread over the classes by calls x expected time"
+        seen = any(j.kernel_us is not None for j in expected)
+        by = "the kernels that were seen" if seen else "calls x expected time"
+        basis = f"profile's collective kernels, spread over the classes by {by}"
         return _parts(expected, profile, profile / whole, basis)
     measured = [j for j in expected if j.alone_us is not None]
     whole = sum(j.device_s or 0.0 for j in measured)
@@ -117,12 +119,12 @@ def _parts(judged: Sequence[Judged], whole: float, scale: float, basis: str) -> 
     """Sums over classes; `scale` turns their expected seconds into those of `whole`."""
     in_job = any(j.job_us is not None for j in judged)
     compared = any(j.job_us is not None and j.alone_us is not None for j in judged)
-    wait = sum(device_calls(j.row) * (j.wait_us or 0.0) / 1e6 for j in judged)
+    wait = sum(j.executions * (j.wait_us or 0.0) / 1e6 for j in judged)
     contention = tunable = roof = 0.0
     for j in judged:
         parts = j.split
         if parts is not None:
-            seconds = device_calls(j.row) * scale / 1e6
+            seconds = j.executions * scale / 1e6
             contention += parts.contention * seconds
             tunable += parts.tunable * seconds
             roof += parts.roof * seconds
@@ -273,8 +275,10 @@ def _assumptions(
     if not in_job:
         notes += [
             "waiting and contention are not known: all collective time counts as transfer",
-            "classes share the collective time by calls x measured time (roof time where nothing "
-            "was measured)",
+            "classes share the collective time by the kernels that were seen in the job"
+            if any(j.kernel_us is not None for j in counted)
+            else "classes share the collective time by calls x measured time (roof time where "
+            "nothing was measured)",
         ]
     elif any(j.alone_us is None for j in counted):
         measured = sum(j.alone_us is not None for j in counted)

@@ -26,7 +26,10 @@ class Judged:
     transfer_us  in the job, waiting taken off; wait_us: mean over the ranks
     roof, best   what was asked for, and the best of any label measured
     no_roof      why there is no roof; why: why it does not apply
-    device_s     seconds over all devices of all calls, by the best that is known of them
+    kernel_us    mean of its kernels in the job, waiting included, be they of one rank only
+    executions   kernels of all calls: over all devices, or over the traced ones where
+                 these show every class, and none tells transfer from waiting
+    device_s     their seconds, by the best that is known of them
     exposure     part of its time with no compute kernel beside it
     """
 
@@ -40,6 +43,8 @@ class Judged:
     best: RoofAt | None
     no_roof: str | None
     why: str | None
+    kernel_us: float | None
+    executions: float
     device_s: float | None
     exposure: float
 
@@ -105,7 +110,11 @@ def judge_classes(
     exposure: float = 1.0,
 ) -> tuple[Judged, ...]:
     """Every class with its measurement and its roof."""
-    return tuple(_judge(row, matcher.match(row), (roofs, best), exposure) for row in classes)
+    rows = tuple(classes)
+    traced_only = all(row.kernel_ns for row in rows) and not any(row.split_ns for row in rows)
+    return tuple(
+        _judge(row, matcher.match(row), (roofs, best), exposure, traced_only) for row in rows
+    )
 
 
 def _judge(
@@ -113,6 +122,7 @@ def _judge(
     match: Match | None,
     ceilings: tuple[AnyRoofs | None, FitRoofs | None],
     exposure: float,
+    traced_only: bool,
 ) -> Judged:
     roofs, best = ceilings
     transfer = None if row.transfer_ns is None else row.transfer_ns / 1000
@@ -128,10 +138,18 @@ def _judge(
     why = None
     if roofs is not None and roof is not None and measured and roof.time_us > measured:
         why = roofs.why_above(roof, measured)
+    seen = row.kernel_ns / row.seen_kernels / 1000 if row.kernel_ns and row.seen_kernels else None
     # the best that is known of a call: in the job, else alone, else that it is at the roof
     expected = None if roof is None else roof.time_us
-    if transfer is not None and wait is not None:
+    executions: float = device_calls(row)
+    if traced_only:
+        # one rank's trace shows that rank's communicators only
+        executions = (row.seen_kernels or 0) * row.calls / (row.seen_calls or 1)
+        expected = seen
+    elif transfer is not None and wait is not None:
         expected = transfer + wait
+    elif seen is not None:
+        expected = seen
     elif alone is not None:
         expected = alone
     return Judged(
@@ -145,7 +163,9 @@ def _judge(
         best=other if isinstance(other, RoofAt) else None,
         no_roof=found if isinstance(found, str) else None,
         why=why,
-        device_s=None if expected is None else device_calls(row) * expected / 1e6,
+        kernel_us=seen,
+        executions=executions,
+        device_s=None if expected is None else executions * expected / 1e6,
         exposure=exposure,
     )
 
@@ -224,6 +244,7 @@ def _record(j: Judged, whole_s: float | None) -> JudgedClass:
         marks=_marks(j),
         transfer_us=j.transfer_us,
         wait_us=j.wait_us,
+        kernel_us=j.kernel_us,
         contention=j.transfer_us / j.alone_us if j.transfer_us and j.alone_us else None,
         roof=None if roof is None else roof.name,
         roof_us=None if roof is None else roof.time_us,

@@ -92,7 +92,8 @@ def _class_of_no_calls(number: int, c: CollectiveClass) -> ClassRow:
         size_bytes=c.size_bytes, in_place=c.in_place, nranks=c.nranks, nnodes=c.nnodes,
         shape=c.shape, backend="native", calls=0, total_bytes=None, share_of_bytes=None,
         algorithm=None, protocol=None, channels=None, tuned_calls=0, kernel_calls=None,
-        kernel_observations=None, transfer_ns=None, wait_ns=None, kernel_ns=None,
+        kernel_observations=None, transfer_ns=None, wait_ns=None, split_ns=None,
+        seen_calls=None, seen_kernels=None, kernel_ns=None,
     )  # fmt: skip
 
 

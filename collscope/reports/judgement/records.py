@@ -29,6 +29,7 @@ class JudgedClass:
     marks: tuple[str, ...]  # what keeps the measurement from being of exactly this class
     transfer_us: float | None  # in the job, mean
     wait_us: float | None  # in the job, mean
+    kernel_us: float | None  # mean of its kernels in the job, waiting included
     contention: float | None  # transfer in the job / measured
     roof: str | None  # which ceiling: a system's reachable one, or a fit
     roof_us: float | None
