@@ -89,7 +89,9 @@ def _answer(report: Report) -> Iterable[str]:
         yield "No calls: no log with COLL lines in this run (collscope ingest log PATH)."
     if report.classes and report.classes[0].op != Op.UNKNOWN.value:
         yield f"Most: {_most(report.classes[0])}."
-    if any(row.kernel_ns for row in report.classes):
+    if any(row.split_ns for row in report.classes) or (
+        report.classes and all(row.kernel_ns for row in report.classes)
+    ):
         yield "Classes with kernel times are ordered by them, the rest by bytes."
 
 
