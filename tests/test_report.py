@@ -109,7 +109,7 @@ def test_profile_without_copies_says_so() -> None:
     store.total(source, "gemm", None, 3)
     (share,) = store.report().shares
     assert share.percent == pytest.approx(25.0)
-    assert denominator(share) == "all kernels; the profile lists no copies"
+    assert denominator(share) == "all kernels; the profile has no times of copies"
 
 
 def test_files_of_one_rocprofv3_process_are_one_share() -> None:
@@ -140,7 +140,7 @@ def test_ranks_of_one_dialect_are_one_sentence() -> None:
     first = sections(store.report())[0].blocks[0]
     assert first == (
         "Compute-bound: collectives take 10.00 to 12.50 % of GPU time in 2 profiles (denominator: "
-        "all kernels; the profile lists no copies)."
+        "all kernels; the profile has no times of copies)."
     )
 
 

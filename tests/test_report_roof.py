@@ -730,7 +730,7 @@ def test_the_traces_of_a_job_get_one_line(second: int, word: str) -> None:
     said = " ".join(render(store.report(), "text").partition("Findings")[0].split())
     assert (
         f"= {word}ollectives take 10.00 to {second}.00 % of GPU time on 2 ranks (denominator: all "
-        "kernels; the profile lists no copies)."
+        "kernels; the profile has no times of copies)."
     ) in said
     assert said.count("GPU time") == 1
 

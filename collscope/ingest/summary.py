@@ -11,6 +11,9 @@ from collscope.model import Diagnostic, Severity
 _SHOWN = (Severity.ERROR, Severity.DATA_LOSS, Severity.NOTICE)
 
 
+_ONE = {"copies": "copy", "classes": "class"}  # singulars that do not just lose an s
+
+
 def summary_lines(results: list[Ingested]) -> Iterator[str]:
     """One line per input, then the diagnostics of all of them, summed by code.
 
@@ -22,7 +25,7 @@ def summary_lines(results: list[Ingested]) -> Iterator[str]:
         elif r.status == "unusable":
             yield f"{r.path}: skipped: {r.reason}"
         elif r.status != "matched":
-            counts = ", ".join(f"{n:,} {what}" for what, n in r.counts if n)
+            counts = ", ".join(_counted(n, what) for what, n in r.counts if n)
             again = " (read again, in place of what it gave before)" * (r.status == "replaced")
             yield f"{r.path}: {r.dialect}: {counts or 'nothing counted'}{again}"
     inputs = {r.path for r in results if r.status != "matched"}
@@ -37,6 +40,17 @@ def summary_lines(results: list[Ingested]) -> Iterator[str]:
         among = list(dict.fromkeys(path for path, _ in same if path in inputs))
         where = _where(among) if among and len(inputs) > 1 else ""
         yield f"  {severity.value}: {total:,} x {code}: {same[0][1].message}{where}"
+
+
+def _counted(number: int, what: str) -> str:
+    """A number with its noun, which is given in the plural.
+
+    >>> _counted(1, "kernel names"), _counted(1, "kernels and copies"), _counted(2_000, "lines")
+    ('1 kernel name', '1 kernel or copy', '2,000 lines')
+    """
+    if number != 1:
+        return f"{number:,} {what}"
+    return "1 " + " or ".join(_ONE.get(w, w.removesuffix("s")) for w in what.split(" and "))
 
 
 def _where(paths: list[str]) -> str:

@@ -172,7 +172,7 @@ class Rows:
 
     def skip(self, code: str, row: object, line: int | None = None) -> None:
         """Count a row that is not kept; `code` is one of the module's problems."""
-        excerpt = row if isinstance(row, str) else repr(row)
+        excerpt = row if isinstance(row, str) else _words(row)
         self.note(Diagnostic(Severity.DATA_LOSS, code, _PROBLEMS[code], line, excerpt))
 
     def add_span(
@@ -228,7 +228,7 @@ class Rows:
             ),
             np.array([s.kind == "kernel" and known[s.name] for s in spans], dtype=bool),
         )
-        for note in stamps.diagnostics(found, lambda row: repr(spans[row])):
+        for note in stamps.diagnostics(found, lambda row: _span_words(spans[row])):
             self.note(note)
         return [s for s, good in zip(spans, found.believed.tolist(), strict=True) if good]
 
@@ -288,3 +288,14 @@ class Rows:
             message = "The profile holds no kernels and no copies."
             self.note(Diagnostic(Severity.NOTICE, "no_rows", message))
         return Profile(dialect, tuple(totals), tuple(spans), tuple(self._notes.values()))
+
+
+def _words(row: object) -> str:
+    """A row as evidence: its cells, one after the other."""
+    if isinstance(row, Sequence):
+        return ", ".join("" if cell is None else str(cell) for cell in row)
+    return str(row)
+
+
+def _span_words(span: KernelSpan) -> str:
+    return f"{span.name}: {span.start_ns} to {span.end_ns} ns"

@@ -217,8 +217,8 @@ def data_loss(report: Report) -> Iterable[Finding]:
                 code="data_loss",
                 title=f"records were lost: {row.code} ({count(row.count, 'time')})",
                 detail=row.message,
-                advice="Counts and bytes below are lower bounds; the diagnostics view names the "
-                "sources.",
+                advice="Counts and bytes below are lower bounds, and shares may be too high or too "
+                "low; the diagnostics view names the sources.",
                 evidence=_excerpt(row),
             )
 

@@ -106,7 +106,9 @@ def _share_answer(report: Report) -> Iterable[str]:
             "communication nor computation, but by what keeps the GPU waiting for work."
         )
     if not shares:
-        yield "Share of GPU time: not known (no profile; collscope ingest profile PATH)."
+        profiled = any(source.kind == "profile" for source in report.coverage.sources)
+        why = "no row of the profile has a usable time" if profiled else "no profile"
+        yield f"Share of GPU time: not known ({why}; collscope ingest profile PATH)."
     elif len(traced) > 1:
         ranks = traced_ranks(report.timeline, len(report.timeline.ranks) or len(traced))
         yield _together(traced, f"{whole} on {ranks}", idles)

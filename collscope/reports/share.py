@@ -19,7 +19,7 @@ def denominator(share: Share) -> str:
     rows = count(share.rows, "row")
     return {
         Whole.KERNELS_AND_COPIES: "all kernels and copies",
-        Whole.KERNELS: "all kernels; the profile lists no copies",
+        Whole.KERNELS: "all kernels; the profile has no times of copies",
         Whole.PRINTED: f"the profile's own total; {rows} present",
         Whole.PRINTED_WITH_COPIES: f"the profile's own total, kernels and copies; {rows} pasted",
     }[share.whole]
