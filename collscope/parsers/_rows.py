@@ -292,7 +292,7 @@ class Rows:
 
 def _words(row: object) -> str:
     """A row as evidence: its cells, one after the other."""
-    if isinstance(row, Sequence):
+    if isinstance(row, (list, tuple)):
         return ", ".join("" if cell is None else str(cell) for cell in row)
     return str(row)
 
