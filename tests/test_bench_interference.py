@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from collscope.bench.interference import channel_variants, parse_channels
 from collscope.bench.start import start_microbench
 from collscope.errors import UsageError
-from collscope.model import Interference, InterferenceSet, Op
+from collscope.model import Interference, MeasurementSet, Op
 from collscope.parsers.interference_csv import parse, sniff
 from collscope.programs import MICROBENCH, installed
 from collscope.replay.launch import Ended, Job
@@ -65,7 +65,7 @@ def test_a_row_keeps_what_it_says() -> None:
     assert (found.dialect, found.library, found.library_version) == (
         "interference_csv", "nccl", "2.28.9",
     )  # fmt: skip
-    (m,) = found.measurements
+    (m,) = found.interference
     assert (m.op, m.channels, m.rank, m.host, m.line) == (Op.ALL_REDUCE, "2", 0, "n1", 4)
     assert (m.relative_compute, m.relative_compute_samples) == (0.985, (0.984, 0.986))
     assert m.in_place is False
@@ -76,7 +76,7 @@ def test_a_row_keeps_what_it_says() -> None:
 
 def test_a_row_cut_inside_its_last_ratio_is_none() -> None:
     found = parse(text({}, {"rank": 1}).removesuffix("8\n"))  # …,0.8;0.
-    assert [m.rank for m in found.measurements] == [0]
+    assert [m.rank for m in found.interference] == [0]
     assert [(d.code, d.line) for d in found.diagnostics] == [("cut_row", 5)]
 
 
@@ -85,7 +85,7 @@ def test_what_is_not_known_is_none() -> None:
         ("relative_compute", "comm_alone_us", "multiprocessors", "channels", "in_place",
          "relative_compute_samples", "datatype"), "",
     )  # fmt: skip
-    (m,) = parse(text({**empty, "status": "uncovered"})).measurements
+    (m,) = parse(text({**empty, "status": "uncovered"})).interference
     assert (m.relative_compute, m.busbw_alone_gbps, m.multiprocessors) == (None, None, None)
     assert (m.channels, m.in_place, m.datatype, m.relative_compute_samples) == (
         None,
@@ -109,17 +109,17 @@ def test_what_is_not_known_is_none() -> None:
 )
 def test_a_bad_row_costs_itself(change: dict[str, object], code: str) -> None:
     found = parse(text({}, change, {"rank": 1}))
-    assert [m.rank for m in found.measurements] == [0, 1]
+    assert [m.rank for m in found.interference] == [0, 1]
     assert [d.code for d in found.diagnostics] == [code]
 
 
 def test_another_version_and_a_missing_header() -> None:
     later = text({}).replace("csv/1", "csv/2")
-    assert not parse(later).measurements
+    assert not parse(later).interference
     assert [d.code for d in parse(later).diagnostics] == ["other_version"]
     # A launch that added to the file wrote its metadata again, which is read on.
     both = text({}) + "# collscope.interference_csv/1\n" + text({"round": 2}).split("\n")[3] + "\n"
-    assert [m.round for m in parse(both).measurements] == [1, 2]
+    assert [m.round for m in parse(both).interference] == [1, 2]
     headless = "\n".join(line for line in text({}).split("\n") if not line.startswith("label,"))
     assert [d.code for d in parse(headless).diagnostics] == ["no_header"]
     assert sniff(text({}))
@@ -131,14 +131,14 @@ def test_another_version_and_a_missing_header() -> None:
 def test_nothing_in_a_file_raises_and_a_cut_loses_no_earlier_row(cut: int, junk: str) -> None:
     whole = text({}, {"rank": 1}, {"rank": 2})
     found = parse(whole[:cut] + junk)
-    assert isinstance(found, InterferenceSet)
+    assert isinstance(found, MeasurementSet)
     lines = max(whole[:cut].count("\n") - 3, 0)
-    assert [m.rank for m in found.measurements][:lines] == list(range(lines))
-    assert [m.rank for m in parse(whole[:cut]).measurements] == list(range(lines))
+    assert [m.rank for m in found.interference][:lines] == list(range(lines))
+    assert [m.rank for m in parse(whole[:cut]).interference] == list(range(lines))
 
 
 def measured(**changes: object) -> Interference:
-    return parse(text(changes)).measurements[0]
+    return parse(text(changes)).interference[0]
 
 
 def test_ranks_and_rounds_are_put_together() -> None:
@@ -336,8 +336,8 @@ def test_the_program_on_the_host(program: Path, tmp_path: Path, db_path: Path) -
     ]  # fmt: skip
     found = parse(target.read_text())
     assert not found.diagnostics
-    assert len(found.measurements) == 8
-    for m in found.measurements:
+    assert len(found.interference) == 8
+    for m in found.interference:
         assert (m.status, m.compute, m.backend, m.size_bytes) == (
             "ok",
             "host-thread",
@@ -366,7 +366,7 @@ def test_a_class_too_large_for_its_ranks_keeps_no_other_rank_waiting(
         "interference", str(plan), "--csv", str(target), "--budget", "1e-3", "--timeout", "30",
     )  # fmt: skip
     assert start_microbench(Job(arguments, 3), target, "test") == Ended(6)
-    found = [(m.rank, m.status) for m in parse(target.read_text()).measurements]
+    found = [(m.rank, m.status) for m in parse(target.read_text()).interference]
     assert found[:2] == [(0, "failed"), (1, "failed")]
     assert [rank for rank, _ in found[2:]] == [0, 1, 2]
     assert {status for _, status in found[2:]} <= {"ok", "uncovered"}

@@ -24,9 +24,8 @@ from hypothesis import strategies as st
 
 from collscope.bench.memcpy import CopyWanted, measure_copies
 from collscope.errors import InputError, MissingToolError, UsageError
-from collscope.model import Severity
+from collscope.model import CopyTime, Severity
 from collscope.parsers import memcpy_csv
-from collscope.parsers.memcpy_csv import CopyTime
 from collscope.programs import MICROBENCH, installed, launchers
 from collscope.replay.session import Target
 from collscope.reports.memcpy import render_copies

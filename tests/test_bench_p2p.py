@@ -31,8 +31,7 @@ from collscope.bench.p2p_plan import (
     sizes_by_pair,
 )
 from collscope.errors import NoVerdictError, UsageError
-from collscope.model import Measurement, Op
-from collscope.parsers.memcpy_csv import CopyTime
+from collscope.model import CopyTime, Measurement, Op
 from collscope.programs import installed_replayer, launchers
 from collscope.replay.mpi import Place
 from collscope.replay.parse import parse_plan

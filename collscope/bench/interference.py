@@ -105,7 +105,7 @@ def measure_interference(wanted: Wanted, target: Target) -> Measured:
         with contextlib.suppress(KeyboardInterrupt):
             ended = _launch_all(wanted, plan.nranks, (path, csv), variants, rounds)
         # One that did not begin leaves what another start wrote there.
-        rows = parse(read_csv(csv)).measurements if digest(csv) != before else ()
+        rows = parse(read_csv(csv)).interference if digest(csv) != before else ()
         if rows:
             ingest_csvs([str(csv)], target.db, target.run)
     good = sum(row.status == "ok" for row in rows)

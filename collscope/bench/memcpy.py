@@ -9,7 +9,8 @@ from pathlib import Path
 from collscope.bench.start import check_start, error_of, read_csv, start_microbench
 from collscope.errors import CollscopeError, UsageError
 from collscope.ingest.commands import ingest_csvs
-from collscope.parsers.memcpy_csv import CopySet, parse
+from collscope.model import MeasurementSet
+from collscope.parsers.memcpy_csv import parse
 from collscope.replay.launch import Ended, Job
 from collscope.replay.results import digest
 from collscope.replay.scratch import scratch_folder
@@ -44,7 +45,7 @@ class CopyWanted:
 class CopiesMeasured:
     """What was measured, also when it ended early, and then why."""
 
-    found: CopySet
+    found: MeasurementSet
     error: CollscopeError | None = None
 
 

@@ -127,5 +127,5 @@ def _speaks_for(kind: str, head: bytes) -> bool:
     if isinstance(found, MetricSet):
         return any(metric.unit is not None for metric in found.metrics)
     if isinstance(found, MeasurementSet):
-        return bool(found.measurements)
+        return bool(found.rows)
     return isinstance(found, LogScan) and found.is_log

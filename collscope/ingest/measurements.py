@@ -11,16 +11,13 @@ from typing import TypeVar, cast
 from collscope.ingest.adding import OTHER_KIND, add_source, cut_short, stem, unusable
 from collscope.ingest.files import STDIN, Input, printable
 from collscope.ingest.result import Ingested
-from collscope.model import Interference, InterferenceSet, Measurement, MeasurementSet
+from collscope.model import CopyTime, Interference, Measurement, MeasurementSet
 from collscope.parsers import registry
 from collscope.parsers.hints import Hints, TableHints
-from collscope.parsers.memcpy_csv import CopySet, CopyTime
 from collscope.store import sources
 from collscope.store.copies import insert_copies
 from collscope.store.interference import insert_interference
 from collscope.store.measurements import communicator_sizes, insert_measurements
-
-Found = MeasurementSet | CopySet | InterferenceSet
 
 # What a source's kind is called, by the command that reads it.
 CSV, TABLE = "csv", "table"
@@ -88,35 +85,32 @@ def ingest_measurements(  # noqa: PLR0913, PLR0917 - where from, where to, how, 
     identity = sources.identity(file.sha256, kind)
     if not again and sources.has_source(connection, run, identity):
         return Ingested(path, "known")
-    found = cast("Found | None", registry.read(kind, file, file.head(), hints))
-    rows = () if found is None else _rows(found)
-    if found is None or not rows:
+    found = cast("MeasurementSet | None", registry.read(kind, file, file.head(), hints))
+    if found is None or not found.rows:
         code, reason = _why_unusable(found, kind)
         return unusable(path, code, reason, size=file.size_bytes, truncated=file.truncated)
     diagnostics = [*found.diagnostics, *cut_short(file)]
-    library, version = _library(found)
     row = sources.SourceRow(
-        printable(path), identity, kind, found.dialect, library, version,
-        lines=found.lines, parsed=len({r.line for r in rows}),
+        printable(path), identity, kind, found.dialect, found.library, found.library_version,
+        lines=found.lines, parsed=len({r.line for r in found.rows}),
     )  # fmt: skip
 
     def insert(run_key: int, source: int) -> None:
         named = stem(path) if label is None else label
-        if isinstance(found, CopySet):
-            insert_copies(connection, run_key, source, _labelled(found.copies, label), named)
-        elif isinstance(found, InterferenceSet):
-            beside = _labelled(found.measurements, label)
-            insert_interference(connection, run_key, source, beside, named)
-        else:
-            rows = _labelled(found.measurements, label)
-            insert_measurements(connection, run_key, source, rows, named)
+        copies = _labelled(found.copies, label)
+        beside = _labelled(found.interference, label)
+        measured = _labelled(found.measurements, label)
+        insert_copies(connection, run_key, source, copies, named)
+        insert_interference(connection, run_key, source, beside, named)
+        insert_measurements(connection, run_key, source, measured, named)
 
     status = add_source(connection, db, run, row, diagnostics, insert, again=again)
     if status == "known":
         return Ingested(path, status)
     counts = (
-        ("copies" if isinstance(found, CopySet) else "measurements", len(rows)),
-        ("samples", sum(_samples(row) for row in rows)),
+        ("measurements", len(found.measurements) + len(found.interference)),
+        ("copies", len(found.copies)),
+        ("samples", sum(_samples(row) for row in found.rows)),
     )
     return Ingested(path, status, found.dialect, counts, tuple(diagnostics))
 
@@ -132,16 +126,7 @@ def _samples(row: Measurement | CopyTime | Interference) -> int:
     return (row.covered or 0) if isinstance(row, Interference) else len(row.samples_us)
 
 
-def _rows(found: Found) -> tuple[Measurement | CopyTime | Interference, ...]:
-    return found.copies if isinstance(found, CopySet) else found.measurements
-
-
-def _library(found: Found) -> tuple[str | None, str | None]:
-    """Name and version of the collective library; copies have none."""
-    return (None, None) if isinstance(found, CopySet) else (found.library, found.library_version)
-
-
-def _why_unusable(found: Found | None, kind: str) -> tuple[str, str]:
+def _why_unusable(found: MeasurementSet | None, kind: str) -> tuple[str, str]:
     """Code and words."""
     if found is None:
         return OTHER_KIND, NO_CSV if kind == CSV else NO_TABLE

@@ -14,9 +14,10 @@ from collscope.model.busbw import (
     transfers_size_bytes,
 )
 from collscope.model.collective_class import CollectiveClass, Distance, Gap
+from collscope.model.copy_time import CopyTime
 from collscope.model.datatype import DATATYPE_NAMES, Datatype, datatype_of, parse_datatype
 from collscope.model.diagnostic import Diagnostic, Severity
-from collscope.model.interference import Interference, InterferenceSet
+from collscope.model.interference import Interference
 from collscope.model.log import (
     CommEnd,
     CommInit,
@@ -47,6 +48,7 @@ __all__ = [
     "CommEnd",
     "CommInit",
     "CommTopology",
+    "CopyTime",
     "Datatype",
     "Diagnostic",
     "Distance",
@@ -54,7 +56,6 @@ __all__ = [
     "Fact",
     "Gap",
     "Interference",
-    "InterferenceSet",
     "KernelSpan",
     "KernelTotal",
     "LibraryVersion",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from collscope.model.datatype import Datatype
-from collscope.model.diagnostic import Diagnostic
 from collscope.model.op import Op
 
 
@@ -60,15 +59,3 @@ class Interference:
     relative_compute_samples: tuple[float, ...] = ()  # of the rounds that count
     relative_busbw_samples: tuple[float, ...] = ()
     line: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class InterferenceSet:
-    """What an interference CSV holds."""
-
-    dialect: str
-    measurements: tuple[Interference, ...]
-    library: str | None = None  # nccl or rccl, where the source tells
-    library_version: str | None = None
-    lines: int | None = None
-    diagnostics: tuple[Diagnostic, ...] = field(default=())

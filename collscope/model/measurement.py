@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from collscope.model.collective_class import CollectiveClass
+from collscope.model.copy_time import CopyTime
 from collscope.model.datatype import Datatype
 from collscope.model.diagnostic import Diagnostic
+from collscope.model.interference import Interference
 from collscope.model.op import Op
 from collscope.model.redop import Redop
 
@@ -97,11 +99,18 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class MeasurementSet:
-    """What one table or CSV of measurements holds."""
+    """What the tables of one file hold."""
 
     dialect: str
-    measurements: tuple[Measurement, ...]
+    measurements: tuple[Measurement, ...] = ()
     library: str | None = None  # nccl or rccl, where the source tells
     library_version: str | None = None
     lines: int | None = None
-    diagnostics: tuple[Diagnostic, ...] = field(default=())
+    diagnostics: tuple[Diagnostic, ...] = ()
+    copies: tuple[CopyTime, ...] = ()
+    interference: tuple[Interference, ...] = ()
+
+    @property
+    def rows(self) -> tuple[Measurement | CopyTime | Interference, ...]:
+        """All that was measured."""
+        return (*self.measurements, *self.copies, *self.interference)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from collscope.model import (
     Datatype,
     Interference,
-    InterferenceSet,
+    MeasurementSet,
     Op,
     Severity,
     bus_bandwidth,
@@ -52,7 +52,7 @@ def sniff(head: str) -> bool:
     return _LAYOUT.sniff(head)
 
 
-def parse(text: str) -> InterferenceSet:
+def parse(text: str) -> MeasurementSet:
     """Measurements of an interference CSV, one per row: a class on one rank.
 
     returns  nothing from a part of another version (diagnostic ``other_version``), and nothing
@@ -62,7 +62,9 @@ def parse(text: str) -> InterferenceSet:
     rows, lines = read_table(text, _LAYOUT, notes)
     found = [m for row in rows if (m := _row(row, notes)) is not None]
     library, version = _library(found)
-    return InterferenceSet(DIALECT, tuple(found), library, version, lines, notes.diagnostics)
+    return MeasurementSet(
+        DIALECT, (), library, version, lines, notes.diagnostics, interference=tuple(found)
+    )
 
 
 def _row(row: TableRow, notes: Notes) -> Interference | None:

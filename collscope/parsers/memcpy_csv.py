@@ -6,9 +6,7 @@ and size, so that every figure of the store comes from one place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from collscope.model import Diagnostic, Severity
+from collscope.model import CopyTime, MeasurementSet, Severity
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import whole
 from collscope.parsers._tables import Layout, TableRow, read_table, real
@@ -30,55 +28,12 @@ _KIND_TEXT = "Rows without a kind were skipped."
 _NUMBER_TEXT = "Rows with an unreadable number were skipped."
 
 
-@dataclass(frozen=True, slots=True)
-class CopyTime:
-    """What one copy of one size took; kinds as in schemas/memcpy-csv.md.
-
-    Times are of one repetition in microseconds, bandwidths of one direction (GB = 1e9 bytes).
-    """
-
-    kind: str
-    size_bytes: int  # of one copy in one direction
-    label: str | None = None
-    round: int | None = None
-    src_device: int | None = None  # None: memory of the host
-    dst_device: int | None = None
-    direction: str = "one"  # one, both
-    access: str | None = None  # peer, none; None: does not apply
-    time_us_median: float | None = None
-    time_us_min: float | None = None
-    time_us_max: float | None = None
-    time_us_mad: float | None = None
-    iterations: int | None = None
-    bandwidth_gbps: float | None = None  # None: nothing is copied, or not measured
-    n_wrong: int | None = None  # bytes; None: not checked
-    checked: str | None = None  # all, sample
-    status: str = "ok"  # ok, wrong, failed, timeout, skipped
-    message: str | None = None
-    device: str | None = None
-    runtime: str | None = None  # of the GPU, else the MPI; name and version
-    hostname: str | None = None
-    started: str | None = None  # UTC, ISO 8601
-    line: int | None = None
-    samples_us: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CopySet:
-    """Everything that one file holds."""
-
-    copies: tuple[CopyTime, ...]
-    lines: int
-    diagnostics: tuple[Diagnostic, ...] = field(default=())
-    dialect: str = DIALECT
-
-
 def sniff(head: str) -> bool:
     """True when a text begins like the CSV of `bench memcpy`."""
     return _LAYOUT.sniff(head)
 
 
-def parse(text: str) -> CopySet:
+def parse(text: str) -> MeasurementSet:
     """Copies of a text, one per row; a last row without a line end is none (``cut_row``).
 
     Of a part of another version there is nothing but a diagnostic, ``other_version``.
@@ -86,7 +41,7 @@ def parse(text: str) -> CopySet:
     notes = Notes()
     rows, lines = read_table(text, _LAYOUT, notes)
     found = tuple(copy for row in rows if (copy := _row(row, notes)) is not None)
-    return CopySet(found, lines, notes.diagnostics)
+    return MeasurementSet(DIALECT, copies=found, lines=lines, diagnostics=notes.diagnostics)
 
 
 def _row(row: TableRow, notes: Notes) -> CopyTime | None:

@@ -108,7 +108,7 @@ def joined(found: Sequence[MeasurementSet]) -> MeasurementSet | None:
 
     returns  `dialect` joins the names of the dialects found with "+"
     """
-    sets = [s for s in found if s.measurements]
+    sets = [s for s in found if s.rows]
     if not sets:  # a table that could not be used says why, the loss of data first
         why = sorted((d for s in found for d in s.diagnostics), key=_by_severity)
         return replace(found[0], diagnostics=tuple(why)) if why else None
@@ -116,6 +116,8 @@ def joined(found: Sequence[MeasurementSet]) -> MeasurementSet | None:
         sets[0],
         dialect="+".join(s.dialect for s in sets),
         measurements=tuple(m for s in sets for m in s.measurements),
+        copies=tuple(c for s in sets for c in s.copies),
+        interference=tuple(i for s in sets for i in s.interference),
         diagnostics=tuple(d for s in found for d in s.diagnostics),
     )
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from collscope.parsers.memcpy_csv import HANDLES, CopyTime
+from collscope.model import CopyTime
+from collscope.parsers.memcpy_csv import HANDLES
 
 SCHEMA = "collscope.memcpy/1"
 _WORST = ("wrong", "timeout", "failed", "skipped", "ok")

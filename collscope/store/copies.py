@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import fields
 
-from collscope.parsers.memcpy_csv import CopyTime
+from collscope.model import CopyTime
 from collscope.store.sampled import insert_sampled
 
 # Columns of _copy that are fields of the record by the same name.
