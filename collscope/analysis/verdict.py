@@ -202,7 +202,7 @@ def those(judged: Sequence[Judged], how: str) -> list[Judged]:
 
 
 def _deciding(judged: Sequence[Judged], changed: Sequence[Judged], matters: float) -> list[Judged]:
-    """Of the changed classes those that decide (docs/compare-and-check.md, rule 4).
+    """Of the changed classes those that decide (docs/compare-and-check.md, condition 2).
 
     matters  effect of the weighted total beyond which one class alone decides, when it is sure
     """
