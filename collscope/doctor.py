@@ -11,10 +11,8 @@ import importlib.metadata
 import json
 import os
 import platform
-import re
 import shutil
 import sqlite3
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -24,17 +22,28 @@ from pathlib import Path
 
 import collscope
 from collscope.gpu_libraries import LIBRARIES, Library
-from collscope.programs import installed_replayer, launchers, mpi_version
+from collscope.programs import (
+    INSTALL_MPI,
+    Answer,
+    ask,
+    installed_replayer,
+    launchers,
+    mpi_version,
+)
 
 # schemas/views use window functions, which SQLite has since 3.25.0 (sqlite.org/changes.html).
 MIN_SQLITE = (3, 25, 0)
 NATIVE_MODULES = ("collscope._logscan", "collscope._align")
-PACKAGES = ("typer", "polars", "numpy", "msgspec", "zstandard", "matplotlib")
+PACKAGES = ("typer", "numpy", "msgspec", "zstandard")
+# Imported by what uses them alone.
+LATER_PACKAGES = (
+    ("polars", "to_polars() in Python"),
+    ("pandas", "to_pandas() in Python"),
+    ("matplotlib", "--plot and HTML pages"),
+    ("jinja2", "HTML pages"),
+)
 
 _REINSTALL = "pip install --force-reinstall collscope, or in a checkout: pip install -e ."
-_REPLAYER_FIX = f"pip install mpich, then {_REINSTALL}"
-# A runtime that finds eight GPUs asleep takes seconds to count them.
-_CHILD_TIMEOUT_S = 30
 _CHILD = "import sys; from {0} import {1}; sys.stdout.write({1}(*sys.argv[1:]))"
 
 
@@ -56,16 +65,16 @@ def diagnose(db: Path = Path("collscope.db")) -> tuple[Check, ...]:
     """
     with ThreadPoolExecutor() as pool:
         libraries = [pool.submit(_check_library, library) for library in LIBRARIES]
-        mpi = pool.submit(lambda: [*_check_launchers(), _check_mpi4py()])
+        launchers_found = pool.submit(_check_launchers)
         checks = [
             _check_python(),
             _check_collscope(),
             *map(_check_native, NATIVE_MODULES),
             _check_sqlite(),
             *map(_check_package, PACKAGES),
-            _check_pandas(),
+            *(_check_package(package, use) for package, use in LATER_PACKAGES),
             _check_writable(db),
-            *mpi.result(),
+            *launchers_found.result(),
             *(check for future in libraries for check in future.result()),
             *map(_check_program, ("rocm-smi", "nvidia-smi")),
             _check_replayer(),
@@ -87,7 +96,19 @@ def render(checks: Sequence[Check]) -> str:
         lines.append(f"ingest and report cannot work: {', '.join(lacking)}.")
     else:
         lines.append("ingest and report have all they need; they use neither a GPU nor MPI.")
+    lines.append(_for_replay(checks))
     return "\n".join(lines) + "\n"
+
+
+def _for_replay(checks: Sequence[Check]) -> str:
+    """What replay, tune and bench have, in one sentence."""
+    found = {check.name for check in checks if check.found}
+    lacking = [name for name in ("mpiexec", "replayer") if name not in found]
+    if lacking:
+        return f"replay, tune and bench cannot start ranks: {', '.join(lacking)}."
+    if {"CUDA devices", "NCCL"} <= found or {"HIP devices", "RCCL"} <= found:
+        return "replay, tune and bench have all they need."
+    return "replay, tune and bench have MPI, but no GPU with its library: --backend host only."
 
 
 def _check_python() -> Check:
@@ -125,22 +146,13 @@ def _version_of(package: str) -> str | None:
         return None
 
 
-def _check_package(package: str) -> Check:
+def _check_package(package: str, use: str | None = None) -> Check:
+    """A package that everything needs, or only one `use`."""
     version = _version_of(package)
     if version is None:
-        return Check(package, False, "not installed", f"pip install {package}", True)
-    return Check(package, True, version, None, True)
-
-
-def _check_pandas() -> Check:
-    """The ``pandas`` extra: polars converts to pandas through pyarrow."""
-    versions = {package: _version_of(package) for package in ("pandas", "pyarrow")}
-    missing = [package for package, version in versions.items() if version is None]
-    if missing:
-        detail = f"optional; no {' and no '.join(missing)}"
-        return Check("pandas extra", False, detail, "pip install 'collscope[pandas]'")
-    detail = ", ".join(f"{package} {version}" for package, version in versions.items())
-    return Check("pandas extra", True, detail)
+        detail = "not installed" if use is None else f"not installed; needed for {use}"
+        return Check(package, False, detail, f"pip install {package}", use is None)
+    return Check(package, True, version, None, use is None)
 
 
 def _check_writable(db: Path) -> Check:
@@ -167,16 +179,16 @@ def _check_launchers() -> list[Check]:
     """``mpiexec`` beside this Python (from a wheel) and, when it is another one, in PATH."""
     paths = launchers()
     if not paths:
-        return [Check("mpiexec", False, "not in PATH, not beside Python", "pip install mpich")]
+        return [Check("mpiexec", False, "not in PATH, not beside Python", INSTALL_MPI)]
     return [_check_launcher(str(path)) for path in paths]
 
 
 def _check_launcher(path: str) -> Check:
-    answer = _run([path, "--version"])
+    answer = ask([path, "--version"])
     version = mpi_version(answer.stdout)
     if version is None:
         wrong = answer.error or "prints no version that is known"
-        return Check("mpiexec", None, f"{path}: {wrong}", "pip install mpich")
+        return Check("mpiexec", None, f"{path}: {wrong}", INSTALL_MPI)
     return Check("mpiexec", True, f"{version} ({path})")
 
 
@@ -187,32 +199,11 @@ def _check_replayer() -> Check:
     except ImportError:  # reported with the native modules
         path = None
     if path is None:
-        return Check("replayer", False, "not built with this installation", _REPLAYER_FIX)
-    answer = _run([str(path), "--version"])
+        return Check("replayer", False, "not built with this installation", _REINSTALL)
+    answer = ask([str(path), "--version"])
     if answer.error is not None:
-        return Check("replayer", False, f"{path}: {answer.error}", _REPLAYER_FIX)
+        return Check("replayer", False, f"{path}: {answer.error}", INSTALL_MPI)
     return Check("replayer", True, f"{answer.stdout.strip()} ({path})")
-
-
-def _check_mpi4py() -> Check:
-    version = _version_of("mpi4py")
-    if version is None:
-        return Check("mpi4py", False, "not installed", "pip install mpi4py mpich")
-    answer = _run_child(__name__, "mpi_library")
-    if answer.error is not None:
-        fix = "pip install mpich, or set MPI4PY_LIBMPI to the libmpi to use"
-        return Check("mpi4py", False, f"{version}, but {answer.error}", fix)
-    return Check("mpi4py", True, f"{version} with {answer.stdout}")
-
-
-def mpi_library() -> str:
-    """First line of the MPI library's version, as mpi4py binds it. For a child process."""
-    mpi4py = importlib.import_module("mpi4py")
-    mpi4py.rc.initialize = False
-    text: str = importlib.import_module("mpi4py.MPI").Get_library_version()
-    # Some libraries count the terminating NUL into the length of the text.
-    line = text.replace("\0", "").strip().splitlines()[0]
-    return re.sub(r"\s+", " ", line)
 
 
 def _check_library(library: Library) -> list[Check]:
@@ -243,29 +234,6 @@ def _devices(library: Library, status: str | int | None, devices: str | int | No
     return Check(name, True, str(devices))
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """What a child process printed, and why it is not to be used."""
-
-    stdout: str
-    error: str | None
-
-
-def _run_child(module: str, function: str, *arguments: str) -> _Answer:
+def _run_child(module: str, function: str, *arguments: str) -> Answer:
     """Call a function that returns text in a child process."""
-    return _run([sys.executable, "-c", _CHILD.format(module, function), *arguments])
-
-
-def _run(command: list[str]) -> _Answer:
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=_CHILD_TIMEOUT_S, check=False)
-    except subprocess.TimeoutExpired:
-        return _Answer("", f"gave no answer within {_CHILD_TIMEOUT_S} s")
-    except OSError as error:
-        return _Answer("", f"did not start: {error.strerror}")
-    stdout = done.stdout.decode(errors="replace")
-    if done.returncode == 0:
-        return _Answer(stdout, None)
-    last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-    how = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
-    return _Answer(stdout, ": ".join([f"it ended with {how}", *last]))
+    return ask([sys.executable, "-c", _CHILD.format(module, function), *arguments])

@@ -4,11 +4,40 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 REPLAYER = "collscope-replayer"
 MICROBENCH = "collscope-microbench"
+INSTALL_MPI = "pip install 'collscope[replay]'"  # the mpich wheel
+# A GPU runtime that finds eight GPUs asleep takes seconds to count them.
+_ANSWER_TIMEOUT_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a program printed, and why that is not to be used."""
+
+    stdout: str
+    error: str | None
+
+
+def ask(command: list[str]) -> Answer:
+    """Run a program that prints something short and ends."""
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_ANSWER_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return Answer("", f"gave no answer within {_ANSWER_TIMEOUT_S} s")
+    except OSError as error:
+        return Answer("", f"did not start: {error.strerror}")
+    stdout = done.stdout.decode(errors="replace")
+    if done.returncode == 0:
+        return Answer(stdout, None)
+    last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+    how = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
+    return Answer(stdout, ": ".join([f"it ended with {how}", *last]))
 
 
 def installed(name: str) -> Path | None:

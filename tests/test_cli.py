@@ -63,6 +63,30 @@ def test_standard_input(samples: Path, tmp_path: Path) -> None:
     assert b"-: the file is empty." in empty.stderr
 
 
+# What plots, pages and MPI need is not there; its absence shows where something imports it.
+_WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys(("matplotlib", "jinja2", "mpi4py", "polars", "pandas")))
+from collscope.cli import main
+main()
+"""
+
+
+def test_analysis_needs_neither_plots_nor_mpi(samples: Path, tmp_path: Path) -> None:
+    """The three commands of the README; a page says what it lacks."""
+    environment = {**os.environ, "COLLSCOPE_DB": str(tmp_path / "t.db"), "PATH": "/nowhere"}
+    for arguments, status in (
+        (("ingest", "trace", samples / "traces" / "ringll"), 0),
+        (("report", "--system", "h200"), 0),
+        (("predict", "--system", "h200"), 0),
+        (("report", "--format", "html"), 5),
+    ):
+        command = [sys.executable, "-c", _WITHOUT, *map(str, arguments)]
+        done = subprocess.run(command, env=environment, capture_output=True, check=False)
+        assert done.returncode == status, done.stderr
+    assert b"not installed. Run 'pip install " in done.stderr
+
+
 def test_help_imports_nothing_heavy() -> None:
     script = (
         "import sys; sys.argv = ['collscope', '--help']\n"

@@ -179,9 +179,27 @@ def test_render() -> None:
         "                  to mend: pip install x\n"
         "unknown  mpiexec  gave no answer\n"
         "ingest and report have all they need; they use neither a GPU nor MPI.\n"
+        "replay, tune and bench cannot start ranks: mpiexec, replayer.\n"
     )
 
 
 def test_render_names_what_stops_the_work() -> None:
     checks = (Check("SQLite", False, "3.7.0", None, True), Check("NCCL", False, "none"))
-    assert doctor.render(checks).splitlines()[-1] == "ingest and report cannot work: SQLite."
+    assert doctor.render(checks).splitlines()[-2] == "ingest and report cannot work: SQLite."
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ("mpiexec", "replay, tune and bench cannot start ranks: replayer."),
+        (
+            # CUDA without NCCL and RCCL without a GPU are two halves.
+            "mpiexec, replayer, CUDA devices, RCCL",
+            "replay, tune and bench have MPI, but no GPU with its library: --backend host only.",
+        ),
+        ("mpiexec, replayer, HIP devices, RCCL", "replay, tune and bench have all they need."),
+    ],
+)
+def test_render_says_what_a_replay_has(found: str, said: str) -> None:
+    checks = [Check(name, True, "") for name in found.split(", ")]
+    assert doctor.render(checks).splitlines()[-1] == said

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -645,6 +646,26 @@ def test_failures_say_what_is_wrong_and_store_nothing(
     assert text in outcome.err
     assert "Traceback" not in outcome.err
     assert not db.exists()
+
+
+def test_a_replayer_without_its_mpi_says_what_to_install(
+    plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    library, program = tmp_path / "libmpi.so.12", tmp_path / "collscope-replayer"
+    build = [compiler, "-x", "c", "-", "-o"]
+    own = ["-shared", "-fPIC", "-Wl,-soname,libmpi.so.12"]
+    subprocess.run([*build, library, *own], input=b"int MPI_Init(void) { return 0; }", check=True)
+    called = b"int MPI_Init(void); int main(void) { return MPI_Init(); }"
+    subprocess.run([*build, program, "-x", "none", library], input=called, check=True)
+    library.unlink()
+    monkeypatch.setattr("collscope.replay.launch.installed", lambda _name: program)
+    outcome = collscope("replay", "--plan", plan, "--db", tmp_path / "t.db", *FAST)
+    assert outcome.code == 5
+    assert "libmpi.so.12" in outcome.err
+    assert "pip install 'collscope[replay]'" in outcome.err
 
 
 def test_doctor_names_the_replayer_and_its_version(replayer: None, tmp_path: Path) -> None:

@@ -179,16 +179,23 @@ def main() -> None:
         # The reader of our output has gone, as in `| head`; nothing is left to say.
         discard_output()
         sys.exit(0)
-    except OSError as error:
-        if _debug:
-            raise
-        where = error.filename or "a file"
-        tell(f"collscope: {where}: {error.strerror}. Check its name, permissions and disk.")
-        sys.exit(3)
     except Exception as error:
         if _debug:
             raise
-        what = f"{type(error).__name__}: {error}"
-        remedy = "Run 'collscope --debug COMMAND ...' and report it"
-        tell(f"collscope: internal error: {what}. {remedy}.")
-        sys.exit(3)
+        said, status = _other_error(error)
+        tell(f"collscope: {said}")
+        sys.exit(status)
+
+
+def _other_error(error: Exception) -> tuple[str, int]:
+    """What is said of an error that no command raised for its user, and the exit code."""
+    if isinstance(error, OSError):
+        where = error.filename or "a file"
+        return f"{where}: {error.strerror}. Check its name, permissions and disk.", 3
+    if isinstance(error, ModuleNotFoundError) and error.name is not None:
+        package = error.name.partition(".")[0]
+        if package != "collscope":
+            return f"{package}: not installed. Run 'pip install {package}'.", 5
+    what = f"{type(error).__name__}: {error}"
+    remedy = "Run 'collscope --debug COMMAND ...' and report it"
+    return f"internal error: {what}. {remedy}.", 3

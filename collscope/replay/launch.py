@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from collscope.errors import MissingToolError
-from collscope.programs import REPLAYER, installed
+from collscope.programs import INSTALL_MPI, REPLAYER, ask, installed
 from collscope.replay.mpi import Place, find_launcher, launch_command
 from collscope.replay.progress import Relay
 
@@ -55,16 +55,21 @@ def find_program(name: str, given: Path | None, option: str) -> Path:
     """The executable to start: the one given, else that of this installation.
 
     option  names one on the command line
-    raises  MissingToolError when it is not there
+    raises  MissingToolError when it is not there, or the libmpi it is linked with is not
     """
     path = given or installed(name)
     if path is None:
         raise MissingToolError(
-            f"{name}: not built with this installation. Reinstall collscope where mpicxx is found "
-            f"('pip install mpich' brings it), or name one with {option}."
+            f"{name}: not built with this installation. Reinstall collscope, or name one with "
+            f"{option}."
         )
     if not os.access(path, os.X_OK) or path.is_dir():
         raise MissingToolError(f"{path}: no executable. Name another one with {option}.")
+    if given is None and (wrong := ask([str(path), "--version"]).error) is not None:
+        raise MissingToolError(
+            f"{name}: {wrong}. Run {INSTALL_MPI}, load an MPI of MPICH's binary interface, or name "
+            f"a program that was built with your site's MPI with {option}."
+        )
     return path
 
 

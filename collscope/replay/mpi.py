@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collscope.errors import MissingToolError, UsageError
-from collscope.programs import launchers, mpi_version
+from collscope.programs import INSTALL_MPI, launchers, mpi_version
 
 _VERSION_TIMEOUT_S = 30
 # What a command that starts its ranks itself says where it was started by a launcher.
@@ -88,8 +88,8 @@ def find_launcher(given: str | None) -> Launcher:
     path, arguments = launcher_words(given) if given else (next(iter(launchers()), None), ())
     if path is None:
         raise MissingToolError(
-            "replay: no mpiexec beside this Python nor in PATH. Run 'pip install mpich', load your "
-            "site's MPI, or name a launcher with --mpiexec."
+            "replay: no mpiexec beside this Python nor in PATH. Run "
+            f"{INSTALL_MPI}, load your site's MPI, or name a launcher with --mpiexec."
         )
     try:
         done = subprocess.run(
