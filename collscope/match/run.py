@@ -15,8 +15,9 @@ from collscope.match import p2p
 from collscope.match.calls import align_calls, in_place
 from collscope.match.communicators import Communicator, join_communicators, world_ranks
 from collscope.match.disagreements import join_disagreements
+from collscope.match.executions import KernelCall, join_kernels
 from collscope.match.handles import rows_by
-from collscope.match.kernels import KernelCall, TracedKernel, join_kernels
+from collscope.match.kernels import TracedKernel
 from collscope.match.observations import POINTERS_ONLY, Ints, Observations
 from collscope.match.order import launch_order
 from collscope.model import CollectiveClass, Diagnostic, Place, Severity, redop_of, size_bytes
