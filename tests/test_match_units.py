@@ -481,6 +481,29 @@ def test_a_split_s_parent_is_the_last_communicator_at_its_pointer() -> None:
     assert child.parent == hashes.index(8)
 
 
+def test_a_process_with_many_gpus_takes_no_rank_of_another_job(
+    samples: Path, db_path: Path
+) -> None:
+    # The guide's document: eight processes of which three have lines, and one with eight GPUs.
+    texts = [(samples / "rccl" / f"guide-{n}.log") for n in ("coll-klke", "replayer-stdout")]
+    log = db_path.with_name("both.log")
+    log.write_text("".join(text.read_text() for text in texts))
+    ingest_logs([str(log)], db_path, "main", lambda _path, _done: None)
+    with sqlite3.connect(db_path) as db:
+        members = db.execute(
+            "SELECT GROUP_CONCAT(rank), COUNT(DISTINCT pid) FROM members GROUP BY comm_id"
+        ).fetchall()
+        codes = {code for (code,) in db.execute(_CODES)}
+    assert members == [("0,1,2,3,4,5,6,7", 1), ("0,2,5", 3)]
+    # Both use the same GPUs: RCCL's kernel trace tells their bus ids.
+    assert "several_jobs" in codes
+    with reading(db_path) as connection:
+        found = {finding.code: finding for finding in build_report(connection, "main").findings}
+    # Rank 0's only line is of call 3, those of ranks 2 and 5 are of calls 1 and 2.
+    assert "ranks_stopped" not in found
+    assert "communicator 2 rank 0: 2; communicator 2 rank 2: 2;" in found["missing_calls"].detail
+
+
 def test_one_process_with_all_devices(tmp_path: Path) -> None:
     # nccl-tests -g 4 without INIT: four pointers of one process are one communicator's ranks.
     text = "".join(

@@ -171,28 +171,43 @@ class _Joiner:
         return [(nranks, o, group) for (nranks, o), group in shapes.items()]
 
     def _fill(self, group: list[int], how: str) -> None:
-        """Give each handle to the first open communicator that lacks its rank, same calls first.
+        """Give handles to the first open communicator that lacks their ranks, same calls first.
 
-        The calls that most made come first, so that a handle with calls of its own (lines lost, or
+        Handles of one process with the same calls stay together: a job that drives several GPUs
+        with a process takes no rank of a job with a process per GPU. The largest such sets come
+        first, then the calls that most made, so that a handle with calls of its own (lines lost, or
         another job) takes no place from them.
         """
         opened: list[int] = []
         place = {i: n for n, i in enumerate(group)}
         made = Counter(self.digests[i] for i in group)
         rank_of = {digest: n for n, (digest, _) in enumerate(made.most_common())}
-        for i in sorted(group, key=lambda i: rank_of[self.digests[i]]):
-            s = self.handles[i]
-            free = [c for c in opened if self._has_room(c, s.rank)]
-            alike = [c for c in free if self._digest(c) == self.digests[i]]
-            comm = (alike or free or [self.open(i, how)])[0]
+        units = sorted(
+            self._units(group), key=lambda unit: (-len(unit), rank_of[self.digests[unit[0]]])
+        )
+        for unit in units:
+            digest = self.digests[unit[0]]
+            free = [c for c in opened if all(self._has_room(c, self.handles[i].rank) for i in unit)]
+            alike = [c for c in free if self._digest(c) == digest]
+            comm = (alike or free or [self.open(unit[0], how)])[0]
             if comm not in opened:
                 opened.append(comm)
-            rank = s.rank if s.rank is not None else len(self.comms[comm].members)
-            self.add(comm, rank, i)
+            for i in unit:
+                rank = self.handles[i].rank
+                self.add(comm, len(self.comms[comm].members) if rank is None else rank, i)
         for comm in opened:
             members = self.comms[comm].members
             if any(self.handles[i].rank is None for i in members.values()):
                 members.update(enumerate(sorted(members.values(), key=place.__getitem__)))
+
+    def _units(self, group: list[int]) -> list[list[int]]:
+        """Handles that are of one communicator: of one process, with the same calls and a rank."""
+        units: dict[Hashable, list[int]] = defaultdict(list)
+        for i in group:
+            s = self.handles[i]
+            alone = s.rank is None or self.digests[i] == _NO_CALLS
+            units[i if alone else (s.process, self.digests[i])].append(i)
+        return list(units.values())
 
     def _has_room(self, comm: int, rank: int | None) -> bool:
         members, nranks = self.comms[comm].members, self.comms[comm].nranks

@@ -13,7 +13,9 @@ FROM deviations WHERE run = ? GROUP BY comm_id, rank, what ORDER BY comm_id, ran
 """
 
 # The last calls of a communicator that a rank with a log lacks: its last row of missing places
-# without a gap, if it goes on to the end. Traces may end where they like, and have no process.
+# without a gap, if it goes on to the end. Traces may end where they like, and have no process. Some
+# log must show the rank's last call and the one behind it: of excerpts that overlap nowhere, none
+# tells that a rank stopped.
 _TAILS = """
 WITH missing AS (
     SELECT comm_id, rank, seq,
@@ -21,12 +23,19 @@ WITH missing AS (
     FROM deviations WHERE run = :run AND what = 'missing'),
 ends AS (
     SELECT comm_id, MAX(seq) AS last FROM calls
-    WHERE run = :run AND comm_id IN (SELECT comm_id FROM missing) GROUP BY comm_id)
-SELECT s.comm_id, s.rank, MIN(s.seq), e.last,
-       (SELECT path FROM sources WHERE run = :run AND source_id = m.source_id)
-FROM missing s JOIN ends e USING (comm_id)
-JOIN members m ON m.run = :run AND m.comm_id = s.comm_id AND m.rank = s.rank
-WHERE m.pid IS NOT NULL GROUP BY s.comm_id, s.rank, s.island HAVING MAX(s.seq) = e.last
+    WHERE run = :run AND comm_id IN (SELECT comm_id FROM missing) GROUP BY comm_id),
+logged AS (
+    SELECT comm_id, rank, source_id FROM members WHERE run = :run AND pid IS NOT NULL),
+tails AS (
+    SELECT s.comm_id, s.rank, MIN(s.seq) AS first, e.last, m.source_id
+    FROM missing s JOIN ends e USING (comm_id) JOIN logged m USING (comm_id, rank)
+    GROUP BY s.comm_id, s.rank, s.island HAVING MAX(s.seq) = e.last)
+SELECT t.comm_id, t.rank, t.first, t.last,
+       (SELECT path FROM sources WHERE run = :run AND source_id = t.source_id)
+FROM tails t WHERE EXISTS (
+    SELECT 1 FROM logged w WHERE w.comm_id = t.comm_id AND NOT EXISTS (
+        SELECT 1 FROM missing x WHERE x.comm_id = t.comm_id AND x.rank = w.rank
+            AND x.seq IN (t.first - 1, t.first)))
 """
 
 _CALL = "SELECT op, count, datatype FROM calls WHERE run = ? AND comm_id = ? AND seq = ?"

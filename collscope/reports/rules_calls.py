@@ -152,8 +152,8 @@ def communicators_inferred(report: Report) -> Iterable[Finding]:
         code="communicators_inferred",
         title=f"{count_of(len(rows), len(report.communicators), 'communicator')} {are(len(rows))}"
         " inferred",
-        detail=f"Communicator{'s' * (len(rows) > 1)} {ids}: no INIT line or globalrank names their"
-        " ranks.",
+        detail=f"Communicator{'s' * (len(rows) > 1)} {ids}: no INIT line tells which ranks are "
+        "together; those that made the same calls are.",
         advice="Log with NCCL_DEBUG_SUBSYS=INIT,COLL to have communicators joined by their id.",
     )
 

@@ -69,14 +69,19 @@ def shared_gpus(connection: sqlite3.Connection, run: int) -> int:
     query = (
         "WITH used AS (SELECT host, bus_id, pid, COALESCE(comm_hash, pid) AS comm FROM _comm_handle"
         " JOIN _process USING (process_id) JOIN _source USING (source_id)"
-        " WHERE run_id = ? AND host IS NOT NULL AND bus_id IS NOT NULL AND pid IS NOT NULL),"
+        " WHERE run_id = :run AND host IS NOT NULL AND bus_id IS NOT NULL AND pid IS NOT NULL"
+        " UNION SELECT host, k.bus_id, pid, COALESCE(MAX(comm_hash), pid) FROM _kernel k"
+        " JOIN _process USING (process_id) JOIN _source s ON s.source_id = k.source_id"
+        " LEFT JOIN _comm_handle USING (process_id)"
+        " WHERE run_id = :run AND host IS NOT NULL AND k.bus_id IS NOT NULL AND pid IS NOT NULL"
+        " GROUP BY host, k.bus_id, pid),"
         " of_comm AS (SELECT host, bus_id, COUNT(DISTINCT pid) AS n FROM used"
         " GROUP BY host, bus_id, comm)"
         " SELECT COUNT(*) FROM (SELECT host, bus_id, COUNT(DISTINCT pid) AS n FROM used"
         " GROUP BY host, bus_id) JOIN (SELECT host, bus_id, MAX(n) AS most FROM of_comm"
         " GROUP BY host, bus_id) USING (host, bus_id) WHERE n > most"
     )
-    return int(connection.execute(query, (run,)).fetchone()[0])
+    return int(connection.execute(query, {"run": run}).fetchone()[0])
 
 
 def has_traces(connection: sqlite3.Connection, run: int) -> bool:
