@@ -356,6 +356,35 @@ def test_without_a_gpu_there_is_nothing_to_tune(
     assert not tune.out.exists()
 
 
+def test_a_dry_run_tells_the_settings_and_starts_nothing(samples: Path, tmp_path: Path) -> None:
+    """The mixed sample: nccl 2.28.9 on one node of 4 ranks, with NCCL_NVLS_ENABLE=0."""
+    db, out = tmp_path / "t.db", tmp_path / "out"
+    assert collscope("ingest", "log", samples / "nccl" / "mixed", "--db", db).code == 0
+    words = ("tune", "--db", db, "--out", out, "--dry-run", "--replayer", tmp_path / "none")
+    done = collscope(*words, "--time-limit", "60", "--format", "json")
+    assert (done.code, done.err) == (0, "")
+    found = json.loads(done.out)
+    _check_schema(found)
+    assert (found["outcome"], found["library"], found["launches"]) == ("dry run", "nccl 2.28.9", 0)
+    outcomes = {
+        s["name"]: (s["outcome"].partition(":")[0], s["classes"]) for s in found["settings"]
+    }
+    # 14 classes: 4 AllReduce; 2 AllGather, ReduceScatter, Broadcast, Reduce, which Tree does not
+    # serve; 5 of Send and Recv, which have no algorithms.
+    assert outcomes["present"] == ("reference", 14)
+    assert outcomes["ring/ll"] == ("to be tried", 9)
+    assert outcomes["tree/ll128"] == ("to be tried", 4)
+    assert outcomes["p2p channels 8"] == ("to be tried", 5)
+    assert outcomes["nvls/simple"] == ("left out", 0)
+    # One of the survey; 9 settings and 2 x 3 of channels, 9 + 15/2 + 3 x 15/4 + 5 = 33 of the
+    # search; present and tuned three times each. 40 launches of 14 x 0.05 s.
+    assert "About 40 launches (1 of the survey, at most 33 of the search, 6 of" in found["why"]
+    assert "up to 28 s of timed calls" in found["why"]
+    assert "ends after 60 s" in found["why"]
+    assert not out.exists()
+    assert collscope(*words, "--backend", "host").code == 5
+
+
 def test_bad_words(tune: Tune, tmp_path: Path) -> None:
     for words, code, text in (
         (["--candidate", "a"], 2, "sets nothing"),

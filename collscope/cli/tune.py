@@ -77,6 +77,9 @@ def tune(
     graph: Annotated[
         bool, typer.Option("--graph", help="Time the calls captured in a CUDA or HIP graph.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be tried, and how long; no more.")
+    ] = False,
     replayer: replay_options.Replayer = None,
     mpiexec: replay_options.Mpiexec = None,
     format: Annotated[Form, typer.Option("--format", help="Form of the output.")] = Form.TEXT,
@@ -85,7 +88,7 @@ def tune(
     """Find better settings for a job's collectives, and confirm them."""
     from collscope.replay.command import Choice, Source
     from collscope.replay.session import Method, Words, make_session
-    from collscope.reports.tune import render_tuning, run_tune
+    from collscope.reports.tune import dry_tune, render_tuning, run_tune
     from collscope.reports.tune_inputs import Asked, make_wanted
 
     method = Method(
@@ -114,7 +117,10 @@ def tune(
         seed=seed,
     )
     wanted, notices = make_wanted(asked, progress())
-    found, error = run_tune(wanted, notices)
+    if dry_run:
+        found, error = dry_tune(wanted, notices), None
+    else:
+        found, error = run_tune(wanted, notices)
     write(render_tuning(found, format.value, out), output)
     if error is not None:
         raise error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from collscope.errors import CollscopeError, InputError, UsageError
@@ -21,7 +22,9 @@ from collscope.reports.layout import (
 )
 from collscope.tuning import earlier
 from collscope.tuning.choose import NOTHING, Choice
-from collscope.tuning.records import INTERRUPTED, TUNED, UNCONFIRMED, TunedClass, Tuning
+from collscope.tuning.gpus import refuse_host
+from collscope.tuning.preview import preview
+from collscope.tuning.records import DRY_RUN, INTERRUPTED, TUNED, UNCONFIRMED, TunedClass, Tuning
 from collscope.tuning.run import prepare, tune
 from collscope.tuning.state import EARLIER, ENV, EVIDENCE, TUNER_CSV, State, Wanted
 from collscope.tuning.summary import summary
@@ -64,6 +67,16 @@ def run_tune(wanted: Wanted, notices: tuple[str, ...]) -> tuple[Tuning, Collscop
     if error is not None and not state.search.first:
         raise error
     return summary(state), error
+
+
+def dry_tune(wanted: Wanted, notices: tuple[str, ...]) -> Tuning:
+    """What `run_tune` would try; it starts and writes nothing.
+
+    raises  MissingToolError on the host backend, which has no settings
+    """
+    refuse_host(wanted.session)
+    found = preview(wanted)
+    return replace(found, notices=(*found.notices, *notices))
 
 
 def _unwritable(out: Path, problem: OSError) -> InputError:
@@ -120,6 +133,9 @@ def _head(found: Tuning) -> Iterator[str]:
     yield f"Present setting: {present or 'the library default, no knob is set'}."
     if found.kept:
         yield "For every launch: " + " ".join(f"{k}={v}" for k, v in found.kept) + "."
+    if found.outcome == DRY_RUN:
+        yield f"{count(found.nranks, 'rank')}, {or_unknown(found.library)}; seed {found.seed}."
+        return
     estimate = "" if found.estimated_s is None else f", estimated {found.estimated_s:.0f} s"
     yield (
         f"{count(found.nranks, 'rank')}, {or_unknown(found.library)}, {or_unknown(found.device)}; "
@@ -212,9 +228,11 @@ def _notes(found: Tuning) -> Iterator[str]:
         )
     if found.job.exposed < 1:
         yield f"{100 * found.job.exposed:.1f} % of the collective time is exposed."
-    yield (
-        "Times are of the collectives alone; a job's gain takes all else as it is. A GPU that "
-        "waits less may run at lower clocks, and then less is won."
-    )
+    if found.outcome != DRY_RUN:
+        yield (
+            "Times are of the collectives alone; a job's gain takes all else as it is. A GPU that "
+            "waits less may run at lower clocks, and then less is won."
+        )
     yield from (f"{notice[:1].upper()}{notice[1:]}." for notice in found.notices)
-    yield f"Files: {', '.join(found.files)}."
+    if found.files:
+        yield f"Files: {', '.join(found.files)}."

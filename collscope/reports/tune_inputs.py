@@ -41,6 +41,11 @@ _SETTINGS = """
 SELECT name, value FROM settings
 WHERE run = ? AND origin = 'environment' AND value IS NOT NULL GROUP BY name ORDER BY name
 """
+_LIBRARY = """
+SELECT DISTINCT library || IFNULL(' ' || library_version, '') FROM sources
+WHERE run = ? AND library IN ('nccl', 'rccl')
+"""
+_NODES = "SELECT MAX(nnodes) FROM communicators WHERE run = ?"
 _ALGORITHMS = "SELECT DISTINCT algorithm FROM call_totals WHERE run = ? AND algorithm IS NOT NULL"
 
 
@@ -69,6 +74,8 @@ class _Job:
     variables: Mapping[str, str]
     seen: frozenset[str]
     time: JobTime
+    library: str | None = None
+    nnodes: int | None = None
 
 
 def make_wanted(asked: Asked, progress: command.Progress) -> tuple[Wanted, tuple[str, ...]]:
@@ -98,6 +105,8 @@ def make_wanted(asked: Asked, progress: command.Progress) -> tuple[Wanted, tuple
         {} if asked.system is None else _roofs(asked.system, planned),
         None if asked.system is None else load_system(asked.system),
         job.seen,
+        job.library,
+        job.nnodes,
         asked.out,
         asked.source.db,
         asked.source.run,
@@ -117,7 +126,15 @@ def _read(asked: Asked, progress: command.Progress) -> tuple[Planned, _Job]:
         run = asked.source.run
         variables = dict(connection.execute(_SETTINGS, (run,)).fetchall())
         seen = frozenset(row[0] for row in connection.execute(_ALGORITHMS, (run,)))
-        return planned, _Job(variables, seen, _fraction(connection, run))
+        libraries = [row[0] for row in connection.execute(_LIBRARY, (run,))]
+        ((nnodes,),) = connection.execute(_NODES, (run,)).fetchall()
+        return planned, _Job(
+            variables,
+            seen,
+            _fraction(connection, run),
+            libraries[0] if len(libraries) == 1 else None,
+            nnodes,
+        )
 
 
 def _fraction(connection: sqlite3.Connection, run: str) -> JobTime:

@@ -12,16 +12,23 @@ NO_GPU = (
 )
 
 
+def refuse_host(session: Session) -> None:
+    """Refuse to tune where there is nothing to set.
+
+    raises  MissingToolError
+    """
+    if session.method.backend == "host":
+        raise MissingToolError(
+            "tune: --backend host has no settings to tune. Run it on GPUs, where the job runs."
+        )
+
+
 def require_gpu(session: Session, processes: int) -> None:
     """Refuse to tune where there are no GPUs; a library that is named is taken at its word.
 
     processes  that a launch starts; several come from the launcher, perhaps on other hosts
     raises     MissingToolError
     """
-    method = session.method
-    if method.backend == "host":
-        raise MissingToolError(
-            "tune: --backend host has no settings to tune. Run it on GPUs, where the job runs."
-        )
-    if method.library is None and probe(session, processes).gpus is False:
+    refuse_host(session)
+    if session.method.library is None and probe(session, processes).gpus is False:
         raise MissingToolError(NO_GPU)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
 from collscope.roofline.floors import model_lines
 from collscope.roofline.nccl_model import best_line
 from collscope.roofline.system import System
 from collscope.tuning.intervals import Shape
 from collscope.tuning.settings import (
     CHANNELS,
+    Place,
     Setting,
     other_settings,
     pair_settings,
     why_not,
 )
-from collscope.tuning.state import State
+from collscope.tuning.state import State, Wanted
 
 MODEL_FACTOR = 2.0  # a setting that the model puts so far above the measured default is not tried
 
@@ -21,40 +25,82 @@ MODEL_FACTOR = 2.0  # a setting that the model puts so far above the measured de
 def offer(state: State) -> dict[int, list[str]]:
     """Settings by class to tune, put into the search; what is left out everywhere is noted."""
     assert state.worth is not None  # asked before
-    place, settings = state.place, state.search.settings
     shapes = {c: state.shape(c) for c in state.worth.kept}
+    found = offered(
+        state.wanted,
+        state.place,
+        shapes,
+        state.search.settings,
+        lambda setting, c: _reason(state, setting, c, shapes[c]),
+    )
+    state.search.settings |= found.settings
+    state.excluded |= found.excluded
+    state.estimated_s = _estimate(state, len(state.search.settings))
+    return found.legal
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """Settings to try beside the present one and the default."""
+
+    settings: dict[str, Setting]  # by name, the likelier first
+    legal: dict[int, list[str]]  # their names by class
+    excluded: dict[str, str]  # settings that no class has, and why
+
+
+def offered(
+    wanted: Wanted,
+    place: Place,
+    shapes: Mapping[int, Shape],
+    known: Mapping[str, Setting],
+    reason_of: Callable[[Setting, int], str | None],
+) -> Offered:
+    """Settings of the user's own and of ours that fit a library and a machine.
+
+    shapes     of the classes to tune, by their id; not empty
+    known      the present setting and the default
+    reason_of  why a setting is not tried on a class; None when it is
+    """
     ops = {s.op for s in shapes.values()}
     nnodes = max(s.nnodes for s in shapes.values())
-    legal: dict[int, list[str]] = {c: [] for c in shapes}
+    found = Offered({}, {c: [] for c in shapes}, {})
     ours = [*pair_settings(place), *other_settings(place, ops, nnodes)]
-    named = state.wanted.named
-    if named is not None:
-        state.excluded |= {s.name: "not named by --try" for s in ours if s.name not in named}
-        ours = [s for s in ours if s.name in named]
-    for setting in (*state.wanted.candidates, *ours):
-        twin = next((s for s in settings.values() if s.environment == setting.environment), None)
+    if wanted.named is not None:
+        unnamed = [s.name for s in ours if s.name not in wanted.named]
+        found.excluded.update(dict.fromkeys(unnamed, "not named by --try"))
+        ours = [s for s in ours if s.name in wanted.named]
+    for setting in (*wanted.candidates, *ours):
+        others = (*known.values(), *found.settings.values())
+        twin = next((s for s in others if s.environment == setting.environment), None)
         if twin is not None:
-            state.excluded[setting.name] = f"is '{twin.name}'"
+            found.excluded[setting.name] = f"is '{twin.name}'"
             continue
-        reasons = {c: _reason(state, setting, c, shape) for c, shape in shapes.items()}
+        reasons = {c: reason_of(setting, c) for c in shapes}
         if all(reasons.values()):
             told = dict.fromkeys(reason for reason in reasons.values() if reason)
-            state.excluded[setting.name] = "; ".join(told)
+            found.excluded[setting.name] = "; ".join(told)
             continue
-        settings[setting.name] = setting
+        found.settings[setting.name] = setting
         for class_id, reason in reasons.items():
             if reason is None:
-                legal[class_id].append(setting.name)
-    state.estimated_s = _estimate(state, len(settings))
-    return legal
+                found.legal[class_id].append(setting.name)
+    return found
+
+
+def search_launches(settings: int, library: str | None) -> float:
+    """About how many launches the search makes: rounds of all settings, of half, and of a few.
+
+    settings  with the present one and the default
+    """
+    channels = 2 * len(CHANNELS.get(library or "", ()))
+    return settings + (settings + channels) / 2 + 3 * (settings + channels) / 4 + 5
 
 
 def _estimate(state: State, settings: int) -> float:
-    """Seconds that the whole takes: rounds of all settings, of half of them, and of a few."""
+    """Seconds that the whole takes."""
     clock = state.search.clock
     assert state.worth is not None
-    channels = 2 * len(CHANNELS.get(state.place.library or "", ()))
-    launches = settings + (settings + channels) / 2 + 3 * (settings + channels) / 4 + 5
+    launches = search_launches(settings, state.place.library)
     search = launches * clock.launch_s(len(state.worth.kept))
     return clock.elapsed_s + min(search, max(0.0, clock.left_s)) + clock.reserved_s
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SCHEMA = "collscope.tune/1"
-TUNED, NOT_WORTH, NOTHING_BETTER, UNCONFIRMED, INTERRUPTED = (
-    "tuned", "not worth it", "nothing better", "not confirmed", "interrupted",
+TUNED, NOT_WORTH, NOTHING_BETTER, UNCONFIRMED, INTERRUPTED, DRY_RUN = (
+    "tuned", "not worth it", "nothing better", "not confirmed", "interrupted", "dry run",
 )  # fmt: skip
 
 
@@ -120,7 +120,7 @@ class Tuning:
     """The answer."""
 
     schema: str = SCHEMA
-    outcome: str  # tuned, not worth it, nothing better, not confirmed, interrupted
+    outcome: str  # tuned, not worth it, nothing better, not confirmed, interrupted, dry run
     why: str
     kind: str  # nothing, environment, plugin
     library: str | None

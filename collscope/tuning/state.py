@@ -34,6 +34,8 @@ class Wanted:
     roofs_us    of classes of the plan, where a roof is known
     system      for the library's model; None: nothing is screened out by it
     seen        algorithms in the run's logs
+    library     as they name it, "nccl 2.28.9"; None: they do not, or several
+    nnodes      of the job's largest communicator; None: not told
     prefix      before the labels present, default and tuned
     """
 
@@ -47,6 +49,8 @@ class Wanted:
     roofs_us: Mapping[int, float]
     system: System | None
     seen: frozenset[str]
+    library: str | None
+    nnodes: int | None
     out: Path
     db: Path
     run: str

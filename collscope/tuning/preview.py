@@ -1,0 +1,162 @@
+"""What a tune would try, and about how long: nothing is started (pure).
+
+Only a launch tells the library, the nodes and the times of a machine. Before the first one the
+job's logs stand for the first two. Of the time it is known how long the launches measure, not how
+long their ranks take to start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from collscope.tuning import confirm
+from collscope.tuning.choose import NOTHING, PRESENT
+from collscope.tuning.intervals import Shape
+from collscope.tuning.offers import Offered, offered, search_launches
+from collscope.tuning.records import DRY_RUN, SettingRow, TunedClass, Tuning
+from collscope.tuning.settings import (
+    CHANNELS,
+    DEFAULT,
+    Place,
+    Setting,
+    place_of,
+    present_setting,
+    why_not,
+)
+from collscope.tuning.state import CHANNELS as BY_CHANNELS
+from collscope.tuning.state import Wanted
+from collscope.units import count
+
+_ASSUMED = "nccl"
+
+
+def preview(wanted: Wanted) -> Tuning:
+    """The record of a tune that has not begun: every class, every setting, no time."""
+    library, basis = _library(wanted)
+    nvls = dict(wanted.kept).get("NCCL_NVLS_ENABLE", "") != "0"
+    place = place_of(library, None, nvls=nvls, seen=wanted.seen)
+    shapes = _shapes(wanted)
+    present = present_setting({v.name: v.value for v in wanted.present})
+    known = {PRESENT: present} | ({DEFAULT.name: DEFAULT} if present.environment else {})
+
+    def reason_of(setting: Setting, class_id: int) -> str | None:
+        shape = shapes[class_id]
+        return why_not(setting, shape.op, shape.nranks, shape.nnodes, place)
+
+    found = offered(wanted, place, shapes, known, reason_of)
+    return Tuning(
+        outcome=DRY_RUN,
+        why=_why(wanted, len(known), len(found.settings), place),
+        kind=NOTHING,
+        library=library,
+        device=None,
+        nranks=wanted.plan.nranks,
+        seed=wanted.seed,
+        present=wanted.present,
+        kept=wanted.kept,
+        job=wanted.job,
+        classes=_classes(wanted, shapes, found),
+        settings=tuple(_settings(known, found)),
+        environment=(),
+        unset=(),
+        rows=(),
+        gain=None,
+        tried=(),
+        launches=0,
+        seconds=0.0,
+        estimated_s=None,
+        time_limit_s=wanted.time_limit_s,
+        files=(),
+        notices=(basis, *_notices(wanted, place)),
+    )
+
+
+def _settings(known: Mapping[str, Setting], found: Offered) -> Iterator[SettingRow]:
+    for name, s in known.items():
+        yield SettingRow(name, s.told, 0, len(found.legal), "reference")
+    for name, s in found.settings.items():
+        classes = sum(name in names for names in found.legal.values())
+        yield SettingRow(name, s.told, 0, classes, "to be tried")
+    for name, why in found.excluded.items():
+        yield SettingRow(name, "", 0, 0, f"left out: {why}")
+
+
+def _library(wanted: Wanted) -> tuple[str, str]:
+    """The library to plan for, and the sentence that says where it is known from."""
+    method = wanted.session.method
+    file = Path(method.library or "").name
+    named = next((name for name in ("rccl", "nccl") if name in file), None)
+    named = named or {"hip": "rccl", "cuda": "nccl"}.get(method.backend)
+    if wanted.library is not None and (named or wanted.library).startswith(wanted.library[:4]):
+        return wanted.library, "the library is that of the job's logs; the first launch tells it"
+    if named is not None:
+        return named, "the library's version is not known before the first launch"
+    return _ASSUMED, "the library is not known before the first launch: NCCL's settings are listed"
+
+
+def _shapes(wanted: Wanted) -> dict[int, Shape]:
+    """Classes of the plan on as many nodes as the job had, at most one of each rank."""
+    ranks = wanted.plan.comm_ranks()
+    found = {}
+    for c in wanted.plan.classes:
+        nranks = len(ranks[c.comms[0]])
+        found[c.id] = Shape(c.op, nranks, min(wanted.nnodes or 1, nranks))
+    return found
+
+
+def _why(wanted: Wanted, references: int, settings: int, place: Place) -> str:
+    """Launches and seconds, in one sentence."""
+    survey, labels = references, references + 1
+    search = round(search_launches(references + settings, place.library))
+    confirmation = labels * confirm.ROUNDS
+    launches = survey + search + confirmation
+    classes = len(wanted.plan.classes)
+    budget = wanted.session.method.budget_s or 0.0
+    return (
+        f"nothing was started. About {count(launches, 'launch', 'launches')} ({survey} of the "
+        f"survey, at most {search} of the search, {confirmation} of the confirmation), each with "
+        f"at most {count(classes, 'class', 'classes')} of {budget:g} s: up to "
+        f"{launches * classes * budget:.0f} s of timed calls. How long the ranks take to start "
+        f"comes on top, and the first launch tells it. It ends after {wanted.time_limit_s:g} s "
+        "(--time-limit)"
+    )
+
+
+def _classes(wanted: Wanted, shapes: dict[int, Shape], found: Offered) -> tuple[TunedClass, ...]:
+    rows = []
+    for c in wanted.plan.classes:
+        shape = shapes[c.id]
+        rows.append(
+            TunedClass(
+                class_id=c.id,
+                op=c.op.value,
+                datatype=c.datatype.value,
+                size_bytes=c.size(shape.nranks),
+                nranks=shape.nranks,
+                nnodes=shape.nnodes,
+                calls=c.calls / len(c.comms),
+                roof_us=wanted.roofs_us.get(c.id),
+                weight_s=0.0,
+                kept=True,
+                setting=f"{len(found.legal[c.id])} to try",
+                present_us=None,
+                default_us=None,
+                tuned_us=None,
+                noise_floor=None,
+            )
+        )
+    return tuple(rows)
+
+
+def _notices(wanted: Wanted, place: Place) -> tuple[str, ...]:
+    found = [
+        f"planned for {count(wanted.nnodes, 'node')}, as in the job's logs"
+        if wanted.nnodes
+        else "planned for one node",
+        "the survey leaves out classes that are not worth it, and may end the tune",
+    ]
+    if wanted.named is None or BY_CHANNELS in wanted.named:
+        numbers = ", ".join(map(str, CHANNELS[place.library or _ASSUMED]))
+        found.append(f"after the first round {numbers} channels of the two best pairs join")
+    return tuple(found)
