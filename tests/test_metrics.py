@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collscope.model import Metric, MetricSet
 from collscope.parsers.hints import MetricHints
-from collscope.parsers.metrics import Metric, MetricSet, parse
+from collscope.parsers.metrics import parse
 
 SAMPLE = Path(__file__).resolve().parent.parent / "samples/tables/frontier-applications.txt"
 SETTINGS = ("Without the plugin", "With the plugin", "With the plugin + NCCL_NET_GDR_LEVEL=3")

@@ -16,11 +16,10 @@ from collscope.ingest.profiles import PROFILE, ingest_profile
 from collscope.ingest.result import Ingested
 from collscope.ingest.scan import Progress, scan_log
 from collscope.ingest.traces import TRACE, ingest_trace, is_totals
-from collscope.model import MeasurementSet
+from collscope.model import MeasurementSet, MetricSet
 from collscope.parsers import registry
 from collscope.parsers.hints import Hints, MetricHints, TableHints
 from collscope.parsers.log_scan import LogScan
-from collscope.parsers.metrics import MetricSet
 from collscope.parsers.reader import Fit
 
 # Longer texts, after decompression, are not looked through for what stands inside a document.

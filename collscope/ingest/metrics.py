@@ -9,9 +9,9 @@ from typing import cast
 from collscope.ingest.adding import OTHER_KIND, add_source, cut_short, stem, unusable
 from collscope.ingest.files import Input, printable
 from collscope.ingest.result import Ingested
+from collscope.model import MetricSet
 from collscope.parsers import registry
 from collscope.parsers.hints import Hints, MetricHints
-from collscope.parsers.metrics import MetricSet
 from collscope.store import sources
 from collscope.store.metrics import insert_metrics
 

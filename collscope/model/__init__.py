@@ -30,6 +30,7 @@ from collscope.model.log import (
 )
 from collscope.model.measurement import Measurement, MeasurementSet
 from collscope.model.measurement_index import MeasurementIndex, Serving
+from collscope.model.metric import Metric, MetricSet
 from collscope.model.op import Bus, Extent, Op, Place, parse_op
 from collscope.model.profile import (
     KernelSpan,
@@ -64,6 +65,8 @@ __all__ = [
     "Measurement",
     "MeasurementIndex",
     "MeasurementSet",
+    "Metric",
+    "MetricSet",
     "Op",
     "Place",
     "Profile",

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from collscope.model import Diagnostic, Severity
+from collscope.model import Metric, MetricSet, Severity
 from collscope.parsers._grid import Grid, grids
 from collscope.parsers._notes import CUT_TEXT, Notes, cells
 from collscope.parsers._rows import text_lines
@@ -63,28 +62,6 @@ _LONGEST_NAME = 100
 
 _UNIT_TEXT = "Figures without a unit: whether more is better is not known. Give it with --unit."
 _ROW_TEXT = "Rows with too few or too many fields, or an unreadable number, were left out."
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One figure. `higher_is_better` is None when the unit does not tell."""
-
-    name: str
-    value: float
-    unit: str | None = None
-    higher_is_better: bool | None = None
-    label: str | None = None
-    line: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MetricSet:
-    """Figures of one text."""
-
-    dialect: str  # records, throughput_table, metric_csv, numbers
-    metrics: tuple[Metric, ...]
-    lines: int
-    diagnostics: tuple[Diagnostic, ...] = field(default=())
 
 
 def parse(text: str, hints: MetricHints) -> MetricSet | None:

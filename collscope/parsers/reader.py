@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 if TYPE_CHECKING:
     import sqlite3
 
-    from collscope.model import MeasurementSet, Profile, ProfileSet
+    from collscope.model import MeasurementSet, MetricSet, Profile, ProfileSet
     from collscope.model.trace import RecordedCalls, TraceFile
     from collscope.parsers.hints import Hints
     from collscope.parsers.log_scan import LogScan
-    from collscope.parsers.metrics import MetricSet
 
 Records: TypeAlias = (
     "MeasurementSet | MetricSet | ProfileSet | LogScan | list[TraceFile] | RecordedCalls"

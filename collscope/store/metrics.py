@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from collscope.parsers.metrics import Metric
+from collscope.model import Metric
 
 
 def insert_metrics(
