@@ -108,8 +108,9 @@ def ingest_measurements(  # noqa: PLR0913, PLR0917 - where from, where to, how, 
     if status == "known":
         return Ingested(path, status)
     counts = (
-        ("measurements", len(found.measurements) + len(found.interference)),
+        ("measurements", len(found.measurements)),
         ("copies", len(found.copies)),
+        ("interference rows", len(found.interference)),
         ("samples", sum(_samples(row) for row in found.rows)),
     )
     return Ingested(path, status, found.dialect, counts, tuple(diagnostics))

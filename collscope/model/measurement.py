@@ -99,7 +99,10 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class MeasurementSet:
-    """What the tables of one file hold."""
+    """What the tables of one file hold.
+
+    claimed  lines, counted from 1, that are of the dialect although they gave no row
+    """
 
     dialect: str
     measurements: tuple[Measurement, ...] = ()
@@ -109,6 +112,7 @@ class MeasurementSet:
     diagnostics: tuple[Diagnostic, ...] = ()
     copies: tuple[CopyTime, ...] = ()
     interference: tuple[Interference, ...] = ()
+    claimed: frozenset[int] = frozenset()
 
     @property
     def rows(self) -> tuple[Measurement | CopyTime | Interference, ...]:

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from collscope.model import Diagnostic, MeasurementSet, Severity
+from collscope.model import Diagnostic, MeasurementSet, MetricSet, Severity
 from collscope.parsers.reader import Fit, InMemory, Reader, Records, Source
 
 if TYPE_CHECKING:
@@ -40,11 +40,18 @@ DIALECTS = {
         "tables.perf_json",
         "tables.perf_csv",
         "tables.perf_text",
+        "tables.osu",
+        "tables.queue_pairs",
+        "tables.relative_compute",
+        "tables.copy_table",
+        "tables.ipc_handles",
+        "tables.wrapper_times",
+        "deepspeed",
+        # Tables of any program come last.
         "tables.latency_table",
         "tables.summary_table",
-        "deepspeed",
     ),
-    "metric": ("metrics",),
+    "metric": ("fusion_times", "metrics"),
 }
 
 
@@ -65,21 +72,28 @@ def fit(kind: str, head: bytes) -> Fit:
 
 
 def read(kind: str, source: Source, head: bytes, hints: Hints) -> Records | None:
-    """Records of a file: of the reader that fits best and finds some; of tables, what all find.
+    """Records of a file: of the reader that fits best; of tables and figures, what all find.
+
+    A line is of the first reader that knows it: the later ones do not see it.
 
     head     its first 64 KiB
     returns  None when no reader knows it
     """
-    parts: list[MeasurementSet] = []
+    tables: list[MeasurementSet] = []
+    figures: list[MetricSet] = []
     once = _Once(source)
     fitting = [(reader.sniff(head), reader) for reader in readers(kind)]
     for fits, reader in sorted(fitting, key=lambda pair: pair[0], reverse=True):
         found = reader.read(once, hints) if fits else None
         if isinstance(found, MeasurementSet) and fits is not Fit.WHOLE:
-            parts.append(found)
+            tables.append(found)
+            once.take(found.claimed.union(row.line for row in found.rows if row.line))
+        elif isinstance(found, MetricSet):
+            figures.append(found)
+            once.take(frozenset(metric.line for metric in found.metrics if metric.line))
         elif found is not None:
             return found
-    return joined(parts) if parts else None
+    return joined(tables) if tables else _joined_figures(figures)
 
 
 def read_bytes(kind: str, data: bytes, hints: Hints) -> Records | None:
@@ -88,7 +102,7 @@ def read_bytes(kind: str, data: bytes, hints: Hints) -> Records | None:
 
 
 class _Once:
-    """A source whose text is made once for all readers."""
+    """A source whose text is made once for all readers, without what one of them has taken."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -101,6 +115,14 @@ class _Once:
         if self._text is None:
             self._text = self._source.text()
         return self._text
+
+    def take(self, lines: frozenset[int]) -> None:
+        """Leave lines, counted from 1, empty from now on."""
+        if lines:
+            kept = self.text().split("\n")
+            self._text = "\n".join(
+                "" if at in lines else line for at, line in enumerate(kept, start=1)
+            )
 
 
 def joined(found: Sequence[MeasurementSet]) -> MeasurementSet | None:
@@ -118,6 +140,18 @@ def joined(found: Sequence[MeasurementSet]) -> MeasurementSet | None:
         measurements=tuple(m for s in sets for m in s.measurements),
         copies=tuple(c for s in sets for c in s.copies),
         interference=tuple(i for s in sets for i in s.interference),
+        diagnostics=tuple(d for s in found for d in s.diagnostics),
+    )
+
+
+def _joined_figures(found: Sequence[MetricSet]) -> MetricSet | None:
+    """Figures of several dialects in one text; `dialect` joins their names with "+"."""
+    if not found:
+        return None
+    return replace(
+        found[0],
+        dialect="+".join(s.dialect for s in found),
+        metrics=tuple(m for s in found for m in s.metrics),
         diagnostics=tuple(d for s in found for d in s.diagnostics),
     )
 

@@ -32,6 +32,8 @@ _SIZE_COLUMN = re.compile(
 _RANKS = re.compile(r"(\d{1,6})[\s-]*(?:ranks|processes|gpus)\b", re.IGNORECASE)
 _NODES = re.compile(r"(\d{1,6})[\s-]*nodes\b", re.IGNORECASE)
 _UNIT = re.compile(r"\(([^()]{1,20})\)")
+# "Pickle (Gbps)": bits; "busbw (GB/s)": bytes
+TO_GBPS = {"gb/s": 1.0, "gbps": 0.125, "gbit/s": 0.125, "tb/s": 1e3}
 
 _OP_TEXT = (
     "Tables with sizes that name no operation were left out. "
@@ -74,6 +76,15 @@ def unit_of(cell: str) -> str:
     return found[-1].strip().lower() if found else ""
 
 
+def without_unit(cell: str) -> str:
+    """A header's cell without its unit.
+
+    >>> without_unit("Pickle Bw(Gbps)")
+    'Pickle Bw'
+    """
+    return " ".join(_UNIT.sub(" ", cell).split()) or cell
+
+
 def columns_of(grid: Grid, notes: Notes) -> Iterator[Column]:
     """One column per setting; sizes have binary prefixes, their own or the title's: Size (MB)."""
     for row in grid.cut:
@@ -91,8 +102,7 @@ def columns_of(grid: Grid, notes: Notes) -> Iterator[Column]:
             for row, size in zip(grid.rows, sizes, strict=True)
             if size
         )
-        label = " ".join(_UNIT.sub(" ", name).split()) or name
-        yield Column(label, unit_of(name), cells)
+        yield Column(without_unit(name), unit_of(name), cells)
 
 
 def _size(text: str, unit: str) -> int | None:

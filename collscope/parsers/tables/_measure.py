@@ -56,6 +56,7 @@ class Setting:
     library: str | None = None
     device: str | None = None
     label: str | None = None
+    backend: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,7 @@ def _measurement(result: Result, setting: Setting, time_us: float) -> Measuremen
         reported_busbw_gbps=decimal(result.busbw),
         n_wrong=result.n_wrong,
         method=setting.method,
+        backend=setting.backend,
         library=setting.library,
         device=setting.device,
         status="wrong" if wrong else "ok",

@@ -16,6 +16,7 @@ from collscope.parsers._notes import Notes
 from collscope.parsers._rows import line_count
 from collscope.parsers.reader import Reader, anywhere
 from collscope.parsers.tables._columns import (
+    TO_GBPS,
     Column,
     columns_of,
     datatype_of,
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 DIALECT = "summary_table"
 METHOD = "time computed from a printed bandwidth"
-# "Pickle (Gbps)": bits; "busbw (GB/s)": bytes
-_GBPS = {"gb/s": 1.0, "gbps": 0.125, "gbit/s": 0.125, "tb/s": 1e3}
 _TITLE_UNIT = re.compile(r"\b(GB/s|Gbps|Gbit/s)", re.IGNORECASE)
 _BANDWIDTH = re.compile(r"bandwidth|\b(?:alg|bus)?bw\b", re.IGNORECASE)
 _ALGORITHM = re.compile(r"alg(?:orithm)?\s*(?:bw|bandwidth)", re.IGNORECASE)
@@ -91,11 +90,11 @@ def _measurements(grid: Grid, text: str, hints: TableHints, notes: Notes) -> lis
         return []
     title = _TITLE_UNIT.search(grid.above[0]) if grid.above else None
     datatype = datatype_of(grid, hints)
-    columns = [c for c in columns_of(grid, notes) if not c.unit or c.unit in _GBPS]
+    columns = [c for c in columns_of(grid, notes) if not c.unit or c.unit in TO_GBPS]
     found = []
     for column in columns:
         label = label_of(column, len(columns) > 1, hints)
-        unit = _GBPS.get(column.unit or (title[1].lower() if title else ""), 1.0)
+        unit = TO_GBPS.get(column.unit or (title[1].lower() if title else ""), 1.0)
         for result in _results(column, unit, factor, notes):
             row = replace(result, datatype=datatype, busbw=None if algorithm else result.busbw)
             if (m := measure(row, replace(setting, label=label), notes)) is not None:
