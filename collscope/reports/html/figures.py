@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from math import log2, sqrt
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from math import sqrt
+from typing import TYPE_CHECKING
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.ticker import FuncFormatter
 
 from collscope.reports.figure import COLOURS, MARKERS
+from collscope.reports.html.drawing import INK, PLAIN, colour_of, draw, marker_of, size_axis
 from collscope.reports.html.page import Figure
 from collscope.reports.judgement.records import Curve, JudgedClass
 from collscope.reports.layout import NUMBER, TEXT, table
@@ -25,61 +21,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-# Stand for the page's own colours in the SVG, so that light, dark and print follow.
-INK, _LINE = "#010203", "#030201"
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none", "text.parse_math": False, "svg.hashsalt": "collscope",
-    "font.family": "sans-serif",
-    "font.size": 10, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": _LINE,
-    "xtick.color": INK, "ytick.color": INK, "grid.color": _LINE, "grid.linewidth": 0.5,
-    "axes.grid": True, "axes.axisbelow": True, "axes.spines.top": False,
-    "axes.spines.right": False, "figure.facecolor": "none", "axes.facecolor": "none",
-    "legend.frameon": False,
-}  # fmt: skip
-PLAIN = FuncFormatter(lambda value, _: f"{value:g}")  # labels of a log axis
 _MOST_MARKS = 2000  # of one drawing; the classes with the least time are left out
 _MOST_BARS = 30
 _MOST_SERIES = 12
 _MOST_RANKS = 64
-_MOST_NUMBERS = 400  # cells of a matrix with a number each
-
-
-def draw(make: Callable[[], Drawing]) -> str:
-    """SVG markup of a drawing: text as text, colours as the page's variables."""
-    import matplotlib.pyplot as plt  # noqa: PLC0415 - with the style in force
-
-    with mpl.rc_context(_STYLE):
-        figure = make()
-        out = io.StringIO()
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-        plt.close(figure)
-    svg = out.getvalue()
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    return svg.replace(INK, "var(--ink)").replace(_LINE, "var(--line)")
-
-
-def colour_of(ops: Sequence[str]) -> Mapping[str, str]:
-    """A colour per operation, the same in every drawing of a page."""
-    return {op: COLOURS[i % len(COLOURS)] for i, op in enumerate(sorted(set(ops)))}
-
-
-def marker_of(ops: Sequence[str]) -> Mapping[str, str]:
-    """A mark per operation: another shape where the colours begin again."""
-    return {op: "osD^"[i // len(COLOURS) % 4] for i, op in enumerate(sorted(set(ops)))}
-
-
-def size_axis(axis: Axes, sizes: Sequence[int]) -> None:
-    """A logarithmic axis of message sizes, labelled in binary units."""
-    low, high = min(sizes), max(sizes)
-    axis.set_xscale("log", base=2)
-    axis.set_xlim(low / 2, high * 2)
-    first, last = int(log2(low)) - 1, int(log2(high)) + 2
-    step = max(1, (last - first) // 9)
-    ticks = [2**k for k in range(first, last, step) if k >= 0]
-    axis.set_xticks(ticks, [format_size(t) for t in ticks])
-    axis.minorticks_off()
-    axis.set_xlabel("message size (nccl-tests size of one call)")
 
 
 def classes_figure(report: Report) -> Figure | None:
@@ -339,51 +284,6 @@ def sizes_figure(report: Report) -> Figure | None:
         for n, b in enumerate(bins)
     }
     return Figure("Calls by message size", "Bins of powers of two.", draw(make), found, marks)
-
-
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """Values by row and column, None where there is none, and their unit."""
-
-    rows: Sequence[str]
-    columns: Sequence[str]
-    values: Sequence[Sequence[float | None]]
-    unit: str
-
-
-def heat_figure(title: str, text: str, matrix: Matrix) -> Figure:
-    """A matrix as coloured cells with its values; a missing value stays empty."""
-    rows, columns, values = matrix.rows, matrix.columns, matrix.values
-    grid = np.array([[np.nan if v is None else v for v in row] for row in values], dtype=float)
-
-    def make() -> Drawing:
-        import matplotlib.pyplot as plt  # noqa: PLC0415
-
-        figure, axis = plt.subplots(
-            figsize=(min(11, 2.5 + 0.55 * len(columns)), 1.6 + 0.32 * len(rows)),
-            layout="constrained",
-        )
-        shown = axis.pcolormesh(np.ma.masked_invalid(grid), cmap="viridis", edgecolors="none")
-        axis.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=45, ha="right")
-        axis.set_yticks(np.arange(len(rows)) + 0.5, rows)
-        axis.invert_yaxis()
-        axis.grid(visible=False)
-        figure.colorbar(shown, ax=axis, label=matrix.unit)
-        if grid.size <= _MOST_NUMBERS:
-            middle = (
-                np.nanmean([np.nanmin(grid), np.nanmax(grid)]) if np.any(~np.isnan(grid)) else 0
-            )
-            for i, j in np.argwhere(~np.isnan(grid)):
-                colour = "black" if grid[i, j] > middle else "white"
-                axis.text(j + 0.5, i + 0.5, f"{grid[i, j]:.3g}", ha="center", va="center",
-                          fontsize=8, color=colour)  # fmt: skip
-        return figure
-
-    found = table(
-        [("", TEXT), *((column, NUMBER) for column in columns)],
-        ([name, *line] for name, line in zip(rows, values, strict=True)),
-    )
-    return Figure(title, text, draw(make), found, {})
 
 
 def lateness_figure(

@@ -10,7 +10,7 @@ from collscope.analysis.check import Check
 from collscope.analysis.compare import Comparison
 from collscope.bench.p2p_plan import ONE_WAY, PING_PONG, TWO_WAY
 from collscope.reports.figure import COLOURS, MARKERS
-from collscope.reports.html.figures import INK, Matrix, draw, heat_figure, size_axis
+from collscope.reports.html.drawing import INK, Matrix, draw, heat_figure, size_axis
 from collscope.reports.html.page import Extras, Fact, Figure
 from collscope.reports.layout import NUMBER, TEXT, table
 from collscope.reports.p2p_model import P2p

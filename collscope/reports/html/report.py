@@ -6,12 +6,11 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from collscope.reports.html.drawing import Matrix, heat_figure
 from collscope.reports.html.figures import (
-    Matrix,
     bars_figure,
     classes_figure,
     curve_figures,
-    heat_figure,
     lateness_figure,
     sizes_figure,
     step_figure,
