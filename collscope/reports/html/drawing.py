@@ -10,6 +10,7 @@ from math import log2
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import FuncFormatter
 
@@ -39,8 +40,6 @@ _MOST_NUMBERS = 400  # cells of a matrix with a number each
 
 def draw(make: Callable[[], Drawing]) -> str:
     """SVG markup of a drawing: text as text, colours as the page's variables."""
-    import matplotlib.pyplot as plt  # noqa: PLC0415 - with the style in force
-
     with mpl.rc_context(_STYLE):
         figure = make()
         out = io.StringIO()
@@ -91,8 +90,6 @@ def heat_figure(title: str, text: str, matrix: Matrix) -> Figure:
     grid = np.array([[np.nan if v is None else v for v in row] for row in values], dtype=float)
 
     def make() -> Drawing:
-        import matplotlib.pyplot as plt  # noqa: PLC0415
-
         figure, axis = plt.subplots(
             figsize=(min(11, 2.5 + 0.55 * len(columns)), 1.6 + 0.32 * len(rows)),
             layout="constrained",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import TYPE_CHECKING
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 from collscope.reports.figure import COLOURS, MARKERS
@@ -36,8 +37,6 @@ def classes_figure(report: Report) -> Figure | None:
     marks = {f"class-{row.class_id}": _says(row) for row in rows}
 
     def make() -> Drawing:
-        import matplotlib.pyplot as plt  # noqa: PLC0415
-
         figure, axis = plt.subplots(figsize=(11, 5), layout="constrained")
         draw_classes(axis, rows)
         for collection, row in zip(axis.collections[: len(rows)], rows, strict=True):
@@ -124,8 +123,6 @@ def _curves(op: str, curves: Sequence[Curve], total: int, limit: float | None) -
     marks: dict[str, str] = {}
 
     def make() -> Drawing:
-        import matplotlib.pyplot as plt  # noqa: PLC0415
-
         figure, axis = plt.subplots(figsize=(11, 4.2), layout="constrained")
         for i, curve in enumerate(curves):
             (line,) = axis.plot(
@@ -185,8 +182,6 @@ def step_figure(report: Report) -> Figure | None:
     }  # fmt: skip
 
     def make() -> Drawing:
-        import matplotlib.pyplot as plt  # noqa: PLC0415
-
         figure, axis = plt.subplots(figsize=(11, 1.4 + 0.28 * len(ranks)), layout="constrained")
         before = np.zeros(len(ranks))
         for n, (name, colour, ns) in enumerate(parts):
@@ -226,8 +221,6 @@ def bars_figure(report: Report) -> Figure | None:
     names = [f"{r.op} {format_size(r.size_bytes)} x{r.nranks}" for r in rows]
 
     def make() -> Drawing:
-        import matplotlib.pyplot as plt  # noqa: PLC0415
-
         figure, axis = plt.subplots(figsize=(11, 0.9 + 0.26 * len(rows)), layout="constrained")
         bars = axis.barh(
             range(len(rows)), [100 * (r.time_share or 0.0) for r in rows],
@@ -262,8 +255,6 @@ def sizes_figure(report: Report) -> Figure | None:
     names = [format_size(b.low_bytes) for b in bins]
 
     def make() -> Drawing:
-        import matplotlib.pyplot as plt  # noqa: PLC0415
-
         figure, axis = plt.subplots(figsize=(11, 2.8), layout="constrained")
         bars = axis.bar(range(len(bins)), [b.calls for b in bins], color=COLOURS[0])
         for n, bar in enumerate(bars):
@@ -298,8 +289,6 @@ def lateness_figure(
     shown = list(enumerate(calls))[:: max(1, len(calls) // _MOST_MARKS)]
 
     def make() -> Drawing:
-        import matplotlib.pyplot as plt  # noqa: PLC0415
-
         figure, axis = plt.subplots(figsize=(11, 3.2), layout="constrained")
         for n, rank in enumerate(ranks[:_MOST_SERIES]):
             points = [(i, us) for i, (last, us) in shown if last == rank]

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import matplotlib.pyplot as plt
+
 from collscope.analysis.check import Check
 from collscope.analysis.compare import Comparison
 from collscope.bench.p2p_plan import ONE_WAY, PING_PONG, TWO_WAY
@@ -118,8 +120,6 @@ def _ratios(
     names = list(dict.fromkeys(p.series for p in shown))
 
     def make() -> Drawing:
-        import matplotlib.pyplot as plt  # noqa: PLC0415
-
         figure, axis = plt.subplots(figsize=(11, 4), layout="constrained")
         for n, name in enumerate(names):
             colour, marker = COLOURS[n % len(COLOURS)], MARKERS[n % len(MARKERS)]
