@@ -7,7 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from command import collscope
@@ -133,6 +133,19 @@ def test_every_command_with_a_format_has_a_page(samples: Path, tmp_path: Path) -
         out = collscope(*words, "--format", "html").out
         assert out.startswith("<!doctype html>"), words
         assert "<table>" in out
+
+
+@pytest.fixture(scope="module")
+def predicted(
+    tmp_path_factory: pytest.TempPathFactory, samples: Path
+) -> tuple[Path, dict[str, Any]]:
+    """The page of a prediction, and its JSON."""
+    folder = tmp_path_factory.mktemp("predicted")
+    db, page = folder / "t.db", folder / "predict.html"
+    assert collscope("ingest", "trace", samples / "traces" / "ringll", "--db", db).code == 0
+    words = ("predict", "--system", "h200", "--db", db, "--format")
+    assert collscope(*words, "html", "-o", page).code == 0
+    return page, json.loads(collscope(*words, "json").out)
 
 
 # --- in the browser --------------------------------------------------------------------------
@@ -332,3 +345,53 @@ def test_record_writes_a_page_too(tmp_path: Path, samples: Path) -> None:
     )  # fmt: skip
     assert done.code == 0
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+_FIGURE_ROWS = """title => {
+    const one = Array.from(document.querySelectorAll('figure')).find(
+        f => f.querySelector('h3').textContent === title);
+    return Array.from(one.querySelectorAll('tbody tr'), r =>
+        Array.from(r.cells, c => c.textContent));
+}"""
+
+
+@needs_browser
+def test_a_prediction_is_drawn_as_its_json_tells_it(
+    predicted: tuple[Path, dict[str, Any]], browser: Browser
+) -> None:
+    path, document = predicted
+    opened = Opened(browser, path)
+    page = opened.page
+    step = {row[0]: row[1:] for row in page.evaluate(_FIGURE_ROWS, "The step before and after")}
+    for kind in {b["kind"] for b in document["bounds"]}:
+        before, after = (
+            sum(b[f"{side}_us"] for b in document["bounds"] if b["kind"] == kind) / 1e3
+            for side in ("before", "after")
+        )
+        assert step[kind] == [f"{before:.4g}", f"{after:.4g}"]
+    low, new, high = (document[f"{name}_us"] / 1e3 for name in ("low", "new", "high"))
+    assert step["the step"][1] == f"{new:.4g}"
+    assert step["low end of the range"][1] == f"{low:.4g}"
+    assert step["high end of the range"][1] == f"{high:.4g}"
+    facts = page.locator(".facts").inner_text()
+    assert f"{new:.2f} ms" in facts
+    assert f"{low:.2f} to {high:.2f} ms" in facts
+    # a bar is as long as its part of the step, and tells it
+    widths = [
+        page.locator(f"#bound-0-{side}").bounding_box()["width"]  # type: ignore[index]
+        for side in (0, 1)
+    ]
+    compute = [float(cell) for cell in step["compute"]]
+    assert widths[0] / widths[1] == pytest.approx(compute[0] / compute[1], rel=0.01)
+    page.locator("#bound-0-0").hover()
+    assert f"compute, as it is\n{compute[0]:.3f}" in page.locator("#tip").inner_text()
+    classes = page.evaluate(_FIGURE_ROWS, "Time of one call, before and after")
+    assert [row[1:3] for row in classes] == [
+        [f"{c['old_us']:.4g}", f"{c['new_us']:.4g}"]
+        for c in sorted(
+            document["changed"],
+            key=lambda c: -abs(c["new_us"] - c["old_us"]) * c["calls"],
+        )
+    ]
+    assert opened.problems == []
+    opened.close()

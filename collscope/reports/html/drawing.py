@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from collscope.reports.figure import COLOURS
 from collscope.reports.html.page import Figure
@@ -34,7 +34,13 @@ _STYLE: dict[Any, Any] = {
     "axes.spines.right": False, "figure.facecolor": "none", "axes.facecolor": "none",
     "legend.frameon": False,
 }  # fmt: skip
+WIDE = 12.4  # inches of a drawing as wide as the page
 PLAIN = FuncFormatter(lambda value, _: f"{value:g}")  # labels of a log axis
+_TWO_AND_FIVE = FuncFormatter(
+    lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else ""  # the first digit
+)
+_FEW_TICKS = 30  # highest over lowest value of an axis on which powers of ten are too few
+_LONGEST_NAME = 40  # characters of a row's name
 _MOST_NUMBERS = 400  # cells of a matrix with a number each
 
 
@@ -72,6 +78,23 @@ def size_axis(axis: Axes, sizes: Sequence[int]) -> None:
     axis.set_xticks(ticks, [format_size(t) for t in ticks])
     axis.minorticks_off()
     axis.set_xlabel("message size (nccl-tests size of one call)")
+
+
+def log_axis(axis: Axes, which: str) -> None:
+    """Make the axis `x` or `y` of what is drawn logarithmic, with plain numbers, and enough."""
+    axis.set(**{f"{which}scale": "log"})
+    side = axis.xaxis if which == "x" else axis.yaxis
+    low, high = axis.get_xlim() if which == "x" else axis.get_ylim()
+    side.set_major_formatter(PLAIN)
+    side.set_minor_formatter(_TWO_AND_FIVE if high < _FEW_TICKS * low else NullFormatter())
+
+
+def row_axis(axis: Axes, names: Sequence[str]) -> None:
+    """Rows from the top with a name each; long names keep their beginning."""
+    shown = [n if len(n) <= _LONGEST_NAME else f"{n[: _LONGEST_NAME - 1]}…" for n in names]
+    axis.set_yticks(range(len(names)), shown)
+    axis.set_ylim(len(names) - 0.4, -0.6)
+    axis.grid(visible=False, axis="y")
 
 
 @dataclass(frozen=True, slots=True)

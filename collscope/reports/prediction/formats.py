@@ -1,9 +1,10 @@
-"""A prediction as text, Markdown, CSV or JSON."""
+"""A prediction as text, Markdown, CSV, JSON or a page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from collscope.reports.html.page import Extras
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, in_format, table, to_csv
 from collscope.reports.prediction.build import ClassChange, PredictionReport
 from collscope.units import count, format_size
@@ -21,12 +22,22 @@ _STEP_FROM = {
 def render_prediction(said: PredictionReport, fmt: str, *, explain: bool = False) -> str:
     """A prediction in one of `layout.FORMATS`; csv has the classes, json all.
 
-    explain  also what bounds the step before and after, and what the prediction rests on
+    explain  also what bounds the step before and after, and what the prediction rests on; a page
+             always has it
 
     raises  UsageError for another format
     """
     title = f"collscope predict, run {said.run}"
-    return in_format(fmt, said, lambda: _csv(said), lambda: (title, _sections(said, explain)))
+    return in_format(
+        fmt, said, lambda: _csv(said),
+        lambda: (title, _sections(said, explain or fmt == "html")), lambda: _extras(said),
+    )  # fmt: skip
+
+
+def _extras(said: PredictionReport) -> Extras:
+    from collscope.reports.html.predicted import prediction_extras  # noqa: PLC0415 - matplotlib
+
+    return prediction_extras(said)
 
 
 def _csv(said: PredictionReport) -> str:

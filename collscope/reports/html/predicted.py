@@ -1,0 +1,197 @@
+"""What a page adds to a prediction: the step before and after, its longest path, the classes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import matplotlib.pyplot as plt
+
+from collscope.reports.figure import COLOURS
+from collscope.reports.html.drawing import INK, WIDE, draw, log_axis, row_axis
+from collscope.reports.html.page import Extras, Fact, Figure
+from collscope.reports.layout import NUMBER, TEXT, table
+from collscope.reports.prediction.build import BoundBy, ClassChange, PredictionReport
+from collscope.units import count, figure, format_size
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+_MOST_ROWS = 30
+_KINDS = {  # of what bounds a step, in the order of the bars
+    "compute": COLOURS[2], "collective": COLOURS[1], "waiting": COLOURS[3], "host": COLOURS[0],
+}  # fmt: skip
+_OTHER = "#999999"
+_SAME = 0.01  # of the old value, a change that is drawn as none
+
+
+def prediction_extras(said: PredictionReport) -> Extras:
+    """Facts and drawings of a prediction."""
+    drawings = {
+        "": (_step(said),) if said.bounds else (),
+        "What bounds the step": tuple(_path(said.bounds)),
+        "Classes that change": tuple(_classes(said.changed)),
+    }
+    return Extras(tuple(_facts(said)), drawings)
+
+
+def _facts(said: PredictionReport) -> Iterable[Fact]:
+    change = said.new_us / said.step_us - 1 if said.step_us > 0 else None
+    words = "" if change is None else (
+        f", {100 * abs(change):.1f} % {'longer' if change > 0 else 'shorter'}"
+    )  # fmt: skip
+    yield Fact("A step after the change", f"{said.new_us / 1e3:.2f} ms",
+               f"{said.low_us / 1e3:.2f} to {said.high_us / 1e3:.2f} ms{words}",
+               "Assumptions")  # fmt: skip
+    yield Fact("A step as it is", f"{said.step_us / 1e3:.2f} ms",
+               f"mean of {count(said.steps, 'step')} of the slowest of "
+               f"{count(said.ranks, 'rank')}")  # fmt: skip
+    sums = _sums(said.bounds)
+    if sums:
+        kind, (before, after) = max(sums.items(), key=lambda item: item[1][1])
+        yield Fact("Bounds the step most, after the change", kind,
+                   f"{after / 1e3:.2f} ms of it; before {before / 1e3:.2f} ms",
+                   "What bounds the step")  # fmt: skip
+    moved = [c for c in said.changed if _moved(c)]
+    if moved:
+        most = max(moved, key=_moved)
+        yield Fact("Changes most", _name(most),
+                   f"{figure(most.old_us or 0, 4)} to {figure(most.new_us or 0, 4)} us a call"
+                   + (f", {count(most.calls, 'call')}" if most.calls else ""),
+                   "Classes that change")  # fmt: skip
+    yield Fact("With", said.times_from)
+
+
+def _sums(bounds: Iterable[BoundBy]) -> dict[str, tuple[float, float]]:
+    """Time of a step before and after, in us, by kind."""
+    sums: dict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+    for b in bounds:
+        before, after = sums[b.kind]
+        sums[b.kind] = before + b.before_us, after + b.after_us
+    order = list(_KINDS)
+    return dict(sorted(sums.items(), key=lambda s: order.index(s[0]) if s[0] in order else 99))
+
+
+def _step(said: PredictionReport) -> Figure:
+    """The step as a bar before and after, in the parts of its longest path."""
+    sums = _sums(said.bounds)
+    marks = {
+        f"bound-{i}-{side}": f"{kind}, {name}\n{part[side] / 1e3:.3f} ms"
+        for i, (kind, part) in enumerate(sums.items()) for side, name in enumerate(_SIDES)
+    }  # fmt: skip
+
+    def make() -> Drawing:
+        figure, axis = plt.subplots(figsize=(WIDE, 2.3), layout="constrained")
+        ends = [0.0, 0.0]
+        for i, (kind, part) in enumerate(sums.items()):
+            bars = axis.barh((0, 1), [us / 1e3 for us in part], left=ends, height=0.6,
+                             color=_KINDS.get(kind, _OTHER), label=kind)  # fmt: skip
+            ends = [end + us / 1e3 for end, us in zip(ends, part, strict=True)]
+            for side, bar in enumerate(bars):
+                bar.set_gid(f"bound-{i}-{side}")
+        axis.errorbar(said.new_us / 1e3, 1.38, fmt="|", color=INK, capsize=4, lw=1.4,
+                      xerr=[[max(0.0, said.new_us - said.low_us) / 1e3],
+                            [max(0.0, said.high_us - said.new_us) / 1e3]])  # fmt: skip
+        row_axis(axis, _SIDES)
+        axis.set_xlim(left=0)
+        axis.set_xlabel("ms of one step")
+        figure.legend(loc="outside upper left", ncols=6, fontsize=9)
+        return figure
+
+    found = table(
+        [("what", TEXT), ("before ms", NUMBER), ("after ms", NUMBER)],
+        [*((kind, before / 1e3, after / 1e3) for kind, (before, after) in sums.items()),
+         ("the step", said.step_us / 1e3, said.new_us / 1e3),
+         ("low end of the range", None, said.low_us / 1e3),
+         ("high end of the range", None, said.high_us / 1e3)],
+    )  # fmt: skip
+    return Figure(
+        "The step before and after",
+        "Each part is time on the longest path through the step. The line below the second bar is "
+        "the range of the prediction.",
+        draw(make), found, marks,
+    )  # fmt: skip
+
+
+_SIDES = ("as it is", "after the change")
+
+
+def _path(bounds: Sequence[BoundBy]) -> Iterable[Figure]:
+    """What the longest path goes through, part by part."""
+    most = sorted(bounds, key=lambda b: -max(b.before_us, b.after_us))
+    rows = [(f"{b.kind}: {b.of}" if b.of else b.kind, b.before_us / 1e3, b.after_us / 1e3)
+            for b in most[:_MOST_ROWS]]  # fmt: skip
+    if rows:
+        yield _pairs(
+            "The longest path through the step, part by part",
+            "How much of a step passes in each part, before and after." + _left(bounds),
+            rows, ("part", "ms of one step"), "path",
+        )  # fmt: skip
+
+
+def _classes(changes: Sequence[ClassChange]) -> Iterable[Figure]:
+    """Old and new time of a call of each class, what moves most first."""
+    timed = sorted((c for c in changes if c.old_us and c.new_us), key=_moved, reverse=True)
+    rows = [(_name(c), c.old_us or 0.0, c.new_us or 0.0) for c in timed[:_MOST_ROWS]]
+    if rows:
+        yield _pairs(
+            "Time of one call, before and after",
+            "The classes whose calls change the step most come first." + _left(timed),
+            rows, ("class", "us of one call"), "change", log=True,
+        )  # fmt: skip
+
+
+def _pairs(
+    title: str, text: str, rows: Sequence[tuple[str, float, float]], words: tuple[str, str],
+    prefix: str, *, log: bool = False,
+) -> Figure:  # fmt: skip
+    """Rows with a hollow mark for the old value, and a full one for the new, joined by a line."""
+    what, unit = words
+
+    def make() -> Drawing:
+        figure, axis = plt.subplots(figsize=(WIDE, 1.4 + 0.28 * len(rows)), layout="constrained")
+        for i, (_, old, new) in enumerate(rows):
+            colour = COLOURS[1] if new > old else COLOURS[2]
+            if abs(new - old) <= _SAME * old:
+                colour = _OTHER
+            axis.plot([old, new], [i, i], color=colour, lw=2, zorder=2, gid=f"{prefix}-{i}")
+            axis.plot(old, i, "o", ms=7, mfc="none", mec=INK, zorder=3)
+            axis.plot(new, i, "o", ms=7, color=colour, zorder=3)
+        for mark, colour, label in (("none", INK, "before"), (COLOURS[1], COLOURS[1], "longer"),
+                                    (COLOURS[2], COLOURS[2], "shorter"),
+                                    (_OTHER, _OTHER, "the same within 1 %")):  # fmt: skip
+            axis.plot([], [], "o", ms=7, mfc=mark, mec=colour, label=label)
+        row_axis(axis, [name for name, _, _ in rows])
+        if log:
+            log_axis(axis, "x")
+        axis.set_xlabel(unit)
+        figure.legend(loc="outside upper left", ncols=4, fontsize=9)
+        return figure
+
+    found = table(
+        [(what, TEXT), (f"before, {unit}", NUMBER), (f"after, {unit}", NUMBER), ("ratio", NUMBER)],
+        ((name, old, new, f"{new / old:.3f}" if old else None) for name, old, new in rows),
+    )
+    marks = {
+        f"{prefix}-{i}": f"{name}\nbefore {figure(old, 4)}, after {figure(new, 4)} {unit}"
+        for i, (name, old, new) in enumerate(rows)
+    }
+    return Figure(title, text, draw(make), found, marks)
+
+
+def _left(rows: Sequence[object]) -> str:
+    left = len(rows) - _MOST_ROWS
+    return f" {left} more are not drawn." if left > 0 else ""
+
+
+def _name(change: ClassChange) -> str:
+    size = "" if change.size_bytes is None else f" {format_size(change.size_bytes)}"
+    return f"{change.op}{size}" + ("" if change.nranks is None else f" x{change.nranks}")
+
+
+def _moved(change: ClassChange) -> float:
+    """Change of all calls of a class, in us; what is not known moves nothing."""
+    if change.old_us is None or change.new_us is None:
+        return 0.0
+    return abs(change.new_us - change.old_us) * (change.calls or 1)
