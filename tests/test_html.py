@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from command import collscope
 
@@ -16,6 +17,8 @@ from collscope.reports.html.figures import classes_figure
 from collscope.reports.html.page import Extras, Fact, Strip, to_html
 from collscope.reports.html.report import report_extras
 from collscope.reports.layout import NUMBER, TEXT, Item, Section, table
+from collscope.reports.tune import render_tuning
+from collscope.tuning.records import Tuning
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -353,6 +356,64 @@ _FIGURE_ROWS = """title => {
     return Array.from(one.querySelectorAll('tbody tr'), r =>
         Array.from(r.cells, c => c.textContent));
 }"""
+
+
+def _tuning(name: str) -> Tuning:
+    """Of the recording h200x4 tune/NCCL_PROTO.txt: NCCL_PROTO=LL taken back; intervals made."""
+    times = {3: (732.9, 328.5, 328.8, 67108864), 4: (199.4, 107.2, 106.0, 33554432)}
+    return msgspec.convert(
+        {
+            "outcome": "tuned", "why": "confirmed", "kind": "environment", "library": "nccl 2.28.9",
+            "device": "NVIDIA H200", "nranks": 4, "seed": 1, "present": [], "kept": [],
+            "job": {"seconds": 6.3688e-3, "basis": "a step of 6.3688 ms (--step-ms)"},
+            "classes": [
+                {"class_id": i, "op": "AllReduce", "datatype": "Bfloat16", "size_bytes": size,
+                 "nranks": 4, "nnodes": 1, "calls": 1, "roof_us": None, "weight_s": now,
+                 "kept": True, "setting": "default", "present_us": now, "default_us": default,
+                 "tuned_us": tuned, "noise_floor": 0.02}
+                for i, (now, default, tuned, size) in times.items()
+            ],
+            "settings": [], "environment": [], "unset": ["NCCL_PROTO"], "rows": [],
+            "gain": {"collective": 0.498, "collective_low": 0.493, "collective_high": 0.503,
+                     "step": 0.0971, "step_low": 0.0961, "step_high": 0.0981, "saved_us": 618.3,
+                     "rounds": 3},
+            "tried": [
+                {"class_id": i, "setting": setting, "rounds": 3, "time_us": us,
+                 "saved": 1 - us / times[i][0], "low": low, "high": high, "accepted": us < 600}
+                for i, setting, us, low, high in (
+                    (3, "present", 732.9, None, None), (3, "default", 328.5, 0.54, 0.56),
+                    (3, name, 733.0, -0.2, 0.19), (4, "present", 199.4, None, None),
+                    (4, "default", 107.2, 0.45, 0.47),
+                )
+            ],
+            "launches": 21, "seconds": 65, "estimated_s": 70, "time_limit_s": 70, "files": [],
+            "notices": [],
+        },
+        Tuning,
+    )  # fmt: skip
+
+
+@needs_browser
+def test_a_tune_shows_every_setting_and_the_step(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "tune.html"
+    path.write_text(render_tuning(_tuning(HOSTILE[1]), "html", tmp_path), "utf-8")
+    opened = Opened(browser, path)
+    page = opened.page
+    # 6.3688 ms less 9.71 %, 9.81 % and 9.61 %
+    assert page.evaluate(_FIGURE_ROWS, "The job's time, as it is and tuned")[1] == [
+        "tuned", "5.75", "5.744", "5.757",
+    ]  # fmt: skip
+    tried = page.evaluate(_FIGURE_ROWS, "Settings tried on each class")
+    assert [row[1] for row in tried] == ["default", "present", HOSTILE[1], "default", "present"]
+    assert tried[0][3:] == ["328.5", "0.448", "0.440", "0.460", "chosen"]
+    assert tried[2][4:] == ["1.000", "0.810", "1.200", "-"]
+    times = page.evaluate(_FIGURE_ROWS, "Time of one call of each class")
+    assert times[0] == ["AllReduce 64 MiB x4", "732.9", "328.5", "328.8", "-", "default"]
+    page.locator("#tried-3-default").hover()
+    assert "default: 328.5 us, 0.448" in page.locator("#tip").inner_text()
+    assert page.evaluate("window.hit") is None
+    assert opened.problems == []
+    opened.close()
 
 
 @needs_browser

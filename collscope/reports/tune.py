@@ -1,4 +1,4 @@
-"""`collscope tune`: run it, keep its evidence, and say it as text, Markdown or JSON."""
+"""`collscope tune`: run it, keep its evidence, and say it as text, Markdown, JSON or a page."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from collscope.errors import CollscopeError, InputError, UsageError
 from collscope.replay.measure import ReplayInterruptedError
+from collscope.reports.html.page import Extras
 from collscope.reports.layout import (
     NUMBER,
     TEXT,
@@ -113,7 +114,14 @@ def render_tuning(found: Tuning, fmt: str, out: Path) -> str:
         Section("Left out", given_up) if given_up else None,
         Section("Notes", tuple(_notes(found))),
     ]
-    return to_readable(fmt, "collscope tune", [s for s in sections if s is not None])
+    shown = [s for s in sections if s is not None]
+    return to_readable(fmt, "collscope tune", shown, lambda: _extras(found))
+
+
+def _extras(found: Tuning) -> Extras:
+    from collscope.reports.html.tuned import tuning_extras  # noqa: PLC0415 - matplotlib
+
+    return tuning_extras(found)
 
 
 def _head(found: Tuning) -> Iterator[str]:
