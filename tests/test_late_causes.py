@@ -85,8 +85,8 @@ def causes(found: Timeline, late: int) -> tuple[LateCause, ...]:
     lateness = {row.rank: row.total_ns for row in found.late}
     ranks = [
         RankRow(
-            rank, overlap.span_ns, overlap.compute_ns, 0, 0, 0, 0, overlap.idle_ns, times_.calls,
-            0, 0, 0, 0, 0, 0, 0.0, lateness[rank], 0, 1.0, rank == late,
+            rank, times_.calls, 0, 0, 0, 0, 0, 0, 0.0, lateness[rank], 0, 1.0, rank == late,
+            overlap.span_ns, overlap.compute_ns, 0, 0, 0, 0, overlap.idle_ns,
         )
         for rank, overlap, times_ in zip(rows.ranks, found.overlaps, found.ranks, strict=True)
     ]  # fmt: skip

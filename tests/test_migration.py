@@ -24,8 +24,10 @@ def test_the_communicator_of_a_kernel_trace_is_no_stream(db_path: Path) -> None:
                 (2, 1, 'b.json', 'b:trace', 'profile', 'rpd');
             INSERT INTO _process VALUES (1, 1, 'h', 10, NULL);
             INSERT INTO _kernel_name (name_id, name) VALUES (1, 'k');
-            INSERT INTO _kernel (source_id, name_id, kind, process_id, stream, start_ns, end_ns)
-                VALUES (1, 1, 'kernel', 1, '0xc0ffee', 10, 20), (2, 1, 'kernel', NULL, '7', 10, 20);
+            INSERT INTO _kernel (source_id, name_id, kind, process_id, stream, rank, op_count,
+                                 blocks, start_ns, end_ns, line)
+                VALUES (1, 1, 'kernel', 1, '0xc0ffee', 0, 1, 1, 10, 20, 1),
+                       (2, 1, 'kernel', NULL, '7', NULL, NULL, NULL, 10, 20, NULL);
         """)
     query = "SELECT comm_ptr, stream FROM kernels ORDER BY source_id"
     told = collscope("sql", "--db", db_path, "--format", "csv", query)

@@ -318,8 +318,9 @@ def test_a_jump_of_a_kernel_trace_is_no_waiting(
         rows = db.execute(
             "SELECT transfer_ns, wait_ns, COUNT(*) FROM kernels GROUP BY 1, 2 ORDER BY 1, 2"
         ).fetchall()
-    # 6 calls of 100 us, for which 7 ranks wait 200 us each; nothing of the kernel that jumped.
-    assert rows == [(None, None, 1), (100_000, 0, 6), (100_000, 200_000, 41)]
+    # 5 of 6 calls of 100 us, for which 7 ranks wait 200 us each; nothing of the call of the kernel
+    # that jumped: its rank may be the one that the others waited for.
+    assert rows == [(None, None, 8), (100_000, 0, 5), (100_000, 200_000, 35)]
     assert "63.6 % of the time in collective kernels is waiting" in (
         collscope("report", "--db", db_path).out
     )

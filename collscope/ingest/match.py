@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +20,10 @@ from collscope.store.connection import (
 )
 
 if TYPE_CHECKING:
+    from collscope.match.kernels import TracedKernel
     from collscope.match.run import Matched
     from collscope.model import Diagnostic
+    from collscope.timeline.kernel_waits import KernelWaits
 
 _TWICE_TEXT = (
     "processes of which two logs have lines on the same communicator: where one log is a copy of "
@@ -30,6 +32,10 @@ _TWICE_TEXT = (
 _SEVERAL_TEXT = (
     "GPUs with several processes, so of more than one job or start: all numbers of the run are of "
     "them together; give each a run of its own (--run LABEL)"
+)
+_LACKING_TEXT = (
+    "calls that lack a rank's kernel, which may be the one waited for: their transfer and waiting "
+    "are not known"
 )
 # What makes a run's numbers those of more, or less, than one job, and kernel times of no class.
 _SAID = (
@@ -65,16 +71,36 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[
                 f"{store}: what is stored is damaged ({error}). Ingest into a new file."
             ) from error
         matched = match_run(given.observed, given.hosts, given.kernels)
+        waits = _kernel_waits(given.kernels, matched)
         matched.diagnostics += _of_processes(connection, row[0])
         traces = has_traces(connection, row[0])
         traced = _match_traces(connection, row[0], matched) if traces else None
     with transaction(connection, store):
         if superseded(connection, row[0], given):
             return []
-        first_call = store_matching(connection, row[0], given, matched)
+        first_call = store_matching(connection, row[0], given, matched, waits)
         if traced is not None:
             traced(first_call)
     return [d for d in matched.diagnostics if d.code in _SAID]
+
+
+def _kernel_waits(kernels: Sequence[TracedKernel], matched: Matched) -> KernelWaits | None:
+    """Waits by the kernel trace of the run's logs; None where it has none.
+
+    Imported here: most logs have none, and a run without needs none of it.
+    """
+    if matched.joined is None:
+        return None
+    from collscope.model import Diagnostic, Severity
+    from collscope.timeline.kernel_waits import kernel_waits
+
+    waits = kernel_waits(kernels, matched.joined)
+    if waits.incomplete:
+        note = Diagnostic(
+            Severity.NOTICE, "kernel_ranks_missing", _LACKING_TEXT, count=waits.incomplete
+        )
+        matched.diagnostics.append(note)
+    return waits
 
 
 def _of_processes(connection: sqlite3.Connection, run: int) -> list[Diagnostic]:

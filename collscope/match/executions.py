@@ -1,52 +1,188 @@
-"""Traced kernels joined to the calls that they executed (pure)."""
+"""Traced kernels put together that executed one call, logged or not (pure)."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from collscope.kernel_names import classify
+from collscope.match.communicators import join_communicators, world_ranks
+from collscope.match.handles import CommHandle
 from collscope.match.kernels import COUNTER_MASK, TracedKernel
 from collscope.match.observations import Ints, Observations
-from collscope.model import Op
+from collscope.model import CollectiveClass, Op
 
 # Counters of point-to-point work are cut to 16 (to ROCm 6.1), 12 (6.2 and 6.3) or 15 bits (RCCL
 # 2.22).
 _P2P_BITS = (12, 15, 16)
 _AGREE_NS = 1_000_000  # ends of one call scatter by less, or by less than twice its transfer
 _DRIFT = 1e-3  # of GPU clocks against each other; crystals keep to a tenth of it
+_UNCLEAR = -1  # handle of a kernel that several fit
+
+
+class Gpu(NamedTuple):
+    """A GPU of a process. Its clock stamps its kernels, and no other GPU's."""
+
+    process: int
+    bus_id: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class KernelCall:
-    """A kernel's call, and the parts of its duration; None: cannot be told apart."""
+class Execution:
+    """The kernels that executed one call, at most one of a rank."""
 
-    kernel: int
-    call: int
-    transfer_ns: int | None
-    wait_ns: int | None
+    call: int | None  # None: no log line is of it, and all its ranks' kernels are there
+    comm: int  # executions with one number are of one communicator
+    key: CollectiveClass  # of an unlogged call operation and ranks only
+    kernels: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedKernels:
+    """Traced kernels over all ranks."""
+
+    executions: list[Execution]
+    ranks: dict[Gpu, int]  # world rank of each GPU, where each has one of its own
+    apart: set[int]  # kernels whose end cannot be that of their call; they are of no execution
 
 
 def join_kernels(
-    kernels: Sequence[TracedKernel], observed: Observations, call_of_row: Ints, ops: Sequence[Op]
-) -> tuple[list[KernelCall], int]:
-    """Kernels with the call they executed, and how many end where their call cannot have ended.
+    kernels: Sequence[TracedKernel],
+    observed: Observations,
+    hosts: Sequence[str],
+    digests: Sequence[int],
+    call_of_row: Ints,
+    classes: Sequence[CollectiveClass],
+) -> tuple[list[tuple[int, int]], JoinedKernels]:
+    """Kernels with the call they executed, and those of each call over its ranks.
 
     kernels      their `process` counts over all sources, as `CommHandle.process` does
+    hosts        host name per process
+    digests      per handle of `observed`, as `join_communicators` takes it
     call_of_row  per row of `observed`, its call or -1
-    ops          operation per call
+    classes      per call
     """
-    handles: dict[tuple[int, int | None], list[int]] = defaultdict(list)
-    for i, s in enumerate(observed.handles):
-        handles[s.process, s.rank].append(i)
+    streams = _Streams(kernels, observed, hosts, digests)
+    pairs = _logged(kernels, streams, observed, call_of_row)
+    by_call: dict[int, list[int]] = defaultdict(list)
+    for k, call in pairs:
+        by_call[call].append(k)
+    executions = [
+        streams.execution(call, classes[call], own) for call, own in sorted(by_call.items())
+    ]
+    executions += streams.unlogged(set(range(len(kernels))) - {k for k, _ in pairs})
+    timed = [
+        replace(e, kernels=tuple(k for k in e.kernels if kernels[k].end_ns is not None))
+        for e in executions
+    ]
+    apart = _ends_apart([e.kernels for e in timed if e.key.op.synchronises], kernels)
+    believed = [replace(e, kernels=tuple(k for k in e.kernels if k not in apart)) for e in timed]
+    joined = JoinedKernels([e for e in believed if e.kernels], streams.ranks(), apart)
+    return pairs, joined
+
+
+class _Streams:
+    """Which communicator each kernel is of.
+
+    A stream is what one GPU executed as one rank of a communicator. It is told by the log's handle
+    with that rank; where the log has none, by its rank alone, like a handle without calls.
+    """
+
+    def __init__(
+        self,
+        kernels: Sequence[TracedKernel],
+        observed: Observations,
+        hosts: Sequence[str],
+        digests: Sequence[int],
+    ) -> None:
+        self._kernels = kernels
+        of_rank: dict[tuple[int, int | None], list[int]] = defaultdict(list)
+        for i, s in enumerate(observed.handles):
+            of_rank[s.process, s.rank].append(i)
+        self.handles = list(observed.handles)
+        known: dict[tuple[int | None, ...], int] = {}
+        self.handle_of: list[int] = []  # per kernel
+        for kernel in kernels:
+            key = (kernel.process, kernel.rank, kernel.bus_id, kernel.nranks, kernel.comm_ptr)
+            if key not in known:
+                fits = [
+                    i
+                    for i in of_rank[kernel.process, kernel.rank]
+                    if _same_comm(kernel, observed, i)
+                ]
+                known[key] = fits[0] if len(fits) == 1 else self._own(kernel, fits)
+            self.handle_of.append(known[key])
+        logged = len(observed.handles)
+        self.logged = [h if 0 <= h < logged else _UNCLEAR for h in self.handle_of]
+        for kernel, h in zip(kernels, self.handle_of, strict=True):
+            if h >= 0 and self.handles[h].bus_id is None:
+                self.handles[h] = replace(self.handles[h], bus_id=kernel.bus_id)
+        silent = [0] * (len(self.handles) - logged)
+        self.comms = join_communicators(self.handles, hosts, [*digests, *silent])
+        self._comm_of = {i: c for c, comm in enumerate(self.comms) for i in comm.members.values()}
+
+    def _own(self, kernel: TracedKernel, fits: Sequence[int]) -> int:
+        """A handle for kernels that no line of a call fits; `_UNCLEAR` where several do."""
+        if fits:
+            return _UNCLEAR
+        ptr = kernel.comm_ptr or 0
+        own = CommHandle(
+            kernel.process, ptr, 0, kernel.line, kernel.rank, kernel.nranks, bus_id=kernel.bus_id
+        )
+        self.handles.append(own)
+        return len(self.handles) - 1
+
+    def execution(
+        self, call: int | None, key: CollectiveClass, kernels: Sequence[int]
+    ) -> Execution:
+        """Kernels of one call."""
+        return Execution(call, self._comm_of[self.handle_of[kernels[0]]], key, tuple(kernels))
+
+    def unlogged(self, kernels: Iterable[int]) -> Iterator[Execution]:
+        """Kernels of one communicator with one counter and operation, one of each of its ranks.
+
+        Where a rank has more than one of them, all must have as many: the order tells them apart.
+        """
+        named = {name: _op_named(name) for name in {k.name for k in self._kernels}}
+        found: dict[tuple[int, int, Op], dict[int, list[int]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        for k in sorted(kernels):
+            kernel, handle = self._kernels[k], self.handle_of[k]
+            op = named[kernel.name]
+            if handle != _UNCLEAR and op is not None and op is not Op.SEND_RECV:
+                place = (self._comm_of[handle], kernel.op_count & COUNTER_MASK, op)
+                found[place][handle].append(k)
+        for (comm, _, op), of_rank in found.items():
+            rows = list(of_rank.values())
+            if len(rows) == self.comms[comm].nranks and len({len(row) for row in rows}) == 1:
+                key = CollectiveClass(op, nranks=len(rows))
+                for one in zip(*rows, strict=True):
+                    yield self.execution(None, key, one)
+
+    def ranks(self) -> dict[Gpu, int]:
+        """World rank of each GPU; none where two GPUs would have the same, as in two jobs."""
+        world = world_ranks(self.handles, self.comms)
+        found: dict[Gpu, int] = {}
+        for kernel, handle in zip(self._kernels, self.handle_of, strict=True):
+            rank = None if handle == _UNCLEAR else world[handle]
+            if rank is not None:
+                found[Gpu(kernel.process, kernel.bus_id)] = rank
+        return found if len(set(found.values())) == len(found) else {}
+
+
+def _logged(
+    kernels: Sequence[TracedKernel], streams: _Streams, observed: Observations, call_of_row: Ints
+) -> list[tuple[int, int]]:
+    """Kernels with the logged call that they executed."""
     wanted: dict[int, list[int]] = defaultdict(list)  # handle -> kernels
-    for k, kernel in enumerate(kernels):
-        fits = [i for i in handles[kernel.process, kernel.rank] if _same_comm(kernel, observed, i)]
-        if len(fits) == 1:
-            wanted[fits[0]].append(k)
+    for k, handle in enumerate(streams.logged):
+        if handle != _UNCLEAR:
+            wanted[handle].append(k)
     pairs: list[tuple[int, int]] = []
     counts = np.unique([k.op_count & COUNTER_MASK for k in kernels]).astype(np.uint64)
     rows = np.flatnonzero(np.isin(observed.columns["op_count"] & COUNTER_MASK, counts))
@@ -62,7 +198,7 @@ def join_kernels(
             if k not in unclear
         }
         pairs += _in_order(keys, waiting)
-    return _split_waiting(pairs, kernels, ops)
+    return pairs
 
 
 def _may_have_wrapped(
@@ -130,42 +266,7 @@ def _in_order(
     return pairs
 
 
-def _split_waiting(
-    pairs: list[tuple[int, int]], kernels: Sequence[TracedKernel], ops: Sequence[Op]
-) -> tuple[list[KernelCall], int]:
-    """Transfer and wait of each kernel: the call's shortest kernel over ranks waited for nobody.
-
-    Only for operations at whose end all ranks meet, and with two ranks or more whose ends agree.
-    returns  also the number of kernels whose end does not
-    source   reference: the last rank to arrive waits for none, so min over ranks of the duration
-             is the transfer (as in TraceLens' and DeepSpeed's straggler reports)
-    """
-    by_call: dict[int, list[int]] = defaultdict(list)
-    for k, call in pairs:
-        if kernels[k].end_ns is not None and ops[call].synchronises:
-            by_call[call].append(k)
-    apart = _ends_apart(by_call, kernels)
-    shortest = {
-        call: min(_duration(kernels[k]) for k in own)
-        for call, own in ((c, [k for k in ks if k not in apart]) for c, ks in by_call.items())
-        if len(own) > 1
-    }
-    joined = []
-    for k, call in pairs:
-        transfer = None
-        if kernels[k].end_ns is not None and k not in apart:
-            transfer = shortest.get(call)
-        wait = None if transfer is None else _duration(kernels[k]) - transfer
-        joined.append(KernelCall(k, call, transfer, wait))
-    return joined, len(apart)
-
-
-def _duration(kernel: TracedKernel) -> int:
-    assert kernel.end_ns is not None  # kernels without an end are asked for nothing
-    return kernel.end_ns - kernel.start_ns
-
-
-def _ends_apart(by_call: Mapping[int, Iterable[int]], kernels: Sequence[TracedKernel]) -> set[int]:
+def _ends_apart(calls: Iterable[Sequence[int]], kernels: Sequence[TracedKernel]) -> set[int]:
     """Kernels whose ends contradict those of the other ranks, so that no wait follows from them.
 
     All ranks leave such a call together, to within its transfer. Their clocks differ by a constant,
@@ -174,25 +275,37 @@ def _ends_apart(by_call: Mapping[int, Iterable[int]], kernels: Sequence[TracedKe
     1 000 s after the one before, and so does the rank it waits for; where only one rank's clock
     moved on, that clock jumped. Of three ranks and more the median tells whose; of two, neither is
     believed.
+
+    calls  kernels with an end of each, in order
     """
     apart: set[int] = set()
-    last: dict[tuple[int, int | None], tuple[int, int]] = {}  # GPU -> call and end before
-    for call, own in sorted(by_call.items()):
+    last: dict[Gpu, tuple[int, int]] = {}  # call and end before
+    for call, own in enumerate(calls):
         since: dict[int, dict[int, int]] = defaultdict(dict)  # call before -> kernel -> ns since
         for k in own:
-            before = last.get((kernels[k].process, kernels[k].bus_id))
+            before = last.get(gpu_of(kernels[k]))
             if before is not None:
                 since[before[0]][k] = _end(kernels[k]) - before[1]
         for elapsed in since.values():
             apart |= _disagreeing(elapsed, kernels)
         for k in own:
             if k not in apart:
-                last[kernels[k].process, kernels[k].bus_id] = call, _end(kernels[k])
+                last[gpu_of(kernels[k])] = call, _end(kernels[k])
     return apart
 
 
+def gpu_of(kernel: TracedKernel) -> Gpu:
+    """The GPU that ran a kernel."""
+    return Gpu(kernel.process, kernel.bus_id)
+
+
+def _duration(kernel: TracedKernel) -> int:
+    return _end(kernel) - kernel.start_ns
+
+
 def _end(kernel: TracedKernel) -> int:
-    return kernel.start_ns + _duration(kernel)
+    assert kernel.end_ns is not None  # kernels without an end are asked for nothing
+    return kernel.end_ns
 
 
 def _disagreeing(elapsed: Mapping[int, int], kernels: Sequence[TracedKernel]) -> set[int]:

@@ -15,7 +15,7 @@ from collscope.match import p2p
 from collscope.match.calls import align_calls, in_place
 from collscope.match.communicators import Communicator, join_communicators, world_ranks
 from collscope.match.disagreements import join_disagreements
-from collscope.match.executions import KernelCall, join_kernels
+from collscope.match.executions import JoinedKernels, join_kernels
 from collscope.match.handles import rows_by
 from collscope.match.kernels import TracedKernel
 from collscope.match.observations import POINTERS_ONLY, Ints, Observations
@@ -55,7 +55,8 @@ class Matched:
     calls: dict[str, Ints] = field(default_factory=dict)
     deviations: list[Deviation] = field(default_factory=list)
     transfers: list[tuple[int, p2p.Transfer]] = field(default_factory=list)
-    kernel_calls: list[KernelCall] = field(default_factory=list)
+    kernel_calls: list[tuple[int, int]] = field(default_factory=list)  # traced kernel, its call
+    joined: JoinedKernels | None = None  # None: no traced kernels
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
 
@@ -91,8 +92,9 @@ class _Matching:
             self.half_rows = [r[self.is_half[r]] for r in rows]
         else:
             self.coll_rows, self.half_rows = rows, [r[:0] for r in rows]
-        digests = [zlib.crc32(sig[r].tobytes()) for r in self.coll_rows]
-        comms = join_communicators(observed.handles, hosts, digests)
+        self.hosts = hosts
+        self.digests = [zlib.crc32(sig[r].tobytes()) for r in self.coll_rows]
+        comms = join_communicators(observed.handles, hosts, self.digests)
         self.matched = Matched(comms, world_ranks(observed.handles, comms))
         self.leader = _group_leaders(observed, rows)
         self.setting_of = np.full(len(sig), -1, dtype=np.int32)
@@ -290,10 +292,11 @@ class _Matching:
         if len(self.parts) > 1:
             self._renumber(launch_order(self.observed, self.call_of_row, calls))
         if kernels:
-            ops = np.array([c.op for c in self.matched.classes], dtype=object)[calls["class"]]
-            self.matched.kernel_calls, apart = join_kernels(
-                kernels, self.observed, self.call_of_row, ops.tolist()
+            classes = [self.matched.classes[c] for c in calls["class"].tolist()]
+            self.matched.kernel_calls, self.matched.joined = join_kernels(
+                kernels, self.observed, self.hosts, self.digests, self.call_of_row, classes
             )
+            apart = len(self.matched.joined.apart)
             if apart:
                 text = "kernels whose end contradicts that of the other ranks: no waiting is told"
                 note = Diagnostic(Severity.NOTICE, "kernel_end_apart", text, count=apart)

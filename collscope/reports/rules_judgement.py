@@ -9,7 +9,7 @@ from collscope.reports.judgement.accounts import MOSTLY, SKEW_FACTOR
 from collscope.reports.judgement.records import JudgedClass
 from collscope.reports.model import Finding, Report
 from collscope.roofline.roof import not_applying
-from collscope.units import count, count_of, format_size
+from collscope.units import are, count, count_of, format_size
 
 WORTH = 0.01  # part of GPU time that tuning must save to be worth the work
 _ENOUGH = 0.5  # part of the collective time that must be judged before anything is said about it
@@ -41,9 +41,16 @@ def waiting_dominates(report: Report) -> Iterable[Finding]:
         title=f"{100 * waited / every:.1f} % of the time in collective kernels is waiting",
         detail=f"{waited / 1e6:.3f} of {every / 1e6:.3f} ms over all ranks, most of it in "
         f"{class_words(worst)}.",
-        advice="Faster collectives will not help here: look for ranks that arrive late (uneven "
-        "work, input pipeline, host jitter).",
+        advice=f"Faster collectives will not help here: {_late(report)}.",
     )
+
+
+def _late(report: Report) -> str:
+    said = report.timeline
+    late = [str(rank.rank) for rank in said.ranks or said.logged if rank.straggler]
+    if not late:
+        return "look for ranks that arrive late (uneven work, input pipeline, host jitter)"
+    return f"find out why rank{'s' * (len(late) > 1)} {', '.join(late)} {are(len(late))} late"
 
 
 def skew_dominated(report: Report) -> Iterable[Finding]:

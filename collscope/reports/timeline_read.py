@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
+from collections.abc import Callable
 from statistics import median
+from typing import TypeVar
 
 from collscope.reports.beside import read_beside
 from collscope.reports.late_causes import read_late_causes
@@ -15,15 +17,22 @@ from collscope.reports.timeline_records import (
     GroupRow,
     ProgressRow,
     RankRow,
+    RankWaits,
     TimelineReport,
     TracedRanks,
 )
 
 _RANKS = """
-SELECT rank, span_ns, compute_ns, copy_ns, collective_ns, exposed_ns, hidden_ns, idle_ns, calls,
-       transfer_ns, wait_ns, unknown_ns, late_of, late_last, late_behind, late_typical_ns,
-       late_total_ns, caused_wait_ns, late_share, straggler
+SELECT rank, calls, transfer_ns, wait_ns, unknown_ns, late_of, late_last, late_behind,
+       late_typical_ns, late_total_ns, caused_wait_ns, late_share, straggler,
+       span_ns, compute_ns, copy_ns, collective_ns, exposed_ns, hidden_ns, idle_ns
 FROM rank_times WHERE run = ? ORDER BY rank
+"""
+
+_LOGGED = """
+SELECT rank, calls, transfer_ns, wait_ns, unknown_ns, late_of, late_last, late_behind,
+       late_typical_ns, late_total_ns, caused_wait_ns, late_share, straggler
+FROM rank_waits WHERE run = ? AND origin = 'kernel_log' ORDER BY rank
 """
 
 _CLOCKS = """
@@ -63,12 +72,14 @@ SELECT group_name, rank, last_called, last_completed, first_missing, first_open
 FROM progress WHERE run = ? ORDER BY group_name, rank
 """
 
+_TRUTH = 12  # column of `straggler`
+_Rank = TypeVar("_Rank", bound=RankWaits)
 _Call = tuple[int, int, int, int | None, int | None, int | None]
 
 
 def read_timeline(connection: sqlite3.Connection, run: str) -> TimelineReport:
     """What the traces and recordings of a run tell."""
-    ranks = [RankRow(*(*row[:-1], bool(row[-1]))) for row in connection.execute(_RANKS, (run,))]
+    ranks = _ranks(connection, _RANKS, run, RankRow)
     return TimelineReport(
         ranks=tuple(ranks),
         clocks=tuple(ClockRow(*row) for row in connection.execute(_CLOCKS, (run,))),
@@ -80,8 +91,19 @@ def read_timeline(connection: sqlite3.Connection, run: str) -> TimelineReport:
         groups=_groups(connection, run),
         causes=read_late_causes(connection, run, ranks),
         traced=_traced(connection, run),
+        logged=() if ranks else tuple(_ranks(connection, _LOGGED, run, RankWaits)),
         beside=read_beside(connection, run),
     )
+
+
+def _ranks(
+    connection: sqlite3.Connection, query: str, run: str, kind: Callable[..., _Rank]
+) -> list[_Rank]:
+    """Rows of a query as records; the 13th column is a truth value."""
+    return [
+        kind(*row[:_TRUTH], bool(row[_TRUTH]), *row[_TRUTH + 1 :])
+        for row in connection.execute(query, (run,))
+    ]
 
 
 def _groups(connection: sqlite3.Connection, run: str) -> tuple[GroupRow, ...]:

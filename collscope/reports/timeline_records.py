@@ -6,17 +6,10 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class RankRow:
-    """One rank's GPU time after the warm-up, its waiting, and how late it comes."""
+class RankWaits:
+    """How long one rank waits in collectives after the warm-up, and how late it comes."""
 
     rank: int
-    span_ns: int  # from the end of the warm-up to the last kernel's end
-    compute_ns: int
-    copy_ns: int
-    collective_ns: int
-    exposed_ns: int  # of collective_ns, with no compute kernel beside it
-    hidden_ns: int  # of collective_ns, beside one
-    idle_ns: int
     calls: int
     transfer_ns: int
     wait_ns: int
@@ -29,6 +22,29 @@ class RankRow:
     caused_wait_ns: int  # of the other ranks
     late_share: float  # ratio to the lateness of all ranks
     straggler: bool
+
+    @property
+    def seen_ns(self) -> int:
+        """Time that the rank was seen: in collectives."""
+        return self.transfer_ns + self.wait_ns + self.unknown_ns
+
+
+@dataclass(frozen=True, slots=True)
+class RankRow(RankWaits):
+    """One rank's GPU time after the warm-up, its waiting, and how late it comes."""
+
+    span_ns: int  # from the end of the warm-up to the last kernel's end
+    compute_ns: int
+    copy_ns: int
+    collective_ns: int
+    exposed_ns: int  # of collective_ns, with no compute kernel beside it
+    hidden_ns: int  # of collective_ns, beside one
+    idle_ns: int
+
+    @property
+    def seen_ns(self) -> int:
+        """Time that the rank was seen: that of its trace."""
+        return self.span_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,4 +164,5 @@ class TimelineReport:
     groups: tuple[GroupRow, ...] = ()  # most kernel time first; empty where no group has a name
     causes: tuple[LateCause, ...] = ()  # one for each straggler
     traced: TracedRanks | None = None  # None: all ranks, or nothing tells how many there are
+    logged: tuple[RankWaits, ...] = ()  # by the kernel trace of logs, where there is no trace
     beside: tuple[BesideRow, ...] = ()  # most hidden time first; needs interference measurements

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from collscope.reports.model import Evidence, Finding, Report
-from collscope.reports.timeline_records import DisagreementRow
-from collscope.reports.timeline_sections import cause_of, cause_sentence, late_sentence, matters
+from collscope.reports.timeline_records import (
+    DisagreementRow,
+    RankRow,
+    RankWaits,
+    TimelineReport,
+)
+from collscope.reports.timeline_sections import (
+    NO_CAUSE,
+    cause_of,
+    cause_sentence,
+    late_sentence,
+    matters,
+)
 from collscope.units import are, count
 
 _MOST = 5
@@ -21,6 +32,8 @@ _LATE_ADVICE = {
     "more": "Give this rank less work, or the others more: balance batch, sequence or layers.",
     "slower": "Check this GPU: clocks, temperature, power limit, other processes on it.",
     "inherited": "Look at the rank that is the first cause.",
+    "untraced": "Trace this rank and another (torch.profiler, rocprofv3): what one of them does "
+    "before it comes tells why.",
     "unknown": "Compare this rank's timeline with another's: collscope export perfetto.",
 }
 
@@ -64,7 +77,7 @@ _KINDS = {
 def stragglers(report: Report) -> Iterable[Finding]:
     """Ranks that the others wait for, beyond chance and the clocks' error."""
     said = report.timeline
-    ranks = said.ranks
+    ranks: Sequence[RankWaits] = said.ranks or said.logged
     named = [rank for rank in ranks if rank.straggler]
     for severity, late, what, advice in (
         (
@@ -87,11 +100,18 @@ def stragglers(report: Report) -> Iterable[Finding]:
                 code="straggler",
                 title=f"rank{'s' * (len(late) > 1)} {numbers} {are(len(late))} {what}",
                 detail=" ".join(
-                    f"{late_sentence(rank, ranks)} {cause_sentence(rank, said)}"
-                    for rank in late[:_MOST]
+                    f"{late_sentence(rank, ranks)} {_why(rank, said)}" for rank in late[:_MOST]
                 ),
-                advice=advice or _late_advice([cause_of(rank, said).cause for rank in late]),
+                advice=advice or _late_advice([_cause(rank, said) for rank in late]),
             )
+
+
+def _why(late: RankWaits, said: TimelineReport) -> str:
+    return cause_sentence(late, said) if isinstance(late, RankRow) else NO_CAUSE
+
+
+def _cause(late: RankWaits, said: TimelineReport) -> str:
+    return cause_of(late, said).cause if isinstance(late, RankRow) else "untraced"
 
 
 def _late_advice(causes: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ from collscope.reports.timeline_records import (
     LateCause,
     ProgressRow,
     RankRow,
+    RankWaits,
     TimelineReport,
 )
 from collscope.units import count, figure, format_size
@@ -23,11 +24,13 @@ _MOST_PROGRESS = 32
 _LEAST_WAIT = 0.01  # part of the other ranks' traced time that they wait for a late one
 _LITTLE = 0.0005  # of the collectives' time, less than the printed digits show
 _LEAST_LATENESS_NS = 20_000  # what a launch is late by chance
+NO_CAUSE = "Why is not known: a kernel trace shows collectives only."
 
 
 def timeline_sentences(said: TimelineReport) -> Iterable[str]:
     """The first lines of the report: exposed share, waiting, the late rank."""
     if not said.ranks:
+        yield from _logged_sentences(said.logged)
         return
     span = sum(r.span_ns for r in said.ranks)
     if span:
@@ -49,6 +52,24 @@ def timeline_sentences(said: TimelineReport) -> Iterable[str]:
         f"{late_sentence(rank, said.ranks)} {cause_sentence(rank, said)}"
         for rank in said.ranks
         if rank.straggler and matters(rank, said.ranks)
+    )
+
+
+def _logged_sentences(ranks: Sequence[RankWaits]) -> Iterable[str]:
+    """What the kernel trace of the logs tells of waiting."""
+    whole = sum(rank.seen_ns for rank in ranks)
+    wait, unknown = (sum(getattr(r, name) for r in ranks) for name in ("wait_ns", "unknown_ns"))
+    if unknown < whole:
+        left = f"; {100 * unknown / whole:.1f} % cannot be told apart"
+        yield (
+            f"Of the kernel time of collectives ({count(len(ranks), 'rank')}, by RCCL's kernel "
+            f"trace) {100 * wait / whole:.1f} % is waiting for the last rank"
+            f"{left * (unknown > _LITTLE * whole)}."
+        )
+    yield from (
+        f"{late_sentence(rank, ranks)} {NO_CAUSE}"
+        for rank in ranks
+        if rank.straggler and matters(rank, ranks)
     )
 
 
@@ -92,7 +113,7 @@ def idle_percent(said: TimelineReport) -> float | None:
     return 100 * sum(rank.idle_ns for rank in said.ranks) / span if span else None
 
 
-def late_sentence(rank: RankRow, ranks: Sequence[RankRow]) -> str:
+def late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
     """How often and how much a straggler is late; `last in` is what the table calls it.
 
     The others wait for other ranks too: how much less they would is what it alone costs them.
@@ -152,9 +173,9 @@ def _between(values: Sequence[int]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def matters(rank: RankRow, ranks: Sequence[RankRow]) -> bool:
+def matters(rank: RankWaits, ranks: Sequence[RankWaits]) -> bool:
     """True when the others lose time worth a search: 1 % of theirs, and 20 us a call."""
-    others = sum(other.span_ns for other in ranks if other.rank != rank.rank)
+    others = sum(other.seen_ns for other in ranks if other.rank != rank.rank)
     return (
         rank.caused_wait_ns >= _LEAST_WAIT * others and rank.late_typical_ns >= _LEAST_LATENESS_NS
     )
@@ -170,7 +191,16 @@ def timeline_section(said: TimelineReport) -> Iterable[Section]:
 def _blocks(said: TimelineReport) -> Iterable[str | Table]:
     if said.ranks:
         yield _overlap(said.ranks)
-        yield from _waiting(said.ranks)
+        if len(said.ranks) < 2:
+            yield (
+                "One rank's trace: waiting cannot be told from transfer (ingest those of all "
+                "ranks)."
+            )
+        else:
+            yield from _waiting(said.ranks, _largest(said.ranks))
+    if any(rank.transfer_ns for rank in said.logged):
+        shown = sorted(said.logged, key=lambda r: -r.caused_wait_ns)[:_MOST_RANKS]
+        yield from _waiting(said.logged, sorted(shown, key=lambda r: r.rank))
     if len(said.groups) > 1:
         yield _groups(said.groups)
     if said.classes:
@@ -220,10 +250,8 @@ def _overlap(ranks: Sequence[RankRow]) -> Table:
     )  # fmt: skip
 
 
-def _waiting(ranks: Sequence[RankRow]) -> Iterable[str | Table]:
-    if len(ranks) < 2:
-        yield "One rank's trace: waiting cannot be told from transfer (ingest those of all ranks)."
-        return
+def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable[str | Table]:
+    """Waiting by rank, of those `shown`."""
     columns = [
         ("rank", NUMBER),
         ("calls", NUMBER),
@@ -249,11 +277,11 @@ def _waiting(ranks: Sequence[RankRow]) -> Iterable[str | Table]:
                     else (None,) * 4
                 ),
             )
-            for r in _largest(ranks)
+            for r in shown
         ),
     )  # fmt: skip
-    if len(ranks) > _MOST_RANKS:
-        yield f"{count(len(ranks) - _MOST_RANKS, 'more rank')} not shown (view rank_times)."
+    if len(ranks) > len(shown):
+        yield f"{count(len(ranks) - len(shown), 'more rank')} not shown (view rank_waits)."
 
 
 def _group_sentence(groups: Sequence[GroupRow]) -> Iterable[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -15,6 +16,10 @@ from collscope.match.observations import Ints, Observations, concatenate
 from collscope.match.run import Matched
 from collscope.store.observation_blob import decode
 from collscope.store.sources import insert_diagnostics, next_id
+
+if TYPE_CHECKING:
+    from collscope.timeline.kernel_waits import KernelWaits
+    from collscope.timeline.records import LateRank
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +147,10 @@ def clear_matching(connection: sqlite3.Connection, run: int) -> None:
     """Forget what was matched before; children first, since cascades go row by row."""
     comms = "(SELECT comm_id FROM _comm WHERE run_id = :run)"
     calls = f"(SELECT call_id FROM _call WHERE comm_id IN {comms})"
+    kernels = "(SELECT kernel_id FROM _kernel JOIN _source USING (source_id) WHERE run_id = :run)"
+    connection.execute(f"DELETE FROM _rank_wait WHERE kernel_id IN {kernels}", {"run": run})
+    unlogged = f"DELETE FROM _kernel_call WHERE call_id IS NULL AND kernel_id IN {kernels}"
+    connection.execute(unlogged, {"run": run})
     if connection.execute(f"SELECT EXISTS {comms}".replace(":run", "?"), (run,)).fetchone()[0]:
         for table in ("_deviation", "_transfer", "_kernel_call", "_call_time"):
             connection.execute(f"DELETE FROM {table} WHERE call_id IN {calls}", {"run": run})
@@ -160,11 +169,17 @@ def superseded(connection: sqlite3.Connection, run: int, given: RunInput) -> boo
 
 
 def store_matching(
-    connection: sqlite3.Connection, run: int, given: RunInput, matched: Matched
+    connection: sqlite3.Connection,
+    run: int,
+    given: RunInput,
+    matched: Matched,
+    waits: KernelWaits | None,
 ) -> int:
     """Replace the run's communicators, classes, calls and transfers by those just matched.
 
     Members whose handle is beyond those of `given` are of traces: they have no process.
+
+    waits    of the traced kernels of `given`, if it has any
     returns  key of the first call
     """
     clear_matching(connection, run)
@@ -187,6 +202,8 @@ def store_matching(
     others = [matched.calls[name] for name in ("seq", "group", "op_count")]
     _store_calls(connection, first_call, [totals, *others])
     _store_details(connection, given, matched, first_call)
+    if waits is not None:
+        _store_kernels(connection, given, matched.kernel_calls, waits, first_call)
     insert_diagnostics(connection, run, None, matched.diagnostics)
     # Another process may have added a source since the run was read: it will match the run again.
     whole = _sources(connection, run) == given.sources
@@ -322,10 +339,40 @@ def _store_details(
             for call, t in matched.transfers
         ],
     )  # fmt: skip
+
+
+def lateness(late: LateRank) -> tuple[float, ...]:
+    """Columns of `_trace_rank` and `_rank_wait` that tell how late a rank comes."""
+    return (
+        late.calls, late.last, late.behind, late.typical_ns, late.max_ns, late.total_ns,
+        late.caused_wait_ns, late.share, late.named,
+    )  # fmt: skip
+
+
+def _store_kernels(
+    connection: sqlite3.Connection,
+    given: RunInput,
+    calls: Iterable[tuple[int, int]],
+    waits: KernelWaits,
+    first_call: int,
+) -> None:
+    """The call of each traced kernel, its waiting, and that of each rank."""
+    call_of = dict(calls)
     connection.executemany(
         "INSERT INTO _kernel_call VALUES (?,?,?,?,NULL)",
         [
-            (given.kernel_ids[k.kernel], first_call + k.call, k.transfer_ns, k.wait_ns)
-            for k in matched.kernel_calls
+            (
+                given.kernel_ids[k],
+                first_call + call_of[k] if k in call_of else None,
+                *waits.kernels.get(k, (None, None)),
+            )
+            for k in sorted({*call_of, *waits.kernels})
+        ],
+    )
+    connection.executemany(
+        f"INSERT INTO _rank_wait VALUES ({','.join('?' * 16)})",
+        [
+            (given.kernel_ids[kernel], *astuple(times), *lateness(late))
+            for kernel, times, late in waits.ranks
         ],
     )

@@ -12,6 +12,7 @@ import numpy as np
 from collscope import stamps
 from collscope.match.consistency import CallFinding, Consistency
 from collscope.model.trace import Ints, Kind, RecordedCalls, TraceFile
+from collscope.store.matching import lateness
 from collscope.store.sources import name_ids, next_id
 from collscope.store.trace_columns import (
     decode_recording,
@@ -214,8 +215,7 @@ def _figures(overlap: RankOverlap, times: RankTimes, late: LateRank) -> tuple[fl
         overlap.span_ns, overlap.compute_ns, overlap.copy_ns, overlap.collective_ns,
         overlap.exposed_ns, overlap.hidden_ns, overlap.copy_only_ns, overlap.idle_ns,
         times.calls, times.duration_ns, times.transfer_ns, times.wait_ns, times.unknown_ns,
-        late.calls, late.last, late.behind, late.typical_ns, late.max_ns, late.total_ns,
-        late.caused_wait_ns, late.share, late.named,
+        *lateness(late),
     )  # fmt: skip
 
 

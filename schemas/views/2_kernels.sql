@@ -20,7 +20,7 @@ CREATE VIEW kernels AS SELECT
     e.end_ns,                  -- end on the same clock, NULL when never printed, or no true time
     e.end_ns - e.start_ns AS duration_ns, -- duration
     e.launch_ns,               -- start of the host call that launched it, on the same clock
-    j.call_id,                 -- call it executed
+    j.call_id,                 -- call it executed, NULL where no log line or trace tells it
     j.transfer_ns,             -- part after the call's last rank came; NULL: not known, or warm-up
     j.wait_ns,                 -- duration minus transfer_ns
     j.exposed_ns               -- part with no compute kernel beside it
@@ -75,6 +75,45 @@ CREATE VIEW rank_times AS SELECT
     k.straggler                -- 1: most of the lateness is its own, beyond the clocks' error
 FROM _trace_rank k JOIN _trace t USING (trace_id) JOIN _source s USING (source_id)
 JOIN _run r USING (run_id);
+
+-- How long each rank waits in collectives, and how late it comes to them: by its trace, or by the kernel
+-- trace in RCCL's logs (origin kernel_log), where each GPU is known to be one rank.
+CREATE VIEW rank_waits AS SELECT
+    run,                       -- run
+    origin,                    -- trace or kernel_log
+    rank,                      -- world rank
+    host,                      -- host, where told
+    device,                    -- device as the trace names it
+    bus_id,                    -- PCI bus id, of a kernel_log
+    gpu,                       -- what the GPU is, where told
+    calls,                     -- collectives, warm-up left out
+    duration_ns,               -- their summed time: transfer, wait and unknown
+    transfer_ns,               -- of it, after the last rank came
+    wait_ns,                   -- of it, before the last rank came
+    unknown_ns,                -- of it, not to be told
+    late_of,                   -- synchronising calls that all ranks took part in
+    late_last,                 -- of them, those it came last to by more than the clocks' error
+    late_behind,               -- of them, those with at least half the typical lateness
+    late_typical_ns,           -- half of its lateness is of calls where it was this late or later
+    late_max_ns,               -- largest
+    late_total_ns,             -- sum, against the second last rank
+    caused_wait_ns,            -- what the others would wait less, had it come with the second last
+    late_share,                -- ratio to the lateness of all ranks
+    straggler                  -- 1: most of the lateness is its own, beyond the clocks' error
+FROM (
+    SELECT r.label AS run, 'trace' AS origin, k.rank, t.host, t.device, NULL AS bus_id, t.gpu, k.calls,
+           k.duration_ns, k.transfer_ns, k.wait_ns, k.unknown_ns, k.late_of, k.late_last,
+           k.late_behind, k.late_typical_ns, k.late_max_ns, k.late_total_ns, k.caused_wait_ns,
+           k.late_share, k.straggler
+    FROM _trace_rank k JOIN _trace t USING (trace_id) JOIN _source s USING (source_id)
+    JOIN _run r USING (run_id)
+    UNION ALL
+    SELECT r.label, 'kernel_log', w.rank, p.host, NULL, e.bus_id, NULL, w.calls,
+           w.duration_ns, w.transfer_ns, w.wait_ns, w.unknown_ns, w.late_of, w.late_last,
+           w.late_behind, w.late_typical_ns, w.late_max_ns, w.late_total_ns, w.caused_wait_ns,
+           w.late_share, w.straggler
+    FROM _rank_wait w JOIN _kernel e USING (kernel_id) JOIN _process p USING (process_id)
+    JOIN _source s ON s.source_id = e.source_id JOIN _run r USING (run_id));
 
 -- Collectives of each stream of a rank, after the warm-up.
 CREATE VIEW stream_overlaps AS SELECT

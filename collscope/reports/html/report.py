@@ -98,7 +98,8 @@ def _facts(report: Report) -> Iterable[Fact]:
             f"{worst.busbw_gbps:.4g} of {worst.roof_gbps:.4g} GB/s"
             if worst.busbw_gbps and worst.roof_gbps else "", "Efficiency and gain",
         )  # fmt: skip
-    late = max(report.timeline.ranks, key=lambda row: row.caused_wait_ns, default=None)
+    said = report.timeline
+    late = max(said.ranks or said.logged, key=lambda row: row.caused_wait_ns, default=None)
     if late is not None and late.caused_wait_ns > 0:
         yield Fact("Late most", f"rank {late.rank}",
                    f"last in {late.late_last} of {late.late_of} calls; the others wait "
