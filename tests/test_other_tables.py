@@ -21,6 +21,8 @@ OSU = (TABLES / "osu-7.4-host.txt").read_text()
 OSU_GPU = (TABLES / "synthetic.osu-gpu.txt").read_text()
 P2P = (TABLES / "p2p-microbenchmarks.md").read_text()
 WRAPPER = (TABLES / "allreduce-wrapper.md").read_text()
+TRANSFERS = (TABLES / "synthetic.transferbench.txt").read_text()
+NVBANDWIDTH = (TABLES / "synthetic.nvbandwidth.json").read_text()
 
 
 def read(text: str, said: TableHints | None = None) -> MeasurementSet:
@@ -201,11 +203,99 @@ def test_a_wrapper_without_a_heading_asks_for_the_operation() -> None:
     assert codes(found) == {"op_unknown": 10}
 
 
+# --- TransferBench ----------------------------------------------------------
+
+
+def test_transfers_and_the_p2p_matrix() -> None:
+    found = read(TRANSFERS)
+    # grep -c '^ *Transfer' says 5; the matrices have 9 and 2 numbers, sums "<->" apart.
+    assert len(re.findall(r"^[ │]*Transfer \d", TRANSFERS, re.MULTILINE)) == 5
+    assert Counter(c.kind for c in found.copies) == {
+        "transfer_gpu": 3 + 6 + 2, "transfer_dma": 2, "transfer_cpu": 3,
+    }  # fmt: skip
+    assert codes(found) == {}
+    by = {(c.label, c.line): c for c in found.copies}
+    first = by["test 1: G0 -> G000:004 -> G1", 6]
+    assert (first.src_device, first.dst_device, first.size_bytes) == (0, 1, 256 << 20)
+    # 45.309 GB/s has more digits than 5.925 ms.
+    assert first.time_us_median == pytest.approx(268435456 / 45.309e3)
+    assert first.bandwidth_gbps == pytest.approx(45.309)
+    from_host = by["test 2: C0 -> D000:001 -> G0", 12]
+    assert (from_host.src_device, from_host.dst_device) == (None, 0)
+
+
+def test_both_directions_of_the_matrix() -> None:
+    both = [c for c in read(TRANSFERS).copies if c.direction == "both"]
+    assert [(c.src_device, c.dst_device, c.bandwidth_gbps) for c in both] == [
+        (0, 1, pytest.approx(46.01)),
+        (1, 0, pytest.approx(45.51)),
+    ]
+    assert {c.size_bytes for c in both} == {67108864}
+
+
+def test_transferbench_csv_without_its_sums() -> None:
+    found = read((TABLES / "synthetic.transferbench.csv").read_text())
+    assert [(c.kind, c.src_device, c.dst_device, c.bandwidth_gbps) for c in found.copies] == [
+        ("transfer_gpu", 0, 1, pytest.approx(45.309)),
+        ("transfer_dma", 1, None, pytest.approx(26.844)),
+    ]
+    # As 1.51 and later print the same with commas.
+    later = TRANSFERS.replace("|", ",")
+    assert [c.kind for c in read(later).copies] == [c.kind for c in read(TRANSFERS).copies]
+
+
+def test_a_remote_read_is_carried_out_by_the_destination() -> None:
+    remote = TRANSFERS.replace("[Local read / Remote write]", "[Remote read / Local write]")
+    found = {c.label: c.kind for c in read(remote).copies if c.direction == "one"}
+    assert found["CPU 00 to GPU 01"] == "transfer_gpu"
+    assert found["GPU 01 to CPU 00"] == "transfer_cpu"
+
+
+# --- nvbandwidth ------------------------------------------------------------
+
+
+def figures(text: str) -> MetricSet:
+    found = registry.read_bytes("metric", text.encode(), Hints())
+    assert isinstance(found, MetricSet)
+    return found
+
+
+def test_every_value_of_nvbandwidth_is_a_figure_of_its_pair() -> None:
+    found = figures(NVBANDWIDTH)
+    # Strings of the matrices that are numbers: 2 + 2 + 6 + 2.
+    assert len(re.findall(r'^\t+"[\d.]+",?$', NVBANDWIDTH, re.MULTILINE)) == 12
+    by = {m.name: m for m in found.metrics}
+    assert len(by) == 12
+    read_ = by["device_to_device_memcpy_read_ce: GPU 0 <- GPU 1"]
+    assert (read_.value, read_.unit, read_.higher_is_better) == (396.5, "GB/s", True)
+    latency = by["host_device_latency_sm: CPU 0 <-> GPU 1"]
+    assert (latency.value, latency.unit, latency.higher_is_better) == (651.02, "ns", False)
+    # Three matrices stand behind each other (json_output.cpp appends): two parts and their sum.
+    name = "device_to_device_bidirectional_memcpy_read_ce"
+    parts = [by[f"{name} {part}: GPU 0 <-> GPU 1"].value for part in ("1", "2", "total")]
+    assert parts == [380.1, 379.9, 760.0]
+    assert [(d.code, d.count) for d in found.diagnostics] == [("test_not_passed", 1)]
+
+
+@pytest.mark.parametrize("share", [0.5, 0.8, 0.95])
+def test_a_cut_json_keeps_the_tests_before(share: float) -> None:
+    cut = NVBANDWIDTH[: int(len(NVBANDWIDTH) * share)]
+    found, whole = figures(cut), figures(NVBANDWIDTH)
+    assert found.metrics == whole.metrics[: len(found.metrics)]
+    assert "cut_json" in {d.code for d in found.diagnostics}
+
+
+def test_auto_knows_nvbandwidth(tmp_path: Path) -> None:
+    db = tmp_path / "store.db"
+    told = collscope("ingest", "auto", TABLES / "synthetic.nvbandwidth.json", "--db", db)
+    assert "nvbandwidth_json: 12 figures" in told.out
+
+
 # --- all of them ------------------------------------------------------------
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from([OSU, OSU_GPU, P2P, WRAPPER]), st.data())
+@given(st.sampled_from([OSU, OSU_GPU, P2P, WRAPPER, TRANSFERS]), st.data())
 def test_a_cut_loses_no_earlier_row(text: str, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(text)))
     part = text[:cut]

@@ -46,12 +46,13 @@ DIALECTS = {
         "tables.copy_table",
         "tables.ipc_handles",
         "tables.wrapper_times",
+        "tables.transferbench",
         "deepspeed",
         # Tables of any program come last.
         "tables.latency_table",
         "tables.summary_table",
     ),
-    "metric": ("fusion_times", "metrics"),
+    "metric": ("nvbandwidth", "fusion_times", "metrics"),
 }
 
 
