@@ -1,13 +1,10 @@
 """Training jobs with step times as truth, and their traces: hold-out for `collscope predict`.
 
-    torchrun --nproc_per_node 4 benchmarks/gpu/jobs.py OUT [--traces] [--only pp,moe]
+    torchrun --nproc_per_node 4 benchmarks/gpu/jobs.py OUT [--traces STYLES] [--only pp,moe]
 
-Four jobs of one process each, one after the other: tpdp (tensor x data parallel, synchronous
-all-reduces), pp (1F1B pipeline of one stage per rank: Send and Recv), moe (experts on all ranks:
-uneven all-to-all, whose split sizes the host reads), acc (data parallel, gradients of three
-micro-batches accumulated before one all-reduce). No barrier between steps.
+The jobs of job_models.py, one process each, one after the other. No barrier between steps.
 The step times come first, since the profiler's remains slow what follows it. SETTING names the
-environment that the library was started with.
+environment that the library was started with; jobs.sh runs several.
 """
 
 from __future__ import annotations
@@ -18,234 +15,18 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
+from job_models import DEVICE, GPU, JOBS, RANK, Step
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, schedule
-
-GPU = torch.cuda.is_available()
-RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-DEVICE = torch.device("cuda", RANK) if GPU else torch.device("cpu")
-WIDTH, TOKENS, LAYERS, VOCABULARY = (2048, 1024, 12, 32000) if GPU else (64, 16, 4, 100)
-TYPE = torch.bfloat16 if GPU else torch.float32
-Step = Callable[[], None]
 
 
 def synchronize() -> None:
     if GPU:
         torch.cuda.synchronize()
-
-
-class Enter(torch.autograd.Function):
-    """Into a tensor-parallel part: the gradients of its ranks are added up."""
-
-    @staticmethod
-    def forward(ctx, x, group):
-        ctx.group = group
-        return x
-
-    @staticmethod
-    def backward(ctx, gradient):
-        gradient = gradient.contiguous()
-        dist.all_reduce(gradient, group=ctx.group)
-        return gradient, None
-
-
-class Leave(torch.autograd.Function):
-    """Out of a tensor-parallel part: the outputs of its ranks are added up."""
-
-    @staticmethod
-    def forward(ctx, x, group):
-        x = x.contiguous()
-        dist.all_reduce(x, group=group)
-        return x
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient, None
-
-
-class Exchange(torch.autograd.Function):
-    """Uneven all-to-all of rows; backward it goes the other way."""
-
-    @staticmethod
-    def forward(ctx, x, out_splits, in_splits):
-        ctx.splits = out_splits, in_splits
-        out = x.new_empty((sum(out_splits), *x.shape[1:]))
-        dist.all_to_all_single(out, x.contiguous(), out_splits, in_splits)
-        return out
-
-    @staticmethod
-    def backward(ctx, gradient):
-        out_splits, in_splits = ctx.splits
-        back = gradient.new_empty((sum(in_splits), *gradient.shape[1:]))
-        dist.all_to_all_single(back, gradient.contiguous(), in_splits, out_splits)
-        return back, None, None
-
-
-class Block(nn.Module):
-    """Attention and MLP; over `ways` ranks of a group where there are several."""
-
-    def __init__(self, width: int, heads: int, ways: int = 1, group=None, mlp: bool = True) -> None:
-        super().__init__()
-        self.heads, self.group, self.mlp = heads // ways, group, mlp
-        self.n1 = nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * width // ways, bias=False)
-        self.o = nn.Linear(width // ways, width, bias=False)
-        if mlp:
-            self.n2 = nn.LayerNorm(width)
-            self.up = nn.Linear(width, 4 * width // ways, bias=False)
-            self.down = nn.Linear(4 * width // ways, width, bias=False)
-
-    def _in(self, x):
-        return x if self.group is None else Enter.apply(x, self.group)
-
-    def _out(self, x):
-        return x if self.group is None else Leave.apply(x, self.group)
-
-    def forward(self, x):
-        b, t, _ = x.shape
-        qkv = self.qkv(self._in(self.n1(x))).view(b, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        a = F.scaled_dot_product_attention(*qkv, is_causal=True)
-        x = x + self._out(self.o(a.transpose(1, 2).reshape(b, t, -1)))
-        if not self.mlp:
-            return x
-        return x + self._out(self.down(F.gelu(self.up(self._in(self.n2(x))))))
-
-
-class Experts(nn.Module):
-    """Attention, then one expert a rank; every token goes to the expert its router names."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.attention = Block(width, 16, mlp=False)
-        self.norm = nn.LayerNorm(width)
-        self.router = nn.Linear(width, WORLD, bias=False)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        x = self.attention(x)
-        rows = self.norm(x).flatten(0, 1)
-        weight, expert = self.router(rows).softmax(-1).max(-1)
-        order = expert.argsort(stable=True)
-        counts = torch.bincount(expert, minlength=WORLD)
-        arriving = torch.empty_like(counts)
-        dist.all_to_all_single(arriving, counts)
-        sent, got = counts.tolist(), arriving.tolist()  # the host waits for the GPU
-        mine = Exchange.apply(rows[order], got, sent)
-        mine = self.down(F.gelu(self.up(mine)))
-        back = Exchange.apply(mine, sent, got)
-        out = torch.zeros_like(rows).index_copy(0, order, back) * weight[:, None]
-        return x + out.view_as(x)
-
-
-def data_parallel(model: nn.Module, **options) -> nn.Module:
-    ids = [RANK] if GPU else None
-    return nn.parallel.DistributedDataParallel(
-        model, device_ids=ids, gradient_as_bucket_view=True, **options
-    )
-
-
-def optimizer(parameters) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(parameters, lr=1e-5, fused=GPU)
-
-
-def loss_of(logits, tokens):
-    return F.cross_entropy(logits.flatten(0, 1).float(), tokens.flatten())
-
-
-def tokens(batch: int):
-    return torch.randint(0, VOCABULARY, (batch, TOKENS), device=DEVICE)
-
-
-def language_model(*blocks: nn.Module) -> nn.Module:
-    ends = nn.Embedding(VOCABULARY, WIDTH), nn.Linear(WIDTH, VOCABULARY, bias=False)
-    return nn.Sequential(ends[0], *blocks, ends[1]).to(DEVICE).to(TYPE)
-
-
-def tpdp() -> Step:
-    from torch.distributed.device_mesh import init_device_mesh
-
-    mesh = init_device_mesh(DEVICE.type, (WORLD // 2, 2), mesh_dim_names=("dp", "tp"))
-    tp, dp = mesh["tp"].get_group(), mesh["dp"].get_group()
-    model = language_model(*[Block(WIDTH, 16, 2, tp) for _ in range(LAYERS)])
-    run, opt = data_parallel(model, process_group=dp), optimizer(model.parameters())
-
-    def step() -> None:
-        x = tokens(4)
-        loss_of(run(x), x).backward()
-        opt.step()
-        opt.zero_grad()
-
-    return step
-
-
-def pp() -> Step:
-    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
-
-    per = max(1, 2 * LAYERS // WORLD)
-    blocks: list[nn.Module] = [Block(WIDTH, 16) for _ in range(per)]
-    if RANK == 0:
-        blocks.insert(0, nn.Embedding(VOCABULARY, WIDTH))
-    if RANK == WORLD - 1:
-        blocks.append(nn.Linear(WIDTH, VOCABULARY, bias=False))
-    model = nn.Sequential(*blocks).to(DEVICE).to(TYPE)
-    stage = PipelineStage(model, RANK, WORLD, DEVICE)
-    plan = Schedule1F1B(stage, n_microbatches=8, loss_fn=loss_of)
-    opt = optimizer(model.parameters())
-
-    def step() -> None:
-        x = tokens(8)
-        if RANK == 0:
-            plan.step(x)
-        elif RANK == WORLD - 1:
-            plan.step(target=x)
-        else:
-            plan.step()
-        opt.step()
-        opt.zero_grad()
-
-    return step
-
-
-def moe() -> Step:
-    model = language_model(*[Experts(WIDTH) for _ in range(LAYERS // 2)])
-    local = {f"{n}.{p}" for n, _ in model.named_modules() for p in ("up.weight", "up.bias",
-             "down.weight", "down.bias")}  # fmt: skip
-    nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, local)
-    run, opt = data_parallel(model), optimizer(model.parameters())
-
-    def step() -> None:
-        x = tokens(4)
-        loss_of(run(x), x).backward()
-        opt.step()
-        opt.zero_grad()
-
-    return step
-
-
-def acc() -> Step:
-    model = language_model(*[Block(WIDTH, 16) for _ in range(LAYERS)])
-    run, opt = data_parallel(model), optimizer(model.parameters())
-
-    def step() -> None:
-        with run.no_sync():
-            for _ in range(2):
-                x = tokens(1)
-                loss_of(run(x), x).backward()
-        x = tokens(1)
-        loss_of(run(x), x).backward()
-        opt.step()
-        opt.zero_grad()
-
-    return step
-
-
-JOBS = {"tpdp": tpdp, "pp": pp, "moe": moe, "acc": acc}
 
 
 def tell(**values: object) -> None:
@@ -265,7 +46,10 @@ def measure(step: Step, count: int) -> float:
 
 
 def record(step: Step, out: Path, style: str) -> None:
-    """plain and full: three steps; scheduled: wait 1, warm-up 3, active 4, with sync events."""
+    """plain...: three steps; others: wait 1, warm-up 3, active 4, with sync events.
+
+    ...full records the CPU too, ...light the GPU alone.
+    """
     from torch._C._profiler import _ExperimentalConfig
 
     path = str(out / f"{style}.rank{RANK}.json")
