@@ -161,12 +161,17 @@ def _with_assumed(effect: Effect, first: Samples, second: Samples) -> Effect:
     """An effect of labels that did not take turns, with the noise between them added."""
     if effect.paired or effect.error is None:
         return effect
-    between = _between(first) + _between(second)
-    variance, freedom = _sum_of_variances([(effect.error**2, effect.freedom), (between, math.inf)])
     few = min(len(first.rounds), len(second.rounds)) < ENOUGH_ROUNDS
-    return replace(
-        effect, error=math.sqrt(variance), freedom=freedom, few=few, shared=math.sqrt(between)
-    )
+    return replace(with_noise(effect, _between(first) + _between(second)), few=few)
+
+
+def with_noise(effect: Effect, variance: float) -> Effect:
+    """An effect with noise added that is known or assumed, and shared by all classes."""
+    if effect.error is None:
+        return effect
+    total, freedom = _sum_of_variances([(effect.error**2, effect.freedom), (variance, math.inf)])
+    shared = math.hypot(effect.shared, math.sqrt(variance))
+    return replace(effect, error=math.sqrt(total), freedom=freedom, shared=shared)
 
 
 def _moderated(effect: Effect, prior: float) -> Effect:

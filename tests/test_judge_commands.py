@@ -590,7 +590,7 @@ def test_json_follows_its_schema(store: Path) -> None:
     ("name", "whole", "modules"),
     [
         ("compare", compare.Comparison, (compare, labels)),
-        ("check", gate.Check, (gate, labels, notes)),
+        ("check", gate.Check, (gate, compare, labels, notes)),
         ("roofline", roofline.Roofline, (roofline, tables, catalogue)),
     ],
 )

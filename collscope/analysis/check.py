@@ -7,10 +7,11 @@ control over all classes; `collscope.analysis.verdict` tells what follows from i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from collscope.analysis.compare import TracedParts
 from collscope.analysis.labels import Label, total_us
 from collscope.analysis.notes import (
     ControlRaises,
@@ -82,6 +83,7 @@ class Check:
     classes: tuple[ClassVerdict, ...]  # worst first
     impossible: tuple[Impossible, ...]  # values above what the links can do; needs a system
     notes: tuple[Note, ...]
+    traced: TracedParts | None = None  # of traced runs: their steps, and the parts of a step
     schema: str = SCHEMA
 
     @property
@@ -220,15 +222,20 @@ def _broken(baseline: Label, current: Label) -> Broken | None:
 
 
 def _control_floor(control: tuple[Label, Label] | None) -> float:
-    """Effect that two measurements of the same thing reach: three robust standard deviations."""
+    """Effect that two measurements of the same thing reach."""
     if control is None:
         return 0.0
     first, second = control
     keys = sorted(first.classes.keys() & second.classes.keys())
-    found = effects([(first.classes[k].samples, second.classes[k].samples) for k in keys])
-    if not found:
-        return 0.0
-    return 3 * MAD_TO_SIGMA * median(abs(e.log_ratio) for e in found)
+    return control_floor(
+        effects([(first.classes[k].samples, second.classes[k].samples) for k in keys])
+    )
+
+
+def control_floor(found: Iterable[Effect]) -> float:
+    """Three robust standard deviations of effects between measurements of the same thing."""
+    sizes = [abs(e.log_ratio) for e in found]
+    return 3 * MAD_TO_SIGMA * median(sizes) if sizes else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +262,7 @@ def _judge(
             pairs[k][0].time_us,
             effect,
             found.threshold,
-            _doubt(effect, math.log1p(found.resolution)),
+            doubt_of(effect, math.log1p(found.resolution)),
             slower[k] and effect.log_ratio > found.threshold,
             faster[k] and effect.log_ratio < -found.threshold,
         )
@@ -263,7 +270,7 @@ def _judge(
     ]
 
 
-def _doubt(effect: Effect, widest: float) -> Doubt | None:
+def doubt_of(effect: Effect, widest: float) -> Doubt | None:
     """Why half the 95 % interval of an effect is wider than `widest`; None when it is not."""
     half = effect.half_width()
     if half is None:

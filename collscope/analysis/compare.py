@@ -79,6 +79,46 @@ class LabelTotal:
 
 
 @dataclass(frozen=True, slots=True)
+class TracedSteps:
+    """What the steps of one run are."""
+
+    label: str
+    steps: int
+    step_from: str
+    ranks: int  # traced
+    world_size: int | None
+    host_bound: float  # part of what bounds a step that is the host's work
+
+
+@dataclass(frozen=True, slots=True)
+class PartCell:
+    """A part of the step of one run. Interval as that of a class; None also: not to be stated."""
+
+    label: str
+    time_us: float | None
+    speed_up: float | None  # time of the first run / time of this one
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartComparison:
+    """A part of the step in every run."""
+
+    part: str  # one of `collscope.analysis.traced.PARTS`
+    rank: int | None  # None: of the job
+    cells: tuple[PartCell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TracedParts:
+    """What traces tell beside their classes."""
+
+    runs: tuple[TracedSteps, ...]
+    parts: tuple[PartComparison, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """Answer of `collscope compare`."""
 
@@ -88,6 +128,7 @@ class Comparison:
     totals: tuple[LabelTotal, ...]
     crossovers: tuple[Crossover, ...]
     notes: tuple[Note, ...]  # what keeps the labels from being like for like, and outliers
+    traced: TracedParts | None = None  # of traced runs: their steps, and the parts of a step
     schema: str = SCHEMA
 
 

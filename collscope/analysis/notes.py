@@ -166,10 +166,33 @@ class Damaged:
     line: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class NoSteps:
+    """A traced run in which no step recurs."""
+
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotSplit:
+    """Classes of a traced run whose transfer is not known apart from the waiting."""
+
+    label: str
+    classes: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True)
+class OneRecordingEach:
+    """How much two recordings of one job differ is assumed; the largest part of a host."""
+
+    host: float
+
+
 Note = (
     Unlike | Mixed | WrongResults | WithoutTime | NotEverywhere | NoCounterpart | PlacesDiffer
     | ControlRaises | OneCallEach | FewLaunches | Coverage | NotApplicable | SeveralNodes
-    | Impossible | Damaged | HeldAgainst | Weighed
+    | Impossible | Damaged | HeldAgainst | Weighed | NoSteps | NotSplit | OneRecordingEach
 )  # fmt: skip
 
 

@@ -55,6 +55,7 @@ class Reason(Enum):
     NO_COMMON_RESULT = "no_common_result"  # no class is right with both labels
     NOTHING_COMMON = "nothing_common"
     IMPOSSIBLE = "impossible"  # every class is above what the system can do
+    STEP = "step"  # the step of traced runs
 
 
 class Doubt(Enum):
@@ -115,6 +116,17 @@ class Noise:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgedStep:
+    """The step of two traced runs."""
+
+    steps: tuple[tuple[str, int], tuple[str, int]]  # runs, and how many steps each has
+    effect: Effect | None  # None: a run has no steps
+    doubt: Doubt | None  # what keeps its interval too wide; None: narrow enough
+    slower: bool
+    faster: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """A verdict and what it follows from; empty and None: does not apply."""
 
@@ -128,6 +140,7 @@ class Decision:
     total: Effect | None = None
     lost: Lost | None = None
     noise: Noise | None = None
+    step: JudgedStep | None = None
 
 
 def decide(

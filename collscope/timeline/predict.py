@@ -491,6 +491,14 @@ def _turn(ours: Floats, other: Floats) -> int:
     return best if likeness[best] > likeness[0] + 0.1 else 0
 
 
+def bounds(recorded: Recorded) -> tuple[Bound, ...]:
+    """What bounds a recorded step, ns a step, the most first; none without steps."""
+    if not recorded.step_ns:
+        return ()
+    parts = len(recorded.graph.transfer)
+    return _bounds(recorded, _play(recorded, _Scenario(1.0, np.ones(parts), -1.0)), 1.0)
+
+
 def _bounds(recorded: Recorded, played: _Played, scale: float) -> tuple[Bound, ...]:
     """What bounds a step: the longest path through the steps by kind, ns a step, the most first."""
     graph, rows, steps = recorded.graph, recorded.rows, recorded.steps

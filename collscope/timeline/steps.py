@@ -13,13 +13,14 @@ from collscope.model.trace import Ints, Kind
 from collscope.timeline.overlap import warm_until
 from collscope.timeline.waits import CallTimes
 
+Floats = npt.NDArray[np.float64]
 _ALIKE = 0.98  # of the collectives that recur after a period
 _TRIED = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Two boundaries per trace, `count` steps apart.
+    """As many steps of every trace that has any, each from one boundary to the next.
 
     A boundary is all streams' last rows that had ended by then: whatever is slower afterwards,
     the step ends when all of them have.
@@ -27,35 +28,39 @@ class Steps:
 
     source: str  # marks: the profiler's; kernels, period: of kernels, collectives; window: none
     rows: Ints  # rows of all boundaries, boundary by boundary
-    bounds: Ints  # (boundaries,) where each begins; the first ones of all traces, then the last
-    count: Ints  # (boundaries / 2,) steps between the two of each trace that has any
-    traces: Ints  # (boundaries / 2,) those traces
+    bounds: Ints  # (boundaries,) where each begins; the first ones of all traces, then the second
+    count: Ints  # (traces,) steps of each of these traces, the same of all
+    traces: Ints  # (traces,) those traces
 
-    def mean_ns(self, end: npt.NDArray[np.float64] | Ints) -> float | None:
+    def mean_ns(self, end: Floats | Ints) -> float | None:
         """Mean step time, the longest of all ranks; None without steps.
 
         end  (rows,) ends of all rows of the traces, ns
         """
         if not len(self.count):
             return None
-        first, last = self._ends(end)
-        return float(((last - first) / self.count).max())
+        ends = self.ends(end)
+        return float(((ends[-1] - ends[0]) / self.count).max())
 
-    def span(self, end: npt.NDArray[np.float64] | Ints, n: int) -> tuple[Ints, Ints]:
-        """Moments of the two boundaries of `n` traces; empty spans of those without."""
-        first, last = self._ends(end)
-        begin, finish = np.zeros(n, dtype=last.dtype), np.zeros(n, dtype=last.dtype)
-        begin[self.traces], finish[self.traces] = first, last
+    def ends(self, end: Floats | Ints) -> Floats:
+        """Moments of all boundaries, shape (steps + 1, traces); traces as in `traces`."""
+        if not len(self.bounds):
+            return np.empty((0, len(self.traces)))
+        latest = np.maximum.reduceat(end[self.rows], self.bounds)
+        return latest.reshape(-1, len(self.traces)).astype(np.float64)
+
+    def span(self, end: Floats | Ints, n: int) -> tuple[Floats, Floats]:
+        """Moments of the first and last boundary of `n` traces; empty spans of those without."""
+        ends = self.ends(end)
+        begin, finish = np.zeros(n), np.zeros(n)
+        if len(ends):
+            begin[self.traces], finish[self.traces] = ends[0], ends[-1]
         return begin, finish
 
     def last_rows(self, trace: int) -> Ints:
         """Rows of a trace's last boundary."""
-        k = len(self.count) + int(np.flatnonzero(self.traces == trace)[0])
+        k = int(np.flatnonzero(self.traces == trace)[0]) - len(self.traces)
         return np.split(self.rows, self.bounds[1:])[k]
-
-    def _ends(self, end: npt.NDArray[np.float64] | Ints) -> tuple[Ints, Ints]:
-        first, last = np.maximum.reduceat(end[self.rows], self.bounds).reshape(2, -1)
-        return first, last
 
 
 def find_steps(rows: Rows, calls: Calls, times: CallTimes) -> Steps:
@@ -75,7 +80,7 @@ def find_steps(rows: Rows, calls: Calls, times: CallTimes) -> Steps:
             break
     good = [t for t in range(n) if len(found[t]) > 1]
     count = min((len(found[t]) for t in good), default=2) - 1
-    parts = [_boundary(rows, t, found[t][k]) for k in (-1 - count, -1) for t in good]
+    parts = [_boundary(rows, t, found[t][k]) for k in range(-1 - count, 0) for t in good]
     return Steps(
         source,
         np.concatenate([*parts, np.empty(0, dtype=np.int64)]),

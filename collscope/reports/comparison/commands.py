@@ -13,7 +13,7 @@ from collscope.analysis.labels import Label
 from collscope.analysis.limits import limited, limits
 from collscope.analysis.notes import no_results
 from collscope.errors import InputError, NoVerdictError, UsageError
-from collscope.reports.comparison.inputs import Runs, load
+from collscope.reports.comparison.inputs import Runs, load, name_traced_runs
 from collscope.reports.comparison.words import no_result_words
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.roof import Roofs
@@ -51,6 +51,24 @@ def compare_labels(
     """
     _distinct("compare", names)
     on = None if system is None else load_system(system)
+    if name_traced_runs(db, names, runs):
+        # Imported here: measurements need no numpy.
+        from collscope.analysis.traced import compare_traced  # noqa: PLC0415
+        from collscope.reports.comparison.traced import load_traced  # noqa: PLC0415
+
+        traced = load_traced(db, names)
+        found, labels = compare_traced(traced), [run.label for run in traced]
+    else:
+        found, labels = _compare(db, names, runs)
+    limit_notes = () if on is None else limits(on, labels).notes
+    found = replace(found, notes=(*found.notes, *limit_notes))
+    if plot is not None:
+        _plot(found, plot, on, labels[0])
+    return found
+
+
+def _compare(db: Path, names: Sequence[str], runs: Runs) -> tuple[Comparison, list[Label]]:
+    """Labels of measurements compared."""
     inputs = load(db, names, runs)
     weights = inputs.weights
     without = no_results(inputs.labels)
@@ -60,11 +78,7 @@ def compare_labels(
         )
     found = compare(inputs.labels, runs.weights, None if weights is None else weights.calls)
     notes = () if weights is None else weights.notes
-    limit_notes = () if on is None else limits(on, inputs.labels).notes
-    found = replace(found, notes=(*inputs.notes, *notes, *found.notes, *limit_notes))
-    if plot is not None:
-        _plot(found, plot, on, inputs.labels[0])
-    return found
+    return replace(found, notes=(*inputs.notes, *notes, *found.notes)), inputs.labels
 
 
 def _plot(found: Comparison, path: Path, system: System | None, first: Label) -> None:
@@ -96,6 +110,22 @@ def check_labels(
     if not (math.isfinite(rules.threshold) and math.isfinite(rules.resolution)):
         raise UsageError("check: --threshold and --resolution are percentages. Give numbers.")
     on = None if system is None else load_system(system)
+    if name_traced_runs(db, names.all, runs):
+        from collscope.analysis.traced import check_traced  # noqa: PLC0415
+        from collscope.reports.comparison.traced import load_traced  # noqa: PLC0415
+
+        baseline, current, *control = load_traced(db, names.all)
+        found = check_traced(
+            baseline, current, control=control[0] if control else None, rules=rules
+        )
+        labels = [baseline.label, current.label]
+    else:
+        found, labels = _check(db, names, runs, rules)
+    return found if on is None else limited(found, limits(on, labels[:2]))
+
+
+def _check(db: Path, names: Names, runs: Runs, rules: Rules) -> tuple[Check, list[Label]]:
+    """A label of measurements judged."""
     inputs = load(db, names.all, runs, of_first=True)
     baseline, current, *control = inputs.labels
     for label in control:
@@ -113,8 +143,7 @@ def check_labels(
         rules=rules,
     )
     notes = () if weights is None else weights.notes
-    found = replace(found, notes=(*inputs.notes, *notes, *found.notes))
-    return found if on is None else limited(found, limits(on, (baseline, current)))
+    return replace(found, notes=(*inputs.notes, *notes, *found.notes)), inputs.labels
 
 
 def _distinct(command: str, names: Sequence[str]) -> None:

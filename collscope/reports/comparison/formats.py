@@ -14,7 +14,8 @@ from collscope.analysis.compare import ClassComparison, Comparison, curves
 from collscope.analysis.verdict import Verdict
 from collscope.errors import UsageError
 from collscope.model import CollectiveClass
-from collscope.reports.comparison.words import kind_of, note_words, why
+from collscope.reports.comparison.steps import runs_words, step_sections
+from collscope.reports.comparison.words import kind_of, note_words, step_words, why
 from collscope.reports.html.page import Extras
 from collscope.reports.layout import (
     NUMBER,
@@ -34,7 +35,7 @@ from collscope.units import count
 CHECK_FORMATS = ("text", "md", "json", "junit", "github", "html")
 _COMPARE_CSV = (
     "op", "datatype", "redop", "nranks", "in_place", "shape", "size_bytes", "weight", "label",
-    "status", "time_us", "busbw_gbps", "speed_up", "low", "high", "root", "nnodes",
+    "status", "time_us", "busbw_gbps", "speed_up", "low", "high", "root", "nnodes", "part", "rank",
 )  # fmt: skip
 _LONGEST_LABEL = 20  # of a label in a column's heading
 _PAIRED = (
@@ -57,7 +58,8 @@ def render_compare(comparison: Comparison, fmt: str) -> str:
 
     raises  UsageError for another format
     """
-    title = f"collscope compare, {len(comparison.labels)} labels"
+    kind = "labels" if comparison.traced is None else "traced runs"
+    title = f"collscope compare, {len(comparison.labels)} {kind}"
     return in_format(
         fmt,
         _record(comparison),
@@ -107,11 +109,18 @@ def _compare_sections(comparison: Comparison) -> list[Section]:
     crossovers = tuple(_crossovers(comparison, short)) or (
         "None beyond the noise: no label leads at some sizes and lags at others.",
     )
-    return [
-        Section("", (_headline(comparison), *map(note_words, comparison.notes))),
+    head = Section("", (_headline(comparison), *map(note_words, comparison.notes)))
+    classes = [
         Section("Totals", (_totals(comparison, short),)),
         Section("Classes", tuple(_class_tables(comparison, short))),
         Section("Crossovers", crossovers),
+    ]
+    if comparison.traced is None:
+        return [head, *classes]
+    return [
+        head,
+        *step_sections(comparison.traced, short),
+        *(classes if comparison.classes else ()),
     ]
 
 
@@ -130,6 +139,12 @@ def _letter(number: int) -> str:
 
 def _headline(comparison: Comparison) -> str:
     n = count(len(comparison.classes), "common class", "common classes")
+    if comparison.traced is not None:
+        return (
+            f"{runs_words(comparison.traced)} A class's time is the transfer of a call; {n},"
+            f" weighted by the calls of {comparison.labels[0]}; speed-up is time of the first run /"
+            " time of the run (~: within the noise)."
+        )
     weight = "every class counts the same" if comparison.run is None else (
         f"weighted by the calls of run {comparison.run}"
     )  # fmt: skip
@@ -221,7 +236,13 @@ def _compare_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
             yield (
                 k.op.value, datatype, redop, k.nranks, in_place, k.shape, k.size_bytes, row.weight,
                 c.label, c.status, c.time_us, c.busbw_gbps, c.speed_up, c.low, c.high, k.root,
-                k.nnodes,
+                k.nnodes, None, None,
+            )  # fmt: skip
+    for part in comparison.traced.parts if comparison.traced else ():
+        for p in part.cells:
+            yield (
+                *(None,) * 8, p.label, None, p.time_us, None, p.speed_up, p.low, p.high, None, None,
+                part.part, part.rank,
             )  # fmt: skip
 
 
@@ -229,6 +250,10 @@ def _check_sections(check: Check) -> list[Section]:
     sentence = why(check.decision)
     head = [f"{sentence[0].upper()}{sentence[1:]}.", _scope(check), *map(note_words, check.notes)]
     sections = [Section("", tuple(head))]
+    if check.traced is not None:
+        head.insert(2, runs_words(check.traced))
+        names = {name: name for name in (check.baseline, check.current)}
+        sections = [Section("", tuple(head)), *step_sections(check.traced, names, ratios=True)]
     if check.classes:
         said = (_PAIRED,) if any(row.paired for row in check.classes) else ()
         sections.append(Section("Classes, worst first", (*said, _verdict_table(check.classes))))
@@ -236,6 +261,11 @@ def _check_sections(check: Check) -> list[Section]:
 
 
 def _scope(check: Check) -> str:
+    if check.traced is not None and not check.classes_common:
+        return (
+            f"'{check.baseline}' and '{check.current}' have no class in common whose transfer is"
+            " known: looked at the step alone."
+        )
     text = (
         f"Looked at {count(check.classes_common, 'class', 'classes')} that '{check.baseline}' and"
         f" '{check.current}' have in common; {check.classes_judged} can be judged"
@@ -280,10 +310,14 @@ def _junit(check: Check) -> str:
     bad = [r for r in check.classes if r.outcome in (("slower", *_BROKEN) if failed else _BROKEN)]
     unsure = check.verdict is Verdict.NO_VERDICT
     noisy = [r for r in check.classes if r.outcome in _UNJUDGED]
+    step = check.decision.step
+    slow = step is not None and step.slower
+    dim = step is not None and step.doubt is not None and not (step.slower or step.faster)
     suite = ElementTree.Element(
         "testsuite", name=f"collscope check {check.baseline} {check.current}",
-        tests=str(len(check.classes) + 1), failures=str(len(bad) + failed),
-        errors="0", skipped=str(len(noisy) + unsure),
+        tests=str(len(check.classes) + 1 + (step is not None)),
+        failures=str(len(bad) + failed + slow),
+        errors="0", skipped=str(len(noisy) + unsure + dim),
     )  # fmt: skip
     case = ElementTree.SubElement(suite, "testcase", classname="collscope.check", name="verdict")
     if failed:
@@ -295,6 +329,12 @@ def _junit(check: Check) -> str:
         *map(note_words, check.notes),
     )
     ElementTree.SubElement(case, "system-out").text = "\n".join(told)
+    if step is not None:
+        case = ElementTree.SubElement(suite, "testcase", classname="collscope.check", name="step")
+        if slow:
+            ElementTree.SubElement(case, "failure", message=step_words(step))
+        elif dim:
+            ElementTree.SubElement(case, "skipped", message=step_words(step))
     for row in check.classes:
         case = ElementTree.SubElement(
             suite, "testcase", classname="collscope.check", name=_class_name(row.key),

@@ -21,7 +21,7 @@ from collscope.ingest.measurements import ingest_csv
 from collscope.model import Severity
 from collscope.stats import Samples
 from collscope.store.connection import open_store
-from collscope.store.measurements import measurement_labels
+from collscope.store.measurements import measurement_labels, no_such_label
 
 _OLD = "To weight the classes by the calls of that run write --weights {}."
 _FILES = (".csv", ".csv.gz", ".csv.zst")
@@ -46,6 +46,40 @@ class Runs:
 
     of: str | None = None
     weights: str | None = None
+
+
+def name_traced_runs(db: Path, names: Sequence[str], runs: Runs) -> bool:
+    """Whether the names are those of traced runs; a name that is a label, too, is a label.
+
+    raises  InputError for a name that is nothing; UsageError for traced runs beside labels or
+            files, and for options of measurements
+    """
+    if not db.exists():
+        return False
+    with reading(db) as store:
+        labels = measurement_labels(store)
+        query = "SELECT DISTINCT run FROM traces WHERE used"
+        traced = {run for (run,) in store.execute(query)}
+    rest = [name for name in names if name not in labels and not name.endswith(_FILES)]
+    if not traced.intersection(rest):
+        return False
+    unknown = [name for name in rest if name not in traced]
+    _refuse_files(unknown, known=())
+    if unknown:
+        raise no_such_label(unknown[0], sorted({*labels, *traced}), "measurements or traced run")
+    for name in names:
+        if name not in traced:
+            raise UsageError(
+                f"'{rest[0]}' is a traced run, '{name}' is measured: a call in a job is not one "
+                "alone. Name two traced runs, or two labels."
+            )
+    for option, given in (("--run", runs.of), ("--weights", runs.weights)):
+        if given is not None:
+            raise UsageError(
+                f"{option} {given}: '{rest[0]}' is a traced run, which has calls of its own. "
+                f"Leave out {option}."
+            )
+    return True
 
 
 def load(db: Path, names: Sequence[str], runs: Runs, *, of_first: bool = False) -> Inputs:

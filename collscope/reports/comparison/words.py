@@ -15,10 +15,13 @@ from collscope.analysis.notes import (
     Mixed,
     NoCounterpart,
     NoResult,
+    NoSteps,
     NotApplicable,
     Note,
     NotEverywhere,
+    NotSplit,
     OneCallEach,
+    OneRecordingEach,
     PlacesDiffer,
     SeveralNodes,
     Unlike,
@@ -31,6 +34,7 @@ from collscope.analysis.verdict import (
     Decision,
     Doubt,
     Judged,
+    JudgedStep,
     Lost,
     Noise,
     Reason,
@@ -67,15 +71,23 @@ def kind_of(key: CollectiveClass) -> str:
 def called(key: CollectiveClass) -> str:
     """A class in a sentence."""
     ranks = count(key.nranks, "rank") if key.nranks else "an unknown number of ranks"
-    return f"{key.op.value} of {key.size_bytes} B on {ranks}"
+    size = "unknown size" if key.size_bytes is None else f"{key.size_bytes} B"
+    return f"{key.op.value} of {size} on {ranks}"
 
 
 def why(decision: Decision) -> str:
     """The sentence of a verdict: what it follows from, and what it leaves out."""
     told = [_head(decision)]
+    judged, step = decision.judged, decision.step
+    if step is not None and decision.reason is not Reason.STEP:
+        told.append(step_words(step))
+    elif step is not None and (step.slower or step.faster):
+        how = "slower" if step.slower else "faster"
+        changed = those(judged, how)
+        if changed:
+            told.append(_changed(changed, how))
     if decision.verdict is Verdict.REGRESSION:
-        return told[0]
-    judged = decision.judged
+        return "; ".join(told)
     told += _undecided(judged, "slower")
     if decision.verdict is not Verdict.IMPROVEMENT:
         told += _undecided(judged, "faster")
@@ -120,6 +132,9 @@ def _head(d: Decision) -> str:  # noqa: PLR0911 - one for each reason
             return (
                 f"every class is above what {d.system} can do: wrong system, ranks or measurement"
             )
+        case Reason.STEP:
+            assert d.step is not None
+            return step_words(d.step)
         case _:
             return _WITHOUT_CLASSES[d.reason]
 
@@ -140,6 +155,27 @@ def _total(reason: Reason, total: Effect) -> str:
         return f"weighted total {percent:+.1f} %, which is not sure enough for a verdict"
     what = "that decides" if reason is Reason.UNDECIDED else "beyond the noise"
     return f"no change {what}; weighted total {percent:+.1f} %"
+
+
+def step_words(step: JudgedStep) -> str:
+    """The step of two traced runs: what it became, or why that cannot be told."""
+    effect, half = step.effect, None if step.effect is None else step.effect.half_width()
+    few = " and ".join(f"'{run}' has {count(steps, 'step')}" for run, steps in step.steps)
+    if effect is None or half is None:
+        return f"the noise of the step is not known: {few}; record several steps of each run"
+    became = f"{math.exp(effect.log_ratio):.2f} x the time"
+    became += f" (95 %: {math.exp(effect.log_ratio - half):.2f} to"
+    became += f" {math.exp(effect.log_ratio + half):.2f})"
+    if step.slower or step.faster:
+        return f"the step is {'slower' if step.slower else 'faster'}: {became}"
+    if step.doubt is not None:
+        return (
+            f"the step takes {became}, which is too wide a range to judge: {few}; record more"
+            " steps, or several recordings"
+        )
+    if abs(effect.log_ratio) > half:
+        return f"the step takes {became}, which is not sure enough for a verdict"
+    return f"no change of the step beyond the noise: {became}"
 
 
 def no_result_words(found: Sequence[NoResult]) -> str:
@@ -297,6 +333,23 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
             return (
                 f"{label}: {called(key)} has {busbw:.4g} GB/s, which is impossible: the limit is"
                 f" {limit:.4g} ({reason})"
+            )
+        case NoSteps(label):
+            return (
+                f"{label}: no step recurs in its traces, so nothing is told of a step; classes"
+                " have the whole window as one sample"
+            )
+        case NotSplit(label, classes, of):
+            return (
+                f"{label}: {count_of(classes, of, 'class', 'classes')} not compared: ranks are"
+                " missing in the traces, or clocks apart, so that waiting and transfer are not"
+                " known apart"
+            )
+        case OneRecordingEach(host):
+            extra = f" (10 % of what the host bounds, which is {100 * host:.0f} % of a step)"
+            return (
+                "one recording of each run: how much recordings of one job differ is assumed, 2 %"
+                f" each{extra * (host >= 0.05)}, not measured"
             )
         case Damaged():
             where = "" if note.line is None else f" First at line {note.line}."

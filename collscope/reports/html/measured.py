@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import matplotlib.pyplot as plt
 
 from collscope.analysis.check import Check
-from collscope.analysis.compare import Comparison
+from collscope.analysis.compare import Comparison, TracedParts
 from collscope.bench.p2p_plan import ONE_WAY, PING_PONG, TWO_WAY
 from collscope.reports.figure import COLOURS, MARKERS
 from collscope.reports.html.drawing import INK, Matrix, draw, heat_figure, size_axis
@@ -52,6 +52,7 @@ def compare_extras(found: Comparison) -> Extras:
              "" if t.low is None or t.high is None else f"{t.low:.3f} to {t.high:.3f}", "Totals")
         for t in found.totals if t.label != found.labels[0]
     ]  # fmt: skip
+    facts = [*_step_facts(found.traced), *facts]
     figure = _ratios(
         "Speed-up by message size",
         f"Time of {found.labels[0]} over that of the label; above 1 the label is faster. Bars are "
@@ -75,6 +76,7 @@ def check_extras(found: Check) -> Extras:
     )  # fmt: skip
     facts = (
         Fact("Verdict", found.verdict.value),
+        *_step_facts(found.traced),
         Fact(f"{found.current} against {found.baseline}", total, spread),
         Fact("Classes judged", f"{found.classes_judged} of {found.classes_common}",
              f"{found.classes_missing} missing" if found.classes_missing else ""),
@@ -86,6 +88,16 @@ def check_extras(found: Check) -> Extras:
         "intervals, the dashed line is where a slow-down matters.", points, (), limits,
     )  # fmt: skip
     return Extras(facts, {"": (figure,)} if figure else {})
+
+
+def _step_facts(traced: TracedParts | None) -> list[Fact]:
+    """The step of every traced run."""
+    if traced is None or not traced.parts:
+        return []
+    return [
+        Fact(f"Step of {cell.label}", f"{cell.time_us / 1000:.2f} ms", "", "Step")
+        for cell in traced.parts[0].cells if cell.time_us is not None
+    ]  # fmt: skip
 
 
 def p2p_extras(found: P2p) -> Extras:

@@ -15,7 +15,10 @@ from collscope.reports.model import ClassRow
 from collscope.store.traces import load_traces
 from collscope.timeline.analyse import Timeline, analyse
 
-_CLASS_OF = "SELECT c.class_id FROM kernels k JOIN calls c USING (call_id) WHERE k.kernel_id = ?"
+_CLASS_OF = """
+SELECT k.kernel_id, c.class_id FROM kernels k JOIN calls c USING (call_id)
+WHERE k.run = :run AND c.run = :run
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,7 @@ class Traced:
 
     timeline: Timeline
     rows: dict[CollectiveClass, ClassRow]
+    keys: tuple[CollectiveClass | None, ...]  # of each call of the timeline, as the store has it
 
 
 def read_traced(connection: sqlite3.Connection, db: Path, run: str) -> Traced:
@@ -48,14 +52,16 @@ def read_traced(connection: sqlite3.Connection, db: Path, run: str) -> Traced:
             (run_id,),
         ).fetchall()
     )
+    class_of = dict(connection.execute(_CLASS_OF, {"run": run}).fetchall())
+    stored: list[ClassRow | None] = []
+    for part in calls.offsets[:-1].tolist():
+        trace = int(calls.trace[part])
+        kernel = ids[trace_of[rows.ranks[trace]]][int(calls.row[part] - rows.bounds[trace])]
+        stored.append(classes.get(class_of.get(int(kernel), -1)))
     found: dict[CollectiveClass, ClassRow] = {}
     for number, key in enumerate(calls.classes):
-        mine = np.flatnonzero(calls.class_ == number)
-        part = int(calls.offsets[mine[0]])
-        trace = int(calls.trace[part])
-        kernels = ids[trace_of[rows.ranks[trace]]]
-        kernel = int(kernels[int(calls.row[part] - rows.bounds[trace])])
-        row = connection.execute(_CLASS_OF, (kernel,)).fetchone()
+        row = stored[int(np.flatnonzero(calls.class_ == number)[0])]
         if row is not None:
-            found[key] = classes[row[0]]
-    return Traced(timeline, found)
+            found[key] = row
+    keys = (None if row is None else row.collective_class for row in stored)
+    return Traced(timeline, found, tuple(keys))

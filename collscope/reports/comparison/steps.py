@@ -1,0 +1,113 @@
+"""The steps of traced runs side by side, in words and tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from collscope.analysis.compare import PartCell, PartComparison, TracedParts, TracedSteps
+from collscope.analysis.verdict import TOTAL_THRESHOLD
+from collscope.reports.layout import NUMBER, TEXT, Section, Table, table
+from collscope.units import count
+
+_PARTS = {
+    "step": "step",
+    "compute": "compute",
+    "collectives": "collectives, with waiting",
+    "exposed": "of them exposed",
+    "waiting": "waiting",
+    "idle": "idle",
+}
+_STEP_FROM = {
+    "marks": "marked by the profiler",
+    "kernels": "by recurring kernels",
+    "period": "by recurring collectives",
+}
+_PARTS_SAID = (
+    "us a step: the median over the steps; means over the ranks, but the step is that of the rank"
+    " whose steps take longest. Waiting is summed over the collectives. How much waiting, exposed"
+    " and idle time differ between two recordings is not known: they have no interval."
+)
+_RANKS_SAID = (
+    "Ranks whose change differs from the mean over the ranks by more than"
+    f" {100 * TOTAL_THRESHOLD:.0f} % of the step."
+)
+
+
+def runs_words(traced: TracedParts) -> str:
+    """What the steps of each run are."""
+    return f"Profiled steps are compared: {'; '.join(map(_run, traced.runs))}."
+
+
+def _run(run: TracedSteps) -> str:
+    ranks = count(run.ranks, "rank")
+    if run.world_size is not None and run.ranks < run.world_size:
+        ranks = f"{run.ranks} of {count(run.world_size, 'rank')}"
+    if not run.steps:
+        return f"{run.label}: none found, {ranks}"
+    return f"{run.label}: {count(run.steps, 'step')} {_STEP_FROM[run.step_from]}, {ranks}"
+
+
+def step_sections(
+    traced: TracedParts, short: Mapping[str, str], *, ratios: bool = False
+) -> list[Section]:
+    """The step and its parts; ranks that changed apart from the others.
+
+    short   what the runs are called in headings
+    ratios  tell new time / old time, as a verdict does, instead of the speed-up
+    """
+    whole = [p for p in traced.parts if p.rank is None]
+    if not whole:
+        return []
+    sections = [Section("Step", (_PARTS_SAID, _part_table(whole, short, ratios)))]
+    apart = [p for p in traced.parts if p.rank is not None and _apart(p, whole)]
+    if apart:
+        sections.append(Section("Ranks", (_RANKS_SAID, _part_table(apart, short, ratios))))
+    return sections
+
+
+def _apart(part: PartComparison, whole: Sequence[PartComparison]) -> bool:
+    """Whether a rank's change matters beside that of all ranks."""
+    by_part = {p.part: p for p in whole}
+    mean, step = by_part.get(part.part), by_part.get("step")
+    if mean is None or step is None:
+        return False
+    matters = TOTAL_THRESHOLD * (step.cells[0].time_us or math.inf)
+    for own, other in zip(part.cells[1:], mean.cells[1:], strict=True):
+        change, usual = _change(part.cells[0], own), _change(mean.cells[0], other)
+        if change is not None and usual is not None and abs(change - usual) > matters:
+            return True
+    return False
+
+
+def _change(first: PartCell, other: PartCell) -> float | None:
+    if first.time_us is None or other.time_us is None:
+        return None
+    return other.time_us - first.time_us
+
+
+def _part_table(parts: Sequence[PartComparison], short: Mapping[str, str], ratios: bool) -> Table:
+    columns = [("part", TEXT), *([("rank", NUMBER)] if parts[0].rank is not None else [])]
+    for label in short.values():
+        columns.append((f"{label} us", NUMBER))
+        if label != next(iter(short.values())):
+            what = "ratio" if ratios else "speed-up"
+            columns += [(what, NUMBER), ("95 % from", NUMBER), ("to", NUMBER)]
+    rows = []
+    for part in parts:
+        row: list[object] = [_PARTS[part.part], *([part.rank] if part.rank is not None else [])]
+        for place, cell in enumerate(part.cells):
+            row.append(cell.time_us)
+            if place:
+                row += _ratio(cell) if ratios else (cell.speed_up, cell.low, cell.high)
+        rows.append(row)
+    return table(columns, rows)
+
+
+def _ratio(cell: PartCell) -> tuple[float | None, float | None, float | None]:
+    """New time / old time with its interval."""
+    return (
+        None if cell.speed_up is None else 1 / cell.speed_up,
+        None if cell.high is None else 1 / cell.high,
+        None if cell.low is None else 1 / cell.low,
+    )

@@ -1,0 +1,222 @@
+"""`compare` and `check` of traced runs: steps are the samples."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+from command import collscope
+from trace_builder import US, Job
+
+from collscope.analysis.compare import Comparison
+from collscope.analysis.traced import TracedRun, check_traced, compare_traced, traced_run
+from collscope.analysis.verdict import Verdict
+from collscope.reports.comparison.formats import render_check, render_compare
+from collscope.timeline.analyse import analyse
+
+SCHEMAS = Path(__file__).resolve().parent.parent / "schemas"
+SIZES = (1 << 20, 1 << 22)  # elements of the two AllReduces of a step
+
+
+def run_of(
+    name: str,
+    steps: Sequence[tuple[int, int]],
+    *,
+    compute: tuple[int, int] = (1000, 1200),
+    transfers: tuple[int, int] = (50, 150),
+) -> TracedRun:
+    """A job of two ranks; each step computes, and runs two collectives.
+
+    steps      µs by which each rank's compute is longer in a step
+    compute    µs of each rank before either collective
+    transfers  µs of the two collectives
+    """
+    job = Job(2, jitter_ns=0)
+    for longer in steps:
+        for count, transfer in zip(SIZES, transfers, strict=True):
+            for rank in range(2):
+                job.compute(rank, (compute[rank] + longer[rank]) * US)
+            job.collective((0, 1), transfer * US, count=count)
+    recorded = analyse(job.traces()).recorded()
+    return traced_run(
+        name, recorded, [recorded.calls.classes[c] for c in recorded.calls.class_], {}
+    )
+
+
+def steady(
+    name: str, steps: int = 6, factor: float = 1.0, transfers: tuple[int, int] = (50, 150)
+) -> TracedRun:
+    """Steps that differ by a few µs."""
+    wobble = [(k % 3, (k + 1) % 3) for k in range(steps)]
+    compute = (round(1000 * factor), round(1200 * factor))
+    return run_of(name, wobble, compute=compute, transfers=transfers)
+
+
+def parts_of(found: Comparison, label: str) -> dict[str, float | None]:
+    assert found.traced is not None
+    return {
+        p.part: cell.time_us
+        for p in found.traced.parts
+        if p.rank is None
+        for cell in p.cells
+        if cell.label == label
+    }
+
+
+def test_parts_of_a_step_by_hand() -> None:
+    """Two times 1000 and 1200 us of compute, 50 and 150 us of transfer, 2 us before every row."""
+    found = compare_traced([run_of("a", [(0, 0)] * 5), run_of("b", [(0, 0)] * 5)])
+    assert found.traced is not None
+    assert [(r.steps, r.step_from) for r in found.traced.runs] == [(4, "period")] * 2
+    parts = parts_of(found, "a")
+    assert parts["step"] == pytest.approx(2 * 1204 + 200)
+    assert parts["compute"] == pytest.approx(2 * 1100)
+    assert parts["waiting"] == pytest.approx(200)  # rank 0 waits 200 us twice, rank 1 never
+    assert parts["exposed"] == parts["collectives"] == pytest.approx(200 + 200)
+    assert parts["idle"] == pytest.approx(8)
+    by_rank = {(p.part, p.rank): p.cells[0].time_us for p in found.traced.parts}
+    assert by_rank["waiting", 0] == pytest.approx(400)
+    assert by_rank["waiting", 1] == pytest.approx(0)
+    assert by_rank["compute", 1] == pytest.approx(2400)
+    transfers = {row.key.size_bytes: row.cells[0].time_us for row in found.classes}
+    assert transfers == {2 * SIZES[0]: pytest.approx(50), 2 * SIZES[1]: pytest.approx(150)}
+
+
+def test_a_slower_step_is_a_regression_and_the_same_one_passes() -> None:
+    base = steady("base")
+    assert check_traced(base, steady("same")).verdict is Verdict.PASS
+    slower = check_traced(base, steady("slow", factor=1.2))
+    assert slower.verdict is Verdict.REGRESSION
+    assert slower.decision.step is not None
+    assert slower.decision.step.slower
+    faster = check_traced(steady("slow", factor=1.2), base)
+    assert faster.verdict is Verdict.IMPROVEMENT
+
+
+def test_a_slower_class_is_a_regression_though_the_step_hardly_moves() -> None:
+    """150 us of transfer become 180, of a step of 2608 us."""
+    found = check_traced(steady("base"), steady("slow", transfers=(50, 180)))
+    assert found.verdict is Verdict.REGRESSION
+    assert [row.outcome for row in found.classes if row.key.size_bytes == 2 * SIZES[1]] == [
+        "slower"
+    ]
+
+
+def test_too_few_steps_are_no_verdict() -> None:
+    """Two periods hold one step between two boundaries: nothing tells its noise."""
+    found = check_traced(steady("base", steps=2), steady("same", steps=2))
+    assert found.verdict is Verdict.NO_VERDICT
+    assert "'base' has 1 step and 'same' has 1 step" in render_check(found, "text")
+
+
+def test_steps_that_differ_too_much_are_no_verdict() -> None:
+    wild = [(0, 0), (900, 900), (0, 0), (700, 700), (100, 100)]
+    found = check_traced(run_of("base", wild), run_of("same", wild[::-1]))
+    assert found.verdict is Verdict.NO_VERDICT
+    assert "too wide a range to judge" in render_check(found, "text")
+
+
+def test_a_control_raises_the_threshold_of_the_step() -> None:
+    base, slow = steady("base"), steady("slow", factor=1.2)
+    again = steady("again", factor=1.1)
+    assert check_traced(base, slow, control=again).verdict is not Verdict.REGRESSION
+
+
+def test_a_rank_that_changes_alone_is_named() -> None:
+    late = run_of("late", [(400, 0)] * 5)
+    told = render_compare(compare_traced([run_of("base", [(0, 0)] * 5), late]), "text")
+    ranks = told.split("Ranks\n-----\n")[1].split("Totals")[0]
+    assert "compute     0" in ranks
+    assert "waiting     0" in ranks
+
+
+def test_junit_counts_the_step() -> None:
+    suite = ElementTree.fromstring(
+        render_check(check_traced(steady("base"), steady("slow", factor=1.2)), "junit")
+    )
+    cases = {case.get("name"): case for case in suite.iter("testcase")}
+    assert cases["step"].find("failure") is not None
+    assert int(suite.get("tests") or 0) == len(cases) == 4
+    assert int(suite.get("failures") or 0) == sum(
+        c.find("failure") is not None for c in cases.values()
+    )
+
+
+# Commands, on the recorded A/B
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory, samples: Path) -> Path:
+    path = tmp_path_factory.mktemp("traced") / "t.db"
+    for case in ("default", "ringll"):
+        done = collscope("ingest", "trace", samples / "traces" / case, "--db", path, "--run", case)
+        assert done.code == 0, done.err
+    table = samples / "replay" / "h200x4-mixed.csv"
+    assert collscope("ingest", "csv", table, "--db", path, "--label", "alone").code == 0
+    return path
+
+
+def schema(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((SCHEMAS / f"{name}.schema.json").read_text("utf-8"))
+    return found
+
+
+def test_recorded_settings_are_compared(db: Path) -> None:
+    """Transfers of a step are 0.63 and 1.26 ms (samples/README.md), steps 5.71 and 6.30 ms."""
+    done = collscope("compare", "default", "ringll", "--db", db, "--format", "json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    jsonschema.validate(found, schema("compare"))
+    step = found["traced"]["parts"][0]["cells"][1]
+    assert 1 / step["speed_up"] == pytest.approx(6.3022 / 5.7059, rel=0.03)
+    assert step["low"] < 5.7059 / 6.3022 < step["high"]
+    assert found["totals"][1]["time_ratio"] == pytest.approx(1.26 / 0.63, rel=0.03)
+
+
+def test_the_gate_of_recorded_settings(db: Path) -> None:
+    for baseline, current, code in (("default", "ringll", 1), ("ringll", "default", 0)):
+        done = collscope(
+            "check", "--baseline", baseline, "--current", current, "--db", db, "--format", "json"
+        )
+        assert done.code == code, done.out
+        jsonschema.validate(json.loads(done.out), schema("check"))
+    for form in ("text", "md", "junit", "github", "html"):
+        done = collscope(
+            "check", "--baseline", "default", "--current", "ringll", "--db", db, "--format", form
+        )
+        assert done.code == 1
+        assert "step" in done.out
+
+
+def test_every_form_has_the_step(db: Path) -> None:
+    for form in ("text", "md", "html"):
+        done = collscope("compare", "default", "ringll", "--db", db, "--format", form)
+        assert done.code == 0
+        assert "exposed" in done.out
+    done = collscope("compare", "default", "ringll", "--db", db, "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(done.out)))
+    assert {row["part"] for row in rows if not row["op"]} == {
+        "step", "compute", "collectives", "exposed", "waiting", "idle",
+    }  # fmt: skip
+    assert {row["part"] for row in rows if row["op"]} == {""}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("compare", "default", "alone"), 2, "'default' is a traced run, 'alone' is measured"),
+        (("compare", "default", "ringll", "--weights", "default"), 2, "Leave out --weights"),
+        (("compare", "default", "ringl"), 3, "'ringl'"),
+    ],
+)
+def test_what_cannot_be_compared(db: Path, words: tuple[str, ...], code: int, message: str) -> None:
+    done = collscope(*words, "--db", db)
+    assert (done.code, done.out) == (code, "")
+    assert message in done.err
