@@ -15,6 +15,7 @@ import shutil
 import sqlite3
 import sys
 import tempfile
+import textwrap
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -82,22 +83,38 @@ def diagnose(db: Path = Path("collscope.db")) -> tuple[Check, ...]:
     return tuple(checks)
 
 
-def render(checks: Sequence[Check]) -> str:
-    """Checks as aligned text, one line each and one more for what mends it, with a summary."""
+def render(checks: Sequence[Check], columns: int | None = None) -> str:
+    """Checks as aligned text, one line each and one more for what mends it, with a summary.
+
+    columns  of the terminal, beyond which a line goes on below; None: as long as it is
+    """
     words = {True: "ok", False: "missing", None: "unknown"}
     width = max((len(check.name) for check in checks), default=0)
     lines = []
     for check in checks:
-        lines.append(f"{words[check.found]:<8} {check.name:<{width}}  {check.detail}")
+        lines += _folded(f"{words[check.found]:<8} {check.name:<{width}}  ", check.detail, columns)
         if check.fix is not None:
-            lines.append(f"{'':<8} {'':<{width}}  to mend: {check.fix}")
+            lines += _folded(" " * (width + 11), f"to mend: {check.fix}", columns)
     lacking = [check.name for check in checks if check.required and check.found is not True]
     if lacking:
         lines.append(f"ingest and report cannot work: {', '.join(lacking)}.")
     else:
         lines.append("ingest and report have all they need; they use neither a GPU nor MPI.")
-    lines.append(_for_replay(checks))
+    lines += _folded("", _for_replay(checks), columns)
     return "\n".join(lines) + "\n"
+
+
+def _folded(before: str, text: str, columns: int | None) -> list[str]:
+    if columns is None:
+        return [before + text]
+    return textwrap.wrap(
+        text,
+        columns,
+        initial_indent=before,
+        subsequent_indent=" " * len(before),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _for_replay(checks: Sequence[Check]) -> str:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import io
+import os
+import pty
 import sqlite3
+import struct
+import subprocess
 import sys
+import termios
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
@@ -44,6 +50,27 @@ def collscope(*arguments: str | Path) -> Outcome:
         finally:
             sys.argv = before
     return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def on_terminal(columns: int, *arguments: str | Path) -> Outcome:
+    """Run `collscope ARGUMENTS` as a process whose output and errors are a terminal's.
+
+    columns  of the terminal
+    """
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    command = [sys.executable, "-m", "collscope", *map(str, arguments)]
+    child = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    said = b""
+    try:
+        while part := os.read(ours, 65536):
+            said += part
+    except OSError:  # the child has closed its end
+        pass
+    os.close(ours)
+    return Outcome(child.wait(), said.decode().replace("\r\n", "\n"), "")
 
 
 def dump(db: Path) -> list[str]:

@@ -183,6 +183,15 @@ def test_render() -> None:
     )
 
 
+def test_render_goes_on_below_what_names_a_check() -> None:
+    checks = (Check("NCCL", False, "none of libnccl.so.2, libnccl.so.1 found", "pip install x"),)
+    assert doctor.render(checks, 40).splitlines()[:3] == [
+        "missing  NCCL  none of libnccl.so.2,",
+        "               libnccl.so.1 found",
+        "               to mend: pip install x",
+    ]
+
+
 def test_render_names_what_stops_the_work() -> None:
     checks = (Check("SQLite", False, "3.7.0", None, True), Check("NCCL", False, "none"))
     assert doctor.render(checks).splitlines()[-2] == "ingest and report cannot work: SQLite."

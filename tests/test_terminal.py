@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
-import struct
 import subprocess
 import sys
-import termios
 from pathlib import Path
 
 import pytest
-from command import collscope
+from command import collscope, on_terminal
 
 COMMAND = Path(sys.executable).with_name("collscope")
 NAME = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
-def on_terminal(columns: int, *arguments: str | Path) -> list[str]:
-    """Lines of a command whose standard output is a terminal of so many columns."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    child = subprocess.Popen([COMMAND, *arguments], stdout=theirs, env=environment)
-    os.close(theirs)
-    said = b""
-    try:
-        while part := os.read(ours, 65536):
-            said += part
-    except OSError:  # the child has closed its end
-        pass
-    os.close(ours)
-    assert child.wait() == 0
-    return said.decode().splitlines()
+def lines_on_terminal(columns: int, *arguments: str | Path) -> list[str]:
+    done = on_terminal(columns, *arguments)
+    assert done.code == 0, done.out
+    return done.out.splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +27,10 @@ def db(tmp_path_factory: pytest.TempPathFactory, samples: Path) -> Path:
     return db
 
 
-def test_tables_and_sentences_fit_the_terminal(db: Path) -> None:
-    lines = on_terminal(80, "report", "--db", db)
-    assert max(map(len, lines[: lines.index("Findings")])) <= 80
+def test_everything_fits_a_terminal_of_80_columns(db: Path) -> None:
+    lines = lines_on_terminal(80, "report", "--system", "h200", "--db", db)
+    assert max(map(len, lines)) <= 80
     kernel = next(line for line in lines if "ncclDevKernel_AllR" in line)
-    assert len(kernel) <= 80
     begin, cut, end = kernel.split("  ")[0].partition("~")
     assert cut
     assert NAME.startswith(begin)
@@ -55,13 +38,38 @@ def test_tables_and_sentences_fit_the_terminal(db: Path) -> None:
     assert abs(len(begin) - len(end)) <= 1
 
 
+def test_a_table_that_is_too_wide_goes_on_below(db: Path) -> None:
+    """Every part names its rows; together the parts have every column."""
+    lines = lines_on_terminal(80, "report", "--db", db)
+    section = lines[lines.index("Classes") + 2 :]
+    section = section[: section.index("Efficiency and gain")]
+    heads = [i for i, line in enumerate(section) if line.startswith("class  op ")]
+    assert len(heads) > 2
+    for head in heads:
+        assert section[head + 1].startswith("-----  ---------")
+        assert any(line.split()[1] == "AllReduce" for line in section[head + 2 : head + 8])
+    words = " ".join(" ".join(section[head - 1 : head + 1]) for head in heads).split()
+    whole = collscope("report", "--db", db).out.splitlines()
+    titles = next(line for line in whole if line.startswith("class  op ") and "place" in line)
+    assert set(titles.split()) <= set(words)
+
+
+def test_sql_shortens_long_texts_on_a_terminal_only(db: Path) -> None:
+    query = ("sql", "SELECT name, total_ns FROM kernel_totals WHERE name LIKE '%AllReduce%'")
+    short = lines_on_terminal(60, *query, "--db", db)
+    assert max(map(len, short)) <= 60
+    assert not any(NAME in line for line in short)
+    assert any(NAME in line for line in lines_on_terminal(60, *query, "--wide", "--db", db))
+    assert NAME in collscope(*query, "--db", db).out
+
+
 def test_sentences_of_a_wide_terminal_stay_readable(db: Path) -> None:
-    lines = on_terminal(200, "report", "--db", db)
+    lines = lines_on_terminal(200, "report", "--db", db)
     assert 100 < max(map(len, lines[: lines.index("Findings")])) <= 120
 
 
 def test_wide_shows_whole_names(db: Path) -> None:
-    assert any(NAME in line for line in on_terminal(80, "report", "--db", db, "--wide"))
+    assert any(NAME in line for line in lines_on_terminal(80, "report", "--db", db, "--wide"))
 
 
 def test_a_pipe_has_120_columns_whatever_the_environment_says(

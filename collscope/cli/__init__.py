@@ -120,11 +120,11 @@ app = typer.Typer(
 
 
 BEGIN = """\
-collscope: what the collectives of a distributed GPU job cost, and what could be gained.
+collscope: what the collectives of a GPU job cost, and what could be gained.
 
   collscope record -- torchrun train.py   log a job's collectives, and report
   collscope ingest auto PATH...           read logs, profiles, traces and tables
-  collscope report --system h200          what they cost, and what better ones would gain
+  collscope report --system h200          what they cost, and what could be won
   collscope predict --with LABEL          the step time after a change
   collscope runs                          what the store holds
   collscope doctor                        what is installed, and what is missing

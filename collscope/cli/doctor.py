@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collscope.cli.options import write
+from collscope.cli.options import DEFAULT_DB, Db, write
 from collscope.errors import MissingToolError
 
 
-def doctor() -> None:
+def doctor(db: Db = DEFAULT_DB) -> None:
     """What is installed, and the command that mends what is missing."""
     from collscope.doctor import diagnose, render
+    from collscope.reports.layout import terminal_width
 
-    checks = diagnose()
-    write(render(checks), None)
+    checks = diagnose(db)
+    write(render(checks, terminal_width()), None)
     if any(c.found is False and c.required for c in checks):
         raise MissingToolError("doctor: a needed part is missing. Run the commands named above.")

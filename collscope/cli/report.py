@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 from collections.abc import Iterable
 from enum import Enum
@@ -86,6 +85,9 @@ def sql(
     timeout: Annotated[
         float, typer.Option("--timeout", help="Seconds to wait for the answer; 0: no limit.", min=0)
     ] = 0,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Whole texts on a terminal, however long.")
+    ] = False,
     output: Output = None,
 ) -> None:
     """Ask the store in SQL, read-only; no query: list its views."""
@@ -97,12 +99,14 @@ def sql(
     if not query and format is Format.TEXT:
         write(_folded(found.rows), output)
     else:
-        write(render_rows(found.columns, found.rows, format.value), output)
+        write(render_rows(found.columns, found.rows, format.value, wide=wide), output)
 
 
 def _folded(views: Iterable[tuple[Any, ...]]) -> str:
-    """Each view with its columns below it, within the terminal or 100 columns."""
-    width = shutil.get_terminal_size((_PIPE_WIDTH, 0)).columns
+    """Each view with its columns below it, within the width of a report."""
+    from collscope.reports.layout import text_width
+
+    width = text_width()
     lines: list[str] = []
     for view, columns in views:
         folded = textwrap.fill(columns, width, initial_indent=_INDENT, subsequent_indent=_INDENT)
@@ -110,7 +114,6 @@ def _folded(views: Iterable[tuple[Any, ...]]) -> str:
     return "\n".join(lines)
 
 
-_PIPE_WIDTH = 100
 _INDENT = " " * 4
 _VIEWS = (
     "SELECT m.name AS view, group_concat(c.name, ', ') AS columns FROM sqlite_master m"

@@ -24,7 +24,7 @@ WIDTH = 120  # columns of the text form where no terminal has another width; mos
 # Kinds of column; words are not cut, of names the middle is.
 TEXT, PATH, NAME, WORD, NUMBER = "text", "path", "name", "word", "number"
 _NARROWEST_PAGE = 40  # of a terminal; a narrower one folds the lines
-_NARROWEST = 6  # a text column is not cut below this
+_NARROWEST = 16  # text is not cut below this
 _GAP = "  "
 
 
@@ -190,34 +190,42 @@ def to_json(value: object) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
 
 
-def text_width() -> int:
-    """Columns of the terminal that standard output is; 120 where it is none."""
+def terminal_width() -> int | None:
+    """Columns of the terminal that standard output is; None where it is none."""
     if sys.stdout is None or not sys.stdout.isatty():
-        return WIDTH
+        return None
     return max(shutil.get_terminal_size((WIDTH, 0)).columns, _NARROWEST_PAGE)
 
 
-def to_text(title: str, sections: Iterable[Section], *, wide: bool = False) -> str:
-    """Plain text, at most `text_width` columns wide as long as the numbers fit.
+def text_width() -> int:
+    """Columns of the terminal that standard output is; 120 where it is none."""
+    return terminal_width() or WIDTH
 
-    wide  tables have the width that they need, so that nothing is cut
+
+def to_text(
+    title: str, sections: Iterable[Section], *, wide: bool = False, before: str = ""
+) -> str:
+    """Plain text, at most `text_width` columns wide.
+
+    wide    tables have the width that they need, so that nothing is cut
+    before  every line, such as the sign of a comment
     """
-    width = text_width()
+    width = text_width() - len(before)
     prose, tables = min(width, WIDTH), None if wide else width
     lines = [title, "=" * len(title)]
     for section in sections:
         if section.title:
             lines += ["", section.title, "-" * len(section.title)]
-        for before, block in zip((None, *section.blocks), section.blocks, strict=False):
-            if before is not None and (isinstance(block, Table) or isinstance(before, Table)):
+        for last, block in zip((None, *section.blocks), section.blocks, strict=False):
+            if last is not None and (isinstance(block, Table) or isinstance(last, Table)):
                 lines.append("")
             lines += _text_block(block, prose, tables)
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    return "".join(f"{before}{line}".rstrip() + "\n" for line in lines)
 
 
 def _text_block(block: str | Item | Table, prose: int, tables: int | None) -> list[str]:
     if isinstance(block, Table):
-        return _text_table(block, tables)
+        return text_table(block, tables)
     if isinstance(block, str):
         return textwrap.wrap(block, prose)
     lines = textwrap.wrap(block.head, prose, subsequent_indent="  ")
@@ -226,33 +234,69 @@ def _text_block(block: str | Item | Table, prose: int, tables: int | None) -> li
     return lines
 
 
-def _text_table(block: Table, width: int | None) -> list[str]:
-    widths = _widths(block, width)
-    header = [column.title for column in block.columns]
-    rule = ["-" * width for width in widths]
-    return [_text_row(block.columns, widths, row) for row in (header, rule, *block.rows)]
+def text_table(block: Table, width: int | None) -> list[str]:
+    """Lines of a table; one that is too wide folds its titles, cuts long texts, and then goes on
+    below in parts, each with the columns that name its rows.
 
-
-def _widths(block: Table, width: int | None) -> list[int]:
-    """Widths of the columns; text columns give way, the widest first, when the sum is too much.
-
-    width  of the table; None: what it needs
+    width  of the lines; None: what the table needs
     """
-    cells = zip(*((column.title for column in block.columns), *block.rows), strict=True)
-    widths = [max(len(text) for text in column) for column in cells]
-    if width is None:
-        return widths
-    excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
-    texts = [
-        index for index, column in enumerate(block.columns) if column.kind in (TEXT, PATH, NAME)
+    titles = [column.title for column in block.columns]
+    cells = [max((len(row[i]) for row in block.rows), default=0) for i in range(len(titles))]
+    widths = [max(len(title), cell) for title, cell in zip(titles, cells, strict=True)]
+    if width is None or _total(widths) <= width:
+        return _text_part(block, widths, range(len(widths)))
+    words = [max(map(len, title.split()), default=0) for title in titles]
+    widths = [max(word, cell) for word, cell in zip(words, cells, strict=True)]
+    _cut_texts(block.columns, widths, words, width)
+    parts = [_text_part(block, widths, part) for part in _parts(block.columns, widths, width)]
+    return [line for part in parts for line in ("", *part)][1:]
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _cut_texts(
+    columns: Sequence[Column], widths: list[int], words: Sequence[int], width: int
+) -> None:
+    """Make columns of text narrower, the widest first, as far as that is needed and bearable."""
+    texts = [i for i, column in enumerate(columns) if column.kind in (TEXT, PATH, NAME)]
+    while _total(widths) > width:
+        wide = [i for i in texts if widths[i] > max(_NARROWEST, words[i])]
+        if not wide:
+            return
+        widths[max(wide, key=widths.__getitem__)] -= 1
+
+
+def _parts(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[list[int]]:
+    """Columns of each part: those that name a row, the first text and what stands before it, and
+    as many of the others as there is room for."""
+    first = next((i for i, column in enumerate(columns) if column.kind != NUMBER), 0)
+    names = list(range(first + 1))
+    parts = [names]
+    for i in range(len(names), len(columns)):
+        if _total([widths[j] for j in (*parts[-1], i)]) > width and len(parts[-1]) > len(names):
+            parts.append(names)
+        parts[-1] = [*parts[-1], i]
+    return parts
+
+
+def _text_part(block: Table, widths: Sequence[int], part: Sequence[int]) -> list[str]:
+    """Lines of some columns; titles that are too long take several lines."""
+    columns, widths = [block.columns[i] for i in part], [widths[i] for i in part]
+    titles = [
+        textwrap.wrap(column.title, max(width, 1), break_long_words=False)
+        for column, width in zip(columns, widths, strict=True)
     ]
-    while excess > 0 and texts:
-        widest = max(texts, key=widths.__getitem__)
-        if widths[widest] <= _NARROWEST:
-            break
-        widths[widest] -= 1
-        excess -= 1
-    return widths
+    height = max(map(len, titles), default=0)
+    # All end on the same line, above the rule.
+    filled = [[""] * (height - len(title)) + title for title in titles]
+    heads = list(zip(*filled, strict=True))
+    rows = [[row[i] for i in part] for row in block.rows]
+    return [
+        _text_row(columns, widths, row)
+        for row in (*heads, ["-" * width for width in widths], *rows)
+    ]
 
 
 def _text_row(columns: Sequence[Column], widths: Sequence[int], row: Sequence[str]) -> str:

@@ -41,8 +41,7 @@ def render_planned(
         del columns[1]
         cells = [(row[0], *row[2:]) for row in cells]
     body = table(columns, cells)
-    comments = to_text("Replay plan", [Section("", (*sentences, body))])
-    return "".join(f"# {line}".rstrip() + "\n" for line in comments.splitlines()) + text
+    return to_text("Replay plan", [Section("", (*sentences, body))], before="# ") + text
 
 
 def _row(row: ClassRow) -> tuple[object, ...]:

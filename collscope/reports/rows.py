@@ -7,16 +7,33 @@ from typing import Any
 
 import msgspec
 
-from collscope.reports.layout import TEXT, Section, table, to_csv, to_readable
+from collscope.reports.layout import (
+    NAME,
+    NUMBER,
+    TEXT,
+    Column,
+    Section,
+    Table,
+    table,
+    terminal_width,
+    text_table,
+    to_csv,
+    to_readable,
+)
 from collscope.writing import visible
 
 SCHEMA = "collscope.rows/1"
 
 
-def render_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], fmt: str) -> str:
+def render_rows(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], fmt: str, *, wide: bool = False
+) -> str:
     """Rows as text, md, csv or json; NULL is empty in csv, null in json and ``-`` elsewhere.
 
-    A row of text and md is one line: line breaks in values are spaces there.
+    A row of md is one line, and one of text as well but on a terminal that is too narrow; line
+    breaks in values are spaces there. On a terminal long values are cut in the middle.
+
+    wide  nothing is cut or folded
     """
     if fmt == "json":
         body = {"schema": SCHEMA, "columns": list(columns), "rows": [list(r) for r in rows]}
@@ -32,14 +49,9 @@ def render_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], fmt: str)
     if fmt == "md":
         lines = [list(columns), ["---"] * len(columns), *cells]
         return "\n".join("| " + " | ".join(c.replace("|", "\\|") for c in r) + " |" for r in lines)
-    titles = list(map(visible, columns))
-    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
     numeric = [all(isinstance(r[i], int | float | None) for r in rows) for i in range(len(columns))]
-    grid = [titles, ["-" * w for w in widths], *cells]
-    return "\n".join(
-        "  ".join(
-            c.rjust(w) if right else c.ljust(w)
-            for c, w, right in zip(r, widths, numeric, strict=True)
-        ).rstrip()
-        for r in grid
-    )
+    kinds = [NUMBER if number else NAME for number in numeric]
+    titled = tuple(Column(visible(name), kind) for name, kind in zip(columns, kinds, strict=True))
+    grid = Table(titled, tuple(map(tuple, cells)))
+    shown = text_table(grid, None if wide else terminal_width())
+    return "\n".join(line.rstrip() for line in shown)

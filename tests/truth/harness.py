@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import builders
 import msgspec
-from command import collscope
+from command import collscope, on_terminal
 from inputs import ROOT, SHARED
 
 CASES = Path(__file__).resolve().parent / "cases"
@@ -159,8 +159,9 @@ class _Bench:
         """The command in this process, on the case's store; asked again, the same answer."""
         if (command, columns) in self._answers:
             return self._answers[command, columns]
-        with _environment(COLUMNS=str(columns or 120), COLLSCOPE_DB=str(self.folder / "s.db")):
-            done = collscope(*self.words(command))
+        with _environment(COLUMNS="120", COLLSCOPE_DB=str(self.folder / "s.db")):
+            words = self.words(command)
+            done = collscope(*words) if columns is None else on_terminal(columns, *words)
         ran = Ran(done.code, done.out + "\n" + done.err, done.out)
         self._answers[command, columns] = ran
         return ran
