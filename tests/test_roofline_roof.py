@@ -250,9 +250,13 @@ def test_the_fit_is_the_target_and_says_whose_it_is() -> None:
     assert found.target is found.fit
     assert found.target.busbw_gbps == pytest.approx(136.27, abs=0.01)
     assert found.target.assumptions == ("best of 17 sizes of node sweep",)
-    beyond = roofs.ceilings(Workload(Op.ALL_REDUCE, 1024, 8))
+    beyond = roofs.ceilings(Workload(Op.ALL_REDUCE, 32 << 10, 8))  # the sweep begins at 64 KiB
     assert beyond is not None
     assert beyond.target.assumptions[-1] == "beyond the measured sizes"
+    for far in (1024, 32 << 30):  # more than four times beyond: nothing measured tells it
+        unknown = roofs.ceilings(Workload(Op.ALL_REDUCE, far, 8))
+        assert unknown is not None
+        assert (unknown.fit, unknown.target.ceiling) == (None, "reachable")
     other = roofs.ceilings(Workload(Op.ALL_REDUCE, 1024, 4))
     assert other is not None
     assert other.target.ceiling == "reachable"

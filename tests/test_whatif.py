@@ -269,6 +269,33 @@ def test_times_are_the_envelope_of_the_roofline_fit() -> None:
     assert times.outside([10, 1000, 2000, 8000, 64_000]) == 2
 
 
+@pytest.mark.parametrize(
+    ("sizes", "told"),
+    [([250], True), ([249], False), ([32_000], True), ([1000, 32_001], False), ([5000], True)],
+)
+def test_times_reach_four_times_beyond_the_measured_sizes(sizes: list[int], told: bool) -> None:
+    measured = sweep({1000: 10.0, 8000: 50.0})
+    times = make_times(measured, "m")
+    curve = fit(measured, "m").curve(Op.ALL_REDUCE, 4, 1)
+    assert curve is not None
+    assert times.tells(sizes) is told is all(curve.reaches(size) for size in sizes)
+
+
+def test_settings_beyond_the_measured_sizes_are_not_known(samples: Path, db_path: Path) -> None:
+    # All-reduces of 4 ranks were measured at 4 and 56 B; ResNet-50's gradients have up to 9 MiB.
+    path = samples / "replay" / "h200x4-mixed.csv"
+    assert collscope("ingest", "csv", path, "--db", db_path, "--label", "mixed").code == 0
+    found = fusion(
+        "--layers", samples / "layers" / "resnet50.csv", "--db", db_path, "--label", "mixed",
+        "--ranks", "4", "--policy", "post_gt", "--thresholds", "1K,10M",
+    )  # fmt: skip
+    assert {row["time_us"] for row in [found["present"], *found["rows"]]} == {None}
+    assert found["recommended"] is None
+    (note,) = [n for n in found["notices"] if n.startswith("not known")]
+    assert note.endswith("have 1 KiB to 13.04 MiB. Measure them: collscope replay --sweep "
+                         "allreduce:1K..16M*2")  # fmt: skip
+
+
 def test_measured_buckets_keep_their_own_times() -> None:
     measured = sweep({1000: 10.0, 2000: 30.0, 4000: 25.0})
     exact = make_times(measured, "m", exact=True)

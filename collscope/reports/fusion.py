@@ -116,7 +116,8 @@ def _cells(found: Fusion, row: FusionRow) -> tuple[object, ...]:
 def _recommendation(found: Fusion) -> list[str]:
     best = found.recommended
     if best is None:
-        return ["None: what is done now, or every setting, could not be measured."]
+        why = "could not be measured" if found.measured else "is not known from these measurements"
+        return [f"None: what is done now, or every setting, {why}."]
     word = setting_text(found.policy, best.setting)
     lines = [_verdict(found, best, word)]
     others = [setting_text(found.policy, s) for s in best.as_good if s != best.setting]

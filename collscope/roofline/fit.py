@@ -16,6 +16,9 @@ from statistics import median
 from collscope.errors import NoVerdictError
 from collscope.model import Measurement, Op
 
+# Measured sizes tell times of sizes up to four times smaller or larger, and of no others: protocols
+# and algorithms change within a few octaves.
+REACH = 4
 CurveKey = tuple[Op, int, int]  # operation, ranks, nodes
 
 
@@ -44,7 +47,8 @@ class Curve:
     def time_us(self, size: int) -> float:
         """Time of `size` bytes in µs.
 
-        Below the first size its time; beyond the last size the bandwidth of the last.
+        Below the first size its time; beyond the last size the bandwidth of the last. Only where
+        the curve `reaches` is that more than a guess.
         """
         if size <= self.sizes[0]:
             return self.times_us[0]
@@ -58,6 +62,10 @@ class Curve:
     def covers(self, size: int) -> bool:
         """True inside the measured sizes."""
         return self.sizes[0] <= size <= self.sizes[-1]
+
+    def reaches(self, size: int) -> bool:
+        """True where the measured sizes tell a time: no more than `REACH` times beyond them."""
+        return self.sizes[0] <= REACH * size and size <= REACH * self.sizes[-1]
 
 
 @dataclass(frozen=True, slots=True)

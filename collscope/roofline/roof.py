@@ -256,9 +256,9 @@ class Roofs:
         )
 
     def _fit(self, work: Workload, shaped: _Shaped) -> Roof | None:
-        """The best time measured, where there is a curve."""
+        """The best time measured, where there is a curve that reaches the size."""
         curve = self._curve(work.op, work.nranks, work.nnodes)
-        if self.fitted is None or curve is None:
+        if self.fitted is None or curve is None or not curve.reaches(work.size_bytes):
             return None
         notes = [f"best of {count(len(curve.sizes), 'size')} of {self.fitted.name}"]
         if self.fitted.unusable:

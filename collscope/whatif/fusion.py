@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from collscope.roofline.fit import REACH
+from collscope.units import format_size
 from collscope.whatif.policies import Bucket
 from collscope.whatif.predict import interval, line_us, slope, step_us
 from collscope.whatif.recommend import bucket_cap_mb, choose
@@ -22,13 +24,39 @@ def predict_fusion(wanted: Wanted) -> Fusion:
     job = make_job(wanted)
     settings = candidates(wanted, job.sizes)
     times, job, where, notices = measured_times(wanted, job)
-    totals = {s: step_us(buckets, times, job.production) for s, buckets in settings.items()}
-    present = step_us(job.present, times, job.production)
-    rows = tuple(row_of(job, s, b, totals[s], times) for s, b in settings.items())
-    now = row_of(job, None, job.present, present, times)
+    told = {s: b for s, b in settings.items() if times.tells(_sizes(b))}
+    totals = {s: step_us(buckets, times, job.production) for s, buckets in told.items()}
+    now = times.tells(_sizes(job.present))
+    present = step_us(job.present, times, job.production) if now else None
+    rows = tuple(row_of(job, s, b, totals.get(s), times) for s, b in settings.items())
+    first = row_of(job, None, job.present, present, times)
+    if not now or len(told) < len(settings):
+        notices = (*notices, _too_far(times, (job.present, *settings.values())))
     return assemble(
-        wanted, job, (now, rows), (present, totals), where, notices, times.interpolation_error
+        wanted, job, (first, rows), (present, totals), where, notices, times.interpolation_error
     )
+
+
+def _sizes(buckets: Sequence[Bucket]) -> tuple[int, ...]:
+    return tuple(bucket.size_bytes for bucket in buckets)
+
+
+def _too_far(times: Times, steps: Iterable[Sequence[Bucket]]) -> str:
+    """Which sizes lie too far from the measured ones, and what would tell them."""
+    sizes = [size for buckets in steps for size in _sizes(buckets)]
+    low, high = min(sizes), max(sizes)
+    known = " to ".join(dict.fromkeys(format_size(int(times.sizes[i])) for i in (0, -1)))
+    sweep = f"{_short(1 << (low.bit_length() - 1))}..{_short(1 << (high - 1).bit_length())}*2"
+    return (
+        f"not known where a bucket is over {REACH} times beyond what was measured ({known}): the "
+        f"buckets have {format_size(low)} to {format_size(high)}. Measure them: collscope replay "
+        f"--sweep allreduce:{sweep}"
+    )
+
+
+def _short(size: int) -> str:
+    """A size as `--sweep` takes it: 16M."""
+    return format_size(size).replace(" ", "").removesuffix("B").removesuffix("i")
 
 
 def row_of(
@@ -43,11 +71,12 @@ def row_of(
     total  estimate and resamples in µs; None: could not be measured
     times  gives the line and which buckets lie outside; None: the buckets themselves were measured
     """
-    sizes = tuple(bucket.size_bytes for bucket in buckets)
+    sizes = _sizes(buckets)
     spread = None if total is None else interval(total[1:])
     time_us = None if total is None else float(total[0])
     production = job.production
-    line = None if times is None or production is not None else times.line
+    known = times is not None and production is None and time_us is not None
+    line = times.line if times is not None and known else None
     return FusionRow(
         setting=setting,
         buckets=len(sizes),
@@ -135,7 +164,7 @@ def _recommended(
 
 
 def _outside(rows: Sequence[FusionRow]) -> tuple[str, ...]:
-    worst = max((row.extrapolated for row in rows), default=0)
+    worst = max((row.extrapolated for row in rows if row.time_us is not None), default=0)
     if not worst:
         return ()
     return (

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from collscope.errors import NoVerdictError
 from collscope.model import Measurement
-from collscope.roofline.fit import Hockney, fit, hockney
+from collscope.roofline.fit import REACH, Hockney, fit, hockney
 from collscope.stats import RESAMPLES, SEED, resampled_medians
 from collscope.units import count
 
@@ -43,7 +43,7 @@ class Times:
         """µs of calls of these sizes, shape (1 + resamples, len(sizes)).
 
         Between two measured sizes a power law; below the first its time, beyond the last its
-        bandwidth.
+        bandwidth: ask `tells` whether they are within reach.
         """
         wanted = np.asarray(sizes, dtype=np.float64)
         if len(self.sizes) == 1:
@@ -58,6 +58,10 @@ class Times:
         between = (inside > 0) & (inside < 1)
         logs = logs + np.where(between, self.noise[:, right - 1], 0.0)
         return _floats(np.exp(logs + np.log(np.maximum(wanted / self.sizes[-1], 1.0))))
+
+    def tells(self, sizes: Sequence[int]) -> bool:
+        """True where all of these sizes are within `REACH` of the measured ones."""
+        return bool(self.sizes[0] <= REACH * min(sizes) and max(sizes) <= REACH * self.sizes[-1])
 
     def outside(self, sizes: Sequence[int]) -> int:
         """How many of these sizes are below the first or beyond the last measured."""
