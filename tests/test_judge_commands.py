@@ -7,6 +7,8 @@ import dataclasses
 import io
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -611,3 +613,20 @@ def test_schema_names_every_field(name: str, whole: type, modules: tuple[Any, ..
         if record is gate.Check:  # the JSON has the decision in words
             fields[:1] = ["verdict", "why"]
         assert list(shape["properties"]) == shape["required"] == fields
+
+
+@pytest.mark.parametrize(
+    "command", [("compare", "old", "same"), ("report", "--run", "job")], ids=lambda c: c[0]
+)
+def test_labels_of_a_store_and_a_run_without_traces_load_no_numpy(
+    store: Path, command: tuple[str, ...]
+) -> None:
+    script = (
+        f"import sys; sys.argv = {['collscope', *command, '--db', str(store)]!r}\n"
+        "from collscope.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as ended: assert not ended.code, ended.code\n"
+        "sys.exit('numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -43,6 +43,8 @@ class Gap(Enum):
 
 
 Distance = tuple[int, ...]  # per Gap, compared element by element: smaller is nearer
+_GAPS = tuple(Gap)
+_NO_DISTANCE: Distance = (0,) * len(_GAPS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +103,12 @@ class CollectiveClass:
 
     def distance_of(self, measured: CollectiveClass, gaps: tuple[Gap, ...]) -> Distance:
         """The distance that gaps to a measurement make: nodes count by how many they differ."""
+        if not gaps:
+            return _NO_DISTANCE
         nodes = abs((self.nnodes or 0) - (measured.nnodes or 0))
-        weights = {Gap.NODES_DIFFER: nodes}
-        return tuple(weights.get(gap, 1) if gap in gaps else 0 for gap in Gap)
+        return tuple(
+            0 if gap not in gaps else nodes if gap is Gap.NODES_DIFFER else 1 for gap in _GAPS
+        )
 
     def __lt__(self, other: CollectiveClass) -> bool:
         """Order of tables: operation, type, reduction, ranks, place, shape, size; unknown first."""
@@ -135,7 +140,11 @@ class CollectiveClass:
         """What ranks and amount leave open; None where a part contradicts."""
         if self.op is not other.op:
             return None
-        told = []
+        told = []  # in the order of Gap
+        if self.nnodes is None or other.nnodes is None:
+            told.append(Gap.NODES_UNKNOWN)
+        elif self.nnodes != other.nnodes:
+            told.append(Gap.NODES_DIFFER)
         for gap, mine, theirs in (
             (Gap.SHAPE_UNKNOWN, self._shape, other._shape),
             (Gap.PLACE_UNKNOWN, self.in_place, other.in_place),
@@ -146,15 +155,11 @@ class CollectiveClass:
                 told.append(gap)
             elif mine != theirs:
                 return None
-        if self.nnodes is None or other.nnodes is None:
-            told.append(Gap.NODES_UNKNOWN)
-        elif self.nnodes != other.nnodes:
-            told.append(Gap.NODES_DIFFER)
         if self.op.rooted and (self.root is None or other.root is None):
             told.append(Gap.ROOT_UNKNOWN)
         elif self.op.rooted and self.root != other.root:
             told.append(Gap.ROOT_DIFFERS)
-        return tuple(gap for gap in Gap if gap in told)
+        return tuple(told)
 
     @property
     def _shape(self) -> str | None:

@@ -9,6 +9,8 @@ from enum import Enum
 class Datatype(Enum):
     """Element type; the value is the name that is printed and stored."""
 
+    __hash__ = object.__hash__  # as of Op
+
     INT8 = "Int8"
     UINT8 = "Uint8"
     INT32 = "Int32"

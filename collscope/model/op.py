@@ -14,6 +14,9 @@ from enum import Enum
 class Op(Enum):
     """Operation of a call, in the library's spelling."""
 
+    # Members are singletons; Enum's own hash is of the name, in Python, and slows every look-up.
+    __hash__ = object.__hash__
+
     ALL_REDUCE = "AllReduce"
     ALL_GATHER = "AllGather"
     REDUCE_SCATTER = "ReduceScatter"
@@ -225,6 +228,7 @@ _FACTS = {
     Op.UNKNOWN: _Facts(Extent.VARIED, Extent.VARIED),  # it may have an in-place form
 }  # fmt: skip
 
+_BY_VALUE = {op.value: op for op in Op}
 _BY_SPELLING = {
     **{op.value.lower(): op for op in Op},
     **{spelling: op for op, facts in _FACTS.items() for spelling in facts.spellings},
@@ -237,6 +241,8 @@ def parse_op(name: str) -> Op:
     >>> parse_op("mscclFuncAllReduce"), parse_op("AlltoAll")
     (<Op.ALL_REDUCE: 'AllReduce'>, <Op.ALL_TO_ALL: 'AllToAll'>)
     """
+    if name in _BY_VALUE:
+        return _BY_VALUE[name]
     lower = name.lower()
     for prefix in ("mscclpp_", "mscclfunc", "nccl"):
         lower = lower.removeprefix(prefix)

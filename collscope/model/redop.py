@@ -8,6 +8,8 @@ from enum import Enum
 class Redop(Enum):
     """Reduction; the value is the name that is printed and stored."""
 
+    __hash__ = object.__hash__  # as of Op
+
     SUM = "Sum"
     PROD = "Prod"
     MAX = "Max"

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-import numpy as np
-
 from collscope.reports.timeline_records import LateCause, RankRow
 
 _PART = 0.25  # of the lateness, that a cause explains at least
@@ -61,6 +59,9 @@ def read_late_causes(
 
 
 def _read(connection: sqlite3.Connection, run: str, row: RankRow) -> _Rank:
+    # Most reports have no late rank, and loading numpy takes longer than reading their store.
+    import numpy as np  # noqa: PLC0415
+
     rows = connection.execute(_ROWS, (run, row.rank, run)).fetchall()
     table = np.array(rows, dtype=np.int64).reshape(-1, 3)
     if not len(table):  # a trace that does not tell its rank

@@ -6,8 +6,10 @@ right; what the ceiling's own range explains is no finding.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from collscope.reports.judgement.records import JudgedClass
 from collscope.reports.model import Finding, Report
@@ -29,12 +31,14 @@ def times_fall(report: Report) -> Iterable[Finding]:
     found = []
     for rows in _families(report, places=True).values():
         ordered = sorted(rows, key=lambda r: r.size_bytes or 0)
-        for i, small in enumerate(ordered):
-            larger = [
-                r for r in ordered[i + 1 :] if (r.size_bytes or 0) >= 2 * (small.size_bytes or 0)
-            ]
-            least = min(larger, key=lambda r: r.measured_us or 0.0, default=None)
-            if least is not None and (least.measured_us or 0) < FALLS * (small.measured_us or 0):
+        sizes = [row.size_bytes or 0 for row in ordered]
+        least_from = _least_from(ordered)
+        for small in ordered:
+            larger = bisect_left(sizes, 2 * (small.size_bytes or 0))
+            if larger == len(ordered):
+                break
+            least = least_from[larger]
+            if (least.measured_us or 0) < FALLS * (small.measured_us or 0):
                 found.append(((small.measured_us or 0) / (least.measured_us or 1), small, least))
     if not found:
         return
@@ -52,6 +56,16 @@ def times_fall(report: Report) -> Iterable[Finding]:
         "failing link shows like this. Where it stays, another algorithm or protocol would be "
         "faster at the slow size (collscope tune).",
     )
+
+
+def _least_from(ordered: Sequence[JudgedClass]) -> list[JudgedClass]:
+    """For each place, the row of the shortest time from there on; of equal ones the first."""
+    return list(accumulate(reversed(ordered), _shorter))[::-1]
+
+
+def _shorter(one: JudgedClass, other: JudgedClass) -> JudgedClass:
+    """The row of the shorter time; of equal ones the other."""
+    return other if (other.measured_us or 0) <= (one.measured_us or 0) else one
 
 
 def places_differ(report: Report) -> Iterable[Finding]:
@@ -124,8 +138,7 @@ def _families(report: Report, *, places: bool) -> dict[tuple[object, ...], Seque
     """Measured classes that differ in size only, and in place unless `places`."""
     found: dict[tuple[object, ...], list[JudgedClass]] = defaultdict(list)
     for row in report.judgement.classes:
-        alone = not any("time in the job" in mark for mark in row.marks)
-        if row.size_bytes and row.measured_us and alone:
+        if row.size_bytes and row.measured_us and "time in the job" not in row.marks:
             key = (row.op, row.datatype, row.redop, row.nranks, row.in_place if places else None)
             found[key].append(row)
     return dict(found)

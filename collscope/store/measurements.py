@@ -15,6 +15,8 @@ from collscope.model import Datatype, Measurement, parse_op
 # Columns of _measurement that are fields of the record by the same name.
 _HINTS, _LISTED = 3, 5  # labels named where one is not known: similar ones, else the first
 _FIELDS = tuple(f.name for f in fields(Measurement) if f.name not in ("label", "samples_us"))
+# The same and the label, in the order of the record; its samples stand before the last.
+_READ = tuple(f.name for f in fields(Measurement) if f.name != "samples_us")
 
 
 def insert_measurements(
@@ -82,8 +84,9 @@ def read_measurements(
 
     run, label  only those of this run, of this label; None: of every one
     """
-    where = "WHERE m.run = COALESCE(:run, m.run) AND m.label = COALESCE(:label, m.label)"
     given = {"run": run, "label": label}
+    named = [f"m.{name} = :{name}" for name, value in given.items() if value is not None]
+    where = f"WHERE {' AND '.join(named)}" if named else ""
     samples: dict[int, list[float]] = defaultdict(list)
     for measurement, time_us in connection.execute(
         "SELECT measurement_id, time_us FROM measurement_samples JOIN measurements m"
@@ -91,7 +94,7 @@ def read_measurements(
         given,
     ):
         samples[measurement].append(time_us)
-    columns = ", ".join(f"m.{name}" for name in ("label", *_FIELDS))
+    columns = ", ".join(f"m.{name}" for name in _READ)
     rows = connection.execute(
         f"SELECT m.measurement_id, m.run, m.source_id, s.sha256, {columns} FROM measurements m"
         f" JOIN sources s USING (source_id) {where} ORDER BY m.measurement_id",
@@ -104,12 +107,20 @@ def read_measurements(
 
 
 def _measurement(values: Sequence[Any], samples_us: Sequence[float]) -> Measurement:
-    found = dict(zip(("label", *_FIELDS), values, strict=True))
-    found["op"] = parse_op(found["op"])
-    found["datatype"] = Datatype.of_label(found["datatype"])
-    if found["in_place"] is not None:
-        found["in_place"] = bool(found["in_place"])
-    return Measurement(**found, samples_us=tuple(samples_us))
+    op, datatype, redop, root, count, size, in_place, *rest, line = values
+    parts = (
+        parse_op(op),
+        Datatype.of_label(datatype),
+        redop,
+        root,
+        count,
+        size,
+        None if in_place is None else bool(in_place),
+        *rest,
+        tuple(samples_us),
+        line,
+    )
+    return Measurement(*parts)
 
 
 def measurement_labels(connection: sqlite3.Connection, run: str | None = None) -> list[str]:

@@ -17,7 +17,6 @@ from collscope.analysis.weights import Weights, run_weights
 from collscope.errors import InputError, UsageError
 from collscope.ingest.files import expand_files, open_input
 from collscope.ingest.match import reading, require_run
-from collscope.ingest.measurements import ingest_csv
 from collscope.model import Severity
 from collscope.stats import Samples
 from collscope.store.connection import open_store
@@ -166,6 +165,9 @@ def _from_files(paths: Sequence[str]) -> tuple[dict[str, Label], tuple[Note, ...
 
 def _read(store: sqlite3.Connection, db: Path, file: str, run: str) -> Iterator[Note]:
     """Put one CSV into the store, telling what could not be read of it."""
+    # It loads numpy, which takes longer than comparing the labels of a store.
+    from collscope.ingest.measurements import ingest_csv  # noqa: PLC0415
+
     with open_input(file) as opened:
         found = ingest_csv(store, db, run, opened, None, None)
     if found.status == "unusable":

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from collscope.model import CollectiveClass, Gap, Measurement, MeasurementIndex
+from collscope.model import CollectiveClass, Gap, Measurement, MeasurementIndex, Serving
 from collscope.reports.model import ClassRow
 from collscope.store.measurements import StoredMeasurement, no_such_label
 from collscope.units import count
@@ -59,6 +59,8 @@ def choose_labels(rows: Iterable[StoredMeasurement], wanted: str | None) -> Sequ
     for row in rows:
         labels[row.label].append(row)
     if wanted is None:
+        if len(labels) < 2:
+            return list(labels) or (None,)
         return sorted(labels, key=lambda name: _turn(labels[name])) or (None,)
     if wanted not in labels:
         raise no_such_label(wanted, sorted(labels), "measurements in this run")
@@ -119,8 +121,10 @@ class Matcher:
         told = [s for s in found if s.measurement.usable or s.measurement.wrong]
         if not told:
             return Match((), (f"replay {found[0].measurement.status}",))
-        nearest = min(s.distance for s in told)
-        chosen = [s for s in told if s.distance == nearest]
+        chosen = told
+        if len(told) > 1:
+            nearest = min(s.distance for s in told)
+            chosen = [s for s in told if s.distance == nearest]
         measured = tuple(s.measurement for s in chosen)
         if any(m.wrong for m in measured):
             return Match((), ("replay wrong",))
@@ -128,7 +132,7 @@ class Matcher:
         if self._own:
             gaps = tuple(gap for gap in gaps if gap is Gap.SCALED)
         samples = tuple(time for m in measured for time in m.times_us)
-        marks = tuple(_marks(measured, gaps, row))
+        marks = tuple(_marks(chosen, gaps, row))
         return Match(measured, marks, gaps, samples, median(samples))
 
 
@@ -155,12 +159,12 @@ def words_of(gaps: Iterable[Gap], measured: Sequence[CollectiveClass]) -> Iterab
             yield _WORDS[gap]
 
 
-def _marks(measured: Sequence[Measurement], gaps: Sequence[Gap], row: ClassRow) -> Iterable[str]:
-    first = measured[0]
+def _marks(chosen: Sequence[Serving], gaps: Sequence[Gap], row: ClassRow) -> Iterable[str]:
+    first = chosen[0].measurement
     if Gap.SCALED in gaps and first.nranks != row.nranks:
         yield f"measured on {count(first.nranks, 'rank')}, scaled"
     elif Gap.SCALED in gaps:
         yield f"measured in a job of fewer than its {first.scaled_from} ranks, scaled"
-    yield from words_of(gaps, [m.collective_class for m in measured])
-    if any(m.on_host for m in measured):
+    yield from words_of(gaps, [s.collective_class for s in chosen])
+    if any(s.measurement.on_host for s in chosen):
         yield "measured in host memory"
