@@ -103,7 +103,12 @@ def render(views: tuple[View, ...]) -> str:
     for view in views:
         if view.name.startswith("_"):
             continue
-        rows = "\n".join(f"| `{c.name}` | {c.comment.replace('|', '/')} |" for c in view.columns)
+        # `run` is in every view, and said once above the views
+        rows = "\n".join(
+            f"| `{c.name}` | {c.comment.replace('|', '/')} |"
+            for c in view.columns
+            if c.name != "run"
+        )
         table = f"| column | meaning |\n|---|---|\n{rows}"
         parts.append(f"### {view.name}\n\n{view.purpose}\n\n{table}\n")
     return "\n".join(parts)
