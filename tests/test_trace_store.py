@@ -142,6 +142,20 @@ def test_a_clock_offset_changes_nothing(db_path: Path, samples: Path, tmp_path: 
     assert "Clocks: offsets of up to 5 ms" in report(db_path, "--run", "moved")
 
 
+def test_ranks_without_a_common_collective_have_no_common_clock(
+    db_path: Path, samples: Path, tmp_path: Path
+) -> None:
+    def without_collectives(rank: int, document: dict[str, Any]) -> None:
+        if rank > 0:
+            events = document["traceEvents"]
+            document["traceEvents"] = [e for e in events if not is_collective(e)]
+
+    ingest(db_path, edited(samples / "traces" / "default", tmp_path / "apart", without_collectives))
+    text = report(db_path)
+    assert "Clocks: the ranks have no common collective" in text
+    assert "offsets of up to" not in text
+
+
 def test_a_deleted_collective_is_reported(db_path: Path, samples: Path, tmp_path: Path) -> None:
     def without_one(rank: int, document: dict[str, Any]) -> None:
         events = document["traceEvents"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, scaled, table
@@ -416,16 +417,20 @@ def _beside(rows: Sequence[BesideRow]) -> Iterable[str | Table]:
 def _clocks(clocks: Sequence[ClockRow]) -> Iterable[str]:
     if len(clocks) < 2:
         return
-    largest = max(clocks, key=lambda c: abs(c.offset_ns))
+    members = Counter(c.component for c in clocks)
+    aligned = [c for c in clocks if members[c.component] > 1]
+    if not aligned:
+        yield "Clocks: the ranks have no common collective, so their times are not compared."
+        return
+    largest = max(aligned, key=lambda c: abs(c.offset_ns))
     yield (
         f"Clocks: offsets of up to {_us(abs(largest.offset_ns))} (rank {largest.rank}) removed, "
-        f"each known to {_us(max(c.error_ns for c in clocks))} (one standard deviation, from the "
+        f"each known to {_us(max(c.error_ns for c in aligned))} (one standard deviation, from the "
         "ends of synchronising collectives)."
     )
-    components = len({c.component for c in clocks})
-    if components > 1:
+    if len(members) > 1:
         yield (
-            f"The ranks fall into {components} sets without a common collective: times of "
+            f"The ranks fall into {len(members)} sets without a common collective: times of "
             "different sets are not compared."
         )
 
