@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from collscope.model import Op
+
 _LIMIT = 2**63
 _UNSIGNED = 2**64
 _LONGEST_TEXT = 512
@@ -17,6 +19,7 @@ _LARGEST_LIST = 1 << 20
 _DECIMAL = re.compile(r"\s*[0-9]{1,19}\s*")
 _HEX = re.compile(r"\s*(?:0[xX])?([0-9a-fA-F]{1,16})\s*")
 _RANKS = re.compile(r"\s*\[?([0-9,\s]*)\]?\s*")
+_UNKNOWN = {"unknown", "n/a", "none"}
 _DECODER = json.JSONDecoder()
 
 
@@ -49,6 +52,19 @@ def communicator(value: object) -> str | None:
     if isinstance(value, str) and (match := _HEX.fullmatch(value)):
         value = int(match[1], 16)
     return f"0x{value:x}" if type(value) is int and 0 <= value < _UNSIGNED else None
+
+
+def name_of(value: object) -> str | None:
+    """Name of an algorithm or a protocol, upper case; None where the recorder knew none."""
+    name = text(value)
+    return None if name is None or name.lower() in _UNKNOWN else name.upper()
+
+
+def whole_size(op: Op, part_bytes: int | None, nranks: int | None) -> int | None:
+    """S of nccl-tests of what the libraries hand to a profiler: count times element size."""
+    if not op.count_is_part or part_bytes is None:
+        return part_bytes
+    return None if nranks is None or part_bytes * nranks >= _LIMIT else part_bytes * nranks
 
 
 def mapping(value: object) -> Mapping[object, object]:

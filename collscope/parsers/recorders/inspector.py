@@ -18,16 +18,17 @@ from collscope.parsers.recorders._values import (
     communicator,
     json_objects,
     mapping,
+    name_of,
     number,
     text,
     whole,
+    whole_size,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SIGNS = re.compile(rb'"(?:inspector_output_format_version|coll_perf|p2p_perf|dump_stats)"\s*:')
-_UNKNOWN = {"unknown", "n/a", "none"}
 _LIMIT = 2**63
 
 
@@ -159,8 +160,8 @@ def _call(
             group=group,
             group_size=nranks,
             peer=whole(body.get("p2p_peer")),
-            algorithm=_upper(body.get("coll_algo")),
-            protocol=_upper(body.get("coll_proto")),
+            algorithm=name_of(body.get("coll_algo")),
+            protocol=name_of(body.get("coll_proto")),
         ),
         seq=whole(body.get(f"{prefix}_sn")),
         start_ns=start,
@@ -169,16 +170,9 @@ def _call(
         state="completed",
         busbw_gbps=number(body.get(f"{prefix}_busbw_gbs")),
         group_rank=whole(header.get("rank")),
-        size_bytes=_size(op, whole(body.get(f"{prefix}_msg_size_bytes")), nranks),
+        size_bytes=whole_size(op, whole(body.get(f"{prefix}_msg_size_bytes")), nranks),
         timing_source=text(body.get(f"{prefix}_timing_source")),
     )
-
-
-def _size(op: Op, size_bytes: int | None, nranks: int | None) -> int | None:
-    # Inspector counts one rank's part; S of nccl-tests is the whole (inspector.cc, formulas).
-    if not op.count_is_part or size_bytes is None:
-        return size_bytes
-    return None if nranks is None or size_bytes * nranks >= _LIMIT else size_bytes * nranks
 
 
 def _times(trace: Mapping[object, object], prefix: str) -> tuple[int | None, int | None]:
@@ -195,11 +189,6 @@ def _times(trace: Mapping[object, object], prefix: str) -> tuple[int | None, int
 
 def _from_us(time_us: int | None) -> int | None:
     return None if time_us is None or time_us * 1000 >= _LIMIT else time_us * 1000
-
-
-def _upper(value: object) -> str | None:
-    name = text(value)
-    return None if name is None or name.lower() in _UNKNOWN else name.upper()
 
 
 READER = recorder_reader("inspector", sniff, parse)

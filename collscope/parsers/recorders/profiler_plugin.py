@@ -19,6 +19,7 @@ from collscope.parsers.recorders._values import (
     communicator,
     decode,
     mapping,
+    name_of,
     number,
     text,
     whole,
@@ -163,8 +164,8 @@ class _Reader:
                 group=group,
                 root=whole(args.get("Root")),
                 peer=whole(args.get("Peer")),
-                algorithm=_upper(args.get("Algorithm")),
-                protocol=_upper(args.get("Protocol")),
+                algorithm=name_of(args.get("Algorithm")),
+                protocol=name_of(args.get("Protocol")),
             ),
             seq=whole(args.get("SeqNum")),
             rank=whole(args.get("Rank")),
@@ -179,11 +180,6 @@ def _ns(time_us: object) -> int | None:
     """Time in ns; None for 0.000000, which says that the event was never stamped."""
     value = number(time_us)
     return round(value * 1000) if value and value * 1000 < _LIMIT else None
-
-
-def _upper(value: object) -> str | None:
-    name = text(value)
-    return None if name is None or name.lower() == "unknown" else name.upper()
 
 
 def _host(name: str) -> str | None:
