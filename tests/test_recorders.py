@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import pickle
+import re
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +25,7 @@ from collscope.parsers.recorders import flight_pickle
 SAMPLES = Path(__file__).resolve().parent.parent / "samples" / "recorders"
 FILES = sorted(path.name for path in SAMPLES.iterdir())
 DATA = {name: (SAMPLES / name).read_bytes() for name in FILES}
+ACCL = "accl_profiler_rank2_node-1_pid4711_0x7f8c496ae9f661.jsonl"
 DATA["replay.1.h"] = recording(acc=False)
 DATA["replay.2.h"] = recording(acc=True)
 
@@ -45,6 +47,7 @@ def codes(found: RecordedCalls) -> dict[str, int]:
         ("ddp.fr.rank1.pickle", "flight_pickle"),
         ("synthetic.inspector-v4.0.log", "inspector"),
         ("synthetic.inspector-v4.3.log", "inspector"),
+        (ACCL, "accl_profiler"),
         ("synthetic.profiler-plugin.txt", "profiler_plugin"),
         ("replay.4711.node-1.json", "rccl_recorder_text"),
         ("replay.1.h", "rccl_recorder_binary"),
@@ -215,6 +218,77 @@ def test_inspector_torn_line_loses_only_itself() -> None:
     found = read("x", torn)
     assert [call.collective.op for call in found.calls] == [Op.ALL_REDUCE, Op.SEND]
     assert codes(found) == {"torn_record": 1}
+
+
+def ten_times_short(data: bytes) -> bytes:
+    """As RCCL's Inspector wrote it: microseconds of the GPU's clock by a tenth of the ticks."""
+    return re.sub(rb'"coll_exec_time_us":(\d+)0,', rb'"coll_exec_time_us":\1,', data)
+
+
+def test_times_that_are_ten_times_too_short_are_left_out() -> None:
+    # By the host's stamps: 4000 us between the first start and the last stop, 400 us told.
+    short = read("x", ten_times_short(DATA["synthetic.inspector-v4.3.log"]))
+    assert codes(short)["times_too_short"] == 1
+    assert {call.duration_ns for call in short.calls} == {None}
+    assert short.calls[0].start_ns == 1752867229235180_000  # the host's own stay
+    # By what it would mean: 1 GiB in 400 us are 2684 GB/s, times 2·7/8.
+    short = read("x", ten_times_short(DATA["synthetic.inspector-v4.0.log"]))
+    assert codes(short)["times_too_short"] == 1
+    # Timed by the host (kernel_cpu), so not by the ticks.
+    assert [call.duration_ns for call in short.calls] == [None, None, 12_000]
+
+
+@pytest.mark.parametrize("name", ["synthetic.inspector-v4.0.log", "synthetic.inspector-v4.3.log"])
+def test_true_times_stay(name: str) -> None:
+    found = read(name)
+    assert "times_too_short" not in codes(found)
+    assert found.calls[0].duration_ns == 4_000_000
+
+
+def test_inspector_v41_and_v42() -> None:
+    # v4.1: markers beside records that have a context of their own; v4.2: algorithm and protocol.
+    marker, first, second, *_ = DATA["synthetic.inspector-v4.3.log"].splitlines(keepends=True)
+    context = json.loads(marker)
+    del context["dump_stats"]
+    lines = [marker.replace(b"v4.3", b"v4.2").replace(b',"proxy_records":1', b"")]
+    lines += [
+        json.dumps({**context, **json.loads(line)}).encode() + b"\n" for line in (first, second)
+    ]
+    found = read("x", b"".join(lines))
+    assert codes(found) == {}
+    assert found.calls == read("synthetic.inspector-v4.3.log").calls[:2]
+
+
+# --- accl profiler plugin ----------------------------------------------------------------------
+
+
+def test_accl_profiler() -> None:
+    found = read(ACCL)
+    reduce, gather, enqueued = found.calls
+    assert (found.host, found.pid, found.seq_per_op) == ("node-1", 4711, True)
+    # Of the file's name; the records do not tell it.
+    assert {call.collective.group for call in found.calls} == {"0x7f8c496ae9f661"}
+    assert (reduce.collective.group_size, reduce.group_rank, reduce.seq) == (8, 2, 0)
+    assert (reduce.duration_ns, reduce.size_bytes) == (150_300, 4 << 20)
+    assert (reduce.collective.algorithm, reduce.collective.protocol) == ("RING", "SIMPLE")
+    assert gather.size_bytes == 8 << 20  # one rank's part is 1 MiB
+    # No kernel times: 12 us are what enqueuing took.
+    assert (enqueued.duration_ns, enqueued.timing_source) == (None, "cpu_wallclock")
+    assert codes(found) == {"enqueue_time": 1, "recorder_dropped": 1}
+    assert "lost 4 collectives" in found.diagnostics[-1].message
+
+
+def test_accl_profiler_without_its_name_is_refused_not_guessed() -> None:
+    found = read("renamed.jsonl", DATA[ACCL])
+    assert found.calls == ()
+    assert codes(found)["record_without_communicator"] == 3
+
+
+def test_accl_profiler_without_its_end() -> None:
+    lines = DATA[ACCL].splitlines(keepends=True)
+    found = read(ACCL, b"".join(lines[:2]) + lines[2][:300])
+    assert len(found.calls) == 2
+    assert codes(found) == {"torn_record": 1, "no_summary": 1}
 
 
 # --- profiler plugin ---------------------------------------------------------------------------

@@ -472,21 +472,6 @@ def test_faster_than_the_roof_gains_nothing_and_is_explained() -> None:
     assert {"roof_does_not_apply", "tuning_not_worth_it"} <= {f.code for f in report.findings}
 
 
-@pytest.mark.parametrize(
-    ("faster", "dialect", "told"),
-    [(8.0, "inspector", True), (8.0, "kineto", False), (1.19, "inspector", False)],
-)
-def test_records_of_the_inspector_may_be_ten_times_too_short(
-    faster: float, dialect: str, told: bool
-) -> None:
-    store, _, _ = _job()
-    store.source("recorded.json", kind="trace", dialect=dialect)
-    _measured(store, ROOF_US / faster)
-    report = store.report(system="mi300x")
-    (finding,) = (f for f in report.findings if f.code == "roof_does_not_apply")
-    assert ("ten times too short" in finding.advice) is told
-
-
 @pytest.mark.parametrize(("efficiency", "worth"), [(0.96, True), (0.98, False)])
 def test_tuning_is_not_worth_less_than_one_percent(efficiency: float, worth: bool) -> None:
     store, _, _ = _job()

@@ -14,13 +14,6 @@ from collscope.units import are, count, count_of, format_size
 WORTH = 0.01  # part of GPU time that tuning must save to be worth the work
 _ENOUGH = 0.5  # part of the collective time that must be judged before anything is said about it
 _MOST = 5
-_BEYOND_DOUBT = 2.0  # so often faster than the roof no wrong number of links makes a class
-# ROCm/rocm-systems pull request 4725: ticks of a clock of 100 MHz were written as nanoseconds.
-_TENFOLD = (
-    " The run holds records of the Inspector: RCCL's wrote times ten times too short until April "
-    "2026. If this RCCL is older, they are ten times as long."
-)
-
 _BALANCE = (
     "Faster collectives do not help here: look for ranks that arrive late (uneven work, input "
     "pipeline, host jitter) and for compute kernels beside the collective."
@@ -123,8 +116,6 @@ def roof_does_not_apply(report: Report) -> Iterable[Finding]:
         return
     worst = max(rows, key=lambda row: row.efficiency or 0)
     reasons = dict.fromkeys(row.why for row in rows if row.why)
-    inspected = any(source.dialect == "inspector" for source in report.header.sources)
-    tenfold = inspected and (worst.efficiency or 0) > _BEYOND_DOUBT
     yield Finding(
         severity="note",
         code="roof_does_not_apply",
@@ -135,7 +126,7 @@ def roof_does_not_apply(report: Report) -> Iterable[Finding]:
             reason.removeprefix(not_applying(worst.roof or "")) for reason in list(reasons)[:2]
         ),
         advice="No gain is counted for these classes. Check system, ranks and nodes; compare with "
-        "--system fit." + (_TENFOLD if tenfold else ""),
+        "--system fit.",
     )
 
 

@@ -8,9 +8,11 @@ fields came and went, so what a record has is looked at, not its version.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from statistics import median
 from typing import TYPE_CHECKING
 
-from collscope.model import Op, Severity, parse_op
+from collscope.model import Op, Severity, bus_bandwidth, parse_op
 from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
 from collscope.parsers.reader import recorder_reader
@@ -26,10 +28,18 @@ from collscope.parsers.recorders._values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _SIGNS = re.compile(rb'"(?:inspector_output_format_version|coll_perf|p2p_perf|dump_stats)"\s*:')
 _LIMIT = 2**63
+_GPU = "kernel_gpu"
+_WEIGHED_NS = 20_000
+_MOST_GBPS = 2000.0  # no GPU of 2026 has a fabric of 2 TB/s each way (MI455X: 1.8)
+
+_SHORT_TEXT = (
+    "The GPU times are about ten times too short and were left out: RCCL's Inspector took ticks of "
+    "100 MHz for nanoseconds until April 2026 (rocm-systems PR 4725). Record with a newer one."
+)
 
 
 def sniff(head: bytes) -> bool:
@@ -95,9 +105,13 @@ class _Reader:
         if not self._calls:
             message = "The recording holds no collectives."
             self.notes.add(Severity.NOTICE, "no_calls", message, 1)
+        calls = tuple(self._calls)
+        if _too_short(calls):
+            self.notes.add(Severity.DATA_LOSS, "times_too_short", _SHORT_TEXT, 1)
+            calls = tuple(map(_untimed, calls))
         return RecordedCalls(
             dialect="inspector",
-            calls=tuple(self._calls),
+            calls=calls,
             host=self._host,
             pid=self._pid,
             # ncclComm.seqNumber has one counter per function (comm.h since NCCL 2.23).
@@ -126,8 +140,9 @@ class _Reader:
         body: Mapping[object, object],
         prefix: str,
     ) -> None:
-        if not own:
+        if not own or own.get("id") == self._header.get("id"):
             # Records between two markers belong to the first; a number of them is only announced.
+            # Those of v4.1 and v4.2 have a context of their own as well.
             self._left -= 1
         header = own or self._header
         group = communicator(header.get("id"))
@@ -173,6 +188,39 @@ def _call(
         size_bytes=whole_size(op, whole(body.get(f"{prefix}_msg_size_bytes")), nranks),
         timing_source=text(body.get(f"{prefix}_timing_source")),
     )
+
+
+def _too_short(calls: Sequence[RecordedCall]) -> bool:
+    """True where the GPU's times cannot be true: by the host's stamps, or by what they would mean.
+
+    RCCL's Inspector took ticks of 100 MHz for nanoseconds until rocm-systems PR 4725 (April 2026).
+    """
+    timed = [c for c in calls if c.timing_source == _GPU and c.duration_ns]
+    # Beside short times the host's own delay weighs.
+    stamped = [
+        (c.end_ns - c.start_ns) / c.duration_ns
+        for c in timed
+        if c.start_ns and c.end_ns and c.duration_ns and c.duration_ns >= _WEIGHED_NS
+    ]
+    if stamped and 8 < median(stamped) < 12:
+        return True
+    return any((_busbw(c) or 0) > _MOST_GBPS for c in timed)
+
+
+def _busbw(call: RecordedCall) -> float | None:
+    return bus_bandwidth(
+        call.collective.op,
+        size=call.size_bytes,
+        time_s=None if call.duration_ns is None else call.duration_ns * 1e-9,
+        nranks=call.collective.group_size,
+    )
+
+
+def _untimed(call: RecordedCall) -> RecordedCall:
+    """The call without what its GPU time tells."""
+    if call.timing_source != _GPU:
+        return call
+    return replace(call, duration_ns=None, busbw_gbps=None)
 
 
 def _times(trace: Mapping[object, object], prefix: str) -> tuple[int | None, int | None]:
