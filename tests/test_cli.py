@@ -192,6 +192,26 @@ def test_sql_is_given_up(store: Path) -> None:
     )
 
 
+def test_sql_is_given_up_within_one_call_of_a_function(store: Path) -> None:
+    # memcmp of 15 MB at 15 million places
+    endless = "SELECT instr(zeroblob(30000000), zeroblob(15000000) || x'01')"
+    done = _process("sql", endless, "--db", store, "--timeout", "0.05")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr == (
+        b"collscope: query: not done after 0.05 s. Ask for less, or raise --timeout.\n"
+    )
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="sqlite3 has no setlimit")
+def test_sql_makes_no_value_of_gigabytes(store: Path) -> None:
+    done = collscope("sql", "SELECT hex(zeroblob(490000000))", "--db", store)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "collscope: query: a value of more than 64 MiB. Ask for a part of it, with substr().\n"
+    )
+    assert collscope("sql", "SELECT length(zeroblob(60000000)) AS n", "--db", store).code == 0
+
+
 @pytest.mark.parametrize("command", ["report", "sql"])
 def test_a_missing_store(tmp_path: Path, command: str) -> None:
     done = collscope(command, "--db", tmp_path / "t.db")

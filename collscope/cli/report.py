@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, tell, write
+from collscope.errors import UsageError
 
 if TYPE_CHECKING:
     from collscope.reports.model import Report
@@ -95,11 +99,34 @@ def sql(
     from collscope.reports.rows import render_rows
 
     query = (query or "").strip()
-    found = Store(db).sql(query or _VIEWS, timeout or None)
+    with _ended_after(timeout):
+        found = Store(db).sql(query or _VIEWS, timeout or None)
     if not query and format is Format.TEXT:
         write(_folded(found.rows), output)
     else:
         write(render_rows(found.columns, found.rows, format.value, wide=wide), output)
+
+
+@contextmanager
+def _ended_after(timeout_s: float) -> Iterator[None]:
+    """End the process where SQLite does not heed `timeout_s`: in the midst of one function's call.
+
+    timeout_s  0: no limit
+    """
+    from collscope.store.query import not_done
+
+    def end() -> None:
+        tell(f"collscope: query: {not_done(timeout_s)}")
+        os._exit(UsageError.exit_code)  # nothing was written, and the store is only read
+
+    watch = threading.Timer(timeout_s + _GRACE_S, end)
+    watch.daemon = True
+    if timeout_s:
+        watch.start()
+    try:
+        yield
+    finally:
+        watch.cancel()
 
 
 def _folded(views: Iterable[tuple[Any, ...]]) -> str:
@@ -114,6 +141,7 @@ def _folded(views: Iterable[tuple[Any, ...]]) -> str:
     return "\n".join(lines)
 
 
+_GRACE_S = 0.5  # in which SQLite gives up by itself, which it does between rows
 _INDENT = " " * 4
 _VIEWS = (
     "SELECT m.name AS view, group_concat(c.name, ', ') AS columns FROM sqlite_master m"

@@ -22,6 +22,9 @@ _PRAGMAS = {
     "table_xinfo", "user_version",
 }  # fmt: skip
 _STEPS_AT_ONCE = 10_000  # of SQLite's virtual machine; some 100 us
+# No view holds a value of 1 MiB; a function of SQL makes one of 1 GB from a few characters, and
+# cannot be interrupted meanwhile.
+_VALUE_MIB = 64
 
 
 def select(
@@ -29,11 +32,13 @@ def select(
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Columns and rows of a query; the connection can do nothing but read from then on.
 
-    timeout_s  seconds after which it is given up; None: never
-    raises     UsageError for a query that is wrong, that would do more than read, or that takes
-               longer; sqlite3.DatabaseError for a damaged store
+    timeout_s  seconds after which it is given up, between calls of functions; None: never
+    raises     UsageError for a query that is wrong, that would do more than read, that has a value
+               of more than 64 MiB, or that takes longer; sqlite3.DatabaseError for a damaged store
     """
     connection.set_authorizer(_authorized)
+    if hasattr(connection, "setlimit"):  # of Python 3.11
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _VALUE_MIB << 20)
     if timeout_s is not None:
         give_up = time.monotonic() + timeout_s
         connection.set_progress_handler(lambda: time.monotonic() > give_up, _STEPS_AT_ONCE)
@@ -43,7 +48,9 @@ def select(
     except (sqlite3.DatabaseError, sqlite3.Warning) as error:
         text = str(error).removesuffix(".")
         if text == "interrupted":
-            what = f"not done after {timeout_s:g} s. Ask for less, or raise --timeout."
+            what = not_done(timeout_s or 0)
+        elif isinstance(error, sqlite3.DataError):
+            what = f"a value of more than {_VALUE_MIB} MiB. Ask for a part of it, with substr()."
         elif _forbidden(text):
             what = "it would do more than read the store. Use SELECT."
         elif isinstance(
@@ -54,6 +61,11 @@ def select(
             raise
         raise UsageError(f"query: {what}") from error
     return [column[0] for column in cursor.description or ()], rows
+
+
+def not_done(timeout_s: float) -> str:
+    """What is said of a query that was given up."""
+    return f"not done after {timeout_s:g} s. Ask for less, or raise --timeout."
 
 
 def _forbidden(text: str) -> bool:
