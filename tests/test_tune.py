@@ -89,6 +89,15 @@ _TREES = {"tree/simple", "tree/ll128", "tree/ll"}
             1,
             (_RINGS | _TREES) - {"ring/ll128", "tree/ll128"},
         ),
+        (Place("rccl", (2, 26, 6), "AMD gfx942"), Op.ALL_REDUCE, 8, 1, _RINGS | _TREES),
+        (Place("rccl", (2, 26, 6), "AMD gfx950"), Op.ALL_REDUCE, 8, 1, _RINGS | _TREES),
+        (
+            Place("rccl", (), "AMD gfx950"),
+            Op.ALL_REDUCE,
+            8,
+            1,
+            (_RINGS | _TREES) - {"ring/ll128", "tree/ll128"},
+        ),
         (
             Place("rccl", (2, 21, 5), "AMD gfx906"),
             Op.ALL_REDUCE,

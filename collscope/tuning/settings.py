@@ -45,9 +45,12 @@ _SERVED = {
 }  # fmt: skip
 _P2P = (Op.ALL_TO_ALL, Op.ALL_TO_ALLV, Op.GATHER, Op.SCATTER, Op.SEND_RECV)
 _CTAS_SINCE = (2, 17)
-# src/graph/tuning.cc of ROCm/rccl: "Enable LL128 by default only on gfx90a with available tuning
-# table". Elsewhere it is left to a --candidate; every setting's results are checked.
-_LL128_GPUS = ("gfx90a",)
+# Where src/graph/tuning.cc of RCCL lets LL128 be chosen, given a tuning table for the node: at
+# 2.21.5 (ROCm/rccl 0cbce2a) on gfx90a; later (ROCm/rocm-systems 03a8914) on gfx942 and gfx950, too.
+# By its changelog since 2.26.6 (ROCm 7.0) on gfx950, and since 2.22.3 of ROCm 6.4.2 on gfx942: that
+# version does not tell ROCm 6.4.0, which lacked it. Elsewhere it is left to a --candidate; every
+# setting's results are checked.
+_LL128_SINCE = {"gfx90a": (2,), "gfx942": (2, 26), "gfx950": (2, 26)}
 _TUNER_SINCE = (2, 21)  # the oldest interface that the plugin serves
 
 
@@ -217,17 +220,20 @@ def why_not(setting: Setting, op: Op, nranks: int, nnodes: int, place: Place) ->
     if setting.algorithm is None:
         return None
     reason = _why_not_algorithm(setting.algorithm, op, (nranks, nnodes), place)
-    if reason is None and setting.protocol == "ll128" and place.library == "rccl":
-        known = any(gpu in place.device for gpu in _LL128_GPUS)
+    ll128 = setting.protocol == "ll128" and place.library == "rccl"
+    if reason is None and ll128 and not _has_ll128(place):
+        version = ".".join(map(str, place.version)) or "of a version not known"
         reason = (
-            None
-            if known
-            else (
-                f"RCCL enables LL128 on gfx90a only, this is {place.device or 'not known'}; "
-                "a --candidate can still name it"
-            )
+            "RCCL enables LL128 on gfx90a, from 2.26 on gfx942 and gfx950, this is "
+            f"{place.device or 'not known'} with RCCL {version}; a --candidate can still name it"
         )
     return reason
+
+
+def _has_ll128(place: Place) -> bool:
+    """Whether RCCL's source lets LL128 be chosen there; an unknown version counts as an old one."""
+    since = next((v for gpu, v in _LL128_SINCE.items() if gpu in place.device), None)
+    return since is not None and (place.version or (2,)) >= since
 
 
 def _why_not_algorithm(algorithm: str, op: Op, shape: tuple[int, int], place: Place) -> str | None:
