@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from collscope.model import Op
 from collscope.roofline.bounds import Request, bounds
-from collscope.roofline.catalogue import load_system, shipped_systems
+from collscope.roofline.catalogue import catalogue_rows, load_system, shipped_systems
 from collscope.roofline.floors import floor_of
 from collscope.roofline.links import link_kinds
 from collscope.roofline.reachable import Reach, count_rings, reachable
+from collscope.roofline.roof import Roofs, Workload
 from collscope.roofline.system import System
 from collscope.roofline.wiring import Wiring
 
@@ -68,6 +69,66 @@ def test_what_is_assumed_says_so_and_lowers_the_confidence() -> None:
     slingshot = next(s for s in shipped_systems() if s.name == "slingshot-11")
     assert slingshot.network is not None
     assert slingshot.network.usable.assumed
+
+
+def test_a_row_says_how_sure_links_and_network_are() -> None:
+    # Frontier's links are known, of Slingshot nobody measured what it leaves to data.
+    rows = {row.name: row for row in catalogue_rows()}
+    told = [
+        (
+            r.usable_assumed,
+            r.confidence,
+            r.network_usable_fraction,
+            r.network_usable_assumed,
+            r.network_confidence,
+        )
+        for r in (rows["frontier"], rows["mi250x"], rows["slingshot-11"], rows["h200"])
+    ]
+    assert told == [
+        (False, "high", 0.97, True, "medium"),
+        (False, "high", None, False, None),
+        (True, "medium", None, False, None),
+        (False, "high", 0.97, False, "medium"),  # which NICs a node has is not known
+    ]
+
+
+@pytest.mark.parametrize("system", ["mi300x", "frontier"])
+def test_a_schedule_of_msccl_may_reach_what_no_ring_does(system: str) -> None:
+    ring = reach(system, Op.ALL_REDUCE, 8)
+    own = reachable(load_system(system), Request(Op.ALL_REDUCE, 8, scheduled=True))
+    assert own is not None
+    assert (own.busbw_gbps, own.low_gbps) == (ring.busbw_gbps, ring.low_gbps)
+    # The cut of a Frontier node is 291.667 GB/s, of which links leave 0.74 at most; its four rings
+    # carry 200. On a full mesh the rings use every link.
+    highest = {"mi300x": 0.77 * 448, "frontier": 0.74 * 291.667}[system]
+    assert own.high_gbps == pytest.approx(highest, rel=1e-4)
+    assert own.algorithm == "MSCCL schedule"
+    direct = reachable(load_system(system), Request(Op.ALL_TO_ALL, 8, scheduled=True))
+    assert direct is not None
+    assert direct.algorithm == "direct"
+
+
+@pytest.mark.parametrize(
+    ("system", "ranks", "nodes", "pat"),
+    [("h200", 64, 64, True), ("h200", 64, 32, False), ("mi300x", 64, 64, False)],
+)
+def test_pat_is_of_nccl_with_one_rank_per_node(
+    system: str, ranks: int, nodes: int, pat: bool
+) -> None:
+    roofs = Roofs(load_system(system))
+    for op in (Op.ALL_GATHER, Op.REDUCE_SCATTER):
+        work = Workload(op, 1024, ranks, nodes)
+        ranked = {one.algorithm: one for one in roofs.ranking(work)}
+        found = roofs.ceilings(work)
+        assert found is not None
+        assert ("PAT" in ranked, found.reachable.algorithm == "PAT") == (pat, pat)
+        if pat:
+            # tuning.cc: 8.0 + log2(64) 14.0 / 3.5 + 64 2.8 us; bare: 6.6 + 6 steps of 5.0
+            assert found.reachable.floor_us == pytest.approx(8.0 + 6 * 4.0 + 64 * 2.8)
+            assert found.reachable.time_low_us == pytest.approx((6.6 + 6 * 5.0) / 2)
+    assert "PAT" not in {
+        one.algorithm for one in roofs.ranking(Workload(Op.ALL_REDUCE, 1024, ranks, nodes))
+    }
 
 
 def test_one_nic_of_a_network_file_is_no_node() -> None:

@@ -184,13 +184,13 @@ def _csv(rows: Sequence[SystemRow | RoofRow]) -> str:
 
 def _systems(rows: Sequence[SystemRow]) -> Table:
     columns = [("name", TEXT), ("wiring", TEXT), ("GPUs", NUMBER), ("GPU GB/s", NUMBER),
-               ("NICs", NUMBER), ("node GB/s", NUMBER), ("usable", TEXT),
-               ("in network", TEXT), ("source", TEXT), ("what it is", TEXT)]  # fmt: skip
+               ("NICs", NUMBER), ("node GB/s", NUMBER), ("usable / net", TEXT),
+               ("in network", TEXT), ("source / net", TEXT), ("what it is", TEXT)]  # fmt: skip
     return table(
         columns,
         [
             (r.name, r.wiring, r.gpus, r.gpu_uni_gbps, r.nics, r.node_uni_gbps,
-             _usable(r), r.in_network, f"{r.source_kind} {r.confidence}", r.title)
+             _usable(r), r.in_network, _sure(r), r.title)
             for r in rows
         ],
     )  # fmt: skip
@@ -236,8 +236,16 @@ def _between(low: float | None, high: float | None) -> str | None:
     return None if low is None or high is None else f"{low:.4g}-{high:.4g}"
 
 
+def _sure(row: SystemRow) -> str:
+    text = f"{row.source_kind} {row.confidence}"
+    return text if row.network_confidence is None else f"{text} / {row.network_confidence}"
+
+
 def _usable(row: SystemRow) -> str:
-    return f"{row.usable_fraction:g}" + " assumed" * row.usable_assumed
+    text = f"{row.usable_fraction:g}" + " assumed" * row.usable_assumed
+    if row.network_usable_fraction is None:
+        return text
+    return f"{text} / {row.network_usable_fraction:g}" + " assumed" * row.network_usable_assumed
 
 
 def _roofs(rows: Sequence[RoofRow], assumptions: dict[str, int]) -> Table:

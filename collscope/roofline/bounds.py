@@ -33,6 +33,7 @@ class Request:
     root        rank among them for rooted operations; None: the best of all
     in_network  reduction by switches (NVLS, SHARP) is used
     tree        then only by those inside nodes, which a tree joins (NVLSTree)
+    scheduled   MSCCL or MSCCL++ runs a schedule of its own: reachable, not the bound, depends on it
     links, network  parts of the line rates that count; 1 gives the limit of the wiring
     """
 
@@ -43,6 +44,7 @@ class Request:
     root: int | None = None
     in_network: bool = False
     tree: bool = False
+    scheduled: bool = False
     links: float = 1.0
     network: float = 1.0
 

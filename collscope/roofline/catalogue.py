@@ -33,9 +33,12 @@ class SystemRow:
     nics: int | None
     usable_fraction: float  # of the links' rate; of the network's where there are no links
     usable_assumed: bool  # nobody measured that on such links
+    network_usable_fraction: float | None  # of the NICs' rate, where there are links beside them
+    network_usable_assumed: bool
     in_network: str | None
     source_kind: str  # src: read; std: data sheet by name; calc; inf: inferred; user
-    confidence: str
+    confidence: str  # of the links; of the network where there are no links
+    network_confidence: str | None  # where there are links beside it
     source: str
 
 
@@ -130,6 +133,7 @@ def _row(system: System) -> SystemRow:
     fabric, network = system.fabric, system.network
     described = fabric if fabric is not None else network
     assert described is not None  # a loaded system has one of them
+    beside = network if fabric is not None else None
     return SystemRow(
         name=system.name,
         title=system.title,
@@ -141,9 +145,12 @@ def _row(system: System) -> SystemRow:
         nics=None if network is None else network.nics,
         usable_fraction=described.usable.value,
         usable_assumed=described.usable.assumed,
+        network_usable_fraction=None if beside is None else beside.usable.value,
+        network_usable_assumed=beside is not None and beside.usable.assumed,
         in_network=None if described.in_network is None else described.in_network.name,
         source_kind=described.source_kind,
         confidence=_confidence(described),
+        network_confidence=None if beside is None else _confidence(beside),
         source=described.source,
     )
 

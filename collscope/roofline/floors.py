@@ -12,12 +12,14 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from collscope.model import Op, parse_op
 from collscope.roofline.bounds import Request, bounds
 from collscope.roofline.nccl_constants import NCCL_NET_OVERHEAD_US
 from collscope.roofline.nccl_model import (
     MODELLED_OPS,
+    PAT,
     CostLine,
     Shape,
     constants_of,
@@ -30,6 +32,12 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+HALVING = "halving"
+_BY = {
+    PAT: ": PAT, which NCCL has from 2.23 for one rank per node",
+    HALVING: ": of ceil(log2) steps, fewer than a ring's; NCCL's PAT makes them with one rank per "
+    "node only",
+}
 EAGER, GRAPH = "eager", "graph"
 _TABLE = Path(__file__).parent / "floors.toml"
 _SPREADING = (Op.ALL_GATHER, Op.REDUCE_SCATTER)
@@ -48,6 +56,7 @@ class Floor:
     high_us: float
     source: str
     measured: bool
+    algorithm: str | None = None  # of an estimate, where another than Ring or Tree has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +86,7 @@ def floor_of(system: System, op: Op, nranks: int, nnodes: int) -> Floor | None:
     Operations that the library's model leaves out get the latency of a Broadcast: one base latency
     and one step; they cannot take less.
     """
-    estimate = _estimate_us(system, op, nranks, nnodes)
+    estimate = _estimate(system, op, nranks, nnodes)
     if estimate is None or system.tuning is None:
         return None
     if system.domains(nnodes) == 1:
@@ -91,20 +100,22 @@ def floor_of(system: System, op: Op, nranks: int, nnodes: int) -> Floor | None:
             return _measured(system, eager, [r for r in alike if r.launch == GRAPH], nranks)
     low, high = _MODEL_RANGE
     return Floor(
-        estimate,
-        low * estimate,
-        high * estimate,
-        "estimated from the library's own latencies, which rank algorithms and are no times",
-        measured=False,
+        estimate.us,
+        low * estimate.least_us,
+        high * estimate.us,
+        "estimated from the library's own latencies, which rank algorithms and are no times"
+        + _BY.get(estimate.algorithm or "", ""),
+        False,
+        estimate.algorithm,
     )
 
 
 def _measured(system: System, eager: list[_Row], graph: list[_Row], nranks: int) -> Floor:
     """A measured floor, scaled by the estimates where it is of other ranks."""
     row = min(eager, key=lambda r: abs(r.nranks - nranks))
-    here = _estimate_us(system, row.op, nranks, 1)
-    there = _estimate_us(system, row.op, row.nranks, 1)
-    scale = here / there if here and there else 1.0
+    here = _estimate(system, row.op, nranks, 1)
+    there = _estimate(system, row.op, row.nranks, 1)
+    scale = here.us / there.us if here and there else 1.0
     value = row.us * scale
     low = min((r.us * scale for r in graph if r.nranks == row.nranks), default=None)
     if low is None:
@@ -113,16 +124,33 @@ def _measured(system: System, eager: list[_Row], graph: list[_Row], nranks: int)
     return Floor(value, low, _SCALED_RANGE[1] * value, f"measured: {row.source}{scaled}", True)
 
 
-def _estimate_us(system: System, op: Op, nranks: int, nnodes: int) -> float | None:
+class _Estimate(NamedTuple):
+    us: float
+    least_us: float  # of any algorithm, where the library has a slower one
+    algorithm: str | None
+
+
+def _estimate(system: System, op: Op, nranks: int, nnodes: int) -> _Estimate | None:
+    """Latency of the fastest algorithm.
+
+    AllGather and ReduceScatter could take ceil(log2) steps in any shape. NCCL's PAT does so with
+    one rank per node, where its own latency counts; elsewhere the bare steps do.
+    """
     modelled = op if op in MODELLED_OPS else Op.BROADCAST
     lines = model_lines(system, modelled, nranks, nnodes)
-    least = min((line.latency_us for line in lines), default=None)
+    best = min(lines, key=lambda line: line.latency_us, default=None)
     halving = _logarithmic_us(system, nranks, nnodes) if op in _SPREADING else None
-    return min((us for us in (least, halving) if us is not None), default=None)
+    if best is None or halving is None:
+        us = halving if best is None else best.latency_us
+        return None if us is None else _Estimate(us, us, None)
+    least = min(best.latency_us, halving)
+    if any(line.algorithm == PAT for line in lines):
+        return _Estimate(best.latency_us, least, PAT if best.algorithm == PAT else None)
+    return _Estimate(least, least, HALVING if halving < best.latency_us else None)
 
 
 def _logarithmic_us(system: System, nranks: int, nnodes: int) -> float | None:
-    """AllGather or ReduceScatter in ceil(log2) steps, as PAT of NCCL 2.23 and Bruck's algorithm.
+    """AllGather or ReduceScatter in ceil(log2) steps, as Bruck's algorithm.
 
     A ring needs n - 1 steps; at 512 ranks that is a hundred times as many.
     """

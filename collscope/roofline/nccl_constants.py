@@ -74,6 +74,19 @@ _NCCL_LIMITS = {
         16, 282.0, (40.0, 40.0, 40.0), (55.6, 31.67, 20.0), (70.0, 42.8, 24.0), 1.4
     ),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Pat:
+    """PAT of NCCL, Simple protocol: latency in us, and the part of the graph's bandwidth it has."""
+
+    base_us: float
+    step_part: float  # a step between nodes takes that part of a tree's
+    rank_us: float  # a part that is linear in the ranks
+    bandwidth: float
+
+
+NCCL_PAT = Pat(8.0, 3.5, 2.8, 0.75)
 # LL between nodes depends on the CPU: 2 nodes, more.
 NCCL_LL_NET = {"intel": (39.0, 20.4), "amd": (22.5, 19.0)}
 # Posting to the network costs each ring step at least this, in µs; Simple thrice.

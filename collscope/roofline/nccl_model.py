@@ -1,8 +1,8 @@
 """The libraries' own estimate of a collective's time: minimum over algorithm and protocol.
 
 time = latency · factor + size / bandwidth, as ncclTopoTuneModel and ncclTopoGetAlgoTime of
-src/graph/tuning.cc compute it (reference: docs/roofline.md). Tree and Ring only: NVLS, CollNet
-and PAT depend on what the machine switches on. Times in µs, bandwidths in GB/s, sizes in bytes.
+src/graph/tuning.cc compute it (reference: docs/roofline.md). Ring, Tree and PAT only: NVLS and
+CollNet depend on what the machine switches on. Times in µs, bandwidths in GB/s, sizes in bytes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collscope.roofline.nccl_constants import (
     CONSTANTS,
     NCCL_LL_NET,
     NCCL_NET_OVERHEAD_US,
+    NCCL_PAT,
     NCCL_TREE_CORRECTION,
     PROTOCOLS,
     Constants,
@@ -23,6 +24,8 @@ from collscope.roofline.nccl_constants import (
 )
 from collscope.roofline.system import TuningChoice
 
+PAT = "PAT"
+PAT_OPS = (Op.ALL_GATHER, Op.REDUCE_SCATTER)
 MODELLED_OPS = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.BROADCAST, Op.REDUCE)
 _LL, _LL128, _SIMPLE = range(3)
 
@@ -43,6 +46,14 @@ class Shape:
         if self.op is Op.ALL_REDUCE:
             return 2 * (self.nranks - 1)
         return self.nranks if self.op.rooted else self.nranks - 1
+
+    @property
+    def pat(self) -> bool:
+        """True where NCCL takes PAT into account: one rank per node (`ncclPatEnable`, from 2.23).
+
+        RCCL leaves PAT off unless NCCL_PAT_ENABLE asks for it.
+        """
+        return self.op in PAT_OPS and self.nranks == self.nnodes
 
     @property
     def nodes_index(self) -> int:
@@ -93,6 +104,8 @@ def cost_lines(constants: Constants, shape: Shape) -> tuple[CostLine, ...]:
             made = [_nccl_ring(constants, limits, shape, protocol)]
             if shape.op is Op.ALL_REDUCE:
                 made.append(_nccl_tree(constants, limits, shape, protocol))
+            if shape.pat and protocol == _SIMPLE:
+                made.append(_nccl_pat(constants, shape))
         else:
             made = [_rccl_ring(constants, limits, shape, protocol)]
             if shape.op is Op.ALL_REDUCE:
@@ -142,6 +155,17 @@ def _nccl_tree(constants: Constants, limits: NcclLimits, shape: Shape, protocol:
         _tree_latency(constants.tree, shape, protocol),
         bandwidth / 2,
         correction=NCCL_TREE_CORRECTION[protocol],
+    )
+
+
+def _nccl_pat(constants: Constants, shape: Shape) -> CostLine:
+    """PAT of NCCL: a base, a part that grows with log2 of the nodes, and one with the ranks."""
+    steps = (shape.nnodes.bit_length() - 1) * constants.tree.net[_SIMPLE] / NCCL_PAT.step_part
+    return CostLine(
+        PAT,
+        PROTOCOLS[_SIMPLE],
+        NCCL_PAT.base_us + steps + shape.nranks * NCCL_PAT.rank_us,
+        NCCL_PAT.bandwidth * shape.graph_gbps,
     )
 
 

@@ -14,6 +14,9 @@ Tree (AllReduce)    S goes up and down a chain inside each node: half of its pat
                     nodes send and receive S each; of more, inner nodes send and receive 2 S.
                     (Double binary tree of nodes: NVIDIA/nccl src/graph/trees.cc.)
 Direct              AllToAll, Send/Recv, Gather and Scatter go straight; their limit is reachable.
+MSCCL, MSCCL++      A schedule of its own (a file, or kernels of the library) takes the place of
+                    ring and tree. Which is not told: as they reach, and at most the limit at the
+                    usable rate.
 Switches reduce     `bounds` with their efficiency, where the class is known to use them.
 """
 
@@ -30,6 +33,7 @@ from collscope.roofline.system import Fabric, System
 from collscope.roofline.wiring import Wiring
 
 RING, TREE, DIRECT, SWITCHES = "ring", "tree", "direct", "switches that reduce"
+SCHEDULE = "MSCCL schedule"
 _RING_OPS = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.BROADCAST, Op.REDUCE)
 _SEARCHED_GPUS = 8  # rings of larger irregular wirings are not searched for
 _MOST_TRIES = 20_000  # steps of that search
@@ -43,7 +47,7 @@ class Reach:
     """The reachable bus bandwidth of large messages, in GB/s.
 
     busbw_gbps   most likely; low, high: range that holds what machines of the kind reach
-    algorithm    ring, tree, direct or switches that reduce
+    algorithm    ring, tree, direct, switches that reduce or MSCCL schedule
     assumed      True where a rate behind it was never measured on such links
     assumptions  in words, with their sources
     """
@@ -88,6 +92,14 @@ def reachable(system: System, request: Request) -> Reach | None:
         )
         high = high if best is None else max(high, best.busbw_gbps)
         notes.append("the upper end is with switches that reduce")
+    if request.scheduled and algorithm in (RING, TREE):
+        best = bounds(system, replace(request, links=links.high, network=network.high))
+        high = high if best is None else max(high, best.busbw_gbps)
+        algorithm = SCHEDULE
+        notes.append(
+            "MSCCL runs a schedule of its own, which is not known: as ring and tree, the upper end "
+            "is the most that any schedule over these links reaches"
+        )
     if algorithm == SWITCHES:
         low *= _worst(system)
     low, published = _raised(system, request, low)

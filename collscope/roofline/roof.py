@@ -37,7 +37,7 @@ class Workload:
     """What a roof is asked for: the size-dependent part of a class.
 
     size_bytes  nccl-tests size S
-    algorithm   the library's name where it is known: NVLS and CollNet have another bound
+    algorithm   the library's name where it is known: NVLS, CollNet and MSCCL have other ceilings
     """
 
     op: Op
@@ -50,6 +50,11 @@ class Workload:
     def in_network(self) -> bool:
         """True when the algorithm lets switches reduce."""
         return (self.algorithm or "").upper().startswith(_IN_NETWORK_ALGORITHMS)
+
+    @property
+    def scheduled(self) -> bool:
+        """True of MSCCL and MSCCL++, which run schedules of their own."""
+        return (self.algorithm or "").upper().startswith("MSCCL")
 
     @property
     def tree(self) -> bool:
@@ -68,7 +73,8 @@ class Roof:
     floor_us          least time of any size; None where it is not known or not counted
     regime            latency when the floor is most of the time, else bandwidth
     limit             links, network or in-network: what bounds it
-    algorithm         of the reachable ceiling: ring, tree, direct, switches that reduce
+    algorithm         of the reachable ceiling: ring, tree, direct, switches that reduce; where
+                      the latency is most of the time PAT or halving, if that is theirs
     assumed           a rate or a floor behind it was never measured on such a machine
     """
 
@@ -185,7 +191,12 @@ class Roofs:
     def _shape(self, work: Workload) -> _Shaped | None:
         """Bounds, floor and model lines of the workload's shape, from the cache."""
         request = Request(
-            work.op, work.nranks, work.nnodes, in_network=work.in_network, tree=work.tree
+            work.op,
+            work.nranks,
+            work.nnodes,
+            in_network=work.in_network,
+            tree=work.tree,
+            scheduled=work.scheduled,
         )
         if request not in self._shaped:
             self._shaped[request] = self._compute(request)
@@ -239,6 +250,7 @@ class Roofs:
         transfer = _transfer_us(work, shaped, reach.busbw_gbps)
         time = floor.us + transfer
         notes = (*reach.assumptions, f"latency {floor.source}", *self.system.notes)
+        latency_by = floor.algorithm
         return Roof(
             name=f"{self.system.name} {REACHABLE}",
             ceiling=REACHABLE,
@@ -250,7 +262,7 @@ class Roofs:
             floor_us=None if shaped.floor is None else floor.us,
             regime="latency" if floor.us > transfer else "bandwidth",
             limit=shaped.limit.limit,
-            algorithm=reach.algorithm,
+            algorithm=latency_by if floor.us > transfer and latency_by else reach.algorithm,
             assumed=reach.assumed or not floor.measured,
             assumptions=notes,
         )

@@ -185,9 +185,9 @@ def _roof(row: ClassRow, match: Match | None, roofs: AnyRoofs) -> RoofAt | str:
     shape = match.measured[0] if match is not None and match.scaled else row
     if not shape.size_bytes or shape.nranks is None:
         return "size or ranks not known"
-    work = Workload(
-        parse_op(row.op), shape.size_bytes, shape.nranks, shape.nnodes or 1, row.algorithm
-    )
+    # of MSCCL the log tells the executor, not an algorithm
+    algorithm = row.algorithm if row.backend == "native" else row.backend
+    work = Workload(parse_op(row.op), shape.size_bytes, shape.nranks, shape.nnodes or 1, algorithm)
     return roofs.at(work, nodes_known=shape.nnodes is not None)
 
 
