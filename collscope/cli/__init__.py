@@ -29,7 +29,7 @@ COMMANDS = (
     Deferred(
         "replay",
         "replay:replay",
-        "Measure the collectives of a run, a plan or a sweep here.",
+        "Measure the collectives of a run, a plan or a sweep.",
     ),
     Deferred(
         "compare",
@@ -59,7 +59,7 @@ COMMANDS = (
     Deferred(
         "sql",
         "report:sql",
-        "Ask the store in SQL, read-only; no query: list its views.",
+        "Query the store in SQL (read-only), or list its views.",
     ),
     Deferred(
         "runs",
@@ -69,7 +69,7 @@ COMMANDS = (
     Deferred(
         "doctor",
         "doctor:doctor",
-        "What is installed, and the command that mends what is missing.",
+        "What is installed, and how to get what is missing.",
     ),
     Deferred(
         "tune",

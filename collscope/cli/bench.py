@@ -20,7 +20,7 @@ def allreduce_wrapper(
     ranks: Annotated[int, typer.Option("-n", "--ranks", help="Ranks (GPUs).", min=2)],
     gpus_per_process: Annotated[
         int | None,
-        typer.Option("--gpus-per-process", help="GPUs of each process; none: all.", min=1),
+        typer.Option("--gpus-per-process", help="GPUs of each process. Default: all.", min=1),
     ] = None,
     backend: replay_options.BackendOption = replay_options.Backend.AUTO,
     library: replay_options.Library = None,
@@ -31,7 +31,7 @@ def allreduce_wrapper(
     mpiexec: replay_options.Mpiexec = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
-    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     output: Output = None,
 ) -> None:
     """An all-reduce wrapper's value, time and fusion tests.

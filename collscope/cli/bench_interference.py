@@ -29,31 +29,38 @@ class Priority(str, Enum):
 
 def interference(
     ranks: Annotated[
-        int | None, typer.Option("-n", "--ranks", help="Ranks (GPUs); none: as the run has.", min=2)
+        int | None,
+        typer.Option("-n", "--ranks", help="Ranks (GPUs). Default: those of the run.", min=2),
     ] = None,
     sweep: Annotated[
-        str | None, typer.Option("--sweep", help="As allreduce,allgather:1M..256M*4.")
+        str | None,
+        typer.Option("--sweep", help="Operations and sizes: allreduce,allgather:1M..256M*4."),
     ] = None,
     datatype: Annotated[
         str, typer.Option("--datatype", help="Datatype of the sweep.")
     ] = "bfloat16",
     overlapped: Annotated[
-        bool, typer.Option("--overlapped", help="The run's classes that compute runs beside.")
+        bool,
+        typer.Option("--overlapped", help="Measure the run's classes that overlap with compute."),
     ] = False,
     limit: Annotated[
-        int, typer.Option("--limit", help="Only so many of those classes.", min=1)
+        int, typer.Option("--limit", help="Measure at most this many of those classes.", min=1)
     ] = 5,
     channels: Annotated[
-        str | None, typer.Option("--channels", help="Launches with 1,2,4,... channels.")
+        str | None,
+        typer.Option("--channels", help="One launch for each number of channels: 1,2,4."),
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option("--rounds", help="Rounds through all launches.", min=1)
+        int | None, typer.Option("--rounds", help="How often to repeat every launch.", min=1)
     ] = None,
     compute: Annotated[
-        Computation, typer.Option("--compute", help="Matrix product or kernel.")
+        Computation,
+        typer.Option("--compute", help="What to compute: a matrix product or a kernel."),
     ] = Computation.AUTO,
-    blas: Annotated[str | None, typer.Option("--blas", help="cuBLAS or rocBLAS.")] = None,
-    compiler: Annotated[str | None, typer.Option("--compiler", help="NVRTC or hipRTC.")] = None,
+    blas: Annotated[str | None, typer.Option("--blas", help="File of cuBLAS or rocBLAS.")] = None,
+    compiler: Annotated[
+        str | None, typer.Option("--compiler", help="File of NVRTC or hipRTC.")
+    ] = None,
     priority: Annotated[
         Priority, typer.Option("--priority", help="Priority of the collectives' stream.")
     ] = Priority.HIGH,
@@ -66,17 +73,19 @@ def interference(
     timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per class.")] = None,
     env: replay_options.Environment = None,
     label: Annotated[
-        str | None, typer.Option("--label", help="What is measured.", callback=checked_label)
+        str | None, typer.Option("--label", help="Label of the results.", callback=checked_label)
     ] = None,
     microbench: Annotated[Path | None, typer.Option("--microbench", help="The program.")] = None,
     mpiexec: replay_options.Mpiexec = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
-    csv: Annotated[Path | None, typer.Option("--csv", help="Where results go as well.")] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", help="Draw size and channels: .png, .svg, .pdf.")
+    csv: Annotated[
+        Path | None, typer.Option("--csv", help="Also write the results to this CSV.")
     ] = None,
-    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Plot over size and channels: .png, .svg, .pdf.")
+    ] = None,
+    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     output: Output = None,
 ) -> None:
     """What computation and collectives cost each other."""

@@ -12,12 +12,12 @@ from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_l
 
 
 def memcpy(
-    sizes: Annotated[str, typer.Option("--sizes", help="Of one copy, as 64K,1M..1G*4.")] = (
+    sizes: Annotated[str, typer.Option("--sizes", help="Sizes of a copy: 64K,1M..1G*4.")] = (
         "4K..1G*4"
     ),
-    pairs: Annotated[str, typer.Option("--pairs", help="GPUs: all, or 0:1,1:0,...")] = "all",
+    pairs: Annotated[str, typer.Option("--pairs", help="Pairs of GPUs: all, or 0:1,1:0.")] = "all",
     only: Annotated[
-        str | None, typer.Option("--only", help="Of peer,within,host,ipc; none: all.")
+        str | None, typer.Option("--only", help="Some of peer,within,host,ipc. Default: all.")
     ] = None,
     backend: replay_options.BackendOption = replay_options.Backend.AUTO,
     runtime: replay_options.Runtime = None,
@@ -28,7 +28,7 @@ def memcpy(
     ] = 1,
     env: replay_options.Environment = None,
     label: Annotated[
-        str | None, typer.Option("--label", help="What is measured.", callback=checked_label)
+        str | None, typer.Option("--label", help="Label of the results.", callback=checked_label)
     ] = None,
     mpiexec: replay_options.Mpiexec = None,
     microbench: Annotated[
@@ -36,8 +36,10 @@ def memcpy(
     ] = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
-    csv: Annotated[Path | None, typer.Option("--csv", help="Where results go as well.")] = None,
-    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", help="Also write the results to this CSV.")
+    ] = None,
+    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     output: Output = None,
 ) -> None:
     """Copies between GPUs, within each, and from the host.

@@ -25,12 +25,17 @@ def p2p(
     pairs: Annotated[str, typer.Option("--pairs", help="all, or 0:1,1:0,...")] = "all",
     sizes: Annotated[
         str | None,
-        typer.Option("--sizes", help="As 4K..1G*4; none: many of a pair, a few of the others."),
+        typer.Option(
+            "--sizes", help="Message sizes: 4K..1G*4. Default: fewer after the first pair."
+        ),
     ] = None,
     direction: Annotated[
-        Direction, typer.Option("--direction", help="Who of a pair sends; both: one after another.")
+        Direction,
+        typer.Option("--direction", help="Who sends; both measures one-way, then two-way."),
     ] = Direction.BOTH,
-    no_latency: Annotated[bool, typer.Option("--no-latency", help="Leave ping-pongs out.")] = False,
+    no_latency: Annotated[
+        bool, typer.Option("--no-latency", help="Do not measure latency (ping-pongs).")
+    ] = False,
     backend: replay_options.BackendOption = replay_options.Backend.AUTO,
     library: replay_options.Library = None,
     runtime: replay_options.Runtime = None,
@@ -45,20 +50,22 @@ def p2p(
         list[str] | None, typer.Option("--variant", help="LABEL:NAME=VALUE,library=PATH,...")
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option("--rounds", help="Rounds through all variants.", min=1)
+        int | None, typer.Option("--rounds", help="How often to measure every variant.", min=1)
     ] = None,
     label: Annotated[
-        str | None, typer.Option("--label", help="What is measured.", callback=checked_label)
+        str | None, typer.Option("--label", help="Label of the results.", callback=checked_label)
     ] = None,
     mpiexec: replay_options.Mpiexec = None,
     oversubscribe: replay_options.Oversubscribe = False,
     db: Db = DEFAULT_DB,
     run: Run = "main",
-    csv: Annotated[Path | None, typer.Option("--csv", help="Where results go as well.")] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", help="Draw pairs and sizes: .png, .svg, .pdf.")
+    csv: Annotated[
+        Path | None, typer.Option("--csv", help="Also write the results to this CSV.")
     ] = None,
-    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Plot over pairs and sizes: .png, .svg, .pdf.")
+    ] = None,
+    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     output: Output = None,
 ) -> None:
     """Send/Recv between pairs of ranks, one pair at a time."""

@@ -7,11 +7,11 @@ from collscope.errors import MissingToolError
 
 
 def doctor(db: Db = DEFAULT_DB) -> None:
-    """What is installed, and the command that mends what is missing."""
+    """What is installed, and how to get what is missing."""
     from collscope.doctor import diagnose, render
     from collscope.reports.layout import terminal_width
 
     checks = diagnose(db)
     write(render(checks, terminal_width()), None)
     if any(c.found is False and c.required for c in checks):
-        raise MissingToolError("doctor: a needed part is missing. Run the commands named above.")
+        raise MissingToolError("doctor: a required part is missing. Run the commands named above.")

@@ -86,7 +86,7 @@ def ingest_csv(
         int | None, typer.Option("--nranks", help="Ranks of an rccl_replayer CSV.", min=1)
     ] = None,
     label: Annotated[
-        str | None, typer.Option("--label", help="Name for every row.", callback=checked_label)
+        str | None, typer.Option("--label", help="Label for every row.", callback=checked_label)
     ] = None,
     max_size: MaxSize = None,
     strict: Strict = False,
@@ -106,15 +106,15 @@ def ingest_table(
     db: Db = DEFAULT_DB,
     run: Run = "main",
     op: Annotated[
-        str | None, typer.Option("--op", help="Operation, as AllReduce or all_reduce.")
+        str | None, typer.Option("--op", help="Operation, such as AllReduce or all_reduce.")
     ] = None,
     nranks: Annotated[int | None, typer.Option("--nranks", help="Ranks.", min=1)] = None,
     nnodes: Annotated[int | None, typer.Option("--nnodes", help="Hosts.", min=1)] = None,
     datatype: Annotated[
-        str | None, typer.Option("--datatype", help="Element type, as float or bfloat16.")
+        str | None, typer.Option("--datatype", help="Element type, such as float or bfloat16.")
     ] = None,
     label: Annotated[
-        str | None, typer.Option("--label", help="Name for the table.", callback=checked_label)
+        str | None, typer.Option("--label", help="Label for the table.", callback=checked_label)
     ] = None,
     max_size: MaxSize = None,
     strict: Strict = False,
@@ -137,7 +137,9 @@ def ingest_metric(
     db: Db = DEFAULT_DB,
     run: Run = "main",
     name: Annotated[str | None, typer.Option("--name", help="What was measured.")] = None,
-    unit: Annotated[str | None, typer.Option("--unit", help="Unit, as ms or samples/s.")] = None,
+    unit: Annotated[
+        str | None, typer.Option("--unit", help="Unit, such as ms or samples/s.")
+    ] = None,
     label: Annotated[
         str | None, typer.Option("--label", help="Setting that ran.", callback=checked_label)
     ] = None,

@@ -25,11 +25,13 @@ class CheckFormat(str, Enum):
 
 MeasuredRun = Annotated[
     str | None,
-    typer.Option("--run", help="Only measurements of this run.", callback=checked_label),
+    typer.Option("--run", help="Use only measurements of this run.", callback=checked_label),
 ]
 WeightsRun = Annotated[
     str | None,
-    typer.Option("--weights", help="Run whose calls weight the classes.", callback=checked_label),
+    typer.Option(
+        "--weights", help="Weight the classes by the calls of this run.", callback=checked_label
+    ),
 ]
 System = Annotated[
     str | None,
@@ -44,10 +46,10 @@ def compare(
     db: Db = DEFAULT_DB,
     run: MeasuredRun = None,
     weights: WeightsRun = None,
-    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     system: System = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", help="Draw busbw against size: .png, .svg, .pdf.")
+        Path | None, typer.Option("--plot", help="Plot busbw over size: .png, .svg, .pdf.")
     ] = None,
     output: Output = None,
 ) -> None:
@@ -63,27 +65,38 @@ def compare(
 def check(
     baseline: Annotated[
         str,
-        typer.Option("--baseline", help="Label or replay CSV to judge by.", callback=checked_label),
+        typer.Option(
+            "--baseline", help="Label or replay CSV of the reference build.", callback=checked_label
+        ),
     ],
     current: Annotated[
-        str, typer.Option("--current", help="Label or replay CSV to judge.", callback=checked_label)
+        str,
+        typer.Option(
+            "--current", help="Label or replay CSV of the build to judge.", callback=checked_label
+        ),
     ],
     control: Annotated[
         str | None,
-        typer.Option("--control", help="The baseline, measured once more.", callback=checked_label),
+        typer.Option(
+            "--control",
+            help="Label or replay CSV: the baseline, measured once more.",
+            callback=checked_label,
+        ),
     ] = None,
     db: Db = DEFAULT_DB,
     run: MeasuredRun = None,
     weights: WeightsRun = None,
     threshold: Annotated[
-        float, typer.Option("--threshold", help="Change of a class that matters, %.", min=0)
+        float,
+        typer.Option("--threshold", help="Smallest change of a class that counts, in %.", min=0),
     ] = 5.0,
     resolution: Annotated[
-        float, typer.Option("--resolution", help="Most noise to judge a class, %.", min=0)
+        float,
+        typer.Option("--resolution", help="Largest noise at which a class is judged, in %.", min=0),
     ] = 10.0,
     system: System = None,
     format: Annotated[
-        CheckFormat, typer.Option("--format", help="Form of the output.")
+        CheckFormat, typer.Option("--format", help="Output format.")
     ] = CheckFormat.TEXT,
     output: Output = None,
 ) -> None:
@@ -107,21 +120,25 @@ def roofline(
     name: Annotated[
         str | None, typer.Argument(metavar="[SYSTEM]", help="The same as --system.")
     ] = None,
-    listing: Annotated[bool, typer.Option("--list", help="The systems that ship.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the shipped systems.")] = False,
     system: System = None,
     ranks: Annotated[
-        int | None, typer.Option("--ranks", help="Ranks; none: every GPU of the nodes.", min=1)
+        int | None, typer.Option("--ranks", help="Ranks. Default: every GPU of the nodes.", min=1)
     ] = None,
     nodes: Annotated[int, typer.Option("--nodes", help="Nodes.", min=1)] = 1,
-    op: Annotated[str | None, typer.Option("--op", help="One operation, as AllReduce.")] = None,
+    op: Annotated[
+        str | None, typer.Option("--op", help="One operation, such as AllReduce.")
+    ] = None,
     fit: Annotated[
         str | None,
         typer.Option(
-            "--fit", help="Label whose measurements give the roof as well.", callback=checked_label
+            "--fit",
+            help="Also fit a roof to the measurements of this label.",
+            callback=checked_label,
         ),
     ] = None,
     db: Db = DEFAULT_DB,
-    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     output: Output = None,
 ) -> None:
     """What a fabric allows: bounds of every operation, roof by size."""

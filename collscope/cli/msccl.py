@@ -16,14 +16,16 @@ def msccl(
     db: Db = DEFAULT_DB,
     run: Annotated[
         str | None,
-        typer.Option("--run", help="Run whose classes they could serve.", callback=checked_label),
+        typer.Option(
+            "--run", help="Show which classes of this run they would serve.", callback=checked_label
+        ),
     ] = None,
     system: Annotated[
         str | None,
         typer.Option("--system", help="A name of 'roofline --list', a file, or NODE+NETWORK."),
     ] = None,
     strict: Strict = False,
-    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     output: Output = None,
 ) -> None:
     """What MSCCL algorithms would serve of a run, and at what cost."""

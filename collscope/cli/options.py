@@ -32,9 +32,9 @@ class Format(str, Enum):
 def checked_label(label: str | None) -> str | None:
     """Refuse a name that the store cannot hold (bytes that are no UTF-8), and an unset `$NAME`."""
     if label is not None and not label.isprintable():
-        raise typer.BadParameter("a label is printable UTF-8 text")
+        raise typer.BadParameter("a label must be printable UTF-8 text")
     if label is not None and not label.strip():
-        raise typer.BadParameter("the label is empty. Name one, or leave the option out")
+        raise typer.BadParameter("the label is empty. Give one, or leave the option out")
     return label
 
 
@@ -51,15 +51,15 @@ Run = Annotated[
 ]
 Paths = Annotated[
     list[str],
-    typer.Argument(help="Files, folders, archives, globs, or - for standard input; .gz, .zst."),
+    typer.Argument(help="Files, folders, archives, globs; - is standard input."),
 ]
 MaxSize = Annotated[
     int | None,
     typer.Option(
-        "--max-size", help="Largest file, decompressed, as 20G.", metavar="SIZE", parser=_size
+        "--max-size", help="Largest file allowed, decompressed: 20G.", metavar="SIZE", parser=_size
     ),
 ]
-Strict = Annotated[bool, typer.Option("--strict", help="Lost or damaged data is an error.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Treat lost or damaged data as an error.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write to a file.")]
 DEFAULT_DB = Path("collscope.db")
 

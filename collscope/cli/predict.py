@@ -17,27 +17,32 @@ def predict(
     label: Annotated[
         str | None,
         typer.Option(
-            "--with", help="Label of measurements, or a traced run.", callback=checked_label
+            "--with",
+            help="New times: a label of measurements, or a traced run.",
+            callback=checked_label,
         ),
     ] = None,
     before: Annotated[
         str | None,
         typer.Option(
-            "--from", help="Label of the recorded setting, measured alike.", callback=checked_label
+            "--from",
+            help="Label of the recorded setting, measured the same way.",
+            callback=checked_label,
         ),
     ] = None,
     system: Annotated[
         str | None, typer.Option("--system", help="Roof: a name of 'roofline --list', or a file.")
     ] = None,
     step_ms: Annotated[
-        float | None, typer.Option("--step-ms", help="Step time without the profiler.", min=0)
+        float | None,
+        typer.Option("--step-ms", help="Step time without the profiler, in ms.", min=0),
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Also what bounds the step before and after.")
+        bool, typer.Option("--explain", help="Also show what bounds the step before and after.")
     ] = False,
     db: Db = DEFAULT_DB,
     run: Run = "main",
-    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     output: Output = None,
 ) -> None:
     """Step time of a traced run after a change, by simulation."""
@@ -59,7 +64,10 @@ def export_perfetto(
     db: Db = DEFAULT_DB,
     run: Run = "main",
     most: Annotated[
-        int | None, typer.Option("--most", help="Kernels at most; the longest calls stay.", min=1)
+        int | None,
+        typer.Option(
+            "--most", help="Write at most this many kernels, of the longest calls.", min=1
+        ),
     ] = None,
 ) -> None:
     """All ranks' collectives on one clock, for ui.perfetto.dev."""

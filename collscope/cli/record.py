@@ -17,16 +17,18 @@ _NO_LOG = (
 
 
 def record(
-    command: Annotated[list[str], typer.Argument(help="The job, behind --.")],
+    command: Annotated[list[str], typer.Argument(help="The job's command, after --.")],
     folder: Annotated[
-        Path | None, typer.Option("-o", "--output", help="New folder for the files.")
+        Path | None, typer.Option("-o", "--output", help="New folder for the job's files.")
     ] = None,
     kernel_trace: Annotated[
         bool,
-        typer.Option("--kernel-trace", help="RCCL before 2.30: GPU times of every collective."),
+        typer.Option(
+            "--kernel-trace", help="Also log GPU times of collectives (RCCL before 2.30)."
+        ),
     ] = False,
     inspector: Annotated[
-        bool, typer.Option("--inspector", help="NCCL: the Inspector profiler plugin.")
+        bool, typer.Option("--inspector", help="Also load NCCL's Inspector plugin.")
     ] = False,
     html: Annotated[
         Path | None, typer.Option("--html", help="Also write the report as one HTML file.")

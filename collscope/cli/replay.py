@@ -41,26 +41,32 @@ def replay(
     run: Run = "main",
     plan: replay_options.PlanFile = None,
     sweep: Annotated[
-        str | None, typer.Option("--sweep", help="Without a log: allreduce,allgather:1K..4G*2.")
+        str | None,
+        typer.Option("--sweep", help="Operations and sizes, instead of logs: allreduce:1K..4G*2."),
     ] = None,
     datatype: Annotated[str, typer.Option("--datatype", help="Datatype of the sweep.")] = "float32",
-    redop: Annotated[str, typer.Option("--redop", help="Reduction of the sweep.")] = "sum",
+    redop: Annotated[
+        str, typer.Option("--redop", help="Reduction of the sweep: sum, prod, max, min or avg.")
+    ] = "sum",
     in_place: Annotated[
-        InPlace, typer.Option("--in-place", help="Buffers of the sweep.")
+        InPlace, typer.Option("--in-place", help="Whether the sweep runs in place.")
     ] = InPlace.NO,
     ranks: replay_options.Ranks = None,
     mode: Annotated[
-        Mode | None, typer.Option("--mode", help="Each class by itself, or every call in order.")
+        Mode | None,
+        typer.Option("--mode", help="Run each class by itself, or every call in order."),
     ] = None,
     repeat: Annotated[
-        int | None, typer.Option("--repeat", help="Passes through a sequence.")
+        int | None, typer.Option("--repeat", help="How often to run a sequence.")
     ] = None,
     only: replay_options.Only = None,
     min_share: replay_options.MinShare = None,
     limit: replay_options.Limit = None,
     scale_ranks: replay_options.ScaleRanks = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only.")] = False,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Where results go as well.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", help="Also write the results to this CSV.")
+    ] = None,
     csv_layout: Annotated[
         Layout, typer.Option("--csv-layout", help="Columns of the CSV.")
     ] = Layout.COLLSCOPE,
@@ -70,7 +76,7 @@ def replay(
     gpus_per_process: replay_options.GpusPerProcess = 1,
     threads: replay_options.ThreadsOption = None,
     budget: Annotated[
-        float | None, typer.Option("--budget", help="Seconds to spend on a class.")
+        float | None, typer.Option("--budget", help="Seconds to spend on each class.")
     ] = None,
     graph: Annotated[
         bool, typer.Option("--graph", help="Time the calls captured in a CUDA or HIP graph.")
@@ -81,31 +87,32 @@ def replay(
     ] = False,
     verify: Annotated[
         int | None,
-        typer.Option("--verify", help="Calls of each class whose result is checked.", min=0),
+        typer.Option("--verify", help="How many calls of each class to check.", min=0),
     ] = None,
-    no_verify: Annotated[bool, typer.Option("--no-verify", help="Check no result.")] = False,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not check results.")] = False,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", help="Seconds without progress that end the run.")
+        float | None,
+        typer.Option("--timeout", help="End the run after this many seconds without progress."),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Measure what the file of --csv lacks.")
+        bool, typer.Option("--resume", help="Measure only what is missing in the file of --csv.")
     ] = False,
     env: replay_options.Environment = None,
     variant: Annotated[
         list[str] | None, typer.Option("--variant", help="LABEL:NAME=VALUE,library=PATH,...")
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option("--rounds", help="Rounds through all variants.", min=1)
+        int | None, typer.Option("--rounds", help="How often to measure every variant.", min=1)
     ] = None,
     label: Annotated[
         str | None,
-        typer.Option("--label", help="Name of what is measured.", callback=checked_label),
+        typer.Option("--label", help="Label of the results.", callback=checked_label),
     ] = None,
     replayer: replay_options.Replayer = None,
     mpiexec: replay_options.Mpiexec = None,
     oversubscribe: replay_options.Oversubscribe = False,
 ) -> None:
-    """Measure the collectives of a run, a plan or a sweep here.
+    """Measure the collectives of a run, a plan or a sweep.
 
     Of a run in the store, unless logs, --plan or --sweep say otherwise; results go into the store.
     """

@@ -36,10 +36,10 @@ Mpiexec = Annotated[
 ]
 Oversubscribe = Annotated[
     bool,
-    typer.Option("--oversubscribe", help="Without GPUs: also more ranks than this host serves."),
+    typer.Option("--oversubscribe", help="Start more ranks than a host without GPUs can serve."),
 ]
 Environment = Annotated[
-    list[str] | None, typer.Option("--env", help="NAME=VALUE in the environment of the ranks.")
+    list[str] | None, typer.Option("--env", help="Set NAME=VALUE for the ranks.")
 ]
 Replayer = Annotated[
     Path | None, typer.Option("--replayer", help="The collscope-replayer to start.")
@@ -51,21 +51,23 @@ GpusPerProcess = Annotated[
     int, typer.Option("--gpus-per-process", help="GPUs of each process.", min=1)
 ]
 PlanFile = Annotated[Path | None, typer.Option("--plan", help="A plan file, in place of a run.")]
-Ranks = Annotated[int | None, typer.Option("-n", "--ranks", help="Ranks (GPUs) at hand.", min=1)]
+Ranks = Annotated[int | None, typer.Option("-n", "--ranks", help="Ranks (GPUs) to use.", min=1)]
 Only = Annotated[
-    str | None, typer.Option("--only", help="Classes: allreduce,alltoall:64K, 12 as in report.")
+    str | None, typer.Option("--only", help="Only these classes: allreduce,alltoall:64K,12.")
 ]
 MinShare = Annotated[
     float | None,
-    typer.Option("--min-share", help="Leave out classes of a lesser share of the time, 0 to 1."),
+    typer.Option(
+        "--min-share", help="Leave out classes with a smaller share of the time (0 to 1)."
+    ),
 ]
 Limit = Annotated[
-    int | None, typer.Option("--limit", help="Only so many classes, the heaviest.", min=1)
+    int | None, typer.Option("--limit", help="Only this many classes, the heaviest.", min=1)
 ]
 ScaleRanks = Annotated[
     int | None,
     typer.Option(
-        "--scale-ranks", help="Measure on so many ranks instead of the recorded ones.", min=1
+        "--scale-ranks", help="Measure on this many ranks, not the recorded number.", min=1
     ),
 ]
-Logs = Annotated[list[str] | None, typer.Argument(help="Logs; none: use the store.")]
+Logs = Annotated[list[str] | None, typer.Argument(help="Logs to read. Default: use the store.")]

@@ -30,8 +30,8 @@ class PlotFormat(str, Enum):
 def report(
     db: Db = DEFAULT_DB,
     run: Run = "main",
-    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
-    top: Annotated[int, typer.Option("--top", help="Rows per table; 0 for all.", min=0)] = 20,
+    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
+    top: Annotated[int, typer.Option("--top", help="Rows per table; 0 shows all.", min=0)] = 20,
     system: Annotated[
         str | None,
         typer.Option("--system", help="Roof: a name of 'roofline --list', a file, or 'fit'."),
@@ -39,16 +39,16 @@ def report(
     label: Annotated[
         str | None,
         typer.Option(
-            "--label", help="Measurements to judge; else the latest.", callback=checked_label
+            "--label",
+            help="Label of the measurements to judge. Default: the latest.",
+            callback=checked_label,
         ),
     ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Folder to draw plots into.")] = None,
     plot_format: Annotated[
-        PlotFormat, typer.Option("--plot-format", help="Files of --plot.")
+        PlotFormat, typer.Option("--plot-format", help="File type of --plot.")
     ] = PlotFormat.PNG,
-    wide: Annotated[
-        bool, typer.Option("--wide", help="Whole names in tables, however long.")
-    ] = False,
+    wide: Annotated[bool, typer.Option("--wide", help="Do not shorten names in tables.")] = False,
     output: Output = None,
 ) -> None:
     """What collectives cost a run, and what better ones would gain."""
@@ -83,18 +83,18 @@ def _plot(built: Report, folder: Path, fmt: str) -> None:
 
 
 def sql(
-    query: Annotated[str | None, typer.Argument(help="A query; none lists the views.")] = None,
+    query: Annotated[str | None, typer.Argument(help="The query. Default: list the views.")] = None,
     db: Db = DEFAULT_DB,
-    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     timeout: Annotated[
-        float, typer.Option("--timeout", help="Seconds to wait for the answer; 0: no limit.", min=0)
+        float, typer.Option("--timeout", help="Give up after this many seconds; 0: never.", min=0)
     ] = 0,
     wide: Annotated[
-        bool, typer.Option("--wide", help="Whole texts on a terminal, however long.")
+        bool, typer.Option("--wide", help="Do not shorten texts on a terminal.")
     ] = False,
     output: Output = None,
 ) -> None:
-    """Ask the store in SQL, read-only; no query: list its views."""
+    """Query the store in SQL (read-only), or list its views."""
     from collscope.library import Store
     from collscope.reports.rows import render_rows
 

@@ -23,7 +23,7 @@ def runs(
         str | None, typer.Argument(help="The run to remove.", callback=checked_label)
     ] = None,
     db: Db = DEFAULT_DB,
-    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     output: Output = None,
 ) -> None:
     """The runs of the store; 'runs rm NAME' removes one.

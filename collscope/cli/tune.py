@@ -32,40 +32,44 @@ def tune(
     limit: replay_options.Limit = None,
     scale_ranks: replay_options.ScaleRanks = None,
     env: Annotated[
-        list[str] | None, typer.Option("--env", help="NAME=VALUE of the job as it is.")
+        list[str] | None, typer.Option("--env", help="A variable that the job sets, NAME=VALUE.")
     ] = None,
     candidate: Annotated[
-        list[str] | None, typer.Option("--candidate", help="To try: NAME:VAR=VALUE,...")
+        list[str] | None,
+        typer.Option("--candidate", help="One more setting to try: NAME:VAR=VALUE,..."),
     ] = None,
     named: Annotated[
-        str | None, typer.Option("--try", help="Only these: ring/ll128,nvls/simple,channels.")
+        str | None, typer.Option("--try", help="Try only these: ring/ll128,nvls/simple,channels.")
     ] = None,
     system: Annotated[
         str | None, typer.Option("--system", help="Roof: a name of 'roofline --list', or a file.")
     ] = None,
     step_ms: Annotated[
-        float | None, typer.Option("--step-ms", help="Step time of the job.", min=0)
+        float | None, typer.Option("--step-ms", help="Step time of the job, in ms.", min=0)
     ] = None,
     steps: Annotated[
         int,
-        typer.Option("--steps", help="How many steps of the job the recorded calls are of.", min=1),
+        typer.Option("--steps", help="Number of steps that the recorded calls cover.", min=1),
     ] = 1,
     time_limit: Annotated[
-        float, typer.Option("--time-limit", help="Seconds for everything.", min=1)
+        float, typer.Option("--time-limit", help="Seconds for the whole command.", min=1)
     ] = 300.0,
     budget: Annotated[
         float, typer.Option("--budget", help="Seconds per class and launch.", min=0)
     ] = 0.05,
     timeout: Annotated[
-        float, typer.Option("--timeout", help="Seconds without progress that end a launch.", min=0)
+        float,
+        typer.Option(
+            "--timeout", help="End a launch after this many seconds without progress.", min=0
+        ),
     ] = 20.0,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the order of launches.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", help="Seed for the order of launches.")] = 1,
     out: Annotated[Path, typer.Option("--out", help="Folder of the results.")] = Path("tune"),
     label: Annotated[
         str | None,
         typer.Option(
             "--label",
-            help="Put before the labels present, default and tuned.",
+            help="Prefix of the labels present, default and tuned.",
             callback=checked_label,
         ),
     ] = None,
@@ -78,11 +82,12 @@ def tune(
         bool, typer.Option("--graph", help="Time the calls captured in a CUDA or HIP graph.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be tried, and how long; no more.")
+        bool,
+        typer.Option("--dry-run", help="Print what would be tried and how long it takes; stop."),
     ] = False,
     replayer: replay_options.Replayer = None,
     mpiexec: replay_options.Mpiexec = None,
-    format: Annotated[Form, typer.Option("--format", help="Form of the output.")] = Form.TEXT,
+    format: Annotated[Form, typer.Option("--format", help="Output format.")] = Form.TEXT,
     output: Output = None,
 ) -> None:
     """Find better settings for a job's collectives, and confirm them."""

@@ -37,52 +37,59 @@ def _whatif() -> None:
 @whatif_app.command("fusion")
 def fusion(
     layers: Annotated[
-        Path | None, typer.Option("--layers", help="Layer list, a CSV name,parameters.")
+        Path | None, typer.Option("--layers", help="Layers: a CSV with name,parameters.")
     ] = None,
     run: Annotated[
         str | None,
         typer.Option(
-            "--run", help="Run whose AllReduce calls are merged; main.", callback=checked_label
+            "--run",
+            help="Merge the AllReduce calls of this run. Default: main.",
+            callback=checked_label,
         ),
     ] = None,
     policy: Annotated[
-        Policy, typer.Option("--policy", help="When a bucket ends.")
+        Policy, typer.Option("--policy", help="Rule for the end of a bucket.")
     ] = Policy.TORCH_DDP,
     thresholds: Annotated[
         str | None,
-        typer.Option("--thresholds", help="As 1K..64M*2,100M; of fixed_count the numbers."),
+        typer.Option(
+            "--thresholds", help="Bucket sizes: 1K..64M*2,100M; for fixed_count: numbers."
+        ),
     ] = None,
     first_bucket: Annotated[
-        str, typer.Option("--first-bucket", help="Threshold of torch_ddp's first bucket.")
+        str, typer.Option("--first-bucket", help="Size of torch_ddp's first bucket.")
     ] = "1M",
     order: Annotated[
-        Order | None, typer.Option("--order", help="Of the layers; torch_ddp: reversed.")
+        Order | None,
+        typer.Option("--order", help="Order of the layers. Default for torch_ddp: reversed."),
     ] = None,
     datatype: Annotated[
-        str | None, typer.Option("--datatype", help="Of the layers; float32 by default.")
+        str | None, typer.Option("--datatype", help="Datatype of the layers. Default: float32.")
     ] = None,
     ranks: Annotated[
-        int | None, typer.Option("-n", "--ranks", help="Ranks that reduce.", min=2)
+        int | None, typer.Option("-n", "--ranks", help="Number of ranks that reduce.", min=2)
     ] = None,
-    nodes: Annotated[int | None, typer.Option("--nodes", help="Their nodes.", min=1)] = None,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", help="Number of their nodes.", min=1)
+    ] = None,
     label: Annotated[
         str | None,
         typer.Option(
             "--label",
-            help="Measurements to use; with --measure their name.",
+            help="Label of the measurements to use, or to make (--measure).",
             callback=checked_label,
         ),
     ] = None,
     overlap: Annotated[
-        str | None, typer.Option("--overlap", help="Beside compute: recorded, or uniform:MS.")
+        str | None, typer.Option("--overlap", help="Overlap with compute: recorded, or uniform:MS.")
     ] = None,
     queued: Annotated[
-        bool, typer.Option("--queued", help="Do not wait between buckets, as streams do.")
+        bool, typer.Option("--queued", help="Queue buckets on a stream, without waiting between.")
     ] = False,
     measure: Annotated[
         bool, typer.Option("--measure", help="Replay the buckets instead of predicting.")
     ] = False,
-    backend: Annotated[Backend, typer.Option("--backend", help="To measure on.")] = Backend.AUTO,
+    backend: Annotated[Backend, typer.Option("--backend", help="Where to measure.")] = Backend.AUTO,
     library: Library = None,
     runtime: Runtime = None,
     budget: Annotated[float | None, typer.Option("--budget", help="Seconds per size.")] = None,
@@ -90,9 +97,9 @@ def fusion(
     env: Environment = None,
     mpiexec: Mpiexec = None,
     db: Db = DEFAULT_DB,
-    format: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     plot: Annotated[
-        Path | None, typer.Option("--plot", help="Draw time over threshold: .png, .svg, .pdf.")
+        Path | None, typer.Option("--plot", help="Plot time over threshold: .png, .svg, .pdf.")
     ] = None,
     output: Output = None,
 ) -> None:

@@ -43,7 +43,7 @@ class Roofline:
 
 
 def listed() -> Roofline:
-    """The systems that ship."""
+    """List the shipped systems."""
     return Roofline(None, None, None, None, None, catalogue_rows(), (), ())
 
 
