@@ -21,6 +21,7 @@ from collscope.model.trace import RecordedCalls
 from collscope.parsers import registry
 from collscope.parsers.reader import Fit
 from collscope.parsers.recorders import flight_pickle
+from collscope.parsers.traces.kineto_names import parse_collective
 
 SAMPLES = Path(__file__).resolve().parent.parent / "samples" / "recorders"
 FILES = sorted(path.name for path in SAMPLES.iterdir())
@@ -48,6 +49,8 @@ def codes(found: RecordedCalls) -> dict[str, int]:
         ("synthetic.inspector-v4.0.log", "inspector"),
         ("synthetic.inspector-v4.3.log", "inspector"),
         (ACCL, "accl_profiler"),
+        ("synthetic.clog.txt", "clog"),
+        ("synthetic.torchcomms_trace_rank_2.json", "flight_recorder"),
         ("synthetic.profiler-plugin.txt", "profiler_plugin"),
         ("replay.4711.node-1.json", "rccl_recorder_text"),
         ("replay.1.h", "rccl_recorder_binary"),
@@ -259,6 +262,70 @@ def test_inspector_v41_and_v42() -> None:
     assert found.calls == read("synthetic.inspector-v4.3.log").calls[:2]
 
 
+# --- torchcomms --------------------------------------------------------------------------------
+
+
+def test_clog() -> None:
+    found = read("synthetic.clog.txt")
+    assert (found.rank, found.world_size, found.coverage) == (2, 4, "whole")
+    assert found.groups == (("world", (0, 1, 2, 3)), ("dp", (0, 2)))
+    first, gather, again, send, captured, replayed, open_, batch = found.calls
+    # grep -c '|Q|' says 6 enqueued, and the graph that was captured starts twice (G42|R.|C1|S).
+    assert Counter(call.state for call in found.calls) == {
+        "completed": 3, "started": 2, "scheduled": 2, "captured": 1,
+    }  # fmt: skip
+    assert (first.collective.redop, first.in_place, first.group_rank) == ("Sum", True, 2)
+    # 1714234567.890 + 0.001 s; milliseconds are all that is told, so no duration follows.
+    assert (first.start_ns, first.end_ns) == (1714234567_891_000_000, 1714234567_895_000_000)
+    assert first.duration_ns is None
+    assert (gather.collective.op, gather.collective.in_count) == (Op.ALL_GATHER, 2048)
+    assert (gather.collective.datatype, gather.group_rank) == (Datatype.BFLOAT16, 1)
+    assert (again.state, again.end_ns) == ("started", None)  # its E is of the graph
+    assert (send.collective.peer, send.collective.group_ranks) == (1, (0, 2))
+    assert (captured.state, replayed.state, open_.state) == ("captured", "completed", "started")
+    assert batch.collective.op is Op.UNKNOWN
+    assert codes(found) == {"batch_not_told": 1, "recorder_warned": 1}
+
+
+def test_clog_without_lifecycle_tells_no_state() -> None:
+    lines = DATA["synthetic.clog.txt"].splitlines(keepends=True)
+    found = read("x", b"".join(line for line in lines if not re.search(rb"\|[SEW]\|", line)))
+    assert {call.state for call in found.calls} == {None, "captured"}
+    assert len(found.calls) == 6
+
+
+def test_clog_without_its_beginning() -> None:
+    lines = DATA["synthetic.clog.txt"].splitlines(keepends=True)
+    found = read("x", b"".join([lines[0], *lines[4:]])[:-30])
+    # C1 is enqueued twice, started thrice, ended once and captured with three events; R1, R2.
+    assert codes(found)["lost_signature"] == sum(b"C1|" in line for line in lines[4:])
+    assert codes(found)["torn_record"] == 1
+
+
+def test_torchcomms_flight_recorder_numbers_no_group() -> None:
+    name = "synthetic.torchcomms_trace_rank_2.json"
+    found = read(name)
+    assert (found.rank, found.world_size) == (2, 4)
+    # One counter for all groups: the order in each group numbers its calls.
+    assert {call.seq for call in found.calls} == {None}
+    # p2p_seq_id is 0 always, so it does not tell which sends were launched together.
+    assert {call.together for call in found.calls} == {None}
+    scatter = found.calls[-1]
+    assert (scatter.collective.in_count, scatter.collective.out_count) == (1024, 256)
+    assert found.calls[1].collective.op is Op.ALL_GATHER
+    tail = json.loads(DATA[name])
+    tail["entries"] = tail["entries"][1:]
+    kept = read(name, json.dumps(tail).encode())
+    assert [call.seq for call in kept.calls] == [1, 2, 3, 4, 5]
+    assert codes(kept) == {"numbers_of_process": 1}
+
+
+def test_pytorch_numbers_stay_those_of_the_group() -> None:
+    found = read("ddp.fr.rank0.json")
+    assert found.calls[0].seq == 97
+    assert "numbers_of_process" not in codes(found)
+
+
 # --- accl profiler plugin ----------------------------------------------------------------------
 
 
@@ -436,3 +503,16 @@ def test_damaged_bytes(name: str, random: object) -> None:
     from fuzz_recorders import damaged, parse_all
 
     parse_all(damaged(DATA[name], random), name)
+
+
+@pytest.mark.parametrize(
+    ("name", "op"),
+    [
+        ("nccl2:all_reduce", Op.ALL_REDUCE),
+        ("nccl2:allreduce_coalesced", Op.ALL_REDUCE),
+        ("ncclx:reduce_scatter_single", Op.REDUCE_SCATTER),
+        ("gloo:all_reduce", Op.UNKNOWN),
+    ],
+)
+def test_names_of_this_years_backends(name: str, op: Op) -> None:
+    assert parse_collective(name) is op

@@ -28,6 +28,7 @@ DIALECTS = {
         "traces.kineto",
         "recorders.flight_pickle",
         "recorders.flight_recorder",
+        "recorders.clog",
         "recorders.accl_profiler",
         "recorders.inspector",
         "recorders.profiler_plugin",

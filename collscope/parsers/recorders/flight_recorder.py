@@ -1,7 +1,8 @@
 """PyTorch flight recorder, JSON form: the last collectives of a rank and how far they got.
 
 Fields: FlightRecorder.hpp and FlightRecorderDetail.hpp of torch/csrc/distributed/c10d (format 2.0
-to 2.10). The pickled form has the same fields; `flight_pickle` reads it.
+to 2.10), and FlightRecorder.cpp of meta-pytorch/torchcomms (August 2026), which has the same fields
+and other numbers. The pickled form has the same fields; `flight_pickle` reads it.
 """
 
 from __future__ import annotations
@@ -38,12 +39,16 @@ _SIGNS = re.compile(
 _TRACE = re.compile(rb'"(?:schemaVersion|deviceProperties|distributedInfo|traceEvents)"\s*:')
 _ENTRIES = re.compile(r'"entries"\s*:\s*\[')
 # nccl:all_reduce, ncclx:all_gather, gloo:broadcast; the arrow names the peer's rank in the group
-_BACKEND = re.compile(r"\w+:")
+_BACKEND = re.compile(r"[\w.-]+:")
 _CLOSES_GROUP = re.compile(r"(?:\w+:)?coalesced")
 _PEER = re.compile(r"(\d{1,9})\s*(?:->|<-)\s*(\d{1,9})")
 # ddp.fr.rank0.json, nccl_trace_rank_3, _dump_1, 12
 _SEPARATOR = re.compile(r"[_.\-]|(?<=[a-z])(?=\d)", re.IGNORECASE)
 _LIMIT = 2**63
+_NUMBERS_TEXT = (
+    "The recorder's ring buffer ran over, and its numbers count the calls of all groups of a "
+    "process: ranks meet where they made the same calls in all groups."
+)
 _MOST_RANKS = 1 << 24  # of all groups together, and characters that list them
 
 
@@ -75,7 +80,16 @@ def from_dump(dump: object, name: str, dialect: str, notes: Notes) -> RecordedCa
     rank = rank_of(name)
     # One object in many places is one entry: only a hostile pickle does that.
     entries = list({id(e): mapping(e) for e in sequence(fields.get("entries"))}.values())
-    reader = _Entries(groups, rank)
+    # torchcomms counts the calls of all groups, from 0, once; PyTorch those of each, from 1.
+    one_counter = bool(entries) and all(
+        whole(e.get("collective_seq_id")) == whole(e.get("op_id")) == whole(e.get("record_id"))
+        and not whole(e.get("p2p_seq_id"))
+        for e in entries
+    )
+    whole_buffer = bool(entries) and whole(entries[0].get("record_id")) == 0
+    if one_counter and not whole_buffer:
+        notes.add(Severity.NOTICE, "numbers_of_process", _NUMBERS_TEXT, 1)
+    reader = _Entries(groups, rank, one_counter=one_counter, whole_buffer=whole_buffer)
     read = []
     for place, entry in enumerate(entries, start=1):
         if text(entry.get("profiling_name")) is None:
@@ -96,7 +110,7 @@ def from_dump(dump: object, name: str, dialect: str, notes: Notes) -> RecordedCa
         library_version=version,
         status=_status(fields.get("pg_status"), entries),
         # Its first entry has record 0 until the ring buffer runs over.
-        coverage="whole" if entries and whole(entries[0].get("record_id")) == 0 else "tail",
+        coverage="whole" if whole_buffer else "tail",
         diagnostics=notes.diagnostics,
     )
 
@@ -213,16 +227,26 @@ def _ended(call: RecordedCall, end: RecordedCall, entry: Mapping[object, object]
 class _Entries:
     """Entries of one dump into calls."""
 
-    def __init__(self, groups: Mapping[str, tuple[int, ...]], rank: int | None) -> None:
+    def __init__(
+        self,
+        groups: Mapping[str, tuple[int, ...]],
+        rank: int | None,
+        *,
+        one_counter: bool,
+        whole_buffer: bool,
+    ) -> None:
         self._groups = groups
         self._rank = rank
+        self._one_counter = one_counter
+        self._numbered = not (one_counter and whole_buffer)  # else the order in a group numbers it
         self._elements: dict[int, int | None] = {}
 
     def call(self, entry: Mapping[object, object]) -> RecordedCall:
         """Call of one entry."""
         collective = self._collective(entry)
         one_sided = collective.op.point_to_point or entry.get("is_p2p") is True
-        number_in_group = whole(entry.get("p2p_seq_id" if one_sided else "collective_seq_id"))
+        counter = "p2p_seq_id" if one_sided and not self._one_counter else "collective_seq_id"
+        number_in_group = whole(entry.get(counter)) if self._numbered else None
         started = whole(entry.get("time_discovered_started_ns")) or None
         duration_ms = number(entry.get("duration_ms"))
         members = collective.group_ranks or ()
@@ -236,7 +260,7 @@ class _Entries:
             state=text(entry.get("state")),
             group_rank=members.index(self._rank) if self._rank in members else None,
             # A batch_isend_irecv has one number, a Send or Recv by itself has its own.
-            together=number_in_group if one_sided else None,
+            together=number_in_group if one_sided and not self._one_counter else None,
         )
 
     def _collective(self, entry: Mapping[object, object]) -> TraceCollective:
@@ -249,9 +273,9 @@ class _Entries:
         # Of a scatter c10d records what a rank gets as the input, and the root's parts, [[0]] on
         # other ranks, as the output (scatter of ProcessGroupNCCL.cpp).
         ends = ["input_sizes", "output_sizes"]
+        turned = op is Op.SCATTER and not self._one_counter
         into, out = (
-            self._count(entry.get(end), factor)
-            for end in (reversed(ends) if op is Op.SCATTER else ends)
+            self._count(entry.get(end), factor) for end in (reversed(ends) if turned else ends)
         )
         return TraceCollective(
             op=op,

@@ -8,20 +8,22 @@ from collscope.model import Datatype, Op
 
 # "Collective name" of record_param_comms and names of the "nccl:" annotations, lower case. Source:
 # RECORD_PARAM_COMMS and profilingTitle arguments of torch/csrc/distributed/c10d/
-# ProcessGroupNCCL.cpp, releases 1.11 to 2.9; functional names of torch/distributed.
+# ProcessGroupNCCL.cpp, releases 1.11 to 2.9; functional names of torch/distributed; opToString of
+# torchcomms.
 _OPS = {
     Op.ALL_REDUCE: "allreduce all_reduce allreduce_coalesced all_reduce_coalesced"
     " allreduce_sparse all_reduce_sparse all_reduce_barrier",
     Op.ALL_GATHER: "allgather all_gather _allgather_base _all_gather_base all_gather_into_tensor"
     " allgather_into_tensor allgather_into_tensor_coalesced all_gather_into_tensor_coalesced"
-    " allgather_coalesced all_gather_coalesced",
+    " allgather_coalesced all_gather_coalesced all_gather_single",
     Op.REDUCE_SCATTER: "reduce_scatter reducescatter _reduce_scatter_base reduce_scatter_tensor"
-    " reduce_scatter_tensor_coalesced reduce_scatter_coalesced",
+    " reduce_scatter_tensor_coalesced reduce_scatter_coalesced reduce_scatter_single",
     Op.BROADCAST: "broadcast _broadcast_oop broadcast_oop broadcast_coalesced",
     Op.REDUCE: "reduce _reduce_oop reduce_oop",
     Op.ALL_TO_ALL: "all_to_all alltoall alltoall_base all_to_all_single all_to_all_base",
-    Op.ALL_TO_ALLV: "all_to_allv alltoallv",
-    Op.GATHER: "gather",
+    Op.ALL_TO_ALLV: "all_to_allv alltoallv all_to_all_v_single",
+    Op.ALL_GATHERV: "all_gather_v",
+    Op.GATHER: "gather gather_single",
     Op.SCATTER: "scatter",
     Op.SEND: "send isend",
     Op.RECV: "recv irecv recv_anysource recvanysource",
@@ -62,8 +64,8 @@ _CPP_TYPES = {
     "c10::complex<float>": "complexfloat",
     "c10::complex<double>": "complexdouble",
 }
-# nccl:send 0->1, nccl:recv 1<-0
-_PEER = re.compile(r"(?:nccl|rccl|xccl):|\s+\d+\s*(?:->|<-)\s*\d+")
+# nccl:send 0->1, nccl:recv 1<-0, nccl2:all_reduce, ncclx:all_gather
+_PEER = re.compile(r"(?:nccl[2x]?|rcclx?|xccl):|\s+\d+\s*(?:->|<-)\s*\d+")
 
 
 def parse_collective(name: str) -> Op:
