@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,14 @@ HOSTILE = (
     "$\\bad{x$",
     "x" * 100_000,
 )
+
+
+_FIGURE_ROWS = """title => {
+    const one = Array.from(document.querySelectorAll('figure')).find(
+        f => f.querySelector('h3').textContent === title);
+    return Array.from(one.querySelectorAll('tbody tr'), r =>
+        Array.from(r.cells, c => c.textContent));
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -204,8 +213,19 @@ def test_a_mark_tells_and_filters(pages: dict[str, Path], browser: Browser) -> N
     mark.dispatch_event("pointermove", {"clientX": 5, "clientY": 5, "bubbles": True})
     assert "SendRecv of 8 MiB on 4 ranks" in page.locator("#tip").inner_text()
     page.locator("#class-10").dispatch_event("click")
-    count = page.locator("#efficiency-and-gain > .table .count").first.inner_text()
-    assert count == "1 of 14 rows"
+    for title in ("#efficiency-and-gain", "#classes"):
+        count = page.locator(f"{title} > .table .count").first.inner_text()
+        assert count == "1 of 14 rows"
+    assert page.locator("#chip").inner_text().startswith("Tables show class 10 only.")
+    page.click("#chip button")
+    assert page.locator("#chip").is_hidden()
+    assert page.locator("#classes > .table .count").first.inner_text() == "14 of 14 rows"
+    # the keyboard reads the marks of a drawing, and filters by them
+    page.locator("#class-10").evaluate("mark => mark.closest('.drawing').focus()")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#tip").inner_text().startswith("class ")
+    page.keyboard.press("Enter")
+    assert page.locator("#chip").is_visible()
     assert opened.problems == []
     opened.close()
 
@@ -299,6 +319,80 @@ def test_a_narrow_screen_scrolls_nowhere_but_inside(
     opened.close()
 
 
+def collscope_rows(db: Path, query: str) -> list[dict[str, Any]]:
+    done = json.loads(collscope("sql", query, "--db", db, "--format", "json").out)
+    return [dict(zip(done["columns"], row, strict=True)) for row in done["rows"]]
+
+
+def test_no_rank_is_blamed_where_none_stands_out(samples: Path, tmp_path: Path) -> None:
+    import sqlite3
+
+    from collscope.reports.build import build_report
+
+    db = tmp_path / "t.db"
+    collscope("ingest", "trace", samples / "traces" / "ringll", "--db", db)
+    connection = sqlite3.connect(db)
+    facts = report_extras(build_report(connection, "main"), connection).facts
+    (late,) = (f for f in facts if f.label == "Who is late")
+    assert late.value == "no single rank"
+    assert late.note.startswith("most often rank 2: last in 9 of 17 calls")
+    assert collscope_rows(db, "SELECT SUM(straggler) AS n FROM rank_times") == [{"n": 0}]
+
+
+@needs_browser
+def test_who_waits_for_whom_adds_up(pages: dict[str, Path], browser: Browser) -> None:
+    db = pages["traced.html"].parent / "t.db"
+    calls = {
+        row["call_id"]: row["last_rank"]
+        for row in collscope_rows(db, "SELECT * FROM call_times WHERE run = 'traced'")
+        if not row["warm_up"] and row["last_rank"] is not None
+    }
+    sums: dict[tuple[int, int], float] = defaultdict(float)
+    for row in collscope_rows(db, "SELECT * FROM kernels WHERE run = 'traced'"):
+        if row["call_id"] in calls and row["wait_ns"] is not None:
+            sums[row["rank"], calls[row["call_id"]]] += row["wait_ns"] / 1e3
+    opened = Opened(browser, pages["traced.html"])
+    shown = opened.page.evaluate(_FIGURE_ROWS, "Who waits for whom")
+    assert len(shown) == 4
+    for rank, cells in enumerate(shown):
+        assert cells[0] == f"rank {rank}"
+        for last, cell in enumerate(cells[1:]):
+            expected = sums.get((rank, last))
+            assert cell == ("-" if expected is None else f"{expected:.4g}")
+    opened.close()
+
+
+@needs_browser
+def test_a_comparison_draws_its_ratios_and_every_curve(
+    browser: Browser, samples: Path, tmp_path: Path
+) -> None:
+    db = tmp_path / "t.db"
+    for label in ("old", "new"):
+        collscope("ingest", "csv", samples / "replay" / "h200x4-sweep.csv", "--label", label,
+                  "--run", label, "--db", db)  # fmt: skip
+    words = ("compare", "old", "new", "--db", db, "--format")
+    path = tmp_path / "compare.html"
+    collscope(*words, "html", "-o", path)
+    document = json.loads(collscope(*words, "json").out)
+    opened = Opened(browser, path)
+    page = opened.page
+    ratios = page.evaluate(_FIGURE_ROWS, "Speed-up by message size")
+    assert len(ratios) == len(document["classes"])
+    assert {row[3] for row in ratios} == {"1"}
+    titles = page.eval_on_selector_all("figure h3", "all => all.map(h => h.textContent)")
+    curve = page.evaluate(_FIGURE_ROWS, titles[1])
+    first = document["classes"][0]
+    assert f"{first['cells'][0]['busbw_gbps']:.4g}" in {row[1] for row in curve}
+    # marks of one size do not cover each other
+    boxes = [
+        page.locator(f"#ratio-{i}").bounding_box()
+        for i, row in enumerate(ratios) if row[2] == ratios[0][2]
+    ]  # fmt: skip
+    assert len({box["x"] for box in boxes if box}) == len(boxes) > 1
+    assert opened.problems == []
+    opened.close()
+
+
 def test_drawings_and_facts_are_made_of_the_report(samples: Path, tmp_path: Path) -> None:
     import sqlite3
 
@@ -309,7 +403,15 @@ def test_drawings_and_facts_are_made_of_the_report(samples: Path, tmp_path: Path
     connection = sqlite3.connect(db)
     report = build_report(connection, "main", system="h200")
     extras = report_extras(report, connection)
-    assert {f.label for f in extras.facts} >= {"Share of GPU time in collectives", "Late most"}
+    facts = {f.label: f for f in extras.facts}
+    assert "Share of GPU time in collectives" in facts
+    late = facts["Who is late"]
+    (row,) = collscope_rows(db, late.query + " AND straggler")
+    assert late.value == f"rank {row['rank']}" == "rank 2"
+    assert late.note == (
+        f"last in {row['late_last']} of {row['late_of']} calls; the others wait "
+        f"{row['caused_wait_ns'] / 1e6:.3g} ms for it, which is little"
+    )
     drawing = classes_figure(report)
     assert drawing is not None
     assert len(drawing.marks) == len([c for c in report.judgement.classes if c.busbw_gbps])
@@ -348,14 +450,6 @@ def test_record_writes_a_page_too(tmp_path: Path, samples: Path) -> None:
     )  # fmt: skip
     assert done.code == 0
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
-
-
-_FIGURE_ROWS = """title => {
-    const one = Array.from(document.querySelectorAll('figure')).find(
-        f => f.querySelector('h3').textContent === title);
-    return Array.from(one.querySelectorAll('tbody tr'), r =>
-        Array.from(r.cells, c => c.textContent));
-}"""
 
 
 def _tuning(name: str) -> Tuning:

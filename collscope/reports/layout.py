@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "md", "csv", "json", "html")
 WIDTH = 120  # columns of the text form where no terminal has another width; most of a sentence
-# Kinds of column; words are not cut, of names the middle is.
-TEXT, PATH, NAME, WORD, NUMBER = "text", "path", "name", "word", "number"
+# Kinds of column; words are not cut, of names the middle is; bars of # are drawn by pages.
+TEXT, PATH, NAME, WORD, NUMBER, BAR = "text", "path", "name", "word", "number", "bar"
 _NARROWEST_PAGE = 40  # of a terminal; a narrower one folds the lines
 _NARROWEST = 16  # text is not cut below this
 _GAP = "  "
@@ -260,7 +260,7 @@ def _cut_texts(
     columns: Sequence[Column], widths: list[int], words: Sequence[int], width: int
 ) -> None:
     """Make columns of text narrower, the widest first, as far as that is needed and bearable."""
-    texts = [i for i, column in enumerate(columns) if column.kind in (TEXT, PATH, NAME)]
+    texts = [i for i, column in enumerate(columns) if column.kind in (TEXT, PATH, NAME, BAR)]
     while _total(widths) > width:
         wide = [i for i in texts if widths[i] > max(_NARROWEST, words[i])]
         if not wide:

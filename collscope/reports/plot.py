@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from collscope.errors import InputError
 from collscope.reports.figure import COLOURS, GREY, MARKERS, STYLE, save_figure
-from collscope.reports.html.figures import draw_classes
-from collscope.reports.judgement.records import Curve, CurvePoint, JudgedClass
+from collscope.reports.html.figures import class_name, draw_classes, draw_shares
+from collscope.reports.judgement.records import Curve, CurvePoint
 from collscope.reports.model import Bin, Report
 from collscope.units import count, format_size, format_time
 
@@ -215,16 +215,8 @@ def share_plot(report: Report) -> Figure | None:
         return None
     shown = rows[:_MOST_BARS]
     figure, axis = plt.subplots(figsize=(9, 1.6 + 0.36 * len(shown)), layout="constrained")
-    places = np.arange(len(shown))
-    left = np.zeros(len(shown))
-    for name, colour, hatch, values in _stacks(shown):
-        if any(values):
-            axis.barh(
-                places, values, left=left, color=colour, hatch=hatch, label=name, height=0.72,
-                edgecolor="white", linewidth=0.5,
-            )  # fmt: skip
-            left += np.array(values)
-    axis.set_yticks(places, [_class_name(row) for row in shown])
+    draw_shares(axis, shown)
+    axis.set_yticks(range(len(shown)), [class_name(row) for row in shown])
     axis.invert_yaxis()
     axis.grid(axis="y", visible=False)
     axis.set_xlabel("part of the run's collective time (%)")
@@ -232,46 +224,6 @@ def share_plot(report: Report) -> Figure | None:
     axis.set_title(f"Collective time by class{more}", fontweight="bold")
     axis.legend(loc="lower right", fontsize=9)
     return figure
-
-
-def _stacks(rows: Sequence[JudgedClass]) -> list[tuple[str, str, str, list[float]]]:
-    """(name, colour, hatch, percent by class) of the parts of the bars, left to right."""
-    parts: dict[str, list[float]] = {name: [] for name in _PARTS}
-    for row in rows:
-        for name, value in zip(_PARTS, _bar(row), strict=True):
-            parts[name].append(100 * value)
-    return [(name, *_PARTS[name], values) for name, values in parts.items()]
-
-
-_PARTS = {
-    "at the roof": ("#0072B2", ""),
-    "above the roof, to win": ("#D55E00", ""),
-    "slower in the job than alone": ("#E69F00", "//"),
-    "waiting for a late rank": ("#CC79A7", ".."),
-    "not judged": ("#BBBBBB", ""),
-}
-
-
-def _bar(row: JudgedClass) -> tuple[float, float, float, float, float]:
-    """A class's time share in the parts of `_PARTS`."""
-    share = row.time_share or 0.0
-    alone = row.measured_us if row.contention is None else (row.transfer_us or 0) / row.contention
-    transfer = row.transfer_us if row.transfer_us is not None else alone
-    if transfer is None or alone is None:
-        return 0, 0, 0, 0, share
-    wait = row.wait_us or 0.0
-    scale = share / (transfer + wait) if transfer + wait else 0.0
-    if row.roof_us is None or row.recoverable_s is None:
-        return 0, 0, 0, wait * scale, transfer * scale
-    least = min(alone, transfer)
-    roof = min(row.roof_us, least)
-    return roof * scale, (least - roof) * scale, (transfer - least) * scale, wait * scale, 0
-
-
-def _class_name(row: JudgedClass) -> str:
-    size = "" if row.size_bytes is None else f" {format_size(row.size_bytes)}"
-    ranks = "" if row.nranks is None else f" x{row.nranks}"
-    return f"{row.op}{ranks}{size}  #{row.class_id}"
 
 
 def sizes_plot(report: Report) -> Figure | None:

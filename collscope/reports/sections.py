@@ -59,7 +59,7 @@ def sections(report: Report) -> tuple[Section, ...]:
         Section("Run", tuple(_run(report))),
         Section("Coverage", tuple(_coverage(report))),
     )
-    if not _measured_only(report):
+    if not measured_only(report):
         return found
     # sections that could only say that they hold nothing
     empty = {"Share of GPU time", "Classes", "Message sizes"}
@@ -69,7 +69,7 @@ def sections(report: Report) -> tuple[Section, ...]:
     return tuple(section for section in found if section.title not in empty)
 
 
-def _measured_only(report: Report) -> bool:
+def measured_only(report: Report) -> bool:
     """Measurements are all that the run tells about time."""
     return bool(report.judgement.reached) and not report.header.calls and not report.shares
 
@@ -77,13 +77,13 @@ def _measured_only(report: Report) -> bool:
 def _answer(report: Report) -> Iterable[str]:
     header = report.header
     yield from measured_sentences(report.judgement)
-    if not _measured_only(report):
+    if not measured_only(report):
         yield from _share_answer(report)
     yield from timeline_sentences(report.timeline)
     yield from gain_sentences(report)
     if header.communicators or header.calls:
         yield _size(header)
-    if _measured_only(report):
+    if measured_only(report):
         yield "No calls and no profile in this run: no share of GPU time, and no gain of a job."
     elif not header.calls:
         yield "No calls: no log with COLL lines in this run (collscope ingest log PATH)."

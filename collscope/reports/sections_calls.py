@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from collscope.reports.layout import NUMBER, TEXT, Table, of_class, percent, scaled, table
+from collscope.reports.layout import BAR, NUMBER, TEXT, Table, of_class, percent, scaled, table
 from collscope.reports.model import Bin, ClassRow, CommunicatorRow, Histogram, OpCalls, Report
 from collscope.units import count, format_size
 
@@ -137,7 +137,7 @@ def _histogram_table(histogram: Histogram) -> Table:
         ("calls", NUMBER),
         ("% calls", NUMBER),
         ("total MB", NUMBER),
-        ("", TEXT),
+        ("", BAR),
         ("calls per operation", TEXT),
     ]
     every = sum(row.calls for row in histogram.bins)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from collscope.reports.figure import COLOURS
 from collscope.reports.html.page import Figure
 from collscope.reports.layout import NUMBER, TEXT, table
-from collscope.units import format_size
+from collscope.units import figure, format_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +39,9 @@ PLAIN = FuncFormatter(lambda value, _: f"{value:g}")  # labels of a log axis
 _TWO_AND_FIVE = FuncFormatter(
     lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else ""  # the first digit
 )
+_DECADE = 10  # highest over lowest value, below which evenly spaced numbers tell more
 _FEW_TICKS = 30  # highest over lowest value of an axis on which powers of ten are too few
+_SHORT_NAME = 5  # characters of a column's name that needs no room to turn
 _LONGEST_NAME = 40  # characters of a row's name
 _MOST_NUMBERS = 400  # cells of a matrix with a number each
 
@@ -85,6 +87,9 @@ def log_axis(axis: Axes, which: str) -> None:
     axis.set(**{f"{which}scale": "log"})
     side = axis.xaxis if which == "x" else axis.yaxis
     low, high = axis.get_xlim() if which == "x" else axis.get_ylim()
+    if high < _DECADE * low:
+        side.set_major_locator(MaxNLocator(6))
+        side.set_minor_locator(NullLocator())
     side.set_major_formatter(PLAIN)
     side.set_minor_formatter(_TWO_AND_FIVE if high < _FEW_TICKS * low else NullFormatter())
 
@@ -99,8 +104,12 @@ def row_axis(axis: Axes, names: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Values by row and column, None where there is none, and their unit."""
+    """Values by row and column, None where there is none, and their unit.
 
+    corner  what rows and columns are, in the table's head
+    """
+
+    corner: str
     rows: Sequence[str]
     columns: Sequence[str]
     values: Sequence[Sequence[float | None]]
@@ -111,30 +120,28 @@ def heat_figure(title: str, text: str, matrix: Matrix) -> Figure:
     """A matrix as coloured cells with its values; a missing value stays empty."""
     rows, columns, values = matrix.rows, matrix.columns, matrix.values
     grid = np.array([[np.nan if v is None else v for v in row] for row in values], dtype=float)
+    short = max(map(len, columns)) <= _SHORT_NAME
 
     def make() -> Drawing:
-        figure, axis = plt.subplots(
-            figsize=(min(11, 2.5 + 0.55 * len(columns)), 1.6 + 0.32 * len(rows)),
-            layout="constrained",
-        )
+        size = min(WIDE, 2.8 + 0.62 * len(columns)), (0.9 if short else 1.9) + 0.34 * len(rows)
+        drawing, axis = plt.subplots(figsize=size, layout="constrained")
         shown = axis.pcolormesh(np.ma.masked_invalid(grid), cmap="viridis", edgecolors="none")
-        axis.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=45, ha="right")
+        turned, end = (0, "center") if short else (45, "right")
+        axis.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=turned, ha=end)
         axis.set_yticks(np.arange(len(rows)) + 0.5, rows)
         axis.invert_yaxis()
         axis.grid(visible=False)
-        figure.colorbar(shown, ax=axis, label=matrix.unit)
+        drawing.colorbar(shown, ax=axis, label=matrix.unit, format=PLAIN)
         if grid.size <= _MOST_NUMBERS:
-            middle = (
-                np.nanmean([np.nanmin(grid), np.nanmax(grid)]) if np.any(~np.isnan(grid)) else 0
-            )
+            middle = np.nanmean([np.nanmin(grid), np.nanmax(grid)])
             for i, j in np.argwhere(~np.isnan(grid)):
                 colour = "black" if grid[i, j] > middle else "white"
-                axis.text(j + 0.5, i + 0.5, f"{grid[i, j]:.3g}", ha="center", va="center",
-                          fontsize=8, color=colour)  # fmt: skip
-        return figure
+                axis.text(j + 0.5, i + 0.5, figure(grid[i, j]), ha="center", va="center",
+                          fontsize=9, color=colour)  # fmt: skip
+        return drawing
 
     found = table(
-        [("", TEXT), *((column, NUMBER) for column in columns)],
+        [(matrix.corner, TEXT), *((f"{column} {matrix.unit}", NUMBER) for column in columns)],
         ([name, *line] for name, line in zip(rows, values, strict=True)),
     )
     return Figure(title, text, draw(make), found, {})

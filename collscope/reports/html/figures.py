@@ -11,20 +11,32 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from collscope.reports.figure import COLOURS, MARKERS
-from collscope.reports.html.drawing import INK, PLAIN, colour_of, draw, marker_of, size_axis
+from collscope.reports.html.drawing import (
+    INK,
+    PLAIN,
+    WIDE,
+    colour_of,
+    draw,
+    log_axis,
+    marker_of,
+    row_axis,
+    size_axis,
+)
 from collscope.reports.html.page import Figure
 from collscope.reports.judgement.records import Curve, JudgedClass
 from collscope.reports.layout import NUMBER, TEXT, table
 from collscope.reports.model import Report
-from collscope.units import format_size
+from collscope.units import count, format_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.container import BarContainer
     from matplotlib.figure import Figure as Drawing
 
 _MOST_MARKS = 2000  # of one drawing; the classes with the least time are left out
 _MOST_BARS = 30
 _MOST_SERIES = 12
+_MANY_BINS = 14
 _MOST_RANKS = 64
 
 
@@ -37,10 +49,8 @@ def classes_figure(report: Report) -> Figure | None:
     marks = {f"class-{row.class_id}": _says(row) for row in rows}
 
     def make() -> Drawing:
-        figure, axis = plt.subplots(figsize=(11, 5), layout="constrained")
+        figure, axis = plt.subplots(figsize=(WIDE, 5.6), layout="constrained")
         draw_classes(axis, rows)
-        for collection, row in zip(axis.collections[: len(rows)], rows, strict=True):
-            collection.set_gid(f"class-{row.class_id}")
         return figure
 
     found = table(
@@ -55,10 +65,10 @@ def classes_figure(report: Report) -> Figure | None:
     return Figure(
         "Every class: how large, how fast, how much of the time",
         "Each mark is a class; its area is its share of collective time, its colour the operation. "
-        "A line above it ends at the reachable ceiling, a dot at the fabric's limit. "
+        "The bar above a mark is the reachable ceiling, the dotted line the limit of the fabric. "
         "A click filters the tables." + rest,
         draw(make), found, marks,
-        filters={f"class-{r.class_id}": r.op for r in rows},
+        filters={f"class-{r.class_id}": f"class={r.class_id}" for r in rows},
     )  # fmt: skip
 
 
@@ -66,28 +76,35 @@ def draw_classes(axis: Axes, rows: Sequence[JudgedClass]) -> None:
     """Marks, ceilings and axes of `classes_figure`, for a page as for a file of its own."""
     colours, markers = colour_of([r.op for r in rows]), marker_of([r.op for r in rows])
     largest = max((row.time_share or 0.0 for row in rows), default=0.0)
-    for row in rows:
+    # the largest first, so that no mark hides another
+    for row in sorted(rows, key=lambda row: -(row.time_share or 0.0)):
         part = sqrt((row.time_share or 0.0) / largest) if largest else 0.4
         axis.scatter(
             [row.size_bytes or 1], [row.busbw_gbps or 0], s=(8 + 34 * part) ** 2 / 2,
-            color=colours[row.op], marker=markers[row.op], alpha=0.75, linewidths=0.8,
-            edgecolors=INK, zorder=3,
+            color=colours[row.op], marker=markers[row.op], alpha=0.6, linewidths=0.8,
+            edgecolors=INK, zorder=2, gid=f"class-{row.class_id}",
         )  # fmt: skip
     for row in rows:
         if row.roof_gbps and row.busbw_gbps:
             axis.plot(
-                [row.size_bytes or 1] * 2, [row.busbw_gbps, row.roof_gbps], lw=1.2,
-                color=colours[row.op], marker="_", markevery=[1], ms=9, zorder=2,
+                [row.size_bytes or 1] * 2, [row.busbw_gbps, row.roof_gbps], lw=1.4,
+                color=INK, marker="_", markevery=[1], ms=14, mew=2.2, mec=colours[row.op], zorder=3,
             )  # fmt: skip
+    limits: dict[float, list[int]] = defaultdict(list)
+    for row in rows:
         if row.limit_gbps:
-            axis.plot(row.size_bytes or 1, row.limit_gbps, ".", color=INK, ms=3, zorder=1)
-    axis.set_yscale("log")
-    axis.yaxis.set_major_formatter(PLAIN)
+            limits[row.limit_gbps].append(row.size_bytes or 1)
+    for limit, sizes in limits.items():
+        axis.plot([min(sizes) / 1.5, max(sizes) * 1.5], [limit, limit], ":", color=INK, lw=1.2)
     size_axis(axis, [row.size_bytes or 1 for row in rows])
+    log_axis(axis, "y")
     axis.set_ylabel("bus bandwidth (GB/s)")
     handles = [
         axis.plot([], [], markers[op], color=colour, label=op)[0] for op, colour in colours.items()
     ]
+    handles.append(axis.plot([], [], "_", color=INK, ms=12, mew=2.2, label="reachable")[0])
+    if limits:
+        handles.append(axis.plot([], [], ":", color=INK, label="limit")[0])
     axis.legend(handles=handles, loc="lower right", ncols=2)
 
 
@@ -117,13 +134,15 @@ def curve_figures(report: Report) -> list[Figure]:
 
 def _curves(op: str, curves: Sequence[Curve], total: int, limit: float | None) -> Figure:
     names = [
-        f"{c.label}, {c.nranks} ranks" + f", {c.nnodes} nodes" * bool(c.nnodes) for c in curves
+        f"{c.label}, {count(c.nranks, 'rank')}"
+        + (f", {count(c.nnodes, 'node')}" if c.nnodes else "")
+        for c in curves
     ]
     prefix = f"curve-{op}"
     marks: dict[str, str] = {}
 
     def make() -> Drawing:
-        figure, axis = plt.subplots(figsize=(11, 4.2), layout="constrained")
+        figure, axis = plt.subplots(figsize=(WIDE, 4.4), layout="constrained")
         for i, curve in enumerate(curves):
             (line,) = axis.plot(
                 [p.size_bytes for p in curve.points], [p.busbw_gbps for p in curve.points],
@@ -138,9 +157,8 @@ def _curves(op: str, curves: Sequence[Curve], total: int, limit: float | None) -
                       "--", color=INK, lw=1.2, label=roof.roof)  # fmt: skip
         if limit is not None:
             axis.axhline(limit, color=INK, lw=0.8, ls=":", label="limit of the fabric")
-        axis.set_yscale("log")
-        axis.yaxis.set_major_formatter(PLAIN)
         size_axis(axis, [p.size_bytes for c in curves for p in c.points])
+        log_axis(axis, "y")
         axis.set_ylabel("bus bandwidth (GB/s)")
         axis.legend(loc="lower right", fontsize=9)
         return figure
@@ -182,7 +200,7 @@ def step_figure(report: Report) -> Figure | None:
     }  # fmt: skip
 
     def make() -> Drawing:
-        figure, axis = plt.subplots(figsize=(11, 1.4 + 0.28 * len(ranks)), layout="constrained")
+        figure, axis = plt.subplots(figsize=(WIDE, 1.4 + 0.28 * len(ranks)), layout="constrained")
         before = np.zeros(len(ranks))
         for n, (name, colour, ns) in enumerate(parts):
             ms = np.array(ns) / 1e6
@@ -190,10 +208,8 @@ def step_figure(report: Report) -> Figure | None:
             before += ms
             for bar, r in zip(bars, ranks, strict=True):
                 bar.set_gid(f"step-{r.rank}-{n}")
-        axis.set_yticks(range(len(ranks)), [f"rank {r.rank}" for r in ranks])
-        axis.invert_yaxis()
+        row_axis(axis, [f"rank {r.rank}" for r in ranks])
         axis.set_xlabel("ms, warm-up left out")
-        axis.grid(visible=False, axis="y")
         figure.legend(loc="outside upper left", ncols=4, fontsize=9)
         return figure
 
@@ -212,69 +228,135 @@ def step_figure(report: Report) -> Figure | None:
 
 
 def bars_figure(report: Report) -> Figure | None:
-    """Collective time by class; a click filters the tables."""
+    """Collective time by class, in its parts; a click filters the tables."""
     rows = [r for r in report.judgement.classes if r.time_share]
-    rows = sorted(rows, key=lambda r: -(r.time_share or 0.0))[:_MOST_BARS]
+    rows = sorted(rows, key=lambda r: -(r.time_share or 0.0))
+    shown = rows[:_MOST_BARS]
     if not rows:
         return None
-    colours = colour_of([r.op for r in report.judgement.classes])
-    names = [f"{r.op} {format_size(r.size_bytes)} x{r.nranks}" for r in rows]
 
     def make() -> Drawing:
-        figure, axis = plt.subplots(figsize=(11, 0.9 + 0.26 * len(rows)), layout="constrained")
-        bars = axis.barh(
-            range(len(rows)), [100 * (r.time_share or 0.0) for r in rows],
-            color=[colours[r.op] for r in rows],
-        )  # fmt: skip
-        for bar, row in zip(bars, rows, strict=True):
-            bar.set_gid(f"bar-{row.class_id}")
-        axis.set_yticks(range(len(rows)), names)
-        axis.invert_yaxis()
+        figure, axis = plt.subplots(figsize=(WIDE, 1.2 + 0.28 * len(shown)), layout="constrained")
+        for n, bars in enumerate(draw_shares(axis, shown)):
+            for bar, row in zip(bars, shown, strict=True):
+                bar.set_gid(f"bar-{row.class_id}-{n}")
+        row_axis(axis, [class_name(row) for row in shown])
         axis.set_xlabel("% of the collective time")
-        axis.grid(visible=False, axis="y")
+        figure.legend(loc="outside upper left", ncols=5, fontsize=9)
         return figure
 
+    parts = {row.class_id: _parts(row) for row in shown}
     found = table(
-        [("class", NUMBER), ("what", TEXT), ("% of the collective time", NUMBER)],
-        ((r.class_id, n, f"{100 * (r.time_share or 0):.2f}")
-         for r, n in zip(rows, names, strict=True)),
+        [("class", NUMBER), ("what", TEXT), ("% of the collective time", NUMBER),
+         *((f"{name} %", NUMBER) for name in PARTS)],
+        ((r.class_id, class_name(r), f"{100 * (r.time_share or 0):.2f}",
+          *(f"{100 * part:.2f}" for part in parts[r.class_id])) for r in shown),
     )  # fmt: skip
+    marks = {
+        f"bar-{r.class_id}-{n}": f"{_says(r)}\n{name}: {100 * part:.1f} %"
+        for r in shown for n, (name, part) in enumerate(zip(PARTS, parts[r.class_id], strict=True))
+        if part
+    }  # fmt: skip
+    left = len(rows) - len(shown)
+    rest = f" {count(left, 'more class', 'more classes')} not drawn." if left else ""
     return Figure(
-        "Collective time by class", "The largest first. A click filters the tables.", draw(make),
-        found, {f"bar-{r.class_id}": _says(r) for r in rows},
-        filters={f"bar-{r.class_id}": r.op for r in rows},
+        "Collective time by class", "The largest first. A click filters the tables." + rest,
+        draw(make), found, marks,
+        filters={mark: f"class={mark.split('-')[1]}" for mark in marks},
     )  # fmt: skip
+
+
+PARTS = {  # of the bars, with colour and hatch
+    "at the roof": ("#0072B2", ""),
+    "above the roof, to win": ("#D55E00", ""),
+    "slower in the job than alone": ("#E69F00", "//"),
+    "waiting for a late rank": ("#CC79A7", ".."),
+    "not judged": ("#BBBBBB", ""),
+}
+
+
+def draw_shares(axis: Axes, rows: Sequence[JudgedClass]) -> list[BarContainer]:
+    """Bars of `bars_figure`, for a page as for a file of its own: a container for each part."""
+    left = np.zeros(len(rows))
+    parts = np.array([_parts(row) for row in rows]) * 100
+    drawn = []
+    for n, (name, (colour, hatch)) in enumerate(PARTS.items()):
+        drawn.append(axis.barh(
+            np.arange(len(rows)), parts[:, n], left=left, color=colour, hatch=hatch, height=0.72,
+            edgecolor="white", linewidth=0.5, label=name if parts[:, n].any() else None,
+        ))  # fmt: skip
+        left += parts[:, n]
+    return drawn
+
+
+def _parts(row: JudgedClass) -> tuple[float, float, float, float, float]:
+    """A class's time share in the parts of `PARTS`."""
+    share = row.time_share or 0.0
+    alone = row.measured_us if row.contention is None else (row.transfer_us or 0) / row.contention
+    transfer = row.transfer_us if row.transfer_us is not None else alone
+    if transfer is None or alone is None:
+        return 0, 0, 0, 0, share
+    wait = row.wait_us or 0.0
+    scale = share / (transfer + wait) if transfer + wait else 0.0
+    if row.roof_us is None or row.recoverable_s is None:
+        return 0, 0, 0, wait * scale, transfer * scale
+    least = min(alone, transfer)
+    roof = min(row.roof_us, least)
+    return roof * scale, (least - roof) * scale, (transfer - least) * scale, wait * scale, 0
+
+
+def class_name(row: JudgedClass) -> str:
+    """A class on an axis: `AllReduce x4 8 MiB  #3`."""
+    size = "" if row.size_bytes is None else f" {format_size(row.size_bytes)}"
+    ranks = "" if row.nranks is None else f" x{row.nranks}"
+    return f"{row.op}{ranks}{size}  #{row.class_id}"
 
 
 def sizes_figure(report: Report) -> Figure | None:
-    """Calls by message size."""
+    """Calls by message size and operation, and their bytes."""
     histogram = next((h for h in report.histograms if h.name == "powers_of_two"), None)
     bins = () if histogram is None else tuple(b for b in histogram.bins if b.calls)
     if not bins:
         return None
     names = [format_size(b.low_bytes) for b in bins]
+    colours = colour_of([o.op for b in bins for o in b.ops])
 
     def make() -> Drawing:
-        figure, axis = plt.subplots(figsize=(11, 2.8), layout="constrained")
-        bars = axis.bar(range(len(bins)), [b.calls for b in bins], color=COLOURS[0])
-        for n, bar in enumerate(bars):
-            bar.set_gid(f"size-{n}")
-        axis.set_xticks(range(len(bins)), names)
-        axis.set_ylabel("calls")
-        axis.set_xlabel("message size, from")
-        axis.grid(visible=False, axis="x")
+        figure, (top, bottom) = plt.subplots(
+            2, 1, figsize=(WIDE, 4.6), sharex=True, layout="constrained"
+        )
+        base = np.zeros(len(bins))
+        for op, colour in colours.items():
+            calls = np.array([sum(o.calls for o in b.ops if o.op == op) for b in bins])
+            bars = top.bar(range(len(bins)), calls, 0.7, bottom=base, color=colour, label=op)
+            base += calls
+            for n, bar in enumerate(bars):
+                bar.set_gid(f"size-{n}-{op}")
+        bottom.bar(range(len(bins)), [b.total_bytes / 1e6 for b in bins], 0.7, color="#888888")
+        top.set_ylabel("calls")
+        bottom.set_ylabel("MB of all calls")
+        bottom.set_xticks(range(len(bins)), names, rotation=45 if len(bins) > _MANY_BINS else 0)
+        bottom.set_xlabel("message size, from (a bin ends at the next power of two)")
+        for axis in (top, bottom):
+            axis.grid(visible=False, axis="x")
+            axis.yaxis.set_major_formatter(PLAIN)
+        figure.legend(loc="outside upper left", ncols=8, fontsize=9)
         return figure
 
     found = table(
-        [("from", TEXT), ("calls", NUMBER), ("total MB", NUMBER)],
-        ((n, b.calls, b.total_bytes / 1e6) for n, b in zip(names, bins, strict=True)),
-    )
+        [("from", TEXT), ("calls", NUMBER), ("total MB", NUMBER), ("calls per operation", TEXT)],
+        ((n, b.calls, b.total_bytes / 1e6, ", ".join(f"{o.op} {o.calls}" for o in b.ops))
+         for n, b in zip(names, bins, strict=True)),
+    )  # fmt: skip
     marks = {
-        f"size-{n}": f"from {names[n]}\n{b.calls} calls, {b.total_bytes / 1e6:.4g} MB\n"
-        + ", ".join(f"{o.op} {o.calls}" for o in b.ops)
-        for n, b in enumerate(bins)
-    }
-    return Figure("Calls by message size", "Bins of powers of two.", draw(make), found, marks)
+        f"size-{n}-{o.op}": f"from {names[n]}\n{o.op}: {count(o.calls, 'call')} of {b.calls}\n"
+        f"{b.total_bytes / 1e6:.4g} MB of all"
+        for n, b in enumerate(bins) for o in b.ops
+    }  # fmt: skip
+    return Figure(
+        "Calls by message size", "Powers of two that have calls. Bytes are below.", draw(make),
+        found, marks,
+    )  # fmt: skip
 
 
 def lateness_figure(
@@ -289,7 +371,7 @@ def lateness_figure(
     shown = list(enumerate(calls))[:: max(1, len(calls) // _MOST_MARKS)]
 
     def make() -> Drawing:
-        figure, axis = plt.subplots(figsize=(11, 3.2), layout="constrained")
+        figure, axis = plt.subplots(figsize=(WIDE, 3.4), layout="constrained")
         for n, rank in enumerate(ranks[:_MOST_SERIES]):
             points = [(i, us) for i, (last, us) in shown if last == rank]
             if points:
@@ -302,7 +384,7 @@ def lateness_figure(
         axis.set_xlabel(
             "call in order of time, with a rank that came last beyond the clocks' error"
         )
-        axis.legend(loc="upper left", ncols=6, fontsize=9)
+        figure.legend(loc="outside upper left", ncols=_MOST_SERIES, fontsize=9)
         return figure
 
     sums: dict[int, list[float]] = defaultdict(list)

@@ -44,26 +44,46 @@
     button.textContent = done ? "Copied" : "Not allowed here";
     setTimeout(() => { button.textContent = before; }, 1500);
   };
+  // `class=6` is a cell of a column, any other word is part of the row's text
+  const columnOf = (table, word) => word.includes("=") ? all("thead th", table).findIndex((head) =>
+    head.textContent.trim().toLowerCase() === word.slice(0, word.indexOf("="))) : -1;
   const applyFilter = (table) => {
-    const words = table.querySelector(".filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = table.querySelector(".filter").value.toLowerCase().split(/\s+/).filter(Boolean)
+      .map((word) => [columnOf(table, word), word]);
     const rows = all("tbody tr", table);
     let shown = 0;
     for (const row of rows) {
       const text = row.textContent.toLowerCase();
-      row.hidden = !words.every((word) => text.includes(word));
+      row.hidden = !words.every(([column, word]) => column < 0 ? text.includes(word)
+        : row.cells[column].textContent.trim().toLowerCase() === word.slice(word.indexOf("=") + 1));
       shown += row.hidden ? 0 : 1;
     }
-    table.querySelector(".count").textContent = `${shown} of ${rows.length} rows`;
+    const few = rows.length <= 5 && shown === rows.length;
+    table.querySelector(".count").textContent = few ? "" : `${shown} of ${rows.length} rows`;
   };
-  const dialog = document.getElementById("query");
-  const wireRows = (table) => {
-    for (const button of all(".sql", table)) {
-      button.addEventListener("click", () => {
-        dialog.querySelector("pre").textContent = button.dataset.sql;
-        dialog.showModal();
-      });
+  // what a mark filters: every table with that column, and again all rows
+  const chip = document.getElementById("chip");
+  let chosen = "";
+  const choose = (word) => {
+    const before = chosen;
+    chosen = word;
+    for (const table of all(".table")) {
+      const filter = table.querySelector(".filter");
+      if (columnOf(table, word || before) < 0) continue;
+      filter.value = word;
+      applyFilter(table);
     }
+    chip.hidden = !word;
+    chip.firstElementChild.textContent = `Tables show ${word.replace("=", " ")} only.`;
   };
+  chip.querySelector("button").addEventListener("click", () => choose(""));
+  const dialog = document.getElementById("query");
+  for (const button of all(".sql")) {
+    button.addEventListener("click", () => {
+      dialog.querySelector("pre").textContent = button.dataset.sql;
+      dialog.showModal();
+    });
+  }
   dialog.querySelector(".copy-sql").addEventListener("click", (event) =>
     copy(dialog.querySelector("pre").textContent, event.target));
   for (const table of all(".table")) {
@@ -98,7 +118,6 @@
         .map((cell) => csvCell(cell.textContent.trim())).join(",")).join("\n");
       copy(`${text}\n`, event.target);
     });
-    wireRows(table);
     applyFilter(table);
   }
 
@@ -114,6 +133,7 @@
   const hideTip = () => { tip.hidden = true; };
   for (const [key, figure] of Object.entries(data.figures)) {
     const place = document.getElementById(key);
+    const marks = [];
     for (const [id, text] of Object.entries(figure.marks)) {
       const mark = document.getElementById(id);
       if (!mark) continue;
@@ -126,21 +146,18 @@
         showTip(text, box.right, box.bottom);
       });
       mark.addEventListener("blur", hideTip);
+      marks.push(mark);
       const wanted = figure.filters[id];
-      if (wanted) {
-        mark.addEventListener("click", () => {
-          for (const table of all(".table")) {
-            const own = table.closest("figure");
-            const about = Array.from(table.querySelectorAll("tbody tr"))
-              .some((row) => row.textContent.includes(wanted));
-            if ((own && own !== place) || !about) continue;
-            const filter = table.querySelector(".filter");
-            filter.value = filter.value === wanted ? "" : wanted;
-            applyFilter(table);
-          }
-        });
-      }
+      if (wanted) mark.addEventListener("click", () => choose(chosen === wanted ? "" : wanted));
     }
+    place.querySelector(".drawing").addEventListener("keydown", (event) => {
+      const at = marks.indexOf(document.activeElement);
+      const to = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1 }[event.key];
+      if (to !== undefined && marks.length) {
+        event.preventDefault();
+        marks[(to + marks.length) % marks.length].focus();
+      } else if (event.key === "Enter" && at >= 0) marks[at].dispatchEvent(new MouseEvent("click"));
+    });
     for (const box of all(".series input", place)) {
       box.addEventListener("change", () => {
         const group = document.getElementById(box.dataset.group);
@@ -156,6 +173,7 @@
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
     return new Kind(await new Response(stream).arrayBuffer());
   };
+  const FOOT = 18; // CSS pixels of the axis below the lanes
   class Strip {
     constructor(place, source) {
       this.place = place;
@@ -231,7 +249,7 @@
       const image = context.createImageData(width, height);
       const pixels = new Uint32Array(image.data.buffer);
       pixels.fill(colours.paper);
-      const lane = height / s.ranks.length;
+      const lane = (height - Math.round(FOOT * ratio)) / s.ranks.length;
       const scale = plot / (this.to - this.from);
       const line = new Uint32Array(plot);
       for (let r = 0; r < s.ranks.length; r += 1) {
@@ -263,12 +281,30 @@
       for (let r = 0; r < s.ranks.length; r += every) {
         context.fillText(s.ranks[r], 2, (r + 0.5) * lane);
       }
-      const show = (ns) => `${(ns * s.unit / 1e6).toPrecision(6)} ms`;
+      this.times(context, colours, margin, scale, ratio);
+      const show = (steps) => `${Number((steps * s.unit / 1e6).toPrecision(6))} ms`;
       this.status.textContent = `${show(this.from)} to ${show(this.to)}, ${show(this.to - this.from)} wide`;
       this.frames.push(performance.now() - began);
       this.canvas.dataset.frame = this.frames[this.frames.length - 1].toFixed(2);
       clearTimeout(this.later);
       this.later = setTimeout(() => this.summarise(), 120);
+    }
+
+    // the axis of time below the lanes, in ms
+    times(context, colours, margin, scale, ratio) {
+      const unit = this.source.unit / 1e6;
+      const least = (100 * ratio / scale) * unit; // ms between two labels
+      const ten = 10 ** Math.floor(Math.log10(least));
+      const step = ten * [1, 2, 5, 10].find((factor) => factor * ten >= least);
+      const top = context.canvas.height - Math.round(FOOT * ratio);
+      context.fillRect(margin, top, context.canvas.width - margin, 1);
+      for (let n = Math.ceil(this.from * unit / step); n * step <= this.to * unit; n += 1) {
+        const x = Math.round(margin + (n * step / unit - this.from) * scale);
+        const text = `${Number((n * step).toPrecision(9))} ms`;
+        if (x + context.measureText(text).width + 4 > context.canvas.width) break;
+        context.fillRect(x, top, 1, 4 * ratio);
+        context.fillText(text, x + 3 * ratio, top + 9 * ratio);
+      }
     }
 
     // from the rank that came last to those that waited for it, where few calls are in view
@@ -359,7 +395,7 @@
     tell(event) {
       const box = this.canvas.getBoundingClientRect();
       const s = this.source;
-      const r = Math.floor((event.clientY - box.top) / box.height * s.ranks.length);
+      const r = Math.floor((event.clientY - box.top) / (box.height - FOOT) * s.ranks.length);
       const part = (event.clientX - box.left - 64) / (box.width - 64);
       if (r < 0 || r >= s.ranks.length || part < 0) return hideTip();
       const t = this.from + part * (this.to - this.from);
@@ -383,6 +419,7 @@
         return Math.max(0, Math.min(1, (event.clientX - box.left - 64) / (box.width - 64)));
       };
       this.canvas.addEventListener("wheel", (event) => {
+        if (!event.ctrlKey && document.activeElement !== this.canvas) return; // the page scrolls
         event.preventDefault();
         this.zoom(event.deltaY > 0 ? 1.25 : 0.8, at(event));
       }, { passive: false });

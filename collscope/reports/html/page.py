@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collscope.reports.layout import NUMBER, Item, Section, Table
+from collscope.reports.layout import BAR, NUMBER, Item, Section, Table
 from collscope.writing import visible
 
 if TYPE_CHECKING:
@@ -27,12 +27,17 @@ _FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing of the first screen: what, how much, and where on the page its evidence stands."""
+    """One thing of the first screen: what, how much, and where its evidence stands.
+
+    target  title of the section with the evidence
+    query   what gives the evidence by `collscope sql`
+    """
 
     label: str
     value: str
     note: str = ""
-    target: str = ""  # title of the section with the evidence
+    target: str = ""
+    query: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +134,9 @@ def framed(page: str) -> str:
 
 def _shown(fact: Fact) -> Fact:
     return replace(
-        fact, label=visible(fact.label), value=visible(fact.value), note=visible(fact.note)
-    )
+        fact, label=visible(fact.label), value=visible(fact.value), note=visible(fact.note),
+        query=visible(fact.query),
+    )  # fmt: skip
 
 
 def _drawing(drawing: Figure | Strip, key: str, data: dict[str, Any]) -> dict[str, object]:
@@ -161,8 +167,9 @@ def _block(block: str | Item | Table) -> dict[str, object]:
 
 
 def _table(found: Table) -> dict[str, object]:
-    columns = [(visible(c.title), c.kind == NUMBER) for c in found.columns]
-    rows = [[visible(text) for text in row] for row in found.rows]
+    shown = [i for i, c in enumerate(found.columns) if c.kind != BAR]
+    columns = [(visible(found.columns[i].title), found.columns[i].kind == NUMBER) for i in shown]
+    rows = [[visible(row[i]) for i in shown] for row in found.rows]
     queries = found.queries or ("",) * len(rows)
     return {"columns": columns, "rows": list(zip(rows, queries, strict=True)),
             "queries": bool(found.queries)}  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from collscope.reports.html.drawing import Matrix, heat_figure
 from collscope.reports.html.figures import (
@@ -15,11 +15,15 @@ from collscope.reports.html.figures import (
     sizes_figure,
     step_figure,
 )
-from collscope.reports.html.page import Extras, Fact, Figure, Strip
+from collscope.reports.html.page import Extras, Fact, Figure
 from collscope.reports.html.timeline import timeline_strip
+from collscope.reports.judgement.records import JudgedClass
+from collscope.reports.layout import of_class, scaled
 from collscope.reports.model import Report
-from collscope.reports.share import denominator, percent_words
-from collscope.units import format_size
+from collscope.reports.sections import measured_only
+from collscope.reports.share import denominator, percent_words, range_words
+from collscope.reports.timeline_sections import matters, timeline_section, traced_ranks
+from collscope.units import count, figure, format_size
 
 _MOST_HEAT = (64, 24)  # ranks and classes of the waiting's matrix
 
@@ -28,6 +32,13 @@ SELECT last_rank, lateness_ns FROM call_times
 WHERE run = ? AND NOT warm_up AND last_rank IS NOT NULL AND lateness_ns > 0 ORDER BY seq
 """
 _LATE_OF = "SELECT COUNT(*) FROM call_times WHERE run = ? AND NOT warm_up"
+_FOR_WHOM = """
+SELECT k.rank, t.last_rank, SUM(k.wait_ns) FROM kernels k
+JOIN call_times t ON t.call_id = k.call_id AND t.run = k.run
+WHERE k.run = ? AND NOT t.warm_up AND k.wait_ns IS NOT NULL AND k.rank IS NOT NULL
+  AND t.last_rank IS NOT NULL
+GROUP BY 1, 2
+"""
 _WAITS = """
 SELECT k.rank, c.class_id, AVG(k.wait_ns) FROM kernels k
 JOIN calls c ON c.call_id = k.call_id AND c.run = k.run
@@ -37,86 +48,128 @@ WHERE k.run = ? AND k.wait_ns IS NOT NULL AND k.rank IS NOT NULL GROUP BY 1, 2
 
 def report_extras(report: Report, connection: sqlite3.Connection) -> Extras:
     """Facts and drawings of a report, out of its records and the store's views."""
-    whole = [f for f in (classes_figure(report), step_figure(report)) if f is not None]
-    timeline = [
-        f
-        for f in (
-            timeline_strip(connection, report.header.run, report.classes),
-            _lateness(report, connection), _waits(report, connection),
-        )
-        if f is not None
-    ]  # fmt: skip
-    others = [f for f in (bars_figure(report),) if f is not None]
-    sizes = [f for f in (sizes_figure(report),) if f is not None]
-    drawings: dict[str, Sequence[Figure | Strip]] = {
-        "": whole,
-        "Efficiency and gain": (*curve_figures(report), *others),
-        _timeline_title(report): timeline,
-        "Message sizes": sizes,
-    }
-    return Extras(tuple(_facts(report)), drawings)
+    run = report.header.run
+    drawings = {
+        "": (classes_figure(report), step_figure(report)),
+        _timeline_title(report): (
+            timeline_strip(connection, run, report.classes), _lateness(report, connection),
+            *_waits(report, connection),
+        ),
+        "Efficiency and gain": (bars_figure(report), *curve_figures(report)),
+        "Message sizes": (sizes_figure(report),),
+    }  # fmt: skip
+    there = {title: [d for d in found if d is not None] for title, found in drawings.items()}
+    return Extras(tuple(_facts(report)), there)
 
 
 def _timeline_title(report: Report) -> str:
-    from collscope.reports.timeline_sections import timeline_section  # noqa: PLC0415
-
     return next((s.title for s in timeline_section(report.timeline)), "Share of GPU time")
 
 
 def _facts(report: Report) -> Iterable[Fact]:
-    shares = report.shares
+    """Share, class, who is late, gain, what to do: in this order, whatever the run holds."""
+    if not measured_only(report):
+        yield _share(report)
+    yield from _worst(report)
+    if not measured_only(report) and report.header.calls:
+        yield _late(report)
+    for uplift in report.judgement.uplifts:
+        spread = (
+            "" if uplift.low is None or uplift.high is None
+            else f"{100 * uplift.low:.1f} to {100 * uplift.high:.1f} %"
+        )  # fmt: skip
+        if len(report.judgement.uplifts) > 1:
+            spread = ", ".join(filter(None, (*uplift.profiles, spread)))
+        yield Fact("Gain of the job at the reachable ceiling", f"{100 * uplift.gain:.1f} %",
+                   spread, "Efficiency and gain")  # fmt: skip
+    if report.findings:
+        first = report.findings[0]
+        yield Fact("Do next", first.advice, first.title, "Findings")
+
+
+def _share(report: Report) -> Fact:
+    label, shares = "Share of GPU time in collectives", report.shares
+    if not shares:
+        return Fact(label, "not known", "no profile and no trace of the job in this run")
+    of = {denominator(share) for share in shares}
+    note = f"of {of.pop()}" if len(of) == 1 else "the whole differs by profile"
     if len(shares) == 1:
-        yield Fact("Share of GPU time in collectives", percent_words(shares[0]),
-                   f"of {denominator(shares[0])}", "Share of GPU time")  # fmt: skip
-    elif shares:
-        known = [s.percent for s in shares if s.percent is not None]
-        value = f"{min(known):.1f} to {max(known):.1f} %" if known else "not known"
-        yield Fact("Share of GPU time in collectives", value, f"{len(shares)} profiles",
-                   "Share of GPU time")  # fmt: skip
-    else:
-        yield Fact("Share of GPU time in collectives", "not known",
-                   "no profile and no trace of the job in this run")  # fmt: skip
-    judged = report.judgement.classes
-    timed = [row for row in judged if row.time_share]
-    if timed:
-        top = max(timed, key=lambda row: row.time_share or 0.0)
+        return Fact(label, percent_words(shares[0]), note, "Share of GPU time",
+                    _of_run("share", report))  # fmt: skip
+    return Fact(label, range_words(shares), f"{note}; {len(shares)} profiles", "Share of GPU time",
+                _of_run("share", report))  # fmt: skip
+
+
+def _of_run(view: str, report: Report) -> str:
+    return f"SELECT * FROM {view} WHERE run = '{report.header.run.replace(chr(39), chr(39) * 2)}'"
+
+
+def _worst(report: Report) -> Iterable[Fact]:
+    """The class with most of the time, and the one with most to win where it is another."""
+    judged, run = report.judgement.classes, report.header.run
+    top = max((r for r in judged if r.time_share), key=lambda r: r.time_share or 0.0, default=None)
+    won = [r for r in judged if r.efficiency is not None and r.recoverable_s]
+    far = [r for r in judged if r.efficiency is not None and r.efficiency < 1]
+    worst = next(iter(won or sorted(far, key=lambda r: r.efficiency or 0.0)), None)
+    if top is not None:
         yield Fact(
-            "Most of the collective time", f"{top.op} {format_size(top.size_bytes)} x{top.nranks}",
-            f"{100 * (top.time_share or 0):.0f} %, class {top.class_id}", "Efficiency and gain",
+            "Most of the collective time", _class_words(top),
+            f"{100 * (top.time_share or 0):.0f} % of it" + _reached(top), "Efficiency and gain",
+            of_class("classes", run, top.class_id) if report.header.calls else "",
         )  # fmt: skip
     elif report.classes:
         most = report.classes[0]
         yield Fact("Most of the bytes", f"{most.op} {format_size(most.size_bytes)} x{most.nranks}",
-                   f"{most.calls} calls", "Classes")  # fmt: skip
-    far = [row for row in judged if row.efficiency is not None and row.recoverable_s]
-    far = far or [row for row in judged if row.efficiency is not None]
-    if far:
-        worst = far[0]
+                   count(most.calls, "call"), "Classes",
+                   of_class("classes", run, most.class_id))  # fmt: skip
+    if worst is not None and (top is None or worst.class_id != top.class_id):
         yield Fact(
-            "Most to win", f"{worst.op} {format_size(worst.size_bytes)} at "
-            f"{100 * (worst.efficiency or 0):.0f} % of reachable",
-            f"{worst.busbw_gbps:.4g} of {worst.roof_gbps:.4g} GB/s"
-            if worst.busbw_gbps and worst.roof_gbps else "", "Efficiency and gain",
+            "Most to win" if won else "Farthest from reachable", _class_words(worst),
+            _reached(worst).removeprefix(", "), "Efficiency and gain",
+            of_class("classes", run, worst.class_id) if report.header.calls else "",
         )  # fmt: skip
-    said = report.timeline
-    late = max(said.ranks or said.logged, key=lambda row: row.caused_wait_ns, default=None)
-    if late is not None and late.caused_wait_ns > 0:
-        yield Fact("Late most", f"rank {late.rank}",
-                   f"last in {late.late_last} of {late.late_of} calls; the others wait "
-                   f"{late.caused_wait_ns / 1e6:.3g} ms for it",
-                   _timeline_title(report))  # fmt: skip
-    for uplift in report.judgement.uplifts:
-        spread = (
-            "" if uplift.low is None or uplift.high is None
-            else f"range {100 * uplift.low:.1f} to {100 * uplift.high:.1f} %"
-        )  # fmt: skip
-        if len(report.judgement.uplifts) > 1:
-            spread = ", ".join(filter(None, (*uplift.profiles, spread)))
-        yield Fact("Gain of the job at the reachable ceiling", f"{100 * uplift.gain:.1f} %", spread,
-                   "Efficiency and gain")  # fmt: skip
-    if report.findings:
-        first = report.findings[0]
-        yield Fact("Do next", first.advice, first.title, "Findings")
+
+
+def _class_words(row: JudgedClass) -> str:
+    return f"{row.op} {format_size(row.size_bytes)} x{row.nranks}"
+
+
+def _reached(row: JudgedClass) -> str:
+    """How far a class is from the reachable ceiling, after a comma; empty without a ceiling."""
+    if row.efficiency is None:
+        return ""
+    if row.efficiency >= 1:
+        return ", at the reachable ceiling"
+    rates = (
+        f" ({figure(row.busbw_gbps, 4)} of {figure(row.roof_gbps, 4)} GB/s)"
+        if row.busbw_gbps and row.roof_gbps else ""
+    )  # fmt: skip
+    return f", at {100 * row.efficiency:.0f} % of reachable{rates}"
+
+
+def _late(report: Report) -> Fact:
+    """The rank that the others wait for; where no single one stands out, that is said."""
+    label, ranks = "Who is late", report.timeline.ranks or report.timeline.logged
+    known = [rank for rank in ranks if rank.late_of]
+    if not known:
+        return Fact(label, "not known", "needs the traces, or RCCL's kernel trace, of all ranks")
+    late = [rank for rank in known if rank.straggler]
+    most = max(late or known, key=lambda rank: rank.caused_wait_ns)
+    value = f"rank {most.rank}" if late else "no single rank" if most.late_last else "no rank"
+    words = (
+        f"last in {most.late_last} of {count(most.late_of, 'call')}; the others wait "
+        f"{figure(most.caused_wait_ns / 1e6)} ms for it"
+    )
+    if not most.late_last:
+        words = "none comes last beyond the error of the clocks"
+    elif not late:
+        words = f"most often rank {most.rank}: {words}"
+    elif not matters(most, ranks):
+        words += ", which is little"
+    if report.timeline.traced is not None:
+        words += f"; {traced_ranks(report.timeline, len(ranks))} have a trace"
+    view = "rank_times" if report.timeline.ranks else "rank_waits"
+    return Fact(label, value, words, _timeline_title(report), _of_run(view, report))
 
 
 def _lateness(report: Report, connection: sqlite3.Connection) -> Figure | None:
@@ -126,32 +179,49 @@ def _lateness(report: Report, connection: sqlite3.Connection) -> Figure | None:
     return lateness_figure(calls, [row.rank for row in report.timeline.ranks], total)
 
 
-def _waits(report: Report, connection: sqlite3.Connection) -> Figure | None:
-    """Mean waiting of a kernel by rank and class."""
-    waits: dict[tuple[int, int], float] = {
-        (rank, class_id): ns / 1e3
-        for rank, class_id, ns in connection.execute(_WAITS, (report.header.run,))
-    }
-    weight: dict[int, float] = defaultdict(float)
-    for (_, class_id), us in waits.items():
-        weight[class_id] += us
+def _waits(report: Report, connection: sqlite3.Connection) -> Iterable[Figure]:
+    """Who waits for whom, and mean waiting of a kernel by rank and class."""
+    run, known = report.header.run, {row.class_id: row for row in report.classes}
     most_ranks, most_classes = _MOST_HEAT
-    ranks = sorted({rank for rank, _ in waits})[:most_ranks]
+    means = {(rank, i): ns for rank, i, ns in connection.execute(_WAITS, (run,))}
+    ranks = sorted({rank for rank, _ in means})
+    if len(ranks) < 2:
+        return
+    for_whom = {(rank, last): ns for rank, last, ns in connection.execute(_FOR_WHOM, (run,))}
+    left = len(ranks) - most_ranks
+    rest = f" {count(left, 'more rank')} not drawn." if left > 0 else ""
+    if for_whom:
+        yield _heat(
+            "Who waits for whom",
+            "Sum of the waiting of the row's rank in the calls to which the column's rank came "
+            f"last, without warm-up.{rest}",
+            "rank", ranks[:most_ranks], {r: f"for {r}" for r in ranks[:most_ranks]}, for_whom,
+        )  # fmt: skip
+    weight: dict[int, float] = defaultdict(float)
+    for (_, class_id), ns in means.items():
+        weight[class_id] += ns
     ids = sorted(weight, key=lambda i: -weight[i])[:most_classes]
-    if len(ranks) < 2 or not ids:
-        return None
-    known = {row.class_id: row for row in report.classes}
-    names = [
-        f"{known[i].op} {format_size(known[i].size_bytes)} ({i})" if i in known else f"class {i}"
+    names = {
+        i: f"{known[i].op} {format_size(known[i].size_bytes)} #{i}" if i in known else f"class {i}"
         for i in ids
-    ]
-    return heat_figure(
+    }
+    more = len(weight) - len(ids)
+    rest += f" {count(more, 'more class', 'more classes')} not drawn." if more > 0 else ""
+    yield _heat(
         "Mean waiting of a kernel by rank and class",
-        "A rank that waits little is the one that others wait for.",
-        Matrix(
-            [f"rank {rank}" for rank in ranks],
-            names,
-            [[waits.get((rank, i)) for i in ids] for rank in ranks],
-            "us",
-        ),
-    )
+        f"A rank that waits little is the one that others wait for.{rest}",
+        "rank", ranks[:most_ranks], names, means,
+    )  # fmt: skip
+
+
+def _heat(
+    title: str, text: str, corner: str, ranks: Sequence[int], columns: Mapping[int, str],
+    values: Mapping[tuple[int, int], float],
+) -> Figure:  # fmt: skip
+    """Times in ns by rank and column, in the unit that suits the largest."""
+    unit, name = (1e6, "ms") if max(values.values()) >= 1e7 else (1e3, "us")
+    cells = [[scaled(values.get((rank, i)), unit) for i in columns] for rank in ranks]
+    return heat_figure(
+        title, text, Matrix(corner, [f"rank {rank}" for rank in ranks], list(columns.values()),
+                            cells, name)
+    )  # fmt: skip

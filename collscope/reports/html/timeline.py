@@ -71,9 +71,9 @@ def make_strip(found: NDArray[np.int64], names: dict[int, str]) -> Strip:
     rest = f" {left} of the shortest kernels are left out." if left else ""
     return Strip(
         "Collectives of all ranks over time",
-        f"{len(found)} kernels of {len(ranks)} ranks on one clock. Drag or use the arrow keys to "
-        "move, the wheel or plus and minus to zoom; close up, lines lead from the rank that came "
-        "last to those that waited for it." + rest,
+        f"{len(found)} kernels of {len(ranks)} ranks on one clock. Click it; then drag or the "
+        "arrow keys move, the wheel or plus and minus zoom. Close up, lines lead from the rank "
+        "that came last to those that waited for it." + rest,
         document, _window(found, ranks, offsets),
     )  # fmt: skip
 

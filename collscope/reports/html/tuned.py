@@ -97,7 +97,7 @@ def _step(found: Tuning) -> Iterable[Figure]:
         f"{job.basis[:1].upper()}{job.basis[1:]}. The line is the 95 % interval of the saved time;"
         " all else is taken as it is.",
         draw(make),
-        table([("", TEXT), ("ms", NUMBER), ("from", NUMBER), ("to", NUMBER)],
+        table([("setting", TEXT), ("ms", NUMBER), ("from", NUMBER), ("to", NUMBER)],
               [("as it is", before, None, None), ("tuned", after, low, high)]),
         {"step-0": f"as it is: {before:.4g} ms",
          "step-1": f"tuned: {after:.4g} ms ({low:.4g} to {high:.4g})"},
