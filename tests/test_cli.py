@@ -148,7 +148,7 @@ def test_sql_answers_and_lists_views(store: Path) -> None:
     views = collscope("sql", "--db", store)
     assert views.code == 0
     assert "communicators\n    run, " in views.out
-    assert max(map(len, views.out.splitlines())) <= 100
+    assert max(map(len, views.out.splitlines())) <= 120
     assert collscope("sql", " ", "--db", store).out == views.out
 
 
