@@ -94,7 +94,7 @@ def render(checks: Sequence[Check], columns: int | None = None) -> str:
     for check in checks:
         lines += _folded(f"{words[check.found]:<8} {check.name:<{width}}  ", check.detail, columns)
         if check.fix is not None:
-            lines += _folded(" " * (width + 11), f"to mend: {check.fix}", columns)
+            lines += _folded(" " * (width + 11), f"to fix: {check.fix}", columns)
     lacking = [check.name for check in checks if check.required and check.found is not True]
     if lacking:
         lines.append(f"ingest and report cannot work: {', '.join(lacking)}.")

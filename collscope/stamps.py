@@ -62,8 +62,7 @@ BELIEVED, UNTIMED, BACKWARDS, OVERLAPPING, OUTLYING, MISPLACED = range(6)
 _MESSAGES = {
     UNTIMED: (
         "untimed_row",
-        "Rows whose start or end is no time (never taken, or a sentinel) are left out of all "
-        "numbers.",
+        "Rows whose start or end is not a valid time are left out of all numbers.",
     ),
     BACKWARDS: (
         "ends_before_start",
@@ -86,8 +85,8 @@ _MESSAGES = {
     ),
 }
 _UNTIMED_CALL = (
-    "Times of calls that are none (sentinels, ends before the start, longer than a week) are left "
-    "out; the calls are kept."
+    "Times of calls that cannot be true (sentinels, an end before the start, longer than a week)"
+    " are left out; the calls are kept."
 )
 _LONG_WAIT = (
     "long_wait",
@@ -98,8 +97,8 @@ _LONG_WAIT = (
 
 _APART = (
     "row_apart",
-    "Rows that stand apart from all the rest of the source by a minute and more than that lasts "
-    "are kept. If a clock jumped there, idle times and spans are wrong.",
+    "Rows that are apart from the rest of the source by a minute, and by more than the rest lasts,"
+    " are kept. If a clock jumped there, idle times and spans are wrong.",
 )
 
 

@@ -284,7 +284,7 @@ def test_a_notice_of_several_files_names_the_first(samples: Path, tmp_path: Path
     second.write_text(text + "\n")
     both = collscope("ingest", "log", first, second, "--db", tmp_path / "t.db")
     assert (
-        f" kernel_without_end: KL lines without a KE: their kernels have no duration ({first}"
+        f" kernel_without_end: KL lines without their KE: the kernels have no duration ({first}"
         f" and 1 more)\n" in both.out
     )
     one = collscope("ingest", "log", first, "--db", tmp_path / "u.db")

@@ -176,7 +176,7 @@ def test_render() -> None:
     assert doctor.render(checks) == (
         "ok       SQLite   3.40.1\n"
         "missing  NCCL     none of libnccl.so.2 found\n"
-        "                  to mend: pip install x\n"
+        "                  to fix: pip install x\n"
         "unknown  mpiexec  gave no answer\n"
         "ingest and report have all they need; they use neither a GPU nor MPI.\n"
         "replay, tune and bench cannot start ranks: mpiexec, replayer.\n"
@@ -188,7 +188,7 @@ def test_render_goes_on_below_what_names_a_check() -> None:
     assert doctor.render(checks, 40).splitlines()[:3] == [
         "missing  NCCL  none of libnccl.so.2,",
         "               libnccl.so.1 found",
-        "               to mend: pip install x",
+        "               to fix: pip install x",
     ]
 
 

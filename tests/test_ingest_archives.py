@@ -122,9 +122,9 @@ def test_what_is_no_file_in_an_archive_is_named(logs: dict[str, bytes], tmp_path
     assert done.code == 0, done.err
     assert f"{packed}/../../outside.log: nccl_log: " in done.out
     for name, why in (
-        ("link.log", "a link or a device inside an archive, no file"),
-        ("inner.tar", "an archive inside an archive, whose members are not read"),
-        ("inner.zip", "an archive inside an archive, whose members are not read"),
+        ("link.log", "a link or a device inside an archive, not a file"),
+        ("inner.tar", "an archive inside an archive: its members are not read"),
+        ("inner.zip", "an archive inside an archive: its members are not read"),
         ("empty", "the file is empty"),
         ("/etc/absolute.log", "no profile, trace"),
     ):
@@ -156,7 +156,7 @@ def test_a_cut_archive_keeps_its_beginning(
     packed.write_bytes(whole[: len(whole) * 7 // 10])
     db = tmp_path / "t.db"
     done = collscope("ingest", "log", packed, "--db", db)
-    assert "a damaged archive: what stands behind this place is not read" in done.out + done.err
+    assert "a damaged archive: nothing after this place is read" in done.out + done.err
     if kind != "zip":  # whose list of members stands at its end
         assert done.code == 0
         assert rows(db, "SELECT COUNT(*) FROM sources WHERE path LIKE '%rank0.log'") == [(1,)]
@@ -183,14 +183,14 @@ def test_an_archive_from_standard_input(
             monkeypatch.setattr("sys.stdin", file)
             done = collscope("ingest", command, "-", "--db", tmp_path / f"{command}.db")
         assert done.code == code
-    assert "a tar archive, whose members are not read here" in done.err
+    assert "a tar archive, and its members are not read here" in done.err
 
 
 def test_an_archive_without_files_says_so(tmp_path: Path) -> None:
     packed = tmp_path / "none.tar"
     packed.write_bytes(_tar({"folder": _folder("folder")}))
     done = collscope("ingest", "auto", packed, "--db", tmp_path / "t.db")
-    assert (done.code, "an archive without any file" in done.err) == (3, True)
+    assert (done.code, "an archive without files" in done.err) == (3, True)
 
 
 def _folder(name: str) -> tarfile.TarInfo:
@@ -206,7 +206,7 @@ def test_members_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     with open_all(str(packed)) as members:
         found = list(members)
     assert len(found) == 4
-    assert found[-1] == Skipped(str(packed), "more than 3 members: the others are not read")
+    assert found[-1] == Skipped(str(packed), "more than 3 members: the rest is not read")
 
 
 def test_a_tar_of_the_tools_themselves(logs: dict[str, bytes], tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_auto_says_that_a_table_below_a_log_lacks_its_operation(
     path = db_path.parent / "run.txt"
     path.write_text(log + "\n| size | A (us) | B (us) |\n| 1 KB | 5.1 | 4.2 |\n| 2 KB | 6 | 5 |\n")
     done = collscope("ingest", "auto", path, "--db", db_path)
-    assert (done.code, done.out.count("Name it: collscope ingest table --op NAME")) == (0, 1)
+    assert (done.code, done.out.count("Name it with collscope ingest table --op NAME")) == (0, 1)
     assert rows(db_path, _KINDS) == [("log", "nccl_log")]
 
 
@@ -88,7 +88,7 @@ def test_a_log_of_cut_lines_alone_is_called_what_it_is(
     path.write_text("n1:11:11 [0] NCCL INFO AllReduce: opCount 3 sendbuff 0x7f8bcc\n" * 2)
     done = collscope("ingest", command, path, "--db", db_path)
     assert done.code == 3
-    assert "every line of the library is cut or damaged (2 of them)" in done.err
+    assert "every NCCL or RCCL line is cut or damaged (2 of them)" in done.err
 
 
 def test_an_sqlite_profile_is_one_source(samples: Path, db_path: Path) -> None:

@@ -89,7 +89,11 @@ def test_max_size_is_an_option(bomb: Path, samples: Path, db_path: Path) -> None
 
 def test_what_is_read_as_a_whole_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MOST_WHOLE_BYTES", 1 << 20)
-    with pytest.raises(UnreadableError, match=r"more than 1 MiB, and is read as a whole"):
+    with pytest.raises(
+        UnreadableError,
+        match=r"more than 1 MiB, in a file that must be read as a"
+        " whole",
+    ):
         Input("x", io.BytesIO(bytes(9 << 20))).whole()
     assert sum(map(len, Input("x", io.BytesIO(bytes(9 << 20))).chunks())) == 9 << 20
 
@@ -141,7 +145,7 @@ def test_what_must_be_unpacked_is_refused(
     done = collscope("ingest", kind, path, "--db", db_path)
     assert done.code == 3
     assert done.err.startswith(f"collscope: {path}: compressed with {what}")
-    assert done.err.endswith("Unpack it, and name what comes out of it.\n")
+    assert done.err.endswith("Unpack it, and name the unpacked files.\n")
 
 
 def _odd_folder(samples: Path, folder: Path) -> Path:
@@ -166,10 +170,10 @@ def test_what_is_no_file_is_named(samples: Path, tmp_path: Path, db_path: Path, 
     done = collscope("ingest", kind, folder, "--db", db_path)
     assert done.code == 0
     for name, why in (
-        ("pipe", "a named pipe (FIFO), no file"),
+        ("pipe", "a named pipe (FIFO), not a file"),
         ("gone.log", "a link to nothing"),
-        ("full", "a device, no file"),
-        ("socket", "a socket, no file"),
+        ("full", "a device, not a file"),
+        ("socket", "a socket, not a file"),
         ("self", "Too many levels of symbolic links"),
     ):
         assert f"{folder / name}: skipped: {why}\n" in done.out
@@ -182,7 +186,7 @@ def test_what_is_no_file_is_named(samples: Path, tmp_path: Path, db_path: Path, 
 def test_a_folder_without_any_file_says_why(tmp_path: Path, db_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     done = collscope("ingest", "log", tmp_path, "--db", db_path)
-    assert (done.code, "a named pipe (FIFO), no file" in done.err) == (3, True)
+    assert (done.code, "a named pipe (FIFO), not a file" in done.err) == (3, True)
 
 
 def test_links_to_folders_are_followed(samples: Path, tmp_path: Path) -> None:
@@ -226,7 +230,7 @@ def test_a_pipe_that_nobody_writes_into_does_not_hang(
 
 def test_a_device_is_refused(db_path: Path) -> None:
     done = collscope("ingest", "log", "/dev/zero", "--db", db_path)
-    assert (done.code, "/dev/zero: a device, no file" in done.err) == (3, True)
+    assert (done.code, "/dev/zero: a device, not a file" in done.err) == (3, True)
 
 
 @pytest.mark.parametrize("kind", ["log", "auto"])

@@ -168,7 +168,7 @@ def test_a_store_in_a_read_only_folder(db: Path, log: Path) -> None:
         refused = _barred("ingest", "log", log, "--db", db)
         assert (refused.returncode, refused.stdout) == (3, "")
         assert refused.stderr == (
-            f"collscope: {db}: the store, or its folder, cannot be written. "
+            f"collscope: {db}: the store or its folder cannot be written. "
             "Check the permissions, or copy it.\n"
         )
         with closing(sqlite3.connect(db, isolation_level=None)) as writer:

@@ -425,7 +425,7 @@ def test_a_trace_cut_before_its_gpu_work_says_so(db_path: Path, tmp_path: Path, 
     )
     done = collscope("ingest", kind, trace, "--db", db_path)
     assert done.code == 3
-    assert "it ends in the middle" in done.err
+    assert "it was cut, or not written to its end" in done.err
 
 
 def test_a_trace_cut_short_says_so(db_path: Path, samples: Path, tmp_path: Path) -> None:
@@ -441,7 +441,7 @@ def test_what_is_no_trace_is_refused(db_path: Path, tmp_path: Path) -> None:
     path.write_text('{"a": [1, 2]}')
     done = collscope("ingest", "trace", path, "--db", db_path)
     assert done.code == 3
-    assert "no known trace" in done.err
+    assert "not a known trace" in done.err
 
 
 def test_removing_nothing_of_other_runs(db_path: Path, samples: Path, tmp_path: Path) -> None:

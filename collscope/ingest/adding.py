@@ -16,10 +16,10 @@ from collscope.store.measurements import forget_source
 # Why a file is unusable, where it is nothing that its kind of file could have.
 OTHER_KIND, EMPTY, CUT = "other_kind", "empty", "truncated_compression"
 
-_CUT_TEXT = "the compressed file ends early: what was read before its end is kept"
+_CUT_TEXT = "the compressed file ends early: what could be read is kept"
 _BESIDE_TEXT = (
-    "SQLite's log of this file (FILE-wal) lies beside it: rows that stand only there were not "
-    "read. Stop the profiler, or have 'sqlite3 FILE \"PRAGMA wal_checkpoint(TRUNCATE)\"' take "
+    "SQLite's log of this file (FILE-wal) lies beside it: rows that only the log holds were not"
+    " read. Stop the profiler, or have 'sqlite3 FILE \"PRAGMA wal_checkpoint(TRUNCATE)\"' take "
     "them in, and ingest the file again."
 )
 _CHANGED_TEXT = (
@@ -70,10 +70,10 @@ def unusable(path: str, code: str, reason: str, *, size: int, truncated: bool) -
     code    why: `OTHER_KIND`, or the code of what is wrong with a file of this kind
     """
     if truncated and not size:
-        code, reason = CUT, "the compressed data ends early, before anything of it could be read"
+        code, reason = CUT, "the compressed data ends early: nothing could be read"
     elif truncated:
         code = CUT
-        reason = f"the compressed data ends early; in what could be read of it: {reason}"
+        reason = f"the compressed data ends early; in the part that could be read: {reason}"
     elif not size:
         code, reason = EMPTY, "the file is empty"
     return Ingested(path, "unusable", reason=reason, code=code)

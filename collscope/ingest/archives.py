@@ -14,8 +14,8 @@ from typing import IO, BinaryIO, cast
 from collscope.ingest.files import Input, UnreadableError, archive_kind, open_input
 
 MOST_MEMBERS = 100_000
-_NESTED = "an archive inside an archive, whose members are not read"
-_DAMAGED = "a damaged archive: what stands behind this place is not read"
+_NESTED = "an archive inside an archive: its members are not read"
+_DAMAGED = "a damaged archive: nothing after this place is read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def open_all(path: str, most_bytes: int | None = None) -> Iterator[Iterator[Inpu
 def _counted(path: str, members: Iterator[Input | Skipped]) -> Iterator[Input | Skipped]:
     for number, member in enumerate(members):
         if number == MOST_MEMBERS:
-            yield Skipped(path, f"more than {MOST_MEMBERS:,} members: the others are not read")
+            yield Skipped(path, f"more than {MOST_MEMBERS:,} members: the rest is not read")
             return
         yield member
 
@@ -60,7 +60,7 @@ def _tar_members(file: Input) -> Iterator[Input | Skipped]:
                     continue
                 content = archive.extractfile(member) if member.isreg() else None
                 if content is None:
-                    yield Skipped(where, "a link or a device inside an archive, no file")
+                    yield Skipped(where, "a link or a device inside an archive, not a file")
                 else:
                     yield from _member(where, cast("BinaryIO", content), file.most_bytes)
     except (tarfile.TarError, EOFError):
@@ -83,7 +83,7 @@ def _zip_members(file: Input) -> Iterator[Input | Skipped]:
                 try:
                     content = archive.open(member)
                 except NotImplementedError:
-                    yield Skipped(where, "compressed in a way that is not known here")
+                    yield Skipped(where, "compressed by an unknown method")
                     continue
                 with content:
                     packed = member.compress_size

@@ -184,7 +184,7 @@ def _each(
                 if member.path == path:
                     raise
                 found.append(Ingested(member.path, "unusable", reason=error.reason))
-    return found or [Ingested(path, "unusable", reason="an archive without any file")]
+    return found or [Ingested(path, "unusable", reason="an archive without files")]
 
 
 def _ingest_all(

@@ -166,8 +166,8 @@ def _no_file(path: str) -> str | None:
     if stat.S_ISDIR(mode):
         return ""
     if stat.S_ISFIFO(mode):
-        return "a named pipe (FIFO), no file"
-    return "a socket, no file" if stat.S_ISSOCK(mode) else "a device, no file"
+        return "a named pipe (FIFO), not a file"
+    return "a socket, not a file" if stat.S_ISSOCK(mode) else "a device, not a file"
 
 
 def printable(path: str) -> str:
@@ -260,7 +260,9 @@ class Input:
         for chunk in self.chunks():
             if self.size_bytes > most:
                 raise UnreadableError(
-                    self.path, f"more than {format_size(most)}, and is read as a whole", _RAISE
+                    self.path,
+                    f"more than {format_size(most)}, in a file that must be read as a whole",
+                    _RAISE,
                 )
             parts.append(chunk)
         return b"".join(parts)
@@ -311,8 +313,8 @@ class Input:
         """
         for number, chunk in enumerate(self.decompressed()):
             if number == 0 and (kind := archive_kind(chunk)):
-                why = f"a {kind} archive, whose members are not read here"
-                raise ArchiveError(self.path, why, "Unpack it, and name what comes out of it")
+                why = f"a {kind} archive, and its members are not read here"
+                raise ArchiveError(self.path, why, "Unpack it, and name the unpacked files")
             yield chunk
 
     def decompressed(self) -> Iterator[bytes]:
@@ -461,7 +463,7 @@ class Input:
         """Raise UnreadableError for what must be unpacked first."""
         what = next((why for magic, why in _FOREIGN if magic.match(head)), None)
         if what is not None:
-            raise UnreadableError(self.path, what, "Unpack it, and name what comes out of it")
+            raise UnreadableError(self.path, what, "Unpack it, and name the unpacked files")
 
     @staticmethod
     def _as_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -554,6 +556,8 @@ def _opened(path: str) -> Iterator[BinaryIO]:
     with os.fdopen(handle, "rb") as file:
         mode = os.fstat(handle).st_mode
         if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-            raise UnreadableError(path, "a device, no file", "Name a file, or - for standard input")
+            raise UnreadableError(
+                path, "a device, not a file", "Name a file, or - for standard input"
+            )
         os.set_blocking(handle, True)
         yield file

@@ -25,10 +25,12 @@ _DAMAGE = {
     "invalid_number": "lines with a number that cannot be read",
     "overlong": "lines too long to be the library's",
 }
-_NO_CALLS = "library lines, but none about communicators or calls: set NCCL_DEBUG_SUBSYS=INIT,COLL"
+_NO_CALLS = (
+    "NCCL or RCCL lines, but none about communicators or calls: set NCCL_DEBUG_SUBSYS=INIT,COLL"
+)
 _DAMAGED = (
-    "every line of the library is cut or damaged ({} of them), none tells a call whole: take the"
-    " file from where it was written, or set NCCL_DEBUG_FILE to have one per process"
+    "every NCCL or RCCL line is cut or damaged ({} of them), and no call is complete: copy the"
+    " original file, or set NCCL_DEBUG_FILE to write one file per process"
 )
 NO_LOG = "no line of NCCL or RCCL: not a log of NCCL_DEBUG=INFO"
 _EXCERPT = 200  # characters of a line kept in a diagnostic
@@ -50,7 +52,7 @@ def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanne
     observed = observe(scan, records)
     diagnostics = [*found, *observed.diagnostics, *_scan_diagnostics(scan)]
     if log.truncated:
-        text = "the compressed file ends early: what was read before its end is kept"
+        text = "the compressed file ends early: what could be read is kept"
         diagnostics.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", text))
     row = _source_row(path, identity, scan, records)
     with transaction(connection, store):
@@ -122,11 +124,11 @@ def _scan_diagnostics(scan: dict[str, Any]) -> list[Diagnostic]:
     kinds += [
         (
             "interleaved", "interleaved_line", Severity.NOTICE,
-            "lines in which another process's line begins: both were read where whole",
+            "lines in which another process's line begins: complete ones were read",
         ),
         (
             "unknown", "other_line", Severity.INFO,
-            "lines of the library of a kind that says nothing kept here",
+            "NCCL or RCCL lines without anything to keep",
         ),
     ]  # fmt: skip
     counters = scan["counters"]

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from collscope.timeline.kernel_waits import KernelWaits
 
 _TWICE_TEXT = (
-    "processes of which two logs have lines on the same communicator: where one log is a copy of "
-    "the other, their calls count twice"
+    "processes with lines on the same communicator in two logs: if one log is a copy of the other,"
+    " their calls count twice"
 )
 _SEVERAL_TEXT = (
-    "GPUs with several processes, so of more than one job or start: all numbers of the run are of "
-    "them together; give each a run of its own (--run LABEL)"
+    "GPUs used by several processes, so the run holds more than one job or start: all its numbers"
+    " are of these together; give each a run of its own (--run NAME)"
 )
 _LACKING_TEXT = (
-    "calls that lack a rank's kernel, which may be the one waited for: their transfer and waiting "
-    "are not known"
+    "calls without the kernel of a rank, which the others may have waited for: their transfer and"
+    " waiting are not known"
 )
 # What makes a run's numbers those of more, or less, than one job, and kernel times of no class.
 _SAID = (

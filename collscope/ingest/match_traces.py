@@ -43,24 +43,25 @@ def _notes(given: store.StoredTraces, timeline: Timeline) -> list[Diagnostic]:
     twice = [given.traces[k].rank for k in timeline.rows.duplicates]
     if twice:
         text = (
-            f"traces of ranks that another trace is of (first: rank {twice[0]}), so of two jobs or "
-            "periods: left out of all numbers; give each a run of its own (--run LABEL)"
+            f"traces of ranks that already have one (first: rank {twice[0]}): they are of"
+            " another job or period, and are left out of all numbers; give each a run of its own"
+            " (--run NAME)"
         )
         found.append(Diagnostic(Severity.NOTICE, "rank_traced_twice", text, count=len(twice)))
     unranked = sum(t.rank is None for t in given.traces)
     if unranked and len(given.traces) > 1:
-        text = "traces that do not tell their rank: numbered in the order in which they were read"
+        text = "traces without a rank: numbered in the order in which they were read"
         found.append(Diagnostic(Severity.NOTICE, "trace_without_rank", text, count=unranked))
     inferred = sum(g.identity == "inferred" for g in timeline.calls.groups)
     if inferred and len(given.traces) > 1:
-        text = "process groups that no trace names: told by collectives that end together"
+        text = "process groups that no trace names: inferred from collectives that end together"
         found.append(Diagnostic(Severity.NOTICE, "group_inferred", text, count=inferred))
     calls = timeline.calls
     edges = len({call for call, _ in calls.outside})
     if edges:
         text = (
-            "calls at the ends of the traces that not every rank's trace reaches: their transfer "
-            "and waiting are not known, and no rank is called late for them"
+            "calls at the ends of the traces that some ranks' traces do not reach: their transfer"
+            " and waiting are not known, and no rank counts as late in them"
         )
         found.append(Diagnostic(Severity.NOTICE, "window_edges", text, count=edges))
     lacking = {int(calls.group[call]) for call, _ in calls.missing()}
@@ -71,13 +72,16 @@ def _notes(given: store.StoredTraces, timeline: Timeline) -> list[Diagnostic]:
     impossible = int(timeline.times.impossible.sum())
     if impossible:
         text = (
-            "calls that a rank left before another came to them, so rows of different calls or "
-            "wrong times: no transfer, waiting or lateness is told of them"
+            "calls that one rank left before another arrived, so rows of different calls or wrong"
+            " times: they have no transfer, waiting or lateness"
         )
         found.append(Diagnostic(Severity.NOTICE, "impossible_call", text, count=impossible))
     warm_up = len(timeline.times.excluded)
     if warm_up:
-        text = "calls at the beginning, far longer than the rest: left out of every sum of times"
+        text = (
+            "first calls that take far longer than the rest (warm-up): left out of every sum of"
+            " times"
+        )
         found.append(Diagnostic(Severity.NOTICE, "warm_up_excluded", text, count=warm_up))
     return found
 

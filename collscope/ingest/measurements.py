@@ -21,8 +21,11 @@ from collscope.store.measurements import communicator_sizes, insert_measurements
 
 # What a source's kind is called, by the command that reads it.
 CSV, TABLE = "csv", "table"
-NO_CSV = "no CSV of collscope's replay or benchmarks, nor of rccl_replayer: no such header line"
-NO_TABLE = "no known benchmark table: the output of nccl-tests or rccl-tests"
+NO_CSV = (
+    "not a CSV of collscope's replay or benchmarks, nor of rccl_replayer: it has no such"
+    " header line"
+)
+NO_TABLE = "not a known benchmark table (such as the output of nccl-tests or rccl-tests)"
 
 
 def ingest_csv(

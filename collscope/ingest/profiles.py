@@ -22,7 +22,8 @@ _NO_DATABASE = (
     "damaged"
 )
 _NO_PROFILE = (
-    "no known profile: RPD, rocpd, Nsight Systems SQLite, rocprof CSV, pasted 'top' or key_averages"
+    "not a known profile: RPD, rocpd, Nsight Systems SQLite, rocprof CSV, pasted 'top' or"
+    " key_averages"
 )
 
 
@@ -126,7 +127,7 @@ def _unclassified(profile: Profile) -> list[Diagnostic]:
         Diagnostic(
             Severity.NOTICE,
             "unclassified_name",
-            "a kernel name with 'ccl' that is no known collective: not counted as one",
+            "kernel names with 'ccl' that are not a known collective: not counted as one",
             excerpt=total.name[:200],
             count=total.calls,
         )

@@ -141,6 +141,6 @@ def cost_notes(recorded: Recorded, folder: Path) -> Iterator[str]:
         f"({per_minute:.0f} MB a minute of the job)."
     )
     yield (
-        "Every rank wrote a line or two per collective, on the thread that launches it: where "
-        "collectives are small and many, that is time. Take step times from a run without logging."
+        "Every rank wrote a line or two per collective, on the thread that launches it: many small"
+        " collectives take longer then. Take step times from a run without logging."
     )

@@ -25,11 +25,10 @@ TRACE = "trace"  # what the kind of such a source is called
 _EMPTY = "the trace holds no kernel, copy or collective"
 # Its GPU work may stand at the end: nothing of it is left then.
 _CUT = (
-    "it ends in the middle: it was cut, or not written to its end, and before that it holds no "
-    "kernel, copy or collective"
+    "it was cut, or not written to its end, and what is there holds no kernel, copy or collective"
 )
 _UNKNOWN = (
-    "no known trace: PyTorch profiler JSON, rocprofv3 JSON, flight recorder, NCCL Inspector, "
+    "not a known trace: PyTorch profiler JSON, rocprofv3 JSON, flight recorder, NCCL Inspector, "
     "profiler plugin, RCCL recorder, RPD, rocpd, Nsight Systems SQLite, key_averages table"
 )
 

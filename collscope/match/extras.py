@@ -52,7 +52,7 @@ def first_of_rank(
         rank = ("unknown", k) if recorded.rank is None else recorded.rank
         first.setdefault((recorder, rank), recorded)
     twice = len(recordings) - len(first)
-    text = "recordings of ranks that another recording is of: left out"
+    text = "recordings of ranks that already have one: left out"
     note = Diagnostic(Severity.NOTICE, "rank_recorded_twice", text, count=twice)
     return list(first.values()), [note] if twice else []
 

@@ -72,12 +72,12 @@ def join_extra(matched: Matched, groups: Sequence[ExtraGroup], what: str) -> Joi
     joiner.finish()
     for n, code, text in (
         (joined.by_class, "joined_by_class",
-         f"calls of {what} joined to logged calls of their class, not to the very call: they are"
+         f"calls of {what} joined to a logged call of their class, not to the exact call: they are"
          " of another run, or a log is incomplete"),
-        (joined.added, "call_not_logged", f"calls of {what} that no log holds: added"),
+        (joined.added, "call_not_logged", f"calls of {what} that are in no log: added"),
         (joined.unplaced, "trace_not_placed",
-         f"groups of {what} that tell no sizes and fit a log at several places of other sizes, or "
-         "nowhere whole: kept apart from it, without sizes"),
+         f"groups of {what} without sizes that do not fit the log completely, or fit it at places"
+         " with different sizes: kept apart, without sizes"),
     ):  # fmt: skip
         if n:
             matched.diagnostics.append(Diagnostic(Severity.NOTICE, code, text, count=n))

@@ -63,7 +63,7 @@ def pair_kernels(
             Diagnostic(
                 Severity.NOTICE,
                 "kernel_end_without_start",
-                "KE lines whose KL is not in the log: logging began later, or the line was lost",
+                "KE lines without their KL: logging began later, or the line was lost",
                 line=orphans[0],
                 count=len(orphans),
             )
@@ -73,7 +73,7 @@ def pair_kernels(
             Diagnostic(
                 Severity.NOTICE,
                 "kernel_without_end",
-                "KL lines without a KE: their kernels have no duration",
+                "KL lines without their KE: the kernels have no duration",
                 line=unclosed[0].line,
                 count=len(unclosed),
             )

@@ -49,7 +49,7 @@ def observe(scan: dict[str, Any], records: Sequence[LogRecord]) -> Observed:
     kernels, found = pair_kernels(scan["kernel"], scan["kernel_names"])
     found += _counted(doubled, alone, signatures, columns)
     if impossible:
-        text = "calls with a count that no memory holds: not counted as calls"
+        text = "calls with a count that no memory could hold: not counted as calls"
         found.append(Diagnostic(Severity.DATA_LOSS, "impossible_count", text, count=impossible))
     return Observed(Observations(handles, signatures, columns, tuning, settings), kernels, found)
 
@@ -123,17 +123,17 @@ def _counted(
 ) -> list[Diagnostic]:
     found = []
     if doubled:
-        text = "CALL lines of calls that COLL lines give too: counted once"
+        text = "CALL lines of calls that have COLL lines too: counted once"
         found.append(Diagnostic(Severity.INFO, "call_line_twin", text, count=doubled))
     if alone:
-        text = "TUNING lines that fit no call before them"
+        text = "TUNING lines that match no earlier call"
         found.append(Diagnostic(Severity.INFO, "tuning_without_call", text, count=alone))
     modulo = np.array([bool(s.flags & COUNT_MODULO_2_32) for s in signatures], dtype=bool)
     cut = int(modulo[columns["sig"]].sum()) if len(modulo) else 0
     if cut:
         text = (
-            "calls of an RCCL release that prints counts modulo 2^32: those of 2^32 elements and"
-            " more (16 GiB of float32) look smaller, all others are as printed"
+            "calls of an RCCL release that prints counts modulo 2^32: calls of 2^32 elements (16"
+            " GiB of float32) or more look smaller"
         )
         found.append(Diagnostic(Severity.INFO, "count_modulo_2_32", text, count=cut))
     return found

@@ -298,7 +298,10 @@ class _Matching:
             )
             apart = len(self.matched.joined.apart)
             if apart:
-                text = "kernels whose end contradicts that of the other ranks: no waiting is told"
+                text = (
+                    "kernels whose end contradicts that of the other ranks: their waiting is"
+                    " not known"
+                )
                 note = Diagnostic(Severity.NOTICE, "kernel_end_apart", text, count=apart)
                 self.matched.diagnostics.append(note)
         self._count_losses(len(kernels))
@@ -324,14 +327,14 @@ class _Matching:
         observed_all = [c for c in self.matched.comms if c.nranks == len(c.members)]
         found = [
             (missing, Severity.DATA_LOSS, "observation_missing",
-             "calls that a rank with a log did not log: lost lines, or the rank stopped"),
+             "calls that a rank with a log did not log: lines were lost, or the rank stopped"),
             (differs, Severity.ERROR, "ranks_disagree",
-             "calls at whose place a rank logged another operation, count, datatype or root"),
+             "calls where a rank logged another operation, count, datatype or root"),
             (halves if observed_all else 0, Severity.DATA_LOSS, "transfer_half_missing",
              "transfers of which only the Send or only the Recv was logged"),
             (kernels - len(self.matched.kernel_calls), Severity.NOTICE, "kernel_without_call",
-             "traced kernels whose call is not in the logs, or cannot be told: their times are of "
-             "no class"),
+             "traced kernels whose call is not in the logs, or is ambiguous: their times belong to"
+             " no class"),
         ]  # fmt: skip
         self.matched.diagnostics = _summed(self.matched.diagnostics) + [
             Diagnostic(severity, code, text, count=n) for n, severity, code, text in found if n

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from collscope.model import Diagnostic, Severity
 
-CUT_TEXT = "The last line has no line end, so it may be cut: what stands last in it was left out."
+CUT_TEXT = "The last line has no line end, so it may be cut: its last value was left out."
 _EXCERPT = 200
 
 

@@ -13,7 +13,7 @@ from collscope.parsers._rows import number
 
 VERSION = "1"
 _VERSION_TEXT = f"The file is of another version than {VERSION}. Read it with a newer release."
-_TORN_TEXT = "Rows with too few or too many fields, or of no known status, were skipped."
+_TORN_TEXT = "Rows with too few or too many fields, or with an unknown status, were skipped."
 _HEADER_TEXT = "Rows before any header line were skipped."
 
 

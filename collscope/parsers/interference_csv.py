@@ -44,7 +44,7 @@ _REALS = (
 _LISTS = ("relative_compute_samples", "relative_busbw_samples")
 
 _NUMBER_TEXT = "Rows with an unreadable number were skipped."
-_OP_TEXT = "Rows of an operation or datatype that is not known here were skipped."
+_OP_TEXT = "Rows with an unknown operation or datatype were skipped."
 
 
 def sniff(head: str) -> bool:

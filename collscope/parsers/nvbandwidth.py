@@ -32,9 +32,9 @@ _COLUMN = re.compile(r"(\w+)\(column\)")
 _UNIT = re.compile(r"\((GB/s|ns|us)\)\s*$")
 _PARTS = ("1", "2", "total")
 
-_CUT_TEXT = "The JSON ends early or is damaged: tests up to there were kept."
+_CUT_TEXT = "The JSON ends early or is damaged: the tests before that were kept."
 _FAILED_TEXT = "Tests that did not pass have no values."
-_UNIT_TEXT = "Tests whose values have a unit that is not known here were left out."
+_UNIT_TEXT = "Tests with an unknown unit were left out."
 
 
 def sniff(text: str) -> bool:

@@ -37,17 +37,18 @@ _PRINTED = 1e-4  # relative; the tool prints six digits
 
 _TORN_TEXT = "Rows with too few or too many fields were skipped."
 _NUMBER_TEXT = "Rows with an unreadable number were skipped."
-_CLASS_TEXT = "Rows of a function or datatype that is not known here were skipped."
+_CLASS_TEXT = "Rows with an unknown function or datatype were skipped."
 _NRANKS_TEXT = (
-    "The file does not tell the number of ranks, which the bus bandwidth needs: it was left out. "
-    "Give it: collscope ingest csv --nranks N"
+    "The file does not give the number of ranks, so there is no bus bandwidth. Give it with"
+    " collscope ingest csv --nranks N"
 )
 _TWICE_TEXT = (
     "rccl_replayer prints 2*S/t as the bus bandwidth of an AllReduce, whatever the number of "
     "ranks: it was computed again from the time."
 )
 _DIFFERS_TEXT = (
-    "rccl_replayer's bus bandwidth is not that of its time, size and ranks: it was computed again."
+    "rccl_replayer's bus bandwidth does not follow from its time, size and ranks: it was computed"
+    " again."
 )
 
 

@@ -36,12 +36,13 @@ _INTEGERS = (
 _REALS = ("time_us_median", "time_us_min", "time_us_max", "time_us_mad")
 
 _VERSION_TEXT = f"The file is of another version than {VERSION}. Read it with a newer release."
-_TORN_TEXT = "Rows with too few or too many fields, or of no known status, were skipped."
+_TORN_TEXT = "Rows with too few or too many fields, or with an unknown status, were skipped."
 _NUMBER_TEXT = "Rows with an unreadable number were skipped."
-_OP_TEXT = "Rows of an operation or datatype that is not known here were skipped."
+_OP_TEXT = "Rows with an unknown operation or datatype were skipped."
 _HEADER_TEXT = "Rows before any header line were skipped."
 _BUSBW_TEXT = (
-    "The bus bandwidth in the file differs from that of its time, size and ranks, which is kept."
+    "The bus bandwidth in the file does not follow from its time, size and ranks: it was computed"
+    " again."
 )
 
 

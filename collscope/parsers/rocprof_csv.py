@@ -28,7 +28,7 @@ _HOST = re.compile(
     r"|[A-Z0-9_]+_API(?:_EXT)?|KERNEL_DISPATCH|MEMORY_COPY|MEMORY_ALLOCATION|SCRATCH_MEMORY"
 )
 _WITHOUT_TIMES = {
-    "no_gpu_times": "The file lists host calls: no kernel times, no sizes. Ingest the kernel "
+    "no_gpu_times": "The file lists host calls, without kernel times and sizes. Ingest the kernel "
     "trace or the kernel statistics of the same run.",
     "counter_rows": "The file lists hardware counters, one row per counter, so its times are "
     "repeated. Ingest the kernel trace of a run without counters.",
@@ -79,7 +79,7 @@ def parse(text: str | Iterable[str]) -> Profile:
                 layout, title = found, cells[0]
                 continue
         if layout is None:
-            message = "No header of a rocprof CSV file stands before this line."
+            message = "There is no header of a rocprof CSV file before this line."
             rows.note(Diagnostic(Severity.ERROR, "unknown_header", message, number, line))
         elif len(cells) != layout.width:
             rows.skip("torn_row", line, number)
@@ -159,7 +159,7 @@ def _add_row(rows: Rows, layout: _Layout, cells: list[str], line: int) -> None:
 def _add_total(rows: Rows, top: TopColumns, cells: list[str], line: int) -> None:
     if _HOST.fullmatch(cells[top.name]):
         message = (
-            "Rows of host calls or whole domains were left out: their time is not GPU time. "
+            "Rows of host calls or whole domains were left out: they are not GPU time. "
             "Ingest the file of kernel statistics (kernel_stats.csv)."
         )
         name = cells[top.name]

@@ -143,7 +143,7 @@ class _Reader:
     def _add(self, columns: TopColumns, cells: Sequence[str], line_number: int) -> None:
         row = tuple(cell.strip().strip("'") for cell in cells)  # modes quote and qbox quote names
         if row in self._seen:
-            message = "Rows that stand in the text more than once were counted once."
+            message = "Rows that the text repeats were counted once."
             name = row[columns.name]
             found = Diagnostic(Severity.NOTICE, "repeated_row", message, line_number, name)
             self.rows.note(found)
@@ -155,7 +155,7 @@ class _Reader:
         if self._table is not None:
             self.rows.skip("torn_row", line, line_number)
             return
-        message = "Lines outside a table were passed over."
+        message = "Lines outside a table were skipped."
         self.rows.note(Diagnostic(Severity.NOTICE, "unread_line", message, line_number, line))
 
 

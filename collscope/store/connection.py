@@ -90,7 +90,7 @@ def _file(path: Path) -> tuple[int, int] | None:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}. Name another file with --db.") from error
     if not stat.S_ISREG(found.st_mode):
-        raise InputError(f"{path}: no regular file. Name another file with --db.")
+        raise InputError(f"{path}: not a regular file. Name another file with --db.")
     return found.st_dev, found.st_ino
 
 
@@ -366,11 +366,11 @@ def explained(path: Path) -> Iterator[None]:
                 "the disk is full. Free some space, then try again. What was stored before is kept."
             )
         elif "disk I/O" in text:
-            what = "the disk refuses to read or write. Check its space and quota, then try again."
+            what = "the disk cannot be read or written. Check its space and quota, then try again."
         elif any(t in text for t in ("malformed", "not a database", "not decode")):
             what = DAMAGED
         elif "unable to open" in text or "readonly" in text or "read-only" in text:
-            what = "the store, or its folder, cannot be written. Check the permissions, or copy it."
+            what = "the store or its folder cannot be written. Check the permissions, or copy it."
         else:
             what = (
                 f"SQLite says '{text}'. Report this if it persists. What was stored before is kept."

@@ -97,7 +97,9 @@ def decode(data: bytes, handles: Sequence[CommHandle]) -> Observations:
     except msgspec.MsgspecError as error:
         raise InputError(f"store: observations cannot be read ({error}). Ingest again.") from error
     if header.version != _VERSION:
-        raise InputError(f"store: observations of version {header.version}. Ingest again.")
+        raise InputError(
+            f"store: observations of another version ({header.version}). Ingest again."
+        )
     try:
         arrays = _arrays(data, 8 + length, header)
     except (zstandard.ZstdError, ValueError, TypeError) as error:

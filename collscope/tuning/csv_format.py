@@ -39,9 +39,10 @@ _LARGEST_INT = 2**31 - 1
 _LIMITS = ((1, MOST_CHANNELS), (1, _LARGEST_INT), (1, _LARGEST_INT), (0, _LARGEST_INT), (0, 1))
 
 _TEXTS = {
-    "torn_row": "Rows that have not 6 to 10 columns were skipped.",
-    "unknown_collective": "Rows of a collective that the plugin is not asked about were skipped.",
-    "bad_size": "Rows whose sizes are not two numbers that rise were skipped.",
+    "torn_row": "Rows without 6 to 10 columns were skipped.",
+    "unknown_collective": "Rows of a collective that libraries do not ask a tuner about were"
+    " skipped.",
+    "bad_size": "Rows whose sizes are not two increasing numbers were skipped.",
     "unknown_algorithm": "Rows of an unknown algorithm were skipped.",
     "unknown_protocol": "Rows of an unknown protocol were skipped.",
     "bad_number": "Rows with channels or a condition out of range were skipped.",

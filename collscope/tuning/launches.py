@@ -105,7 +105,7 @@ class Launches:
         if ended.status in _FATAL:
             raise _FATAL[ended.status](
                 f"tune: the replayer ended with status {ended.status} for setting '{setting.name}',"
-                " see above. Mend that first."
+                " see above. Fix that first."
             )
         return ended.status, ended.signal
 

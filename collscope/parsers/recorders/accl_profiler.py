@@ -42,7 +42,7 @@ _GROUP_TEXT = (
     "(accl_profiler_rank…_pid…_0x….jsonl): they were left out. Give the file its name back."
 )
 _TORN_TEXT = "Records that are cut or damaged were skipped."
-_OPERATION_TEXT = "Records that do not name their operation were skipped."
+_OPERATION_TEXT = "Records without an operation were skipped."
 _ENQUEUED_TEXT = (
     "Records without kernel times tell how long the host took to enqueue a call: their time was "
     "left out."

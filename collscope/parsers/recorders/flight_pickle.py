@@ -73,11 +73,14 @@ def parse(data: bytes, name: str) -> RecordedCalls:
         check_plain(data)
         dump = _PlainUnpickler(io.BytesIO(data)).load()
     except _Refused as refused:
-        message = "The pickle asks for classes or references, which a dump has not: not loaded."
+        message = (
+            "The pickle contains classes or references, which a flight recorder's dump never"
+            " does: not loaded."
+        )
         notes.add(Severity.ERROR, "refused_pickle", message, 1, str(refused))
     # What a damaged pickle raises is not documented: any opcode may fail on any stack.
     except Exception as error:
-        message = "The pickle is cut or damaged: nothing of it could be kept."
+        message = "The pickle is cut or damaged: nothing could be kept."
         notes.add(Severity.DATA_LOSS, "torn_dump", message, 1, type(error).__name__)
     return from_dump(dump, name, "flight_pickle", notes)
 

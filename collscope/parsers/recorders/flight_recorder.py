@@ -67,7 +67,7 @@ def parse(data: bytes, name: str) -> RecordedCalls:
     found = decode(source, max(source.find("{"), 0))
     if found is not None:
         return from_dump(found[0], name, "flight_recorder", notes)
-    message = "The dump is cut or damaged: entries before that place were kept."
+    message = "The dump is cut or damaged: the entries before that were kept."
     notes.add(Severity.DATA_LOSS, "torn_dump", message, 1)
     return from_dump({"entries": _whole_entries(source)}, name, "flight_recorder", notes)
 

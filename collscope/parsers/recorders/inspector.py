@@ -90,17 +90,19 @@ class _Reader:
             if isinstance(record.get(key), dict):
                 self._add(line, own, mapping(record.get(key)), prefix)
                 return
-        message = "Objects without a collective were passed over."
+        message = "Objects without a collective were skipped."
         self.notes.add(Severity.NOTICE, "unread_record", message, line)
 
     def recorded(self) -> RecordedCalls:
         """Everything read."""
         dropped = sum(self._dropped.values())
         if dropped:
-            message = f"Inspector itself lost {dropped} records: its ring buffers ran over."
+            message = f"Inspector itself lost {dropped} records: its ring buffers overflowed."
             self.notes.add(Severity.DATA_LOSS, "recorder_dropped", message, 1)
         if self._left > 0:
-            message = f"The last dump says that {self._left} more records follow: the file is cut."
+            message = (
+                f"The last dump says that {self._left} more records follow, so the file is cut."
+            )
             self.notes.add(Severity.DATA_LOSS, "torn_dump", message, 1)
         if not self._calls:
             message = "The recording holds no collectives."
@@ -147,12 +149,12 @@ class _Reader:
         header = own or self._header
         group = communicator(header.get("id"))
         if group is None:
-            message = "Records that do not name their communicator were skipped."
+            message = "Records without a communicator were skipped."
             self.notes.add(Severity.DATA_LOSS, "record_without_communicator", message, line)
             return
         name = text(body.get(prefix))
         if name is None:
-            message = "Records that do not name their operation were skipped."
+            message = "Records without an operation were skipped."
             self.notes.add(Severity.DATA_LOSS, "record_without_operation", message, line)
             return
         self._calls.append(_call(header, body, prefix, group, parse_op(name)))

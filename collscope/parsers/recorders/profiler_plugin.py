@@ -37,7 +37,7 @@ _CALLS = ("COLL", "P2P")
 # Events of a group of calls stand between its "b" and its "e"; API v5 on has both.
 _GROUPS = ("GROUP", "GROUP_API")
 _LIMIT = 2**63
-_NO_NAME = "Events that do not name operation and communicator were skipped."
+_NO_NAME = "Events without an operation or communicator were skipped."
 
 
 def sniff(head: bytes) -> bool:

@@ -206,7 +206,7 @@ def _records(data: bytes, layout: _Layout, notes: Notes) -> Iterator[tuple[_Reco
     while place < len(data):
         record = _record(data, place, layout, pid)
         if record is None:
-            message = "Bytes that are no records were passed over: the file is cut or damaged."
+            message = "Bytes that are not records were skipped: the file is cut or damaged."
             notes.add(Severity.DATA_LOSS, "torn_record", message, number + 1)
             place = _next(data, place + 1, layout, pid)
             continue

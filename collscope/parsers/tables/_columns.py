@@ -36,12 +36,11 @@ _UNIT = re.compile(r"\(([^()]{1,20})\)")
 TO_GBPS = {"gb/s": 1.0, "gbps": 0.125, "gbit/s": 0.125, "tb/s": 1e3}
 
 _OP_TEXT = (
-    "Tables with sizes that name no operation were left out. "
-    "Name it: collscope ingest table --op NAME"
+    "Tables without an operation were left out. Name it with collscope ingest table --op NAME"
 )
 _ASSUMED_TEXT = (
-    "A table does not name its operation: it is taken to be the only one that the text names. "
-    "Say otherwise with collscope ingest table --op NAME."
+    "A table does not name its operation: the only one that the text names was taken. Name another"
+    " with collscope ingest table --op NAME."
 )
 _CUT_TEXT = "Rows that are cut or broken were left out."
 _SIZE_TEXT = "Rows with an unreadable size were left out."

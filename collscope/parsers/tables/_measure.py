@@ -36,8 +36,8 @@ _MOST_RANKS = 16384
 
 _IN_PLACE_TEXT = "SendRecv and AllToAll have no in-place form: the in-place column was left out."
 _DIFFERS_TEXT = (
-    "A printed bus bandwidth is not that of the printed time, size and ranks, beyond its digits: "
-    "it was computed again. Check the operation and the number of ranks (collscope ingest table "
+    "A printed bus bandwidth does not follow from the printed time, size and ranks: it was"
+    " computed again. Check the operation and the number of ranks (collscope ingest table "
     "--op NAME --nranks N)."
 )
 _ZERO_TEXT = "Rows of size zero time a call without data: they were left out."

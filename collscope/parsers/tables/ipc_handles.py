@@ -26,7 +26,7 @@ _TIME = re.compile(
 )
 _TO_US = {"us": 1.0, "ms": 1e3}
 
-_SIZE_TEXT = "Times of handles without a readable size of their buffer were left out."
+_SIZE_TEXT = "Times of handles without a readable buffer size were left out."
 
 
 def parse(text: str, hints: TableHints) -> MeasurementSet:

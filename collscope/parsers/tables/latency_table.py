@@ -36,7 +36,7 @@ _TIME = re.compile(r"latency|\btime\b|\(\s*(?:us|µs|μs|usec)\s*\)", re.IGNOREC
 _TO_US = {"": 1.0, "us": 1.0, "µs": 1.0, "μs": 1.0, "usec": 1.0, "ms": 1e3, "s": 1e6, "ns": 1e-3}
 _SPEEDUP = re.compile(r"speed-?\s?up", re.IGNORECASE)
 
-_SPEEDUP_TEXT = "A printed speed-up is not the ratio of the printed times, beyond its digits."
+_SPEEDUP_TEXT = "A printed speed-up is not the ratio of the printed times."
 
 
 def parse(text: str, hints: TableHints) -> MeasurementSet:

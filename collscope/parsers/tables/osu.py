@@ -58,12 +58,12 @@ _BACKENDS = {"CUDA": "cuda", "ROCM": "hip"}
 _LONGEST = 400  # characters of a line that are looked at
 
 _OTHER_TEXT = (
-    "Tests of other calls than collectives and plain sends (one-sided, non-blocking, vector forms) "
-    "were passed over."
+    "Tests of other calls than collectives and plain sends (one-sided, non-blocking, vector forms)"
+    " were skipped."
 )
 _RANKS_TEXT = (
-    "The size of a whole call follows from the number of ranks, which the text does not tell: "
-    "rows were left out. Give it: collscope ingest table --nranks N"
+    "The size of a whole call depends on the number of ranks, which the text does not give: rows"
+    " were left out. Give it with collscope ingest table --nranks N"
 )
 _CUT_TEXT = "Rows that are cut or broken were left out."
 

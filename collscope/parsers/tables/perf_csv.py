@@ -28,7 +28,7 @@ _COLUMNS_TEXT = (
 )
 _TORN_TEXT = "Rows with too few or too many fields, or without size and time, were left out."
 _OP_TEXT = (
-    "Rows whose operation is not known were left out. Name it: collscope ingest table --op NAME"
+    "Rows with an unknown operation were left out. Name it with collscope ingest table --op NAME"
 )
 
 

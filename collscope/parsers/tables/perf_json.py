@@ -37,11 +37,10 @@ _NCCL = re.compile(r'^\s*\{\s*"version"\s*:\s*\d+\s*,\s*"start_time"')
 # {"#wrong":"0","algBw":0.0533,"busBw":0.0800,"gpus":4,"inPlace":0,"name":"AllReduce", …
 _RCCL = re.compile(r'^\s*(?:\[\s*)?\{(?=[^{}]{0,2000}"busBw")(?=[^{}]{0,2000}"inPlace")')
 
-_CUT_TEXT = "The JSON ends early or is damaged: results up to there were kept."
+_CUT_TEXT = "The JSON ends early or is damaged: the results before that were kept."
 _ROW_TEXT = "Results that lack a size or a time were left out."
 _OP_TEXT = (
-    "Results of a file that does not name the operation were left out. "
-    "Name it: collscope ingest table --op NAME"
+    "Results without an operation were left out. Name it with collscope ingest table --op NAME"
 )
 
 

@@ -42,26 +42,27 @@ _TRAILER = "Avg bus bandwidth"
 
 _CUT_TEXT = "Rows that are cut or broken were left out."
 _MIXED_TEXT = (
-    "Rows of two or more runs stand mixed in one table and cannot be told apart: they are kept as "
-    "one. Were the tests built without MPI, every process prints its own table."
+    "Rows of two or more runs are mixed in one table and cannot be told apart: they are kept as"
+    " one. If the tests were built without MPI, every process prints its own table."
 )
 _HEADER_TEXT = "A damaged table header was not used: the columns were read by position."
-_TYPE_TEXT = "Element types with an unknown name: their rows are kept without a type."
+_TYPE_TEXT = "Unknown element types: their rows are kept without a type."
 _OP_TEXT = (
-    "A table whose operation neither the text nor the columns tell was left out. "
-    "Name it: collscope ingest table --op NAME"
+    "A table was left out because neither its text nor its columns give the operation. Name it"
+    " with collscope ingest table --op NAME"
 )
-_INFERRED_TEXT = "The text does not name the operation: it was told from the table's columns."
+_INFERRED_TEXT = "The text does not name the operation: it was inferred from the table's columns."
 _RANKS_TEXT = (
-    "The text does not tell the number of ranks: it was computed from the printed times and "
-    "bandwidths."
+    "The text does not give the number of ranks: it was computed from the printed times and"
+    " bandwidths."
 )
 _NO_RANKS_TEXT = (
-    "The text does not tell the number of ranks, so there is no bus bandwidth. "
-    "Give it: collscope ingest table --nranks N"
+    "The text does not give the number of ranks, so there is no bus bandwidth. Give it with"
+    " collscope ingest table --nranks N"
 )
 _SIZE_TEXT = (
-    "Sizes do not fit count, element type and ranks of this operation. Check both: collscope"
+    "Sizes do not fit the count, element type and ranks of this operation. Check operation and"
+    " ranks: collscope"
     " ingest "
     "table --op NAME --nranks N"
 )

@@ -30,10 +30,10 @@ _FIRST = re.compile(r"#?\s*(?:number of )?(?:qps?|queue[ _-]?pairs?)", re.IGNORE
 # "RDMA P2P bandwidth vs QP (message 1GB)"
 _SIZE = re.compile(r"(?<![\w.])(\d{1,6}(?:\.\d{1,3})?\s?[KMGT]i?B)(?![\w/])", re.IGNORECASE)
 
-_SIZE_TEXT = "The title of a table over queue pairs tells no size of messages: it was left out."
+_SIZE_TEXT = "A table over queue pairs was left out because its title gives no message size."
 _RANKS_TEXT = (
-    "A table of bus bandwidths does not tell the number of ranks: it gives no times. "
-    "Give it: collscope ingest table --nranks N"
+    "A table of bus bandwidths does not give the number of ranks, so there are no times. Give it"
+    " with collscope ingest table --nranks N"
 )
 _NUMBER_TEXT = "Rows without a readable number of queue pairs, or a bandwidth, were left out."
 

@@ -38,14 +38,14 @@ _ALGORITHM = re.compile(r"alg(?:orithm)?\s*(?:bw|bandwidth)", re.IGNORECASE)
 _BARE = re.compile(r"message\s+size", re.IGNORECASE)
 _OTHER = re.compile(r"latency|\btime\b|\bus\b|relative|speed-?\s?up|per second", re.IGNORECASE)
 
-_UNIT_TEXT = "Tables with sizes but no unit were left out: they may hold anything."
+_UNIT_TEXT = "Tables with sizes but no unit were left out: what they hold is not known."
 _RANKS_TEXT = (
-    "A table of bus bandwidths does not tell the number of ranks: it gives no times. "
-    "Give it: collscope ingest table --nranks N"
+    "A table of bus bandwidths does not give the number of ranks, so there are no times. Give it"
+    " with collscope ingest table --nranks N"
 )
 _NUMBER_TEXT = "Cells without a readable bandwidth were left out."
 _BELOW_TEXT = "Bandwidths printed as zero are below the digits printed: they were left out."
-_AGAIN_TEXT = "A table that stands in the text again was read once."
+_AGAIN_TEXT = "A table that the text repeats was read once."
 
 
 def parse(text: str, hints: TableHints) -> MeasurementSet:

@@ -53,9 +53,7 @@ _EXECUTORS = {"C": "cpu", "G": "gpu", "D": "dma", "B": "dma", "I": "nic", "N": "
               "CPU": "cpu", "GPU": "gpu", "DMA": "dma", "NIC": "nic", "GFX": "gpu"}  # fmt: skip
 
 _CUT_TEXT = "Rows that are cut or broken were left out."
-_DIFFERS_TEXT = (
-    "A printed bandwidth is not size / time, beyond its digits: the one with more digits was used."
-)
+_DIFFERS_TEXT = "A printed bandwidth is not size / time: the figure with more digits was used."
 
 
 @dataclass(frozen=True, slots=True)

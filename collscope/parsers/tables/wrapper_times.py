@@ -32,8 +32,8 @@ _HEADING = re.compile(r"#{1,6}\s+(.*)")
 _TYPES = {"float": Datatype.FLOAT32, "double": Datatype.FLOAT64, "half": Datatype.FLOAT16}
 
 _OP_TEXT = (
-    "Times of calls below a heading that names no operation were left out. "
-    "Name it: collscope ingest table --op NAME"
+    "Times of calls were left out because their heading names no operation. Name it with collscope"
+    " ingest table --op NAME"
 )
 
 

@@ -64,7 +64,7 @@ def _problems(reader: ArrayReader[Event], name: str) -> list[Diagnostic]:
         message = f"{name} ends inside the events: it was cut, or not written to its end."
         found.append(Diagnostic(Severity.DATA_LOSS, "truncated_trace", message))
     if reader.malformed:
-        message = "Trace events that are not as the format has them were skipped."
+        message = "Malformed trace events were skipped."
         count = reader.malformed
         found.append(Diagnostic(Severity.DATA_LOSS, "malformed_event", message, count=count))
     return found

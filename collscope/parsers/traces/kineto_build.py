@@ -204,8 +204,8 @@ def _why_unnamed(seen: Collector) -> str:
     """Why a kernel has no arguments: they come with the operator that launched it."""
     if not seen.cpu:
         return (
-            "The trace holds no CPU activity, which tells them: profile with "
-            "ProfilerActivity.CPU as well."
+            "They come with CPU activity, which the trace lacks: profile with ProfilerActivity.CPU"
+            " as well."
         )
     if seen.described:
         return "The host launched these before the profiler began, or outside torch.distributed."
@@ -225,12 +225,12 @@ def _notes(seen: Collector, alone: int) -> list[Diagnostic]:
         found.append(Diagnostic(Severity.DATA_LOSS, "untimed_activity", message, count=seen.bad))
     if alone:
         message = (
-            "Collective kernels are known by their name only: their operation is a hint, their "
-            f"sizes and groups are not known. {_why_unnamed(seen)}"
+            f"Collective kernels are known by name only: the operation is a hint, sizes and groups"
+            f" are not known. {_why_unnamed(seen)}"
         )
         found.append(Diagnostic(Severity.NOTICE, "no_collective_arguments", message, count=alone))
     if seen.unknown:
-        message = "Kernels with a name like a collective's are not known, and not counted as one."
+        message = "Unknown kernels with a name like a collective's: not counted as collectives."
         name, count = next(iter(seen.unknown)), sum(seen.unknown.values())
         found.append(
             Diagnostic(

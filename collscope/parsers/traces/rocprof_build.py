@@ -176,7 +176,7 @@ def _notes(builder: _Builder) -> list[Diagnostic]:
         count = builder.bad
         found.append(Diagnostic(Severity.DATA_LOSS, "untimed_activity", message, count=count))
     if builder.nameless:
-        message = "Kernels without an entry in the table of symbols have their number as a name."
+        message = "Kernels without an entry in the symbol table have their number as name."
         count = builder.nameless
         found.append(Diagnostic(Severity.NOTICE, "nameless_kernel", message, count=count))
     if not builder.rows:

@@ -61,11 +61,11 @@ def _salvaged(text: bytes, name: str) -> list[TraceFile]:
     process.metadata.node = _node(text)
     problems = []
     if malformed:
-        message = "Records that are not as the format has them were skipped."
+        message = "Malformed records were skipped."
         code = "malformed_record"
         problems.append(Diagnostic(Severity.DATA_LOSS, code, message, count=malformed))
     if cut or not malformed:
-        message = f"{name} is damaged or ends inside its records: what stands whole was kept."
+        message = f"{name} is damaged or ends inside its records: complete records were kept."
         problems.append(Diagnostic(Severity.DATA_LOSS, "truncated_trace", message))
     return trace_files(process, problems)
 
