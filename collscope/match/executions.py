@@ -47,6 +47,7 @@ class JoinedKernels:
 
     executions: list[Execution]
     ranks: dict[Gpu, int]  # world rank of each GPU, where each has one of its own
+    world_ranks: list[int | None]  # per handle of the logs, with the GPUs that kernels tell
     apart: set[int]  # kernels whose end cannot be that of their call; they are of no execution
 
 
@@ -81,7 +82,13 @@ def join_kernels(
     ]
     apart = _ends_apart([e.kernels for e in timed if e.key.op.synchronises], kernels)
     believed = [replace(e, kernels=tuple(k for k in e.kernels if k not in apart)) for e in timed]
-    joined = JoinedKernels([e for e in believed if e.kernels], streams.ranks(), apart)
+    world = world_ranks(streams.handles, streams.comms)
+    joined = JoinedKernels(
+        [e for e in believed if e.kernels],
+        streams.ranks(world),
+        world[: len(observed.handles)],
+        apart,
+    )
     return pairs, joined
 
 
@@ -164,9 +171,11 @@ class _Streams:
                 for one in zip(*rows, strict=True):
                     yield self.execution(None, key, one)
 
-    def ranks(self) -> dict[Gpu, int]:
-        """World rank of each GPU; none where two GPUs would have the same, as in two jobs."""
-        world = world_ranks(self.handles, self.comms)
+    def ranks(self, world: Sequence[int | None]) -> dict[Gpu, int]:
+        """World rank of each GPU; none where two GPUs would have the same, as in two jobs.
+
+        world  per handle
+        """
         found: dict[Gpu, int] = {}
         for kernel, handle in zip(self._kernels, self.handle_of, strict=True):
             rank = None if handle == _UNCLEAR else world[handle]

@@ -296,6 +296,7 @@ class _Matching:
             self.matched.kernel_calls, self.matched.joined = join_kernels(
                 kernels, self.observed, self.hosts, self.digests, self.call_of_row, classes
             )
+            self.matched.world_ranks = self.matched.joined.world_ranks
             apart = len(self.matched.joined.apart)
             if apart:
                 text = (

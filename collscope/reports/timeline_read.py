@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from collscope.reports.timeline_records import (
     ClockRow,
     DisagreementRow,
     GroupRow,
+    PlaceRow,
     ProgressRow,
     RankRow,
     RankWaits,
@@ -72,6 +74,13 @@ SELECT group_name, rank, last_called, last_completed, first_missing, first_open
 FROM progress WHERE run = ? ORDER BY group_name, rank
 """
 
+_KINDS = "SELECT kind FROM rank_places WHERE run = ? GROUP BY kind HAVING COUNT(DISTINCT place) > 1"
+
+_PLACES = """
+SELECT kind, place, ranks, calls, transfer_ns, wait_ns, late_last, caused_wait_ns, busbw_gbps
+FROM place_times WHERE run = ? AND transfer_ns > 0 ORDER BY kind, caused_wait_ns DESC, place
+"""
+
 _TRUTH = 12  # column of `straggler`
 _Rank = TypeVar("_Rank", bound=RankWaits)
 _Call = tuple[int, int, int, int | None, int | None, int | None]
@@ -92,6 +101,7 @@ def read_timeline(connection: sqlite3.Connection, run: str) -> TimelineReport:
         causes=read_late_causes(connection, run, ranks),
         traced=_traced(connection, run),
         logged=() if ranks else tuple(_ranks(connection, _LOGGED, run, RankWaits)),
+        places=_places(connection, run),
         beside=read_beside(connection, run),
     )
 
@@ -104,6 +114,18 @@ def _ranks(
         kind(*row[:_TRUTH], bool(row[_TRUTH]), *row[_TRUTH + 1 :])
         for row in connection.execute(query, (run,))
     ]
+
+
+def _places(connection: sqlite3.Connection, run: str) -> tuple[PlaceRow, ...]:
+    """Roll-ups by kind of place; none of a kind with one place, which says what the whole does."""
+    kinds = {kind for (kind,) in connection.execute(_KINDS, (run,))}
+    if not kinds:
+        return ()
+    return tuple(
+        PlaceRow(kind, place, tuple(sorted(json.loads(ranks))), *rest)
+        for kind, place, ranks, *rest in connection.execute(_PLACES, (run,))
+        if kind in kinds
+    )
 
 
 def _groups(connection: sqlite3.Connection, run: str) -> tuple[GroupRow, ...]:

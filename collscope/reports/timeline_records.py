@@ -153,6 +153,21 @@ class TracedRanks:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaceRow:
+    """Ranks of one GPU, node or NIC together. Times are sums over their calls."""
+
+    kind: str  # GPU, node, NIC
+    place: str
+    ranks: tuple[int, ...]  # a rank may use several NICs
+    calls: int
+    transfer_ns: int
+    wait_ns: int
+    late_last: int  # calls that one of them came last to
+    caused_wait_ns: int  # of other ranks
+    busbw_gbps: float | None  # mean of their calls, weighted by time; None: sizes not known
+
+
+@dataclass(frozen=True, slots=True)
 class TimelineReport:
     """Everything traces and recordings tell; empty where the run has none."""
 
@@ -165,4 +180,5 @@ class TimelineReport:
     causes: tuple[LateCause, ...] = ()  # one for each straggler
     traced: TracedRanks | None = None  # None: all ranks, or nothing tells how many there are
     logged: tuple[RankWaits, ...] = ()  # by the kernel trace of logs, where there is no trace
+    places: tuple[PlaceRow, ...] = ()  # kinds with several places, most costing first
     beside: tuple[BesideRow, ...] = ()  # most hidden time first; needs interference measurements

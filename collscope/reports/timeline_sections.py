@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from collscope.reports.communicators import compact_ranges
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, scaled, table
 from collscope.reports.timeline_records import (
     BesideRow,
@@ -12,6 +13,7 @@ from collscope.reports.timeline_records import (
     ClockRow,
     GroupRow,
     LateCause,
+    PlaceRow,
     ProgressRow,
     RankRow,
     RankWaits,
@@ -202,6 +204,8 @@ def _blocks(said: TimelineReport) -> Iterable[str | Table]:
     if any(rank.transfer_ns for rank in said.logged):
         shown = sorted(said.logged, key=lambda r: -r.caused_wait_ns)[:_MOST_RANKS]
         yield from _waiting(said.logged, sorted(shown, key=lambda r: r.rank))
+    if said.places:
+        yield from _places(said.places)
     if len(said.groups) > 1:
         yield _groups(said.groups)
     if said.classes:
@@ -283,6 +287,40 @@ def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable
     )  # fmt: skip
     if len(ranks) > len(shown):
         yield f"{count(len(ranks) - len(shown), 'more rank')} not shown (view rank_waits)."
+
+
+def _places(places: Sequence[PlaceRow]) -> Iterable[str | Table]:
+    columns = [
+        ("by", TEXT),
+        ("place", TEXT),
+        ("ranks", TEXT),
+        ("transfer ms", NUMBER),
+        ("wait ms", NUMBER),
+        ("last in", NUMBER),
+        ("costs others ms", NUMBER),
+        ("bus GB/s", NUMBER),
+    ]
+    shown = [
+        row
+        for kind in ("node", "NIC", "GPU")
+        for row in [p for p in places if p.kind == kind][:_MOST_RANKS]
+    ]
+    yield table(
+        columns,
+        (
+            (
+                row.kind, row.place, compact_ranges(row.ranks), row.transfer_ns / 1e6,
+                row.wait_ns / 1e6, row.late_last, row.caused_wait_ns / 1e6, row.busbw_gbps,
+            )
+            for row in shown
+        ),
+    )  # fmt: skip
+    more = len(places) - len(shown)
+    yield (
+        "Sums over the ranks of each place; bus GB/s is the mean of their calls, weighted by time."
+        " A slow place slows the calls of all ranks that it works with."
+        + (f" {count(more, 'more place')} not shown (view place_times)." if more else "")
+    )
 
 
 def _group_sentence(groups: Sequence[GroupRow]) -> Iterable[str]:

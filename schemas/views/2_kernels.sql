@@ -115,6 +115,75 @@ FROM (
     FROM _rank_wait w JOIN _kernel e USING (kernel_id) JOIN _process p USING (process_id)
     JOIN _source s ON s.source_id = e.source_id JOIN _run r USING (run_id));
 
+-- Private: bytes that each rank moved, as bus bandwidth counts them (collscope/model/busbw.py), in the
+-- calls whose transfer is known.
+CREATE VIEW _rank_moved AS SELECT
+    run,                       -- run
+    rank,                      -- world rank
+    TOTAL(size_bytes * CASE
+        WHEN op = 'AllReduce' THEN 2.0 * (nranks - 1) / nranks
+        WHEN op IN ('AllGather', 'ReduceScatter', 'AllToAll', 'AllToAllv', 'Gather', 'Scatter')
+            THEN 1.0 * (nranks - 1) / nranks
+        ELSE 1.0 END) AS moved_bytes, -- sum over calls
+    TOTAL(transfer_ns) AS moved_ns -- sum over the same calls
+FROM (
+    SELECT r.label AS run, COALESCE(m.world_rank, e.rank) AS rank, l.op, l.size_bytes, l.nranks, j.transfer_ns
+    FROM _kernel_call j JOIN _kernel e USING (kernel_id) JOIN _source s USING (source_id)
+    JOIN _run r USING (run_id) JOIN _call k USING (call_id) JOIN _class l USING (class_id)
+    LEFT JOIN _member m ON e.process_id IS NOT NULL AND m.comm_id = k.comm_id AND m.rank = e.rank
+    WHERE j.transfer_ns > 0 AND l.size_bytes > 0 AND l.nranks > 1)
+GROUP BY run, rank;
+
+-- Node, GPU and NICs of each rank, where the sources tell them.
+CREATE VIEW rank_places AS SELECT
+    r.label AS run,            -- run
+    o.rank,                    -- world rank
+    o.kind,                    -- node, GPU or NIC
+    o.place                    -- host; with bus id or device; with NET transport and device
+FROM (
+    SELECT c.run_id, m.world_rank AS rank, 'node' AS kind, p.host AS place
+    FROM _member m JOIN _comm c USING (comm_id) JOIN _comm_handle t USING (handle_id)
+    JOIN _process p USING (process_id)
+    UNION
+    SELECT s.run_id, m.world_rank, 'NIC', p.host || ' ' || l.transport || '/' || l.net_dev
+    FROM _link l JOIN _source s USING (source_id) JOIN _process p USING (process_id)
+    JOIN _comm_handle t ON t.process_id = l.process_id AND t.handle_id = COALESCE(l.handle_id, t.handle_id)
+    JOIN _member m ON m.handle_id = t.handle_id
+    UNION
+    SELECT s.run_id, w.rank, 'node', p.host
+    FROM _rank_wait w JOIN _kernel e USING (kernel_id) JOIN _process p USING (process_id)
+    JOIN _source s ON s.source_id = e.source_id
+    UNION
+    SELECT s.run_id, w.rank, 'GPU', p.host || ' ' || e.bus_id
+    FROM _rank_wait w JOIN _kernel e USING (kernel_id) JOIN _process p USING (process_id)
+    JOIN _source s ON s.source_id = e.source_id
+    UNION
+    SELECT s.run_id, k.rank, 'node', t.host
+    FROM _trace_rank k JOIN _trace t USING (trace_id) JOIN _source s USING (source_id)
+    UNION
+    SELECT s.run_id, k.rank, 'GPU', t.host || ' ' || t.device
+    FROM _trace_rank k JOIN _trace t USING (trace_id) JOIN _source s USING (source_id)) o
+JOIN _run r USING (run_id) WHERE o.rank IS NOT NULL AND o.place IS NOT NULL;
+
+-- Waiting, lateness and bandwidth of the ranks of each GPU, node and NIC, where the sources tell them.
+CREATE VIEW place_times AS SELECT
+    o.run,                     -- run
+    o.kind,                    -- GPU, node or NIC
+    o.place,                   -- as in rank_places
+    json_group_array(w.rank) AS ranks, -- its world ranks, JSON; a rank may use several NICs
+    SUM(w.calls) AS calls,     -- collectives of those ranks, warm-up left out
+    SUM(w.transfer_ns) AS transfer_ns, -- sum, after the last rank came
+    SUM(w.wait_ns) AS wait_ns, -- sum, before the last rank came
+    SUM(w.late_last) AS late_last, -- calls that one of them came last to
+    SUM(w.late_total_ns) AS late_total_ns, -- sum of their lateness, against the second last rank
+    SUM(w.caused_wait_ns) AS caused_wait_ns, -- what others would wait less, had they come second last
+    SUM(v.moved_bytes) / NULLIF(SUM(v.moved_ns), 0) AS busbw_gbps -- mean of their calls, by time
+FROM rank_places o JOIN rank_waits w ON w.run = o.run AND w.rank = o.rank
+LEFT JOIN _rank_moved v ON v.run = o.run AND v.rank = o.rank
+WHERE w.origin = 'trace' OR NOT EXISTS (
+    SELECT 1 FROM rank_waits x WHERE x.run = w.run AND x.origin = 'trace')
+GROUP BY o.run, o.kind, o.place;
+
 -- Collectives of each stream of a rank, after the warm-up.
 CREATE VIEW stream_overlaps AS SELECT
     r.label AS run,            -- run
