@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -263,12 +264,12 @@ def test_a_program_that_is_not_known_gives_its_rows_to_no_operation(samples: Pat
     assert len(named.measurements) == 6
 
 
-def test_equal_bandwidths_are_of_an_all_reduce_of_two_or_of_a_send_receive() -> None:
-    row = "1048576 262144 float sum -1"
-    found = read(table("redop root", "#wrong", row, 1.0))
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+def test_columns_name_no_operation(factor: float) -> None:
+    # all_reduce_perf's, sendrecv_perf's, all_reduce_bias_perf's of RCCL, reduce_scatter's of NCCL 1
+    found = read(table("redop root", "#wrong", "1048576 262144 float sum -1", factor))
     assert not found.measurements
     assert "--op" in found.diagnostics[0].message
-    assert read(table("redop root", "#wrong", row, 1.5)).measurements[0].op is Op.ALL_REDUCE
 
 
 def test_names_of_two_operations_name_none() -> None:
@@ -282,16 +283,41 @@ def test_names_of_two_operations_name_none() -> None:
     assert {m.op for m in read(one, TableHints(nranks=8)).measurements} == {Op.ALL_GATHER}
 
 
-def test_nccl_1_columns() -> None:
-    text = (
-        "# Using devices\n"
-        "#      bytes             N    type      op     time  algbw  busbw      res"
-        "     time  algbw  busbw      res\n"
-        "     1048576       262144   float     sum    0.100  10.49  18.35    2e-316"
-        "    0.101  10.38  18.17    0e+00\n"
-    )
-    out, into = read(text, TableHints(nranks=8)).measurements
+# test/single/all_reduce_test.cu of NCCL 1.3.4: "%12i  %12i  %6s  %6s" and twice
+# "  %7.3f  %5.2f  %5.2f  %7.0le" of elapsedSec * 1.0E3, algbw, busbw, maxDelta.
+NCCL_1 = (
+    "# Using devices\n"
+    "#   Rank  0 uses device  0 [0x04] Tesla K80\n"
+    "#   Rank  1 uses device  1 [0x05] Tesla K80\n\n"
+    "#      bytes             N    type      op     time  algbw  busbw      res"
+    "     time  algbw  busbw      res\n"
+    "     1048576       262144   float     sum    0.100  10.49  10.49    2e-316"
+    "    0.101  10.38  10.38    0e+00\n"
+)
+
+
+def test_times_of_nccl_1_are_milliseconds() -> None:
+    out, into = read(NCCL_1, TableHints(name="all_reduce_test.txt")).measurements
     assert (out.op, out.in_place, into.in_place) == (Op.ALL_REDUCE, False, True)
+    # 1 MiB in 0.1 ms are the printed 10.49 GB/s.
+    assert (out.time_us_median, out.nranks) == (100.0, 2)
+    assert out.algbw_gbps == pytest.approx(10.48576)
+    assert "busbw_mismatch" not in codes(read(NCCL_1, TableHints(op=Op.ALL_REDUCE)))
+
+
+def test_sizes_of_nccl_1_are_one_ranks_part() -> None:
+    # reduce_scatter_test.cu: busbw = algbw * (n - 1), algbw = N * sizeof / time.
+    said = TableHints(op=Op.REDUCE_SCATTER)
+    found = read(NCCL_1, said)
+    assert [m.size_bytes for m in found.measurements] == [2 << 20] * 2
+    assert [m.count for m in found.measurements] == [262144] * 2
+    assert codes(found) == {}
+    unknown = read(re.sub("#   Rank.*\n", "", NCCL_1), said)
+    assert not unknown.measurements
+    assert codes(unknown) == {"nranks_unknown": 1}
+    # nccl-tests of 2017 has the same columns, and the whole's size beside one rank's elements.
+    whole = NCCL_1.replace("262144", "131072")
+    assert [m.size_bytes for m in read(whole, said).measurements] == [1 << 20] * 2
 
 
 @pytest.mark.parametrize(
@@ -299,14 +325,16 @@ def test_nccl_1_columns() -> None:
     [("0", 0, "ok"), ("N/A", None, "ok"), ("17", 17, "wrong"), ("2e+06", 2000000, "wrong")],
 )
 def test_wrong_elements(value: str, n_wrong: int | None, status: str) -> None:
-    found = read(table("redop root", "#wrong", "1048576 262144 float sum -1", 1.75, value))
+    text = table("redop root", "#wrong", "1048576 262144 float sum -1", 1.75, value)
+    found = read(text, TableHints(op=Op.ALL_REDUCE))
     assert {(m.n_wrong, m.status) for m in found.measurements} == {(n_wrong, status)}
 
 
 def test_error_column_is_a_deviation_and_an_asterisk_marks_failure() -> None:
-    found = read(table("redop", "error", "1048576 262144 float sum", 1.75, "5e-07*"))
+    said = TableHints(op=Op.ALL_REDUCE)
+    found = read(table("redop", "error", "1048576 262144 float sum", 1.75, "5e-07*"), said)
     assert {(m.n_wrong, m.status) for m in found.measurements} == {(None, "wrong")}
-    found = read(table("redop", "error", "1048576 262144 float sum", 1.75, "5e-07"))
+    found = read(table("redop", "error", "1048576 262144 float sum", 1.75, "5e-07"), said)
     assert {(m.n_wrong, m.status) for m in found.measurements} == {(None, "ok")}
 
 
@@ -342,7 +370,9 @@ def test_preamble_options_and_a_row_broken_by_log_lines(samples: Path) -> None:
 
 def test_corpus_tables(corpus: Path) -> None:
     folder = corpus / "perf-tables"
-    tagged = read((folder / "aws-batch-tagged-output.md").read_text())
+    text = (folder / "aws-batch-tagged-output.md").read_text()
+    assert codes(read(text)) == {"op_unknown": 1}  # it names no operation
+    tagged = read(text, TableHints(op=Op.ALL_REDUCE))
     assert len(tagged.measurements) == 64
     assert {m.nranks for m in tagged.measurements} == {8}  # from the printed bandwidths
     name = "superbench-nccl_alltoall.log"
@@ -365,7 +395,7 @@ TRAILER = "# Avg bus bandwidth    : 17.5\n#\n"
 
 def test_two_tables_one_after_the_other() -> None:
     one = HEADER.format("redop root", "#wrong", "#wrong") + "".join(sweep(SIZES)) + TRAILER
-    found = read("## First\n" + one + "## Second\n" + one)
+    found = read("## First\n" + one + "## Second\n" + one, TableHints(op=Op.ALL_REDUCE))
     assert "interleaved_tables" not in codes(found)
     assert [m.label for m in found.measurements] == ["First"] * 14 + ["Second"] * 14
 
@@ -377,7 +407,7 @@ def test_two_interleaved_tables_are_diagnosed() -> None:
     late = header + "".join([*rows[:3], rows[1], rows[3], rows[2], *rows[4:]])
     trailers = header + "".join(rows) + TRAILER * 2
     for text in (lockstep, late, trailers):
-        found = read(text)
+        found = read(text, TableHints(op=Op.ALL_REDUCE))
         (mixed,) = [d for d in found.diagnostics if d.code == "interleaved_tables"]
         assert mixed.severity is Severity.DATA_LOSS
         assert len(found.measurements) >= 14
@@ -385,15 +415,14 @@ def test_two_interleaved_tables_are_diagnosed() -> None:
 
 def test_run_cycles_are_rounds() -> None:
     text = HEADER.format("redop root", "#wrong", "#wrong") + "".join(sweep(SIZES) * 2)
-    found = read(text)
+    found = read(text, TableHints(op=Op.ALL_REDUCE))
     assert "interleaved_tables" not in codes(found)
     assert [m.round for m in found.measurements] == [1] * 14 + [2] * 14
 
 
 def test_a_bandwidth_of_other_ranks_is_noticed() -> None:
-    found = read(
-        table("redop root", "#wrong", "1048576 262144 float sum -1", 1.75), TableHints(nranks=4)
-    )
+    said = TableHints(op=Op.ALL_REDUCE, nranks=4)
+    found = read(table("redop root", "#wrong", "1048576 262144 float sum -1", 1.75), said)
     assert codes(found)["busbw_mismatch"] == 2
     assert found.measurements[0].busbw_gbps == pytest.approx(10.48576 * 1.5)
     assert found.measurements[0].reported_busbw_gbps == pytest.approx(18.35)
@@ -523,7 +552,7 @@ def test_any_text_never_raises(text: str) -> None:
 
 def test_a_table_cut_mid_row_says_so() -> None:
     text = HEADER.format("redop root", "#wrong", "#wrong") + "".join(sweep(SIZES))
-    found = read(text[:-25])
+    found = read(text[:-25], TableHints(op=Op.ALL_REDUCE))
     assert len(found.measurements) == 12
     assert codes(found)["cut_row"] == 1
 

@@ -15,9 +15,10 @@ from collscope.parsers.tables._names import op_of_program
 
 # #   Rank  0 Pid 167261 on localhost device  0 [0x00] A100-SXM4-40GB             (2021)
 # #  Rank  7 Group  0 Pid  37300 on   g100n126 device  7 [0000:e7:00] AMD Instinct MI300X
+# #   Rank  0 uses device  0 [0x04] Tesla K80       (NCCL 1; nccl-tests of 2017 "on HOST device")
 _RANK = re.compile(
-    r"Rank\s+(\d{1,9})\s(?:\s*Group\s+(\d{1,9})\s)?\s*Pid\s+\d+\s+on\s+(\S+)\s+device\s+\d+"
-    r"\s+\[[^\]]*\]\s*(.*)"
+    r"Rank\s+(\d{1,9})\s(?:\s*Group\s+(\d{1,9})\s)?\s*(?:Pid\s+\d+\s+)?(?:on\s+(\S+)|uses)"
+    r"\s+device\s+\d+\s+\[[^\]]*\]\s*(.*)"
 )
 # # nccl-tests version 2.19.6 nccl-headers=22807 nccl-library=22807
 # # rccl-tests version 2.17.9-develop:83d38d9 rccl-headers=22606 rccl-library=22606
@@ -139,7 +140,7 @@ class Context:
             return True
         if match := _RANK.search(line):
             self._renew()
-            self._ranks[int(match[1])] = (match[2] or "0", match[3], match[4].strip())
+            self._ranks[int(match[1])] = (match[2] or "0", match[3] or "", match[4].strip())
         elif match := _BLOCKING.search(line):
             self._blocking = match[1].strip()
         return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 from collscope.model import Datatype, parse_datatype
 from collscope.parsers.tables._measure import NUMBER, Result, integer
@@ -30,7 +31,9 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _ROOT = re.compile(r"-?\d{1,9}", re.ASCII)
 
 #       size         count      type   redop    root     time   algbw   busbw #wrong     time …
-#        bytes             N    type      op     time  algbw  busbw      res     time …   (NCCL 1)
+#        bytes             N    type      op     time  algbw  busbw      res     time …
+# The latter of the tests of NCCL 1 and of nccl-tests until April 2019: times are milliseconds
+# (elapsedSec * 1.0E3 of test/single/*.cu, deltaSec * 1.0E3 of src/common.cu before cbe7f65).
 _SAME = {
     "bytes": "size", "n": "count", "op": "redop", "cputime": "time", "errors": "error",
     "wrong": "#wrong",
@@ -55,6 +58,7 @@ class Layout:
     second_at: int | None = None  # character of the second "time" in the header
     damaged: bool = False  # a header that cannot be trusted: read by position
     host_clock: bool = False
+    milliseconds: bool = False
 
 
 def clean(line: str) -> str:
@@ -78,6 +82,7 @@ def layout_of(line: str) -> Layout | None:
     if "type" not in line.lower():
         return None
     words = [w.lower() for w in line.strip().lstrip("#").split() if not w.startswith("(")]
+    milliseconds = {"bytes", "n"} <= set(words)
     words = [_SAME.get(word, word) for word in words]
     if not {"size", "count", "type"} <= set(words):
         return None
@@ -92,8 +97,9 @@ def layout_of(line: str) -> Layout | None:
         if plain[:3] == PLAIN_BLOCK[:3] and block == again and len(plain) > 3:
             second = line.lower().rfind("time", 0, _end_of_time(line))
             at = second if len(starts) == 2 and "\t" not in line else None
-            return Layout(block, len(starts), at, host_clock="cputime" in line.lower())
-    return Layout(damaged=True)
+            clock = "cputime" in line.lower()
+            return Layout(block, len(starts), at, host_clock=clock, milliseconds=milliseconds)
+    return Layout(damaged=True, milliseconds=milliseconds)
 
 
 def _end_of_time(line: str) -> int:
@@ -160,9 +166,17 @@ def results_of(cells: list[str], layout: Layout, line: int, at: int | None) -> l
         line, size, "", count, parse_datatype(cells[2]), redop, root if root != -1 else None
     )
     return [
-        _result(shared, dict(zip(layout.block, rest[i * width :], strict=False)), in_place)
+        _result(shared, _fields(layout, rest[i * width :]), in_place)
         for i, in_place in enumerate(forms)
     ]
+
+
+def _fields(layout: Layout, cells: list[str]) -> dict[str, str]:
+    """Cells of a block by column, the time in microseconds with as many digits as it has."""
+    found = dict(zip(layout.block, cells, strict=False))
+    if layout.milliseconds and NUMBER.fullmatch(found["time"]):
+        found["time"] = f"{Decimal(found['time']).scaleb(3):f}"
+    return found
 
 
 def _only_in_place(layout: Layout, at: int | None) -> bool:

@@ -216,8 +216,10 @@ def _parse_rccl(text: str, hints: TableHints, notes: Notes) -> MeasurementSet:
         if result is None:
             notes.add(Severity.DATA_LOSS, "bad_result", _ROW_TEXT, line)
             continue
-        m = measure(result, setting_of(fields, hints), notes)
-        if m is not None:
+        setting = setting_of(fields, hints)
+        if setting.op is Op.UNKNOWN:
+            notes.add(Severity.DATA_LOSS, "op_unknown", _OP_TEXT, line)
+        elif (m := measure(result, setting, notes)) is not None:
             found.append(m)
     lines = line_count(text)
     return MeasurementSet(RCCL_DIALECT, tuple(found), "rccl", None, lines, notes.diagnostics)

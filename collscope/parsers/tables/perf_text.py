@@ -17,7 +17,6 @@ from collscope.parsers.tables._context import Context
 from collscope.parsers.tables._measure import (
     Result,
     Setting,
-    interval,
     measure,
     ranks_by_bandwidth,
 )
@@ -48,10 +47,9 @@ _MIXED_TEXT = (
 _HEADER_TEXT = "A damaged table header was not used: the columns were read by position."
 _TYPE_TEXT = "Unknown element types: their rows are kept without a type."
 _OP_TEXT = (
-    "A table was left out because neither its text nor its columns give the operation. Name it"
-    " with collscope ingest table --op NAME"
+    "A table was left out because its text does not name the operation. Name it with"
+    " collscope ingest table --op NAME"
 )
-_INFERRED_TEXT = "The text does not name the operation: it was inferred from the table's columns."
 _RANKS_TEXT = (
     "The text does not give the number of ranks: it was computed from the printed times and"
     " bandwidths."
@@ -59,6 +57,10 @@ _RANKS_TEXT = (
 _NO_RANKS_TEXT = (
     "The text does not give the number of ranks, so there is no bus bandwidth. Give it with"
     " collscope ingest table --nranks N"
+)
+_PART_TEXT = (
+    "The sizes are one rank's part, and the text does not tell the number of ranks: the table was "
+    "left out. Give it: collscope ingest table --nranks N"
 )
 _SIZE_TEXT = (
     "Sizes do not fit the count, element type and ranks of this operation. Check operation and"
@@ -95,17 +97,18 @@ class _Table:
         self.layout = layout
         self.setting = setting
         self.title = title
-        self.foreign = foreign  # nccl-tests says that it ran a test which is not known here
+        self.foreign = foreign  # nccl-tests says that it ran a test of another operation
         self.results: list[Result] = []
         self.mixed_at: int | None = None
         self._first = self._last = 0
         self._key: object = None
 
     def concluded(self, op: Op) -> None:
-        """Take the operation of the trailer where the head did not tell it."""
+        """Take the operation of the trailer; none where the head told another."""
         # # Collective test concluded: all_gather_perf
-        if self.setting.op is Op.UNKNOWN:
-            self.setting = replace(self.setting, op=op)
+        told = self.setting.op
+        self.foreign |= told not in (Op.UNKNOWN, op)
+        self.setting = replace(self.setting, op=Op.UNKNOWN if self.foreign else op)
 
     def add(self, results: list[Result]) -> None:
         """Take a row. Sizes of a sweep rise; a fall to another size than the first is a mix."""
@@ -183,6 +186,8 @@ class _Reader:
         self._drop_broken()
         if layout.damaged:
             self.notes.add(Severity.NOTICE, "damaged_header", _HEADER_TEXT, number)
+        if self._awaited == 0 and self._open:
+            self.context.op = None
         self._awaited += 1
         if self._awaited > 1:  # two headers, and no row between them
             self._mixed_at = self._mixed_at or number
@@ -191,6 +196,7 @@ class _Reader:
 
     def _other(self, number: int, line: str, text: str, cells: list[str]) -> None:
         if _TRAILER in text:
+            self.context.op = None  # of the next run a line of its own tells
             self._ended += 1
             if self._ended > 1 and self._tables:
                 self._tables[-1].mixed_at = self._tables[-1].mixed_at or number
@@ -227,7 +233,7 @@ class _Reader:
         if table.mixed_at is not None:
             self.notes.add(Severity.DATA_LOSS, "interleaved_tables", _MIXED_TEXT, table.mixed_at)
         setting = self._complete(table)
-        if setting.op is Op.UNKNOWN:
+        if setting.op is Op.UNKNOWN or not self._whole_sizes(table, setting):
             return []
         label = self._label(table, setting, used)
         setting = replace(setting, label=label)
@@ -235,6 +241,17 @@ class _Reader:
             setting = replace(setting, method=f"{setting.method}, host clock")
         measured = (measure(result, setting, self.notes) for result in _rounds(table.results))
         return [m for m in measured if m is not None]
+
+    def _whole_sizes(self, table: _Table, setting: Setting) -> bool:
+        """Make the sizes those of all ranks; False, counted, where their number is not known."""
+        if not _of_one_rank(table, setting.op):
+            return True
+        if setting.nranks is None:
+            line = table.results[0].line
+            self.notes.add(Severity.DATA_LOSS, "nranks_unknown", _PART_TEXT, line)
+            return False
+        table.results = [replace(r, size=r.size * setting.nranks) for r in table.results]
+        return True
 
     def _label(self, table: _Table, setting: Setting, used: Counter[object]) -> str | None:
         """The user's; of several tables the titles above them; numbers where both are equal."""
@@ -254,16 +271,11 @@ class _Reader:
         if op is None and not table.foreign:
             op = op_of_program(hints.name) or op_of_text(hints.name)
         if op is None:
-            op = Op.UNKNOWN if table.foreign else _op_of_columns(rows)
-            known = op is not Op.UNKNOWN
-            self.notes.add(
-                Severity.NOTICE if known else Severity.DATA_LOSS,
-                "op_inferred" if known else "op_unknown",
-                _INFERRED_TEXT if known else _OP_TEXT,
-                line,
-            )
+            # Not told by the columns: those of all_reduce_bias_perf are all_reduce_perf's.
+            self.notes.add(Severity.DATA_LOSS, "op_unknown", _OP_TEXT, line)
+            return setting
         nranks = hints.nranks or setting.nranks
-        if nranks is None:
+        if nranks is None and not _of_one_rank(table, op):
             nranks = _ranks_of_sizes(op, rows) or ranks_by_bandwidth(op, rows)
             found = nranks is not None
             self.notes.add(
@@ -273,9 +285,18 @@ class _Reader:
                 line,
             )
         for r in rows:
-            if not _size_fits(op, r, nranks):
+            if not _of_one_rank(table, op) and not _size_fits(op, r, nranks):
                 self.notes.add(Severity.NOTICE, "size_mismatch", _SIZE_TEXT, r.line)
         return replace(setting, op=op, nranks=nranks, nnodes=hints.nnodes or setting.nnodes)
+
+
+def _of_one_rank(table: _Table, op: Op) -> bool:
+    """True where sizes are one rank's part of the whole, as the tests of NCCL 1 print them.
+
+    nccl-tests has printed the whole from its beginning, and one rank's elements.
+    """
+    parts = op.count_is_part and table.layout.milliseconds
+    return parts and all(_bytes(row) == row.size for row in table.results)
 
 
 def _offset(text: str, index: int) -> int:
@@ -292,25 +313,6 @@ def _offset(text: str, index: int) -> int:
 def _bytes(row: Result) -> int:
     itemsize = row.datatype.itemsize if row.datatype else None
     return (row.count or 0) * (itemsize or 0)
-
-
-def _op_of_columns(rows: Sequence[Result]) -> Op:
-    """Operation by reduction, root, and whether a size is that of one rank's elements."""
-    whole = all(_bytes(r) == r.size for r in rows)
-    rooted = any(r.root is not None for r in rows)
-    if any(r.redop for r in rows):
-        if rooted:
-            return Op.REDUCE if whole else Op.UNKNOWN
-        if whole:  # sendrecv_perf prints the same, with equal bandwidths
-            return Op.ALL_REDUCE if any(_above_algbw(r) for r in rows) else Op.UNKNOWN
-        return Op.REDUCE_SCATTER
-    return Op.BROADCAST if rooted and whole else Op.UNKNOWN
-
-
-def _above_algbw(row: Result) -> bool:
-    """True where the printed bus bandwidth is above the algorithm's beyond their digits."""
-    algbw, busbw = interval(row.algbw), interval(row.busbw)
-    return bool(algbw and busbw and busbw[0] > algbw[1])
 
 
 def _ranks_of_sizes(op: Op, rows: Sequence[Result]) -> int | None:
