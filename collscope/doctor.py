@@ -45,7 +45,11 @@ LATER_PACKAGES = (
 )
 
 _REINSTALL = "pip install --force-reinstall collscope, or in a checkout: pip install -e ."
-_CHILD = "import sys; from {0} import {1}; sys.stdout.write({1}(*sys.argv[1:]))"
+# What lies in the working folder is none of ours.
+_CHILD = (
+    "import sys; sys.path[:] = filter(None, sys.path)\n"
+    "from {0} import {1}; sys.stdout.write({1}(*sys.argv[1:]))"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from contextlib import closing
@@ -101,6 +102,29 @@ def test_help_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"ingest" in done.stdout
+
+
+def _options(command: Any, name: str) -> list[tuple[str, str, str]]:  # noqa: ANN401
+    """(command, option, its help) of a command or a group of them."""
+    if hasattr(command, "commands"):
+        within = [_options(c, f"{name} {n}") for n, c in command.commands.items()]
+        return [row for rows in within for row in rows]
+    return [(name, o, p.help or "") for p in command.params for o in p.opts if o.startswith("-")]
+
+
+def test_an_option_means_the_same_in_every_command() -> None:
+    every = [row for c in COMMANDS for row in _options(c.built, str(c.name))]
+    told = {o: {help for _, option, help in every if option == o} for _, o, _ in every}
+    assert told["-o"] == told["--output"] == {"Write to a file.", "File, .json or .json.gz."}
+    assert told["-n"] == told["--ranks"]
+    assert {help.partition(";")[0].rstrip(".") for help in told["--system"]} == {
+        "A name of 'roofline --list', a file, or NODE+NETWORK"
+    }
+    assert all(help.endswith(": .png, .svg, .pdf.") for help in told["--plot"])
+    assert all("folder" in help.lower() for help in told["--out"])
+    assert all(re.search(r"\brun\b", help) for help in told["--run"])
+    for option in ("--db", "--format", "--mpiexec", "--library", "--runtime", "--microbench"):
+        assert len(told[option]) == 1, option
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command.name))

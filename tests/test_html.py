@@ -445,7 +445,7 @@ def test_record_writes_a_page_too(tmp_path: Path, samples: Path) -> None:
     log = samples / "nccl" / "mixed" / "rank0.log"
     page = tmp_path / "job.html"
     done = collscope(
-        "record", "-o", tmp_path / "files", "--html", page, "--db", tmp_path / "t.db", "--",
+        "record", "--out", tmp_path / "files", "--html", page, "--db", tmp_path / "t.db", "--",
         "sh", "-c", f'cp {log} "$(dirname "$NCCL_DEBUG_FILE")/log.host.1"',
     )  # fmt: skip
     assert done.code == 0

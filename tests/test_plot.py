@@ -1,4 +1,4 @@
-"""Plots: each is drawn from the data it names, with units, and only where there is data."""
+"""The plot of a report: each part of it has units, and is drawn only where it has data."""
 
 from __future__ import annotations
 
@@ -8,11 +8,20 @@ from pathlib import Path
 
 import pytest
 from command import collscope
+from matplotlib.figure import SubFigure
 from store_builder import StoreBuilder
 
 from collscope.errors import InputError
 from collscope.reports.model import Report
-from collscope.reports.plot import busbw_plot, recoverable_plot, share_plot, sizes_plot, write_plots
+from collscope.reports.plot import (
+    Drawing,
+    busbw_plot,
+    draw_figure,
+    recoverable_plot,
+    share_plot,
+    sizes_plot,
+    write_plot,
+)
 
 MIB = 1024**2
 
@@ -45,35 +54,49 @@ def report() -> Report:
     return job().report(top=None, system="mi300x")
 
 
-@pytest.fixture(scope="module")
-def drawn(report: Report, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
-    return write_plots(report, tmp_path_factory.mktemp("plots") / "made" / "here", "svg")
+def alone(drawing: Drawing | None) -> SubFigure:
+    """A part of the picture as the only one."""
+    assert drawing is not None
+    (part,) = draw_figure([drawing]).subfigs
+    return part
 
 
-def test_every_plot_is_written_in_both_formats(
-    report: Report, drawn: tuple[Path, ...], tmp_path: Path
+@pytest.mark.parametrize(
+    ("ending", "start"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")]
+)
+def test_one_file_in_the_form_of_its_ending(
+    report: Report, tmp_path: Path, ending: str, start: bytes
 ) -> None:
-    for written, start in ((drawn, b"<?xml"), (write_plots(report, tmp_path), b"\x89PNG")):
-        assert [path.stem for path in written] == [
-            "classes",
-            "busbw",
-            "share",
-            "sizes",
-            "recoverable",
-        ]
-        assert all(path.read_bytes().startswith(start) for path in written)
+    path = tmp_path / f"x.{ending}"
+    assert write_plot(report, path)
+    assert path.read_bytes().startswith(start)
+    assert list(tmp_path.iterdir()) == [path]
 
 
-def test_equal_reports_give_equal_svg(
-    report: Report, drawn: tuple[Path, ...], tmp_path: Path
-) -> None:
-    for one, other in zip(drawn, write_plots(report, tmp_path, "svg"), strict=True):
-        assert one.read_bytes() == other.read_bytes()
+def test_every_drawing_is_in_the_file(report: Report, tmp_path: Path) -> None:
+    path = tmp_path / "x.svg"
+    assert write_plot(report, path)
+    text = path.read_text()
+    for title in (
+        "Classes of run main: area by share of collective time",
+        "Bus bandwidth of run main",
+        "Collective time by class",
+        "Message sizes",
+        "Time above the roof: seconds over all calls and devices",
+    ):
+        # Letters are paths; the text stands beside them as a comment.
+        assert f"<!-- {title}" in text
+
+
+def test_equal_reports_give_equal_svg(report: Report, tmp_path: Path) -> None:
+    one, other = tmp_path / "one.svg", tmp_path / "other.svg"
+    assert write_plot(report, one)
+    assert write_plot(report, other)
+    assert one.read_bytes() == other.read_bytes()
 
 
 def test_bandwidth_has_a_panel_per_operation_with_its_roof(report: Report) -> None:
-    figure = busbw_plot(report)
-    assert figure is not None
+    figure = alone(busbw_plot(report))
     assert [axis.get_title() for axis in figure.axes] == ["AllReduce", "AllGather"]
     for axis in figure.axes:
         assert (axis.get_xscale(), axis.get_yscale()) == ("log", "log")
@@ -101,8 +124,7 @@ def _measured(labels: tuple[str, ...], powers: tuple[int, ...], asked: str | Non
 
 
 def test_a_named_label_is_drawn_alone() -> None:
-    figure = busbw_plot(_measured(("one", "two"), (10, 20), "one"))
-    assert figure is not None
+    figure = alone(busbw_plot(_measured(("one", "two"), (10, 20), "one")))
     names = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert names == ["one", "roof: mi300x reachable"]
 
@@ -110,8 +132,7 @@ def test_a_named_label_is_drawn_alone() -> None:
 def test_axes_hold_every_point_and_roof() -> None:
     # eight powers of ten in size, and two sizes side by side
     for powers in ((2, 29), (20, 21)):
-        figure = busbw_plot(_measured(("one",), powers, None))
-        assert figure is not None
+        figure = alone(busbw_plot(_measured(("one",), powers, None)))
         axis = figure.axes[0]
         (left, right), (bottom, top) = axis.get_xlim(), axis.get_ylim()
         for line in axis.get_lines():
@@ -126,8 +147,7 @@ def test_a_size_alone_is_no_curve() -> None:
 
 def test_long_labels_are_letters_with_a_caption() -> None:
     long = "RCCL Test Data - 2 Nodes With TCP/IP for Inter Node Communications"
-    figure = busbw_plot(_measured(("short", long), (10, 20), None))
-    assert figure is not None
+    figure = alone(busbw_plot(_measured(("short", long), (10, 20), None)))
     names = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert names[:2] == ["A", "B"]
     assert figure.get_supxlabel() == f"A: short\nB: {long}"
@@ -140,15 +160,15 @@ def test_many_operations_stand_in_three_columns() -> None:
     for op in ops:
         for size in (1 << 20, 1 << 21):
             store.measured(source, [10.0, 20.0], op=op, redop=None, size_bytes=size)
-    figure = busbw_plot(store.report())
-    assert figure is not None
-    assert figure.get_figwidth() > figure.get_figheight()
+    figure = alone(busbw_plot(store.report()))
+    drawing = busbw_plot(store.report())
+    assert drawing is not None
+    assert drawing.width > drawing.height
     assert [axis.get_title() for axis in figure.axes if axis.get_visible()] == list(ops)
 
 
 def test_bars_stand_at_their_sizes_and_the_legend_beside_them(report: Report) -> None:
-    figure = sizes_plot(report)
-    assert figure is not None
+    figure = alone(sizes_plot(report))
     top = figure.axes[0]
     for bar in top.patches:
         middle = bar.get_x() + bar.get_width() / 2
@@ -156,21 +176,19 @@ def test_bars_stand_at_their_sizes_and_the_legend_beside_them(report: Report) ->
         # two operations share each tick: one ends where the other begins
         edges = (bar.get_x(), bar.get_x() + bar.get_width())
         assert min(abs(edge - round(edge)) for edge in edges) == pytest.approx(0, abs=1e-9)
-    figure.canvas.draw()
+    figure.figure.canvas.draw()
     assert top.get_legend().get_window_extent().x0 >= top.get_window_extent().x1
 
 
 def test_bars_of_the_share_add_up_to_the_whole(report: Report) -> None:
-    figure = share_plot(report)
-    assert figure is not None
+    figure = alone(share_plot(report))
     widths = sum(bar.get_width() for bar in figure.axes[0].patches)
     assert widths == pytest.approx(100)
     assert "%" in figure.axes[0].get_xlabel()
 
 
 def test_histogram_holds_every_call(report: Report) -> None:
-    figure = sizes_plot(report)
-    assert figure is not None
+    figure = alone(sizes_plot(report))
     calls, data = figure.axes
     assert sum(bar.get_height() for bar in calls.patches) == report.header.calls
     assert sum(bar.get_height() for bar in data.patches) == pytest.approx(
@@ -179,8 +197,7 @@ def test_histogram_holds_every_call(report: Report) -> None:
 
 
 def test_heat_map_holds_every_recoverable_second(report: Report) -> None:
-    figure = recoverable_plot(report)
-    assert figure is not None
+    figure = alone(recoverable_plot(report))
     axis = figure.axes[0]
     assert [label.get_text() for label in axis.get_yticklabels()] == [
         "AllGather x8",
@@ -193,16 +210,18 @@ def test_heat_map_holds_every_recoverable_second(report: Report) -> None:
 
 
 def test_nothing_is_drawn_without_data(tmp_path: Path) -> None:
-    assert write_plots(StoreBuilder().report(), tmp_path) == ()
+    assert not write_plot(StoreBuilder().report(), tmp_path / "x.png")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command_says_that_nothing_was_drawn(samples: Path, tmp_path: Path) -> None:
-    db, plots = tmp_path / "t.db", tmp_path / "plots"
+    db, plot = tmp_path / "t.db", tmp_path / "x.png"
     profile = samples / "profiles" / "guide-top.txt"
     assert collscope("ingest", "profile", profile, "--db", db).code == 0
-    outcome = collscope("report", "--db", db, "--plot", plots)
+    outcome = collscope("report", "--db", db, "--plot", plot)
     assert outcome.code == 0
     assert "plot: nothing to draw" in outcome.err
+    assert collscope("report", "--db", db, "--plot", tmp_path / "plots").code == 2
 
 
 def test_host_memory_is_not_drawn_as_time_to_win() -> None:
@@ -210,15 +229,14 @@ def test_host_memory_is_not_drawn_as_time_to_win() -> None:
     _, comm = store.group()
     store.calls(comm, store.collective(), 3)
     store.measured(store.source("r.csv", kind="csv"), [9000.0], backend="host")
-    figure = share_plot(store.report(system="h100"))
-    assert figure is not None
+    figure = alone(share_plot(store.report(system="h100")))
     assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["not judged"]
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.png").mkdir()
     with pytest.raises(InputError, match="--plot"):
-        write_plots(job().report(), tmp_path / "file")
+        write_plot(job().report(), tmp_path / "x.png")
 
 
 def test_only_plots_import_matplotlib() -> None:

@@ -45,7 +45,7 @@ def job(tmp_path: Path) -> Path:
 
 def command(tmp_path: Path, job: Path, *arguments: str) -> list[str]:
     """A run of record in a process of its own: the job shares its output."""
-    start = [sys.executable, "-m", "collscope", "record", "-o", str(tmp_path / "files")]
+    start = [sys.executable, "-m", "collscope", "record", "--out", str(tmp_path / "files")]
     return [*start, "--db", str(tmp_path / "a.db"), *arguments, "--", sys.executable, str(job)]
 
 
@@ -93,7 +93,16 @@ def test_a_job_without_collectives_keeps_its_exit_code(tmp_path: Path, job: Path
 
 def test_a_run_that_holds_another_job_is_pointed_out(tmp_path: Path, job: Path) -> None:
     def said(folder: str, *words: str, run: str = "main") -> str:
-        start = ("record", "-o", tmp_path / folder, "--db", tmp_path / "a.db", "--run", run, "--")
+        start = (
+            "record",
+            "--out",
+            tmp_path / folder,
+            "--db",
+            tmp_path / "a.db",
+            "--run",
+            run,
+            "--",
+        )
         return collscope(*start, sys.executable, job, *words).err
 
     assert "--run NAME" not in said("files", "0")
@@ -104,7 +113,7 @@ def test_a_run_that_holds_another_job_is_pointed_out(tmp_path: Path, job: Path) 
 
 
 def test_what_cannot_be_run(tmp_path: Path) -> None:
-    start = ("record", "-o", tmp_path / "files", "--db", tmp_path / "a.db", "--")
+    start = ("record", "--out", tmp_path / "files", "--db", tmp_path / "a.db", "--")
     done = collscope(*start, tmp_path / "nothing")
     assert done.code == 5
     assert "Check the command behind --" in done.err

@@ -140,7 +140,7 @@ _LIMITED = (
     [
         (("report",), "report.txt"),
         (("export", "perfetto"), "trace.json"),
-        (("report", "--plot-format", "svg"), "plots/busbw.svg"),
+        (("report",), "plot.svg"),
     ],
 )
 def test_a_failed_write_leaves_the_file_of_before(
@@ -148,11 +148,10 @@ def test_a_failed_write_leaves_the_file_of_before(
 ) -> None:
     pytest.importorskip("resource")
     db, output = tmp_path / "t.db", tmp_path / file
-    given = samples / "replay" / "h200x4-mixed.csv" if "busbw" in file else samples / "traces"
+    given = samples / "replay" / "h200x4-mixed.csv" if "plot" in file else samples / "traces"
     assert collscope("ingest", "auto", given, "--db", db).code == 0
-    output.parent.mkdir(exist_ok=True)
     output.write_text("of before\n")
-    where = ("--plot", output.parent) if "busbw" in file else ("-o", output)
+    where = ("--plot" if "plot" in file else "-o", output)
     arguments = [sys.executable, "-c", _LIMITED, *command, "--db", db, *where]
     done = subprocess.run(arguments, capture_output=True, check=False, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (3, 1), done.stderr
@@ -166,9 +165,9 @@ def test_labels_are_drawn_as_they_are_written(samples: Path, tmp_path: Path) -> 
     given = samples / "replay" / "h200x4-mixed.csv"
     done = collscope("ingest", "csv", given, "--db", db, "--label", r"$\bad{x$ and $y$")
     assert done.code == 0
-    done = collscope("report", "--db", db, "--plot", tmp_path / "p", "--plot-format", "svg")
+    done = collscope("report", "--db", db, "--plot", tmp_path / "p.svg")
     assert (done.code, "internal" in done.err) == (0, False)
-    assert "bad{x" in (tmp_path / "p" / "busbw.svg").read_text()
+    assert "bad{x" in (tmp_path / "p.svg").read_text()
 
 
 def test_names_longer_than_a_file_system_takes(samples: Path, tmp_path: Path) -> None:
@@ -180,7 +179,7 @@ def test_names_longer_than_a_file_system_takes(samples: Path, tmp_path: Path) ->
         ("ingest", "auto", long, "--db", db),
         ("report", "--db", long),
         ("report", "--db", db, "-o", long),
-        ("report", "--db", db, "--plot", long),
+        ("report", "--db", db, "--plot", long + ".svg"),
         ("sql", "--db", long),
         ("compare", long, "b", "--db", db),
         ("check", "--baseline", long, "--current", "b", "--db", db),

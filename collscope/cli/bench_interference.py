@@ -75,7 +75,7 @@ def interference(
     label: Annotated[
         str | None, typer.Option("--label", help="Label of the results.", callback=checked_label)
     ] = None,
-    microbench: Annotated[Path | None, typer.Option("--microbench", help="The program.")] = None,
+    microbench: replay_options.Microbench = None,
     mpiexec: replay_options.Mpiexec = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",

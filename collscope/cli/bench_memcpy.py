@@ -31,9 +31,7 @@ def memcpy(
         str | None, typer.Option("--label", help="Label of the results.", callback=checked_label)
     ] = None,
     mpiexec: replay_options.Mpiexec = None,
-    microbench: Annotated[
-        Path | None, typer.Option("--microbench", help="The executable to start.")
-    ] = None,
+    microbench: replay_options.Microbench = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
     csv: Annotated[

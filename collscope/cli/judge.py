@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, checked_label, write
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, System, checked_label, write
 from collscope.errors import UsageError
 
 
@@ -32,10 +32,6 @@ WeightsRun = Annotated[
     typer.Option(
         "--weights", help="Weight the classes by the calls of this run.", callback=checked_label
     ),
-]
-System = Annotated[
-    str | None,
-    typer.Option("--system", help="A name of 'roofline --list', a file, or NODE+NETWORK."),
 ]
 
 
@@ -123,7 +119,8 @@ def roofline(
     listing: Annotated[bool, typer.Option("--list", help="List the shipped systems.")] = False,
     system: System = None,
     ranks: Annotated[
-        int | None, typer.Option("--ranks", help="Ranks. Default: every GPU of the nodes.", min=1)
+        int | None,
+        typer.Option("-n", "--ranks", help="Ranks. Default: every GPU of the nodes.", min=1),
     ] = None,
     nodes: Annotated[int, typer.Option("--nodes", help="Nodes.", min=1)] = 1,
     op: Annotated[

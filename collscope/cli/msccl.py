@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Strict, checked_label, write
+from collscope.cli.options import (
+    DEFAULT_DB,
+    Db,
+    Format,
+    Output,
+    Strict,
+    System,
+    checked_label,
+    write,
+)
 
 
 def msccl(
@@ -20,10 +29,7 @@ def msccl(
             "--run", help="Show which classes of this run they would serve.", callback=checked_label
         ),
     ] = None,
-    system: Annotated[
-        str | None,
-        typer.Option("--system", help="A name of 'roofline --list', a file, or NODE+NETWORK."),
-    ] = None,
+    system: System = None,
     strict: Strict = False,
     format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     output: Output = None,

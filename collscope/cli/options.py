@@ -47,7 +47,7 @@ def _size(text: str) -> int:
 Db = Annotated[Path, typer.Option("--db", envvar="COLLSCOPE_DB", help="The store, an SQLite file.")]
 Run = Annotated[
     str,
-    typer.Option("--run", help="Label of the run, to tell several apart.", callback=checked_label),
+    typer.Option("--run", help="Name of the run; a store holds several.", callback=checked_label),
 ]
 Paths = Annotated[
     list[str],
@@ -61,6 +61,8 @@ MaxSize = Annotated[
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Treat lost or damaged data as an error.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write to a file.")]
+SYSTEM_HELP = "A name of 'roofline --list', a file, or NODE+NETWORK"
+System = Annotated[str | None, typer.Option("--system", help=f"{SYSTEM_HELP}.")]
 DEFAULT_DB = Path("collscope.db")
 
 

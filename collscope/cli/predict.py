@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, write
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, System, checked_label, write
 from collscope.errors import UsageError
 
 export_app = typer.Typer(no_args_is_help=True, help="Write what the store holds for other tools.")
@@ -30,9 +30,7 @@ def predict(
             callback=checked_label,
         ),
     ] = None,
-    system: Annotated[
-        str | None, typer.Option("--system", help="Roof: a name of 'roofline --list', or a file.")
-    ] = None,
+    system: System = None,
     step_ms: Annotated[
         float | None,
         typer.Option("--step-ms", help="Step time without the profiler, in ms.", min=0),

@@ -19,7 +19,7 @@ _NO_LOG = (
 def record(
     command: Annotated[list[str], typer.Argument(help="The job's command, after --.")],
     folder: Annotated[
-        Path | None, typer.Option("-o", "--output", help="New folder for the job's files.")
+        Path | None, typer.Option("--out", help="New folder for the job's files.")
     ] = None,
     kernel_trace: Annotated[
         bool,

@@ -44,6 +44,9 @@ Environment = Annotated[
 Replayer = Annotated[
     Path | None, typer.Option("--replayer", help="The collscope-replayer to start.")
 ]
+Microbench = Annotated[
+    Path | None, typer.Option("--microbench", help="The collscope-microbench to start.")
+]
 ThreadsOption = Annotated[
     Threads | None, typer.Option("--threads", help="Host threads of a process with several GPUs.")
 ]

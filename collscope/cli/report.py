@@ -7,24 +7,26 @@ import textwrap
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, tell, write
+from collscope.cli.options import (
+    DEFAULT_DB,
+    SYSTEM_HELP,
+    Db,
+    Format,
+    Output,
+    Run,
+    checked_label,
+    tell,
+    write,
+)
 from collscope.errors import UsageError
 
 if TYPE_CHECKING:
     from collscope.reports.model import Report
-
-
-class PlotFormat(str, Enum):
-    """Files that plots are written to."""
-
-    PNG = "png"
-    SVG = "svg"
 
 
 def report(
@@ -34,7 +36,7 @@ def report(
     top: Annotated[int, typer.Option("--top", help="Rows per table; 0 shows all.", min=0)] = 20,
     system: Annotated[
         str | None,
-        typer.Option("--system", help="Roof: a name of 'roofline --list', a file, or 'fit'."),
+        typer.Option("--system", help=f"{SYSTEM_HELP}; or 'fit': of the measurements."),
     ] = None,
     label: Annotated[
         str | None,
@@ -44,10 +46,10 @@ def report(
             callback=checked_label,
         ),
     ] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Folder to draw plots into.")] = None,
-    plot_format: Annotated[
-        PlotFormat, typer.Option("--plot-format", help="File type of --plot.")
-    ] = PlotFormat.PNG,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", help="Plot classes, bandwidths and gains: .png, .svg, .pdf."),
+    ] = None,
     wide: Annotated[bool, typer.Option("--wide", help="Do not shorten names in tables.")] = False,
     output: Output = None,
 ) -> None:
@@ -56,6 +58,10 @@ def report(
     from collscope.reports.build import build_report, shorten
     from collscope.reports.render import render
 
+    if plot is not None:
+        from collscope.reports.figure import check_plot
+
+        check_plot(plot)
     with reading(db) as connection:  # to the end: what a damaged store holds may show late
         require_run(connection, db, run)
         built = build_report(connection, run, top=None, system=system, label=label)
@@ -66,18 +72,17 @@ def report(
 
             extras = report_extras(shown, connection)
         if plot is not None:
-            _plot(built, plot, plot_format.value)
+            _plot(built, plot)
         text = render(shown, format.value, extras, wide=wide)
     write(text, output)
 
 
-def _plot(built: Report, folder: Path, fmt: str) -> None:
-    from collscope.reports.plot import write_plots
+def _plot(built: Report, path: Path) -> None:
+    from collscope.reports.plot import write_plot
 
-    written = write_plots(built, folder, fmt)
-    for path in written:
+    if write_plot(built, path):
         tell(f"plot: {path}")
-    if not written:
+    else:
         run = built.header.run
         tell(f"plot: nothing to draw: run {run} has no measurements and no calls of known size")
 

@@ -9,7 +9,16 @@ from typing import Annotated
 import typer
 
 from collscope.cli import replay_options
-from collscope.cli.options import DEFAULT_DB, Db, Output, Run, checked_label, progress, write
+from collscope.cli.options import (
+    DEFAULT_DB,
+    Db,
+    Output,
+    Run,
+    System,
+    checked_label,
+    progress,
+    write,
+)
 
 
 class Form(str, Enum):
@@ -41,9 +50,7 @@ def tune(
     named: Annotated[
         str | None, typer.Option("--try", help="Try only these: ring/ll128,nvls/simple,channels.")
     ] = None,
-    system: Annotated[
-        str | None, typer.Option("--system", help="Roof: a name of 'roofline --list', or a file.")
-    ] = None,
+    system: System = None,
     step_ms: Annotated[
         float | None, typer.Option("--step-ms", help="Step time of the job, in ms.", min=0)
     ] = None,

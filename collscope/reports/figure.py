@@ -44,28 +44,17 @@ def check_plot(path: Path) -> None:
 
 
 def write_figure(figure: Figure, path: Path) -> None:
-    """Write a plot of its own to the file of `--plot`, and forget it.
+    """Write a plot to the file of `--plot`, in the form that its ending says, and forget it.
 
     raises  InputError when it cannot be written
     """
-    try:
-        save_figure(figure, path)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}. Name another file with --plot.") from error
-
-
-def save_figure(figure: Figure, path: Path, *, tight: bool = False) -> None:
-    """Write a figure in the form that its file's ending says, and forget it.
-
-    tight   cut away what is empty
-    raises  OSError
-    """
     # A date in the file would make equal plots differ.
     metadata = {"Date": None} if path.suffix == ".svg" else None
+    form = path.suffix.removeprefix(".").lower()
     try:
-        box = "tight" if tight else None
         with replaced(path) as file:
-            form = path.suffix.removeprefix(".").lower()
-            figure.savefig(file, format=form, dpi=150, metadata=metadata, bbox_inches=box)
+            figure.savefig(file, format=form, dpi=150, metadata=metadata)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}. Name another file with --plot.") from error
     finally:
         plt.close(figure)

@@ -1,10 +1,11 @@
-"""Plots of a report."""
+"""The plot of a report: everything that it has data for, in one picture."""
 
 from __future__ import annotations
 
 import string
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.ticker import FuncFormatter, NullFormatter
 from numpy.typing import NDArray
 
-from collscope.errors import InputError
-from collscope.reports.figure import COLOURS, GREY, MARKERS, STYLE, save_figure
+from collscope.reports.figure import COLOURS, GREY, MARKERS, STYLE, write_figure
 from collscope.reports.html.figures import class_name, draw_classes, draw_shares
 from collscope.reports.judgement.records import Curve, CurvePoint
 from collscope.reports.model import Bin, Report
@@ -24,7 +24,7 @@ from collscope.units import count, format_size, format_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, SubFigure
 
 _MOST_CURVES = len(COLOURS)
 _MOST_BARS = 20
@@ -48,60 +48,65 @@ _GRID: dict[Any, Any] = {
     "grid.color": "#dddddd",
     "grid.linewidth": 0.6,
 }
-_Draw = Callable[[Report], "Figure | None"]
 
 
-def write_plots(report: Report, folder: Path, fmt: str = "png") -> tuple[Path, ...]:
-    """Write every plot that the report has data for; their paths.
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A part of the picture, and the inches that it wants."""
+
+    width: float
+    height: float
+    draw: Callable[[SubFigure], None]
+
+
+def write_plot(report: Report, path: Path) -> bool:
+    """Draw what the report has data for into one file, from top to bottom; False: there is nothing.
 
     report   with all its classes
-    folder   is made where it does not exist; files of earlier plots are overwritten
-    fmt      png or svg
-    raises   InputError when the folder cannot be written
+    path     .png, .svg or .pdf, as `check_plot` has found it
+    raises   InputError when the file cannot be written
     """
-    plots: tuple[tuple[str, _Draw], ...] = (
-        ("classes", classes_plot),
-        ("busbw", busbw_plot),
-        ("share", share_plot),
-        ("sizes", sizes_plot),
-        ("recoverable", recoverable_plot),
-    )
-    written = []
+    plots = (classes_plot, busbw_plot, share_plot, sizes_plot, recoverable_plot)
+    drawings = [drawing for plot in plots if (drawing := plot(report)) is not None]
+    if not drawings:
+        return False
     with mpl.rc_context(STYLE | _GRID):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            for name, draw in plots:
-                figure = draw(report)
-                if figure is None:
-                    continue
-                path = folder / f"{name}.{fmt}"
-                save_figure(figure, path, tight=True)
-                written.append(path)
-        except OSError as error:
-            raise InputError(
-                f"{folder}: {error.strerror}. Name another folder with --plot."
-            ) from error
-    return tuple(written)
+        write_figure(draw_figure(drawings), path)
+    return True
 
 
-def classes_plot(report: Report) -> Figure | None:
+def draw_figure(drawings: Sequence[Drawing]) -> Figure:
+    """One figure of several drawings, one below the other."""
+    heights = [drawing.height for drawing in drawings]
+    size = (max(drawing.width for drawing in drawings), sum(heights))
+    figure = plt.figure(figsize=size, layout="constrained")
+    parts = figure.subfigures(len(drawings), 1, squeeze=False, height_ratios=heights)
+    for part, drawing in zip(parts.flat, drawings, strict=True):
+        drawing.draw(part)
+    return figure
+
+
+def classes_plot(report: Report) -> Drawing | None:
     """Every class as a mark: size, bus bandwidth, share of the collective time, both ceilings."""
     rows = [r for r in report.judgement.classes if r.size_bytes and (r.busbw_gbps or 0) > 0]
     if not rows:
         return None
-    figure, axis = plt.subplots(figsize=(11, 5.5), layout="constrained")
-    draw_classes(axis, rows[:_MOST_MARKS])
-    axis.set_title(f"Classes of run {report.header.run}: area by share of collective time")
-    figure.supxlabel(
-        "line up to the reachable ceiling, dot at the fabric's limit",
-        fontsize=8,
-        x=0.98,
-        ha="right",
-    )
-    return figure
+
+    def draw(figure: SubFigure) -> None:
+        axis = figure.subplots()
+        draw_classes(axis, rows[:_MOST_MARKS])
+        axis.set_title(f"Classes of run {report.header.run}: area by share of collective time")
+        figure.supxlabel(
+            "line up to the reachable ceiling, dot at the fabric's limit",
+            fontsize=8,
+            x=0.98,
+            ha="right",
+        )
+
+    return Drawing(11, 5.5, draw)
 
 
-def busbw_plot(report: Report) -> Figure | None:
+def busbw_plot(report: Report) -> Drawing | None:
     """Bus bandwidth over message size with the roof, one panel per operation; no single points."""
     by_op: dict[str, list[Curve]] = defaultdict(list)
     for curve in report.judgement.curves:
@@ -115,18 +120,20 @@ def busbw_plot(report: Report) -> Figure | None:
     shown = {op: _most_telling(c, report.judgement.label) for op, c in by_op.items()}
     names = _short_labels(curve for curves in shown.values() for curve in curves)
     caption = [f"{short}: {label}" for label, short in names.items() if short != label]
-    size = (width * columns, height * rows + _CAPTION_LINE * len(caption))
-    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
-    for axis, (op, curves) in zip(axes.flat, shown.items(), strict=False):
-        _draw_curves(axis, curves, names)
-        left = len(by_op[op]) - len(curves)
-        axis.set_title(op + (f" ({count(left, 'more curve')} not drawn)" if left else ""))
-    for axis in axes.flat[len(by_op) :]:
-        axis.set_visible(False)
-    if caption:
-        figure.supxlabel("\n".join(caption), fontsize=8, x=0.02, ha="left")
-    figure.suptitle(f"Bus bandwidth of run {report.header.run}", fontweight="bold")
-    return figure
+
+    def draw(figure: SubFigure) -> None:
+        axes = figure.subplots(rows, columns, squeeze=False)
+        for axis, (op, curves) in zip(axes.flat, shown.items(), strict=False):
+            _draw_curves(axis, curves, names)
+            left = len(by_op[op]) - len(curves)
+            axis.set_title(op + (f" ({count(left, 'more curve')} not drawn)" if left else ""))
+        for axis in axes.flat[len(by_op) :]:
+            axis.set_visible(False)
+        if caption:
+            figure.supxlabel("\n".join(caption), fontsize=8, x=0.02, ha="left")
+        figure.suptitle(f"Bus bandwidth of run {report.header.run}", fontweight="bold")
+
+    return Drawing(width * columns, height * rows + _CAPTION_LINE * len(caption), draw)
 
 
 def _short_labels(curves: Iterable[Curve]) -> dict[str, str]:
@@ -176,7 +183,7 @@ def _draw_curves(axis: Axes, shown: Sequence[Curve], names: Mapping[str, str]) -
     axis.set_xlabel("message size (nccl-tests size S)")
     axis.set_ylabel("bus bandwidth (GB/s)")
     # below the panel: no corner of it is always free
-    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.24), ncols=2, fontsize=8)
+    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.36), ncols=2, fontsize=8)
 
 
 def _fit_axes(axis: Axes, points: Sequence[CurvePoint]) -> None:
@@ -207,57 +214,61 @@ def _curve_name(curve: Curve, shown: Sequence[Curve], names: Mapping[str, str]) 
     return f"{label}, {curve.nranks} ranks{nodes}"
 
 
-def share_plot(report: Report) -> Figure | None:
+def share_plot(report: Report) -> Drawing | None:
     """Part of the collective time by class: what is at the roof, and what could be won."""
     rows = [row for row in report.judgement.classes if row.time_share]
     rows.sort(key=lambda row: -(row.time_share or 0))
     if not rows:
         return None
     shown = rows[:_MOST_BARS]
-    figure, axis = plt.subplots(figsize=(9, 1.6 + 0.36 * len(shown)), layout="constrained")
-    draw_shares(axis, shown)
-    axis.set_yticks(range(len(shown)), [class_name(row) for row in shown])
-    axis.invert_yaxis()
-    axis.grid(axis="y", visible=False)
-    axis.set_xlabel("part of the run's collective time (%)")
-    more = f", the first {len(shown)} of {len(rows)}" if len(rows) > len(shown) else ""
-    axis.set_title(f"Collective time by class{more}", fontweight="bold")
-    axis.legend(loc="lower right", fontsize=9)
-    return figure
+
+    def draw(figure: SubFigure) -> None:
+        axis = figure.subplots()
+        draw_shares(axis, shown)
+        axis.set_yticks(range(len(shown)), [class_name(row) for row in shown])
+        axis.invert_yaxis()
+        axis.grid(axis="y", visible=False)
+        axis.set_xlabel("part of the run's collective time (%)")
+        more = f", the first {len(shown)} of {len(rows)}" if len(rows) > len(shown) else ""
+        axis.set_title(f"Collective time by class{more}", fontweight="bold")
+        axis.legend(loc="lower right", fontsize=9)
+
+    return Drawing(9, 1.6 + 0.36 * len(shown), draw)
 
 
-def sizes_plot(report: Report) -> Figure | None:
+def sizes_plot(report: Report) -> Drawing | None:
     """Calls and bytes by message size, in powers of two, by operation."""
     found = [h for h in report.histograms if h.name == "powers_of_two"]
     if not found:
         return None
     bins = found[0].bins
     ops = list(dict.fromkeys(op.op for row in bins for op in row.ops))
-    figure, (top, bottom) = plt.subplots(
-        2, 1, figsize=(_width(len(bins)), 6.4), sharex=True, layout="constrained"
-    )
-    places = np.arange(len(bins))
-    for index, op in enumerate(ops):
-        where, width, calls = zip(*_bars_of(op, bins), strict=True)
-        top.bar(
-            where, calls, width,
-            color=COLOURS[index % len(COLOURS)], label=op,
-            hatch="" if index < len(COLOURS) else "//",
-        )  # fmt: skip
-    top.set_yscale("log")
-    top.yaxis.set_major_formatter(_PLAIN)
-    top.set_ylim(bottom=0.7)
-    top.set_ylabel("calls")
-    # beside the panel: no corner of it is always free
-    top.legend(fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    top.set_title("Message sizes", fontweight="bold")
-    bottom.bar(places, [row.total_bytes / 1e9 for row in bins], 0.8, color=GREY)
-    bottom.set_ylabel("all calls' bytes (GB)")
-    bottom.set_xlabel("message size: from (a bin ends at the next)")
-    bottom.set_xticks(places, [format_size(row.low_bytes) for row in bins], rotation=60)
-    for axis in (top, bottom):
-        axis.grid(axis="x", visible=False)
-    return figure
+
+    def draw(figure: SubFigure) -> None:
+        top, bottom = figure.subplots(2, 1, sharex=True)
+        places = np.arange(len(bins))
+        for index, op in enumerate(ops):
+            where, width, calls = zip(*_bars_of(op, bins), strict=True)
+            top.bar(
+                where, calls, width,
+                color=COLOURS[index % len(COLOURS)], label=op,
+                hatch="" if index < len(COLOURS) else "//",
+            )  # fmt: skip
+        top.set_yscale("log")
+        top.yaxis.set_major_formatter(_PLAIN)
+        top.set_ylim(bottom=0.7)
+        top.set_ylabel("calls")
+        # beside the panel: no corner of it is always free
+        top.legend(fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        top.set_title("Message sizes", fontweight="bold")
+        bottom.bar(places, [row.total_bytes / 1e9 for row in bins], 0.8, color=GREY)
+        bottom.set_ylabel("all calls' bytes (GB)")
+        bottom.set_xlabel("message size: from (a bin ends at the next)")
+        bottom.set_xticks(places, [format_size(row.low_bytes) for row in bins], rotation=60)
+        for axis in (top, bottom):
+            axis.grid(axis="x", visible=False)
+
+    return Drawing(_width(len(bins)), 6.4, draw)
 
 
 def _bars_of(op: str, bins: Sequence[Bin]) -> list[tuple[float, float, int]]:
@@ -277,7 +288,7 @@ def _width(columns: int) -> float:
     return min(max(7.0, 0.42 * columns + 2), _WIDEST)
 
 
-def recoverable_plot(report: Report) -> Figure | None:
+def recoverable_plot(report: Report) -> Drawing | None:
     """Seconds above the roof by operation and size: where tuning would pay."""
     cells: dict[tuple[str, int], float] = defaultdict(float)
     for row in report.judgement.classes:
@@ -291,16 +302,16 @@ def recoverable_plot(report: Report) -> Figure | None:
     grid = np.full((len(ops), len(powers)), np.nan)
     for (op, power), seconds in cells.items():
         grid[ops.index(op), power - powers[0]] = seconds
-    figure, axis = plt.subplots(
-        figsize=(_width(len(powers)), 2.2 + 0.5 * len(ops)), layout="constrained"
-    )
-    return _draw_heat(figure, axis, grid, (ops, [format_size(2**power) for power in powers]))
+    names = (ops, [format_size(2**power) for power in powers])
+    size = (_width(len(powers)), 2.2 + 0.5 * len(ops))
+    return Drawing(*size, lambda figure: _draw_heat(figure, grid, names))
 
 
 def _draw_heat(
-    figure: Figure, axis: Axes, grid: NDArray[np.float64], names: tuple[list[str], list[str]]
-) -> Figure:
+    figure: SubFigure, grid: NDArray[np.float64], names: tuple[list[str], list[str]]
+) -> None:
     """Heat map with a logarithmic colour scale; cells without a class stay white."""
+    axis = figure.subplots()
     highest = float(np.nanmax(grid))
     positive = grid[grid > 0]
     lowest = max(float(positive.min()), highest / _DECADES) if len(positive) else 0.1
@@ -321,4 +332,3 @@ def _draw_heat(
     axis.set_xlabel("message size: from (a cell ends at the next)")
     axis.set_title("Time above the roof: seconds over all calls and devices", fontweight="bold")
     figure.colorbar(image, ax=axis, label="recoverable time (s)", format=_PLAIN)
-    return figure
