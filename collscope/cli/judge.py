@@ -37,7 +37,8 @@ WeightsRun = Annotated[
 
 def compare(
     labels: Annotated[
-        list[str], typer.Argument(help="Labels, or replay CSVs; the first is the reference.")
+        list[str],
+        typer.Argument(help="Labels, traced runs or replay CSVs; the first is the reference."),
     ],
     db: Db = DEFAULT_DB,
     run: MeasuredRun = None,
@@ -47,9 +48,21 @@ def compare(
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Plot busbw over size: .png, .svg, .pdf.")
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Why the second traced run's step takes longer.")
+    ] = False,
     output: Output = None,
 ) -> None:
-    """Two or more labels side by side: speed-up per class, crossovers."""
+    """Labels or traced runs side by side: speed-up per class, crossovers, steps."""
+    if explain:
+        from collscope.reports.comparison.explained import explain_runs, render_explained
+
+        if any(given is not None for given in (run, weights, system, plot)):
+            raise UsageError(
+                "compare --explain: takes no --run, --weights, --system or --plot. Leave them out."
+            )
+        write(render_explained(explain_runs(db, labels), format.value), output)
+        return
     from collscope.reports.comparison.commands import compare_labels
     from collscope.reports.comparison.formats import render_compare
     from collscope.reports.comparison.inputs import Runs

@@ -19,7 +19,7 @@ class Substitutions:
 
     transfer: Floats | None = None  # (parts,) ns
     duration: Floats | None = None  # (rows,) ns; 0 for collectives
-    host: float = 1.0  # time of the host's work, in parts of the recorded
+    host: float | Floats = 1.0  # (nodes,) time of the host's work, in parts of the recorded
 
 
 def play(graph: Graph, new: Substitutions) -> Floats:
@@ -60,12 +60,13 @@ def longest_path(graph: Graph, new: Substitutions, time: Floats, last: int, unti
     """Way back from node `last` along what held each node up, as far as the moment `until`, ns."""
     duration = graph.duration if new.duration is None else new.duration
     transfer = graph.transfer if new.transfer is None else new.transfer
+    host = np.broadcast_to(np.asarray(new.host, dtype=np.float64), graph.work.shape)
     nodes, slots = [], []
     node = last
     while node >= FIRST and time[node] > until:
         k = node - FIRST
         weight = graph.gap[:, k] + np.append(duration, 0.0)[graph.lasted[:, k]]
-        weight[HOST] += graph.work[k] * new.host + np.append(transfer, 0.0)[graph.part[k]]
+        weight[HOST] += graph.work[k] * host[k] + np.append(transfer, 0.0)[graph.part[k]]
         slot = int((time[graph.before[:, k]] + weight).argmax())
         nodes.append(node)
         slots.append(slot)
@@ -77,7 +78,7 @@ def longest_path(graph: Graph, new: Substitutions, time: Floats, last: int, unti
         node=place + FIRST,
         slot=slot_,
         row=np.where(on_host & (part >= 0), graph.row[place], lasted),
-        work=np.where(on_host, graph.work[place] * new.host, 0.0),
+        work=np.where(on_host, graph.work[place] * host[place], 0.0),
         lasted=np.append(duration, 0.0)[lasted],
         transfer=np.where(on_host, np.append(transfer, 0.0)[part], 0.0),
         gap=graph.gap[slot_, place].astype(np.float64),

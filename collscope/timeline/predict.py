@@ -382,6 +382,17 @@ def _factors(
     return _Factors(*per_part), tuple(changed), tuple(unchanged)
 
 
+def transfer_factors(
+    recorded: Recorded, traced: Transfers
+) -> tuple[Floats, tuple[ChangedClass, ...], tuple[CollectiveClass, ...]]:
+    """Factors (middle, low, high) of each part's transfer by the calls of another run.
+
+    Shape (3, parts); with the classes that have any, and those that have none.
+    """
+    factors, changed, unchanged = _factors(recorded, {}, traced)
+    return np.stack([factors.middle, factors.low, factors.high]), changed, unchanged
+
+
 def _by_class(
     recorded: Recorded, new: Mapping[CollectiveClass, NewTime], factors: Floats
 ) -> set[int]:

@@ -1,0 +1,279 @@
+"""`collscope compare --explain`: why a step of one traced run takes longer than one of another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from collscope.errors import InputError, NoVerdictError, UsageError
+from collscope.ingest.match import reading
+from collscope.model import CollectiveClass
+from collscope.reports.comparison.inputs import Runs, name_traced_runs
+from collscope.reports.comparison.words import kind_of
+from collscope.reports.html.page import Extras, Fact
+from collscope.reports.layout import NUMBER, TEXT, Section, Table, in_format, table, to_csv
+from collscope.reports.prediction.traced import read_traced
+from collscope.timeline.explain import Explanation, explain
+from collscope.timeline.predict import Recorded
+from collscope.units import count, format_size
+
+SCHEMA = "collscope.explain/1"
+_TWO = 2
+_PARTS = {
+    "host": "pace of the hosts",
+    "compute": "compute kernels",
+    "collectives": "collectives",
+    "arrivals": "ranks apart from each other",
+    "remainder": "not explained",
+}
+_RANGES = (
+    "A part is what swapping it adds, the mean over all orders of swapping and over both graphs,"
+    " each weighted by how close it comes to the other run. Its range holds every order, the spread"
+    " of the transfers, hosts with and without what the profiler costs them, and the remainder,"
+    " which may belong to any part."
+)
+_MEANINGS = (
+    "Pace of the hosts: work between launches, the same factor for every rank. Compute kernels: how"
+    " long they last alone. Collectives: transfers from the last arrival on, and what they cost the"
+    " compute beside them. Ranks apart from each other: what of host and compute differs from rank"
+    " to rank, so that some come late and others wait."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedPart:
+    """What one factor adds to a step; ns."""
+
+    part: str  # host, compute, collectives, arrivals
+    ns: int
+    low_ns: int
+    high_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedClass:
+    """Transfer of a call, median, ns."""
+
+    op: str
+    datatype: str | None
+    size_bytes: int | None
+    nranks: int | None
+    calls: int  # traced in the first run
+    first_ns: float
+    second_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedRun:
+    """One of the two runs; ns a step."""
+
+    run: str
+    step_ns: int  # as recorded
+    steps: int  # that this is the mean of
+    cpu_activities: bool  # the profiler recorded them, too
+    reached_ns: float  # its graph with everything of the other run, whose step it should be
+    slowdown: float | None  # of compute beside collectives; null: the traces do not tell it
+    alone_ns: float  # kernels and copies that only this run has, the mean over the ranks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """The difference of two steps; the parts and the remainder sum to it. ns a step."""
+
+    schema: str = SCHEMA
+    first: ExplainedRun
+    second: ExplainedRun
+    difference_ns: int
+    parts: tuple[ExplainedPart, ...]
+    remainder_ns: int  # not explained
+    host_pace: float | None  # time of the second's host work / the first's; null: not known
+    slowdown_assumed: bool  # one run does not tell it: compute alone is taken to be as fast in both
+    classes: tuple[ExplainedClass, ...]
+    unmatched: tuple[str, ...]  # classes of either run whose transfers could not be swapped
+
+
+def explain_runs(db: Path, names: Sequence[str]) -> Explained:
+    """Explain the step of the second run by the first's.
+
+    raises  UsageError where there are not two runs; InputError where they are not traced, or of
+            different ranks; NoVerdictError where one has no steps
+    """
+    if len(names) != _TWO or len(set(names)) != _TWO:
+        raise UsageError(
+            f"compare --explain: {count(len(set(names)), 'run')} named. Name two traced runs."
+        )
+    if not name_traced_runs(db, names, Runs()):
+        raise InputError(
+            f"compare --explain: {' and '.join(map(repr, names))} are no traced runs. Ingest the"
+            " traces of each with collscope ingest trace --run."
+        )
+    with reading(db) as store:
+        first, second = (read_traced(store, db, name).timeline.recorded() for name in names)
+    if first.rows.ranks != second.rows.ranks:
+        told = (",".join(map(str, r.rows.ranks)) for r in (first, second))
+        raise InputError(
+            f"compare --explain: the traces are of different ranks ({' and '.join(told)}). Ingest"
+            " those of the same ranks."
+        )
+    for name, recorded in zip(names, (first, second), strict=True):
+        if recorded.steps.source == "window":
+            raise NoVerdictError(
+                f"compare --explain: no step recurs in the traces of '{name}'. Record several."
+            )
+    found = explain(first, second)
+    if found is None:
+        raise NoVerdictError("compare --explain: the traces hold no step. Record several steps.")
+    return _explained(names, (first, second), found)
+
+
+def _explained(
+    names: Sequence[str], recorded: tuple[Recorded, Recorded], found: Explanation
+) -> Explained:
+    one, other = (
+        ExplainedRun(
+            name, step, int(r.steps.count.max()), r.full, reached, r.contention.slowdown, alone
+        )
+        for name, step, r, reached, alone in zip(
+            names, (found.first_ns, found.second_ns), recorded, found.reached,
+            (found.alone_first, found.alone_second), strict=True,
+        )
+    )  # fmt: skip
+    changed = sorted(found.classes, key=lambda c: -c.calls * abs(c.new_ns - c.old_ns))
+    return Explained(
+        first=one,
+        second=other,
+        difference_ns=found.second_ns - found.first_ns,
+        parts=tuple(ExplainedPart(p.factor, p.ns, p.low_ns, p.high_ns) for p in found.parts),
+        remainder_ns=found.remainder_ns,
+        host_pace=found.pace,
+        slowdown_assumed=found.slowdown_assumed,
+        classes=tuple(
+            ExplainedClass(
+                c.key.op.value, None if c.key.datatype is None else c.key.datatype.value,
+                c.key.size_bytes, c.key.nranks, c.calls, c.old_ns, c.new_ns,
+            )
+            for c in changed
+        ),
+        unmatched=tuple(map(_named, found.unmatched)),
+    )  # fmt: skip
+
+
+def _named(key: CollectiveClass) -> str:
+    size = "" if key.size_bytes is None else f" {format_size(key.size_bytes)}"
+    return f"{kind_of(key)} x{key.nranks}{size}"
+
+
+def render_explained(said: Explained, fmt: str) -> str:
+    """An explanation in one of `layout.FORMATS`; csv has the parts and the remainder.
+
+    raises  UsageError for another format
+    """
+    title = f"collscope compare --explain, {said.first.run} and {said.second.run}"
+    return in_format(
+        fmt, said, lambda: to_csv(("part", "ns", "low_ns", "high_ns"), _rows(said)),
+        lambda: (title, _sections(said)), lambda: _extras(said),
+    )  # fmt: skip
+
+
+def _extras(said: Explained) -> Extras:
+    return Extras(
+        (Fact("Difference of the step", f"{_ms(said.difference_ns)} ms"),
+         *(Fact(_PARTS[p.part], f"{_ms(p.ns)} ms", f"{_ms(p.low_ns)} to {_ms(p.high_ns)}")
+           for p in said.parts)), {},
+    )  # fmt: skip
+
+
+def _rows(said: Explained) -> Iterator[tuple[str, int, int | None, int | None]]:
+    for p in said.parts:
+        yield (p.part, p.ns, p.low_ns, p.high_ns)
+    yield ("remainder", said.remainder_ns, None, None)
+
+
+def _sections(said: Explained) -> list[Section]:
+    one, other = said.first, said.second
+    change = 100 * said.difference_ns / one.step_ns
+    head: list[str | Table] = [
+        f"A step of '{one.run}' takes {one.step_ns / 1e6:.2f} ms, one of '{other.run}'"
+        f" {other.step_ns / 1e6:.2f} ms: {_ms(said.difference_ns)} ms, {change:+.1f} %. Both as"
+        f" recorded, with the profiler; means of {one.steps} and {count(other.steps, 'step')}.",
+        _part_table(said),
+        _RANGES,
+        _MEANINGS,
+    ]
+    sections = [Section("", tuple(head)), Section("What this rests on", tuple(_rests_on(said)))]
+    if said.classes:
+        sections.append(Section("Collectives, as swapped", (_class_table(said),)))
+    return sections
+
+
+def _part_table(said: Explained) -> Table:
+    columns = [("part", TEXT), ("ms a step", NUMBER), ("from", NUMBER), ("to", NUMBER)]
+    rows = [
+        (_PARTS[name], *(None if v is None else _ms(v) for v in values))
+        for name, *values in _rows(said)
+    ]
+    return table(columns, [*rows, ("difference", _ms(said.difference_ns), None, None)])
+
+
+def _rests_on(said: Explained) -> Iterator[str]:
+    one, other = said.first, said.second
+    yield (
+        f"Check: the graph of '{one.run}' with everything of '{other.run}' gives"
+        f" {one.reached_ns / 1e6:.2f} ms for {other.step_ns / 1e6:.2f} recorded; that of"
+        f" '{other.run}' with everything of '{one.run}' {other.reached_ns / 1e6:.2f} for"
+        f" {one.step_ns / 1e6:.2f}."
+    )
+    if said.host_pace is None:
+        yield "No two launches follow each other in both runs: the pace of the hosts is not known."
+    else:
+        yield (
+            f"Host work between launches takes {said.host_pace:.2f} x the time in '{other.run}',"
+            " the mean over the ranks."
+        )
+    if one.cpu_activities != other.cpu_activities:
+        yield (
+            "One run has CPU activities in its traces, the other has not: that alone makes its"
+            " hosts slower."
+        )
+    if said.slowdown_assumed:
+        silent = one if one.slowdown is None else other
+        yield (
+            f"In '{silent.run}' no kernel ran both alone and beside a collective: compute alone is"
+            " taken to be as fast in both runs, and what it lasts longer is the collectives'. The"
+            " ranges hold that their slowdown is that of the other run, too."
+        )
+    elif one.slowdown is None:
+        yield (
+            "No kernel ran both alone and beside a collective: what collectives cost the compute"
+            " beside them counts as compute."
+        )
+    for run in (one, other):
+        if run.alone_ns > 0:
+            yield (
+                f"Not comparable: kernels and copies that only '{run.run}' has,"
+                f" {run.alone_ns / 1e6:.2f} ms a step; they are part of what is not explained."
+            )
+    if said.unmatched:
+        yield (
+            f"Not comparable: transfers of {', '.join(said.unmatched)}, which one of the runs does"
+            " not tell."
+        )
+
+
+def _class_table(said: Explained) -> Table:
+    columns = [("op", TEXT), ("type", TEXT), ("size", NUMBER), ("ranks", NUMBER),
+               ("calls", NUMBER), (f"{said.first.run} us", NUMBER),
+               (f"{said.second.run} us", NUMBER)]  # fmt: skip
+    return table(
+        columns,
+        [
+            (c.op, c.datatype, None if c.size_bytes is None else format_size(c.size_bytes),
+             c.nranks, c.calls, c.first_ns / 1000, c.second_ns / 1000)
+            for c in said.classes
+        ],
+    )  # fmt: skip
+
+
+def _ms(ns: float) -> str:
+    return f"{ns / 1e6:+.2f}"

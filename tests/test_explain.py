@@ -1,0 +1,170 @@
+"""`compare --explain`: the difference of two steps in parts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from command import collscope
+from trace_builder import US, Job
+
+from collscope.reports.comparison import explained
+from collscope.timeline.analyse import analyse
+from collscope.timeline.explain import Explanation, explain
+from collscope.timeline.predict import Recorded
+
+SCHEMA = json.loads(
+    (Path(__file__).resolve().parent.parent / "schemas" / "explain.schema.json").read_text("utf-8")
+)
+STEPS = 6
+
+
+def job(
+    compute: Callable[[int], int] = lambda rank: 1000, transfer: int = 100, gap: int = 2
+) -> Recorded:
+    """Two ranks; in each step they compute twice and meet twice. Times in us."""
+    made = Job(2, jitter_ns=0)
+    for _ in range(STEPS):
+        for count in (1 << 20, 1 << 22):
+            for rank in range(2):
+                made.compute(rank, compute(rank) * US, gap=gap * US)
+            made.collective((0, 1), transfer * US, count=count)
+    return analyse(made.traces()).recorded()
+
+
+def parts_of(found: Explanation | None) -> dict[str, float]:
+    assert found is not None
+    return {part.factor: part.ns / US for part in found.parts}
+
+
+def test_longer_transfers_are_the_collectives() -> None:
+    """Two transfers of 100 us become 160: 120 us a step."""
+    found = explain(job(), job(transfer=160))
+    assert found is not None
+    assert found.second_ns - found.first_ns == 120 * US
+    assert parts_of(found) == pytest.approx(
+        {"host": 0, "compute": 0, "collectives": 120, "arrivals": 0}, abs=0.01
+    )
+
+
+def test_longer_kernels_everywhere_are_compute() -> None:
+    """Two kernels of 1000 us become 1150: 300 us a step."""
+    assert parts_of(explain(job(), job(lambda rank: 1150))) == pytest.approx(
+        {"host": 0, "compute": 300, "collectives": 0, "arrivals": 0}, abs=0.01
+    )
+
+
+def test_one_slow_rank_is_half_compute_and_half_arrivals() -> None:
+    """Rank 1 computes 200 us longer, twice: 400 us a step.
+
+    All ranks 10 % slower adds 200, rank 1 slower than the mean by 12 / 11 adds 181.8, both 400: the
+    mean over both orders is (200 + 218.2) / 2 of compute and (181.8 + 200) / 2 of arrivals.
+    """
+    found = parts_of(explain(job(), job(lambda rank: 1000 + 200 * rank)))
+    assert found["compute"] == pytest.approx(209.1, abs=1)
+    assert found["arrivals"] == pytest.approx(190.9, abs=1)
+    assert found["collectives"] == pytest.approx(0, abs=0.01)
+
+
+def test_what_no_factor_holds_remains() -> None:
+    """28 us more before each of two kernels, with no cause that a trace tells."""
+    found = explain(job(), job(gap=30))
+    assert found is not None
+    assert found.remainder_ns == pytest.approx(56 * US, rel=0.02)
+    # It may belong to any part.
+    assert all(part.high_ns >= found.remainder_ns for part in found.parts)
+
+
+@pytest.mark.parametrize("other", [job(transfer=160), job(lambda rank: 900 + 300 * rank)])
+def test_parts_and_remainder_are_the_difference_both_ways(other: Recorded) -> None:
+    there, back = explain(job(), other), explain(other, job())
+    for found in (there, back):
+        assert found is not None
+        total = sum(part.ns for part in found.parts) + found.remainder_ns
+        assert total == found.second_ns - found.first_ns
+        assert all(part.low_ns <= part.ns <= part.high_ns for part in found.parts)
+    assert parts_of(there) == pytest.approx({k: -v for k, v in parts_of(back).items()}, abs=0.002)
+
+
+def test_other_ranks_are_not_explained() -> None:
+    three = Job(3, jitter_ns=0)
+    for _ in range(STEPS):
+        for rank in range(3):
+            three.compute(rank, 1000 * US)
+        three.collective((0, 1, 2), 100 * US)
+    assert explain(job(), analyse(three.traces()).recorded()) is None
+
+
+# Commands
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory, samples: Path) -> Path:
+    path = tmp_path_factory.mktemp("explain") / "t.db"
+    for case in ("default", "ringll"):
+        done = collscope("ingest", "trace", samples / "traces" / case, "--db", path, "--run", case)
+        assert done.code == 0, done.err
+    return path
+
+
+def told(db: Path, *names: str) -> dict[str, Any]:
+    done = collscope("compare", "--explain", *names, "--db", db, "--format", "json")
+    assert done.code == 0, done.err
+    found: dict[str, Any] = json.loads(done.out)
+    jsonschema.validate(found, SCHEMA)
+    total = sum(part["ns"] for part in found["parts"]) + found["remainder_ns"]
+    assert total == found["difference_ns"]
+    return found
+
+
+def test_the_recorded_setting_is_the_collectives(db: Path) -> None:
+    """Unprofiled steps take 5.7059 and 6.3022 ms (steps.jsonl); only the algorithm differs."""
+    parts = {part["part"]: part for part in told(db, "default", "ringll")["parts"]}
+    truth = 6_302_200 - 5_705_900
+    assert parts["collectives"]["low_ns"] <= truth <= parts["collectives"]["high_ns"]
+    assert parts["collectives"]["ns"] == pytest.approx(truth, rel=0.15)
+
+
+def test_every_form(db: Path) -> None:
+    for form in ("text", "md", "csv", "html"):
+        done = collscope("compare", "--explain", "default", "ringll", "--db", db, "--format", form)
+        assert done.code == 0, done.err
+        assert "collectives" in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("default",), 2, "Name two traced runs"),
+        (("default", "ringll", "--weights", "default"), 2, "Leave them out"),
+        (("alone", "other"), 3, "are no traced runs"),
+    ],
+)
+def test_what_is_not_explained(db: Path, words: tuple[str, ...], code: int, message: str) -> None:
+    done = collscope("compare", "--explain", *words, "--db", db)
+    assert (done.code, done.out) == (code, "")
+    assert message in done.err
+
+
+def test_the_collectives_part_holds_the_truth(recorded_jobs: Path, tmp_path: Path) -> None:
+    """DDP with two channels: steps of 61.7 ms take 84.4 (steps.jsonl, medians of all blocks)."""
+    for setting in ("default", "ch2"):
+        traces = sorted((recorded_jobs / "plain" / setting / "ddp").glob("light.*"))
+        done = collscope("ingest", "trace", *traces, "--db", tmp_path / "t.db", "--run", setting)
+        assert done.code == 0, done.err
+    (part,) = (p for p in told(tmp_path / "t.db", "default", "ch2")["parts"]
+               if p["part"] == "collectives")  # fmt: skip
+    assert 0 < part["low_ns"] < part["ns"]
+    assert part["low_ns"] <= 22.7e6 <= part["high_ns"]
+
+
+def test_schema_names_every_field() -> None:
+    shapes = {"Explained": SCHEMA, **SCHEMA["$defs"]}
+    for name, shape in shapes.items():
+        fields = [field.name for field in dataclasses.fields(getattr(explained, name))]
+        assert list(shape["properties"]) == shape["required"] == fields
