@@ -19,10 +19,10 @@ from msccl_builder import (
     step,
 )
 
+from collscope.analysis.classes import ClassRow
 from collscope.model import Op, Severity
 from collscope.parsers.msccl_xml import MOST_BYTES, MscclAlgorithm, parse
 from collscope.reports.layout import FORMATS
-from collscope.reports.model import ClassRow
 from collscope.reports.msccl.build import build_msccl
 from collscope.reports.msccl.cost import Costs, load_of
 from collscope.reports.msccl.render import render_msccl

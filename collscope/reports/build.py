@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from collscope.analysis.classes import class_rows, read_call_totals
 from collscope.analysis.share import read_shares
-from collscope.reports.classes import class_rows, read_call_totals
 from collscope.reports.communicators import communicator_rows
 from collscope.reports.findings import find
 from collscope.reports.judgement.build import build_judgement

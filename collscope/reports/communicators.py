@@ -6,8 +6,8 @@ import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from collscope.reports.classes import CallTotal
-from collscope.reports.model import ClassRow, CommunicatorRow, OpCalls
+from collscope.analysis.classes import CallTotal, ClassRow
+from collscope.reports.model import CommunicatorRow, OpCalls
 
 _COMMUNICATORS = """
 SELECT comm_id, nranks, nnodes, parent_id, matched_by, ranks_seen, name

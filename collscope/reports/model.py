@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from collscope.analysis.classes import ClassRow
 from collscope.analysis.share import Share
-from collscope.model import CollectiveClass, Datatype, Redop, parse_op
 from collscope.reports.judgement.records import Judgement
 from collscope.reports.timeline_records import TimelineReport
 
@@ -44,55 +44,6 @@ class Header:
     calls: int
     total_bytes: int  # over the calls whose size is known
     calls_without_size: int
-
-
-@dataclass(frozen=True, slots=True)
-class ClassRow:
-    """Calls that cost the same."""
-
-    class_id: int
-    op: str
-    datatype: str | None
-    redop: str | None
-    root: int | None
-    count: int | None  # elements as the API takes it
-    size_bytes: int | None  # nccl-tests size of one call
-    in_place: bool | None
-    nranks: int | None
-    nnodes: int | None
-    shape: str | None
-    backend: str
-    calls: int
-    total_bytes: int | None  # calls times size_bytes
-    share_of_bytes: float | None  # ratio to the run's total_bytes
-    algorithm: str | None  # of the most calls that a TUNING line describes
-    protocol: str | None
-    channels: int | None
-    tuned_calls: int  # calls that a TUNING line describes
-    kernel_calls: int | None  # calls whose kernels tell transfer from waiting
-    kernel_observations: int | None  # kernels of those calls: one per rank and call
-    transfer_ns: float | None  # mean per call: from its last rank's arrival to its last end
-    wait_ns: float | None  # mean per call and rank: kernel minus transfer
-    split_ns: int | None  # summed duration of those kernels
-    seen_calls: int | None  # calls with a kernel of known duration, be it on one rank only
-    seen_kernels: int | None  # those kernels, warm-up left out
-    kernel_ns: int | None  # their summed duration
-
-    @property
-    def collective_class(self) -> CollectiveClass:
-        """What a measurement must be of to serve these calls."""
-        return CollectiveClass(
-            parse_op(self.op),
-            Datatype.of_label(self.datatype),
-            Redop.of_label(self.redop),
-            self.count,
-            self.size_bytes,
-            self.root,
-            self.in_place,
-            self.nranks,
-            self.nnodes,
-            self.shape,
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from collscope.reports.classes import CallTotal
+from collscope.analysis.classes import CallTotal, ClassRow
 from collscope.reports.deviations import read_deviations
 from collscope.reports.model import (
-    ClassRow,
     CommunicatorRow,
     Coverage,
     DiagnosticRow,

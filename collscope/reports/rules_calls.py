@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from collscope.analysis.classes import ClassRow
 from collscope.reports.communicators import compact_ranges
 from collscope.reports.model import (
-    ClassRow,
     DeviationRow,
     DiagnosticRow,
     Evidence,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from collscope.reports.classes import class_words
+from collscope.reports.class_words import class_words
 from collscope.reports.judgement.accounts import MOSTLY, SKEW_FACTOR
 from collscope.reports.judgement.records import JudgedClass
 from collscope.reports.model import Finding, Report

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from collscope.analysis.classes import ClassRow
 from collscope.analysis.share import IDLE_PERCENT, Bound, Share, alike, bound_by
 from collscope.model import Op
-from collscope.reports.classes import class_words
+from collscope.reports.class_words import class_words
 from collscope.reports.layout import (
     NAME,
     NUMBER,
@@ -19,7 +20,6 @@ from collscope.reports.layout import (
     table,
 )
 from collscope.reports.model import (
-    ClassRow,
     Evidence,
     Finding,
     Header,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from collscope.analysis.classes import ClassRow
 from collscope.reports.layout import BAR, NUMBER, TEXT, Table, of_class, percent, scaled, table
-from collscope.reports.model import Bin, ClassRow, CommunicatorRow, Histogram, OpCalls, Report
+from collscope.reports.model import Bin, CommunicatorRow, Histogram, OpCalls, Report
 from collscope.units import count, format_size
 
 _BAR = 20  # characters of the longest bar

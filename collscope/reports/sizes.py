@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from collscope.analysis.classes import ClassRow
 from collscope.reports.communicators import count_ops
-from collscope.reports.model import Bin, ClassRow, Histogram
+from collscope.reports.model import Bin, Histogram
 
 KIB, MIB = 1024, 1024**2
 

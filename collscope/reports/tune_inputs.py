@@ -17,8 +17,8 @@ from collscope.replay.select import weights
 from collscope.replay.session import Session
 from collscope.replay.variants import parse_variant
 from collscope.reports.judgement.accounts import fractions_of
-from collscope.reports.judgement.roofs import RoofAt, SystemRoofs
 from collscope.roofline.catalogue import load_system
+from collscope.roofline.chosen import RoofAt, SystemRoofs
 from collscope.roofline.roof import Workload
 from collscope.tuning.records import JobTime, Variable
 from collscope.tuning.settings import (

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from collscope.analysis.classes import ClassRow
 from collscope.reports.html.page import Strip
 from collscope.reports.layout import NUMBER, TEXT, Table, table
-from collscope.reports.model import ClassRow
 from collscope.units import format_size
 
 MOST_KERNELS = 500_000  # of a page; the shortest are left out beyond

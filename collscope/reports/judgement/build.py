@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from collscope.analysis.classes import ClassRow
 from collscope.analysis.share import Share
 from collscope.model import Measurement
 from collscope.reports.judgement.accounts import Fraction, decompose, fractions_of, uplift_of
@@ -21,8 +22,7 @@ from collscope.reports.judgement.measured import (
     share_source,
 )
 from collscope.reports.judgement.records import Judgement
-from collscope.reports.judgement.roofs import AnyRoofs, FitRoofs, empirical, make_roofs
-from collscope.reports.model import ClassRow
+from collscope.roofline.chosen import AnyRoofs, FitRoofs, empirical, make_roofs
 from collscope.store.measurements import StoredMeasurement, read_measurements
 from collscope.units import are, count, count_of
 

@@ -8,7 +8,7 @@ from statistics import median
 
 from collscope.model import Measurement, Op, bus_bandwidth
 from collscope.reports.judgement.records import Curve, CurvePoint
-from collscope.reports.judgement.roofs import AnyRoofs
+from collscope.roofline.chosen import AnyRoofs
 from collscope.roofline.roof import Workload
 
 _Shape = tuple[Op, int, int | None, str]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from collscope.analysis.classes import ClassRow
 from collscope.analysis.jobs import job_of_figure, same_job
 from collscope.analysis.uplift import implied_share, predicted_gain
 from collscope.model import CollectiveClass, Gap, Measurement, MeasurementIndex
@@ -16,7 +17,6 @@ from collscope.reports.judgement.accounts import Fraction
 from collscope.reports.judgement.judged import device_calls
 from collscope.reports.judgement.measured import Matcher
 from collscope.reports.judgement.records import MetricRow
-from collscope.reports.model import ClassRow
 from collscope.units import count, format_size
 
 _METRICS = """

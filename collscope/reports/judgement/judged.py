@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from collscope.analysis.classes import ClassRow
 from collscope.analysis.uplift import Part, Split, split
 from collscope.model import bus_bandwidth, parse_op
 from collscope.reports.judgement.measured import Match, Matcher
 from collscope.reports.judgement.records import JudgedClass, Reached
-from collscope.reports.judgement.roofs import AnyRoofs, FitRoofs, RoofAt
-from collscope.reports.model import ClassRow
+from collscope.roofline.chosen import AnyRoofs, FitRoofs, RoofAt
 from collscope.roofline.roof import Workload
 
 WAITING = "waiting"  # regime of a class that waits more than it transfers

@@ -12,7 +12,7 @@ from collscope.model import Datatype, Op
 from collscope.reports.judgement.accounts import MOSTLY, SKEW_FACTOR
 from collscope.reports.judgement.judged import Judged
 from collscope.reports.judgement.records import JudgedKernel
-from collscope.reports.judgement.roofs import AnyRoofs, RoofAt
+from collscope.roofline.chosen import AnyRoofs, RoofAt
 from collscope.roofline.roof import Workload
 
 KIB, MIB = 1024, 1024**2

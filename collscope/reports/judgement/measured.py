@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from collscope.analysis.classes import ClassRow
 from collscope.model import CollectiveClass, Gap, Measurement, MeasurementIndex, Serving
-from collscope.reports.model import ClassRow
 from collscope.store.measurements import StoredMeasurement, no_such_label
 from collscope.units import count
 

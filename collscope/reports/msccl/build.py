@@ -6,10 +6,9 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from collscope.analysis.classes import ClassRow, class_rows, read_call_totals
 from collscope.model import Severity
 from collscope.parsers.msccl_xml import MscclAlgorithm, MscclFile
-from collscope.reports.classes import class_rows, read_call_totals
-from collscope.reports.model import ClassRow
 from collscope.reports.msccl.cost import ASSUMPTIONS, Costs, Load, load_of
 from collscope.reports.msccl.serve import refusal
 from collscope.reports.msccl.structure import Structure, structure_of

@@ -8,8 +8,8 @@ place (or out of place) where the call does. The first algorithm that serves a c
 
 from __future__ import annotations
 
+from collscope.analysis.classes import ClassRow
 from collscope.parsers.msccl_xml import MscclAlgorithm
-from collscope.reports.model import ClassRow
 from collscope.units import format_size
 
 

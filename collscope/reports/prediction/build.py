@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from collscope.analysis.classes import ClassRow
 from collscope.errors import NoVerdictError
 from collscope.ingest.match import reading, require_run
 from collscope.model import CollectiveClass
-from collscope.reports.model import ClassRow
 from collscope.reports.prediction.times import Times, label_times, roof_times
 from collscope.reports.prediction.traced import read_traced
 from collscope.timeline.predict import predict

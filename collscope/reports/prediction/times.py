@@ -10,15 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
+from collscope.analysis.classes import ClassRow, class_rows, read_call_totals
 from collscope.errors import InputError, NoVerdictError
 from collscope.model import CollectiveClass, Measurement
-from collscope.reports.classes import class_rows, read_call_totals
 from collscope.reports.judgement.judged import judge_classes
 from collscope.reports.judgement.measured import Matcher, words_of
-from collscope.reports.judgement.roofs import make_roofs
-from collscope.reports.model import ClassRow
 from collscope.reports.prediction.traced import read_traced
 from collscope.reports.timeline_read import read_timeline
+from collscope.roofline.chosen import make_roofs
 from collscope.store.measurements import measurement_labels, no_such_label, read_measurements
 from collscope.timeline.predict import NewTime, Transfers, transfers_of
 from collscope.units import count

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from collscope.analysis.classes import ClassRow, class_rows, read_call_totals
 from collscope.errors import InputError
 from collscope.model import CollectiveClass
-from collscope.reports.classes import class_rows, read_call_totals
-from collscope.reports.model import ClassRow
 from collscope.store.traces import load_traces
 from collscope.timeline.analyse import Timeline, analyse
 

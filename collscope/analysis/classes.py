@@ -1,14 +1,63 @@
-"""The classes section: calls that cost the same, with their bytes, time and tuning."""
+"""The classes of a run: calls that cost the same, with their bytes, time and tuning."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from collscope.reports.model import ClassRow
-from collscope.units import count, format_size
+from collscope.model import CollectiveClass, Datatype, Redop, parse_op
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRow:
+    """Calls that cost the same."""
+
+    class_id: int
+    op: str
+    datatype: str | None
+    redop: str | None
+    root: int | None
+    count: int | None  # elements as the API takes it
+    size_bytes: int | None  # nccl-tests size of one call
+    in_place: bool | None
+    nranks: int | None
+    nnodes: int | None
+    shape: str | None
+    backend: str
+    calls: int
+    total_bytes: int | None  # calls times size_bytes
+    share_of_bytes: float | None  # ratio to the run's total_bytes
+    algorithm: str | None  # of the most calls that a TUNING line describes
+    protocol: str | None
+    channels: int | None
+    tuned_calls: int  # calls that a TUNING line describes
+    kernel_calls: int | None  # calls whose kernels tell transfer from waiting
+    kernel_observations: int | None  # kernels of those calls: one per rank and call
+    transfer_ns: float | None  # mean per call: from its last rank's arrival to its last end
+    wait_ns: float | None  # mean per call and rank: kernel minus transfer
+    split_ns: int | None  # summed duration of those kernels
+    seen_calls: int | None  # calls with a kernel of known duration, be it on one rank only
+    seen_kernels: int | None  # those kernels, warm-up left out
+    kernel_ns: int | None  # their summed duration
+
+    @property
+    def collective_class(self) -> CollectiveClass:
+        """What a measurement must be of to serve these calls."""
+        return CollectiveClass(
+            parse_op(self.op),
+            Datatype.of_label(self.datatype),
+            Redop.of_label(self.redop),
+            self.count,
+            self.size_bytes,
+            self.root,
+            self.in_place,
+            self.nranks,
+            self.nnodes,
+            self.shape,
+        )
 
 
 class CallTotal(NamedTuple):
@@ -98,15 +147,3 @@ def _most_common(tunings: Counter[_Tuning]) -> _Tuning:
 
 def _ratio(part: int | None, whole: int | None) -> float | None:
     return part / whole if part is not None and whole else None
-
-
-def class_words(row: ClassRow) -> str:
-    """A class in a sentence."""
-    what = row.op
-    if row.count is not None and row.datatype is not None:
-        what += f" of {row.count} {row.datatype} ({format_size(row.size_bytes)})"
-    elif row.size_bytes is not None:
-        what += f" of {format_size(row.size_bytes)}"
-    else:
-        what += ", size not known,"
-    return f"{what} on {count(row.nranks, 'rank')}"

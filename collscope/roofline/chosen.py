@@ -1,4 +1,4 @@
-"""The ceiling that a report judges by: a system's reachable one, or a fit of the measurements."""
+"""The ceiling that an answer judges by: a system's reachable one, or a fit of the measurements."""
 
 from __future__ import annotations
 
