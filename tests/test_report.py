@@ -17,14 +17,16 @@ from hypothesis import strategies as st
 from store_builder import StoreBuilder
 
 from collscope.analysis import share as share_records
+from collscope.analysis.classes import ClassRow
+from collscope.analysis.curves import Curve, CurvePoint
+from collscope.analysis.judged import Reached
 from collscope.analysis.share import Share
 from collscope.cli.options import write
 from collscope.errors import UsageError
-from collscope.reports import model
+from collscope.reports import judgement, model
 from collscope.reports import timeline_records as timeline
 from collscope.reports.communicators import compact_ranges
 from collscope.reports.findings import find
-from collscope.reports.judgement import records as judgement
 from collscope.reports.layout import FORMATS
 from collscope.reports.model import Report
 from collscope.reports.render import render
@@ -414,6 +416,7 @@ def test_schema_names_every_field(schema: dict[str, Any]) -> None:
         for name, value in vars(module).items()
         if dataclasses.is_dataclass(value) and value.__module__ == module.__name__
     }
+    records |= {record.__name__: record for record in (ClassRow, Curve, CurvePoint, Reached)}
     assert set(shapes) == set(records)
     for name, record in records.items():
         # The JSON has in words what a share is of.

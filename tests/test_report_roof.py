@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from store_builder import StoreBuilder, Value
 
+from collscope.analysis.profile_kernels import _over_all
 from collscope.analysis.share import KernelShare, Share
 from collscope.errors import InputError, NoVerdictError
-from collscope.reports.judgement.kernels import _over_all
-from collscope.reports.judgement.records import Decomposition, JudgedClass, Judgement
+from collscope.reports.judgement import Decomposition, JudgedClass, Judgement
 from collscope.reports.render import render
 
 _SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "report.schema.json"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collscope.analysis.resample import bootstrap
 from collscope.analysis.uplift import (
     Part,
+    bootstrap,
     ceiling,
     gain,
     implied_share,

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from collscope.analysis.classes import class_rows, read_call_totals
+from collscope.analysis.efficiency import efficiency_of
 from collscope.analysis.share import read_shares
 from collscope.reports.communicators import communicator_rows
+from collscope.reports.efficiency import judgement_of
 from collscope.reports.findings import find
-from collscope.reports.judgement.build import build_judgement
-from collscope.reports.judgement.records import JudgedClass
+from collscope.reports.judgement import JudgedClass
 from collscope.reports.model import Report
 from collscope.reports.overview import find_gaps, read_coverage, read_header
 from collscope.reports.sizes import histograms
@@ -54,7 +55,7 @@ def build_report(
         transports=transports,
         settings=read_settings(connection, run),
         facts=read_facts(connection, run),
-        judgement=build_judgement(connection, run, classes, shares, (system, label)),
+        judgement=judgement_of(efficiency_of(connection, run, classes, shares, (system, label))),
         timeline=read_timeline(connection, run),
         findings=(),
         coverage=read_coverage(connection, run, totals, communicators),

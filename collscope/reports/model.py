@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.share import Share
-from collscope.reports.judgement.records import Judgement
+from collscope.reports.judgement import Judgement
 from collscope.reports.timeline_records import TimelineReport
 
 SCHEMA = "collscope.report/1"

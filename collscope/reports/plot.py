@@ -16,9 +16,9 @@ from matplotlib.colors import LogNorm
 from matplotlib.ticker import FuncFormatter, NullFormatter
 from numpy.typing import NDArray
 
+from collscope.analysis.curves import Curve, CurvePoint
 from collscope.reports.figure import COLOURS, GREY, MARKERS, STYLE, write_figure
 from collscope.reports.html.figures import class_name, draw_classes, draw_shares
-from collscope.reports.judgement.records import Curve, CurvePoint
 from collscope.reports.model import Bin, Report
 from collscope.units import count, format_size, format_time
 

@@ -8,7 +8,7 @@ import msgspec
 
 from collscope.analysis.classes import ClassRow
 from collscope.reports.html.page import Extras
-from collscope.reports.judgement.records import JudgedClass
+from collscope.reports.judgement import JudgedClass
 from collscope.reports.layout import in_format, to_csv
 from collscope.reports.model import Report
 from collscope.reports.sections import sections

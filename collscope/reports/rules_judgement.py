@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from collscope.analysis.judged import MOSTLY, SKEW_FACTOR
 from collscope.reports.class_words import class_words
-from collscope.reports.judgement.accounts import MOSTLY, SKEW_FACTOR
-from collscope.reports.judgement.records import JudgedClass
+from collscope.reports.judgement import JudgedClass
 from collscope.reports.model import Finding, Report
 from collscope.roofline.roof import not_applying
 from collscope.units import are, count, count_of, format_size

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from collscope.reports.judgement.records import JudgedClass
+from collscope.reports.judgement import IN_JOB, JudgedClass
 from collscope.reports.model import Finding, Report
 from collscope.units import count, format_size
 
@@ -138,7 +138,7 @@ def _families(report: Report, *, places: bool) -> dict[tuple[object, ...], Seque
     """Measured classes that differ in size only, and in place unless `places`."""
     found: dict[tuple[object, ...], list[JudgedClass]] = defaultdict(list)
     for row in report.judgement.classes:
-        if row.size_bytes and row.measured_us and "time in the job" not in row.marks:
+        if row.size_bytes and row.measured_us and IN_JOB not in row.marks:
             key = (row.op, row.datatype, row.redop, row.nranks, row.in_place if places else None)
             found[key].append(row)
     return dict(found)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
+from collscope.analysis.judged import Reached
 from collscope.reports.communicators import compact_ranges
-from collscope.reports.judgement.records import (
+from collscope.reports.judgement import (
     Decomposition,
     JudgedClass,
     JudgedKernel,
     Judgement,
     MetricRow,
-    Reached,
     Uplift,
 )
 from collscope.reports.layout import (

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from collscope.analysis.share import read_shares
+from collscope.analysis.time_breakdown import fractions_of
 from collscope.errors import UsageError
 from collscope.model import Op
 from collscope.replay import command
@@ -16,7 +17,7 @@ from collscope.replay.build import Planned
 from collscope.replay.select import weights
 from collscope.replay.session import Session
 from collscope.replay.variants import parse_variant
-from collscope.reports.judgement.accounts import fractions_of
+from collscope.reports.efficiency import fraction_of
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.chosen import RoofAt, SystemRoofs
 from collscope.roofline.roof import Workload
@@ -143,7 +144,7 @@ def _fraction(connection: sqlite3.Connection, run: str) -> JobTime:
         return JobTime()
     (known,) = found
     exposed = 1.0 if known.exposure is None else known.exposure
-    basis = f"{100 * known.value:.3g} % of {known.denominator} are collectives"
+    basis = f"{100 * known.value:.3g} % of {fraction_of(known)} are collectives"
     return JobTime(None, known.value, exposed, basis)
 
 

@@ -12,6 +12,7 @@ from collscope.roofline.fit import Fit, fit
 from collscope.roofline.roof import REACHABLE, Roofs, Workload
 from collscope.units import count
 
+NO_SIZE = "size or ranks not known"  # why a class has no ceiling
 FIT = "fit"  # the name of a system that asks for a fit of the measurements
 _HALF_PEAK = 0.5  # below half of the bandwidth a size costs mostly latency
 

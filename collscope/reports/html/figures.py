@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import matplotlib.pyplot as plt
 import numpy as np
 
+from collscope.analysis.curves import Curve
 from collscope.reports.figure import COLOURS, MARKERS
 from collscope.reports.html.drawing import (
     INK,
@@ -23,7 +24,7 @@ from collscope.reports.html.drawing import (
     size_axis,
 )
 from collscope.reports.html.page import Figure
-from collscope.reports.judgement.records import Curve, JudgedClass
+from collscope.reports.judgement import JudgedClass
 from collscope.reports.layout import NUMBER, TEXT, table
 from collscope.reports.model import Report
 from collscope.units import count, format_size

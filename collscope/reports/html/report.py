@@ -17,7 +17,7 @@ from collscope.reports.html.figures import (
 )
 from collscope.reports.html.page import Extras, Fact, Figure
 from collscope.reports.html.timeline import timeline_strip
-from collscope.reports.judgement.records import JudgedClass
+from collscope.reports.judgement import JudgedClass
 from collscope.reports.layout import of_class, scaled
 from collscope.reports.model import Report
 from collscope.reports.sections import measured_only

@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from collscope.analysis.classes import ClassRow, class_rows, read_call_totals
+from collscope.analysis.judged import judge_classes
+from collscope.analysis.serving import Matcher
 from collscope.errors import InputError, NoVerdictError
 from collscope.model import CollectiveClass, Measurement
-from collscope.reports.judgement.judged import judge_classes
-from collscope.reports.judgement.measured import Matcher, words_of
+from collscope.reports.efficiency import gap_words, match_marks
 from collscope.reports.prediction.traced import read_traced
 from collscope.reports.timeline_read import read_timeline
 from collscope.roofline.chosen import make_roofs
@@ -91,7 +92,7 @@ def _measured(
             continue
         low, high = np.percentile(match.samples_us, (5, 95)) * 1000
         found[key] = NewTime(match.time_us * 1000, float(low), float(high))
-        marks.update(match.marks)
+        marks.update(match_marks(match, row))
     return Times(name, found, wrong, dict(marks))
 
 
@@ -123,7 +124,7 @@ def _traced(
         near = [(d, k) for k, (c, _) in enumerate(timed) if (d := wanted.distance(c)) is not None]
         if near:
             other, found[key] = timed[min(near)[1]]
-            marks.update(words_of(wanted.fits(other) or (), [other]))
+            marks.update(gap_words(wanted.fits(other) or (), [other]))
     transfers = transfers_of(timeline.rows, timeline.calls, timeline.times)
     return Times(f"the traces of run {run}", found, marks=dict(marks), transfers=transfers)
 

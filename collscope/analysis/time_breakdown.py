@@ -5,39 +5,31 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from math import inf
-from typing import TYPE_CHECKING
 
 from collscope.analysis.jobs import job_of_profile
+from collscope.analysis.judged import SKEW_FACTOR, Judged
+from collscope.analysis.profile_kernels import ProfileKernel
 from collscope.analysis.share import Share, alike, hidden_percent
-from collscope.analysis.uplift import Part, ceiling, gain, saved_share
-from collscope.reports.judgement.judged import Judged
-from collscope.reports.judgement.records import Decomposition, JudgedKernel, TimePart, Uplift
-from collscope.reports.share import denominator
-from collscope.units import count, count_of
+from collscope.analysis.uplift import Part, Spread, bootstrap, ceiling, gain, saved_share
 
-if TYPE_CHECKING:
-    from collscope.analysis.resample import Spread
-
-# A transfer in the job may be slower than its roof by this much before the rest is called waiting.
-SKEW_FACTOR = 3.0
-# A class measured alone must take over twice as long in the job: most of it is not its transfer.
-MOSTLY = 2.0
-
+ENOUGH_SAMPLES = 10  # of a class, for a range that is not a rough one
 _WALL = """
 SELECT TOTAL(span_ns), TOTAL(collective_ns), TOTAL(exposed_ns), COUNT(*),
     EXISTS (SELECT 1 FROM call_times WHERE run = :run AND warm_up)
 FROM rank_times WHERE run = :run
 """
 
-_INSIDE = "not known: contained in the parts below; no kernel times of two ranks or more"
-
 
 @dataclass(frozen=True, slots=True)
 class Fraction:
     """How much of one job's time collectives take.
 
-    value     ratio to what `denominator` names
+    value     ratio: to the wall time of the traced ranks, to all kernels and copies of several
+              profiles, or to what one profile's share is of
+    ranks     that were traced; None where profiles tell it
+    warm_up   left out of the ranks' wall time
     hidden    ratio that an excerpt does not list, and that may be collectives too
     exposure  part of it with no compute kernel beside it; None: not known
     profiles  it is told by; none where traces tell it
@@ -45,7 +37,8 @@ class Fraction:
     """
 
     value: float
-    denominator: str
+    ranks: int | None = None
+    warm_up: bool = False
     hidden: float = 0.0
     exposure: float | None = None
     profiles: tuple[Share, ...] = ()
@@ -63,8 +56,8 @@ def fractions_of(
     found = connection.execute(_WALL, {"run": run}).fetchone()
     span, collective, exposed, ranks, warm_up = found
     if span and collective:
-        of = f"wall time of {count(ranks, 'traced rank')}{', warm-up left out' * warm_up}"
-        return (Fraction(collective / span, of, exposure=exposed / collective),)
+        exposure = exposed / collective
+        return (Fraction(collective / span, ranks, bool(warm_up), exposure=exposure),)
     groups: dict[str | None, list[Share]] = {}
     for share in shares:
         if share.percent is not None:
@@ -78,15 +71,44 @@ def _fractions_of_job(job: str | None, shares: Sequence[Share]) -> Iterable[Frac
     busy = sum(share.busy_ns or 0 for share in shares)
     if alike(shares) and all(share.busy_ns for share in shares):
         ratio = sum(share.collective_ns for share in shares) / busy
-        of = f"all kernels and copies of {len(shares)} profiles together"
-        yield Fraction(ratio, of, profiles=tuple(shares), job=job)
+        yield Fraction(ratio, profiles=tuple(shares), job=job)
         return
     for share in shares:
         ratio, hidden = (share.percent or 0.0) / 100, hidden_percent(share) / 100
-        yield Fraction(ratio, denominator(share), hidden, profiles=(share,), job=job)
+        yield Fraction(ratio, hidden=hidden, profiles=(share,), job=job)
 
 
-def decompose(judged: Sequence[Judged], shares: Sequence[Share]) -> Decomposition | None:
+class Basis(Enum):
+    """What the collective time is told by."""
+
+    IN_JOB = "in_job"  # transfer and waiting in the job, of all calls of their classes
+    SEEN = "seen"  # the profiles', spread over the classes by the kernels that were seen
+    EXPECTED = "expected"  # the profiles', spread over the classes by calls and expected time
+    ALONE = "alone"  # times measured alone
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """The collective time of the run over all devices, in seconds; None: not known.
+
+    left_out  classes without a time of this basis
+    compared  classes have both a time in the job and one alone
+    roofs     some class has a roof
+    """
+
+    device_s: float
+    basis: Basis
+    left_out: int
+    wait: float | None
+    contention: float | None
+    tunable: float | None
+    roof: float | None
+    unjudged: float
+    compared: bool
+    roofs: bool
+
+
+def break_down(judged: Sequence[Judged], shares: Sequence[Share]) -> Breakdown | None:
     """Parts of the collective time over all devices; None when no class has any time.
 
     In the job where kernel times are known; else the profiles' collective time, spread over the
@@ -95,10 +117,7 @@ def decompose(judged: Sequence[Judged], shares: Sequence[Share]) -> Decompositio
     timed = [j for j in judged if j.job_us is not None]
     if timed:
         whole = sum(j.device_s or 0.0 for j in timed)
-        left = len(judged) - len(timed)
-        basis = "transfer + waiting in the job, all calls of their classes"
-        basis += f"; {left} classes without kernel times left out" if left else ""
-        return _parts(timed, whole, 1.0, basis)
+        return _parts(timed, whole, 1.0, Basis.IN_JOB, len(judged) - len(timed))
     expected = [j for j in judged if j.device_s]
     whole = sum(j.device_s or 0.0 for j in expected)
     profile = sum(share.collective_ns for share in shares) / 1e9
@@ -106,16 +125,16 @@ def decompose(judged: Sequence[Judged], shares: Sequence[Share]) -> Decompositio
         return None
     if profile:
         seen = any(j.kernel_us is not None for j in expected)
-        by = "the kernels that were seen" if seen else "calls x expected time"
-        basis = f"profile's collective kernels, spread over the classes by {by}"
+        basis = Basis.SEEN if seen else Basis.EXPECTED
         return _parts(expected, profile, profile / whole, basis)
     measured = [j for j in expected if j.alone_us is not None]
     whole = sum(j.device_s or 0.0 for j in measured)
-    basis = "times measured alone x calls; the job's own time is not known"
-    return _parts(measured, whole, 1.0, basis) if whole else None
+    return _parts(measured, whole, 1.0, Basis.ALONE) if whole else None
 
 
-def _parts(judged: Sequence[Judged], whole: float, scale: float, basis: str) -> Decomposition:
+def _parts(
+    judged: Sequence[Judged], whole: float, scale: float, basis: Basis, left_out: int = 0
+) -> Breakdown:
     """Sums over classes; `scale` turns their expected seconds into those of `whole`."""
     in_job = any(j.job_us is not None for j in judged)
     compared = any(j.job_us is not None and j.alone_us is not None for j in judged)
@@ -131,41 +150,65 @@ def _parts(judged: Sequence[Judged], whole: float, scale: float, basis: str) -> 
     rest = whole - (wait if in_job else 0.0) - contention - tunable - roof
     unjudged = rest if rest > 1e-9 * whole else 0.0  # below that it is rounding
     known = any(j.roof is not None and j.least_us is not None for j in judged)
-    rows: tuple[tuple[str, float | None, str], ...] = (
-        (
-            "wait",
-            wait if in_job else None,
-            "kernel before the last rank came" if in_job else _INSIDE,
-        ),
-        (
-            "contention",
-            contention if compared and known else None,
-            "transfer in the job - measured alone"
-            if compared
-            else ("not known: no replay; contained in tunable" if in_job else _INSIDE),
-        ),
-        ("tunable", tunable if known else None, "measured - roof" if known else _no_roof(judged)),
-        ("roof", roof if known else None, "roof x calls" if known else _no_roof(judged)),
-        ("unjudged", unjudged, "classes without a measurement or a roof"),
-    )
-    return Decomposition(
-        whole,
-        basis,
-        tuple(
-            TimePart(name, seconds, None if seconds is None or not whole else seconds / whole, why)
-            for name, seconds, why in rows
-        ),
+    return Breakdown(
+        device_s=whole,
+        basis=basis,
+        left_out=left_out,
+        wait=wait if in_job else None,
+        contention=contention if compared and known else None,
+        tunable=tunable if known else None,
+        roof=roof if known else None,
+        unjudged=unjudged,
+        compared=compared,
+        roofs=any(j.roof is not None for j in judged),
     )
 
 
-def _no_roof(judged: Sequence[Judged]) -> str:
-    if any(j.roof is not None for j in judged):
-        return "not known: nothing measured on GPUs (collscope replay, collscope ingest csv)"
-    return "not known: no roof (--system NAME, or --system fit)"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uplift:
+    """End-to-end speed-up expected if every judged class ran at its roof; gains are ratios.
+
+    fraction          collective share of one job's time
+    judged            part of the collective time whose classes have an efficiency
+    saved             part of the job's time that tuning could save
+    gain              1 / (1 - saved) - 1
+    low, median, high  5, 50 and 95 % of the bootstrap over classes measured alone; None: nothing
+                      varies
+    gain_if_alike     with classes that were not measured as efficient as those that were
+    gain_skewed_low, gain_skewed_high  without the waiting of skewed kernels, transfers at the roof
+                      and three times slower
+    ceiling           collectives free; None: the time is nothing else
+    counted           classes with an efficiency
+    unmeasured        those of them judged by their transfers in the job, without a replay
+    in_job            transfers and waiting in the job are known
+    seen              kernels of the classes were seen in the job
+    few_samples       a class has fewer than 10
+    best_measured     the range holds the best of any label
+    ceiling_range     a ceiling has a range of its own
+    """
+
+    fraction: Fraction
+    judged: float
+    saved: float
+    gain: float
+    low: float | None
+    median: float | None
+    high: float | None
+    gain_if_alike: float
+    gain_skewed_low: float | None
+    gain_skewed_high: float | None
+    ceiling: float | None
+    counted: int
+    unmeasured: int
+    in_job: bool
+    seen: bool
+    few_samples: bool
+    best_measured: bool
+    ceiling_range: bool
 
 
 def uplift_of(
-    judged: Sequence[Judged], known: Fraction | None, kernels: Sequence[JudgedKernel]
+    judged: Sequence[Judged], known: Fraction | None, kernels: Sequence[ProfileKernel]
 ) -> Uplift | None:
     """Expected gain; None when no fraction is known, or no class has an efficiency.
 
@@ -189,10 +232,9 @@ def uplift_of(
     spread = _spread(counted)
     low, high = _skewed(saved, fraction, kernels)
     in_job = any(j.job_us is not None for j in expected)
+    classes = [j for _, j in counted]
     return Uplift(
-        profiles=tuple(share.source for share in known.profiles),
-        fraction=fraction,
-        denominator=known.denominator,
+        fraction=known,
         judged=judged_part,
         saved=saved,
         gain=gain(saved) or 0.0,
@@ -203,7 +245,19 @@ def uplift_of(
         gain_skewed_low=None if in_job else low,
         gain_skewed_high=None if in_job else high,
         ceiling=ceiling(parts),
-        assumptions=tuple(_assumptions([j for _, j in counted], known, in_job, judged_part)),
+        counted=len(classes),
+        unmeasured=sum(j.alone_us is None for j in classes),
+        in_job=in_job,
+        seen=any(j.kernel_us is not None for j in classes),
+        few_samples=any(
+            j.alone_us is not None and len(j.match.samples_us) < ENOUGH_SAMPLES
+            for j in classes
+            if j.match
+        ),
+        best_measured=any(j.best is not None for j in classes),
+        ceiling_range=any(
+            j.roof is not None and j.roof.time_low_us < j.roof.time_high_us for j in classes
+        ),
     )
 
 
@@ -223,8 +277,6 @@ def _spread(counted: Sequence[tuple[Part, Judged]]) -> Spread | None:
 
 
 def _bootstrap(counted: Sequence[tuple[Part, Judged]]) -> Spread | None:
-    from collscope.analysis.resample import bootstrap  # noqa: PLC0415 - numpy
-
     weights, samples, in_job = [], [], []
     roofs, lower, upper, best = [], [], [], []
     for part, j in counted:
@@ -244,7 +296,7 @@ def _bootstrap(counted: Sequence[tuple[Part, Judged]]) -> Spread | None:
 
 
 def _skewed(
-    saved: float, fraction: float, kernels: Sequence[JudgedKernel]
+    saved: float, fraction: float, kernels: Sequence[ProfileKernel]
 ) -> tuple[float | None, float | None]:
     """Gain without the waiting of skewed kernels: transfers at the roof, and three times slower."""
     skewed = [kernel for kernel in kernels if kernel.skewed]
@@ -259,40 +311,3 @@ def _skewed(
         )
         gains.append(gain(max(0.0, rest + transfer) * idle))
     return gains[0], gains[1]
-
-
-def _assumptions(
-    counted: Sequence[Judged], known: Fraction, in_job: bool, judged_part: float
-) -> list[str]:
-    notes = ["all collective time is exposed (overlap with compute is not known): an upper bound"]
-    if known.exposure is not None:
-        notes = [f"{100 * known.exposure:.1f} % of every class is exposed, as of all collectives"]
-    if known.hidden:
-        notes.append(
-            f"what the profile does not list, {100 * known.hidden:.2f} % of the time, has no "
-            "collectives: if it has, more can be gained"
-        )
-    if not in_job:
-        notes += [
-            "waiting and contention are not known: all collective time counts as transfer",
-            "classes share the collective time by the kernels that were seen in the job"
-            if any(j.kernel_us is not None for j in counted)
-            else "classes share the collective time by calls x measured time (roof time where "
-            "nothing was measured)",
-        ]
-    elif any(j.alone_us is None for j in counted):
-        measured = sum(j.alone_us is not None for j in counted)
-        notes.append(
-            "judged by the transfers in the job, without a replay: "
-            f"{count_of(len(counted) - measured, len(counted), 'class', 'classes')}; the lower"
-            " end of a range counts no gain for them"
-        )
-    if judged_part < 0.9995:
-        notes.append("no gain is counted for classes without a measurement")
-    if any(j.alone_us is not None and len(j.match.samples_us) < 10 for j in counted if j.match):
-        notes.append("fewer than 10 samples of some classes: the range is a rough one")
-    if any(j.best is not None for j in counted):
-        notes.append("the range is over the samples, the ceiling's own range and the best measured")
-    elif any(j.roof is not None and j.roof.time_low_us < j.roof.time_high_us for j in counted):
-        notes.append("the range is over the samples and the ceiling's own range")
-    return notes

@@ -4,12 +4,34 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from statistics import median
 
 from collscope.model import Measurement, Op, bus_bandwidth
-from collscope.reports.judgement.records import Curve, CurvePoint
 from collscope.roofline.chosen import AnyRoofs
 from collscope.roofline.roof import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """One point of a curve."""
+
+    size_bytes: int
+    busbw_gbps: float
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Bus bandwidth over size: one label on one communicator shape, with its roof."""
+
+    op: str
+    nranks: int
+    nnodes: int | None
+    label: str
+    points: tuple[CurvePoint, ...]
+    roof: str | None
+    roof_points: tuple[CurvePoint, ...]
+
 
 _Shape = tuple[Op, int, int | None, str]
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from collscope.analysis.judged import MOSTLY, SKEW_FACTOR, Judged
 from collscope.analysis.share import KernelShare, Share
 from collscope.kernel_names import KernelName, classify
 from collscope.model import Datatype, Op
-from collscope.reports.judgement.accounts import MOSTLY, SKEW_FACTOR
-from collscope.reports.judgement.judged import Judged
-from collscope.reports.judgement.records import JudgedKernel
 from collscope.roofline.chosen import AnyRoofs, RoofAt
 from collscope.roofline.roof import Workload
 
@@ -26,12 +24,31 @@ _LEAST_SHARE = 0.01
 _MSCCL_RANKS = 8
 _MSCCL_LIMITS = {"LL": 512 * KIB, "SIMPLE": 16 * MIB}
 _BYTES = {Datatype.INT8.value, Datatype.UINT8.value}
-_MSCCL_SOURCE = "RCCL's stock MSCCL algorithms; other algorithm files void this"
+
+_Largest = tuple[RoofAt, int | None, float]  # roof, class, time alone in us
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileKernel:
+    """A kernel of a profile against the roof of the largest message it can serve.
+
+    share   ratio to GPU time
+    served  class of that message; None: the largest of RCCL's stock MSCCL algorithms
+    skewed  over three times the roof: it must have waited, or shared the GPU
+    """
+
+    name: str
+    share: float
+    mean_us: float
+    served_bytes: int
+    served: int | None
+    roof_us: float
+    skewed: bool
 
 
 def judge_kernels(
     shares: Sequence[Share], judged: Sequence[Judged], roofs: AnyRoofs | None
-) -> tuple[JudgedKernel, ...]:
+) -> tuple[ProfileKernel, ...]:
     """Kernels of all profiles together: those with 1 % of GPU time and a largest message known."""
     if roofs is None:
         return ()
@@ -64,7 +81,7 @@ def _over_all(shares: Sequence[Share]) -> Iterable[KernelShare]:
         )
 
 
-def _judge(kernel: KernelShare, judged: Sequence[Judged], roofs: AnyRoofs) -> JudgedKernel | None:
+def _judge(kernel: KernelShare, judged: Sequence[Judged], roofs: AnyRoofs) -> ProfileKernel | None:
     """A kernel is skewed when its mean is over three roofs, and over twice its class alone."""
     share, name = (kernel.percent or 0.0) / 100, classify(kernel.name)
     if share < _LEAST_SHARE or kernel.mean_ns is None or name is None:
@@ -75,12 +92,12 @@ def _judge(kernel: KernelShare, judged: Sequence[Judged], roofs: AnyRoofs) -> Ju
         return None
     roof, source, alone_us = largest
     mean_us = kernel.mean_ns / 1000
-    return JudgedKernel(
+    return ProfileKernel(
         name=kernel.name,
         share=share,
         mean_us=mean_us,
         served_bytes=roof.work.size_bytes,
-        served_by=source,
+        served=source,
         roof_us=roof.time_us,
         skewed=mean_us > max(SKEW_FACTOR * roof.time_us, MOSTLY * alone_us),
     )
@@ -95,19 +112,19 @@ def _stock_limit(name: KernelName, judged: Sequence[Judged]) -> int | None:
     return _MSCCL_LIMITS.get(name.protocol_hint or "")
 
 
-def _stock_msccl(limit: int, roofs: AnyRoofs) -> tuple[RoofAt, str, float] | None:
+def _stock_msccl(limit: int, roofs: AnyRoofs) -> _Largest | None:
     """The roof of an AllReduce of the shipped algorithm files."""
     roof = roofs.at(Workload(Op.ALL_REDUCE, limit, _MSCCL_RANKS))
-    return None if isinstance(roof, str) else (roof, _MSCCL_SOURCE, 0.0)
+    return None if isinstance(roof, str) else (roof, None, 0.0)
 
 
-def _largest_class(name: KernelName, judged: Sequence[Judged]) -> tuple[RoofAt, str, float] | None:
+def _largest_class(name: KernelName, judged: Sequence[Judged]) -> _Largest | None:
     """The class with the longest roof among those that the kernel's name allows."""
     fitting = [j for j in judged if j.roof is not None and _may_serve(name, j)]
     slowest = max(fitting, key=lambda j: j.roof.time_us if j.roof else 0.0, default=None)
     if slowest is None or slowest.roof is None:
         return None
-    return slowest.roof, f"class {slowest.row.class_id}, the largest", slowest.alone_us or 0.0
+    return slowest.roof, slowest.row.class_id, slowest.alone_us or 0.0
 
 
 def _may_serve(name: KernelName, j: Judged) -> bool:

@@ -1,4 +1,4 @@
-"""An application's figures with each label: the actual gain beside the predicted one."""
+"""An application's own figures with each label: the actual gain beside the predicted one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from statistics import median
 
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.jobs import job_of_figure, same_job
+from collscope.analysis.judged import device_calls
+from collscope.analysis.serving import Matcher
+from collscope.analysis.time_breakdown import Fraction
 from collscope.analysis.uplift import implied_share, predicted_gain
 from collscope.model import CollectiveClass, Gap, Measurement, MeasurementIndex
-from collscope.reports.judgement.accounts import Fraction
-from collscope.reports.judgement.judged import device_calls
-from collscope.reports.judgement.measured import Matcher
-from collscope.reports.judgement.records import MetricRow
-from collscope.units import count, format_size
 
 _METRICS = """
 SELECT name, unit, higher_is_better, label, value FROM metrics WHERE run = ? ORDER BY metric_id
@@ -28,20 +26,42 @@ _FILLERS = {"the", "nccl", "rccl", "net", "level"}
 
 
 @dataclass(frozen=True, slots=True)
-class _SpeedUp:
-    """How much faster the collectives are with one label than with another."""
+class SpeedUp:
+    """How much faster the collectives are with one label than with another.
+
+    of  classes of the run, by their calls; or the largest class that both measured
+    """
 
     value: float
-    of: str
+    of: int | CollectiveClass
 
 
-def metric_rows(
+@dataclass(frozen=True, slots=True)
+class ApplicationMetric:
+    """An application's figure with one label against the first label it was recorded with."""
+
+    name: str
+    unit: str | None
+    reference: str
+    label: str
+    reference_value: float
+    value: float
+    gain: float | None  # end to end; None: the unit does not tell which direction is better
+    faster: SpeedUp | None
+    implied_share: float | None  # exposed share that gain and speed-up imply
+    # From the speed-up and the exposed collective share of the same job; None: no profile is known
+    # to be of the same job. The second counts what an excerpt does not list as collectives too.
+    predicted_gain: float | None
+    predicted_high: float | None
+
+
+def application_metrics(
     connection: sqlite3.Connection,
     run: str,
     rows: Sequence[Measurement],
     classes: Sequence[ClassRow],
     fractions: Sequence[Fraction],
-) -> tuple[MetricRow, ...]:
+) -> tuple[ApplicationMetric, ...]:
     """Every figure with every label against its first label, in the order they were read.
 
     rows       measurements of the run: they tell how much faster the collectives became
@@ -79,16 +99,16 @@ def _row(
     what: tuple[str, str | None, int | None],
     labels: tuple[str, str],
     values: tuple[float, float],
-    faster: _SpeedUp | None,
+    faster: SpeedUp | None,
     fraction: Fraction | None,
-) -> MetricRow:
+) -> ApplicationMetric:
     name, unit, better = what
     old, new = values
     gain = None
     if better is not None and old > 0 and new > 0:
         gain = (new / old if better else old / new) - 1
     g = None if faster is None else faster.value
-    return MetricRow(
+    return ApplicationMetric(
         name=name,
         unit=unit,
         reference=labels[0],
@@ -96,8 +116,7 @@ def _row(
         reference_value=old,
         value=new,
         gain=gain,
-        collective_speed_up=g,
-        speed_up_of=None if faster is None else faster.of,
+        faster=faster,
         implied_share=None if gain is None or g is None else implied_share(gain, g),
         predicted_gain=_predicted(fraction, g, high=False),
         predicted_high=_predicted(fraction, g, high=True),
@@ -134,7 +153,7 @@ def _speed_up(
     reference: str,
     label: str,
     classes: Sequence[ClassRow],
-) -> _SpeedUp | None:
+) -> SpeedUp | None:
     """Of the run's calls where both labels measured them, else of the largest common message."""
     old, new = by_label.get(plain(reference), ()), by_label.get(plain(label), ())
     if not old or not new:
@@ -144,7 +163,7 @@ def _speed_up(
 
 def _of_calls(
     old: Iterable[Measurement], new: Iterable[Measurement], classes: Sequence[ClassRow]
-) -> _SpeedUp | None:
+) -> SpeedUp | None:
     before, after = Matcher(old), Matcher(new)
     old_s = new_s = 0.0
     counted = 0
@@ -155,11 +174,10 @@ def _of_calls(
         old_s += device_calls(row) * first.time_us
         new_s += device_calls(row) * second.time_us
         counted += 1
-    of = f"the run's calls, {count(counted, 'class', 'classes')}"
-    return _SpeedUp(old_s / new_s, of) if new_s else None
+    return SpeedUp(old_s / new_s, counted) if new_s else None
 
 
-def _of_largest(old: Iterable[Measurement], new: Iterable[Measurement]) -> _SpeedUp | None:
+def _of_largest(old: Iterable[Measurement], new: Iterable[Measurement]) -> SpeedUp | None:
     before = MeasurementIndex(m for m in old if m.usable)
     after: dict[CollectiveClass, list[float]] = defaultdict(list)
     for m in new:
@@ -172,9 +190,5 @@ def _of_largest(old: Iterable[Measurement], new: Iterable[Measurement]) -> _Spee
             continue
         nearest = min(s.distance for s in serving)
         times = [s.measurement.time_us_median or 0.0 for s in serving if s.distance == nearest]
-        size = format_size(largest.size_bytes or 0)
-        name = (
-            f"{largest.op.value} of {size} on {count(largest.nranks, 'rank')}, the largest measured"
-        )
-        return _SpeedUp(median(times) / median(after[largest]), name)
+        return SpeedUp(median(times) / median(after[largest]), largest)
     return None

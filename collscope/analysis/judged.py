@@ -7,13 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from collscope.analysis.classes import ClassRow
+from collscope.analysis.serving import Match, Matcher
 from collscope.analysis.uplift import Part, Split, split
 from collscope.model import bus_bandwidth, parse_op
-from collscope.reports.judgement.measured import Match, Matcher
-from collscope.reports.judgement.records import JudgedClass, Reached
-from collscope.roofline.chosen import AnyRoofs, FitRoofs, RoofAt
+from collscope.roofline.chosen import NO_SIZE, AnyRoofs, FitRoofs, RoofAt
 from collscope.roofline.roof import Workload
 
+# A transfer in the job may be slower than its roof by this much before the rest is called waiting.
+SKEW_FACTOR = 3.0
+# A class measured alone must take over twice as long in the job: most of it is not its transfer.
+MOSTLY = 2.0
 WAITING = "waiting"  # regime of a class that waits more than it transfers
 
 
@@ -90,6 +93,41 @@ class Judged:
             return None
         return device_calls(self.row) * parts.tunable * self.exposure / 1e6
 
+    @property
+    def samples(self) -> int | None:
+        """How many times are behind the one that is told."""
+        if self.match is not None and self.match.measured:
+            return len(self.match.samples_us)
+        return self.row.kernel_calls if self.transfer_us is not None else None
+
+    @property
+    def time_in_job(self) -> bool:
+        """True where the time that is told is that of the job."""
+        return self.transfer_us is not None and not (self.match and self.match.measured)
+
+    @property
+    def busbw_gbps(self) -> float | None:
+        """Bus bandwidth of the time that is told, with the ranks and the size it is of."""
+        measured = () if self.match is None else self.match.measured
+        shape = measured[0] if measured else self.row
+        return bus_bandwidth(
+            parse_op(self.row.op),
+            size=shape.size_bytes,
+            time_s=None if self.measured_us is None else self.measured_us / 1e6,
+            nranks=shape.nranks,
+        )
+
+    @property
+    def regime(self) -> str | None:
+        """What the time is made of: waiting, latency or bandwidth."""
+        if (
+            self.wait_us is not None
+            and self.transfer_us is not None
+            and self.wait_us > self.transfer_us
+        ):
+            return WAITING
+        return None if self.roof is None else self.roof.regime
+
     def part(self, fraction: float) -> Part:
         """The class in the uplift formula, at `fraction` of the GPU time."""
         efficiency = None
@@ -100,6 +138,20 @@ class Judged:
             transfer = self.transfer_us / self.job_us
             contention = self.transfer_us / self.least_us if self.least_us else 1.0
         return Part(fraction, efficiency, self.exposure, transfer, contention)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What an operation of a run without calls reaches at best, and against its roof at worst."""
+
+    op: str
+    nranks: int
+    nnodes: int | None
+    size_bytes: int  # of the highest bus bandwidth
+    busbw_gbps: float
+    efficiency: float | None  # there
+    worst_size_bytes: int | None  # of the least efficiency
+    worst_efficiency: float | None
 
 
 def judge_classes(
@@ -128,7 +180,7 @@ def _judge(
     transfer = None if row.transfer_ns is None else row.transfer_ns / 1000
     foreign = match is not None and match.on_host and not isinstance(roofs, FitRoofs)
     if match is not None and foreign and transfer is not None:
-        match = Match((), match.marks)  # the job's own GPUs tell more
+        match = match.aside()  # the job's own GPUs tell more
     alone = None if match is None or match.scaled or foreign else match.time_us
     wait = None if row.wait_ns is None else row.wait_ns / 1000
     found = None if roofs is None else _roof(row, match, roofs)
@@ -184,30 +236,18 @@ def _roof(row: ClassRow, match: Match | None, roofs: AnyRoofs) -> RoofAt | str:
     # a scaled measurement is judged by the roof of the ranks and the size it was measured with
     shape = match.measured[0] if match is not None and match.scaled else row
     if not shape.size_bytes or shape.nranks is None:
-        return "size or ranks not known"
+        return NO_SIZE
     # of MSCCL the log tells the executor, not an algorithm
     algorithm = row.algorithm if row.backend == "native" else row.backend
     work = Workload(parse_op(row.op), shape.size_bytes, shape.nranks, shape.nnodes or 1, algorithm)
     return roofs.at(work, nodes_known=shape.nnodes is not None)
 
 
-def records(judged: Sequence[Judged], whole_s: float | None) -> tuple[JudgedClass, ...]:
-    """Rows of the report: the most to win first, then the most time.
-
-    whole_s  collective time that `time_share` is of
-    """
-    ordered = sorted(
-        judged,
-        key=lambda j: (-(j.recoverable_s or 0.0), -(j.device_s or 0.0), j.row.class_id),
-    )
-    return tuple(_record(j, whole_s) for j in ordered)
-
-
 def reached_of(judged: Iterable[Judged]) -> tuple[Reached, ...]:
     """The highest bus bandwidth of each operation, ranks and nodes, and the least efficiency."""
     groups: dict[tuple[str, int, int | None], list[tuple[float, Judged]]] = defaultdict(list)
     for j in judged:
-        busbw = _busbw(j)
+        busbw = j.busbw_gbps
         if busbw is not None and j.row.nranks is not None and j.row.size_bytes:
             groups[j.row.op, j.row.nranks, j.row.nnodes].append((busbw, j))
     return tuple(_reached(shape, same) for shape, same in groups.items())
@@ -225,67 +265,3 @@ def _reached(shape: tuple[str, int, int | None], same: Sequence[tuple[float, Jud
         None if worst is None else worst.row.size_bytes,
         low,
     )
-
-
-def _record(j: Judged, whole_s: float | None) -> JudgedClass:
-    roof = j.roof
-    return JudgedClass(
-        class_id=j.row.class_id,
-        op=j.row.op,
-        datatype=j.row.datatype,
-        redop=j.row.redop,
-        size_bytes=j.row.size_bytes,
-        in_place=j.row.in_place,
-        nranks=j.row.nranks,
-        calls=j.row.calls,
-        measured_us=j.measured_us,
-        samples=_samples(j),
-        busbw_gbps=_busbw(j),
-        marks=_marks(j),
-        transfer_us=j.transfer_us,
-        wait_us=j.wait_us,
-        kernel_us=j.kernel_us,
-        contention=j.transfer_us / j.alone_us if j.transfer_us and j.alone_us else None,
-        roof=None if roof is None else roof.name,
-        roof_us=None if roof is None else roof.time_us,
-        roof_low_us=None if roof is None else roof.time_low_us,
-        roof_high_us=None if roof is None else roof.time_high_us,
-        roof_gbps=None if roof is None else roof.busbw_gbps,
-        limit_gbps=None if roof is None else roof.limit_gbps,
-        roof_assumed=None if roof is None else roof.assumed,
-        roof_assumptions=() if roof is None else roof.assumptions,
-        efficiency=j.efficiency,
-        why=j.why or j.no_roof,
-        regime=_regime(j),
-        time_share=j.device_s / whole_s if j.device_s is not None and whole_s else None,
-        recoverable_s=j.recoverable_s,
-    )
-
-
-def _samples(j: Judged) -> int | None:
-    if j.match is not None and j.match.measured:
-        return len(j.match.samples_us)
-    return j.row.kernel_calls if j.transfer_us is not None else None
-
-
-def _busbw(j: Judged) -> float | None:
-    shape = j.match.measured[0] if j.match is not None and j.match.measured else j.row
-    return bus_bandwidth(
-        parse_op(j.row.op),
-        size=shape.size_bytes,
-        time_s=None if j.measured_us is None else j.measured_us / 1e6,
-        nranks=shape.nranks,
-    )
-
-
-def _marks(j: Judged) -> tuple[str, ...]:
-    marks = () if j.match is None else j.match.marks
-    if (j.match is None or not j.match.measured) and j.transfer_us is not None:
-        return (*marks, "time in the job")
-    return marks
-
-
-def _regime(j: Judged) -> str | None:
-    if j.wait_us is not None and j.transfer_us is not None and j.wait_us > j.transfer_us:
-        return WAITING
-    return None if j.roof is None else j.roof.regime

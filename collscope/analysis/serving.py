@@ -4,36 +4,46 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from collscope.analysis.classes import ClassRow
 from collscope.model import CollectiveClass, Gap, Measurement, MeasurementIndex, Serving
 from collscope.store.measurements import StoredMeasurement, no_such_label
-from collscope.units import count
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
     """Measurements that serve one class.
 
-    measured    the nearest; empty when all that serve failed, or one gave a wrong result
-    marks       what keeps them from being of exactly this class
-    gaps        the same as codes
+    nearest     those of the least distance
+    gaps        what keeps them from being of exactly this class
+    status      ok; else why there is no time: wrong, failed, timeout, skipped
     samples_us  every sample, or the median where a source gives nothing else
     time_us     median of the samples
+    set_aside   the time is not used: the job's own tells more
     """
 
-    measured: tuple[Measurement, ...]
-    marks: tuple[str, ...]
+    nearest: tuple[Serving, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    status: str = "ok"
     samples_us: tuple[float, ...] = ()
     time_us: float | None = None
+    set_aside: bool = False
+
+    def aside(self) -> Match:
+        """The same without its time."""
+        return replace(self, samples_us=(), time_us=None, set_aside=True)
+
+    @property
+    def measured(self) -> tuple[Measurement, ...]:
+        """What the time is of; empty where there is none."""
+        return () if self.set_aside else tuple(s.measurement for s in self.nearest)
 
     @property
     def scaled(self) -> bool:
         """True when fewer ranks were measured than the job has."""
-        return Gap.SCALED in self.gaps
+        return not self.set_aside and Gap.SCALED in self.gaps
 
     @property
     def on_host(self) -> bool:
@@ -120,51 +130,16 @@ class Matcher:
             return None
         told = [s for s in found if s.measurement.usable or s.measurement.wrong]
         if not told:
-            return Match((), (f"replay {found[0].measurement.status}",))
+            return Match(status=found[0].measurement.status)
         chosen = told
         if len(told) > 1:
             nearest = min(s.distance for s in told)
             chosen = [s for s in told if s.distance == nearest]
         measured = tuple(s.measurement for s in chosen)
         if any(m.wrong for m in measured):
-            return Match((), ("replay wrong",))
+            return Match(status="wrong")
         gaps = chosen[0].gaps
         if self._own:
             gaps = tuple(gap for gap in gaps if gap is Gap.SCALED)
         samples = tuple(time for m in measured for time in m.times_us)
-        marks = tuple(_marks(chosen, gaps, row))
-        return Match(measured, marks, gaps, samples, median(samples))
-
-
-_WORDS = {
-    Gap.NODES_UNKNOWN: "nodes not known",
-    Gap.SHAPE_UNKNOWN: "shape not known",
-    Gap.PLACE_UNKNOWN: "place not known",
-    Gap.DATATYPE_UNKNOWN: "datatype not known",
-    Gap.REDOP_UNKNOWN: "reduction not known",
-    Gap.ROOT_UNKNOWN: "root not known",
-}
-
-
-def words_of(gaps: Iterable[Gap], measured: Sequence[CollectiveClass]) -> Iterable[str]:
-    """Gaps but that of scaling in words; `measured` are the classes that serve."""
-    for gap in gaps:
-        if gap is Gap.NODES_DIFFER:
-            nodes = sorted({c.nnodes for c in measured if c.nnodes is not None})
-            yield f"measured on {' and '.join(count(n, 'node') for n in nodes)}"
-        elif gap is Gap.ROOT_DIFFERS:
-            roots = sorted({c.root for c in measured if c.root is not None})
-            yield f"measured with root {' and '.join(map(str, roots))}"
-        elif gap is not Gap.SCALED:
-            yield _WORDS[gap]
-
-
-def _marks(chosen: Sequence[Serving], gaps: Sequence[Gap], row: ClassRow) -> Iterable[str]:
-    first = chosen[0].measurement
-    if Gap.SCALED in gaps and first.nranks != row.nranks:
-        yield f"measured on {count(first.nranks, 'rank')}, scaled"
-    elif Gap.SCALED in gaps:
-        yield f"measured in a job of fewer than its {first.scaled_from} ranks, scaled"
-    yield from words_of(gaps, [s.collective_class for s in chosen])
-    if any(s.measurement.on_host for s in chosen):
-        yield "measured in host memory"
+        return Match(tuple(chosen), gaps, "ok", samples, median(samples))

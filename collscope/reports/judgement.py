@@ -1,4 +1,4 @@
-"""What the judgement says: frozen records, part of the report, in its JSON as they stand here.
+"""How good the collectives of a run are: records of the report, in its JSON as they stand here.
 
 Ratios lie in 0..1; `_s` are seconds. None means "not known". Formulas: docs/report.md.
 """
@@ -6,6 +6,11 @@ Ratios lie in 0..1; `_s` are seconds. None means "not known". Formulas: docs/rep
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from collscope.analysis.curves import Curve
+from collscope.analysis.judged import Reached
+
+IN_JOB = "time in the job"  # the mark of a class whose time is that of the job
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,41 +121,6 @@ class MetricRow:
     # to be of the same job. The second counts what an excerpt does not list as collectives too.
     predicted_gain: float | None
     predicted_high: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Reached:
-    """What an operation of a run without calls reaches at best, and against its roof at worst."""
-
-    op: str
-    nranks: int
-    nnodes: int | None
-    size_bytes: int  # of the highest bus bandwidth
-    busbw_gbps: float
-    efficiency: float | None  # there
-    worst_size_bytes: int | None  # of the least efficiency
-    worst_efficiency: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class CurvePoint:
-    """One point of a curve."""
-
-    size_bytes: int
-    busbw_gbps: float
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """Bus bandwidth over size: one label on one communicator shape, with its roof."""
-
-    op: str
-    nranks: int
-    nnodes: int | None
-    label: str
-    points: tuple[CurvePoint, ...]
-    roof: str | None
-    roof_points: tuple[CurvePoint, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

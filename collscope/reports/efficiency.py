@@ -1,0 +1,324 @@
+"""The efficiency of a run in words: from the records of `analysis.efficiency` to the report's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from collscope.analysis.application_metrics import ApplicationMetric, SpeedUp
+from collscope.analysis.classes import ClassRow
+from collscope.analysis.efficiency import Efficiency, JudgedLabel
+from collscope.analysis.judged import Judged
+from collscope.analysis.profile_kernels import ProfileKernel
+from collscope.analysis.serving import Match
+from collscope.analysis.time_breakdown import Basis, Breakdown, Fraction, Uplift
+from collscope.model import CollectiveClass, Gap
+from collscope.reports import judgement as told
+from collscope.reports.share import denominator
+from collscope.units import are, count, count_of, format_size
+
+_NAMED = 3  # profiles that a sentence names
+_INSIDE = "not known: contained in the parts below; no kernel times of two ranks or more"
+_MSCCL = "RCCL's stock MSCCL algorithms; other algorithm files void this"
+_BASES = {
+    Basis.IN_JOB: "transfer + waiting in the job, all calls of their classes",
+    Basis.SEEN: "profile's collective kernels, spread over the classes by the kernels that were"
+    " seen",
+    Basis.EXPECTED: "profile's collective kernels, spread over the classes by calls x expected"
+    " time",
+    Basis.ALONE: "times measured alone x calls; the job's own time is not known",
+}
+_GAP_WORDS = {
+    Gap.NODES_UNKNOWN: "nodes not known",
+    Gap.SHAPE_UNKNOWN: "shape not known",
+    Gap.PLACE_UNKNOWN: "place not known",
+    Gap.DATATYPE_UNKNOWN: "datatype not known",
+    Gap.REDOP_UNKNOWN: "reduction not known",
+    Gap.ROOT_UNKNOWN: "root not known",
+}
+
+
+def gap_words(gaps: Iterable[Gap], measured: Sequence[CollectiveClass]) -> Iterable[str]:
+    """Gaps but that of scaling in words; `measured` are the classes that serve."""
+    for gap in gaps:
+        if gap is Gap.NODES_DIFFER:
+            nodes = sorted({c.nnodes for c in measured if c.nnodes is not None})
+            yield f"measured on {' and '.join(count(n, 'node') for n in nodes)}"
+        elif gap is Gap.ROOT_DIFFERS:
+            roots = sorted({c.root for c in measured if c.root is not None})
+            yield f"measured with root {' and '.join(map(str, roots))}"
+        elif gap is not Gap.SCALED:
+            yield _GAP_WORDS[gap]
+
+
+def match_marks(match: Match, row: ClassRow) -> Iterable[str]:
+    """What keeps a measurement from being of exactly a class."""
+    if match.status != "ok":
+        yield f"replay {match.status}"
+    if not match.nearest:
+        return
+    first = match.nearest[0].measurement
+    if Gap.SCALED in match.gaps and first.nranks != row.nranks:
+        yield f"measured on {count(first.nranks, 'rank')}, scaled"
+    elif Gap.SCALED in match.gaps:
+        yield f"measured in a job of fewer than its {first.scaled_from} ranks, scaled"
+    yield from gap_words(match.gaps, [s.collective_class for s in match.nearest])
+    if any(s.measurement.on_host for s in match.nearest):
+        yield "measured in host memory"
+
+
+def judgement_of(found: Efficiency) -> told.Judgement:
+    """The report's record of an efficiency, with every class."""
+    return told.Judgement(
+        label=found.label.name,
+        labels=found.label.labels,
+        roof=found.roof,
+        classes=tuple(_class(j, found.whole_s) for j in found.classes),
+        classes_total=len(found.classes),
+        kernels=tuple(map(_kernel, found.kernels)),
+        decomposition=None if found.breakdown is None else _decomposition(found.breakdown),
+        uplifts=tuple(map(_uplift, found.uplifts)),
+        metrics=tuple(map(_metric, found.metrics)),
+        curves=found.curves,
+        reached=found.reached,
+        notes=(*_label_notes(found.label), *_notes(found), *_left_out(found.left_out)),
+    )
+
+
+def _class(j: Judged, whole_s: float) -> told.JudgedClass:
+    roof = j.roof
+    return told.JudgedClass(
+        class_id=j.row.class_id,
+        op=j.row.op,
+        datatype=j.row.datatype,
+        redop=j.row.redop,
+        size_bytes=j.row.size_bytes,
+        in_place=j.row.in_place,
+        nranks=j.row.nranks,
+        calls=j.row.calls,
+        measured_us=j.measured_us,
+        samples=j.samples,
+        busbw_gbps=j.busbw_gbps,
+        marks=tuple(_marks(j)),
+        transfer_us=j.transfer_us,
+        wait_us=j.wait_us,
+        kernel_us=j.kernel_us,
+        contention=j.transfer_us / j.alone_us if j.transfer_us and j.alone_us else None,
+        roof=None if roof is None else roof.name,
+        roof_us=None if roof is None else roof.time_us,
+        roof_low_us=None if roof is None else roof.time_low_us,
+        roof_high_us=None if roof is None else roof.time_high_us,
+        roof_gbps=None if roof is None else roof.busbw_gbps,
+        limit_gbps=None if roof is None else roof.limit_gbps,
+        roof_assumed=None if roof is None else roof.assumed,
+        roof_assumptions=() if roof is None else roof.assumptions,
+        efficiency=j.efficiency,
+        why=j.why or j.no_roof,
+        regime=j.regime,
+        time_share=j.device_s / whole_s if j.device_s is not None and whole_s else None,
+        recoverable_s=j.recoverable_s,
+    )
+
+
+def _marks(j: Judged) -> Iterable[str]:
+    if j.match is not None:
+        yield from match_marks(j.match, j.row)
+    if j.time_in_job:
+        yield told.IN_JOB
+
+
+def _kernel(kernel: ProfileKernel) -> told.JudgedKernel:
+    return told.JudgedKernel(
+        name=kernel.name,
+        share=kernel.share,
+        mean_us=kernel.mean_us,
+        served_bytes=kernel.served_bytes,
+        served_by=_MSCCL if kernel.served is None else f"class {kernel.served}, the largest",
+        roof_us=kernel.roof_us,
+        skewed=kernel.skewed,
+    )
+
+
+def _decomposition(parts: Breakdown) -> told.Decomposition:
+    left = f"; {parts.left_out} classes without kernel times left out" if parts.left_out else ""
+    return told.Decomposition(
+        parts.device_s,
+        _BASES[parts.basis] + left,
+        tuple(
+            told.TimePart(
+                name,
+                seconds,
+                None if seconds is None or not parts.device_s else seconds / parts.device_s,
+                why,
+            )
+            for name, seconds, why in _parts(parts)
+        ),
+    )
+
+
+def _parts(parts: Breakdown) -> Iterable[tuple[str, float | None, str]]:
+    """Name, seconds, and what they were computed from or why they are not known."""
+    in_job = parts.basis is Basis.IN_JOB
+    no_roof = "not known: no roof (--system NAME, or --system fit)"
+    if parts.roofs:
+        no_roof = "not known: nothing measured on GPUs (collscope replay, collscope ingest csv)"
+    contention = "not known: no replay; contained in tunable" if in_job else _INSIDE
+    if parts.compared:
+        contention = "transfer in the job - measured alone"
+    yield "wait", parts.wait, "kernel before the last rank came" if in_job else _INSIDE
+    yield "contention", parts.contention, contention
+    yield "tunable", parts.tunable, no_roof if parts.tunable is None else "measured - roof"
+    yield "roof", parts.roof, no_roof if parts.roof is None else "roof x calls"
+    yield "unjudged", parts.unjudged, "classes without a measurement or a roof"
+
+
+def _uplift(found: Uplift) -> told.Uplift:
+    return told.Uplift(
+        profiles=tuple(share.source for share in found.fraction.profiles),
+        fraction=found.fraction.value,
+        denominator=fraction_of(found.fraction),
+        judged=found.judged,
+        saved=found.saved,
+        gain=found.gain,
+        low=found.low,
+        median=found.median,
+        high=found.high,
+        gain_if_alike=found.gain_if_alike,
+        gain_skewed_low=found.gain_skewed_low,
+        gain_skewed_high=found.gain_skewed_high,
+        ceiling=found.ceiling,
+        assumptions=tuple(_assumptions(found)),
+    )
+
+
+def fraction_of(fraction: Fraction) -> str:
+    """What the ratio is of."""
+    if fraction.ranks is not None:
+        warm_up = ", warm-up left out" * fraction.warm_up
+        return f"wall time of {count(fraction.ranks, 'traced rank')}{warm_up}"
+    if len(fraction.profiles) > 1:
+        return f"all kernels and copies of {len(fraction.profiles)} profiles together"
+    return denominator(fraction.profiles[0])
+
+
+def _assumptions(found: Uplift) -> Iterable[str]:
+    known = found.fraction
+    if known.exposure is None:
+        yield "all collective time is exposed (overlap with compute is not known): an upper bound"
+    else:
+        yield f"{100 * known.exposure:.1f} % of every class is exposed, as of all collectives"
+    if known.hidden:
+        yield (
+            f"what the profile does not list, {100 * known.hidden:.2f} % of the time, has no "
+            "collectives: if it has, more can be gained"
+        )
+    if not found.in_job:
+        yield "waiting and contention are not known: all collective time counts as transfer"
+        by = "calls x measured time (roof time where nothing was measured)"
+        if found.seen:
+            by = "the kernels that were seen in the job"
+        yield f"classes share the collective time by {by}"
+    elif found.unmeasured:
+        yield (
+            "judged by the transfers in the job, without a replay: "
+            f"{count_of(found.unmeasured, found.counted, 'class', 'classes')}; the lower"
+            " end of a range counts no gain for them"
+        )
+    if found.judged < 0.9995:
+        yield "no gain is counted for classes without a measurement"
+    if found.few_samples:
+        yield "fewer than 10 samples of some classes: the range is a rough one"
+    if found.best_measured:
+        yield "the range is over the samples, the ceiling's own range and the best measured"
+    elif found.ceiling_range:
+        yield "the range is over the samples and the ceiling's own range"
+
+
+def _metric(found: ApplicationMetric) -> told.MetricRow:
+    return told.MetricRow(
+        name=found.name,
+        unit=found.unit,
+        reference=found.reference,
+        label=found.label,
+        reference_value=found.reference_value,
+        value=found.value,
+        gain=found.gain,
+        collective_speed_up=None if found.faster is None else found.faster.value,
+        speed_up_of=None if found.faster is None else _speed_up_of(found.faster),
+        implied_share=found.implied_share,
+        predicted_gain=found.predicted_gain,
+        predicted_high=found.predicted_high,
+    )
+
+
+def _speed_up_of(faster: SpeedUp) -> str:
+    if isinstance(faster.of, int):
+        return f"the run's calls, {count(faster.of, 'class', 'classes')}"
+    size = format_size(faster.of.size_bytes or 0)
+    ranks = count(faster.of.nranks, "rank")
+    return f"{faster.of.op.value} of {size} on {ranks}, the largest measured"
+
+
+def _label_notes(label: JudgedLabel) -> Iterable[str]:
+    """Which of several labels is judged, and how many of its measurements have no number."""
+    if label.name is not None and not label.asked:
+        which = "the most recent"
+        if label.one_of_a_file:
+            which = "the first with the most classes in the most recent file"
+        if not label.first:
+            which += " of those that can be judged"
+        yield (
+            f"Measured labels: {', '.join(label.labels)}; {which}, {label.name}, is judged "
+            "(--label names another)."
+        )
+    kinds = (
+        count(label.wrong, "wrong result") if label.wrong else "",
+        f"{label.failed} failed" if label.failed else "",
+    )
+    if any(kinds):
+        yield (
+            f"Of {count(label.rows, 'measurement')} with label {label.name}:"
+            f" {' and '.join(filter(None, kinds))}. They have no times here."
+        )
+
+
+def _notes(found: Efficiency) -> list[str]:
+    judged, chosen = found.classes, found.label.name
+    notes = []
+    measured = sum(j.match is not None and j.match.time_us is not None for j in judged)
+    if chosen is not None and judged:
+        some = count_of(measured, len(judged), "class", "classes")
+        notes.append(f"{some} {are(measured)} measured with label {chosen}.")
+        if not any(j.match for j in judged):
+            notes.append(
+                "No measurement is of a class of this run: operation, type, reduction, size, ranks "
+                "and place must be equal."
+            )
+    if any(j.foreign for j in judged):
+        notes.append(
+            "Measurements in host memory (a replay without GPUs) say nothing about the links "
+            "between GPUs: they have no efficiency against a system, and nothing to win."
+        )
+    if judged and not any(j.row.calls for j in judged):
+        notes.append("The run has no calls: the measured classes are judged by themselves.")
+    elif not found.fractions:
+        notes.append(
+            "No profile and no trace, hence no gain of the whole job (collscope ingest profile "
+            "PATH)."
+        )
+    if len(found.fractions) > 1:
+        notes.append(
+            "The profiles are not known to be of one job: each has an answer of its own, and a "
+            "figure is predicted from the profile that is named after its job."
+        )
+    roofless = sorted({j.no_roof for j in judged if j.no_roof})
+    notes += [f"Without a roof: {why}" for why in roofless[:3]]
+    return notes
+
+
+def _left_out(profiles: Sequence[str]) -> Iterable[str]:
+    if profiles:
+        named = ", ".join(profiles[:_NAMED]) + ", …" * (len(profiles) > _NAMED)
+        yield (
+            "Not added to the traces, whose kernels they may hold again: "
+            f"{named}. Give the profiles of another job a run of their own."
+        )
