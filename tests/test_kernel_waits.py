@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -98,8 +98,8 @@ _CALL = (
 )
 
 
-def _cluster(calls: int = 5) -> str:
-    """Two nodes of two GPUs, a NIC each; rank 3 comes 500 us late to calls of 100 us, 4 MiB."""
+def _cluster(calls: int = 5, late: Callable[[int], int] = lambda _: 3) -> str:
+    """Two nodes of two GPUs, a NIC each; rank late(c) comes 500 us late to call c of 100 us."""
     lines = []
     for r in range(4):
         who = f"node{r // 2}:{10 + r}:{10 + r} [0] NCCL INFO "
@@ -112,7 +112,7 @@ def _cluster(calls: int = 5) -> str:
         for c in range(calls):
             lines.append(who + _CALL.format(c=c, r=r))
             clock = r * 777_777
-            start = 1_000_000 + c * 1_000 + 500 * (r == 3) + clock
+            start = 1_000_000 + c * 1_000 + 500 * (r == late(c)) + clock
             end = 1_000_000 + c * 1_000 + 600 + clock
             tail = f"busId {r + 1}000 nRanks 4"
             for time, what in ((start, f"KL HWID 1 {_SUM} nw 4 bi 0 nc 0"), (end, "KE")):
@@ -162,3 +162,17 @@ def test_the_views_factor_is_that_of_the_bus_bandwidth(op: Op) -> None:
     store.kernel(call, source, transfer_ns=10, wait_ns=0)
     moved = store.connection.execute("SELECT moved_bytes FROM _rank_moved").fetchall()
     assert moved == [(pytest.approx(1000 * (bus_factor(op, 4) or 0)),)]
+
+
+def test_a_node_is_late_whose_ranks_take_turns(db_path: Path) -> None:
+    # Ranks 2 and 3 of node1 are late in turns: neither has most of the lateness, their node has.
+    _ingest(_cluster(calls=20, late=lambda c: 2 + c % 2), db_path)
+    told = json.loads(collscope("report", "--db", db_path, "--format", "json").out)
+    found = {f["code"]: f for f in told["findings"]}
+    assert "straggler" not in found
+    assert found["late_node"]["title"] == "node node1 is late: the others wait"
+    assert (
+        "comes last in 20 calls; the others wait 30 ms for that, 100 %"
+        in (found["late_node"]["detail"])
+    )
+    assert "Ranks 2, 3 take turns." in found["late_node"]["detail"]

@@ -20,6 +20,7 @@ from collscope.analysis import share as share_records
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.curves import Curve, CurvePoint
 from collscope.analysis.judged import Reached
+from collscope.analysis.outliers import Outlier
 from collscope.analysis.share import Share
 from collscope.cli.options import write
 from collscope.errors import UsageError
@@ -416,7 +417,9 @@ def test_schema_names_every_field(schema: dict[str, Any]) -> None:
         for name, value in vars(module).items()
         if dataclasses.is_dataclass(value) and value.__module__ == module.__name__
     }
-    records |= {record.__name__: record for record in (ClassRow, Curve, CurvePoint, Reached)}
+    records |= {
+        record.__name__: record for record in (ClassRow, Curve, CurvePoint, Outlier, Reached)
+    }
     assert set(shapes) == set(records)
     for name, record in records.items():
         # The JSON has in words what a share is of.

@@ -898,6 +898,7 @@ def test_empty_judgement_of_an_empty_run() -> None:
         metrics=(),
         curves=(),
         reached=(),
+        outliers=(),
         notes=judged.notes,
     )
 

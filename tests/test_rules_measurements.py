@@ -48,3 +48,84 @@ def test_a_size_slower_than_the_next_and_places_that_differ(store: Path) -> None
 def test_a_sound_table_gives_none_of_them(store: Path) -> None:
     found = findings(store, "RCCL Test Data - Single Node")
     assert not {"far_below_reachable", "times_fall", "places_differ"} & set(found)
+
+
+_HEADER = (
+    "op,datatype,redop,root,count,size_bytes,in_place,nranks,nnodes,calls,time_us_median,"
+    "time_us_min,time_us_max,time_us_mad,iterations,algbw_gbps,busbw_gbps,n_wrong,method,"
+    "backend,library,device,host,status,label,round,message"
+)
+_SIZES = tuple(1 << p for p in range(20, 26))  # 1 to 32 MiB: 30 to 1 000 us
+
+
+def _row(size: int, us: float, *, host: str = "a", label: str = "x", number: int | None = None,
+         message: str = "") -> str:  # fmt: skip
+    return (
+        f"AllReduce,Float32,Sum,,{size // 4},{size},1,8,1,,{us},,,,50,,,0,batch,hip,rccl 2.26.6,,"
+        f"{host},ok,{label},{'' if number is None else number},{message}"
+    )
+
+
+def _usual(size: int) -> float:
+    return 10 + size / 50_000
+
+
+def _found(folder: Path, rows: list[str], *more: str) -> dict[str, Any]:
+    csv, db = folder / "a.csv", folder / "a.db"
+    csv.write_text("\n".join(["# collscope-replay: 1", _HEADER, *rows]) + "\n")
+    assert collscope("ingest", "csv", csv, "--db", db).code == 0
+    done = collscope("report", "--db", db, "--format", "json", *more)
+    return {f["code"]: f for f in json.loads(done.out)["findings"]}
+
+
+def test_a_round_slower_than_the_others(tmp_path: Path) -> None:
+    # Round 3 takes 1.3 times as long, but for one class of six, which takes as long as ever.
+    rows = [
+        _row(size, _usual(size) * (1.3 if n == 3 and size != _SIZES[0] else 1 + n / 100), number=n)
+        for n in range(5)
+        for size in _SIZES
+    ]
+    found = _found(tmp_path, rows)
+    assert found["outlier_round"]["title"] == "round 3 is slower than the others"
+    # The usual time is the median of 1.00, 1.01, 1.02, 1.3 and 1.04: 1.02.
+    assert (
+        "takes 1.27 times the usual time (6 classes, 4 other rounds)"
+        in (found["outlier_round"]["detail"])
+    )
+    few = tmp_path / "few"
+    few.mkdir()
+    kept = [row for row in rows if row.split(",")[25] in "013"]
+    assert "outlier_round" not in _found(few, kept)  # of three, nothing is usual
+
+
+@pytest.mark.parametrize("own_labels", [False, True])
+def test_a_node_slower_than_the_others(tmp_path: Path, own_labels: bool) -> None:
+    rows = [
+        _row(size, _usual(size) * (1.2 if host == "c" else 1), host=host,
+             label=host if own_labels else "x")
+        for host in "abcdef"
+        for size in _SIZES
+    ]  # fmt: skip
+    found = _found(tmp_path, rows, *(("--label", "a") if own_labels else ()))
+    assert found["outlier_node"]["title"] == "node c is slower than the others"
+    assert "1.20 times the usual time (6 classes, 5 other nodes)" in found["outlier_node"]["detail"]
+
+
+def test_a_switch_of_algorithm_that_costs(tmp_path: Path) -> None:
+    # 40 GB/s up to 4 MiB, 25 from 8 MiB on: two calls of 4 MiB take less than one of 8.
+    rows = [
+        _row(size, 10 + size / (40_000 if size <= 4 << 20 else 25_000),
+             message="TREE LL128" if size <= 4 << 20 else "RING SIMPLE")
+        for size in _SIZES
+    ]  # fmt: skip
+    found = _found(tmp_path, rows)
+    assert found["switch_costs"]["title"] == "bandwidth falls at 1 size, by up to 34 %"
+    assert (
+        "4 MiB on 8 ranks took 114.86 us, 8 MiB 345.54 us (TREE LL128, then RING SIMPLE)"
+        in (found["switch_costs"]["detail"])
+    )
+    sound = tmp_path / "sound"
+    sound.mkdir()
+    assert not {"switch_costs", "outlier_round", "outlier_node"} & set(
+        _found(sound, [_row(size, _usual(size)) for size in _SIZES])
+    )

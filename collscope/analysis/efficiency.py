@@ -18,6 +18,7 @@ from collscope.analysis.application_metrics import (
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.curves import Curve, curves_of
 from collscope.analysis.judged import Judged, Reached, judge_classes, reached_of
+from collscope.analysis.outliers import Outlier, outliers_of
 from collscope.analysis.profile_kernels import ProfileKernel, judge_kernels
 from collscope.analysis.serving import Matcher, as_classes, choose_labels, labels_of, share_source
 from collscope.analysis.share import Share
@@ -68,6 +69,7 @@ class Efficiency:
     fractions   collective share of the time, one for each job that the profiles are of
     left_out    profiles that are not added to the traces, whose kernels they may hold again
     reached     by operation and ranks; empty where the run has calls
+    outliers    rounds and nodes of the label that are slower than the others
     """
 
     label: JudgedLabel
@@ -81,6 +83,7 @@ class Efficiency:
     metrics: tuple[ApplicationMetric, ...]
     curves: tuple[Curve, ...]
     reached: tuple[Reached, ...]
+    outliers: tuple[Outlier, ...]
     left_out: tuple[str, ...]
 
 
@@ -130,6 +133,7 @@ def efficiency_of(
         metrics=application_metrics(connection, run, measured, classes, known),
         curves=curves_of((m for m in measured if wanted in (None, m.label)), roofs),
         reached=() if classes else reached_of(judged),
+        outliers=tuple(outliers_of(measured, label)),
         left_out=left_out,
     )
 

@@ -118,6 +118,14 @@ class Judged:
         )
 
     @property
+    def choice(self) -> str | None:
+        """Algorithm and protocol that the table, or the job's log, tells of the time."""
+        if self.match is not None and self.match.measured:
+            told = {m.message for m in self.match.measured}
+            return told.pop() if len(told) == 1 else None
+        return " ".join(filter(None, (self.row.algorithm, self.row.protocol))) or None
+
+    @property
     def regime(self) -> str | None:
         """What the time is made of: waiting, latency or bandwidth."""
         if (

@@ -80,6 +80,7 @@ def judgement_of(found: Efficiency) -> told.Judgement:
         metrics=tuple(map(_metric, found.metrics)),
         curves=found.curves,
         reached=found.reached,
+        outliers=found.outliers,
         notes=(*_label_notes(found.label), *_notes(found), *_left_out(found.left_out)),
     )
 
@@ -116,6 +117,7 @@ def _class(j: Judged, whole_s: float) -> told.JudgedClass:
         regime=j.regime,
         time_share=j.device_s / whole_s if j.device_s is not None and whole_s else None,
         recoverable_s=j.recoverable_s,
+        choice=j.choice,
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from collscope.analysis.curves import Curve
 from collscope.analysis.judged import Reached
+from collscope.analysis.outliers import Outlier
 
 IN_JOB = "time in the job"  # the mark of a class whose time is that of the job
 
@@ -49,6 +50,7 @@ class JudgedClass:
     regime: str | None  # latency, bandwidth, waiting
     time_share: float | None  # ratio to the collective time of the run
     recoverable_s: float | None  # over all devices: calls x ranks x (measured - roof) x exposed
+    choice: str | None  # algorithm and protocol, as the table or the job's log tells them
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,4 +140,5 @@ class Judgement:
     metrics: tuple[MetricRow, ...]
     curves: tuple[Curve, ...]
     reached: tuple[Reached, ...]  # by operation and ranks; empty where the run has calls
+    outliers: tuple[Outlier, ...]  # of the label, the slowest first
     notes: tuple[str, ...]  # what was assumed, left out or is not known

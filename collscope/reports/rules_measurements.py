@@ -1,4 +1,5 @@
-"""Rules about what was measured: times that fall, curves far from reachable, places that differ.
+"""Rules about what was measured: times that fall, switches that cost, curves far from reachable,
+places that differ, rounds and nodes slower than the others.
 
 They look at the judged classes, which are those of one label. A time counts where its results were
 right; what the ceiling's own range explains is no finding.
@@ -8,12 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
 
 from collscope.reports.judgement import IN_JOB, JudgedClass
 from collscope.reports.model import Finding, Report
-from collscope.units import count, format_size
+from collscope.units import are, count, format_size
 
 # A larger message that takes less than this part of a smaller one's time: beyond the noise of a
 # benchmark's mean (nccl-tests on four H200: repetitions within 3 %).
@@ -22,24 +23,24 @@ FALLS = 0.85
 PLACES_DIFFER = 1.3
 # Below this part of the reachable ceiling at large messages something is switched off or broken.
 FAR = 0.5
+# The next size may take longer by the ratio of the sizes, and by this much beyond the noise.
+JUMPS = 1 / FALLS
+_NEXT = 4  # times the size, at most: of sizes further apart several steps may lie between
 _LARGE = 16 << 20  # bytes from which a time is bandwidth
 _MOST = 4
+_OUTLIERS = {
+    "round": "Another job, clocks or a link disturbed it: leave it out or measure again; compare "
+    "and check weigh rounds by their medians.",
+    "node": "Take the node out of the job and test it: clocks, power limit, links (nvidia-smi "
+    "topo, rocm-smi --showtopo), NIC speed, other processes.",
+}
+# A node is late as a rank is (`timeline.late`); one rank with so much of it is named by itself.
+_MOSTLY, _TIMES_EVEN, _MATTERS, _ALONE = 0.75, 3, 0.01, 2 / 3
 
 
 def times_fall(report: Report) -> Iterable[Finding]:
     """A larger message took less time than a smaller one of the same family."""
-    found = []
-    for rows in _families(report, places=True).values():
-        ordered = sorted(rows, key=lambda r: r.size_bytes or 0)
-        sizes = [row.size_bytes or 0 for row in ordered]
-        least_from = _least_from(ordered)
-        for small in ordered:
-            larger = bisect_left(sizes, 2 * (small.size_bytes or 0))
-            if larger == len(ordered):
-                break
-            least = least_from[larger]
-            if (least.measured_us or 0) < FALLS * (small.measured_us or 0):
-                found.append(((small.measured_us or 0) / (least.measured_us or 1), small, least))
+    found = [fall for rows in _families(report, places=True).values() for fall in _falls(rows)]
     if not found:
         return
     found.sort(key=lambda one: -one[0])
@@ -58,6 +59,22 @@ def times_fall(report: Report) -> Iterable[Finding]:
     )
 
 
+def _falls(
+    rows: Sequence[JudgedClass],
+) -> Iterator[tuple[float, JudgedClass, JudgedClass]]:
+    """Rows of a family that took longer than a larger message: by how often, and than which."""
+    ordered = sorted(rows, key=lambda r: r.size_bytes or 0)
+    sizes = [row.size_bytes or 0 for row in ordered]
+    least_from = _least_from(ordered)
+    for small in ordered:
+        larger = bisect_left(sizes, 2 * (small.size_bytes or 0))
+        if larger == len(ordered):
+            break
+        least = least_from[larger]
+        if (least.measured_us or 0) < FALLS * (small.measured_us or 0):
+            yield (small.measured_us or 0) / (least.measured_us or 1), small, least
+
+
 def _least_from(ordered: Sequence[JudgedClass]) -> list[JudgedClass]:
     """For each place, the row of the shortest time from there on; of equal ones the first."""
     return list(accumulate(reversed(ordered), _shorter))[::-1]
@@ -66,6 +83,47 @@ def _least_from(ordered: Sequence[JudgedClass]) -> list[JudgedClass]:
 def _shorter(one: JudgedClass, other: JudgedClass) -> JudgedClass:
     """The row of the shorter time; of equal ones the other."""
     return other if (other.measured_us or 0) <= (one.measured_us or 0) else one
+
+
+def switch_costs(report: Report) -> Iterable[Finding]:
+    """The bandwidth falls from one size to the next, and stays: calls of half the size are faster.
+
+    A size that took longer than a larger one is an outlier of its own (`times_fall`).
+    """
+    found = []
+    for rows in _families(report, places=True).values():
+        fallen = {small.class_id for _, small, _ in _falls(rows)}
+        ordered = [row for row in rows if row.class_id not in fallen]
+        ordered.sort(key=lambda r: r.size_bytes or 0)
+        for small, large in pairwise(ordered):
+            ratio = (large.size_bytes or 0) / (small.size_bytes or 1)
+            jump = (large.measured_us or 0) / (small.measured_us or 1) / ratio
+            if 1 < ratio <= _NEXT and jump > JUMPS:
+                found.append((jump, small, large))
+    if not found:
+        return
+    found.sort(key=lambda one: -one[0])
+    told = "; ".join(
+        f"{_what(small)} took {_us(small)}, {format_size(large.size_bytes)} {_us(large)}"
+        f"{_switch(small, large)}"
+        for _, small, large in found[:_MOST]
+    )
+    yield Finding(
+        severity="warning",
+        code="switch_costs",
+        title=f"bandwidth falls at {count(len(found), 'size')}, by up to "
+        f"{100 * (1 - 1 / found[0][0]):.0f} %",
+        detail=f"{told}. Several calls of the smaller size would have taken less.",
+        advice="Where it stays when measured again, the library switches algorithm or protocol at "
+        "the wrong size, or a transport's buffers end there: collscope tune tries the others on "
+        "both sides; NCCL_DEBUG_SUBSYS=TUNING (rccl-tests -A 1) says what it chooses.",
+    )
+
+
+def _switch(small: JudgedClass, large: JudgedClass) -> str:
+    if None in (small.choice, large.choice) or small.choice == large.choice:
+        return ""
+    return f" ({small.choice}, then {large.choice})"
 
 
 def places_differ(report: Report) -> Iterable[Finding]:
@@ -134,6 +192,58 @@ def far_below_reachable(report: Report) -> Iterable[Finding]:
     )
 
 
+def outliers(report: Report) -> Iterable[Finding]:
+    """Rounds and nodes whose typical class took longer than in the others."""
+    for kind, why in _OUTLIERS.items():
+        rows = [row for row in report.judgement.outliers if row.kind == kind]
+        if rows:
+            told = "; ".join(
+                f"{kind} {row.name} takes {row.ratio:.2f} times the usual time "
+                f"({count(row.classes, 'class', 'classes')}, {count(row.others, f'other {kind}')})"
+                for row in rows[:_MOST]
+            )
+            names = ", ".join(row.name for row in rows[:_MOST])
+            yield Finding(
+                severity="warning",
+                code=f"outlier_{kind}",
+                title=f"{kind}{'s' * (len(rows) > 1)} {names} {are(len(rows))} slower than the "
+                "others",
+                detail=f"Measurements of '{report.judgement.label}': {told}.",
+                advice=why,
+            )
+
+
+def late_node(report: Report) -> Iterable[Finding]:
+    """A node whose ranks come last, none of them alone enough to be named."""
+    said = report.timeline
+    nodes = [place for place in said.places if place.kind == "node"]
+    every = sum(node.caused_wait_ns for node in nodes)
+    ranks = {rank.rank: rank for rank in said.ranks or said.logged}
+    for node in nodes:
+        own = [ranks[rank] for rank in node.ranks if rank in ranks]
+        late = [rank for rank in own if rank.late_last]
+        others = sum(r.seen_ns for r in ranks.values() if r.rank not in node.ranks)
+        alone = max((rank.caused_wait_ns for rank in own), default=0)
+        if (
+            node.caused_wait_ns >= min(_MOSTLY, _TIMES_EVEN / len(nodes)) * every
+            and node.caused_wait_ns >= _MATTERS * others
+            and len(late) > 1
+            and alone < _ALONE * node.caused_wait_ns
+        ):
+            yield Finding(
+                severity="warning",
+                code="late_node",
+                title=f"node {node.place} is late: the others wait",
+                detail=f"One of its {count(len(node.ranks), 'rank')} comes last in "
+                f"{count(node.late_last, 'call')}; the others wait "
+                f"{node.caused_wait_ns / 1e6:.4g} ms for that, "
+                f"{100 * node.caused_wait_ns / every:.0f} % of all such waiting. Ranks "
+                f"{', '.join(str(rank.rank) for rank in late)} take turns.",
+                advice="Look at what these ranks share: the host's processors, memory and input, "
+                "its clocks and power, its NICs. Tuning collectives does not shorten this wait.",
+            )
+
+
 def _families(report: Report, *, places: bool) -> dict[tuple[object, ...], Sequence[JudgedClass]]:
     """Measured classes that differ in size only, and in place unless `places`."""
     found: dict[tuple[object, ...], list[JudgedClass]] = defaultdict(list)
@@ -152,4 +262,4 @@ def _us(row: JudgedClass) -> str:
     return f"{row.measured_us:.5g} us"
 
 
-RULES = (far_below_reachable, times_fall, places_differ)
+RULES = (far_below_reachable, times_fall, switch_costs, places_differ, outliers, late_node)

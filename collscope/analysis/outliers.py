@@ -1,0 +1,80 @@
+"""Rounds and nodes that are slower than the others in what was measured (pure)."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from collscope.model import CollectiveClass, Measurement
+
+# Beyond what launches and nodes differ by: of 30 launches on two H200 none is 3 % off the others.
+SLOWER = 1.10
+_FEWEST = 3  # others, and classes: of fewer nothing is typical
+_LONG_US = 20.0  # the host's launches decide how long shorter calls last (`stats`)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlier:
+    """A round or a node that was slower than the others."""
+
+    kind: str  # round, node
+    name: str
+    ratio: float  # of its time to the usual one, in its typical class
+    classes: int  # compared
+    others: int  # rounds or nodes
+
+
+_Times = Mapping[CollectiveClass, Mapping[Hashable, float]]  # us of a class, by round or node
+
+
+def outliers_of(measured: Sequence[Measurement], label: str | None) -> Iterator[Outlier]:
+    """Outliers among the rounds and nodes of a label, the slowest first.
+
+    Nodes are compared by measurements within one node, where each was measured: under one label,
+    or each under a label of its own.
+    """
+    usable = [m for m in measured if m.usable and (m.time_us_median or 0) >= _LONG_US]
+    own = [m for m in usable if m.label == label]
+    yield from _slower("round", _times((m, m.round) for m in own))
+    alone = [m for m in usable if m.nnodes == 1 and m.host]
+    hosts: dict[str | None, set[str | None]] = defaultdict(set)
+    for m in alone:
+        hosts[m.label].add(m.host)
+    if len(hosts[label]) == 1 and all(len(names) == 1 for names in hosts.values() if names):
+        yield from _slower("node", _times((m, m.host) for m in alone))
+    else:
+        yield from _slower("node", _times((m, m.host) for m in alone if m.label == label))
+
+
+def _times(measured: Iterable[tuple[Measurement, Hashable]]) -> _Times:
+    samples: dict[CollectiveClass, dict[Hashable, list[float]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for m, place in measured:
+        if place is not None and m.time_us_median:
+            samples[m.collective_class][place].append(m.time_us_median)
+    return {
+        key: {place: median(times) for place, times in places.items()}
+        for key, places in samples.items()
+    }
+
+
+def _slower(kind: str, times: _Times) -> Iterator[Outlier]:
+    """Places whose typical class takes longer than with the median of all places."""
+    ratios: dict[Hashable, list[float]] = defaultdict(list)
+    for places in times.values():
+        if len(places) > _FEWEST:
+            usual = median(places.values())
+            for place, time in places.items():
+                ratios[place].append(time / usual)
+    found = [
+        (math.exp(median(math.log(r) for r in own)), place, len(own))
+        for place, own in ratios.items()
+        if len(own) >= _FEWEST
+    ]
+    for ratio, place, classes in sorted(found, key=lambda one: (-one[0], str(one[1]))):
+        if ratio > SLOWER:
+            yield Outlier(kind, str(place), ratio, classes, len(ratios) - 1)
