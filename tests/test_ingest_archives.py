@@ -220,3 +220,48 @@ def test_a_tar_of_the_tools_themselves(logs: dict[str, bytes], tmp_path: Path) -
         pytest.skip("there is no tar")
     assert collscope("ingest", "log", packed, "--db", tmp_path / "t.db", "--strict").code == 0
     assert rows(tmp_path / "t.db", "SELECT COUNT(*) FROM sources") == [(_RANKS,)]
+
+
+def _patched(archive: bytes, field: int, value: bytes, name: bytes) -> bytes:
+    """A zip archive with other bytes in the central directory's entry of a member.
+
+    field  its offset in the entry (APPNOTE.TXT 4.3.12): 6 version, 8 flags, 10 method, 24 size
+    """
+    data = bytearray(archive)
+    entry = archive.rindex(name) - 46
+    assert archive[entry : entry + 4] == b"PK\1\2"
+    data[entry + field : entry + field + len(value)] = value
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "why"),
+    [
+        (10, (9).to_bytes(2, "little"), "compressed with Deflate64"),
+        (10, (77).to_bytes(2, "little"), "compressed with method 77"),
+        (8, (0x20).to_bytes(2, "little"), "a patch of another file"),
+        (8, (0x40).to_bytes(2, "little"), "encrypted"),
+        # 2 GiB of a few kB: told by the header, before a byte is unpacked
+        (24, (2 << 30).to_bytes(4, "little"), "becomes more than 1,000 times its size"),
+    ],
+)
+def test_a_member_that_cannot_be_read_is_named_and_the_others_are_read(
+    logs: dict[str, bytes], tmp_path: Path, field: int, value: bytes, why: str
+) -> None:
+    first, *others = logs
+    packed = tmp_path / "logs.zip"
+    packed.write_bytes(_patched(_zip(logs), field, value, first.encode()))
+    done = collscope("ingest", "log", packed, "--db", tmp_path / "store.db")
+    assert done.code == 0
+    assert f"{packed}/{first}: skipped: {why}" in done.out
+    assert all(f"{packed}/{name}: nccl_log" in done.out for name in others)
+
+
+def test_a_zip_of_a_newer_format_is_named(logs: dict[str, bytes], tmp_path: Path) -> None:
+    packed = tmp_path / "logs.zip"
+    packed.write_bytes(
+        _patched(_zip(logs), 6, (99).to_bytes(2, "little"), next(iter(logs)).encode())
+    )
+    done = collscope("ingest", "log", packed, "--db", tmp_path / "store.db")
+    assert done.code == 3
+    assert f"{packed}: a zip archive of an unknown version" in done.err

@@ -410,3 +410,27 @@ def test_real_work_is_far_below_the_bound(name: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(foreign_sqlite, "_STEPS", 100)
     stopped = _profile(SAMPLES / name)
     assert stopped is None or "corrupt_database" in codes(stopped)
+
+
+def test_a_cut_sqlite_profile_says_that_rows_are_missing(tmp_path: Path, corpus: Path) -> None:
+    whole = (corpus / "rpd" / "rocmProfileData-matmul_result.rpd").read_bytes()
+    # 98304 bytes in pages of 4096: without the last one two names are gone, and nothing else shows.
+    cut, db = tmp_path / "cut.rpd", tmp_path / "store.db"
+    cut.write_bytes(whole[:-2304])
+    done = collscope("ingest", "profile", cut, "--db", db)
+    assert done.code == 0
+    assert "data_loss: 1 x cut_database" in done.out
+    strict = collscope("ingest", "profile", cut, "--db", tmp_path / "other.db", "--strict")
+    assert strict.code == 3
+    cut.write_bytes(whole[:20000])
+    done = collscope("ingest", "profile", cut, "--db", db)
+    assert done.code == 3
+    assert "ends before its last page" in done.err
+
+
+def test_a_whole_sqlite_profile_is_not_called_cut(tmp_path: Path, samples: Path) -> None:
+    for name in ("synthetic.rpd", "synthetic.rocpd.sqlite", "synthetic.nsys.sqlite"):
+        done = collscope(
+            "ingest", "profile", samples / "profiles" / name, "--db", tmp_path / "x.db"
+        )
+        assert "cut_database" not in done.out

@@ -16,6 +16,10 @@ from collscope.store.measurements import forget_source
 # Why a file is unusable, where it is nothing that its kind of file could have.
 OTHER_KIND, EMPTY, CUT = "other_kind", "empty", "truncated_compression"
 
+_CUT_DATABASE_TEXT = (
+    "the SQLite file ends before its last page: rows are missing, and nothing tells how many. Copy "
+    "it again from where it was written."
+)
 _CUT_TEXT = "the compressed file ends early: what could be read is kept"
 _BESIDE_TEXT = (
     "SQLite's log of this file (FILE-wal) lies beside it: rows that only the log holds were not"
@@ -84,6 +88,8 @@ def cut_short(file: Input) -> list[Diagnostic]:
     found = []
     if file.truncated:
         found.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", _CUT_TEXT))
+    if file.cut_database:
+        found.append(Diagnostic(Severity.DATA_LOSS, "cut_database", _CUT_DATABASE_TEXT))
     beside = Path(f"{file.path}-wal")
     if not file.inside and beside.is_file() and beside.stat().st_size:
         found.append(Diagnostic(Severity.DATA_LOSS, "rows_beside", _BESIDE_TEXT))

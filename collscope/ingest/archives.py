@@ -11,9 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, BinaryIO, cast
 
-from collscope.ingest.files import Input, UnreadableError, archive_kind, open_input
+from collscope.ingest.files import Input, UnreadableError, archive_kind, open_input, over_limit
 
 MOST_MEMBERS = 100_000
+# Bits of a member's flags, and its methods: 4.4.4 and 4.4.5 of PKWARE's APPNOTE.TXT. Python's
+# zipfile unpacks four, and raises NotImplementedError for the others.
+_ENCRYPTED, _PATCHED, _STRONGLY_ENCRYPTED = 0x1, 0x20, 0x40
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+_OTHER_METHODS = {1: "Shrink", 6: "Implode", 9: "Deflate64", 93: "Zstandard", 95: "XZ", 98: "PPMd"}
 _NESTED = "an archive inside an archive: its members are not read"
 _DAMAGED = "a damaged archive: nothing after this place is read"
 
@@ -77,19 +82,32 @@ def _zip_members(file: Input) -> Iterator[Input | Skipped]:
                 where = f"{file.path}/{member.filename}"
                 if member.is_dir():
                     continue
-                if member.flag_bits & 1:
-                    yield Skipped(where, "encrypted")
+                if (why := _unreadable(member, file.most_bytes)) is not None:
+                    yield Skipped(where, why)
                     continue
-                try:
-                    content = archive.open(member)
-                except NotImplementedError:
-                    yield Skipped(where, "compressed by an unknown method")
-                    continue
-                with content:
+                with archive.open(member) as content:
                     packed = member.compress_size
                     yield from _member(where, cast("BinaryIO", content), file.most_bytes, packed)
+    except NotImplementedError:  # the archive as a whole needs a newer version of the format
+        yield Skipped(file.path, "a zip archive of an unknown version")
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError):
         yield Skipped(file.path, _DAMAGED)
+
+
+def _unreadable(member: zipfile.ZipInfo, most_bytes: int | None) -> str | None:
+    """Why a member is not opened, by its header; None for one that can be.
+
+    The sizes in the header may be a lie: a member is held to the limits as it is read, too.
+    """
+    if member.flag_bits & (_ENCRYPTED | _STRONGLY_ENCRYPTED):
+        return "encrypted"
+    if member.flag_bits & _PATCHED:
+        return "a patch of another file (compressed patched data)"
+    if member.compress_type not in _METHODS:
+        method = member.compress_type
+        name = _OTHER_METHODS.get(method, f"method {method}")
+        return f"compressed with {name} inside a zip archive, which is not read here"
+    return over_limit(member.file_size, most_bytes, member.compress_size)
 
 
 def _member(

@@ -204,6 +204,7 @@ class Input:
         self.inside = inside
         self.size_bytes = 0  # decompressed, given out so far in the latest reading
         self.truncated = False  # the compressed data ended early, or was damaged from there on
+        self.cut_database = False  # an SQLite file without its last pages; known once it is opened
         self._file = file
         self._spool = tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) if spooled else None  # noqa: SIM115 - closed below
         self._unpacked: IO[bytes] | None = None
@@ -283,8 +284,11 @@ class Input:
         """
         if self._copy is None:
             self._copy = tempfile.TemporaryDirectory()
-            with Path(self._copy.name, "profile.db").open("wb") as out:
+            with Path(self._copy.name, "profile.db").open("wb+") as out:
                 out.writelines(self.chunks())
+                size = out.tell()
+                out.seek(0)
+                self.cut_database = size < _database_bytes(out.read(100))
         with ExitStack() as stack:
             try:
                 opened = open_foreign(Path(self._copy.name, "profile.db"))
@@ -443,21 +447,10 @@ class Input:
             yield chunk
 
     def _check(self, size: int, *, compressed: bool) -> None:
-        if self.most_bytes is not None:
-            if size > self.most_bytes:
-                raise UnreadableError(
-                    self.path, f"more than {format_size(self.most_bytes)}, which --max-size allows",
-                    "Raise it, or leave the file out",
-                )  # fmt: skip
-        elif compressed and size > ANY_RATIO_BYTES:
-            if size > MOST_RATIO * self._used_bytes:
-                why = f"becomes more than {MOST_RATIO:,} times its size when it is decompressed"
-                raise UnreadableError(self.path, why, _RAISE)
-            if size > MOST_UNPACKED_BYTES:
-                why = (
-                    f"becomes more than {format_size(MOST_UNPACKED_BYTES)} when it is decompressed"
-                )
-                raise UnreadableError(self.path, why, _RAISE)
+        why = over_limit(size, self.most_bytes, self._used_bytes if compressed else None)
+        if why is not None:
+            remedy = _RAISE if self.most_bytes is None else "Raise it, or leave the file out"
+            raise UnreadableError(self.path, why, remedy)
 
     def _refuse_foreign(self, head: bytes) -> None:
         """Raise UnreadableError for what must be unpacked first."""
@@ -483,6 +476,24 @@ class Input:
 def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     yield first
     yield from rest
+
+
+def over_limit(size: int, most_bytes: int | None, packed_bytes: int | None) -> str | None:
+    """Why a file of so many bytes, decompressed, is too large; None: it is not.
+
+    most_bytes    what the user allows; None: the limits of this module
+    packed_bytes  compressed so far; None: it is not compressed
+    """
+    if most_bytes is not None:
+        allowed = f"more than {format_size(most_bytes)}, which --max-size allows"
+        return allowed if size > most_bytes else None
+    if packed_bytes is None or size <= ANY_RATIO_BYTES:
+        return None
+    if size > MOST_RATIO * packed_bytes:
+        return f"becomes more than {MOST_RATIO:,} times its size when it is decompressed"
+    if size > MOST_UNPACKED_BYTES:
+        return f"becomes more than {format_size(MOST_UNPACKED_BYTES)} when it is decompressed"
+    return None
 
 
 def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
@@ -515,6 +526,18 @@ def _is_tar(head: bytes) -> bool:
         return bool(tarfile.TarInfo.frombuf(head[:512], "utf-8", "surrogateescape"))
     except tarfile.HeaderError:
         return False
+
+
+def _database_bytes(header: bytes) -> int:
+    """Bytes of an SQLite file by its header; 0 where that does not tell.
+
+    Source: sqlite.org/fileformat.html, 1.3 "The Database Header": the number of pages holds where
+    the change counter is that of the version which wrote it.
+    """
+    if len(header) < 100 or header[24:28] != header[92:96]:
+        return 0
+    page = int.from_bytes(header[16:18], "big")
+    return int.from_bytes(header[28:32], "big") * (65536 if page == 1 else page)
 
 
 def _is_utf16(head: bytes) -> bool:

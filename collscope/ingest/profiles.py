@@ -21,6 +21,10 @@ _NO_DATABASE = (
     "an SQLite file without the tables of RPD, rocpd or Nsight Systems (views are not read), or "
     "damaged"
 )
+_CUT_DATABASE = (
+    "an SQLite file that ends before its last page, and nothing of a profile can be read from the"
+    " rest: copy it again from where it was written"
+)
 _NO_PROFILE = (
     "not a known profile: RPD, rocpd, Nsight Systems SQLite, rocprof CSV, pasted 'top' or"
     " key_averages"
@@ -50,6 +54,8 @@ def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, file: 
     found = read_profiles(file)
     if found is None:
         code, why = ("no_tables", _NO_DATABASE) if database else (OTHER_KIND, _NO_PROFILE)
+        if file.cut_database:
+            why = _CUT_DATABASE
         return unusable(path, code, why, size=file.size_bytes, truncated=file.truncated)
     results = []
     bins: list[tuple[object, ...]] = [astuple(size_bin) for size_bin in found.bins]

@@ -76,6 +76,11 @@ def archive(path: Path, *sources: Path) -> None:
                 tar.addfile(member, io.BytesIO(content))
 
 
+def cut(source: Path, path: Path, size: int) -> None:
+    """The first bytes of a file."""
+    path.write_bytes(source.read_bytes()[:size])
+
+
 def bomb(path: Path, size: int) -> None:
     """`size` zero bytes as .zst, a 30 000th of that on the disk."""
     block = bytes(1 << 24)
