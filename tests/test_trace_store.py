@@ -321,20 +321,38 @@ def test_the_same_rank_recorded_twice_counts_once(db_path: Path, recordings: Pat
     assert found == [(2,)]
 
 
-def test_a_second_job_s_traces_change_no_number_and_are_told(db_path: Path, samples: Path) -> None:
-    for run, cases in (("one", ["default"]), ("two", ["default", "ringll"])):
-        said = ingest(db_path, *(samples / "traces" / case for case in cases), run=run)
-        assert ("notice: 4 x rank_traced_twice" in said) is (run == "two")
-    shares = "SELECT path, collective_ns, busy_ns FROM share JOIN sources USING (run, source_id)"
-    one, two = (rows(db_path, f"{shares} WHERE run = '{r}' ORDER BY path") for r in ("one", "two"))
-    assert one == two
-    assert len(one) == 4
-    first = {run: report(db_path, "--run", run).splitlines()[2:5] for run in ("one", "two")}
-    assert first["one"] == first["two"]
-    assert " % of GPU time on 4 ranks (denominator: all kernels and copies)." in first["two"][0]
-    assert "[warning] two jobs or periods in this run: 4 traces left out" in report(
-        db_path, "--run", "two"
+def test_a_second_job_is_a_run_of_its_own(db_path: Path, samples: Path) -> None:
+    """Two jobs read into one run are the same two as if each had been read by itself."""
+    said = ingest(
+        db_path, *(samples / "traces" / case for case in ("default", "ringll")), run="two"
     )
+    assert "notice: 1 x several_periods" in said
+    for case in ("default", "ringll"):
+        ingest(db_path, samples / "traces" / case, run=case)
+    for run, alone in (("two", "default"), ("two.2", "ringll")):
+        for view in (
+            "SELECT path, collective_ns, busy_ns FROM share JOIN sources USING (run, source_id)"
+            " WHERE run = '{}' ORDER BY path",
+            "SELECT rank, wait_ns, exposed_ns, calls FROM rank_times WHERE run = '{}'",
+            "SELECT transfer_ns, lateness_ns FROM call_times WHERE run = '{}' ORDER BY call_id",
+        ):
+            assert rows(db_path, view.format(run)) == rows(db_path, view.format(alone)) != []
+    assert "[note] 1 other period or job beside this one" in report(db_path, "--run", "two")
+
+
+def test_periods_are_joined_whatever_the_order_of_their_files(db_path: Path, samples: Path) -> None:
+    traces = {
+        case: sorted((samples / "traces" / case).glob("rank*")) for case in ("default", "ringll")
+    }
+    for rank in range(4):
+        order = ("default", "ringll") if rank % 2 == 0 else ("ringll", "default")
+        for case in order:
+            ingest(db_path, traces[case][rank])
+    query = "SELECT path FROM sources WHERE run = '{}' ORDER BY path"
+    for run, case in (("main", "default"), ("main.2", "ringll")):
+        assert rows(db_path, query.format(run)) == [(str(path),) for path in traces[case]]
+    assert "already in this run" in ingest(db_path, traces["ringll"][0])
+    assert rows(db_path, "SELECT COUNT(*) FROM traces WHERE used") == [(8,)]
 
 
 def test_again_is_a_no_op(db_path: Path, samples: Path) -> None:

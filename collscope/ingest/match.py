@@ -42,6 +42,7 @@ _SAID = (
     "several_jobs",
     "process_in_two_logs",
     "rank_traced_twice",
+    "several_periods",
     "kernel_without_call",
     "kernel_end_apart",
     "impossible_call",
@@ -57,12 +58,14 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[
     returns  the notices to be said at ingest (`_SAID`); none where nothing changed
     """
     # Imported here, as they take longer than many a command that only reads.
+    from collscope.ingest.periods import separate_periods
     from collscope.match.run import match_run
     from collscope.store.matching import has_traces, load_run, store_matching, superseded
 
     row = connection.execute("SELECT run_id, matched FROM _run WHERE label = ?", (run,)).fetchone()
     if row is None or row[1]:
         return []
+    periods = separate_periods(connection, store, row[0])
     with snapshot(connection, store):
         try:
             given = load_run(connection, row[0])
@@ -72,7 +75,7 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[
             ) from error
         matched = match_run(given.observed, given.hosts, given.kernels)
         waits = _kernel_waits(given.kernels, matched)
-        matched.diagnostics += _of_processes(connection, row[0])
+        matched.diagnostics += [*_of_processes(connection, row[0]), *_of_periods(run, periods)]
         traces = has_traces(connection, row[0])
         traced = _match_traces(connection, row[0], matched) if traces else None
     with transaction(connection, store):
@@ -81,6 +84,8 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[
         first_call = store_matching(connection, row[0], given, matched, waits)
         if traced is not None:
             traced(first_call)
+    for period in periods:
+        match_stored(connection, store, period)
     return [d for d in matched.diagnostics if d.code in _SAID]
 
 
@@ -101,6 +106,19 @@ def _kernel_waits(kernels: Sequence[TracedKernel], matched: Matched) -> KernelWa
         )
         matched.diagnostics.append(note)
     return waits
+
+
+def _of_periods(run: str, periods: list[str]) -> list[Diagnostic]:
+    """Notice of profiled periods or jobs that have runs of their own."""
+    from collscope.model import Diagnostic, Severity
+
+    if not periods:
+        return []
+    text = (
+        f"further profiled periods or jobs of the same ranks: each is a run of its own"
+        f" ({', '.join(periods)}), this one ({run}) is the first that was read"
+    )
+    return [Diagnostic(Severity.NOTICE, "several_periods", text, count=len(periods))]
 
 
 def _of_processes(connection: sqlite3.Connection, run: int) -> list[Diagnostic]:

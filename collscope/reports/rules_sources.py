@@ -63,6 +63,20 @@ def several_jobs(report: Report) -> Iterable[Finding]:
             )
 
 
+def several_periods(report: Report) -> Iterable[Finding]:
+    """Profiled periods or jobs that were read together and have runs of their own."""
+    for row in report.coverage.diagnostics:
+        if row.code == "several_periods":
+            yield Finding(
+                severity="note",
+                code=row.code,
+                title=f"{count(row.count, 'other period or job', 'other periods or jobs')} "
+                "beside this one",
+                detail=f"{row.message[:1].upper()}{row.message[1:]}.",
+                advice="collscope report --run NAME shows one of them, collscope compare two.",
+            )
+
+
 def logged_twice(report: Report) -> Iterable[Finding]:
     """Processes of which two logs hold calls on the same communicator."""
     for row in report.coverage.diagnostics:
@@ -95,4 +109,4 @@ def totals_beside_trace(report: Report) -> Iterable[Finding]:
     )
 
 
-RULES = (library_differs, several_jobs, logged_twice, totals_beside_trace)
+RULES = (library_differs, several_jobs, several_periods, logged_twice, totals_beside_trace)

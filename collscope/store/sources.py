@@ -56,10 +56,11 @@ def identity(sha256: str, kind: str) -> str:
 
 
 def has_source(connection: sqlite3.Connection, run: str, sha256: str) -> bool:
-    """True if the run already holds a source of this `identity`."""
+    """True if the run, or a period of it, already holds a source of this `identity`."""
     row = connection.execute(
-        "SELECT 1 FROM _source JOIN _run USING (run_id) WHERE label = ? AND sha256 = ?",
-        (run, sha256),
+        "SELECT 1 FROM _source JOIN _run r USING (run_id) WHERE sha256 = :sha256 AND (label = :run"
+        " OR r.period_of = (SELECT run_id FROM _run WHERE label = :run))",
+        {"run": run, "sha256": sha256},
     ).fetchone()
     return row is not None
 

@@ -1,0 +1,66 @@
+"""Which traces were recorded together."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from collscope.match.periods import Recording, assign_periods
+
+
+def recording(
+    rank: int | None, start: int, *, folder: str = "traces", size: int | None = 2
+) -> Recording:
+    return Recording(rank, size, start, folder)
+
+
+def test_periods_follow_each_other_in_time() -> None:
+    found = assign_periods([recording(0, 10), recording(1, 12), recording(1, 52), recording(0, 50)])
+    assert found == [0, 0, 1, 1]
+
+
+def test_clocks_far_apart_do_not_matter_where_ranks_have_as_many() -> None:
+    """Rank 1's clock is an hour ahead."""
+    hour = 3_600_000
+    traces = [recording(0, 10), recording(0, 50), recording(1, hour + 10), recording(1, hour + 50)]
+    assert assign_periods(traces) == [0, 1, 0, 1]
+
+
+def test_a_rank_that_lacks_a_period() -> None:
+    assert assign_periods([recording(0, 10), recording(0, 50), recording(1, 51)]) == [0, 1, 1]
+
+
+def test_folders_with_the_same_ranks_are_jobs() -> None:
+    """Both ran at once, so that their order in time says nothing."""
+    traces = [recording(0, 10, folder="a"), recording(1, 13, folder="a"),
+              recording(0, 11, folder="b"), recording(1, 12, folder="b")]  # fmt: skip
+    assert assign_periods(traces) == [0, 0, 1, 1]
+
+
+def test_a_folder_of_each_rank_or_node_is_no_job() -> None:
+    traces = [recording(0, 10, folder="a"), recording(0, 50, folder="a"),
+              recording(1, 11, folder="b"), recording(1, 51, folder="b")]  # fmt: skip
+    assert assign_periods(traces) == [0, 1, 0, 1]
+
+
+def test_jobs_of_other_sizes_are_apart() -> None:
+    traces = [recording(0, 10), recording(1, 11), recording(0, 12, size=4), recording(3, 9, size=4)]
+    assert assign_periods(traces) == [0, 0, 1, 1]
+
+
+def test_traces_without_ranks_stay_together() -> None:
+    assert assign_periods([recording(None, 10), recording(None, 50)]) == [0, 0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_period_has_a_rank_twice(seed: int) -> None:
+    rng = random.Random(seed)
+    traces = [
+        recording(rng.choice([0, 1, 2, 3, None]), rng.randint(0, 99), folder=rng.choice("ab"))
+        for _ in range(rng.randint(1, 12))
+    ]
+    found = assign_periods(traces)
+    told = [(p, t.rank) for p, t in zip(found, traces, strict=True) if t.rank is not None]
+    assert len(set(told)) == len(told)
+    assert set(found) == set(range(max(found) + 1))
