@@ -186,7 +186,7 @@ def test_the_model_and_its_caveat() -> None:
     report = build_interference([measured(), measured(rank=1, relative_compute=0.99)])
     said = render_interference(report, "text")
     assert "R = 1 - channels / multiprocessors" in said
-    assert "take it for a bound" in " ".join(said.split())
+    assert "take it as a bound" in " ".join(said.split())
     line = next(line for line in said.splitlines() if line.startswith("AllReduce"))
     # class, size, compute, channels, R, +-, worst, noise, model, SMs lost, samples
     assert line.split()[-8:] == [

@@ -249,7 +249,7 @@ def test_single_samples_cannot_be_judged() -> None:
     found = check(a, label("b", {key(1): {0: (20.0,)}}))
     # Nothing says that it is noisy.
     assert (found.verdict, found.classes[0].outcome) == (Verdict.NO_VERDICT, "unknown")
-    assert "the noise of 1 class is not known, with a single value of a label" in said(found)
+    assert "the noise of 1 class is not known, because a label has a single value" in said(found)
     assert 'message="noise not known' in render_check(found, "junit")
 
 
@@ -269,7 +269,7 @@ def test_tables_are_judged_where_the_host_hides_nothing(files: int) -> None:
     assert "not judged: 11 of 22 classes with 0.9 % of the time and up to 18.2 us" in said(found)
     assert found.classes_judged == 11
     assert note_words(found.notes[0]).startswith(
-        "no calls are known: a class weighs the time of one call"
+        "the number of calls is not known: each class counts as one call"
     )
     slow = {k: t * (1.1 if 20 < t < 100 else 1) for k, t in sweep.items()}
     assert check(base, tables("new", 3, slow, files)).verdict is Verdict.REGRESSION
@@ -302,7 +302,7 @@ def test_few_launches_on_a_host_decide_nothing(backend: str, rounds: int) -> Non
     found = check(a, b)
     known = backend == "cuda" or rounds >= 3
     assert found.verdict is (Verdict.REGRESSION if known else Verdict.NO_VERDICT)
-    assert ("fewer than 3 launches do not tell" in said(found)) is not known
+    assert ("fewer than 3 launches do not show" in said(found)) is not known
     assert any(note == FewLaunches(14, 14) for note in found.notes) is (known and rounds < 3)
 
 

@@ -281,10 +281,10 @@ def test_other_nodes_are_another_class() -> None:
 @pytest.mark.parametrize(
     ("columns", "note"),
     [
-        ({"nnodes": None}, "nodes not known"),
+        ({"nnodes": None}, "the nodes are not known"),
         ({"nnodes": 2}, "measured on another number of nodes"),
-        ({"in_place": None}, "place not known"),
-        ({"redop": None}, "reduction not known"),
+        ({"in_place": None}, "the place is not known"),
+        ({"redop": None}, "the reduction is not known"),
     ],
 )
 def test_what_a_label_does_not_know_is_compared_and_told(
@@ -297,7 +297,7 @@ def test_what_a_label_does_not_know_is_compared_and_told(
     a, b = load_labels(store.connection, "ab")
     found = compare([a, aligned(a, b)])
     assert [cell.time_us for cell in found.classes[0].cells] == [5.0, 4.0]
-    assert f"b: 1 class compared: {note}" in map(note_words, found.notes)
+    assert f"b: 1 class compared although {note}" in map(note_words, found.notes)
 
 
 def test_what_would_serve_two_classes_serves_none() -> None:
@@ -322,7 +322,7 @@ def test_scaled_measurements_are_told_from_whole_ones() -> None:
     a, b, c = load_labels(store.connection, "abc")
     assert "scaled_from differs (a: not scaled, b: 8)" in notes([a, b])
     (note,) = (n for n in notes([c, replace(c, name="d")]) if "scaled_from" in n)
-    assert note.endswith("several kinds of scaled_from (8/not scaled)")
+    assert note.endswith("several values of scaled_from (8/not scaled)")
 
 
 def test_an_out_of_place_outlier_is_noted() -> None:
@@ -349,7 +349,7 @@ def test_circumstances_that_differ_are_named() -> None:
     mixed = {**NOTHING, "method": ("batch", "graph")}
     c, d = (replace(label(n, {key(1): one(1)}), circumstances=mixed) for n in "cd")
     (note,) = notes([c, d])
-    assert note == "every label mixes measurements of several kinds of method (batch/graph)"
+    assert note == "every label mixes measurements with several values of method (batch/graph)"
 
 
 def test_run_weights_fit_what_is_not_contradicted() -> None:

@@ -32,7 +32,7 @@ def test_nothing_to_find_in_an_empty_or_a_quiet_run() -> None:
     quiet.calls(comm, quiet.collective(size_bytes=1 << 20), 1000)
     for store in (StoreBuilder(), quiet):
         assert store.report().findings == ()
-    assert "None of the rules found anything." in render(quiet.report(), "text")
+    assert "No rule found anything." in render(quiet.report(), "text")
 
 
 def test_sockets_between_hosts_are_a_problem_with_the_line_as_evidence() -> None:

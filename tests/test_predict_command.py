@@ -82,7 +82,9 @@ def test_wrong_measurements_give_no_times(db: Path, tmp_path: Path, status: str)
         assert done.code == 0, done.err
     mixed = predicted(mine, "--run", "ringll", "--with", "mixed")
     assert (len(mixed["changed"]), len(mixed["unchanged"])) == (1, 5)
-    assert "1 class measured with wrong results, or failed: unchanged here." in mixed["assumptions"]
+    assert (
+        "1 class measured with wrong results, or failed: left as recorded." in mixed["assumptions"]
+    )
     refused = collscope("predict", "--db", mine, "--run", "ringll", "--with", "bad")
     assert refused.code == 4
     assert "label 'bad' has no right result: 1 measurement, all wrong or failed" in refused.err
@@ -139,7 +141,7 @@ def test_text_states_assumptions(db: Path) -> None:
     longer = collscope("predict", "--db", db, "--run", "default", "--with", "ringll").out
     found = predicted(db, "--run", "default", "--with", "ringll")
     assert f"{100 * (found['new_us'] / found['step_us'] - 1):.1f} % longer" in longer
-    assert "The uplift formula alone" in done.out
+    assert "By the uplift formula alone" in done.out
     assert "Assumptions" in done.out
     assert done.out.count("x4") == 6
 

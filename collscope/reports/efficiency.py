@@ -18,7 +18,7 @@ from collscope.units import are, count, count_of, format_size
 
 _NAMED = 3  # profiles that a sentence names
 _INSIDE = "not known: contained in the parts below; no kernel times of two ranks or more"
-_MSCCL = "RCCL's stock MSCCL algorithms; other algorithm files void this"
+_MSCCL = "RCCL's stock MSCCL algorithms (not valid with other algorithm files)"
 _BASES = {
     Basis.IN_JOB: "transfer + waiting in the job, all calls of their classes",
     Basis.SEEN: "profile's collective kernels, spread over the classes by the kernels that were"
@@ -28,12 +28,12 @@ _BASES = {
     Basis.ALONE: "times measured alone x calls; the job's own time is not known",
 }
 _GAP_WORDS = {
-    Gap.NODES_UNKNOWN: "nodes not known",
-    Gap.SHAPE_UNKNOWN: "shape not known",
-    Gap.PLACE_UNKNOWN: "place not known",
-    Gap.DATATYPE_UNKNOWN: "datatype not known",
-    Gap.REDOP_UNKNOWN: "reduction not known",
-    Gap.ROOT_UNKNOWN: "root not known",
+    Gap.NODES_UNKNOWN: "the nodes are not known",
+    Gap.SHAPE_UNKNOWN: "the shape is not known",
+    Gap.PLACE_UNKNOWN: "the place is not known",
+    Gap.DATATYPE_UNKNOWN: "the datatype is not known",
+    Gap.REDOP_UNKNOWN: "the reduction is not known",
+    Gap.ROOT_UNKNOWN: "the root is not known",
 }
 
 
@@ -210,11 +210,11 @@ def _assumptions(found: Uplift) -> Iterable[str]:
         yield f"{100 * known.exposure:.1f} % of every class is exposed, as of all collectives"
     if known.hidden:
         yield (
-            f"what the profile does not list, {100 * known.hidden:.2f} % of the time, has no "
-            "collectives: if it has, more can be gained"
+            f"the {100 * known.hidden:.2f} % of the time that the profile does not list has no"
+            " collectives; if it has, more can be gained"
         )
     if not found.in_job:
-        yield "waiting and contention are not known: all collective time counts as transfer"
+        yield "waiting and contention are not known, so all collective time counts as transfer"
         by = "calls x measured time (roof time where nothing was measured)"
         if found.seen:
             by = "the kernels that were seen in the job"
@@ -228,7 +228,7 @@ def _assumptions(found: Uplift) -> Iterable[str]:
     if found.judged < 0.9995:
         yield "no gain is counted for classes without a measurement"
     if found.few_samples:
-        yield "fewer than 10 samples of some classes: the range is a rough one"
+        yield "some classes have fewer than 10 samples: the range is rough"
     if found.best_measured:
         yield "the range is over the samples, the ceiling's own range and the best measured"
     elif found.ceiling_range:
@@ -279,7 +279,7 @@ def _label_notes(label: JudgedLabel) -> Iterable[str]:
     if any(kinds):
         yield (
             f"Of {count(label.rows, 'measurement')} with label {label.name}:"
-            f" {' and '.join(filter(None, kinds))}. They have no times here."
+            f" {' and '.join(filter(None, kinds))}. They have no time."
         )
 
 
@@ -292,25 +292,25 @@ def _notes(found: Efficiency) -> list[str]:
         notes.append(f"{some} {are(measured)} measured with label {chosen}.")
         if not any(j.match for j in judged):
             notes.append(
-                "No measurement is of a class of this run: operation, type, reduction, size, ranks "
-                "and place must be equal."
+                "No measurement fits a class of this run: operation, type, reduction, size, ranks"
+                " and place must be equal."
             )
     if any(j.foreign for j in judged):
         notes.append(
-            "Measurements in host memory (a replay without GPUs) say nothing about the links "
-            "between GPUs: they have no efficiency against a system, and nothing to win."
+            "Measurements in host memory (a replay without GPUs) say nothing about the links"
+            " between GPUs: they have no efficiency and nothing to win."
         )
     if judged and not any(j.row.calls for j in judged):
-        notes.append("The run has no calls: the measured classes are judged by themselves.")
+        notes.append("The run has no calls, so the measured classes are judged by themselves.")
     elif not found.fractions:
         notes.append(
-            "No profile and no trace, hence no gain of the whole job (collscope ingest profile "
-            "PATH)."
+            "There is no profile and no trace, so the gain of the whole job is not known"
+            " (collscope ingest profile PATH)."
         )
     if len(found.fractions) > 1:
         notes.append(
-            "The profiles are not known to be of one job: each has an answer of its own, and a "
-            "figure is predicted from the profile that is named after its job."
+            "The profiles may be of several jobs: each has its own answer, and a figure is"
+            " predicted from the profile that is named after its job."
         )
     roofless = sorted({j.no_roof for j in judged if j.no_roof})
     notes += [f"Without a roof: {why}" for why in roofless[:3]]

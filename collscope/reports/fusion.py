@@ -117,7 +117,7 @@ def _recommendation(found: Fusion) -> list[str]:
     best = found.recommended
     if best is None:
         why = "could not be measured" if found.measured else "is not known from these measurements"
-        return [f"None: what is done now, or every setting, {why}."]
+        return [f"None: the time of the present setting, or of every other, {why}."]
     word = setting_text(found.policy, best.setting)
     lines = [_verdict(found, best, word)]
     others = [setting_text(found.policy, s) for s in best.as_good if s != best.setting]
@@ -138,7 +138,7 @@ def _verdict(found: Fusion, best: Recommended, word: str) -> str:
         if best.gain_low is None or best.gain_high is None
         else f" ({percent(best.gain_low)} to {percent(best.gain_high)})"
     )
-    gain = f"{percent(best.gain)} %{interval} of the time of now ({found.present_name})"
+    gain = f"{percent(best.gain)} %{interval} of the present time ({found.present_name})"
     if not best.worth_it:
         return f"Not worth it: the fastest, {word}, saves {gain}."
     # Under another policy the same number would make other buckets in PyTorch.

@@ -20,13 +20,13 @@ from collscope.units import count, format_size
 
 _MOST_FAILED = 10
 _HOST_TEXT = (
-    "On the host the computation is a thread and the calls are MPI's: they share cores, and the "
-    "figures say nothing of a GPU."
+    "On the host the computation is a thread and the calls are MPI's. They share cores: the"
+    " figures say nothing about a GPU."
 )
 _MODEL_TEXT = (
     "The model is R = 1 - channels / multiprocessors: a channel's block takes a multiprocessor "
-    "from the computation. It knows nothing of memory bandwidth or power, nor that a block may "
-    "leave room beside it or that a kernel may work in whole waves: take it for a bound. A "
+    "from the computation. It ignores memory bandwidth and power, blocks that leave room beside"
+    " them, and kernels that work in whole waves: take it as a bound. A "
     "slower collective disturbs less, so read R with the bus bandwidth beside it."
 )
 
@@ -64,8 +64,8 @@ def _head(found: InterferenceReport) -> list[str]:
         f"Backend {or_unknown(found.backend)}, device {or_unknown(found.device)}{units}, library "
         f"{or_unknown(found.library)}{priority}.",
         f"Computation: {'; '.join(found.descriptions) or 'unknown'}.",
-        "R is the computation's performance while calls run all the time, over that without; each "
-        "measured between two baselines.",
+        "R is the computation's performance while calls run all the time, divided by that without"
+        " calls; each is measured between two baselines.",
     ]
     if found.rows and (alike := _alike(found.rows)):
         lines.append(alike)
@@ -171,8 +171,8 @@ def _notes(found: InterferenceReport) -> list[str]:
     uncovered = sum(r.uncovered for r in found.rows)
     if uncovered:
         notes.append(
-            f"{uncovered} samples do not count: one side ended before the other, also after it was "
-            "made longer."
+            f"{uncovered} samples do not count: one side ended before the other, even after it was"
+            " made longer."
         )
     notes += found.failed[:_MOST_FAILED]
     if len(found.failed) > _MOST_FAILED:

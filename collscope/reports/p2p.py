@@ -228,7 +228,7 @@ def _slow(found: P2p) -> list[str]:
     """The pairs that stand out, the worst first, and the rank that they share."""
     if not found.slow_pairs:
         enough = any(s.pairs >= LEAST_PAIRS for s in found.spreads)
-        nothing = "No pair is slower than the median by more than the noise (5 % at least)."
+        nothing = "No pair is slower than the median by more than the noise (and by 5 %)."
         return [nothing] if enough else []
     worst: dict[tuple[str, frozenset[int]], SlowPair] = {}  # they come worst first
     for pair in found.slow_pairs:

@@ -42,14 +42,13 @@ def missing_ranks(report: Report) -> Iterable[Finding]:
     source = "log"
     advice = (
         "Ingest the logs of all ranks (NCCL_DEBUG_FILE with %h and %p, on every host) to see"
-        " waiting "
-        "and disagreement; calls, sizes and shares stand without them."
+        " waiting and disagreement; calls, sizes and shares are right without them."
     )
     if not _logged(report):
         source = "trace or recording"
         advice = (
-            "Ingest those of all ranks to see waiting and disagreement; calls, sizes and shares "
-            "stand without them."
+            "Ingest those of all ranks to see waiting and disagreement; calls, sizes and shares"
+            " are right without them."
         )
     yield Finding(
         severity="warning",
@@ -83,8 +82,8 @@ def missing_calls(report: Report) -> Iterable[Finding]:
     if not _logged(report):
         title = f"{count(lines, 'call')} {are(lines)} missing in traces or recordings of ranks"
         advice = (
-            "They began or ended at different calls, or lost some: what is missing on a rank cannot"
-            " be told from a rank that stopped."
+            "They began or ended at different calls, or lost some: a missing call cannot be told"
+            " from a rank that stopped."
         )
     yield Finding(
         severity="warning",
@@ -152,9 +151,10 @@ def communicators_inferred(report: Report) -> Iterable[Finding]:
         code="communicators_inferred",
         title=f"{count_of(len(rows), len(report.communicators), 'communicator')} {are(len(rows))}"
         " inferred",
-        detail=f"Communicator{'s' * (len(rows) > 1)} {ids}: no INIT line tells which ranks are "
-        "together; those that made the same calls are.",
-        advice="Log with NCCL_DEBUG_SUBSYS=INIT,COLL to have communicators joined by their id.",
+        detail=f"Communicator{'s' * (len(rows) > 1)} {ids}: no INIT line names their ranks; ranks"
+        " with the same calls were put together.",
+        advice="Log with NCCL_DEBUG_SUBSYS=INIT,COLL, so that communicators are joined by their"
+        " id.",
     )
 
 
@@ -185,8 +185,9 @@ def tiny_messages(report: Report) -> Iterable[Finding]:
         severity="note",
         code="tiny_messages",
         title=f"{100 * tiny / every:.1f} % of the calls are below 4 KiB",
-        detail=f"{count_of(tiny, every, 'call')} of known size: they cost latency, not bandwidth.",
-        advice="Combine scalars and small tensors into one call, or make the calls less often.",
+        detail=f"{count_of(tiny, every, 'call')} of known size: their cost is latency, not"
+        " bandwidth.",
+        advice="Combine scalars and small tensors into one call, or call less often.",
     )
 
 
@@ -238,8 +239,8 @@ def library_warnings(report: Report) -> Iterable[Finding]:
         detail=f"{count(len(rows), 'different text')}; the first"
         f" {min(len(rows), MOST_EVIDENCE)} follow."
         if len(rows) > 1
-        else "One text; it follows.",
-        advice="Read them: they often name the reason of a slow path.",
+        else "It follows.",
+        advice="Read them: they often name the reason for a slow path.",
         evidence=tuple(Evidence(row.source, row.line, row.value) for row in rows[:MOST_EVIDENCE]),
     )
 

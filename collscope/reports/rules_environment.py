@@ -40,8 +40,8 @@ _OF_ONE_JOB = (
     "differently can hang or corrupt results."
 )
 _OF_JOBS = (
-    "The run holds more than one job, which may differ in this by right: give each a run of its "
-    "own (--run LABEL) to see whether the ranks of one do."
+    "The run holds more than one job, and jobs may differ in this. Give each its own run (--run"
+    " NAME) to see whether the ranks of one job differ."
 )
 
 
@@ -96,7 +96,7 @@ def debug_left_on(report: Report) -> Iterable[Finding]:
             yield Finding(
                 severity="note",
                 code="debug_left_on",
-                title=f"a trace that costs time is on: {row.name}={row.value}",
+                title=f"debug output that costs time is on: {row.name}={row.value}",
                 detail=f"{_seen_by(row)}; times of this run include its cost.",
                 advice=f"Unset {row.name} in production and when timing the job.",
                 evidence=(_says(row),),

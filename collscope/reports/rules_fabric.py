@@ -35,7 +35,9 @@ def internode_socket(report: Report) -> Iterable[Finding]:
     unknown = sum(row.unknown for row in rows)
     some = count_of(pairs, every, "pair")
     detail = [f"Over NET/Socket: {some} of ranks on two hosts."] * (pairs > 0)
-    detail += [f"{unknown} pairs whose hosts the log does not tell use NET/Socket."] * (unknown > 0)
+    detail += [f"{unknown} pairs use NET/Socket, and the log does not name their hosts."] * (
+        unknown > 0
+    )
     yield Finding(
         severity="problem" if pairs else "warning",
         code="internode_socket",

@@ -68,8 +68,8 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
         title=f"{100 * least:.1f} to {100 * most:.1f} of {100 * share:.1f} % of GPU time in "
         f"{count(len(kernels), 'collective kernel')} is waiting or "
         "contention",
-        detail=f"{told}. A mean above {SKEW_FACTOR:g} times the roof of the largest message is "
-        "no transfer.",
+        detail=f"{told}. A mean above {SKEW_FACTOR:g} times the roof of the largest message cannot"
+        " be transfer alone.",
         advice=_BALANCE,
     )
 

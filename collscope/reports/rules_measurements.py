@@ -53,9 +53,9 @@ def times_fall(report: Report) -> Iterable[Finding]:
         code="times_fall",
         title=f"{count(len(found), 'size')} took longer than a larger message",
         detail=f"{told}.",
-        advice="Measure again with more iterations: a first touch of memory, another job or a "
-        "failing link shows like this. Where it stays, another algorithm or protocol would be "
-        "faster at the slow size (collscope tune).",
+        advice="Measure again with more iterations: the first use of memory, another job or a"
+        " failing link can cause this. If it remains, another algorithm or protocol would be"
+        " faster at the slow size (collscope tune).",
     )
 
 
@@ -153,8 +153,8 @@ def places_differ(report: Report) -> Iterable[Finding]:
         code="places_differ",
         title=f"in place and out of place differ at {count(len(found), 'size')}",
         detail=f"{told}.",
-        advice="Both move the same data over the links. Measure again: the slower one may have "
-        "touched its memory for the first time.",
+        advice="Both move the same data over the links. Measure again: the slower one may have"
+        " used its memory for the first time.",
     )
 
 

@@ -15,14 +15,14 @@ _SEVERAL = {
     "several_jobs": (
         "more than one job in this run: {} with several processes",
         "GPU",
-        "Processes with different pids used the same GPU for communicators of their own: the "
-        "calls, bytes and settings below are those of all these jobs (or starts of one) together.",
+        "Processes with different pids used the same GPU for communicators of their own. Calls,"
+        " bytes and settings below are those of all these jobs (or starts of one job) together.",
     ),
     "rank_traced_twice": (
         "two jobs or periods in this run: {} left out",
         "trace",
-        "Their rank has another trace, read before. Shares, waiting and overlap are of the first "
-        "trace of each rank alone, those listed under Share of GPU time.",
+        "Their rank already has a trace. Shares, waiting and overlap are those of the first trace"
+        " of each rank, listed under Share of GPU time.",
     ),
 }
 
@@ -41,8 +41,8 @@ def library_differs(report: Report) -> Iterable[Finding]:
         code="library_differs",
         title=f"{len(versions)} different library versions in one run",
         detail=", ".join(sorted(versions)) + ".",
-        advice="Start every rank with the same library, or give other jobs a run of their own "
-        "(--run LABEL).",
+        advice="Start every rank with the same library, or give other jobs a run of their own"
+        " (--run NAME).",
         evidence=tuple(
             Evidence(row.source, None, version) for version, row in sorted(versions.items())
         ),
@@ -59,7 +59,7 @@ def several_jobs(report: Report) -> Iterable[Finding]:
                 code=row.code,
                 title=title.format(count(row.count, counted)),
                 detail=detail,
-                advice="Give each job and each profiled period a run of its own (--run LABEL).",
+                advice="Give each job and each profiled period a run of its own (--run NAME).",
             )
 
 
@@ -86,8 +86,8 @@ def logged_twice(report: Report) -> Iterable[Finding]:
                 code="logged_twice",
                 title=f"more than one log of {count(row.count, 'process', 'processes')}",
                 detail=f"{row.message[:1].upper()}{row.message[1:]}.",
-                advice="Where one log is a copy of others (a shared stdout beside a file per "
-                "process), ingest it into a run of its own (--run LABEL).",
+                advice="If one log is a copy of others (a shared stdout beside a file per"
+                " process), ingest it into a run of its own (--run NAME).",
             )
 
 
@@ -103,7 +103,7 @@ def totals_beside_trace(report: Report) -> Iterable[Finding]:
         code="totals_beside_trace",
         title=f"{count(len(left_out), 'file')} of totals left out beside the trace of the same "
         "process",
-        detail="Shares and times are those of the trace, which holds the same executions.",
+        detail="Shares and times are those of the trace, which has the same kernels.",
         advice="Nothing to do, or ingest the traces alone.",
         evidence=tuple(Evidence(path, None, "") for path in sorted(left_out)[:_MOST_NAMED]),
     )

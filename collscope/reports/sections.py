@@ -92,7 +92,7 @@ def _answer(report: Report) -> Iterable[str]:
     if any(row.split_ns for row in report.classes) or (
         report.classes and all(row.kernel_ns for row in report.classes)
     ):
-        yield "Classes with kernel times are ordered by them, the rest by bytes."
+        yield "Classes are ordered by kernel time where it is known, the others by bytes."
 
 
 def _share_answer(report: Report) -> Iterable[str]:
@@ -176,7 +176,7 @@ def _most(row: ClassRow) -> str:
 
 def _findings(findings: Sequence[Finding]) -> Iterable[str | Item]:
     if not findings:
-        yield "None of the rules found anything."
+        yield "No rule found anything."
     for finding in findings:
         evidence = (_evidence(line) for line in finding.evidence)
         yield Item(
@@ -197,14 +197,14 @@ def _shares(report: Report) -> Iterable[str | Table]:
     if len(shares) > _MOST_SENTENCES:
         yield _shares_table(shares)
         largest = max(_traced(report) or shares, key=lambda share: share.percent or 0.0)
-        yield f"Kernels of the profile with the largest share, {largest.source}, stand below."
+        yield f"Below are the kernels of {largest.source}, the profile with the largest share."
         shares = (largest,)
     for share in shares:
         yield f"{share.source} ({share.dialect}): {share_sentence(share)}."
         if share.partial:
             yield (
-                f"The table is an excerpt ({share.reported_coverage:.2f} % of its total): "
-                "its own percentages are used."
+                f"The table is an excerpt ({share.reported_coverage:.2f} % of its total), so its"
+                " printed percentages are used."
             )
         elif share.share_of_kernels is not None and share.kernel_ns != share.busy_ns:
             yield f"Of kernels alone, without copies: {100 * share.share_of_kernels:.2f} %."
@@ -216,7 +216,8 @@ def _shares(report: Report) -> Iterable[str | Table]:
             yield f"{more} not shown."
         for unclassified in share.unclassified:
             yield (
-                f"Not counted, a name with 'ccl' that is no known collective: {unclassified.name} "
+                f"Not counted, because the name has 'ccl' but is not a known collective:"
+                f" {unclassified.name} "
                 f"({count(unclassified.calls, 'call')})."
             )
 
@@ -311,7 +312,7 @@ def _run(report: Report) -> Iterable[str | Table]:
         f"{count(header.processes or None, 'process', 'processes')}, {_gpus(header)}, "
         f"hosts {', '.join(header.hosts) or 'unknown'}."
         if known
-        else f"Run {header.run}: its sources tell no ranks, processes, GPUs or hosts."
+        else f"Run {header.run}: its sources name no ranks, processes, GPUs or hosts."
     )
     yield f"Libraries: {', '.join(header.libraries) or 'no version line in the sources'}."
     columns = [("source kind", TEXT), ("dialect", TEXT), ("sources", NUMBER)]

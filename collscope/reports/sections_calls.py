@@ -122,8 +122,8 @@ def histograms(report: Report) -> Iterable[str | Table]:
         yield "No calls of known size."
         return
     yield (
-        "Size is the nccl-tests size of one call; a bar is the bin's part of all these calls. "
-        "Powers of two without calls are left out."
+        "Size is the nccl-tests size of one call; a bar is the bin's part of these calls. Powers"
+        " of two without calls are left out."
     )
     for histogram in report.histograms:
         yield _histogram_table(histogram)

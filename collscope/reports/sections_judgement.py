@@ -35,7 +35,7 @@ _HOW = (
     "name the machine (collscope report --system NAME; collscope roofline --list)."
 )
 _NO_RANKS = (
-    "Not judged: the measurements tell no ranks or no sizes. Ingest them into another run with the "
+    "Not judged: the measurements lack ranks or sizes. Ingest them into another run with the "
     "ranks (collscope ingest table or csv PATH --nranks N --run NAME)."
 )
 _MOST_REACHED = 12  # operations in the first lines
@@ -52,8 +52,8 @@ def gain_sentences(report: Report) -> Iterable[str]:
         )
         if uplift.gain_skewed_low is not None and uplift.gain_skewed_high is not None:
             yield (
-                f"Of this only {_between(uplift.gain_skewed_low, uplift.gain_skewed_high)} can be "
-                "expected: the rest is time of kernels that mostly wait (see the findings)."
+                f"Of this only {_between(uplift.gain_skewed_low, uplift.gain_skewed_high)} can be"
+                " expected: the rest is time in kernels that mostly wait (see the findings)."
             )
 
 
@@ -82,7 +82,7 @@ def measured_sentences(said: Judgement) -> Iterable[str]:
     if len(said.reached) > _MOST_REACHED:
         yield f"{len(said.reached) - _MOST_REACHED} more: --format json, judgement.reached."
     if said.reached:
-        none = "no ceiling to hold it against (--system NAME; collscope roofline --list)"
+        none = "no ceiling to compare with (--system NAME; collscope roofline --list)"
         roof = none if said.roof is None else f"ceiling: {said.roof}"
         yield f"Bus bandwidth of label {said.label}; {roof}."
 
@@ -118,7 +118,8 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
     if said.kernels:
         yield _kernel_table(said.kernels)
         yield (
-            "Calls, ranks and profiles together. mean / roof: only where no size explains the mean."
+            "Summed over ranks and profiles. mean / roof is given only where no message size"
+            " explains the mean."
         )
         yield from (
             f"Largest message of a kernel: {source}."
@@ -153,7 +154,7 @@ def _classes(rows: Sequence[JudgedClass], said: Judgement, run: str) -> Iterable
             row.time_share is not None and row.measured_us is None and not row.kernel_us
             for row in rows
         )
-        at_roof = ", where a class without a time takes that of its ceiling" if guessed else ""
+        at_roof = ", where a class without a time has that of its ceiling" if guessed else ""
         yield (
             f"measured: median{label}, or the transfer in the job. GB/s: its bus bandwidth. "
             "reachable: what the library's algorithms reach at that size, in GB/s; limit: what the "
@@ -232,12 +233,12 @@ def _decomposition_table(found: Decomposition) -> Table:
 def _uplift(found: Uplift, which: str) -> Iterable[str | Item]:
     lines = [
         f"saved: {100 * found.saved:.2f} points of the time; {100 * found.judged:.1f} % of the "
-        f"collective time is judged; {_gain(found.gain_if_alike)} if the rest is as efficient",
+        f"collective time is judged; {_gain(found.gain_if_alike)} if the rest is just as efficient",
     ]
     if found.gain_skewed_low is not None and found.gain_skewed_high is not None:
         lines.append(
-            f"{_between(found.gain_skewed_low, found.gain_skewed_high)} without the waiting of "
-            "skewed kernels: their transfers at the roof, or three times slower"
+            f"{_between(found.gain_skewed_low, found.gain_skewed_high)} without the waiting of"
+            " skewed kernels (transfers at the roof, or three times slower)"
         )
     lines.append(f"ceiling: {_gain(found.ceiling)} if collectives took no time")
     lines.append(f"denominator: {found.denominator}")
@@ -284,8 +285,8 @@ def _metric_table(rows: Sequence[MetricRow]) -> Table:
 def _metric_words(rows: Sequence[MetricRow]) -> Iterable[str]:
     references = ", ".join(dict.fromkeys(row.reference for row in rows))
     yield (
-        f"against: the figure with the first label ({references}). coll. x: how much faster "
-        "the measured collectives are. pred.: what the exposed collective share of the same job "
+        f"against: the figure with the first label ({references}). coll. x: speed-up of the"
+        " measured collectives. pred.: what the exposed collective share of the same job "
         "then gives, all of it exposed where no trace tells; - where no profile is known to be of "
         "that job. "
         "implied: exposed collective share that explains the gain."

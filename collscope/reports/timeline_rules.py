@@ -32,8 +32,8 @@ _LATE_ADVICE = {
     "more": "Give this rank less work, or the others more: balance batch, sequence or layers.",
     "slower": "Check this GPU: clocks, temperature, power limit, other processes on it.",
     "inherited": "Look at the rank that is the first cause.",
-    "untraced": "Trace this rank and another (torch.profiler, rocprofv3): what one of them does "
-    "before it comes tells why.",
+    "untraced": "Trace this rank and another (torch.profiler, rocprofv3): compare what each does"
+    " before it arrives.",
     "unknown": "Compare this rank's timeline with another's: collscope export perfetto.",
 }
 
@@ -54,7 +54,7 @@ _KINDS = {
         "warning",
         "collectives that a rank lacks",
         "Either its recording lost them, or the rank took another branch: compare the program "
-        "there. Everything else was matched without them.",
+        "there. All other calls were matched.",
     ),
     "different": (
         "problem",
@@ -64,7 +64,7 @@ _KINDS = {
     "unmatched": (
         "warning",
         "Sends and Recvs without a partner",
-        "Check who should have received or sent them.",
+        "Check which rank should have sent or received them.",
     ),
     "different_size": (
         "problem",
@@ -90,7 +90,8 @@ def stragglers(report: Report) -> Iterable[Finding]:
             "note",
             [rank for rank in named if not matters(rank, ranks)],
             "last most often, but by little",
-            "Nothing to do: the others lose less than 1 % of their time, or under 20 us a call.",
+            "Nothing to do: the others lose less than 1 % of their time, or less than 20 us a"
+            " call.",
         ),
     ):
         if late:

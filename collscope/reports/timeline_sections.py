@@ -468,8 +468,8 @@ def _clocks(clocks: Sequence[ClockRow]) -> Iterable[str]:
     )
     if len(members) > 1:
         yield (
-            f"The ranks fall into {len(members)} sets without a common collective: times of "
-            "different sets are not compared."
+            f"The ranks fall into {len(members)} sets without a common collective: times of"
+            " different sets cannot be compared."
         )
 
 

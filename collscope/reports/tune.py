@@ -136,7 +136,9 @@ def _head(found: Tuning) -> Iterator[str]:
         if g.step is not None:
             yield f"The job's time {_saved(g.step, g.step_low, g.step_high)}: {found.job.basis}."
         else:
-            yield "What the job gains is not known: give --step-ms, or ingest a profile or traces."
+            yield (
+                "The gain of the job is not known: give --step-ms, or ingest a profile or traces."
+            )
     present = " ".join(f"{v.name}={v.value} ({v.origin})" for v in found.present)
     yield f"Present setting: {present or 'the library default, no knob is set'}."
     if found.kept:
@@ -167,7 +169,7 @@ def _apply(found: Tuning, out: Path) -> Iterator[str]:
         yield "It sets " + ", ".join(f"{k}={v}" for k, v in found.environment) + "."
     if found.rows:
         yield (
-            f"{out / TUNER_CSV} must be seen by all ranks, at the same path. NCCL_ALGO and "
+            f"{out / TUNER_CSV} must be readable by all ranks, at the same path. NCCL_ALGO and "
             "NCCL_PROTO must stay unset: they override a plugin."
         )
     yield "Check it end to end: compare the job's step time with and without."
@@ -231,15 +233,16 @@ def _notes(found: Tuning) -> Iterator[str]:
     if kept and len(kept) < len(found.classes):
         others = "confirmed, not tuned" if found.outcome in (TUNED, UNCONFIRMED) else "not tuned"
         yield (
-            f"{len(kept)} of {count(len(found.classes), 'class', 'classes')} hold 95 % of what can "
-            f"be won; the others are {others}."
+            f"{len(kept)} of {count(len(found.classes), 'class', 'classes')} hold 95 % of what can"
+            f" be gained; the others are {others}."
         )
     if found.job.exposed < 1:
         yield f"{100 * found.job.exposed:.1f} % of the collective time is exposed."
     if found.outcome != DRY_RUN:
         yield (
-            "Times are of the collectives alone; a job's gain takes all else as it is. A GPU that "
-            "waits less may run at lower clocks, and then less is won."
+            "Times are those of the collectives alone; the job's gain assumes that nothing else"
+            " changes. A GPU that waits less may run at lower clocks, and the job then gains"
+            " less."
         )
     yield from (f"{notice[:1].upper()}{notice[1:]}." for notice in found.notices)
     if found.files:

@@ -150,4 +150,4 @@ def _distinct(command: str, names: Sequence[str]) -> None:
     """Raise UsageError where there are not two labels, or one is named twice."""
     if len(set(names)) < max(2, len(names)):
         told = " and ".join(f"'{name}'" for name in names) or "no label"
-        raise UsageError(f"{command} {told}: nothing to compare. Name different labels.")
+        raise UsageError(f"{command} {told}: nothing to compare. Name two different labels.")

@@ -40,14 +40,14 @@ _COMPARE_CSV = (
 _LONGEST_LABEL = 20  # of a label in a column's heading
 _PAIRED = (
     "Measured in turns: ratios and speed-ups are paired by round (the median over the rounds of the"
-    " ratio within one), so they need not be the quotient of the times, which are medians over the"
-    " rounds of their medians."
+    " ratio within one), so they can differ from the quotient of the times, which are medians over"
+    " the rounds."
 )
 _UNJUDGED = {  # outcomes, and what JUnit says of them
     "noisy": "too noisy to judge",
     "unknown": "noise not known: a single value; measure more often",
-    "baseline wrong": "the baseline's results are wrong: no time to hold against",
-    "baseline failed": "the baseline failed: no time to hold against",
+    "baseline wrong": "the baseline's results are wrong: no time to compare with",
+    "baseline failed": "the baseline failed: no time to compare with",
 }
 _BROKEN = ("wrong results", "failed")  # of the current label
 _PLACES = {True: "in", False: "out", None: None}
@@ -107,7 +107,7 @@ def _record(value: Comparison | Check) -> dict[str, Any]:
 def _compare_sections(comparison: Comparison) -> list[Section]:
     short = _short_names(comparison.labels)
     crossovers = tuple(_crossovers(comparison, short)) or (
-        "None beyond the noise: no label leads at some sizes and lags at others.",
+        "None: no label is faster at some sizes and slower at others, beyond the noise.",
     )
     head = Section("", (_headline(comparison), *map(note_words, comparison.notes)))
     classes = [

@@ -42,7 +42,10 @@ def plot_compare(comparison: Comparison, path: Path, roof: RoofOf | None = None)
     check_plot(path)
     drawn = [c for c in curves(comparison.classes) if any(_known(c, i) for i in _each(comparison))]
     if not drawn:
-        raise UsageError(f"{path}: no common class has a bus bandwidth. Leave --plot out.")
+        raise UsageError(
+            f"{path}: no common class has a bus bandwidth, so there is nothing to"
+            " plot. Leave --plot out."
+        )
     chosen = sorted(drawn, key=lambda curve: -len(curve))[:_PANELS]
     write_figure(_figure(comparison, chosen, len(drawn), roof), path)
 

@@ -52,13 +52,13 @@ _NAMED = 3  # classes that a sentence names
 GAPS = {
     Gap.SCALED: "measured on fewer ranks",
     Gap.NODES_DIFFER: "measured on another number of nodes",
-    Gap.NODES_UNKNOWN: "nodes not known",
-    Gap.SHAPE_UNKNOWN: "shape not known",
-    Gap.PLACE_UNKNOWN: "place not known",
-    Gap.DATATYPE_UNKNOWN: "datatype not known",
-    Gap.REDOP_UNKNOWN: "reduction not known",
+    Gap.NODES_UNKNOWN: "the nodes are not known",
+    Gap.SHAPE_UNKNOWN: "the shape is not known",
+    Gap.PLACE_UNKNOWN: "the place is not known",
+    Gap.DATATYPE_UNKNOWN: "the datatype is not known",
+    Gap.REDOP_UNKNOWN: "the reduction is not known",
     Gap.ROOT_DIFFERS: "measured with another root",
-    Gap.ROOT_UNKNOWN: "root not known",
+    Gap.ROOT_UNKNOWN: "the root is not known",
 }
 
 
@@ -112,19 +112,19 @@ def _head(d: Decision) -> str:  # noqa: PLR0911 - one for each reason
             return _total(d.reason, d.total)
         case Reason.MISSING:
             assert d.lost is not None
-            return f"too little was measured again, missing: {_lost(d.lost)}: measure them too"
+            return f"too little was measured again; missing are {_lost(d.lost)}; measure these too"
         case Reason.BASELINE:
             assert d.lost is not None
             whole = d.lost.of + d.lost.untimed
             return (
-                f"the baseline has no right result of {d.lost.untimed} of its"
+                f"the baseline has no right result for {d.lost.untimed} of its"
                 f" {count(whole, 'class', 'classes')}: measure it again"
             )
         case Reason.NOISE:
             assert d.noise is not None
             return (
-                f"only {100 * d.noise.seen:.0f} % of the time lies in classes whose noise allows a"
-                f" judgement; {_remedy(d.noise, len(d.judged))}"
+                f"only {100 * d.noise.seen:.0f} % of the time is in classes whose noise is low"
+                f" enough to judge; {_remedy(d.noise, len(d.judged))}"
             )
         case Reason.NO_RESULT:
             return no_result_words(d.no_results)
@@ -153,7 +153,7 @@ def _total(reason: Reason, total: Effect) -> str:
         return f"the weighted total is {abs(percent):.1f} % {'slower' if slower else 'faster'}"
     if reason is Reason.UNSURE:
         return f"weighted total {percent:+.1f} %, which is not sure enough for a verdict"
-    what = "that decides" if reason is Reason.UNDECIDED else "beyond the noise"
+    what = "large enough to decide" if reason is Reason.UNDECIDED else "beyond the noise"
     return f"no change {what}; weighted total {percent:+.1f} %"
 
 
@@ -233,12 +233,13 @@ def _remedy(noise: Noise, of: int) -> str:
     """What helps against the doubt that has most of the time."""
     if noise.doubt is Doubt.UNKNOWN:
         return (
-            f"the noise of {count(len(noise.classes), 'class', 'classes')} is not known, with a"
-            " single value of a label: measure more often, and read all runs under the same label"
+            f"the noise of {count(len(noise.classes), 'class', 'classes')} is not known, because a"
+            " label has a single value: measure more often, and read all runs under the same"
+            " label"
         )
     if noise.doubt is Doubt.LAUNCHES:
         return (
-            f"on a host's cores fewer than {ENOUGH_ROUNDS} launches do not tell how much they"
+            f"on a host's cores fewer than {ENOUGH_ROUNDS} launches do not show how much they"
             f" differ: measure in {ENOUGH_ROUNDS} rounds or more ('collscope replay --rounds')"
         )
     wider = ""
@@ -281,10 +282,11 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
             return f"{name} differs ({told})"
         case Mixed(name, values):
             kinds = "/".join(values)
-            return f"every label mixes measurements of several kinds of {name} ({kinds})"
+            return f"every label mixes measurements with several values of {name} ({kinds})"
         case WrongResults(label, classes, first):
             return (
-                f"{label}: wrong results of {count(classes, 'class', 'classes')} have no time here"
+                f"{label}: {count(classes, 'class', 'classes')} with wrong results, so without a"
+                " time"
                 f" ({called(first)}{', …' * (classes > 1)})"
             )
         case WithoutTime(label, rows):
@@ -295,37 +297,37 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
             return f"{label}: {some} not measured with every label"
         case NoCounterpart(label, classes):
             alone = count(classes, "class", "classes")
-            return f"{label}: {alone} without a time of the other label to hold against"
+            return f"{label}: {alone} that the other label has no time of"
         case PlacesDiffer(label, key, out, in_):
             return (
                 f"{label}: {key.op.value} of {key.size_bytes} B takes {out:.1f} us out of place"
                 f" and {in_:.1f} us in place ({out / in_:.2f} x): first touch, or an outlier"
             )
         case HeldAgainst(label, classes, gap):
-            return f"{label}: {count(classes, 'class', 'classes')} compared: {GAPS[gap]}"
+            return f"{label}: {count(classes, 'class', 'classes')} compared although {GAPS[gap]}"
         case Weighed(run, calls, gap):
-            return f"run {run}: {count(calls, 'call')} weighed: {GAPS[gap]}"
+            return f"run {run}: {count(calls, 'call')} weighed although {GAPS[gap]}"
         case ControlRaises(threshold):
             return f"the control raises thresholds to {100 * threshold:.1f} %"
         case OneCallEach():
             return (
-                "no calls are known: a class weighs the time of one call, as in a sweep that runs"
-                " once; with --weights it weighs what a job calls"
+                "the number of calls is not known: each class counts as one call, as in a sweep"
+                " that runs once; --weights takes the calls of a job"
             )
         case FewLaunches(classes, of):
             return (
                 f"{count_of(classes, of, 'class', 'classes')} with fewer than {ENOUGH_ROUNDS}"
-                " launches (rounds) of a label: how much launches differ is assumed, not measured;"
+                f" launches (rounds) per label: how much launches differ is assumed, not measured;"
                 f" measure {ENOUGH_ROUNDS} or more"
             )
         case Coverage():
             return _coverage(note)
         case NotApplicable(system, reason):
-            return f"{system} does not apply, nothing is held against it: {reason}"
+            return f"{system} does not apply, and nothing is compared with it: {reason}"
         case SeveralNodes():
             return (
-                f"{note.nranks} ranks are more than the {note.gpus} GPUs of one {note.system}: held"
-                f" against {note.nodes} of them over {note.nics} x {note.network} each"
+                f"{note.nranks} ranks are more than the {note.gpus} GPUs of one {note.system}:"
+                f" compared with {note.nodes} of them over {note.nics} x {note.network} each"
                 + " (the nodes are not known)"
                 * note.assumed
             )
@@ -360,11 +362,11 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
 
 def _coverage(note: Coverage) -> str:
     if not note.of:
-        return f"run {note.run} has no calls of known size: nothing has a weight"
+        return f"run {note.run} has no calls of known size, so no class has a weight"
     calls, size = (
         "none" if part is None else f"{100 * part:.3g} %" for part in (note.calls, note.size)
     )
     return (
         f"run {note.run}: measured {count_of(note.classes, note.of, 'class', 'classes')}, {calls}"
-        f" of its calls and {size} of their bytes; what it does not call has no weight"
+        f" of its calls and {size} of their bytes; classes that it does not call have no weight"
     )

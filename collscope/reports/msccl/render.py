@@ -108,11 +108,11 @@ def _sentence(report: MscclReport) -> str:
     )
     if report.other_classes:
         other = count(report.other_classes, "class", "classes")
-        text += f" {other} of operations that no algorithm is for."
+        text += f" {other} of operations without an algorithm."
     if any(row.msccl_us is not None for row in served):
         text += (
-            " MSCCL us and library us are of one model each, run us was measured in the run; "
-            "replay --library measures both libraries."
+            " MSCCL us and library us come from models; run us was measured in the run. replay"
+            " --library measures both libraries."
         )
     return text
 

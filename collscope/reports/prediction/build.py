@@ -231,8 +231,8 @@ def _change(
 def _told(times: Times) -> Iterator[str]:
     if times.wrong:
         yield (
-            f"{count(times.wrong, 'class', 'classes')} measured with wrong results, or failed: "
-            "unchanged here."
+            f"{count(times.wrong, 'class', 'classes')} measured with wrong results, or failed:"
+            " left as recorded."
         )
     for mark, classes in times.marks.items():
         yield f"{count(classes, 'new time', 'new times')}: {mark}."
@@ -243,8 +243,8 @@ def _assumed(wanted: Wanted, times: Times, found: Prediction) -> Iterator[str]:
     known = found.knowledge
     if wanted.system is not None:
         yield (
-            "Every collective is assumed to reach the roof; one that was faster in the job stays "
-            "as it was."
+            "Every collective is assumed to reach the roof; one that was faster in the job is left"
+            " as recorded."
         )
     elif times.transfers is not None:
         yield "Every call takes as long as the call at its place of the step in the other run."
@@ -279,5 +279,5 @@ def _assumed(wanted: Wanted, times: Times, found: Prediction) -> Iterator[str]:
     else:
         yield (
             f"Compute beside collectives runs {100 * known.slowdown:.0f} % longer than alone in "
-            "the traces; whether it does beside the new ones is not in their times."
+            "the traces; whether the new ones slow it down is not known."
         )

@@ -14,8 +14,8 @@ _STEP_FROM = {
     "marks": "between the profiler's step marks",
     "kernels": "from the kernels that recur: the profiler marked no steps",
     "period": "from the period of the collectives: the profiler marked no steps",
-    "window": "from the whole trace: neither marks nor a period were found, so that one step "
-    "stands for all",
+    "window": "from the whole trace: neither marks nor a period were found, so the trace counts as"
+    " one step",
 }
 
 
@@ -52,7 +52,7 @@ def _sections(said: PredictionReport, explain: bool) -> Iterable[Section]:
         yield Section("What bounds the step", (_bounds_table(said), *_rests_on(said)))
     yield Section("Classes that change", (_table(said.changed),))
     if said.unchanged:
-        text = "Without a new time, hence as recorded:"
+        text = "Without a new time, so left as recorded:"
         yield Section("Classes that stay", (text, _table(said.unchanged)))
     yield Section("Assumptions", said.assumptions)
 
@@ -61,8 +61,8 @@ def _answer(said: PredictionReport) -> Iterable[str]:
     low, high = _ms(said.low_us), _ms(said.high_us)
     if said.known.host_bound >= _HOST_BOUND:
         yield (
-            f"The host is the limit of the recorded step: {100 * said.known.host_bound:.0f} % of "
-            "the launches found the GPU idle. A faster collective gains little while that is so."
+            f"The host limits the recorded step: {100 * said.known.host_bound:.0f} % of "
+            "the launches found the GPU idle. Faster collectives gain little then."
         )
     yield (
         f"Step time {_ms(said.step_us)} -> {_ms(said.new_us)} ms"
@@ -70,9 +70,9 @@ def _answer(said: PredictionReport) -> Iterable[str]:
         f"with {said.times_from}."
     )
     yield (
-        f"The uplift formula alone: {_ms(said.simple_us)} ms, "
-        f"{_change(said.step_us, said.simple_us)}; it saves "
-        "exposed transfer time and moves nothing else."
+        f"By the uplift formula alone: {_ms(said.simple_us)} ms, "
+        f"{_change(said.step_us, said.simple_us)}; it removes exposed transfer time and changes"
+        " nothing else."
     )
     error = said.simulated_us / said.recorded_us - 1
     yield (
