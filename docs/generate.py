@@ -1,6 +1,9 @@
-"""Write the views' part of docs/data-model.md from the comments in schemas/views.
+"""Write what is made from other files: a part of docs/data-model.md, and the JSON Schemas.
 
 usage: python docs/generate.py [--check]    --check writes nothing and fails when it would
+
+The views' part of docs/data-model.md is made from the comments in schemas/views, and
+schemas/*.schema.json from the records (`json_schemas.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ from itertools import takewhile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-VIEWS = ROOT / "schemas" / "views"  # files by subject, in the order of their names
+SCHEMAS = ROOT / "schemas"
+VIEWS = SCHEMAS / "views"  # files by subject, in the order of their names
 PAGE = ROOT / "docs" / "data-model.md"
 BEGIN = "<!-- views: written by docs/generate.py from schemas/views -->"
 END = "<!-- end of views -->"
@@ -122,15 +126,22 @@ def generated_page(page: str, views: tuple[View, ...]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page, or with --check compare it; returns the exit status."""
-    old = PAGE.read_text(encoding="utf-8")
-    new = generated_page(old, read_views(views_text()))
-    if "--check" not in arguments:
-        PAGE.write_text(new, encoding="utf-8")
-    elif new != old:
-        sys.stderr.write("docs/data-model.md: not as schemas/views. Run docs/generate.py.\n")
-        return 1
-    return 0
+    """Write the files, or with --check compare them; returns the exit status."""
+    from json_schemas import DOCUMENTS, schema_text  # noqa: PLC0415 - needs collscope, views do not
+
+    page = PAGE.read_text(encoding="utf-8")
+    files = {PAGE: (generated_page(page, read_views(views_text())), "schemas/views")}
+    for name in DOCUMENTS:
+        files[SCHEMAS / f"{name}.schema.json"] = (schema_text(name), "the records")
+    status = 0
+    for path, (text, source) in files.items():
+        if "--check" not in arguments:
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+            where = path.relative_to(ROOT)
+            sys.stderr.write(f"{where}: not as {source}. Run docs/generate.py.\n")
+            status = 1
+    return status
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def test_missing_comment_is_seen(generate: ModuleType) -> None:
     assert [(column.name, column.comment) for column in view.columns] == [("a", "first"), ("d", "")]
 
 
-def test_data_model_page_is_up_to_date() -> None:
+def test_the_page_of_views_and_the_schemas_are_up_to_date() -> None:
     command = [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 from command import collscope
 from trace_builder import US, Job
 
-from collscope.reports.comparison import explained
 from collscope.timeline.analyse import analyse
 from collscope.timeline.explain import Explanation, explain
 from collscope.timeline.predict import Recorded
@@ -161,10 +159,3 @@ def test_the_collectives_part_holds_the_truth(recorded_jobs: Path, tmp_path: Pat
                if p["part"] == "collectives")  # fmt: skip
     assert 0 < part["low_ns"] < part["ns"]
     assert part["low_ns"] <= 22.7e6 <= part["high_ns"]
-
-
-def test_schema_names_every_field() -> None:
-    shapes = {"Explained": SCHEMA, **SCHEMA["$defs"]}
-    for name, shape in shapes.items():
-        fields = [field.name for field in dataclasses.fields(getattr(explained, name))]
-        assert list(shape["properties"]) == shape["required"] == fields

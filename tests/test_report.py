@@ -16,15 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from store_builder import StoreBuilder
 
-from collscope.analysis import share as share_records
-from collscope.analysis.classes import ClassRow
-from collscope.analysis.curves import Curve, CurvePoint
-from collscope.analysis.judged import Reached
-from collscope.analysis.outliers import Outlier
-from collscope.analysis.share import Share
 from collscope.cli.options import write
 from collscope.errors import UsageError
-from collscope.reports import judgement, model
 from collscope.reports import timeline_records as timeline
 from collscope.reports.communicators import compact_ranges
 from collscope.reports.findings import find
@@ -407,26 +400,6 @@ def test_json_follows_its_schema(schema: dict[str, Any], build: Callable[[], Sto
     document = json.loads(render(build().report(), "json"))
     jsonschema.validate(document, schema)
     assert document["schema"] == "collscope.report/1"
-
-
-def test_schema_names_every_field(schema: dict[str, Any]) -> None:
-    shapes = {**schema["$defs"], "Report": schema}
-    records = {
-        name: value
-        for module in (model, share_records, judgement, timeline)
-        for name, value in vars(module).items()
-        if dataclasses.is_dataclass(value) and value.__module__ == module.__name__
-    }
-    records |= {
-        record.__name__: record for record in (ClassRow, Curve, CurvePoint, Outlier, Reached)
-    }
-    assert set(shapes) == set(records)
-    for name, record in records.items():
-        # The JSON has in words what a share is of.
-        named = {"whole": "denominator"} if record is Share else {}
-        fields = [named.get(f.name, f.name) for f in dataclasses.fields(record)]
-        assert list(shapes[name]["properties"]) == fields
-        assert shapes[name]["required"] == fields
 
 
 def _late(rank: int, typical_us: float, caused_ms: float) -> timeline.RankRow:

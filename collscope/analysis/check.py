@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Annotated
 
 from collscope.analysis.compare import TracedParts
 from collscope.analysis.labels import Label, total_us
@@ -48,6 +49,7 @@ from collscope.stats import (
 SCHEMA = "collscope.check/1"
 # Outcomes of classes of which a label, the current one or the baseline, has no right result.
 NO_TIME = ("wrong results", "failed", "baseline wrong", "baseline failed")
+_OUTCOMES = ("slower", "faster", "same", "noisy", "unknown", *NO_TIME)
 DISCOVERY_RATE = 0.005  # of the classes called changed, expected to be called so wrongly
 
 
@@ -57,14 +59,17 @@ class ClassVerdict:
 
     key: CollectiveClass
     share: float | None  # of the baseline's time; None: a label has no right result
-    baseline_us: float | None
-    current_us: float | None
-    ratio: float | None  # current time / baseline time, 1 or less is good
+    baseline_us: float | None  # median time; None: no right result
+    current_us: float | None  # median time; None: no right result
+    # current time / baseline time, 1 or less is good; None: a label has no right result
+    ratio: float | None
     low: float | None  # 95 % confidence interval of the ratio; None: the noise is not known
-    high: float | None
+    high: float | None  # end of the interval
     threshold: float  # ratio beyond which a change matters
-    outcome: str  # slower, faster, same, noisy, unknown (its noise), or one of `NO_TIME`
-    paired: bool
+    # slower, faster, same, noisy, unknown (its noise); wrong results, failed: of the current label;
+    # baseline wrong, baseline failed: there is no time to hold against
+    outcome: Annotated[str, _OUTCOMES]
+    paired: bool  # rounds were measured in turns and compared pair by pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +77,19 @@ class Check:
     """Answer of `collscope check`."""
 
     decision: Decision
-    baseline: str
-    current: str
-    classes_common: int
+    baseline: str  # label or path
+    current: str  # label or path
+    classes_common: int  # classes that both have and that count
     classes_judged: int  # of these, changed or with little enough noise
     classes_missing: int  # of the baseline (and the run, if named) that `current` has no time of
     total_ratio: float | None  # weighted: current time / baseline time
-    total_low: float | None
-    total_high: float | None
+    total_low: float | None  # 95 % confidence interval of total_ratio; None: not known
+    total_high: float | None  # of the same interval
     classes: tuple[ClassVerdict, ...]  # worst first
     impossible: tuple[Impossible, ...]  # values above what the links can do; needs a system
     notes: tuple[Note, ...]
-    traced: TracedParts | None = None  # of traced runs: their steps, and the parts of a step
+    # of traced runs: their steps, and the parts of a step; None: measurements
+    traced: TracedParts | None = None
     schema: str = SCHEMA
 
     @property

@@ -36,7 +36,9 @@ class ClassRow:
     tuned_calls: int  # calls that a TUNING line describes
     kernel_calls: int | None  # calls whose kernels tell transfer from waiting
     kernel_observations: int | None  # kernels of those calls: one per rank and call
-    transfer_ns: float | None  # mean per call: from its last rank's arrival to its last end
+    # mean per call: from its last rank's arrival to its last end; without comparable clocks its
+    # shortest kernel
+    transfer_ns: float | None
     wait_ns: float | None  # mean per call and rank: kernel minus transfer
     split_ns: int | None  # summed duration of those kernels
     seen_calls: int | None  # calls with a kernel of known duration, be it on one rank only

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Annotated
 
 from collscope.analysis.labels import Label, total_us
 from collscope.analysis.notes import (
@@ -35,13 +36,18 @@ class Cell:
     """One class with one label."""
 
     label: str
-    status: str  # ok; wrong, failed: no time, and no speed-up with the first label so
+    # wrong, failed: at least one result was wrong, or no call was carried out; no time
+    status: Annotated[str, ("ok", "wrong", "failed")]
     time_us: float | None  # median over the rounds of their medians
     busbw_gbps: float | None
-    speed_up: float | None  # time of the first label / time of this one
-    low: float | None  # 95 % confidence interval of speed_up; None: the noise is not known,
+    # time of the first label / time of this one; None: a label has no time of the class
+    speed_up: float | None
+    # 95 % confidence interval of speed_up; None: the noise is not known, or this is the first label
+    low: float | None
     high: float | None  # or this is the first label
-    paired: bool  # speed_up is the median over rounds of the ratio within a round
+    # speed_up is the median over rounds, measured in turns, of the ratio within one; else of the
+    # medians
+    paired: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +55,10 @@ class ClassComparison:
     """One class with every label."""
 
     key: CollectiveClass
-    weight: float | None  # share of the job's collective time; None: no run named, or no time
-    cells: tuple[Cell, ...]
+    # share of the job's measured collective time; None: no run was named, or a label has no time of
+    # the class
+    weight: float | None
+    cells: tuple[Cell, ...]  # one per label, in their order
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +68,10 @@ class Crossover:
     op: str
     datatype: str | None
     nranks: int | None
-    in_place: bool | None
-    size_bytes: int  # first measured size at which `to` is faster by more than the noise
-    before: str
-    to: str
+    in_place: bool | None  # in place, out of place, or not known
+    size_bytes: int  # first measured size at which `to` is the fastest by more than the noise
+    before: str  # label that was the fastest
+    to: str  # label that is the fastest from here on
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +81,8 @@ class LabelTotal:
     label: str
     classes: int
     speed_up: float  # geometric mean, by weight where a run was named
-    low: float | None
-    high: float | None
+    low: float | None  # start of the 95 % confidence interval; None: not known
+    high: float | None  # end of the interval
     time_ratio: float | None  # the job's collective time with this label / with the first
 
 
@@ -82,53 +90,60 @@ class LabelTotal:
 class TracedSteps:
     """What the steps of one run are."""
 
-    label: str
-    steps: int
-    step_from: str
+    label: str  # run
+    steps: int  # steps that are samples; 0: none were found
+    # marks: the profiler's; kernels, period: recurring kernels or collectives; window: no step was
+    # found
+    step_from: Annotated[str, ("marks", "kernels", "period", "window")]
     ranks: int  # traced
-    world_size: int | None
-    host_bound: float  # part of what bounds a step that is the host's work
+    world_size: int | None  # ranks of the job, where the traces tell it
+    host_bound: float  # part of what bounds a step that is the host's work, up to 1
 
 
 @dataclass(frozen=True, slots=True)
 class PartCell:
     """A part of the step of one run. Interval as that of a class; None also: not to be stated."""
 
-    label: str
-    time_us: float | None
-    speed_up: float | None  # time of the first run / time of this one
-    low: float | None
-    high: float | None
+    label: str  # run
+    time_us: float | None  # median over its steps; None: not known
+    speed_up: float | None  # time of the first run / time of this one; None for the first
+    low: float | None  # 95 % confidence interval of speed_up; None: the noise is not known
+    high: float | None  # its other end
 
 
 @dataclass(frozen=True, slots=True)
 class PartComparison:
     """A part of the step in every run."""
 
-    part: str  # one of `collscope.analysis.traced.PARTS`
-    rank: int | None  # None: of the job
-    cells: tuple[PartCell, ...]
+    # of a step; collectives: one runs, waiting or not; exposed: of that, with no compute kernel
+    # beside it; waiting: summed over the collectives, before the last rank came; idle: nothing runs
+    part: Annotated[str, ("step", "compute", "collectives", "exposed", "waiting", "idle")]
+    # None: of the job, the mean over the ranks; of the step that of the rank whose steps take
+    # longest
+    rank: int | None
+    cells: tuple[PartCell, ...]  # one per run, in their order
 
 
 @dataclass(frozen=True, slots=True)
 class TracedParts:
     """What traces tell beside their classes."""
 
-    runs: tuple[TracedSteps, ...]
-    parts: tuple[PartComparison, ...]
+    runs: tuple[TracedSteps, ...]  # one per run, in their order
+    parts: tuple[PartComparison, ...]  # of the job, then of each rank
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Answer of `collscope compare`."""
 
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # in the order named, the first is the reference
     run: str | None  # whose calls weight the classes
     classes: tuple[ClassComparison, ...]
-    totals: tuple[LabelTotal, ...]
-    crossovers: tuple[Crossover, ...]
+    totals: tuple[LabelTotal, ...]  # one per label, in their order
+    crossovers: tuple[Crossover, ...]  # where the fastest label changes
     notes: tuple[Note, ...]  # what keeps the labels from being like for like, and outliers
-    traced: TracedParts | None = None  # of traced runs: their steps, and the parts of a step
+    # of traced runs: their steps, and the parts of a step; None: measurements
+    traced: TracedParts | None = None
     schema: str = SCHEMA
 
 

@@ -153,13 +153,13 @@ class Reached:
     """What an operation of a run without calls reaches at best, and against its roof at worst."""
 
     op: str
-    nranks: int
-    nnodes: int | None
+    nranks: int  # of the communicator
+    nnodes: int | None  # of the communicator
     size_bytes: int  # of the highest bus bandwidth
-    busbw_gbps: float
+    busbw_gbps: float  # highest
     efficiency: float | None  # there
     worst_size_bytes: int | None  # of the least efficiency
-    worst_efficiency: float | None
+    worst_efficiency: float | None  # at worst_size_bytes
 
 
 def judge_classes(

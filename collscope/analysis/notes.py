@@ -150,7 +150,7 @@ class Impossible:
     label: str
     key: CollectiveClass
     busbw_gbps: float
-    limit_gbps: float
+    limit_gbps: float  # highest bus bandwidth that the links allow
     why: str  # what sets the limit, and what it assumes
 
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Annotated
 
 from collscope.model import CollectiveClass, Measurement
 
@@ -20,7 +21,7 @@ _LONG_US = 20.0  # the host's launches decide how long shorter calls last (`stat
 class Outlier:
     """A round or a node that was slower than the others."""
 
-    kind: str  # round, node
+    kind: Annotated[str, ("round", "node")]  # round, node
     name: str
     ratio: float  # of its time to the usual one, in its typical class
     classes: int  # compared

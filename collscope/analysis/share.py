@@ -99,9 +99,10 @@ class Share:
 
     source: str
     dialect: str
-    percent: float | None  # the answer, of `whole`
+    percent: float | None  # the answer, of `denominator`
     whole: Whole
-    copies_percent: float  # copies and memsets as far as the profile lists them, of `whole`
+    # copies and memsets as far as the profile lists them, of the same denominator
+    copies_percent: float
     rows: int  # rows of the profile's table
     partial: bool  # the table is an excerpt: its own percentages are used
     collective_calls: int

@@ -57,7 +57,7 @@ class CollectiveClass:
     count: int | None = None  # elements as the API takes it
     size_bytes: int | None = None  # size S of nccl-tests
     root: int | None = None  # rank of the communicator
-    in_place: bool | None = None
+    in_place: bool | None = None  # None: not known
     nranks: int | None = None
     nnodes: int | None = None
     shape: str | None = None  # of a group of Send and Recv; None: the library's own function

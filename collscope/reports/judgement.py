@@ -39,10 +39,10 @@ class JudgedClass:
     contention: float | None  # transfer in the job / measured
     roof: str | None  # which ceiling: a system's reachable one, or a fit
     roof_us: float | None
-    roof_low_us: float | None  # range of roof_us
-    roof_high_us: float | None
+    roof_low_us: float | None  # range of roof_us: its lower end
+    roof_high_us: float | None  # range of roof_us: its upper end
     roof_gbps: float | None  # what roof_us is as bus bandwidth
-    limit_gbps: float | None  # what the fabric allows; None for a fit
+    limit_gbps: float | None  # what the fabric allows, without latency; None for a fit
     roof_assumed: bool | None  # something behind the ceiling was never measured on such a machine
     roof_assumptions: tuple[str, ...]
     efficiency: float | None  # roof_us / measured_us
@@ -80,8 +80,8 @@ class TimePart:
 class Decomposition:
     """The collective time of the run: wait + contention + tunable + roof + unjudged."""
 
-    device_s: float
-    basis: str
+    device_s: float  # collective time of the run, seconds over all devices
+    basis: str  # what that time is of, in words
     parts: tuple[TimePart, ...]
 
 
@@ -122,7 +122,7 @@ class MetricRow:
     # From the speed-up and the exposed collective share of the same job; None: no profile is known
     # to be of the same job. The second counts what an excerpt does not list as collectives too.
     predicted_gain: float | None
-    predicted_high: float | None
+    predicted_high: float | None  # the same where all that an excerpt does not list is collectives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Annotated
 
 from collscope.model import CopyTime
 from collscope.parsers.memcpy_csv import HANDLES
@@ -20,32 +21,35 @@ class CopyRow:
     Times are of one repetition; the bandwidth is of one direction, GB = 1e9 bytes.
     """
 
-    kind: str
-    src_device: int | None  # None: memory of the host
-    dst_device: int | None
-    direction: str  # one, both
-    access: str | None  # peer, none
-    size_bytes: int
-    time_us: float | None  # median over the rounds of the median over the samples; None: wrong data
+    kind: str  # see memcpy-csv.md
+    src_device: int | None  # GPU copied from; None: memory of the host
+    dst_device: int | None  # GPU copied to; None: memory of the host
+    # one; both: two copies at once, in opposite directions
+    direction: Annotated[str, ("one", "both")]
+    access: str | None  # peer, none; None: does not apply
+    size_bytes: int  # of one copy in one direction
+    # of one repetition: median over the rounds of the median over the samples
+    time_us: float | None
     time_us_min: float | None  # shortest sample
-    time_us_mad: float | None  # median over the rounds
-    bandwidth_gbps: float | None
-    n_wrong: int | None  # bytes, of all rounds
-    status: str  # the worst of the rounds
-    message: str | None
-    rounds: int
+    time_us_mad: float | None  # median absolute deviation of the samples, median over the rounds
+    bandwidth_gbps: float | None  # of one direction, GB = 1e9 bytes; None where nothing is copied
+    n_wrong: int | None  # wrong bytes of all rounds; None: not checked
+    # the worst of the rounds: ok, wrong, failed, timeout, skipped
+    status: Annotated[str, ("ok", "wrong", "failed", "timeout", "skipped")]
+    message: str | None  # what the runtime said
+    rounds: int  # times measured
 
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
     """What the command prints."""
 
-    label: str | None
-    device: str | None
-    runtime: str | None
-    hostname: str | None
-    started: str | None
-    rows: tuple[CopyRow, ...]
+    label: str | None  # what was measured
+    device: str | None  # GPU, or processor
+    runtime: str | None  # name and version of the GPU runtime, or of MPI
+    hostname: str | None  # host
+    started: str | None  # when the first row was, UTC
+    rows: tuple[CopyRow, ...]  # what was measured
     schema: str = SCHEMA
 
 

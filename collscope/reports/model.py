@@ -2,12 +2,13 @@
 
 Units are in the field names; ns and bytes are integers; ratios lie in 0..1 and percentages in
 0..100, each with its denominator in the description. None means "not in the source".
-Field for field this is `schemas/report.schema.json`.
+`schemas/report.schema.json` is made from these records and their comments (docs/generate.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.share import Share
@@ -87,7 +88,7 @@ class Bin:
 class Histogram:
     """Message sizes (nccl-tests size of one call) in bins."""
 
-    name: str  # perftools or powers_of_two
+    name: Annotated[str, ("perftools", "powers_of_two")]
     bins: tuple[Bin, ...]
 
 
@@ -148,7 +149,7 @@ class Evidence:
 class Finding:
     """Something that costs time or limits what the report can say, and what to do about it."""
 
-    severity: str  # problem, warning, note
+    severity: Annotated[str, ("problem", "warning", "note")]
     code: str  # stable snake_case name
     title: str
     detail: str
@@ -176,7 +177,8 @@ class SourceLines:
 class DiagnosticRow:
     """One kind of content problem, counted over the sources."""
 
-    severity: str  # info, notice, data_loss, error
+    # info, notice, data_loss, error
+    severity: Annotated[str, ("error", "data_loss", "notice", "info")]
     code: str
     message: str
     count: int
@@ -190,13 +192,14 @@ class DiagnosticRow:
 class DeviationRow:
     """Calls that one rank of one communicator lacks, or saw otherwise than its peers."""
 
-    comm_id: int
-    rank: int
-    what: str  # missing, stopped (its log lacks the last calls) or differs
-    calls: int
+    comm_id: int  # communicator
+    rank: int  # in the communicator
+    # missing, stopped (its log lacks the last calls) or differs
+    what: Annotated[str, ("missing", "stopped", "differs")]
+    calls: int  # how many
     detail: str | None  # of the first such call; of a rank that stopped its last call
-    source: str | None
-    line: int | None
+    source: str | None  # the rank's source
+    line: int | None  # of the first such call; None: it logged none
 
 
 @dataclass(frozen=True, slots=True)

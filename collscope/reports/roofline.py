@@ -32,11 +32,11 @@ class Roofline:
     """Either the systems that ship, or the bounds and roofs of one shape on one system."""
 
     system: str | None  # None: the list of systems
-    title: str | None
+    title: str | None  # what it is
     nranks: int | None
     nnodes: int | None
     fitted: str | None  # label of the measurements behind the fit
-    systems: tuple[SystemRow, ...]
+    systems: tuple[SystemRow, ...]  # those that ship; empty unless listed
     bounds: tuple[BoundRow, ...]  # by operation
     roofs: tuple[RoofRow, ...]  # by operation and size
     schema: str = SCHEMA

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,22 +85,23 @@ class ClassTimeRow:
 class DisagreementRow:
     """What ranks disagree on, by their recordings or traces."""
 
-    origin: str  # recording, trace
-    kind: str  # stopped, missing, different, open, unmatched, different_size
-    message: str
-    count: int
+    origin: Annotated[str, ("recording", "trace")]  # what tells it: recordings of calls, or traces
+    # stopped, missing, different, open, unmatched, different_size
+    kind: Annotated[str, ("stopped", "missing", "different", "open", "unmatched", "different_size")]
+    message: str  # one sentence
+    count: int  # places
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressRow:
     """How far one rank got in one group."""
 
-    group_name: str
-    rank: int
-    last_called: int | None
-    last_completed: int | None
-    first_missing: int | None
-    first_open: int | None
+    group_name: str  # process group or communicator as recorded
+    rank: int  # world rank where the group's ranks are told, else rank in the group
+    last_called: int | None  # last collective called
+    last_completed: int | None  # last known to be completed
+    first_missing: int | None  # first that another rank called and this one did not
+    first_open: int | None  # first called and not completed
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,7 @@ class TracedRanks:
 class PlaceRow:
     """Ranks of one GPU, node or NIC together. Times are sums over their calls."""
 
-    kind: str  # GPU, node, NIC
+    kind: Annotated[str, ("GPU", "node", "NIC")]
     place: str
     ranks: tuple[int, ...]  # a rank may use several NICs
     calls: int

@@ -24,22 +24,25 @@ class SystemRow:
     """One line of `collscope roofline --list`; rates are GB/s of one direction."""
 
     name: str
-    title: str
-    wiring: str | None
-    gpus: int | None
+    title: str  # what it is
+    wiring: str | None  # mesh, switch, host, matrix; None: no links
+    gpus: int | None  # GPUs of a node or domain
     gpu_uni_gbps: float | None  # all links of a GPU; the smallest where they differ
-    link_uni_gbps: float | None
+    link_uni_gbps: float | None  # one link, one direction
     node_uni_gbps: float | None  # all NICs of a node
-    nics: int | None
-    usable_fraction: float  # of the links' rate; of the network's where there are no links
+    nics: int | None  # NICs of a node
+    # part of the links' line rate that data can use; of the network's where there are no links
+    usable_fraction: float
     usable_assumed: bool  # nobody measured that on such links
-    network_usable_fraction: float | None  # of the NICs' rate, where there are links beside them
-    network_usable_assumed: bool
-    in_network: str | None
+    # part of the NICs' line rate that data can use, where there are links beside them
+    network_usable_fraction: float | None
+    network_usable_assumed: bool  # nobody measured that on such a network
+    in_network: str | None  # reduction by switches
     source_kind: str  # src: read; std: data sheet by name; calc; inf: inferred; user
-    confidence: str  # of the links; of the network where there are no links
-    network_confidence: str | None  # where there are links beside it
-    source: str
+    # high, medium, low: of the links; of the network where there are no links
+    confidence: str
+    network_confidence: str | None  # of the network, where there are links beside it
+    source: str  # where the figures are from
 
 
 def load_system(name: str) -> System:

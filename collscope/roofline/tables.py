@@ -45,17 +45,17 @@ class BoundRow:
     factor: float | None
     limit_gbps: float
     reachable_gbps: float
-    reachable_low_gbps: float
-    reachable_high_gbps: float
+    reachable_low_gbps: float  # range of reachable_gbps: its lower end
+    reachable_high_gbps: float  # range of reachable_gbps: its upper end
     algorithm: str
     assumed: bool
     hard_gbps: float
     in_network_gbps: float | None
     floor_us: float | None
-    floor_low_us: float | None
-    floor_high_us: float | None
-    limit: str
-    assumptions: tuple[str, ...]
+    floor_low_us: float | None  # range of floor_us: its lower end
+    floor_high_us: float | None  # range of floor_us: its upper end
+    limit: str  # links, network or in-network
+    assumptions: tuple[str, ...]  # what the figures assume
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +67,19 @@ class RoofRow:
     """
 
     op: str
-    size_bytes: int
-    limit_gbps: float
-    reachable_gbps: float
-    fit_gbps: float | None
-    time_us: float
-    time_low_us: float
-    time_high_us: float
-    regime: str
-    roof: str
-    limit: str
-    assumed: bool
+    size_bytes: int  # nccl-tests size S of one call
+    limit_gbps: float  # what the fabric allows, without latency
+    reachable_gbps: float  # what the library's algorithms reach at this size
+    fit_gbps: float | None  # from measurements
+    time_us: float  # time
+    time_low_us: float  # range of time_us: its lower end
+    time_high_us: float  # range of time_us: its upper end
+    regime: str  # latency or bandwidth
+    roof: str  # name of the roof that time_us is of
+    limit: str  # links, network or in-network
+    assumed: bool  # something behind the ceiling was never measured on such a machine
     ranking: tuple[str, ...]
-    assumptions: tuple[str, ...]
+    assumptions: tuple[str, ...]  # what the figures assume
 
 
 def bound_rows(system: System, nranks: int, nnodes: int) -> tuple[BoundRow, ...]:

@@ -6,9 +6,10 @@ Ratios lie in 0..1, `_us` and `_s` are microseconds and seconds. None: not known
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 SCHEMA = "collscope.tune/1"
-TUNED, NOT_WORTH, NOTHING_BETTER, UNCONFIRMED, INTERRUPTED, DRY_RUN = (
+OUTCOMES = TUNED, NOT_WORTH, NOTHING_BETTER, UNCONFIRMED, INTERRUPTED, DRY_RUN = (
     "tuned", "not worth it", "nothing better", "not confirmed", "interrupted", "dry run",
 )  # fmt: skip
 
@@ -19,7 +20,7 @@ class Variable:
 
     name: str
     value: str
-    origin: str  # --env, logs, shell
+    origin: Annotated[str, ("--env", "logs", "shell")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class JobTime:
     seconds: float | None = None
     fraction: float | None = None
     exposed: float = 1.0
-    basis: str = "not known"
+    basis: str = "not known"  # where that is known from
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +45,18 @@ class TunedClass:
     class_id: int  # of the plan
     op: str
     datatype: str
-    size_bytes: int
+    size_bytes: int  # nccl-tests size S
     nranks: int
-    nnodes: int
+    nnodes: int  # hosts that the ranks ran on
     calls: float  # that one rank makes
-    roof_us: float | None
-    weight_s: float  # what could be won at most
-    kept: bool  # worth tuning
+    roof_us: float | None  # least time of a call
+    weight_s: float  # what could be won at most, exposed seconds of one rank
+    kept: bool  # it is among those worth tuning
     setting: str | None  # chosen for it; None: nothing was
-    present_us: float | None
-    default_us: float | None
+    present_us: float | None  # with the job's own setting; None: the library refuses it
+    default_us: float | None  # with all knobs unset
     tuned_us: float | None  # confirmed, where that was done
-    noise_floor: float | None
+    noise_floor: float | None  # part of the time that a setting must save to be taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +65,12 @@ class Tried:
 
     class_id: int
     setting: str
-    rounds: int
-    time_us: float
-    saved: float | None  # of the present setting's time
+    rounds: int  # that it was measured in
+    time_us: float  # median over them
+    saved: float | None  # part of the present setting's time; below 0: slower
     low: float | None  # of its interval
-    high: float | None
-    accepted: bool
+    high: float | None  # of its interval
+    accepted: bool  # surely better than the present setting, and not worse than the default
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class RowText:
     max_bytes: int | None
     algorithm: str
     protocol: str
-    channels: int | None
+    channels: int | None  # None: the library's own number
     nranks: int | None
     nnodes: int | None
 
@@ -106,13 +107,13 @@ class Gain:
     """
 
     collective: float
-    collective_low: float
+    collective_low: float  # of its interval
     collective_high: float
     step: float | None
     step_low: float | None
     step_high: float | None
     saved_us: float  # of all calls on one rank
-    rounds: int
+    rounds: int  # of the confirmation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,26 +121,26 @@ class Tuning:
     """The answer."""
 
     schema: str = SCHEMA
-    outcome: str  # tuned, not worth it, nothing better, not confirmed, interrupted, dry run
-    why: str
-    kind: str  # nothing, environment, plugin
-    library: str | None
-    device: str | None
-    nranks: int
-    seed: int
-    present: tuple[Variable, ...]
-    kept: tuple[tuple[str, str], ...]  # other variables, of every launch
-    job: JobTime
-    classes: tuple[TunedClass, ...]
-    settings: tuple[SettingRow, ...]
-    environment: tuple[tuple[str, str], ...]  # to set
-    unset: tuple[str, ...]  # to unset
-    rows: tuple[RowText, ...]
-    gain: Gain | None
-    tried: tuple[Tried, ...]
-    launches: int
-    seconds: float
-    estimated_s: float | None  # before the search began
-    time_limit_s: float
-    files: tuple[str, ...]
-    notices: tuple[str, ...]
+    outcome: Annotated[str, OUTCOMES]  # first word of the report
+    why: str  # one sentence
+    kind: Annotated[str, ("nothing", "environment", "plugin")]  # what the job is told
+    library: str | None  # name and version
+    device: str | None  # of the GPUs
+    nranks: int  # of the plan
+    seed: int  # of the order of launches
+    present: tuple[Variable, ...]  # knobs that the job sets
+    kept: tuple[tuple[str, str], ...]  # other variables of every launch: name and value
+    job: JobTime  # its time, and the share of it that the plan's calls take
+    classes: tuple[TunedClass, ...]  # of the plan
+    settings: tuple[SettingRow, ...]  # every setting, tried or not
+    environment: tuple[tuple[str, str], ...]  # variables to set: name and value
+    unset: tuple[str, ...]  # variables to unset
+    rows: tuple[RowText, ...]  # of tuner.csv
+    gain: Gain | None  # of the job, confirmed; None: nothing was confirmed
+    tried: tuple[Tried, ...]  # times of the search
+    launches: int  # of the replayer
+    seconds: float  # taken
+    estimated_s: float | None  # before the search; None: there was none
+    time_limit_s: float  # as given
+    files: tuple[str, ...]  # in the folder of --out
+    notices: tuple[str, ...]  # further remarks

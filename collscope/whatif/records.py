@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from collscope.whatif.policies import FIRST_BUCKET_BYTES, Policy
 
@@ -43,16 +44,16 @@ class FusionRow:
     """
 
     setting: int | None
-    buckets: int
-    smallest_bytes: int
-    largest_bytes: int
-    time_us: float | None
+    buckets: int  # number of buckets
+    smallest_bytes: int  # smallest bucket
+    largest_bytes: int  # largest bucket
+    time_us: float | None  # a step's buckets; None: a bucket could not be measured
     low_us: float | None
-    high_us: float | None
+    high_us: float | None  # 95 % quantile of time_us
     exposed_us: float | None
     line_us: float | None
-    extrapolated: int
-    sizes_bytes: tuple[int, ...]
+    extrapolated: int  # buckets outside the measured sizes
+    sizes_bytes: tuple[int, ...]  # buckets in their order
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +66,12 @@ class Recommended:
     bucket_cap_mb  for PyTorch's DistributedDataParallel, in MiB
     """
 
-    setting: int
+    setting: int  # fastest setting
     bucket_cap_mb: float
     as_good: tuple[int, ...]
     gain: float
-    gain_low: float | None
-    gain_high: float | None
+    gain_low: float | None  # 5 % quantile; None: nothing is known to vary
+    gain_high: float | None  # 95 % quantile
     worth_it: bool
 
 
@@ -78,9 +79,9 @@ class Recommended:
 class PerBucket:
     """Least squares of time on the number of buckets over the rows."""
 
-    per_bucket_us: float
-    rest_us: float
-    r_squared: float
+    per_bucket_us: float  # what one more bucket costs
+    rest_us: float  # what no number of buckets changes
+    r_squared: float  # 1: the rows lie on a line, 0: on none
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,23 +89,27 @@ class Fusion:
     """Everything that `collscope whatif fusion` prints."""
 
     source: str  # layer list or run
-    policy: str
-    order: str
-    layers: int
-    total_bytes: int
+    # when a bucket ends
+    policy: Annotated[str, ("post_gt", "post_ge", "pre", "torch_ddp", "fixed_count")]
+    order: Annotated[str, ("listed", "reversed")]  # of the pieces
+    layers: int  # pieces that are merged
+    total_bytes: int  # sum of the pieces
     datatype: str
-    nranks: int
-    nnodes: int
-    execution: str  # blocking, queued, overlapped
-    times_from: str  # in words
+    nranks: int  # ranks that reduce
+    nnodes: int  # their nodes
+    execution: Annotated[str, ("blocking", "queued", "overlapped")]  # how buckets are executed
+    times_from: str  # where times come from, in words
     measured: bool  # the buckets themselves were replayed
-    interpolation_error: float | None  # largest between measured sizes, a ratio
-    production: str | None  # of gradients, in words
-    backward_us: float | None
-    present_name: str
-    present: FusionRow
-    rows: tuple[FusionRow, ...]
+    interpolation_error: float | None  # largest between measured sizes, a ratio; None: measured
+    production: str | None  # when gradients are there, in words; None unless overlapped
+    backward_us: float | None  # length of the backward pass; None unless overlapped
+    present_name: str  # what is done now
+    present: FusionRow  # row of what is done now
+    rows: tuple[FusionRow, ...]  # settings, rising; of settings with equal buckets the first
+    # None: what is done now, or every setting, could not be measured
     recommended: Recommended | None
+    # least squares over the rows; None: overlapped, below three numbers of buckets, or no line (a
+    # bucket costs nothing, or r_squared below 0.5)
     per_bucket: PerBucket | None
-    notices: tuple[str, ...]
+    notices: tuple[str, ...]  # assumptions and gaps
     schema: str = SCHEMA

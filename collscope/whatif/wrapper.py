@@ -41,23 +41,23 @@ class Mode:
 class ElementRow:
     """Blocking all-reduces of one size; `n_wrong` counts wrong elements over all ranks."""
 
-    mode: str
-    elements: int
-    time_us: float | None
-    iterations: int | None
-    n_wrong: int | None
-    status: str
+    mode: str  # how ranks are spread
+    elements: int  # floats of a call
+    time_us: float | None  # blocking call, median; None: not measured
+    iterations: int | None  # calls timed
+    n_wrong: int | None  # wrong elements over all ranks; None: not checked
+    status: str  # ok, wrong, failed, timeout, skipped, not measured
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
     """The buckets of a threshold, one after the other."""
 
-    mode: str
-    threshold_kib: int
-    batches: int
-    time_us: float | None  # None: a bucket could not be measured
-    sizes_bytes: tuple[int, ...]
+    mode: str  # how ranks are spread
+    threshold_kib: int  # fusion threshold, 1024 bytes
+    batches: int  # number of buckets
+    time_us: float | None  # sum over the buckets; None: one could not be measured
+    sizes_bytes: tuple[int, ...]  # buckets in their order
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,12 @@ class WrapperTables:
     """What the command prints: the value test, the time test, the ResNet50 fusion test."""
 
     nranks: int
-    backend: str | None
-    library: str | None
+    backend: str | None  # cuda, hip, host
+    library: str | None  # name and version
     device: str | None
-    values: tuple[ElementRow, ...]
-    times: tuple[ElementRow, ...]
-    fusion: tuple[BatchRow, ...]
+    values: tuple[ElementRow, ...]  # value test
+    times: tuple[ElementRow, ...]  # time test
+    fusion: tuple[BatchRow, ...]  # ResNet50 fusion test
     schema: str = SCHEMA
 
 

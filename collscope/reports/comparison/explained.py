@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.ingest.match import reading
@@ -45,10 +46,13 @@ _MEANINGS = (
 class ExplainedPart:
     """What one factor adds to a step; ns."""
 
-    part: str  # host, compute, collectives, arrivals
-    ns: int
-    low_ns: int
-    high_ns: int
+    # host: work between launches, the same factor for every rank; compute: kernels alone;
+    # collectives: transfers, and what they cost the compute beside them; arrivals: what differs
+    # from rank to rank
+    part: Annotated[str, ("host", "compute", "collectives", "arrivals")]
+    ns: int  # what it adds to a step: the mean over all orders of swapping
+    low_ns: int  # its range
+    high_ns: int  # its other end
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,24 +60,25 @@ class ExplainedClass:
     """Transfer of a call, median, ns."""
 
     op: str
-    datatype: str | None
-    size_bytes: int | None
-    nranks: int | None
+    datatype: str | None  # None: not known
+    size_bytes: int | None  # nccl-tests size S; None: not known
+    nranks: int | None  # ranks of the communicator
     calls: int  # traced in the first run
-    first_ns: float
-    second_ns: float
+    first_ns: float  # median transfer of a call in the first run
+    second_ns: float  # the same as swapped
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedRun:
     """One of the two runs; ns a step."""
 
-    run: str
-    step_ns: int  # as recorded
+    run: str  # label of the run
+    step_ns: int  # step as recorded, with the profiler
     steps: int  # that this is the mean of
-    cpu_activities: bool  # the profiler recorded them, too
+    cpu_activities: bool  # the profiler recorded them, too: a slower host
     reached_ns: float  # its graph with everything of the other run, whose step it should be
-    slowdown: float | None  # of compute beside collectives; null: the traces do not tell it
+    # of compute beside collectives, a ratio minus one; None: the traces do not tell it
+    slowdown: float | None
     alone_ns: float  # kernels and copies that only this run has, the mean over the ranks
 
 
@@ -82,14 +87,15 @@ class Explained:
     """The difference of two steps; the parts and the remainder sum to it. ns a step."""
 
     schema: str = SCHEMA
-    first: ExplainedRun
-    second: ExplainedRun
-    difference_ns: int
-    parts: tuple[ExplainedPart, ...]
+    first: ExplainedRun  # the reference
+    second: ExplainedRun  # what is explained
+    difference_ns: int  # step of the second run minus that of the first
+    parts: tuple[ExplainedPart, ...]  # in this order: host, compute, collectives, arrivals
     remainder_ns: int  # not explained
-    host_pace: float | None  # time of the second's host work / the first's; null: not known
+    # time of the second's host work / the first's, mean over the ranks; None: not known
+    host_pace: float | None
     slowdown_assumed: bool  # one run does not tell it: compute alone is taken to be as fast in both
-    classes: tuple[ExplainedClass, ...]
+    classes: tuple[ExplainedClass, ...]  # whose transfers were swapped, the largest change first
     unmatched: tuple[str, ...]  # classes of either run whose transfers could not be swapped
 
 

@@ -27,36 +27,36 @@ class AlgorithmRow:
     Loads are parts of the S bytes of a call: what the busiest link, GPU and node carries one way.
     """
 
-    file: str
-    problem: str | None
-    name: str | None = None
+    file: str  # path
+    problem: str | None  # why it cannot be used, or not be judged
+    name: str | None = None  # in the file
     op: str | None = None
     nranks: int | None = None
-    protocol: str | None = None
+    protocol: str | None = None  # LL, LL128, Simple
     channels: int | None = None
-    chunks: int | None = None
+    chunks: int | None = None  # chunks that a call's bytes are cut into
     blocks: int | None = None  # thread blocks of the GPU with most
-    steps: int | None = None  # of the thread block with most
-    in_place: bool | None = None
-    out_of_place: bool | None = None
-    min_bytes: int | None = None
-    max_bytes: int | None = None
-    messages: int | None = None
-    dependent: int | None = None  # messages of the longest chain
-    pair_load: float | None = None
-    gpu_load: float | None = None
-    node_load: float | None = None
+    steps: int | None = None  # steps of the thread block with most
+    in_place: bool | None = None  # may run in place
+    out_of_place: bool | None = None  # may run out of place
+    min_bytes: int | None = None  # least nccl-tests size
+    max_bytes: int | None = None  # largest nccl-tests size; None: none
+    messages: int | None = None  # messages between GPUs
+    dependent: int | None = None  # messages of the longest chain of dependent ones
+    pair_load: float | None = None  # part of the call's bytes on the busiest link between two GPUs
+    gpu_load: float | None = None  # part of them out of or into the busiest GPU, within its node
+    node_load: float | None = None  # part of them out of or into the busiest node
 
 
 @dataclass(frozen=True, slots=True)
 class CostRow:
     """One algorithm at one size on the system; times in us."""
 
-    file: str
-    size_bytes: int
-    msccl_us: float
-    hops_us: float
-    transfer_us: float
+    file: str  # path
+    size_bytes: int  # nccl-tests size
+    msccl_us: float  # time of one call
+    hops_us: float  # of it, the chain of dependent messages
+    transfer_us: float  # of it, the busiest link
     library_us: float | None  # best of the library's own model; None without one
     library: str | None  # its algorithm and protocol
 
@@ -65,19 +65,19 @@ class CostRow:
 class ServedRow:
     """One class of the run; times in us of one call."""
 
-    class_id: int
+    class_id: int  # key
     op: str
     datatype: str | None
-    count: int | None
-    size_bytes: int | None
+    count: int | None  # elements as the API takes it
+    size_bytes: int | None  # nccl-tests size
     in_place: bool | None
     nranks: int | None
-    calls: int
-    file: str | None  # first algorithm that serves it
+    calls: int  # calls in the run
+    file: str | None  # first algorithm that serves it; None: none
     others: tuple[str, ...]  # further ones that would
     why: str | None  # why none does
-    msccl_us: float | None
-    library_us: float | None
+    msccl_us: float | None  # cost of one call on the system
+    library_us: float | None  # the library's own model
     run_us: float | None  # mean transfer time in the run, where kernel times tell it
 
 
@@ -85,20 +85,20 @@ class ServedRow:
 class FileNote:
     """What was noticed while reading a file."""
 
-    file: str
-    severity: str
-    code: str
-    message: str
-    line: int | None
-    count: int
+    file: str  # path
+    severity: str  # info, notice, data_loss, error
+    code: str  # stable name
+    message: str  # one sentence
+    line: int | None  # first line
+    count: int  # times seen
 
 
 @dataclass(frozen=True, slots=True)
 class MscclReport:
     """Everything that `collscope msccl` prints."""
 
-    run: str | None
-    system: str | None
+    run: str | None  # label; None: no run
+    system: str | None  # name; None: no costs
     algorithms: tuple[AlgorithmRow, ...]
     costs: tuple[CostRow, ...]  # empty with a run, whose classes have theirs
     classes: tuple[ServedRow, ...]

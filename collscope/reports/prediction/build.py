@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 from collscope.analysis.classes import ClassRow
 from collscope.errors import NoVerdictError
@@ -54,7 +55,8 @@ class ClassChange:
 class BoundBy:
     """Part of what bounds a step: the longest path through it, by kind."""
 
-    kind: str  # host, compute, collective; waiting: from a cause to its effect
+    # host, compute, collective; waiting: from a cause to its effect
+    kind: Annotated[str, ("host", "compute", "collective", "waiting")]
     of: str | None  # class of the collectives
     before_us: float  # a step
     after_us: float
@@ -83,25 +85,27 @@ class PredictionReport:
     """A step's time before and after. Times in us; gains are ratios of step times, minus one."""
 
     schema: str = SCHEMA
-    run: str
+    run: str  # whose traces are simulated
     times_from: str  # in words
-    ranks: int
+    ranks: int  # that are simulated
     steps: int  # that the step time is the mean of
-    step_from: str  # marks: the profiler's; kernels, period: recurring kernels or collectives;
+    # marks: the profiler's; kernels, period: recurring kernels or collectives; window: the whole
+    # trace
+    step_from: Annotated[str, ("marks", "kernels", "period", "window")]
     # window: the whole trace
     step_us: float  # recorded, or as given
-    recorded_us: float
+    recorded_us: float  # as recorded, with the profiler
     simulated_us: float  # the recorded one by the simulation with nothing changed
-    new_us: float
+    new_us: float  # step time after the change
     low_us: float
     high_us: float
     simple_us: float  # by the uplift formula: exposed time saved, nothing else moves
-    gain: float | None
-    simple_gain: float | None
+    gain: float | None  # step_us / new_us, minus one
+    simple_gain: float | None  # the same of simple_us
     changed: tuple[ClassChange, ...]
     unchanged: tuple[ClassChange, ...]
     bounds: tuple[BoundBy, ...]  # what bounds the step, the most of the old one first
-    known: Known
+    known: Known  # what the prediction rests on; shares are of 1, paces of the recorded one
     assumptions: tuple[str, ...]
 
 
