@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 
 from collscope.reports.judgement import IN_JOB, JudgedClass
 from collscope.reports.model import Finding, Report
@@ -38,31 +38,30 @@ _OUTLIERS = {
 _MOSTLY, _TIMES_EVEN, _MATTERS, _ALONE = 0.75, 3, 0.01, 2 / 3
 
 
+_Case = tuple[float, JudgedClass, JudgedClass]  # how bad, above 1, and the classes it is told of
+
+
 def times_fall(report: Report) -> Iterable[Finding]:
     """A larger message took less time than a smaller one of the same family."""
-    found = [fall for rows in _families(report, places=True).values() for fall in _falls(rows)]
-    if not found:
-        return
-    found.sort(key=lambda one: -one[0])
-    told = "; ".join(
-        f"{_what(small)} took {_us(small)}, but {format_size(large.size_bytes)} {_us(large)}"
-        for _, small, large in found[:_MOST]
-    )
-    yield Finding(
-        severity="warning",
-        code="times_fall",
-        title=f"{count(len(found), 'size')} took longer than a larger message",
-        detail=f"{told}.",
-        advice="Measure again with more iterations: the first use of memory, another job or a"
-        " failing link can cause this. If it remains, another algorithm or protocol would be"
-        " faster at the slow size (collscope tune).",
-    )
+    found = _worst(fall for rows in _families(report, places=True) for fall in _falls(rows))
+    if found:
+        yield Finding(
+            severity="warning",
+            code="times_fall",
+            title=f"{count(len(found), 'size')} took longer than a larger message",
+            detail=_told(
+                f"{_what(small)} took {_us(small)}, but {format_size(large.size_bytes)} "
+                f"{_us(large)}"
+                for _, small, large in found
+            ),
+            advice="Measure again with more iterations: the first use of memory, another job or a "
+            "failing link can cause this. If it remains, another algorithm or protocol would be "
+            "faster at the slow size (collscope tune).",
+        )
 
 
-def _falls(
-    rows: Sequence[JudgedClass],
-) -> Iterator[tuple[float, JudgedClass, JudgedClass]]:
-    """Rows of a family that took longer than a larger message: by how often, and than which."""
+def _falls(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
+    """Rows of a family that took longer than a larger message: how often so long, than which."""
     ordered = sorted(rows, key=lambda r: r.size_bytes or 0)
     sizes = [row.size_bytes or 0 for row in ordered]
     least_from = _least_from(ordered)
@@ -90,34 +89,35 @@ def switch_costs(report: Report) -> Iterable[Finding]:
 
     A size that took longer than a larger one is an outlier of its own (`times_fall`).
     """
-    found = []
-    for rows in _families(report, places=True).values():
-        fallen = {small.class_id for _, small, _ in _falls(rows)}
-        ordered = [row for row in rows if row.class_id not in fallen]
-        ordered.sort(key=lambda r: r.size_bytes or 0)
-        for small, large in pairwise(ordered):
-            ratio = (large.size_bytes or 0) / (small.size_bytes or 1)
-            jump = (large.measured_us or 0) / (small.measured_us or 1) / ratio
-            if 1 < ratio <= _NEXT and jump > JUMPS:
-                found.append((jump, small, large))
-    if not found:
-        return
-    found.sort(key=lambda one: -one[0])
-    told = "; ".join(
-        f"{_what(small)} took {_us(small)}, {format_size(large.size_bytes)} {_us(large)}"
-        f"{_switch(small, large)}"
-        for _, small, large in found[:_MOST]
-    )
-    yield Finding(
-        severity="warning",
-        code="switch_costs",
-        title=f"bandwidth falls at {count(len(found), 'size')}, by up to "
-        f"{100 * (1 - 1 / found[0][0]):.0f} %",
-        detail=f"{told}. Several calls of the smaller size would have taken less.",
-        advice="Where it stays when measured again, the library switches algorithm or protocol at "
-        "the wrong size, or a transport's buffers end there: collscope tune tries the others on "
-        "both sides; NCCL_DEBUG_SUBSYS=TUNING (rccl-tests -A 1) says what it chooses.",
-    )
+    found = _worst(jump for rows in _families(report, places=True) for jump in _jumps(rows))
+    if found:
+        told = _told(
+            f"{_what(small)} took {_us(small)}, {format_size(large.size_bytes)} {_us(large)}"
+            f"{_switch(small, large)}"
+            for _, small, large in found
+        )
+        yield Finding(
+            severity="warning",
+            code="switch_costs",
+            title=f"bandwidth falls at {count(len(found), 'size')}, by up to "
+            f"{100 * (1 - 1 / found[0][0]):.0f} %",
+            detail=f"{told} Several calls of the smaller size would have taken less.",
+            advice="Where it stays when measured again, the library switches algorithm or protocol "
+            "at the wrong size, or a transport's buffers end there: collscope tune tries the "
+            "others on both sides; NCCL_DEBUG_SUBSYS=TUNING (rccl-tests -A 1) says what it "
+            "chooses.",
+        )
+
+
+def _jumps(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
+    """Neighbouring sizes of a family: how often as long as by the bandwidth of the smaller."""
+    fallen = {small.class_id for _, small, _ in _falls(rows)}
+    ordered = [row for row in rows if row.class_id not in fallen]
+    for small, large in pairwise(sorted(ordered, key=lambda r: r.size_bytes or 0)):
+        ratio = (large.size_bytes or 0) / (small.size_bytes or 1)
+        jump = (large.measured_us or 0) / (small.measured_us or 1) / ratio
+        if 1 < ratio <= _NEXT and jump > JUMPS:
+            yield jump, small, large
 
 
 def _switch(small: JudgedClass, large: JudgedClass) -> str:
@@ -128,68 +128,77 @@ def _switch(small: JudgedClass, large: JudgedClass) -> str:
 
 def places_differ(report: Report) -> Iterable[Finding]:
     """In place and out of place of one class take different times."""
-    found = []
-    for rows in _families(report, places=False).values():
-        by_size: dict[int, dict[bool, JudgedClass]] = defaultdict(dict)
-        for row in rows:
-            if row.in_place is not None and row.size_bytes:
-                by_size[row.size_bytes][row.in_place] = row
-        for pair in by_size.values():
-            if len(pair) == 2:
-                fast, slow = sorted(pair.values(), key=lambda r: r.measured_us or 0.0)
-                ratio = (slow.measured_us or 0) / (fast.measured_us or 1)
-                if ratio > PLACES_DIFFER:
-                    found.append((ratio, slow, fast))
-    if not found:
-        return
-    found.sort(key=lambda one: -one[0])
-    told = "; ".join(
-        f"{_what(slow)} {'in' if slow.in_place else 'out of'} place {_us(slow)}, "
-        f"{'in' if fast.in_place else 'out of'} place {_us(fast)} ({ratio:.2f} x)"
-        for ratio, slow, fast in found[:_MOST]
-    )
-    yield Finding(
-        severity="note",
-        code="places_differ",
-        title=f"in place and out of place differ at {count(len(found), 'size')}",
-        detail=f"{told}.",
-        advice="Both move the same data over the links. Measure again: the slower one may have"
-        " used its memory for the first time.",
-    )
+    found = _worst(pair for rows in _families(report, places=False) for pair in _apart(rows))
+    if found:
+        yield Finding(
+            severity="note",
+            code="places_differ",
+            title=f"in place and out of place differ at {count(len(found), 'size')}",
+            detail=_told(
+                f"{_what(slow)} {'in' if slow.in_place else 'out of'} place {_us(slow)}, "
+                f"{'in' if fast.in_place else 'out of'} place {_us(fast)} ({ratio:.2f} x)"
+                for ratio, slow, fast in found
+            ),
+            advice="Both move the same data over the links. Measure again: the slower one may have "
+            "used its memory for the first time.",
+        )
+
+
+def _apart(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
+    """Sizes of a family whose places differ: how often as long, the slower and the faster."""
+    by_size: dict[int, dict[bool, JudgedClass]] = defaultdict(dict)
+    for row in rows:
+        if row.in_place is not None and row.size_bytes:
+            by_size[row.size_bytes][row.in_place] = row
+    for pair in by_size.values():
+        if len(pair) == 2:
+            fast, slow = sorted(pair.values(), key=lambda r: r.measured_us or 0.0)
+            ratio = (slow.measured_us or 0) / (fast.measured_us or 1)
+            if ratio > PLACES_DIFFER:
+                yield ratio, slow, fast
 
 
 def far_below_reachable(report: Report) -> Iterable[Finding]:
     """Large messages stay below half of the reachable ceiling, at every large size measured."""
-    found = []
-    for rows in _families(report, places=False).values():
-        large = [
-            r for r in rows
-            if (r.size_bytes or 0) >= _LARGE and r.efficiency is not None and not r.calls
-        ]  # fmt: skip
-        best = max(large, key=lambda r: r.efficiency or 0.0, default=None)
-        if best is not None and best.measured_us and best.roof_high_us is not None:
-            # by the ceiling's slow end, so that its own uncertainty is no finding
-            part = best.roof_high_us / best.measured_us
-            if part < FAR:
-                found.append((part, best))
-    if not found:
-        return
-    found.sort(key=lambda one: one[0])
-    told = "; ".join(
-        f"{_what(row)} reaches {row.busbw_gbps:.4g} of {row.roof_gbps:.4g} GB/s at best"
-        for _, row in found[:_MOST]
-        if row.busbw_gbps and row.roof_gbps
-    )
-    yield Finding(
-        severity="problem",
-        code="far_below_reachable",
-        title=f"large messages reach at most {100 * found[-1][0]:.0f} % of what the library can "
-        "reach here",
-        detail=f"{told}.",
-        advice="Look at which transport carries it (NCCL_DEBUG=INFO, lines with 'via'): TCP "
-        "instead of RDMA, no GPUDirect, fewer NICs or links than the machine has, or another "
-        "machine than --system names.",
-    )
+    found = _worst(best for rows in _families(report, places=False) for best in _far(rows))
+    if found:
+        yield Finding(
+            severity="problem",
+            code="far_below_reachable",
+            title=f"large messages reach at most {100 / found[-1][0]:.0f} % of what the library "
+            "can reach here",
+            detail=_told(
+                f"{_what(row)} reaches {row.busbw_gbps:.4g} of {row.roof_gbps:.4g} GB/s at best"
+                for _, row, _ in found
+                if row.busbw_gbps and row.roof_gbps
+            ),
+            advice="Look at which transport carries it (NCCL_DEBUG=INFO, lines with 'via'): TCP "
+            "instead of RDMA, no GPUDirect, fewer NICs or links than the machine has, or another "
+            "machine than --system names.",
+        )
+
+
+def _far(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
+    """The best large message of a family, where even it is far: how often as long as it could."""
+    large = [
+        r for r in rows
+        if (r.size_bytes or 0) >= _LARGE and r.efficiency is not None and not r.calls
+    ]  # fmt: skip
+    best = max(large, key=lambda r: r.efficiency or 0.0, default=None)
+    if best is not None and best.measured_us and best.roof_high_us:
+        # by the ceiling's slow end, so that its own uncertainty is no finding
+        ratio = best.measured_us / best.roof_high_us
+        if ratio > 1 / FAR:
+            yield ratio, best, best
+
+
+def _worst(found: Iterable[_Case]) -> list[_Case]:
+    return sorted(found, key=lambda case: -case[0])
+
+
+def _told(cases: Iterable[str]) -> str:
+    """The worst cases as one sentence."""
+    return "; ".join(islice(cases, _MOST)) + "."
 
 
 def outliers(report: Report) -> Iterable[Finding]:
@@ -244,14 +253,14 @@ def late_node(report: Report) -> Iterable[Finding]:
             )
 
 
-def _families(report: Report, *, places: bool) -> dict[tuple[object, ...], Sequence[JudgedClass]]:
+def _families(report: Report, *, places: bool) -> Iterable[Sequence[JudgedClass]]:
     """Measured classes that differ in size only, and in place unless `places`."""
     found: dict[tuple[object, ...], list[JudgedClass]] = defaultdict(list)
     for row in report.judgement.classes:
         if row.size_bytes and row.measured_us and IN_JOB not in row.marks:
             key = (row.op, row.datatype, row.redop, row.nranks, row.in_place if places else None)
             found[key].append(row)
-    return dict(found)
+    return found.values()
 
 
 def _what(row: JudgedClass) -> str:
