@@ -2,7 +2,8 @@
 
 Rows are matched by order. Where the ranks' sequences differ (a lost or torn line, a rank that
 stopped) they are re-aligned by longest common subsequence, with opCount as a witness when it
-moves; it does not on NCCL >= 2.27 within one node.
+moves; it does not on NCCL >= 2.27 within one node. Neighbouring calls of complementary ranks are
+one that the ranks log differently.
 """
 
 from __future__ import annotations
@@ -153,3 +154,54 @@ def in_place(op_root_rows: Ints, ranks: Sequence[int], slots: Ints, offset: Ints
     known &= ~decides[:, None] | (columns == op_root_rows[:, None])
     yes = ((slots == wanted) | ~known).all(axis=1) & known.any(axis=1)
     return np.where(yes, 1, np.where(known.any(axis=1), 0, -1)).astype(np.int8)
+
+
+def join_disagreements(
+    aligned: AlignedCalls, op_count: Ints
+) -> tuple[Ints, dict[tuple[int, int], int]]:
+    """Neighbouring calls with complementary ranks are one call that the ranks log differently.
+
+    Where opCount took part in the alignment, it must be the same too.
+
+    returns rows (calls, members) with the minority's rows taken out, and those rows by
+            (call, member)
+    """
+    rows = aligned.rows
+    present = rows >= 0
+    partial = np.flatnonzero(~present.all(axis=1)).tolist() if aligned.realigned else []
+    drop: set[int] = set()
+    differing: dict[int, dict[int, int]] = {}
+    runs = _runs(partial, present)
+    k = 0
+    while k + 1 < len(runs):
+        a, b = runs[k], runs[k + 1]
+        adjacent = a[-1] + 1 == b[0] and len(a) == len(b)
+        if adjacent and aligned.witnessed:
+            adjacent = bool((op_count[rows[a].max(axis=1)] == op_count[rows[b].max(axis=1)]).all())
+        if not adjacent or (present[a[0]] == present[b[0]]).any():
+            k += 1
+            continue
+        keep, other = (a, b) if present[a[0]].sum() >= present[b[0]].sum() else (b, a)
+        for kept, dropped in zip(keep, other, strict=True):
+            members = np.flatnonzero(present[dropped]).tolist()
+            differing[kept] = {m: int(rows[dropped, m]) for m in members}
+            drop.add(dropped)
+        k += 2
+    kept_rows = [c for c in range(len(rows)) if c not in drop] if drop else None
+    if kept_rows is None:
+        return rows, {}
+    new = {old: i for i, old in enumerate(kept_rows)}
+    moved = {(new[c], m): row for c, by in differing.items() for m, row in by.items()}
+    return rows[kept_rows], moved
+
+
+def _runs(partial: list[int], present: Ints) -> list[list[int]]:
+    """Neighbouring incomplete calls that the same ranks logged."""
+    runs: list[list[int]] = []
+    for c in partial:
+        last = runs[-1][-1] if runs else -2
+        if last + 1 == c and (present[last] == present[c]).all():
+            runs[-1].append(c)
+        else:
+            runs.append([c])
+    return runs

@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from collscope.match import p2p
-from collscope.match.calls import align_calls, in_place
+from collscope.match.calls import align_calls, in_place, join_disagreements
 from collscope.match.communicators import Communicator, join_communicators, world_ranks
-from collscope.match.disagreements import join_disagreements
 from collscope.match.executions import JoinedKernels, join_kernels
 from collscope.match.handles import rows_by
 from collscope.match.kernels import TracedKernel
