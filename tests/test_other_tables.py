@@ -22,6 +22,7 @@ OSU_GPU = (TABLES / "synthetic.osu-gpu.txt").read_text()
 P2P = (TABLES / "p2p-microbenchmarks.md").read_text()
 WRAPPER = (TABLES / "allreduce-wrapper.md").read_text()
 TRANSFERS = (TABLES / "synthetic.transferbench.txt").read_text()
+RAS = (ROOT / "samples" / "recorders" / "synthetic.ras.json").read_text()
 NVBANDWIDTH = (TABLES / "synthetic.nvbandwidth.json").read_text()
 
 
@@ -289,6 +290,48 @@ def test_auto_knows_nvbandwidth(tmp_path: Path) -> None:
     db = tmp_path / "store.db"
     told = collscope("ingest", "auto", TABLES / "synthetic.nvbandwidth.json", "--db", db)
     assert "nvbandwidth_json: 12 figures" in told.out
+
+
+# --- RAS --------------------------------------------------------------------
+
+
+def test_ras_counts_and_what_is_apart() -> None:
+    found = figures(RAS)
+    assert found.dialect == "ras_json"
+    assert {(m.name, m.value, m.unit) for m in found.metrics} == {
+        ("ranks that answered", 3, "ranks"),
+        ("AllGather launched, least of 3 ranks", 12, "calls"),
+        ("AllGather launched, most of 3 ranks", 12, "calls"),
+        ("AllReduce launched, least of 3 ranks", 6649, "calls"),
+        ("AllReduce launched, most of 3 ranks", 6650, "calls"),
+    }
+    assert {m.label for m in found.metrics} == {"0xae94423cfbb2ef4a 2026-06-11 13:06:53"}
+    told = {d.code: d.excerpt for d in found.diagnostics}
+    assert told["ras_missing_ranks"] == "0xae94423cfbb2ef4a: rank 3"
+    assert told["ras_errors"] == "0xae94423cfbb2ef4a: rank 2"
+    behind = "0xae94423cfbb2ef4a: AllReduce 6650, but rank 1 at least 6649"
+    assert told["ras_ranks_behind"] == behind
+    assert "PEER_DEAD" in (told["ras_event"] or "")
+
+
+def test_a_cut_snapshot_of_ras_says_so() -> None:
+    found = registry.read_bytes("metric", RAS[:900].encode(), Hints())
+    assert isinstance(found, MetricSet)
+    assert {d.code for d in found.diagnostics} == {"cut_json"}
+
+
+def test_auto_reads_ras_and_not_as_a_recording(tmp_path: Path) -> None:
+    path = ROOT / "samples" / "recorders" / "synthetic.ras.json"
+    told = collscope("ingest", "auto", path, "--db", tmp_path / "store.db")
+    assert "ras_json: 5 figures" in told.out
+    assert "ras_ranks_behind" in told.out
+
+
+def test_an_empty_log_names_the_log_plugin(tmp_path: Path) -> None:
+    (tmp_path / "nccl.log").touch()
+    told = collscope("ingest", "log", tmp_path / "nccl.log", "--db", tmp_path / "store.db")
+    assert told.code == 3
+    assert "the file is empty. With NCCL_LOG_PLUGIN set" in told.err
 
 
 # --- all of them ------------------------------------------------------------

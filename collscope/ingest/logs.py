@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collscope.ingest.adding import OTHER_KIND, unusable
+from collscope.ingest.adding import EMPTY, OTHER_KIND, unusable
 from collscope.ingest.files import printable
 from collscope.ingest.result import Ingested
 from collscope.ingest.scan import Scanned
@@ -32,6 +32,10 @@ _DAMAGED = (
     "every NCCL or RCCL line is cut or damaged ({} of them), and no call is complete: copy the"
     " original file, or set NCCL_DEBUG_FILE to write one file per process"
 )
+_EMPTY = (
+    "the file is empty. With NCCL_LOG_PLUGIN set (NCCL 2.31 on) the plugin gets the log and"
+    " NCCL_DEBUG_FILE stays empty: unset it, or look where the plugin writes"
+)
 NO_LOG = "no line of NCCL or RCCL: not a log of NCCL_DEBUG=INFO"
 _EXCERPT = 200  # characters of a line kept in a diagnostic
 
@@ -45,6 +49,8 @@ def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanne
     identity = sources.identity(log.sha256, "log")
     if sources.has_source(connection, run, identity):
         return Ingested(path, "known")
+    if not log.size_bytes and not log.truncated:
+        return Ingested(path, "unusable", reason=_EMPTY, code=EMPTY)
     if not log.found.is_log:
         code, why = _why_unusable(scan)
         return unusable(path, code, why, size=log.size_bytes, truncated=log.truncated)

@@ -40,6 +40,9 @@ def ingest_metric(
         return Ingested(path, "known")
     read = registry.read(METRIC, file, file.head(), Hints(metric=hints))
     found = cast("MetricSet | None", read)
+    if found is not None and not found.metrics:
+        why = found.diagnostics[0]
+        return unusable(path, why.code, why.message, size=file.size_bytes, truncated=file.truncated)
     if found is None or (rated and all(m.unit is None for m in found.metrics)):
         reason = (
             "no figure found: one number with its unit per line, CSV with units in its column "

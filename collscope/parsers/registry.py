@@ -54,7 +54,7 @@ DIALECTS = {
         "tables.latency_table",
         "tables.summary_table",
     ),
-    "metric": ("nvbandwidth", "fusion_times", "metrics"),
+    "metric": ("nvbandwidth", "ras_json", "fusion_times", "metrics"),
 }
 
 
