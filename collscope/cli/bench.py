@@ -38,7 +38,7 @@ def allreduce_wrapper(
 
     In its two modes; the fusion is that of ResNet50's gradients.
     """
-    from collscope.replay.session import Method, Target, Words, make_session
+    from collscope.replay.session import Method, Options, Target, make_session
     from collscope.reports.wrapper import render_wrapper
     from collscope.whatif.wrapper import modes, run_wrapper
 
@@ -49,7 +49,7 @@ def allreduce_wrapper(
         budget_s=budget,
         timeout_s=timeout,
     )
-    session = make_session(method, Words(environment=tuple(env or ()), launcher=mpiexec))
+    session = make_session(method, Options(environment=tuple(env or ()), launcher=mpiexec))
     spread = modes(session, ranks, gpus_per_process)
     found, error = run_wrapper(ranks, spread, session, Target(db, run))
     write(render_wrapper(found, format.value), output)

@@ -70,7 +70,7 @@ def p2p(
 ) -> None:
     """Send/Recv between pairs of ranks, one pair at a time."""
     from collscope.bench.p2p import Wanted, run_p2p
-    from collscope.replay.session import Method, Target, Words, make_session
+    from collscope.replay.session import Method, Options, Target, make_session
     from collscope.reports.p2p import render_p2p
     from collscope.reports.p2p_build import build_p2p
     from collscope.reports.p2p_copies import copies_beside
@@ -82,7 +82,7 @@ def p2p(
         budget_s=budget,
         timeout_s=timeout,
     )
-    words = Words(
+    options = Options(
         tuple(variant or ()),
         tuple(env or ()),
         rounds,
@@ -94,7 +94,7 @@ def p2p(
 
         check_plot(plot)
     wanted = Wanted(ranks, pairs, sizes, direction.value, not no_latency)
-    done = run_p2p(wanted, make_session(method, words), Target(db, run, csv, label=label))
+    done = run_p2p(wanted, make_session(method, options), Target(db, run, csv, label=label))
     found = build_p2p(done, copies_beside(done, db))
     write(render_p2p(found, format.value), output)
     # An error is what the command ends with, rather than that there is nothing to draw.

@@ -119,12 +119,12 @@ def replay(
     from collscope.replay import command
     from collscope.replay.estimate import describe
     from collscope.replay.measure import measure
-    from collscope.replay.session import Method, Target, Words, make_session, one_voice
+    from collscope.replay.session import Method, Options, Target, first_rank_speaks, make_session
     from collscope.replay.text import plan_text
     from collscope.reports.measured import render_measured
     from collscope.reports.planned import render_planned
 
-    with one_voice():
+    with first_rank_speaks():
         if graph and isolated:
             raise UsageError("replay: --graph and --isolated exclude each other. Choose one.")
         method = Method(
@@ -139,10 +139,10 @@ def replay(
             repeat=repeat,
             timeout_s=timeout,
         )
-        words = Words(
+        options = Options(
             tuple(variant or ()), tuple(env or ()), rounds, ranks, replayer, mpiexec, oversubscribe
         )
-        session = make_session(method, words)
+        session = make_session(method, options)
         source = command.Source(
             db,
             run,

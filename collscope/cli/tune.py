@@ -99,7 +99,7 @@ def tune(
 ) -> None:
     """Find better settings for a job's collectives, and confirm them."""
     from collscope.replay.command import Choice, Source
-    from collscope.replay.session import Method, Words, make_session
+    from collscope.replay.session import Method, Options, make_session
     from collscope.reports.tune import dry_tune, render_tuning, run_tune
     from collscope.reports.tune_inputs import Asked, make_wanted
 
@@ -113,11 +113,11 @@ def tune(
         timing="graph" if graph else "batch",
         timeout_s=timeout,
     )
-    words = Words((), tuple(env or ()), None, ranks, replayer, mpiexec)
+    options = Options((), tuple(env or ()), None, ranks, replayer, mpiexec)
     asked = Asked(
         source=Source(db, run, tuple(logs or ()), plan),
         choice=Choice(only, min_share, limit, scale_ranks),
-        session=make_session(method, words),
+        session=make_session(method, options),
         candidates=tuple(candidate or ()),
         named=named,
         system=system,

@@ -104,7 +104,7 @@ def fusion(
     output: Output = None,
 ) -> None:
     """Gradient buckets of other sizes: time of a step's all-reduces."""
-    from collscope.replay.session import Method, Words, make_session
+    from collscope.replay.session import Method, Options, make_session
     from collscope.reports.fusion import render_fusion
     from collscope.units import parse_size
     from collscope.whatif.records import Wanted
@@ -139,8 +139,8 @@ def fusion(
             budget_s=budget,
             timeout_s=timeout,
         )
-        words = Words(environment=tuple(env or ()), launcher=mpiexec)
-        done = measure_fusion(wanted, make_session(method, words))
+        options = Options(environment=tuple(env or ()), launcher=mpiexec)
+        done = measure_fusion(wanted, make_session(method, options))
         found, error = done.fusion, done.error
     else:
         from collscope.whatif.fusion import predict_fusion

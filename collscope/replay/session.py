@@ -89,7 +89,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class Options:
     """What the command line says of settings and ranks, as it says it."""
 
     variants: tuple[str, ...] = ()
@@ -101,31 +101,31 @@ class Words:
     oversubscribe: bool = False
 
 
-def make_session(method: Method, words: Words) -> Session:
+def make_session(method: Method, options: Options) -> Session:
     """The session that a command line asks for, at this process's place.
 
-    raises  UsageError for words that cannot be read
+    raises  UsageError for options that cannot be read
     """
-    variants = parse_variants(words.variants)
+    variants = parse_variants(options.variants)
     place = launched(os.environ)
-    ranks = words.ranks
+    ranks = options.ranks
     if ranks is None and place is not None:
         ranks = place.size * method.gpus_per_process
     return Session(
         method,
         variants,
-        tuple(parse_assignment(text) for text in words.environment),
-        words.rounds or (_ROUNDS if variants else 1),
-        words.replayer,
-        words.launcher,
+        tuple(parse_assignment(text) for text in options.environment),
+        options.rounds or (_ROUNDS if variants else 1),
+        options.replayer,
+        options.launcher,
         place,
         ranks,
-        words.oversubscribe,
+        options.oversubscribe,
     )
 
 
 @contextlib.contextmanager
-def one_voice() -> Iterator[None]:
+def first_rank_speaks() -> Iterator[None]:
     """Of the ranks that a launcher started let the first alone speak.
 
     Errors that all ranks have, being those of the command line and of the replay, end the others

@@ -21,7 +21,7 @@ from collscope.reports.layout import (
     to_json,
     to_readable,
 )
-from collscope.tuning import earlier
+from collscope.tuning import previous_results
 from collscope.tuning.choose import NOTHING, Choice
 from collscope.tuning.gpus import refuse_host
 from collscope.tuning.preview import preview
@@ -58,11 +58,11 @@ def run_tune(wanted: Wanted, notices: tuple[str, ...]) -> tuple[Tuning, Collscop
     try:
         if error is not None:
             _leave(state)
-        if error is not None and not state.search.first and earlier.put_back(wanted.out):
+        if error is not None and not state.search.first and previous_results.put_back(wanted.out):
             raise error
         write_file(wanted.out / EVIDENCE, to_json(summary(state)))
         if error is None:
-            earlier.discard(wanted.out)
+            previous_results.discard(wanted.out)
     except OSError as problem:
         raise _unwritable(wanted.out, problem) from problem
     if error is not None and not state.search.first:

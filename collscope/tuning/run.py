@@ -8,7 +8,7 @@ from collscope.errors import InputError, MissingToolError, ReplayError, UsageErr
 from collscope.replay.mpi import RUN_ALONE
 from collscope.replay.session import Target, check_target
 from collscope.tuning import confirm as confirmation
-from collscope.tuning import earlier, finish
+from collscope.tuning import finish, previous_results
 from collscope.tuning.choose import NOTHING, PLUGIN, PRESENT, Candidate, Choice, choose
 from collscope.tuning.gpus import NO_GPU, require_gpu
 from collscope.tuning.launches import Launches
@@ -31,7 +31,7 @@ def prepare(wanted: Wanted) -> State:
     check_target(Target(wanted.db, wanted.run))
     require_gpu(wanted.session, wanted.plan.nranks // wanted.session.method.gpus_per_process)
     try:
-        earlier.set_aside(wanted.out, wanted.present)
+        previous_results.set_aside(wanted.out, wanted.present)
     except OSError as error:
         raise InputError(f"{wanted.out}: {error.strerror}. Name a folder with --out.") from error
     present = present_setting({v.name: v.value for v in wanted.present})
