@@ -8,7 +8,7 @@
 #   make check-abi   hold the replayer against the real NCCL, RCCL, CUDA and HIP (1.5 GB download)
 #   make check-slurm   launches under a real Slurm of two nodes on this host (root; see the script)
 #   make bench   speed and memory against stated peers
-#   make wheel   wheels for CPython 3.10 to 3.13 and glibc 2.28 into dist/
+#   make wheel   wheels for CPython 3.10 and later and glibc 2.28 into dist/
 #   make try-wheel   install each in a clean environment without a compiler, and use it
 #   make try-wheel-old   the native parts on Debian bullseye's glibc (debootstrap, as root)
 #   make venv    set up only

