@@ -65,7 +65,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         log, db = Path(folder) / "calls.log", Path(folder) / "calls.db"
         write_log(log, arguments.calls)
-        ingest_logs([str(log)], db, "main", lambda _path, _done: None)
+        ingest_logs([str(log)], db, "main")
         for mode in (UNIQUE, SEQUENCE):
             rounds = [measure(db, mode) for _ in range(arguments.rounds)]
             load, build, write = (statistics.median(r[0][i] for r in rounds) for i in range(3))

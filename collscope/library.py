@@ -97,9 +97,7 @@ class Store:
         """
         from collscope.ingest.commands import ingest_auto  # noqa: PLC0415
 
-        found = ingest_auto(
-            [str(path) for path in paths], self.path, run, lambda _path, _done: None
-        )
+        found = ingest_auto([str(path) for path in paths], self.path, run)
         return tuple(found)
 
     def runs(self) -> list[str]:

@@ -18,7 +18,7 @@ _SPLIT = re.compile(r"comm (0x\w+) rank (\d+) nranks 2 .*splitCount (\d+) color 
 
 
 def _store(paths: Iterable[Path], db: Path) -> sqlite3.Connection:
-    ingest_logs([str(p) for p in paths], db, "main", lambda _path, _done: None)
+    ingest_logs([str(p) for p in paths], db, "main")
     return sqlite3.connect(db)
 
 

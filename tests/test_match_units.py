@@ -25,7 +25,7 @@ from collscope.store.observation_blob import decode, encode
 
 def _ingest(text: str, folder: Path) -> sqlite3.Connection:
     (folder / "log").write_text(text)
-    ingest_logs([str(folder / "log")], folder / "t.db", "main", lambda _path, _done: None)
+    ingest_logs([str(folder / "log")], folder / "t.db", "main")
     return sqlite3.connect(folder / "t.db")
 
 
@@ -176,7 +176,7 @@ def test_a_reused_pointer_is_a_new_communicator(tmp_path: Path) -> None:
 
 def test_the_guides_log_lines(samples: Path, db_path: Path) -> None:
     log = samples / "rccl" / "guide-coll-klke.log"
-    ingest_logs([str(log)], db_path, "main", lambda _path, _done: None)
+    ingest_logs([str(log)], db_path, "main")
     with sqlite3.connect(db_path) as db:
         big = db.execute(
             "SELECT op, datatype, redop, nranks, in_place, size_bytes FROM calls"
@@ -488,7 +488,7 @@ def test_a_process_with_many_gpus_takes_no_rank_of_another_job(
     texts = [(samples / "rccl" / f"guide-{n}.log") for n in ("coll-klke", "replayer-stdout")]
     log = db_path.with_name("both.log")
     log.write_text("".join(text.read_text() for text in texts))
-    ingest_logs([str(log)], db_path, "main", lambda _path, _done: None)
+    ingest_logs([str(log)], db_path, "main")
     with sqlite3.connect(db_path) as db:
         members = db.execute(
             "SELECT GROUP_CONCAT(rank), COUNT(DISTINCT pid) FROM members GROUP BY comm_id"

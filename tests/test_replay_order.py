@@ -174,7 +174,7 @@ _COLL = re.compile(r"NCCL INFO (\w+): opCount \w+ .* comm (0x\w+) \[nranks=\d+\]
 @pytest.mark.parametrize("rank", range(4))
 def test_sample_is_in_the_order_of_each_log(rank: int, samples: Path, db_path: Path) -> None:
     folder = samples / "nccl/mixed"
-    ingest_logs([str(folder)], db_path, "main", lambda _path, _done: None)
+    ingest_logs([str(folder)], db_path, "main")
     found = (_COLL.search(line) for line in (folder / f"rank{rank}.log").read_text().splitlines())
     logged = [
         (m[1].replace("AlltoAll", "AllToAll"), m[2])

@@ -41,7 +41,7 @@ from collscope.replay.text import number_list, plan_text
 
 
 def _plan_of(path: Path, db: Path, mode: str = UNIQUE) -> Planned:
-    ingest_logs([str(path)], db, "main", lambda _path, _done: None)
+    ingest_logs([str(path)], db, "main")
     with reading(db) as connection:
         return build_plan(load_run(connection, "main", calls=mode == SEQUENCE), mode)
 
@@ -122,7 +122,7 @@ def test_guide_sample(samples: Path, db_path: Path) -> None:
 def test_a_run_beside_another_in_the_store(samples: Path, db_path: Path) -> None:
     alone = _plan_of(samples / "rccl/guide-coll-klke.log", db_path, SEQUENCE).plan
     for run, path in (("other", "nccl/mixed"), ("third", "rccl/guide-coll-klke.log")):
-        ingest_logs([str(samples / path)], db_path, run, lambda _path, _done: None)
+        ingest_logs([str(samples / path)], db_path, run)
     with reading(db_path) as connection:
         third = build_plan(load_run(connection, "third", calls=True), SEQUENCE).plan
         assert load_run(connection, "none").slots == ()

@@ -28,14 +28,14 @@ _COMMANDS = (("report",), ("sql", "SELECT * FROM calls"))
 def whole(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with the four ranks of one job."""
     db = tmp_path_factory.mktemp("whole") / "t.db"
-    ingest_logs([str(samples / "nccl" / "mixed")], db, "main", lambda _path, _done: None)
+    ingest_logs([str(samples / "nccl" / "mixed")], db, "main")
     return db
 
 
 def _store_log(connection: sqlite3.Connection, db: Path, log: str) -> None:
     """Put a log into the run main, without matching it."""
     with open_input(log) as file:
-        store_log(connection, db, "main", scan_log(file, lambda _path, _done: None))
+        store_log(connection, db, "main", scan_log(file))
 
 
 @pytest.fixture
@@ -295,7 +295,7 @@ for point in map(int, points):
             opened.set_trace_callback(step)
             return opened
         sqlite3.connect = connect
-        ingest_logs([logs], Path(folder) / f"{point}.db", "main", lambda *_: None)
+        ingest_logs([logs], Path(folder) / f"{point}.db", "main")
         os._exit(0)
     _, status = os.waitpid(child, 0)
     print(point, os.WIFSIGNALED(status))

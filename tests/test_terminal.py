@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -92,3 +95,33 @@ def test_bash_completes_commands_and_options(words: str, expected: set[str]) -> 
     environment = {**os.environ, **place, "_COLLSCOPE_COMPLETE": "complete_bash"}
     done = subprocess.run([COMMAND], env=environment, capture_output=True, text=True, check=False)
     assert set(done.stdout.split()) == expected
+
+
+def test_a_long_ingest_says_how_far_it_is(samples: Path, tmp_path: Path) -> None:
+    """Standard input stays open until the line stands on the terminal."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "collscope", "ingest", "log", "-", "--db", tmp_path / "t.db"]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    assert child.stdin is not None
+    child.stdin.write((samples / "nccl" / "mixed" / "rank0.log").read_bytes())
+    child.stdin.flush()
+    said = b""
+    while b"so far" not in said:
+        said += os.read(ours, 65536)
+    child.stdin.close()
+    with contextlib.suppress(OSError):  # the child has closed its end
+        while part := os.read(ours, 65536):
+            said += part
+    os.close(ours)
+    assert child.wait() == 0
+    nothing, first, *_, last = said.decode().split("\r\x1b[K")
+    assert nothing == ""
+    assert re.fullmatch(r"0 of 1 file, [\d.]+ MiB, \d+ s so far", first)
+    assert last.startswith("-: nccl_log: ")
+
+
+def test_a_pipe_gets_no_progress(samples: Path, tmp_path: Path) -> None:
+    done = collscope("ingest", "log", samples / "nccl" / "mixed", "--db", tmp_path / "t.db")
+    assert (done.code, done.err) == (0, "")
+    assert "\x1b" not in done.out

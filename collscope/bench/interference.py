@@ -17,6 +17,7 @@ from collscope.bench.start import check_start, error_of, read_csv, start_microbe
 from collscope.errors import CollscopeError, InputError, ReplayError, UsageError
 from collscope.ingest.commands import ingest_csvs
 from collscope.ingest.match import reading
+from collscope.ingest.progress import SILENT
 from collscope.model import Interference
 from collscope.parsers.interference_csv import parse
 from collscope.replay.build import Planned
@@ -200,7 +201,7 @@ def _overlapped(wanted: Wanted, target: Target) -> Planned:
             f"{target.db}: no class of run '{target.run}' runs beside compute kernels. Ingest the "
             "traces of its ranks, or measure a --sweep."
         )
-    planned = make_plan(Source(target.db, target.run), lambda _path, _done: None)
+    planned = make_plan(Source(target.db, target.run), SILENT)
     known = {str(c.id) for c in planned.plan.classes}
     only = ",".join([i for i in ids if i in known][: wanted.limit])
     if not only:

@@ -15,13 +15,18 @@ from collscope.cli.options import (
     Run,
     Strict,
     checked_label,
-    progress,
     summarise,
 )
+from collscope.cli.progress import progress
+from collscope.ingest.progress import Reading
 
 ingest_app = typer.Typer(
     no_args_is_help=True, help="Read logs, profiles and traces into the store."
 )
+
+
+def _reading(max_size: int | None) -> Reading:
+    return Reading(progress(), max_size)
 
 
 @ingest_app.command("log")
@@ -37,7 +42,7 @@ def ingest_log(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from collscope.ingest import commands
 
-    summarise(lambda: commands.ingest_logs(paths, db, run, progress(), max_size), strict)
+    summarise(lambda: commands.ingest_logs(paths, db, run, _reading(max_size)), strict)
 
 
 @ingest_app.command("profile")
@@ -54,7 +59,7 @@ def ingest_profile(
     """
     from collscope.ingest import commands
 
-    summarise(lambda: commands.ingest_profiles(paths, db, run, max_size), strict)
+    summarise(lambda: commands.ingest_profiles(paths, db, run, _reading(max_size)), strict)
 
 
 @ingest_app.command("trace")
@@ -74,7 +79,7 @@ def ingest_trace(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from collscope.ingest import commands
 
-    summarise(lambda: commands.ingest_traces(paths, db, run, max_size), strict)
+    summarise(lambda: commands.ingest_traces(paths, db, run, _reading(max_size)), strict)
 
 
 @ingest_app.command("csv")
@@ -97,7 +102,10 @@ def ingest_csv(
     """
     from collscope.ingest import commands
 
-    summarise(lambda: commands.ingest_csvs(paths, db, run, nranks, label, max_size), strict)
+    summarise(
+        lambda: commands.ingest_csvs(paths, db, run, nranks, label, _reading(max_size)),
+        strict,
+    )
 
 
 @ingest_app.command("table")
@@ -128,7 +136,7 @@ def ingest_table(
     from collscope.parsers.hints import table_hints
 
     said = table_hints(op, nranks, nnodes, datatype, label)
-    summarise(lambda: commands.ingest_tables(paths, db, run, said, max_size), strict)
+    summarise(lambda: commands.ingest_tables(paths, db, run, said, _reading(max_size)), strict)
 
 
 @ingest_app.command("metric")
@@ -155,7 +163,9 @@ def ingest_metric(
     from collscope.parsers.hints import MetricHints
 
     summarise(
-        lambda: commands.ingest_metrics(paths, db, run, MetricHints(name, unit, label), max_size),
+        lambda: commands.ingest_metrics(
+            paths, db, run, MetricHints(name, unit, label), _reading(max_size)
+        ),
         strict,
     )
 
@@ -175,4 +185,4 @@ def ingest_auto(
     """
     from collscope.ingest import commands
 
-    summarise(lambda: commands.ingest_auto(paths, db, run, progress(), max_size), strict)
+    summarise(lambda: commands.ingest_auto(paths, db, run, _reading(max_size)), strict)

@@ -109,18 +109,6 @@ def discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def progress() -> Callable[[str, int], None]:
-    """Bytes read so far on a terminal, nothing in a pipe."""
-    if not sys.stderr.isatty():
-        return lambda _path, _done: None
-
-    def show(path: str, done: int) -> None:
-        sys.stderr.write(f"\r\x1b[K{one_line(path)}: {done >> 20} MiB read")
-        sys.stderr.flush()
-
-    return show
-
-
 def summarise(ingest: Callable[[], list[Ingested]], strict: bool) -> list[Ingested]:
     """Ingest, and print what became of every input.
 
@@ -146,7 +134,5 @@ def summarise(ingest: Callable[[], list[Ingested]], strict: bool) -> list[Ingest
 def _tell(results: list[Ingested]) -> None:
     from collscope.ingest.summary import summary_lines
 
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K")
     if results:
         write("\n".join(map(one_line, summary_lines(results))), None)

@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Run, progress, summarise, tell, write
+from collscope.cli.options import DEFAULT_DB, Db, Run, summarise, tell, write
+from collscope.cli.progress import progress
+from collscope.ingest.progress import Reading
 
 _NO_LOG = (
     "Does it use NCCL or RCCL, and do its processes get NCCL_DEBUG_FILE? While NCCL_LOG_PLUGIN "
@@ -57,7 +59,7 @@ def record(
         tell(f"collscope: {note}")
     try:
         results = summarise(
-            lambda: commands.ingest_auto([str(chosen)], db, run, progress()), strict=False
+            lambda: commands.ingest_auto([str(chosen)], db, run, Reading(progress())), strict=False
         )
         if held and any(result.status == "added" for result in results):
             tell(

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from collscope.cli import replay_options
-from collscope.cli.options import DEFAULT_DB, Db, Run, checked_label, progress, write
+from collscope.cli.options import DEFAULT_DB, Db, Run, checked_label, write
+from collscope.cli.progress import progress
 from collscope.errors import UsageError
 
 

@@ -16,9 +16,9 @@ from collscope.cli.options import (
     Run,
     System,
     checked_label,
-    progress,
     write,
 )
+from collscope.cli.progress import progress
 
 
 class Form(str, Enum):

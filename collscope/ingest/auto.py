@@ -14,7 +14,7 @@ from collscope.ingest.measurements import CSV, TABLE, ingest_csv, ingest_table
 from collscope.ingest.metrics import METRIC, ingest_metric
 from collscope.ingest.profiles import PROFILE, ingest_profile
 from collscope.ingest.result import Ingested
-from collscope.ingest.scan import Progress, scan_log
+from collscope.ingest.scan import Report, scan_log
 from collscope.ingest.traces import TRACE, ingest_trace, is_totals
 from collscope.model import MeasurementSet, MetricSet
 from collscope.parsers import registry
@@ -38,11 +38,11 @@ class _Into:
     connection: sqlite3.Connection
     db: Path
     run: str
-    progress: Progress
+    report: Report
 
 
 def ingest_any(
-    connection: sqlite3.Connection, db: Path, run: str, file: Input, progress: Progress
+    connection: sqlite3.Connection, db: Path, run: str, file: Input, report: Report
 ) -> list[Ingested]:
     """Put one file into a run, as every kind of source that the readers find in it.
 
@@ -53,7 +53,7 @@ def ingest_any(
     raises   InputError when the file cannot be read or the store refuses
     """
     head = file.head(DOCUMENT_BYTES + 1)
-    small, into = len(head) <= DOCUMENT_BYTES, _Into(connection, db, run, progress)
+    small, into = len(head) <= DOCUMENT_BYTES, _Into(connection, db, run, report)
     found: list[Ingested] = []
     first: Ingested | None = None  # of what looks like one kind alone
     for kind in registry.DIALECTS:
@@ -81,7 +81,7 @@ def ingest_any(
 
 
 def _put_log(into: _Into, file: Input) -> Ingested | None:
-    log = scan_log(file, into.progress)
+    log = scan_log(file, into.report)
     return None if tells_nothing(log) else store_log(into.connection, into.db, into.run, log)
 
 

@@ -24,7 +24,8 @@ from collscope.ingest.files import (
     open_input,
     printable,
 )
-from collscope.ingest.scan import Progress, ScansAhead, scan_log
+from collscope.ingest.progress import USUAL, Progress, Reading
+from collscope.ingest.scan import ScansAhead, scan_log
 from collscope.store.connection import explained, open_store, remove_empty
 from collscope.units import count_of
 
@@ -36,19 +37,13 @@ if TYPE_CHECKING:
     _IngestPath = Callable[[sqlite3.Connection, str], list[Ingested]]  # all that a file holds
 
 
-# `most_bytes` of all of them: what one file may become, decompressed; None: the limits of
-# `collscope.ingest.files`.
-
-
-def ingest_logs(
-    paths: list[str], db: Path, run: str, progress: Progress, most_bytes: int | None = None
-) -> list[Ingested]:
+def ingest_logs(paths: list[str], db: Path, run: str, reading: Reading = USUAL) -> list[Ingested]:
     """Put logs into a run and match its calls.
 
     raises  InputError when none of the paths holds a usable log
     """
     given = expand(paths)
-    with ScansAhead(given.files, progress, most_bytes) as scans:
+    with ScansAhead(given.files, reading) as scans:
         from collscope.ingest.logs import store_log
 
         def every(connection: sqlite3.Connection, path: str) -> list[Ingested]:
@@ -59,15 +54,15 @@ def ingest_logs(
                     raise
 
             def one(file: Input) -> list[Ingested]:
-                return [store_log(connection, db, run, scan_log(file, progress))]
+                return [store_log(connection, db, run, scan_log(file, reading.progress.read))]
 
-            return _each(path, most_bytes, one)
+            return _each(path, reading.most_bytes, one)
 
-        return _ingest_all(given, db, run, every, "log")
+        return _ingest_all(given, db, run, every, reading.progress, "log")
 
 
 def ingest_profiles(
-    paths: list[str], db: Path, run: str, most_bytes: int | None = None
+    paths: list[str], db: Path, run: str, reading: Reading = USUAL
 ) -> list[Ingested]:
     """Put profiles into a run.
 
@@ -76,22 +71,18 @@ def ingest_profiles(
     from collscope.ingest.profiles import ingest_profile
 
     return _ingest(
-        "profile", paths, db, run, lambda c, file: ingest_profile(c, db, run, file), most_bytes
+        "profile", paths, db, run, lambda c, file: ingest_profile(c, db, run, file), reading
     )
 
 
-def ingest_traces(
-    paths: list[str], db: Path, run: str, most_bytes: int | None = None
-) -> list[Ingested]:
+def ingest_traces(paths: list[str], db: Path, run: str, reading: Reading = USUAL) -> list[Ingested]:
     """Put traces, recordings and tables of totals into a run, and match its calls.
 
     raises  InputError when none of the paths holds a usable one
     """
     from collscope.ingest.traces import ingest_trace
 
-    return _ingest(
-        "trace", paths, db, run, lambda c, file: ingest_trace(c, db, run, file), most_bytes
-    )
+    return _ingest("trace", paths, db, run, lambda c, file: ingest_trace(c, db, run, file), reading)
 
 
 def ingest_csvs(
@@ -100,7 +91,7 @@ def ingest_csvs(
     run: str,
     nranks: int | None = None,
     label: str | None = None,
-    most_bytes: int | None = None,
+    reading: Reading = USUAL,
 ) -> list[Ingested]:
     """Put replay CSVs into a run; `nranks` and `label` as `collscope.ingest.replays` has them.
 
@@ -111,11 +102,11 @@ def ingest_csvs(
     def one(connection: sqlite3.Connection, file: Input) -> Ingested:
         return ingest_csv(connection, db, run, file, nranks, label)
 
-    return _ingest("csv", paths, db, run, one, most_bytes)
+    return _ingest("csv", paths, db, run, one, reading)
 
 
 def ingest_tables(
-    paths: list[str], db: Path, run: str, hints: TableHints, most_bytes: int | None = None
+    paths: list[str], db: Path, run: str, hints: TableHints, reading: Reading = USUAL
 ) -> list[Ingested]:
     """Put benchmark tables into a run; `hints` hold for every file.
 
@@ -124,12 +115,12 @@ def ingest_tables(
     from collscope.ingest.measurements import ingest_table
 
     return _ingest(
-        "table", paths, db, run, lambda c, file: ingest_table(c, db, run, file, hints), most_bytes
+        "table", paths, db, run, lambda c, file: ingest_table(c, db, run, file, hints), reading
     )
 
 
 def ingest_metrics(
-    paths: list[str], db: Path, run: str, hints: MetricHints, most_bytes: int | None = None
+    paths: list[str], db: Path, run: str, hints: MetricHints, reading: Reading = USUAL
 ) -> list[Ingested]:
     """Put an application's figures into a run; `hints` hold for every file.
 
@@ -138,13 +129,11 @@ def ingest_metrics(
     from collscope.ingest.metrics import ingest_metric
 
     return _ingest(
-        "metric", paths, db, run, lambda c, file: ingest_metric(c, db, run, file, hints), most_bytes
+        "metric", paths, db, run, lambda c, file: ingest_metric(c, db, run, file, hints), reading
     )
 
 
-def ingest_auto(
-    paths: list[str], db: Path, run: str, progress: Progress, most_bytes: int | None = None
-) -> list[Ingested]:
+def ingest_auto(paths: list[str], db: Path, run: str, reading: Reading = USUAL) -> list[Ingested]:
     """Put each path into a run as all that it holds, as `collscope.ingest.auto` tells.
 
     raises  InputError when none of the paths is usable
@@ -152,18 +141,22 @@ def ingest_auto(
     from collscope.ingest.auto import ingest_any
 
     def every(connection: sqlite3.Connection, path: str) -> list[Ingested]:
-        return _each(path, most_bytes, lambda file: ingest_any(connection, db, run, file, progress))
+        return _each(
+            path,
+            reading.most_bytes,
+            lambda file: ingest_any(connection, db, run, file, reading.progress.read),
+        )
 
-    return _ingest_all(expand(paths), db, run, every)
+    return _ingest_all(expand(paths), db, run, every, reading.progress)
 
 
 def _ingest(
-    kind: str, paths: list[str], db: Path, run: str, one: _Ingest, most_bytes: int | None
+    kind: str, paths: list[str], db: Path, run: str, one: _Ingest, reading: Reading
 ) -> list[Ingested]:
     def every(connection: sqlite3.Connection, path: str) -> list[Ingested]:
-        return _each(path, most_bytes, lambda file: [one(connection, file)])
+        return _each(path, reading.most_bytes, lambda file: [one(connection, file)])
 
-    return _ingest_all(expand(paths), db, run, every, kind)
+    return _ingest_all(expand(paths), db, run, every, reading.progress, kind)
 
 
 def _each(
@@ -188,7 +181,12 @@ def _each(
 
 
 def _ingest_all(
-    given: Expanded, db: Path, run: str, every: _IngestPath, kind: str | None = None
+    given: Expanded,
+    db: Path,
+    run: str,
+    every: _IngestPath,
+    progress: Progress,
+    kind: str | None = None,
 ) -> list[Ingested]:
     """Every file in turn, then the matching; `kind` is the command, None: it reads all kinds."""
     from collscope.ingest.match import match_stored
@@ -199,10 +197,13 @@ def _ingest_all(
     results: list[Ingested] = []
     done = 0
     with _store(db) as connection:
+        progress.begin(files)
         try:
             for done, path in enumerate(files):  # noqa: B007 - how many are, where it ends early
                 results += _tolerant(every, connection, path, alone=len(files) + len(skipped) == 1)
+                progress.finish(path)
             done = len(files)
+            progress.match()
             told = match_stored(connection, db, run)
         except KeyboardInterrupt as error:
             read = count_of(done, len(files), "file")
@@ -212,6 +213,8 @@ def _ingest_all(
             raise IngestInterruptedError(
                 f"ingest: interrupted. {kept if usable else 'Nothing was stored.'}", results
             ) from error
+        finally:
+            progress.end()
     results += skipped
     if results and all(r.status == "unusable" for r in results):
         more = f" (and {len(results) - 1} more)" if len(results) > 1 else ""

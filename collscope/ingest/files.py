@@ -229,6 +229,11 @@ class Input:
         return "stdin" if self.path == STDIN else PurePath(printable(self.path)).name
 
     @property
+    def taken_bytes(self) -> int:
+        """Of the file as it is, read so far."""
+        return self._read_bytes
+
+    @property
     def sha256(self) -> str:
         """Hash of the file as it is; reads to its end what is not read yet.
 

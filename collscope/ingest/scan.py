@@ -10,9 +10,10 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from collscope.ingest.files import Input, open_input
+from collscope.ingest.progress import SILENT, Reading
 from collscope.parsers.log_scan import LogScan, scan
 
-Progress = Callable[[str, int], None]  # path, bytes read so far
+Report = Callable[[str, int], None]  # path, bytes of the file read so far
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,30 +27,29 @@ class Scanned:
     found: LogScan
 
 
-def scan_log(file: Input, progress: Progress) -> Scanned:
-    """Scan one file.
+def scan_log(file: Input, report: Report = SILENT.read) -> Scanned:
+    """Scan one file; how far it is read is told to `report`.
 
     raises  UnreadableError
     """
-    found = scan(_told(file, progress))
+    found = scan(_told(file, report))
     return Scanned(file.path, file.sha256, file.size_bytes, file.truncated, found)
 
 
-def _told(file: Input, progress: Progress) -> Iterator[bytes]:
+def _told(file: Input, report: Report) -> Iterator[bytes]:
     """Chunks of a file; how far they got is told after each."""
     for chunk in file.chunks():
         yield chunk
-        progress(file.path, file.size_bytes)
+        report(file.path, file.taken_bytes)
 
 
 class ScansAhead:
     """Scans of some files in their order, each begun while the one before is being stored."""
 
-    def __init__(self, paths: list[str], progress: Progress, most_bytes: int | None) -> None:
-        """Begin with the first file; `most_bytes` as `open_input` has it."""
+    def __init__(self, paths: list[str], reading: Reading) -> None:
+        """Begin with the first file."""
         self._paths = iter(paths)
-        self._progress = progress
-        self._most_bytes = most_bytes
+        self._reading = reading
         self._stopped = False
         self._pool = ThreadPoolExecutor(1)
         self._ahead = self._begin()
@@ -80,10 +80,10 @@ class ScansAhead:
         return path, self._pool.submit(self._scan, path)
 
     def _scan(self, path: str) -> Scanned:
-        with open_input(path, self._most_bytes, once=True) as file:
+        with open_input(path, self._reading.most_bytes, once=True) as file:
             return scan_log(file, self._report)
 
     def _report(self, path: str, done: int) -> None:
         if self._stopped:
             raise CancelledError
-        self._progress(path, done)
+        self._reading.progress.read(path, done)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from collscope.errors import InputError, UsageError
 from collscope.ingest.commands import ingest_logs
 from collscope.ingest.files import UnreadableError, open_input
 from collscope.ingest.match import reading
+from collscope.ingest.progress import Progress, Reading
 from collscope.replay.build import Planned, build_plan
 from collscope.replay.estimate import Estimate, estimate
 from collscope.replay.load import load_run
@@ -25,8 +26,6 @@ from collscope.replay.sweep import sweep_plan
 
 # The replayer's own defaults (options.h).
 DEFAULT_BUDGET_S, DEFAULT_REPEAT = 1.0, 3
-
-Progress = Callable[[str, int], None]  # path, bytes read so far
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ def opened(source: Source, progress: Progress) -> Iterator[sqlite3.Connection]:
         return
     with tempfile.TemporaryDirectory(prefix="collscope-replay-") as folder:
         db = Path(folder) / "logs.db"
-        ingest_logs(list(source.logs), db, source.run, progress)
+        ingest_logs(list(source.logs), db, source.run, Reading(progress))
         with reading(db) as connection:
             yield connection
 

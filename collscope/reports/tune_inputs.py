@@ -11,6 +11,7 @@ from pathlib import Path
 from collscope.analysis.share import read_shares
 from collscope.analysis.time_breakdown import fractions_of
 from collscope.errors import UsageError
+from collscope.ingest.progress import Progress
 from collscope.model import Op
 from collscope.replay import command
 from collscope.replay.build import Planned
@@ -79,7 +80,7 @@ class _Job:
     nnodes: int | None = None
 
 
-def make_wanted(asked: Asked, progress: command.Progress) -> tuple[Wanted, tuple[str, ...]]:
+def make_wanted(asked: Asked, progress: Progress) -> tuple[Wanted, tuple[str, ...]]:
     """What to tune, and sentences about what the plan leaves out.
 
     raises  UsageError for words that cannot be read; InputError for an unusable source
@@ -118,7 +119,7 @@ def make_wanted(asked: Asked, progress: command.Progress) -> tuple[Wanted, tuple
     return wanted, planned.notices
 
 
-def _read(asked: Asked, progress: command.Progress) -> tuple[Planned, _Job]:
+def _read(asked: Asked, progress: Progress) -> tuple[Planned, _Job]:
     if asked.source.plan is not None:
         planned = command.make_plan(asked.source, progress)
         return planned, _Job({}, frozenset(), JobTime())

@@ -1,0 +1,43 @@
+"""How files are read: how far an ingest is, and what a file may become."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class Progress:
+    """Is told how far an ingest is, perhaps by several threads. This one keeps it to itself."""
+
+    def begin(self, paths: Sequence[str]) -> None:
+        """These files are going to be read, in this order."""
+
+    def read(self, path: str, done_bytes: int) -> None:
+        """So many bytes of a file are read, as it lies there; of members of archives nothing."""
+
+    def finish(self, path: str) -> None:
+        """A file is read and stored."""
+
+    def match(self) -> None:
+        """All files are; what they hold is being put together."""
+
+    def end(self) -> None:
+        """That is done, or will not be."""
+
+
+SILENT = Progress()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the files of an ingest are read.
+
+    progress    is told how far it is
+    most_bytes  what one file may become, decompressed; None: the limits of `collscope.ingest.files`
+    """
+
+    progress: Progress = SILENT
+    most_bytes: int | None = None
+
+
+USUAL = Reading()
