@@ -1,14 +1,19 @@
 """The HTML page at its limits: size, time to make it, and the timeline's frames while panning.
 
-    python benchmarks/page.py [RANKS KERNELS_A_RANK]
+    python benchmarks/page.py frames [RANKS KERNELS_A_RANK]
+    python benchmarks/page.py report [CLASSES RANKS KERNELS_A_RANK]
 
-Needs Chromium and playwright. A frame is the script's own time of one drawing, while the window
-moves over the whole timeline at several zooms.
+frames  a page of one timeline in Chromium (needs playwright): a frame is the script's own time of
+        one drawing, while the window moves over the whole timeline at several zooms
+report  `collscope report` of one store, as text and as HTML in turns: processor time (user and
+        system) of the whole command, and the size of the page
 """
 
 from __future__ import annotations
 
+import resource
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -17,17 +22,104 @@ from statistics import median
 
 import numpy as np
 from playwright.sync_api import sync_playwright
+from report import build_store
 
 from collscope.reports.html.page import Extras, to_html
 from collscope.reports.html.timeline import make_strip
 from collscope.reports.layout import NUMBER, TEXT, Section, table
+from collscope.store.connection import open_store
 
 _SEED = 7
 _CLASSES = 10_000
+_ROUNDS = 3
 
 
 def main() -> None:
-    ranks, kernels = (int(a) for a in (sys.argv[1:] or ("64", "10000")))
+    what, *sizes = sys.argv[1:] or ("frames",)
+    if what == "report":
+        _reports(*map(int, sizes or ("10000", "1024", "977")))
+    else:
+        _frames(*map(int, sizes or ("64", "10000")))
+
+
+def _reports(classes: int, ranks: int, kernels: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        db, page = Path(folder) / "r.db", Path(folder) / "r.html"
+        build_store(db, classes, 100 * classes)
+        _add_traces(db, classes, ranks, kernels)
+        print(f"{classes} classes, {ranks} ranks x {kernels} kernels")
+        command = [sys.executable, "-m", "collscope", "report", "--db", str(db), "--system",
+                   "mi300x", "-o", str(page), "--format"]  # fmt: skip
+        spent: dict[str, list[float]] = {"text": [], "html": []}
+        for _ in range(_ROUNDS):
+            for form, times in spent.items():
+                times.append(_processor_s([*command, form]))
+        print(f"page of {page.stat().st_size / 1e6:.2f} MB")
+    text, html = (median(times) for times in spent.values())
+    print(f"processor time: text {text:.2f} s, HTML {html:.2f} s: {html / text:.2f} times")
+
+
+def _processor_s(command: list[str]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def _add_traces(db: Path, classes: int, ranks: int, kernels: int) -> None:
+    """A trace of each rank, as matching leaves it: call k is of class k, and a rank comes last."""
+    rng = np.random.default_rng(_SEED)
+    connection = open_store(db)
+    connection.execute("BEGIN")
+    connection.execute("UPDATE _comm SET nranks = ?", (ranks,))
+    connection.execute("UPDATE _class SET nranks = ?", (ranks,))
+    connection.executemany(
+        "INSERT INTO _source (source_id, run_id, path, sha256, kind, dialect)"
+        " VALUES (?, 1, ?, ?, 'trace', 'kineto')",
+        ((1000 + r, f"rank{r}.json", str(r)) for r in range(ranks)),
+    )
+    totals = [row[0] for row in connection.execute("SELECT total_id FROM _call_total")]
+    transfer = rng.integers(20_000, 200_000, kernels)
+    begin = np.cumsum(transfer + 400_000)
+    last = rng.integers(0, ranks, kernels)
+    connection.executemany(
+        "INSERT INTO _call_row (call_id, total_id, seq) VALUES (?, ?, ?)",
+        ((k + 1, totals[k % len(totals)], k) for k in range(kernels)),
+    )
+    connection.executemany(
+        "INSERT INTO _call_time VALUES (?, ?, ?, ?, 300000, 10, ?, 90000, 0, 0, 0)",
+        ((k + 1, ranks, ranks, int(transfer[k]), int(last[k])) for k in range(kernels)),
+    )
+    for r in range(ranks):
+        wait = np.where(last == r, 0, rng.integers(90_000, 300_000, kernels))
+        rows = [(r * kernels + k + 1, 1000 + r, r, int(begin[k] - wait[k]),
+                 int(begin[k] + transfer[k])) for k in range(kernels)]  # fmt: skip
+        connection.executemany(
+            "INSERT INTO _kernel (kernel_id, source_id, name_id, kind, rank, start_ns, end_ns)"
+            " VALUES (?, ?, 1, 'kernel', ?, ?, ?)", rows,
+        )  # fmt: skip
+        connection.executemany(
+            "INSERT INTO _kernel_call VALUES (?, ?, ?, ?, 0)",
+            ((row[0], k + 1, int(transfer[k]), int(wait[k])) for k, row in enumerate(rows)),
+        )
+        connection.execute(
+            "INSERT INTO _trace (trace_id, source_id, rank, world_size, first_kernel, kernels,"
+            " columns) VALUES (?, ?, ?, ?, ?, ?, x'')",
+            (r + 1, 1000 + r, r, ranks, r * kernels + 1, kernels),
+        )
+        span, busy = int(begin[-1] + transfer[-1]), int((transfer + wait).sum())
+        late = int((last == r).sum())
+        connection.execute(
+            f"INSERT INTO _trace_rank VALUES ({', '.join('?' * 29)})",
+            (r + 1, r, 0, 10.0, 0.0, 1, kernels, span, span - busy, 0, busy, busy, 0, 0, 0,
+             kernels, busy, int(transfer.sum()), int(wait.sum()), 0, kernels, late, late, 90e3,
+             90_000, 90_000 * late, 90_000 * late, 1 / ranks, 0),
+        )  # fmt: skip
+    connection.commit()
+    connection.close()
+
+
+def _frames(ranks: int, kernels: int) -> None:
     began = time.perf_counter()
     text = _page(ranks, kernels)
     took = time.perf_counter() - began

@@ -9,14 +9,18 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import ANY
 
 import msgspec
+import numpy as np
 import pytest
 from command import collscope
 
+from collscope.reports.html import timeline
 from collscope.reports.html.figures import classes_figure
 from collscope.reports.html.page import Extras, Fact, Strip, to_html
 from collscope.reports.html.report import report_extras
+from collscope.reports.html.timeline import make_strip
 from collscope.reports.layout import NUMBER, TEXT, Item, Section, table
 from collscope.reports.tune import render_tuning
 from collscope.tuning.records import Tuning
@@ -354,11 +358,9 @@ def test_who_waits_for_whom_adds_up(pages: dict[str, Path], browser: Browser) ->
     opened = Opened(browser, pages["traced.html"])
     shown = opened.page.evaluate(_FIGURE_ROWS, "Who waits for whom")
     assert len(shown) == 4
+    lasts = sorted({last for _, last in sums})
     for rank, cells in enumerate(shown):
-        assert cells[0] == f"rank {rank}"
-        for last, cell in enumerate(cells[1:]):
-            expected = sums.get((rank, last))
-            assert cell == ("-" if expected is None else f"{expected:.4g}")
+        assert cells == [f"rank {rank}", *(f"{sums[rank, last]:.4g}" for last in lasts)]
     opened.close()
 
 
@@ -550,3 +552,41 @@ def test_a_prediction_is_drawn_as_its_json_tells_it(
     ]
     assert opened.problems == []
     opened.close()
+
+
+def test_a_timeline_beyond_its_limit_leaves_out_the_shortest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(1)
+    kernels = np.stack(
+        [
+            np.repeat([0, 1], 5_000), rng.integers(0, 10**9, 10_000),
+            np.arange(10_000) + 1, np.full(10_000, -1), np.zeros(10_000), np.arange(10_000),
+        ], 1,
+    ).astype(np.int64)  # fmt: skip
+    whole = make_strip(kernels, {})
+    assert whole.text.startswith("10000 kernels of 2 ranks")
+    assert "left out" not in whole.text
+    monkeypatch.setattr(timeline, "_MOST_BYTES", 50_000)
+    cut = make_strip(kernels, {})
+    shown = int(cut.text.split()[0])
+    assert f"The {10_000 - shown} shortest kernels are left out" in cut.text
+    packed = [part for part in cut.document.values() if isinstance(part, str)]
+    assert 30_000 < sum(map(len, packed)) <= 50_000
+    # the longest: all of rank 1 first, since its kernels are longer than those of rank 0
+    assert sum(int(row[1]) for row in cut.table.rows) == shown
+    assert cut.table.rows[-1] == ("rank 1", str(min(shown, 5_000)), "0.000", "0.000", ANY)
+
+
+def test_no_common_clock_is_claimed_for_kernels_of_logs(samples: Path, tmp_path: Path) -> None:
+    import sqlite3
+
+    from collscope.reports.build import build_report
+
+    db = tmp_path / "t.db"
+    collscope("ingest", "log", samples / "rccl" / "guide-coll-klke.log", "--db", db)
+    connection = sqlite3.connect(db)
+    (timed,) = collscope_rows(db, "SELECT COUNT(*) AS n FROM kernels WHERE call_id IS NOT NULL")
+    assert timed["n"] > 0
+    drawings = report_extras(build_report(connection, "main"), connection).drawings or {}
+    assert not any(isinstance(d, Strip) for found in drawings.values() for d in found)

@@ -125,11 +125,13 @@ def heat_figure(title: str, text: str, matrix: Matrix) -> Figure:
     def make() -> Drawing:
         size = min(WIDE, 2.8 + 0.62 * len(columns)), (0.9 if short else 1.9) + 0.34 * len(rows)
         drawing, axis = plt.subplots(figsize=size, layout="constrained")
-        shown = axis.pcolormesh(np.ma.masked_invalid(grid), cmap="viridis", edgecolors="none")
+        shown = axis.imshow(
+            np.ma.masked_invalid(grid), cmap="viridis", aspect="auto", interpolation="none",
+            extent=(0, len(columns), len(rows), 0),
+        )  # fmt: skip
         turned, end = (0, "center") if short else (45, "right")
         axis.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=turned, ha=end)
         axis.set_yticks(np.arange(len(rows)) + 0.5, rows)
-        axis.invert_yaxis()
         axis.grid(visible=False)
         drawing.colorbar(shown, ax=axis, label=matrix.unit, format=PLAIN)
         if grid.size <= _MOST_NUMBERS:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _MOST_MARKS = 2000  # of one drawing; the classes with the least time are left out
 _MOST_BARS = 30
+_MOST_MARKED = 100  # points of a curve with a mark each
 _MOST_SERIES = 12
 _MANY_BINS = 14
 _MOST_RANKS = 64
@@ -147,7 +148,8 @@ def _curves(op: str, curves: Sequence[Curve], total: int, limit: float | None) -
         for i, curve in enumerate(curves):
             (line,) = axis.plot(
                 [p.size_bytes for p in curve.points], [p.busbw_gbps for p in curve.points],
-                marker=MARKERS[i % len(MARKERS)], ms=5, lw=1.4, color=COLOURS[i % len(COLOURS)],
+                marker=MARKERS[i % len(MARKERS)] if len(curve.points) <= _MOST_MARKED else "",
+                ms=5, lw=1.4, color=COLOURS[i % len(COLOURS)],
                 label=names[i] if len(names[i]) <= 60 else names[i][:59] + "…",
             )  # fmt: skip
             line.set_gid(f"{prefix}-{i}")
@@ -357,49 +359,4 @@ def sizes_figure(report: Report) -> Figure | None:
     return Figure(
         "Calls by message size", "Powers of two that have calls. Bytes are below.", draw(make),
         found, marks,
-    )  # fmt: skip
-
-
-def lateness_figure(
-    calls: Sequence[tuple[int, float]], ranks: Sequence[int], total: int
-) -> Figure | None:
-    """Which rank came last to each call, and by how much.
-
-    calls  (rank that came last, its lateness in us) in the order of the calls; total: of all calls
-    """
-    if not calls:
-        return None
-    shown = list(enumerate(calls))[:: max(1, len(calls) // _MOST_MARKS)]
-
-    def make() -> Drawing:
-        figure, axis = plt.subplots(figsize=(WIDE, 3.4), layout="constrained")
-        for n, rank in enumerate(ranks[:_MOST_SERIES]):
-            points = [(i, us) for i, (last, us) in shown if last == rank]
-            if points:
-                axis.plot(*zip(*points, strict=True), MARKERS[n % len(MARKERS)], ms=4,
-                          color=COLOURS[n % len(COLOURS)], label=f"rank {rank}",
-                          gid=f"late-{rank}")  # fmt: skip
-        axis.set_yscale("symlog", linthresh=1)
-        axis.yaxis.set_major_formatter(PLAIN)
-        axis.set_ylabel("late by (us)")
-        axis.set_xlabel(
-            "call in order of time, with a rank that came last beyond the clocks' error"
-        )
-        figure.legend(loc="outside upper left", ncols=_MOST_SERIES, fontsize=9)
-        return figure
-
-    sums: dict[int, list[float]] = defaultdict(list)
-    for rank, us in calls:
-        sums[rank].append(us)
-    found = table(
-        [("rank", NUMBER), ("last in calls", NUMBER), ("median us", NUMBER), ("sum ms", NUMBER)],
-        ((rank, len(us), float(np.median(us)), sum(us) / 1e3)
-         for rank, us in sorted(sums.items(), key=lambda item: -sum(item[1]))),
-    )  # fmt: skip
-    drawn = [rank for rank in ranks[:_MOST_SERIES] if rank in sums]
-    return Figure(
-        "Who comes last, and how late",
-        f"{len(calls)} of {total} calls have a rank that came last.", draw(make), found,
-        {f"late-{rank}": f"rank {rank}: last in {len(sums[rank])} calls" for rank in drawn},
-        series=[(f"late-{rank}", f"rank {rank}") for rank in drawn],
     )  # fmt: skip

@@ -3,57 +3,36 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
-from collscope.reports.html.drawing import Matrix, heat_figure
 from collscope.reports.html.figures import (
     bars_figure,
     classes_figure,
     curve_figures,
-    lateness_figure,
     sizes_figure,
     step_figure,
 )
-from collscope.reports.html.page import Extras, Fact, Figure
-from collscope.reports.html.timeline import timeline_strip
+from collscope.reports.html.page import Extras, Fact
+from collscope.reports.html.timeline import make_strip, read_traced
+from collscope.reports.html.waiting import lateness_figure, wait_figures
 from collscope.reports.judgement import JudgedClass
-from collscope.reports.layout import of_class, scaled
+from collscope.reports.layout import of_class
 from collscope.reports.model import Report
 from collscope.reports.sections import measured_only
 from collscope.reports.share import denominator, percent_words, range_words
 from collscope.reports.timeline_sections import matters, timeline_section, traced_ranks
 from collscope.units import count, figure, format_size
 
-_MOST_HEAT = (64, 24)  # ranks and classes of the waiting's matrix
-
-_LATE = """
-SELECT last_rank, lateness_ns FROM call_times
-WHERE run = ? AND NOT warm_up AND last_rank IS NOT NULL AND lateness_ns > 0 ORDER BY seq
-"""
-_LATE_OF = "SELECT COUNT(*) FROM call_times WHERE run = ? AND NOT warm_up"
-_FOR_WHOM = """
-SELECT k.rank, t.last_rank, SUM(k.wait_ns) FROM kernels k
-JOIN call_times t ON t.call_id = k.call_id AND t.run = k.run
-WHERE k.run = ? AND NOT t.warm_up AND k.wait_ns IS NOT NULL AND k.rank IS NOT NULL
-  AND t.last_rank IS NOT NULL
-GROUP BY 1, 2
-"""
-_WAITS = """
-SELECT k.rank, c.class_id, AVG(k.wait_ns) FROM kernels k
-JOIN calls c ON c.call_id = k.call_id AND c.run = k.run
-WHERE k.run = ? AND k.wait_ns IS NOT NULL AND k.rank IS NOT NULL GROUP BY 1, 2
-"""
-
 
 def report_extras(report: Report, connection: sqlite3.Connection) -> Extras:
     """Facts and drawings of a report, out of its records and the store's views."""
-    run = report.header.run
+    traced = read_traced(connection, report.header.run)
+    names = {c.class_id: f"{c.op} {format_size(c.size_bytes)}" for c in report.classes}
     drawings = {
         "": (classes_figure(report), step_figure(report)),
         _timeline_title(report): (
-            timeline_strip(connection, run, report.classes), _lateness(report, connection),
-            *_waits(report, connection),
+            make_strip(traced.kernels, names) if len(traced.kernels) else None,
+            lateness_figure(traced), *wait_figures(traced, names),
         ),
         "Efficiency and gain": (bars_figure(report), *curve_figures(report)),
         "Message sizes": (sizes_figure(report),),
@@ -170,58 +149,3 @@ def _late(report: Report) -> Fact:
         words += f"; {traced_ranks(report.timeline, len(ranks))} have a trace"
     view = "rank_times" if report.timeline.ranks else "rank_waits"
     return Fact(label, value, words, _timeline_title(report), _of_run(view, report))
-
-
-def _lateness(report: Report, connection: sqlite3.Connection) -> Figure | None:
-    run = report.header.run
-    calls = [(rank, ns / 1e3) for rank, ns in connection.execute(_LATE, (run,))]
-    ((total,),) = connection.execute(_LATE_OF, (run,))
-    return lateness_figure(calls, [row.rank for row in report.timeline.ranks], total)
-
-
-def _waits(report: Report, connection: sqlite3.Connection) -> Iterable[Figure]:
-    """Who waits for whom, and mean waiting of a kernel by rank and class."""
-    run, known = report.header.run, {row.class_id: row for row in report.classes}
-    most_ranks, most_classes = _MOST_HEAT
-    means = {(rank, i): ns for rank, i, ns in connection.execute(_WAITS, (run,))}
-    ranks = sorted({rank for rank, _ in means})
-    if len(ranks) < 2:
-        return
-    for_whom = {(rank, last): ns for rank, last, ns in connection.execute(_FOR_WHOM, (run,))}
-    left = len(ranks) - most_ranks
-    rest = f" {count(left, 'more rank')} not drawn." if left > 0 else ""
-    if for_whom:
-        yield _heat(
-            "Who waits for whom",
-            "Sum of the waiting of the row's rank in the calls to which the column's rank came "
-            f"last, without warm-up.{rest}",
-            "rank", ranks[:most_ranks], {r: f"for {r}" for r in ranks[:most_ranks]}, for_whom,
-        )  # fmt: skip
-    weight: dict[int, float] = defaultdict(float)
-    for (_, class_id), ns in means.items():
-        weight[class_id] += ns
-    ids = sorted(weight, key=lambda i: -weight[i])[:most_classes]
-    names = {
-        i: f"{known[i].op} {format_size(known[i].size_bytes)} #{i}" if i in known else f"class {i}"
-        for i in ids
-    }
-    more = len(weight) - len(ids)
-    rest += f" {count(more, 'more class', 'more classes')} not drawn." if more > 0 else ""
-    yield _heat(
-        "Mean waiting of a kernel by rank and class",
-        f"A rank that waits little is the one that others wait for.{rest}",
-        "rank", ranks[:most_ranks], names, means,
-    )  # fmt: skip
-
-
-def _heat(
-    title: str, text: str, corner: str, ranks: Sequence[int], columns: Mapping[int, str],
-    values: Mapping[tuple[int, int], float],
-) -> Figure:  # fmt: skip
-    """Times in ns by rank and column, in the unit that suits the largest."""
-    unit, name = (1e6, "ms") if max(values.values()) >= 1e7 else (1e3, "us")
-    cells = [[scaled(values.get((rank, i)), unit) for i in columns] for rank in ranks]
-    return heat_figure(
-        title, text, Matrix(corner, [f"rank {rank}" for rank in ranks], list(columns.values()),
-                            cells, name)
-    )  # fmt: skip
