@@ -347,3 +347,16 @@ def test_a_cut_loses_no_earlier_row(text: str, data: st.DataObject) -> None:
     kept = {r.line for r in found.rows} if isinstance(found, MeasurementSet) else set()
     expected = {r.line for r in read(text).rows if r.line is not None and r.line <= whole_lines}
     assert expected <= kept
+
+
+def test_a_size_that_no_store_holds_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "osu.txt"
+    path.write_text(OSU.replace("\n1024                    1.55", f"\n{2**63 - 2}  1.55"))
+    told = collscope("ingest", "table", path, "--db", tmp_path / "store.db")
+    assert "osu: 22 measurements" in told.out
+    assert "cut_row" in told.out
+
+
+def test_a_bare_size_has_the_unit_of_its_column() -> None:
+    text = "RDMA P2P, relative compute performance\n\nSize (MB)\tNCCL\n4\t0.9\n16\t0.8\n"
+    assert [i.size_bytes for i in read(text).interference] == [4 << 20, 16 << 20]

@@ -91,7 +91,7 @@ def columns_of(grid: Grid, notes: Notes) -> Iterator[Column]:
     sizes = []
     unit = unit_of(grid.header[0])
     for row in grid.rows:
-        size = _size(row.cells[0], unit)
+        size = size_of(row.cells[0], unit)
         if size is None:
             notes.add(Severity.DATA_LOSS, "bad_size", _SIZE_TEXT, row.line, row.cells[0])
         sizes.append(size)
@@ -104,8 +104,12 @@ def columns_of(grid: Grid, notes: Notes) -> Iterator[Column]:
         yield Column(without_unit(name), unit_of(name), cells)
 
 
-def _size(text: str, unit: str) -> int | None:
-    """Bytes of a size; `unit` is that of a bare number."""
+def size_of(text: str, unit: str = "") -> int | None:
+    """Bytes of a size below 2^63; `unit` is that of a bare number, by its column's title.
+
+    >>> size_of("64.00 KB"), size_of("4", "mb"), size_of("many")
+    (65536, 4194304, None)
+    """
     if len(text) > 24:
         return None
     bare = text.strip()[-1:].isdecimal() and unit not in ("", "byte", "bytes")

@@ -9,15 +9,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from collscope.errors import UsageError
 from collscope.model import CopyTime, MeasurementSet, Severity
 from collscope.parsers._grid import Grid, grids
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import line_count
 from collscope.parsers.reader import Reader, anywhere
-from collscope.parsers.tables._columns import unit_of, without_unit
+from collscope.parsers.tables._columns import size_of, unit_of, without_unit
 from collscope.parsers.tables._measure import decimal, interval
-from collscope.units import parse_size
 
 if TYPE_CHECKING:
     from collscope.parsers.hints import TableHints
@@ -78,7 +76,7 @@ def _copies(grid: Grid, near: str, hints: TableHints, notes: Notes) -> list[Copy
         )
         label = f"{hints.label}: {names[place]}" if hints.label else names[place]
         for row in grid.rows:
-            size, time = _size(row.cells[0]), decimal(row.cells[place])
+            size, time = size_of(row.cells[0], units[0]), decimal(row.cells[place])
             if not size or not time:
                 notes.add(
                     Severity.DATA_LOSS, "bad_number", _NUMBER_TEXT, row.line, row.cells[place]
@@ -118,13 +116,6 @@ def _kind(column: str, near: str) -> str | None:
         return f"{where}_async"
     opens = where == "ipc" and _WITH.search(column)
     return f"{where}_sync_open" if opens else f"{where}_sync"
-
-
-def _size(cell: str) -> int | None:
-    try:
-        return parse_size(cell[:24])
-    except UsageError:
-        return None
 
 
 def _agrees(size: int, time: str, to_us: float, gbps: str) -> bool:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from collscope.errors import UsageError
 from collscope.model import CopyTime, MeasurementSet, Severity
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import text_lines
 from collscope.parsers.reader import Reader, anywhere
-from collscope.units import parse_size
+from collscope.parsers.tables._columns import size_of
 
 if TYPE_CHECKING:
     from collscope.parsers.hints import TableHints
@@ -38,7 +37,7 @@ def parse(text: str, hints: TableHints) -> MeasurementSet:
     for last, raw in enumerate(text_lines(text), start=1):
         line = raw[:400]
         if buffer := _BUFFER.fullmatch(line):
-            size = _size(buffer[1])
+            size = size_of(buffer[1])
         elif time := _TIME.fullmatch(line):
             if size is None:
                 notes.add(Severity.DATA_LOSS, "bad_size", _SIZE_TEXT, last, line)
@@ -55,13 +54,6 @@ def parse(text: str, hints: TableHints) -> MeasurementSet:
         elif line.strip():
             size = None
     return MeasurementSet(DIALECT, lines=last, diagnostics=notes.diagnostics, copies=tuple(found))
-
-
-def _size(text: str) -> int | None:
-    try:
-        return parse_size(text)
-    except UsageError:
-        return None
 
 
 READER = Reader(DIALECT, "table", anywhere, lambda source, hints: parse(source.text(), hints.table))

@@ -15,7 +15,7 @@ from collscope.model import Datatype, Measurement, MeasurementSet, Op, Severity
 from collscope.parsers._notes import Notes, ended_lines
 from collscope.parsers.reader import Reader, anywhere
 from collscope.parsers.tables._context import Context
-from collscope.parsers.tables._measure import Result, Setting, decimal, integer, measure
+from collscope.parsers.tables._measure import LIMIT, Result, Setting, decimal, integer, measure
 from collscope.parsers.tables._names import op_of_text
 from collscope.parsers.tables._rows import clean
 from collscope.units import count
@@ -177,6 +177,9 @@ def _row(test: _Test, cells: list[str], line: int, notes: Notes) -> Measurement 
             notes.add(Severity.DATA_LOSS, "nranks_unknown", _RANKS_TEXT, line)
             return None
         size *= setting.nranks
+    if size >= LIMIT:
+        notes.add(Severity.DATA_LOSS, "cut_row", _CUT_TEXT, line, " ".join(cells))
+        return None
     result = Result(
         line,
         size,

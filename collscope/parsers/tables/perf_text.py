@@ -15,6 +15,7 @@ from collscope.parsers._rows import text_lines
 from collscope.parsers.reader import Reader, anywhere
 from collscope.parsers.tables._context import Context
 from collscope.parsers.tables._measure import (
+    LIMIT,
     Result,
     Setting,
     measure,
@@ -250,7 +251,11 @@ class _Reader:
             line = table.results[0].line
             self.notes.add(Severity.DATA_LOSS, "nranks_unknown", _PART_TEXT, line)
             return False
-        table.results = [replace(r, size=r.size * setting.nranks) for r in table.results]
+        whole = [replace(r, size=r.size * setting.nranks) for r in table.results]
+        table.results = [r for r in whole if r.size < LIMIT]
+        for r in whole:
+            if r.size >= LIMIT:
+                self.notes.add(Severity.DATA_LOSS, "cut_row", _CUT_TEXT, r.line)
         return True
 
     def _label(self, table: _Table, setting: Setting, used: Counter[object]) -> str | None:

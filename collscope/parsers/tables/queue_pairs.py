@@ -10,15 +10,14 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from collscope.errors import UsageError
 from collscope.model import Measurement, MeasurementSet, Severity, bus_factor
 from collscope.parsers._grid import Grid, grids
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import line_count
 from collscope.parsers.reader import Reader, anywhere
-from collscope.parsers.tables._columns import TO_GBPS, setting_of, unit_of, without_unit
+from collscope.parsers.tables._columns import TO_GBPS, setting_of, size_of, unit_of, without_unit
 from collscope.parsers.tables._measure import Result, decimal, integer, measure
-from collscope.units import count, parse_size
+from collscope.units import count
 
 if TYPE_CHECKING:
     from collscope.parsers.hints import TableHints
@@ -93,12 +92,7 @@ def _measurements(grid: Grid, text: str, hints: TableHints, notes: Notes) -> lis
 def _size(title: tuple[str, ...]) -> int | None:
     """Bytes that a title names, where it names one size."""
     sizes = {size for line in title for size in _SIZE.findall(line)}
-    if len(sizes) != 1:
-        return None
-    try:
-        return parse_size(sizes.pop())
-    except UsageError:
-        return None
+    return size_of(sizes.pop()) if len(sizes) == 1 else None
 
 
 READER = Reader(DIALECT, "table", anywhere, lambda source, hints: parse(source.text(), hints.table))

@@ -9,16 +9,21 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from collscope.errors import UsageError
 from collscope.model import Interference, MeasurementSet, Op, Severity
 from collscope.parsers._grid import Grid, grids
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import line_count
 from collscope.parsers.reader import Reader, anywhere
-from collscope.parsers.tables._columns import is_size_table, setting_of, without_unit
+from collscope.parsers.tables._columns import (
+    is_size_table,
+    setting_of,
+    size_of,
+    unit_of,
+    without_unit,
+)
 from collscope.parsers.tables._measure import decimal, integer
 from collscope.parsers.tables._names import op_of_text
-from collscope.units import count, parse_size
+from collscope.units import count
 
 if TYPE_CHECKING:
     from collscope.parsers.hints import TableHints
@@ -51,7 +56,7 @@ def parse(text: str, hints: TableHints) -> MeasurementSet:
     claimed: set[int] = set()
     for grid in grids(text):
         near = (*grid.header, *grid.above[:1])
-        if any(_TITLE.search(line) for line in near) and _column(grid) is not None:
+        if any(_TITLE.search(line) for line in near) and _is_sweep(grid):
             claimed.update(row.line for row in (*grid.rows, *grid.cut))
             found += _of_table(grid, text, hints, notes)
     found += _of_sentences(text, hints)
@@ -65,11 +70,9 @@ def parse(text: str, hints: TableHints) -> MeasurementSet:
     )
 
 
-def _column(grid: Grid) -> str | None:
-    """What the first column holds."""
-    if _PAIRS.fullmatch(grid.header[0]):
-        return "pairs"
-    return "sizes" if is_size_table(grid) else None
+def _is_sweep(grid: Grid) -> bool:
+    """True where the first column holds queue pairs or sizes."""
+    return _PAIRS.fullmatch(grid.header[0]) is not None or is_size_table(grid)
 
 
 def _of_table(grid: Grid, text: str, hints: TableHints, notes: Notes) -> list[Interference]:
@@ -80,7 +83,9 @@ def _of_table(grid: Grid, text: str, hints: TableHints, notes: Notes) -> list[In
         notes.add(Severity.DATA_LOSS, "bad_number", _NUMBER_TEXT, row.line, " ".join(row.cells))
     found = []
     for row in grid.rows:
-        size, pairs = _first(row.cells[0], sizes=_column(grid) == "sizes")
+        first = row.cells[0]
+        size = size_of(first, unit_of(grid.header[0])) if is_size_table(grid) else None
+        pairs = None if is_size_table(grid) else integer(first)
         for name, cell in zip(grid.header[1:], row.cells[1:], strict=True):
             ratio = decimal(cell)
             if (size is None and pairs is None) or not ratio or ratio > _MOST:
@@ -101,16 +106,6 @@ def _of_table(grid: Grid, text: str, hints: TableHints, notes: Notes) -> list[In
                 )
             )
     return found
-
-
-def _first(cell: str, *, sizes: bool) -> tuple[int | None, int | None]:
-    """Bytes, and number of queue pairs, of a row."""
-    if not sizes:
-        return None, integer(cell)
-    try:
-        return parse_size(cell[:24]), None
-    except UsageError:
-        return None, None
 
 
 def _of_sentences(text: str, hints: TableHints) -> list[Interference]:
