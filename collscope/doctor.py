@@ -208,7 +208,7 @@ def _check_launcher(path: str) -> Check:
     answer = ask([path, "--version"])
     version = mpi_version(answer.stdout)
     if version is None:
-        wrong = answer.error or "prints no version that is known"
+        wrong = answer.error or "prints no known version"
         return Check("mpiexec", None, f"{path}: {wrong}", INSTALL_MPI)
     return Check("mpiexec", True, f"{version} ({path})")
 
@@ -220,7 +220,7 @@ def _check_replayer() -> Check:
     except ImportError:  # reported with the native modules
         path = None
     if path is None:
-        return Check("replayer", False, "not built with this installation", _REINSTALL)
+        return Check("replayer", False, "not part of this installation", _REINSTALL)
     answer = ask([str(path), "--version"])
     if answer.error is not None:
         return Check("replayer", False, f"{path}: {answer.error}", INSTALL_MPI)

@@ -332,7 +332,7 @@ def test_json_follows_its_schema_and_csv_has_every_row(tmp_path: Path) -> None:
 def test_a_group_that_the_host_lacks_is_named(tmp_path: Path) -> None:
     status, err, rows = run(tmp_path, "--only", "host", backend="host")
     assert (status, rows) == (2, [])
-    assert "--only host: nothing of that here" in err
+    assert "--only host: not available here" in err
 
 
 @pytest.mark.parametrize(

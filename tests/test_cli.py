@@ -318,7 +318,7 @@ def test_a_notice_of_several_files_names_the_first(samples: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("closed", "said"),
     [
-        (">&-", b"collscope: standard output: it is closed. Open it, or write elsewhere.\n"),
+        (">&-", b"collscope: standard output: closed. Open it, or write to a file with -o.\n"),
         ("2>&- >&-", b""),  # the exit code still tells
     ],
 )

@@ -554,9 +554,9 @@ def test_roofline_fits_a_label(store: Path) -> None:
         (("--list", "--system", "h100"), 2, "roofline: give --list, or one system"),
         (("--system", "frontire", "--ranks", "8"), 3, "Did you mean frontier"),
         (("--system", "h100", "--ranks", "16"), 2, "16 per node, which has 8 GPUs. Give --nodes"),
-        (("--system", "h100", "--ranks", "1"), 2, "one rank moves nothing"),
-        (("--system", "ib-ndr"), 2, "a network, which has no GPUs"),
-        (("--system", "h100", "--op", "Barrier"), 2, "--op Barrier: no bounds for it."),
+        (("--system", "h100", "--ranks", "1"), 2, "one rank moves no data"),
+        (("--system", "ib-ndr"), 2, "a network without GPUs"),
+        (("--system", "h100", "--op", "Barrier"), 2, "--op Barrier: it has no ceilings."),
     ],
 )
 def test_roofline_refuses(arguments: tuple[str, ...], code: int, message: str) -> None:

@@ -157,7 +157,7 @@ def test_variants_take_commas_in_values_and_files_apart() -> None:
         parse_variants(["a:", "b:", "a:"])
 
 
-@pytest.mark.parametrize(("name", "says"), [("t.db", "a store"), (".", "no regular file")])
+@pytest.mark.parametrize(("name", "says"), [("t.db", "a store"), (".", "not a regular file")])
 def test_a_csv_replaces_no_store(tmp_path: Path, name: str, says: str) -> None:
     db = tmp_path / "t.db"
     for _ in ("new", "there"):
@@ -293,7 +293,7 @@ def test_what_is_no_replayer_is_an_error(mpi: None, plan: Path, tmp_path: Path) 
 
 def test_ranks_that_share_cores_are_pointed_out() -> None:
     two = Measurement(Op.ALL_REDUCE, backend="host", nnodes=2)
-    said = "4 ranks on 3 cores: times are of scheduling, not of communication"
+    said = "4 ranks on 3 cores: the times show scheduling, not communication"
     assert crowded([two], 8, 3) == said
     assert crowded([replace(two, nnodes=None)], 4, 3) == said
     assert crowded([two], 8, 4) is None
@@ -305,7 +305,7 @@ def test_a_replay_on_too_few_cores_says_so(replayer: None, tmp_path: Path) -> No
     cores = len(os.sched_getaffinity(0))
     command = ("replay", "--sweep", "broadcast:64", "--db", tmp_path / "t.db", *FAST)
     assert f"{cores + 1} ranks on {cores} core" in collscope(*command, "-n", str(cores + 1)).out
-    assert "of scheduling" not in collscope(*command, "-n", "1").out
+    assert "show scheduling" not in collscope(*command, "-n", "1").out
 
 
 def test_more_ranks_than_a_host_serves_are_refused() -> None:
@@ -527,7 +527,7 @@ def test_nothing_to_resume_is_a_fresh_start(replayer: None, plan: Path, tmp_path
     assert "Broadcast" in csv.read_text()
     without = collscope(*command)
     assert without.code == 0
-    assert "--resume without --csv: no earlier results" in without.out
+    assert "--resume without --csv: there are no earlier results" in without.out
     assert rows(db, "SELECT COUNT(*) FROM measurements") == [(2,)]
 
 

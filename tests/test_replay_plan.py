@@ -139,7 +139,7 @@ def test_one_rank_of_four_is_completed(samples: Path, db_path: Path) -> None:
     gather = next(c for c in planned.plan.classes if c.op is Op.GATHER)
     assert gather.transfers[0].items == tuple(PlanTransfer(s, 0, 333) for s in (1, 2, 3))
     assert any("13 calls of AllToAllv: only the transfers" in n for n in planned.notices)
-    assert any("no log shows" in n for n in planned.notices)
+    assert any("without a log" in n for n in planned.notices)
 
 
 _WORLD = RunComm(1, 4, None, {r: r for r in range(4)})
@@ -173,11 +173,11 @@ def test_what_cannot_be_replayed_is_named() -> None:
         "left out: 11 calls of Barrier (no replay of this operation)",
         "left out: 12 calls of Send without its other half",
         "left out: 13 calls of AllReduce of unknown datatype",
-        "left out: 14 calls of AllGather of no elements",
-        "left out: 15 calls of AllToAllv without known transfers",
+        "left out: 14 calls of AllGather without elements",
+        "left out: 15 calls of AllToAllv whose transfers are not known",
         "left out: 2 calls of Broadcast on a communicator of unknown size",
         "16 calls with a custom or unknown reduction: replayed as Sum",
-        "16 calls of which the log does not tell in-place: replayed out of place",
+        "16 calls that may be in place or not (the log does not say): replayed out of place",
     )
 
 
@@ -234,7 +234,7 @@ def test_unknown_world_ranks_are_placed() -> None:
     ]
     placed, notices = place(comms)
     assert placed == {1: tuple(range(8)), 2: (0, 5, 1, 2), 3: (3, 4, 6, 7), 4: (0, 1)}
-    assert notices == ["3 communicators of ranks that no log shows: placed on the first free ranks"]
+    assert notices == ["3 communicators of ranks without a log: placed on the first free ranks"]
 
 
 @pytest.mark.parametrize("shape", ["alltoall", "gather", "scatter", "shift"])
@@ -356,11 +356,11 @@ _AR = "op=AllReduce datatype=Float32 redop=Sum"
         ("collscope-plan 1\nmode fast\n", 2, "mode must be"),
         ("collscope-plan 1\ncomm 0 0-3\n", 2, "below nranks"),
         (_HEAD + "comm 2 2-4\n", 6, "below nranks"),
-        (_HEAD + "comm 1 2\n", 6, "there already"),
+        (_HEAD + "comm 1 2\n", 6, "defined twice"),
         (_HEAD + "comm 2 1,1\n", 6, "twice"),
         (_HEAD + f"class 0 {_AR} comms=0\n", 6, "needs a count"),
         (_HEAD + f"class 0 {_AR} count=-1 comms=0\n", 6, "'-1'"),
-        (_HEAD + f"class 0 {_AR} count=1 comms=7\n", 6, "stand before"),
+        (_HEAD + f"class 0 {_AR} count=1 comms=7\n", 6, "defined above"),
         (_HEAD + f"class 0 {_AR} count=1 comms=0,1\n", 6, "one size"),
         (_HEAD + f"comm 2 1,2\nclass 0 {_AR} count=1 comms=1,2\n", 7, "disjoint"),
         (_HEAD + f"class 0 {_AR} count=1 comms=0 speed=1\n", 6, "known KEY"),
@@ -495,7 +495,7 @@ def test_select_by_weight() -> None:
     assert [c.id for c in select(timed, limit=2).plan.classes] == [12, 13]
     with pytest.raises(UsageError, match="no class is left"):
         select(_mixed(), min_share=0.9)
-    with pytest.raises(UsageError, match=r"--min-share 2: not within 0 and 1"):
+    with pytest.raises(UsageError, match=r"--min-share 2: not between 0 and 1"):
         select(_mixed(), min_share=2)
 
 

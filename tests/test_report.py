@@ -442,9 +442,11 @@ def test_calls_without_sizes_are_told_without_a_zero() -> None:
     said = render(store.report(), "text")
     assert "7 calls in 1 class, sizes not known, on 1 communicator" in said
     assert "0 B" not in said
-    assert "Most:" not in said
+    assert "Largest class:" not in said
     store.calls(comm, store.collective(op="AllGather", **untold), 8)
-    assert "Most: AllGather, size not known, on unknown ranks" in render(store.report(), "text")
+    assert "Largest class: AllGather, size not known, on unknown ranks" in render(
+        store.report(), "text"
+    )
 
 
 def test_unknown_format_is_a_usage_error() -> None:

@@ -158,7 +158,7 @@ def test_variables_that_make_any_class_surely_worse_are_withdrawn() -> None:
         _row_state(), gain=SimpleNamespace(collective=0.1, collective_low=-0.1, rounds=3)
     )
     why = why_withdrawn(lost, _both(90.0), [0])  # type: ignore[arg-type]
-    assert why == "the gain of the search did not come again"
+    assert why == "the gain of the search was not confirmed"
 
 
 @dataclass
@@ -192,4 +192,8 @@ def test_rounds_of_a_confirmation() -> None:
     ]  # fmt: skip
     assert found.times[0]["tuned"] == found.times[0]["default"] == {1: 11.0, 2: 12.0}
     assert found.broken == {1}
-    assert found.problems == ["tuned: cut off", "tuned: cut off", "only 2 of 3 rounds were in time"]
+    assert found.problems == [
+        "tuned: cut off",
+        "tuned: cut off",
+        "there was time for only 2 of 3 rounds",
+    ]

@@ -201,7 +201,7 @@ def test_a_row_that_does_not_hold_is_taken_back(tune: Tune) -> None:
     found = tune.evidence()
     assert found["outcome"] == "tuned"
     assert found["kept"] == [["FAKE_ROWS_SLOW", "gather"]]
-    assert "Worse when confirmed, left to the library: AllGather of 262144 bytes" in done.out
+    assert "Worse when confirmed, so left to the library: AllGather of 262144 bytes" in done.out
     assert {r["op"] for r in found["rows"]} == {"AllReduce"}
     assert "allgather" not in (tune.out / "tuner.csv").read_text()
     # five calls of 256 KiB; the AllGather counts as it is with the default
@@ -213,7 +213,7 @@ def test_a_row_that_gains_nothing_is_taken_back(tune: Tune) -> None:
     assert done.code == 0
     found = tune.evidence()
     assert found["outcome"] == "tuned"
-    said = "No sure gain when confirmed, left to the library: AllGather of 262144 bytes"
+    said = "No sure gain when confirmed, so left to the library: AllGather of 262144 bytes"
     assert said in done.out
     assert {r["op"] for r in found["rows"]} == {"AllReduce"}
 
@@ -388,7 +388,7 @@ def test_a_dry_run_tells_the_settings_and_starts_nothing(samples: Path, tmp_path
 def test_bad_words(tune: Tune, tmp_path: Path) -> None:
     for words, code, text in (
         (["--candidate", "a"], 2, "sets nothing"),
-        (["--candidate", "=1"], 2, "no label before a colon"),
+        (["--candidate", "=1"], 2, "no label before the colon"),
         (["--candidate", "a:X=1", "--candidate", "a:X=2"], 2, "named twice"),
         (["--candidate", "tuned:X=1"], 2, "the name is taken"),
         (["--candidate", "a:library=/x"], 2, "replay --variant"),

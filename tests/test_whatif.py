@@ -239,9 +239,9 @@ def test_a_layer_list_may_have_comments_and_layers_without_parameters() -> None:
         ("name,parameters\na,1\nb\n", "x.csv:3: 1 fields"),
         ("name,parameters\na,1\nb,2\na,1\n", "x.csv:4: layer 'a' is also on line 2"),
         ("name,parameters\na,-5\n", "x.csv:2: layer 'a' has -5 parameters"),
-        ("name,parameters\na,1.5\n", "x.csv:2: '1.5' is no number of parameters"),
-        ("name,parameters\na,1e400\n", "x.csv:2: '1e400' is no number of parameters"),
-        ("name,parameters\na,٣\n", "is no number of parameters"),
+        ("name,parameters\na,1.5\n", "x.csv:2: '1.5' is not a number of parameters"),
+        ("name,parameters\na,1e400\n", "x.csv:2: '1e400' is not a number of parameters"),
+        ("name,parameters\na,٣\n", "is not a number of parameters"),
     ],
 )
 def test_a_bad_layer_list_is_refused_with_its_line(text: str, says: str) -> None:
@@ -621,7 +621,7 @@ def test_text_csv_and_plot(measured: Path, samples: Path, tmp_path: Path) -> Non
         (("--layers", "LAYERS", "--label", "fast", "--overlap", "uniform:x"), 2, "not understood"),
         (("--layers", "LAYERS", "--label", "fast", "--overlap", "recorded"), 2, "has no times"),
         (("--layers", "LAYERS", "--label", "fast", "--budget", "1"), 2, "Add --measure"),
-        (("--layers", "LAYERS", "--measure"), 2, "how many ranks"),
+        (("--layers", "LAYERS", "--measure"), 2, "number of ranks"),
         (("--run", "none", "--label", "fast"), 3, "no run 'none'"),
         (("--layers", "LAYERS", "--label", "fast", "--plot", "x.txt"), 2, ".png, .svg or .pdf"),
     ],
@@ -708,7 +708,7 @@ def test_the_wrapper_s_modes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv("GPUS", gpus)
         auto = Session(Method(library=library), replayer=replayer)
         assert [m.gpus_per_process for m in modes(auto, 1, None)] == per_process
-    with pytest.raises(UsageError, match="no multiple"):
+    with pytest.raises(UsageError, match="not a multiple"):
         modes(cuda, 4, 3)
 
 

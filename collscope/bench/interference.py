@@ -132,8 +132,8 @@ def parse_channels(text: str | None) -> tuple[int, ...]:
     bad = next((p for p in parts if not p.isdecimal() or not 1 <= int(p) <= _MOST_CHANNELS), None)
     if bad is not None:
         raise UsageError(
-            f"--channels {bad}: no number of channels from 1 to {_MOST_CHANNELS}. Write 1,2,4,8; "
-            "the library's own choice is measured besides."
+            f"--channels {bad}: not a number of channels from 1 to {_MOST_CHANNELS}. Write"
+            " 1,2,4,8; the library's own choice is measured too."
         )
     return tuple(dict.fromkeys(int(part) for part in parts))
 
@@ -172,8 +172,7 @@ def _named_ctas(wanted: Wanted, numbers: Sequence[int]) -> bool:
     found = None if wanted.backend == "host" else probe(Session(method, launcher=wanted.launcher))
     if found is None or found.library is None:
         raise UsageError(
-            "--channels: there is neither NCCL nor RCCL to set them for. Leave it out, or name one "
-            "with --library."
+            "--channels: neither NCCL nor RCCL was found. Leave it out, or name one with --library."
         )
     return found.library == "nccl" and found.version >= _CTAS_SINCE
 
@@ -185,10 +184,10 @@ def _plan(wanted: Wanted, target: Target) -> Plan:
     """
     if wanted.overlapped:
         if wanted.sweep is not None:
-            raise UsageError("--overlapped: the run's classes are measured. Leave --sweep out.")
+            raise UsageError("--overlapped: measures the run's classes. Leave --sweep out.")
         return _overlapped(wanted, target).plan
     if wanted.nranks is None:
-        raise UsageError(f"{_WHERE}: how many ranks is not said. Give -n RANKS.")
+        raise UsageError(f"{_WHERE}: the number of ranks is not given. Give -n RANKS.")
     sweep = wanted.sweep or DEFAULT_SWEEP
     return sweep_plan(sweep, datatypes=wanted.datatypes, nranks=wanted.nranks).plan
 

@@ -80,7 +80,7 @@ def measure_copies(wanted: CopyWanted, target: Target) -> CopiesMeasured:
     rows = len(found.copies)
     if ended == Ended(0) and began and wanted.only is not None and not rows:
         raise UsageError(
-            f"{_WHERE} --only {wanted.only}: nothing of that here. Without a GPU there are copies "
+            f"{_WHERE} --only {wanted.only}: not available here. Without a GPU there are copies "
             "within a process, ipc (a shared window) and peer (messages), but none to a host: name "
             "one of those. Copies between GPUs need two."
         )
@@ -115,5 +115,5 @@ def _arguments(wanted: CopyWanted, label: str) -> tuple[str, ...]:
 def _pair(text: str) -> str:
     src, colon, dst = text.strip().partition(":")
     if not (colon and src.isdecimal() and dst.isdecimal() and int(src) != int(dst)):
-        raise UsageError(f"--pairs {text}: no pair of two GPUs. Write it as in 0:1,1:0, or all.")
+        raise UsageError(f"--pairs {text}: not a pair of two GPUs. Write 0:1,1:0, or all.")
     return f"{int(src)}:{int(dst)}"

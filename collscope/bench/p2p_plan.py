@@ -69,7 +69,7 @@ def parse_pairs(text: str, nranks: int) -> tuple[Pair, ...]:
 def _pair(word: str, nranks: int) -> Pair:
     match = _PAIR.fullmatch(word)
     if match is None:
-        raise UsageError(f"--pairs: '{word}' is no pair. Write SRC:DST, as in 0:1,1:0, or all.")
+        raise UsageError(f"--pairs: '{word}' is not a pair. Write SRC:DST, as in 0:1,1:0, or all.")
     src, dst = int(match[1]), int(match[2])
     if max(src, dst) >= nranks:
         raise UsageError(
@@ -99,7 +99,7 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     for size in sizes:
         if size % item:
             raise UsageError(
-                f"--sizes: {size} bytes are no multiple of {item}, the size of a "
+                f"--sizes: {size} bytes are not a multiple of {item}, the size of a "
                 f"{_DATATYPE.value}. Use {max(item, size // item * item)}."
             )
     return tuple(sizes)

@@ -89,7 +89,7 @@ def tell(text: str) -> None:
 def _print(text: str) -> None:
     # A shell's `>&-` leaves None there, whatever the stubs say.
     if sys.stdout is None:
-        raise InputError("standard output: it is closed. Open it, or write elsewhere.")
+        raise InputError("standard output: closed. Open it, or write to a file with -o.")
     encoding = sys.stdout.encoding or "utf-8"
     try:
         # A terminal of another encoding shows ? for what it has not.
@@ -100,7 +100,7 @@ def _print(text: str) -> None:
     except OSError as error:
         discard_output()
         raise InputError(
-            f"standard output: {error.strerror}. Make room there, or write it elsewhere."
+            f"standard output: {error.strerror}. Make room, or write to a file with -o."
         ) from error
 
 

@@ -64,7 +64,7 @@ def record(
         if held and any(result.status == "added" for result in results):
             tell(
                 f"collscope: run '{run}' of {db} held other files before: this job was added to "
-                f"them. To have it apart: collscope ingest auto {chosen} --run NAME."
+                f"them. To keep it apart: collscope ingest auto {chosen} --run NAME."
             )
         _report(db, run, html)
     except InputError as error:

@@ -167,7 +167,9 @@ def replay(
             write(f"replay: {notice}", None)
         if resume and csv is None:
             write(
-                "replay: --resume without --csv: no earlier results, every class is measured", None
+                "replay: --resume without --csv: there are no earlier results, so every class is"
+                " measured",
+                None,
             )
         target = Target(db, run, csv, csv_layout.value, label, resume)
         outcome = measure(planned.plan, session, target)

@@ -115,9 +115,9 @@ def _missing(found: RunClass, slot: RunSlot, nranks: int) -> str | None:
     """What calls lack that the plan must say."""
     if found.shape is not None or found.op in ONLY_TRANSFERS:
         moved = sum(t.elements for t in slot.transfers)
-        return None if found.shape and moved else "without known transfers"
+        return None if found.shape and moved else "whose transfers are not known"
     if not found.count:
-        return "of no elements"
+        return "without elements"
     if found.op.rooted and (found.root is None or found.root >= nranks):
         return "of unknown root"
     return None
@@ -142,7 +142,9 @@ def _assumptions(classes: Mapping[int, RunClass], kept: Sequence[tuple[int, RunS
         if found.op.reduces and found.redop not in REDOPS:
             calls["with a custom or unknown reduction: replayed as Sum"] += slot.calls
         if found.in_place is None and found.shape is None:
-            calls["of which the log does not tell in-place: replayed out of place"] += slot.calls
+            calls["that may be in place or not (the log does not say): replayed out of place"] += (
+                slot.calls
+            )
     return [f"{n} calls {text}" for text, n in calls.items()]
 
 

@@ -89,7 +89,7 @@ def recorded(connection: sqlite3.Connection, source: Source) -> Planned:
         )
     planned = build_plan(records, mode)
     if not planned.plan.classes:
-        why = "; ".join(planned.notices) or "nothing that can be replayed"
+        why = "; ".join(planned.notices) or "none of them can be replayed"
         raise InputError(f"{where}: {why}. Ingest the logs of all ranks.")
     return planned
 
@@ -99,7 +99,7 @@ def _plan_file(path: Path, mode: str | None) -> Plan:
         with open_input(str(path)) as file:
             text = file.whole().decode()
     except (UnreadableError, UnicodeDecodeError) as error:
-        why = error.reason if isinstance(error, UnreadableError) else "no UTF-8 text"
+        why = error.reason if isinstance(error, UnreadableError) else "not UTF-8 text"
         raise InputError(f"{path}: {why}. Name a plan file, see schemas/plan.md.") from error
     plan = parse_plan(text, str(path))
     if mode is not None and mode != plan.mode:
@@ -112,9 +112,9 @@ def _plan_file(path: Path, mode: str | None) -> Plan:
 
 def _sweep(source: Source) -> Planned:
     if source.ranks is None:
-        raise UsageError("--sweep: how many ranks is not said. Give -n RANKS.")
+        raise UsageError("--sweep: the number of ranks is not given. Give -n RANKS.")
     if source.mode == SEQUENCE:
-        raise UsageError("--sweep: a sweep has no sequence. Leave --mode out.")
+        raise UsageError("--sweep: a sweep cannot run as a sequence. Leave --mode out.")
     return sweep_plan(
         source.sweep or "",
         datatypes=source.datatype or "float32",

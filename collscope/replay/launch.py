@@ -60,11 +60,11 @@ def find_program(name: str, given: Path | None, option: str) -> Path:
     path = given or installed(name)
     if path is None:
         raise MissingToolError(
-            f"{name}: not built with this installation. Reinstall collscope, or name one with "
+            f"{name}: not part of this installation. Reinstall collscope, or name one with "
             f"{option}."
         )
     if not os.access(path, os.X_OK) or path.is_dir():
-        raise MissingToolError(f"{path}: no executable. Name another one with {option}.")
+        raise MissingToolError(f"{path}: not an executable. Name another one with {option}.")
     if given is None and (wrong := ask([str(path), "--version"]).error) is not None:
         raise MissingToolError(
             f"{name}: {wrong}. Run {INSTALL_MPI}, load an MPI of MPICH's binary interface, or name "

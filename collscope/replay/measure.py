@@ -124,7 +124,9 @@ def measure_parts(parts: Sequence[Part], session: Session, target: Target) -> Ou
     error = _error(ended, measurements, kept, _starter(parts[0].plan.nranks, session))
     if error is None and first and not measurements:
         replayer = find_replayer(session.replayer)
-        error = ReplayError(f"{replayer}: ended without a result. Is it collscope-replayer?")
+        error = ReplayError(
+            f"{replayer}: ended without a result. Check that it is collscope-replayer."
+        )
     return Outcome(measurements, error, crowded(measurements, nranks, _cores(session.place)))
 
 

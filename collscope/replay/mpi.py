@@ -96,7 +96,7 @@ def find_launcher(given: str | None) -> Launcher:
             [path, "--version"], capture_output=True, timeout=_VERSION_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        why = error.strerror if isinstance(error, OSError) else "gives no answer"
+        why = error.strerror if isinstance(error, OSError) else "does not answer"
         raise MissingToolError(f"{path}: {why}. Name another launcher with --mpiexec.") from error
     version = mpi_version(done.stdout.decode(errors="replace"))
     if version is None:

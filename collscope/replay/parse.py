@@ -137,15 +137,15 @@ class _Reader:
             raise self.fail("comm takes an id and ranks")
         key, ranks = self.number(words[0]), self.numbers(words[1])
         if key in self.comms:
-            raise self.fail(f"communicator {key} is there already")
+            raise self.fail(f"communicator {key} is defined twice")
         if "nranks" not in self.values or max(ranks) >= self.values["nranks"]:
-            raise self.fail("ranks must be below nranks, which stands before")
+            raise self.fail("ranks must be below nranks, which must come first")
         self.comms[key] = PlanComm(key, ranks)
 
     def _class(self, words: list[str]) -> None:
         if self.mode is None:
             raise self.fail(
-                "class stands before mode", "Put 'mode unique' or 'mode sequence' first."
+                "class comes before mode", "Put 'mode unique' or 'mode sequence' first."
             )
         # class 2 op=AllToAllv datatype=Float32 shape=alltoallv size_bytes=8192 calls=2 comms=0
         pairs = [word.partition("=") for word in words[1:]]
@@ -154,7 +154,7 @@ class _Reader:
             raise self.fail("class takes an id and known KEY=VALUE, each once")
         key = self.number(words[0])
         if key in self.classes:
-            raise self.fail(f"class {key} is there already")
+            raise self.fail(f"class {key} is defined twice")
         planned = self._planned(key, values)
         self._check(planned)
         self.classes[key] = planned
@@ -199,10 +199,10 @@ class _Reader:
 
     def _check(self, planned: PlanClass) -> None:
         if not set(planned.comms) <= self.comms.keys():
-            raise self.fail("comms must be of communicators that stand before")
+            raise self.fail("comms must name communicators that are defined above")
         sizes = {len(self.comms[c].ranks) for c in planned.comms}
         if len(sizes) > 1:
-            raise self.fail("the communicators of a class must be of one size")
+            raise self.fail("the communicators of a class must have one size")
         if planned.root is not None and planned.root >= min(sizes):
             raise self.fail("root must be a rank of the communicator")
         if planned.shape is None and planned.count is None:

@@ -37,7 +37,7 @@ def place(comms: Sequence[RunComm]) -> tuple[dict[int, tuple[int, ...]], list[st
     notices = []
     if guessed:
         notices.append(
-            f"{guessed} communicators of ranks that no log shows: placed on the first free ranks"
+            f"{guessed} communicators of ranks without a log: placed on the first free ranks"
         )
     return placed, notices
 

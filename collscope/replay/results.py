@@ -81,7 +81,7 @@ def crowded(measurements: Sequence[Measurement], nranks: int, cores: int) -> str
     if per_node <= cores:
         return None
     where = f"{cores} core{'' if cores == 1 else 's'}"
-    return f"{per_node} ranks on {where}: times are of scheduling, not of communication"
+    return f"{per_node} ranks on {where}: the times show scheduling, not communication"
 
 
 def digest(path: Path) -> str | None:

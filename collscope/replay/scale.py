@@ -26,7 +26,7 @@ def scale(planned: Planned, nranks: int) -> Planned:
     """
     plan = planned.plan
     if nranks < 1:
-        raise UsageError(f"--scale-ranks {nranks}: a replay needs a rank. Ask for one or more.")
+        raise UsageError(f"--scale-ranks {nranks}: too few. Give one or more.")
     if nranks > plan.nranks:
         note = (
             f"--scale-ranks {nranks} changes nothing: the plan needs {count(plan.nranks, 'rank')}"
@@ -43,7 +43,7 @@ def scale(planned: Planned, nranks: int) -> Planned:
     )
     comms, needed = used(smaller)
     job = count(plan.nranks, "rank")
-    note = f"remapped from {job} to {needed}: times are not those of the job's size"
+    note = f"remapped from {job} to {needed}: times differ from those at the job's size"
     return replace(
         planned,
         plan=replace(smaller, comms=comms, nranks=needed),

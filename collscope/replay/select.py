@@ -37,7 +37,7 @@ def select(
     """
     if min_share is not None and not 0 <= min_share <= 1:
         raise UsageError(
-            f"--min-share {min_share:g}: not within 0 and 1. Write for instance 0.02 for 2 %."
+            f"--min-share {min_share:g}: not between 0 and 1. Write for instance 0.02 for 2 %."
         )
     plan = planned.plan
     kept = list(plan.classes)
@@ -53,9 +53,7 @@ def select(
         chosen = {c.id for c in heaviest}
         kept = [c for c in kept if c.id in chosen]
     if not kept:
-        raise UsageError(
-            "replay: no class is left. Ask for more with --only, --min-share, --limit."
-        )
+        raise UsageError("replay: no class is left. Select more with --only, --min-share, --limit.")
     return replace(planned, plan=_restricted(plan, kept))
 
 
@@ -81,9 +79,7 @@ def _test(planned: Planned, item: str) -> _Test:
         nranks = {c.id: len(c.ranks) for c in plan.comms}
         test = lambda c: c.op is op and wanted in (None, c.size(nranks[c.comms[0]]))  # noqa: E731
     if not any(test(c) for c in plan.classes):
-        raise UsageError(
-            f"--only {item}: no class of the plan fits. See what there is with --dry-run."
-        )
+        raise UsageError(f"--only {item}: no class of the plan matches. --dry-run lists them.")
     return test
 
 
@@ -96,7 +92,7 @@ def _restricted(plan: Plan, classes: list[PlanClass]) -> Plan:
             cut[id(step)] = PlanStep(items) if items else None
     steps = tuple(s for step in plan.steps if (s := cut[id(step)]) is not None)
     if plan.mode == SEQUENCE and not steps:
-        raise UsageError("replay: no step is left. Ask for more with --only or --min-share.")
+        raise UsageError("replay: no step is left. Select more with --only or --min-share.")
     smaller = replace(plan, classes=tuple(classes), steps=steps)
     comms, nranks = used(smaller)
     return replace(smaller, comms=comms, nranks=nranks)

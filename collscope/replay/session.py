@@ -66,9 +66,9 @@ def _check_csv(csv: Path, db: Path) -> None:
     """Refuse what a CSV must not replace, and what cannot be read again."""
     wrong = None
     if csv.exists() and not csv.is_file():
-        wrong = "no regular file"
+        wrong = "not a regular file"
     elif csv.resolve() == db.resolve() or (csv.exists() and is_sqlite(csv)):
-        wrong = "a store, which the CSV would replace"
+        wrong = "a store, which the CSV would overwrite"
     if wrong is not None:
         raise InputError(f"{csv}: {wrong}. Name another file with --csv.")
 

@@ -62,7 +62,7 @@ def sweep_plan(
 def _swept(name: str) -> Op:
     op = op_named(name)
     if op is Op.ALL_TO_ALLV:
-        raise UsageError("--sweep: alltoallv has no one size. Sweep alltoall instead.")
+        raise UsageError("--sweep: alltoallv has no single size. Sweep alltoall instead.")
     return op
 
 
@@ -100,7 +100,7 @@ def sizes_of(text: str, option: str = "--sweep") -> Iterator[int]:
 def _positive(text: str, option: str) -> int:
     size = parse_size(text)
     if size < 1:
-        raise UsageError(f"{option}: size '{text}' is nothing to send. Begin at 1 or more.")
+        raise UsageError(f"{option}: size '{text}' is nothing to send. Use 1 or more.")
     return size
 
 

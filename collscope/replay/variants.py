@@ -49,7 +49,8 @@ def parse_variant(text: str) -> Variant:
     label, _, settings = text.partition(":")
     if not label or "=" in label or not label.isprintable():
         raise UsageError(
-            f"variant '{text}': no label before a colon. Write for instance ring:NCCL_ALGO=Ring, "
+            f"variant '{text}': no label before the colon. Write for instance ring:NCCL_ALGO=Ring,"
+            " "
             "or base: for one that changes nothing."
         )
     pairs = [parse_assignment(part) for part in _BETWEEN.split(settings)] if settings else []

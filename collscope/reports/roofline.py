@@ -67,12 +67,12 @@ def roofline(
     if nranks is None:
         if found.fabric is None:
             raise UsageError(
-                f"{found.name}: a network, which has no GPUs. Give --ranks and --nodes, or a node "
-                f"with it, as in h100+{found.name}."
+                f"{found.name}: a network without GPUs. Give --ranks and --nodes, or a node with"
+                f" this network, as in h100+{found.name}."
             )
         nranks = found.fabric.gpus * -(-nnodes // found.fabric.hosts)
     if nranks < 2:
-        raise UsageError(f"--ranks {nranks}: one rank moves nothing. Give two or more.")
+        raise UsageError(f"--ranks {nranks}: one rank moves no data. Give two or more.")
     chosen = Op.ALL_REDUCE if op is None else _operation(op)
     curve = None if fitted is None else _curve(fitted, chosen, nranks, nnodes)
     sizes = TABLE_SIZES if curve is None else curve.sizes
@@ -113,7 +113,7 @@ def _operation(name: str) -> Op:
     op = parse_op(name.replace("_", ""))
     if op not in TABLE_OPS:
         known = ", ".join(known.value for known in TABLE_OPS)
-        raise UsageError(f"--op {name}: no bounds for it. Choose one of {known}.")
+        raise UsageError(f"--op {name}: it has no ceilings. Choose one of {known}.")
     return op
 
 

@@ -88,7 +88,7 @@ def _answer(report: Report) -> Iterable[str]:
     elif not header.calls:
         yield "No calls: no log with COLL lines in this run (collscope ingest log PATH)."
     if report.classes and report.classes[0].op != Op.UNKNOWN.value:
-        yield f"Most: {_most(report.classes[0])}."
+        yield f"Largest class: {_most(report.classes[0])}."
     if any(row.split_ns for row in report.classes) or (
         report.classes and all(row.kernel_ns for row in report.classes)
     ):

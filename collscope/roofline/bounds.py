@@ -113,7 +113,7 @@ def _domains(system: System, nranks: int, nnodes: int) -> int:
     """Nodes for the bound: hosts that share a fabric count as one."""
     if not 1 <= nnodes <= max(nranks, 1):
         where = f"{count(nranks, 'rank')} on {count(nnodes, 'node')}"
-        raise UsageError(f"{where}: cannot be. Give 1 to {count(nranks, 'node')}.")
+        raise UsageError(f"{where}: impossible. Give 1 to {count(nranks, 'node')}.")
     return system.domains(nnodes)
 
 
@@ -150,8 +150,8 @@ def _inside(system: System, request: Request, members: tuple[int, ...], nodes: i
         if nodes > 1:
             return _ALONE
         raise UsageError(
-            f"{system.name}: says nothing about links inside a node. "
-            f"Give --nodes, or a node with this network, as in h100+{system.name}."
+            f"{system.name}: has no links inside a node. Give --nodes, or a node with this"
+            f" network, as in h100+{system.name}."
         )
     uniform = fabric.wiring in UNIFORM_WIRINGS
     found = _uniform(fabric, request.op, members) if uniform else _any(fabric, request, members)
@@ -232,7 +232,7 @@ def _between(system: System, request: Request, nodes: int, inside: _Inside) -> B
     network = system.network
     if network is None:
         raise UsageError(
-            f"{system.name}: says nothing about NICs, and {nodes} nodes were asked for. "
+            f"{system.name}: has no NICs, and {nodes} nodes were asked for. "
             f"Name a network too, as in {system.name}+8xib-ndr."
         )
     rate = _network_gbps(system, request)

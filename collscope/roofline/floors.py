@@ -103,8 +103,8 @@ def floor_of(system: System, op: Op, nranks: int, nnodes: int) -> Floor | None:
         estimate.us,
         low * estimate.least_us,
         high * estimate.us,
-        "estimated from the library's own latencies, which rank algorithms and are no times"
-        + _BY.get(estimate.algorithm or "", ""),
+        "estimated from the library's own latencies, which serve to rank algorithms and are not"
+        " times" + _BY.get(estimate.algorithm or "", ""),
         False,
         estimate.algorithm,
     )

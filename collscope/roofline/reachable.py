@@ -85,7 +85,7 @@ def reachable(system: System, request: Request) -> Reach | None:
         low = min(low, _ring(system, request, links.low, network.low))
     if algorithm == RING and not _has_rings(system, request, nodes):
         low = min(low, _NO_RING_LOW * value)
-        notes.append("no ring over the links was found: what the library does instead is not known")
+        notes.append("no ring over the links was found; what the library does instead is not known")
     if not request.in_network and request.op is Op.ALL_REDUCE and _switches_reduce(system):
         best = bounds(
             system, replace(request, in_network=True, links=links.high, network=network.high)

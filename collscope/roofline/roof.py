@@ -29,7 +29,7 @@ _IN_NETWORK_ALGORITHMS = ("NVLS", "COLLNET")
 IMPOSSIBLE = "more than any schedule over these links reaches"
 _LATENCY_SIZE = 1024  # a time measured at up to so many bytes is all latency
 LIMIT, REACHABLE, FIT = "limit", "reachable", "fit"
-_UNKNOWN_FLOOR = Floor(0.0, 0.0, 0.0, "the latency is not known: none is counted", False)
+_UNKNOWN_FLOOR = Floor(0.0, 0.0, 0.0, "the latency is not known and not counted", False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,8 +309,8 @@ class Roofs:
             )
         if roof.regime == "latency":
             return start + (
-                "Its latency is an estimate: another algorithm, another release, graphs or "
-                "overlapping calls can be faster."
+                "Its latency is an estimate: another algorithm or release, graphs or overlapping"
+                " calls can be faster."
             )
         shaped = self._shape(work)
         busbw = bus_bandwidth(

@@ -175,8 +175,8 @@ def _fabric(found: _Found, where: str) -> tuple[Fabric | None, TuningChoice | No
     if not found.gpus:
         if found.bare_gpus:
             found.notes.append(
-                "a static file: it lists no NVLink or xGMI, so nothing is said about one node; "
-                "a file of NCCL_TOPO_DUMP_FILE does"
+                "a static file: it lists no NVLink or xGMI, so it cannot describe one node; a file"
+                " of NCCL_TOPO_DUMP_FILE can"
             )
         return None, None
     kind = next(
@@ -309,7 +309,7 @@ def _network(found: _Found) -> Network | None:
         rates = [rate for rate in found.bare_nics_gbps if rate < float("inf")]
         source = "PCIe rate of each NIC of the topology file: an upper limit"
         if rates:
-            found.notes.append("the file tells no NIC speed: the rate of their PCIe slots is used")
+            found.notes.append("the file gives no NIC speed: the rate of their PCIe slots is used")
     if not rates:
         return None
     # One figure per NIC is kept; NICs of different rates add up to the same node.

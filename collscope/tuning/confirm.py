@@ -50,7 +50,7 @@ def confirm(
     found = Confirmed()
     for number in range(1, ROUNDS + 1):
         if number > 1 and not in_time():
-            found.problems.append(f"only {number - 1} of {ROUNDS} rounds were in time")
+            found.problems.append(f"there was time for only {number - 1} of {ROUNDS} rounds")
             break
         # Each label begins a round once: none always follows the same one.
         labels = list(settings)

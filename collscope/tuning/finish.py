@@ -115,7 +115,7 @@ def _take_back(state: State, doubtful: set[int], why: str) -> None:
     if not rows and not state.choice.environment and state.search.default == PRESENT:
         kind = NOTHING
     state.choice = replace(state.choice, kind=kind, by_class=by_class, rows=rows)
-    state.notices.append(f"{why}, left to the library: {judging.names(state, doubtful)}")
+    state.notices.append(f"{why}, so left to the library: {judging.names(state, doubtful)}")
     state.taken_back.update(gone)
     apply(state)
 

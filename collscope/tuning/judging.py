@@ -43,13 +43,13 @@ def why_withdrawn(state: State, found: Confirmed, classes: Collection[int]) -> s
     kept = [c for c in classes if c not in state.taken_back]
     below_default = {c for c in kept if _surely_worse(state, found, c, state.search.default)}
     if state.choice.kind == NOTHING:
-        return "what the search found did not come again"
+        return "what the search found was not confirmed"
     if broken:
         return f"it failed on {names(state, broken)}"
     if below_default and state.choice.environment:
         return f"worse than the library default on {names(state, below_default)}"
     if state.gain is not None and _lost(state.gain):
-        return "the gain of the search did not come again"
+        return "the gain of the search was not confirmed"
     return None
 
 

@@ -24,7 +24,7 @@ def set_aside(out: Path, present: Iterable[Variable]) -> None:
     files, waiting = _files(out), _files(out / EARLIER)
     if files and not waiting and out / EVIDENCE not in files:
         raise InputError(
-            f"{files[0]}: it is there without {EVIDENCE}, so it is not of an earlier tune. "
+            f"{files[0]}: there is no {EVIDENCE} beside it, so it is not from a tune. "
             "Name another folder with --out, or remove it."
         )
     for knob in present:

@@ -96,7 +96,7 @@ def _choose(state: State) -> None:
     if not search.enough:
         state.outcome = NOTHING_BETTER
         tried = any(search.counts[name] for name in search.settings if name != PRESENT)
-        rounds = f"{search.done} rounds were in time, 3 are needed: raise --time-limit"
+        rounds = f"{search.done} rounds were finished in time, 3 are needed: raise --time-limit"
         here = "without NCCL or RCCL there are none" if state.place.library is None else "none fits"
         state.why = rounds if tried else f"there is no other setting to try, {here}"
         return
@@ -105,4 +105,4 @@ def _choose(state: State) -> None:
         state.choice = Choice(NOTHING, {}, why=f"rows need {LIBRARY}, which was not built")
     if state.choice.kind == NOTHING:
         state.outcome = NOTHING_BETTER
-        state.why = state.choice.why or "no setting is surely better than the present one"
+        state.why = state.choice.why or "no setting is certainly better than the present one"

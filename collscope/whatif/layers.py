@@ -71,5 +71,7 @@ def _layer(fields: list[str], where: str) -> Layer:
     if count.startswith("-"):
         raise InputError(f"{where}: layer '{name}' has {count} parameters. Give 0 or more.")
     if not (count.isascii() and count.isdigit() and len(count) <= 15):
-        raise InputError(f"{where}: '{count}' is no number of parameters. Write it as in 9472.")
+        raise InputError(
+            f"{where}: '{count}' is not a number of parameters. Write for example 9472."
+        )
     return Layer(name, int(count))

@@ -62,11 +62,11 @@ def load_step(connection: sqlite3.Connection, store: str, run: str) -> RecordedS
     found = last_cycle([count for _, count, _, _ in calls])
     notices = [f"AllReduce calls of {datatype} on communicator {comm}; single elements left out"]
     if found is None:
-        notices.append(f"no step repeats: all calls ({len(calls)}) are taken for one")
+        notices.append(f"no step repeats: all {len(calls)} calls count as one step")
     else:
         begin, length = found
         calls = calls[begin : begin + length]
-        notices.append(f"the last {length} calls, which repeat, are taken for a step")
+        notices.append(f"the last {length} calls, which repeat, count as one step")
     starts = dict(connection.execute(_STARTS, (run,)).fetchall())
     timed = [starts.get(call) for call, *_ in calls]
     ready = tuple(t / 1e3 for t in timed if t is not None) if None not in timed else ()

@@ -40,7 +40,9 @@ def measure_fusion(wanted: Wanted, session: Session) -> Measured:
     """
     job = make_job(wanted)
     if job.nranks is None:
-        raise UsageError("whatif fusion --measure: how many ranks is not said. Give --ranks N.")
+        raise UsageError(
+            "whatif fusion --measure: the number of ranks is not given. Give --ranks N."
+        )
     if session.place is not None:
         raise UsageError(f"whatif fusion --measure: started by srun or mpirun. {RUN_ALONE}")
     every: dict[int | None, tuple[Bucket, ...]] = {None: job.present}

@@ -99,7 +99,7 @@ def _has_main(db: Path) -> bool:
 def _of_run(step: RecordedStep | None) -> tuple[str, ...]:
     if step is None:
         return ()
-    return (*step.notices, "buckets smaller than the calls are not looked at")
+    return (*step.notices, "buckets smaller than the calls are not considered")
 
 
 def _of_overlap(
@@ -113,7 +113,7 @@ def _of_overlap(
     else:
         how = "--overlap uniform:MS, with the milliseconds of the backward pass,"
     return (
-        f"PyTorch reduces beside the backward pass, which this does not look at: {how} takes the "
+        f"PyTorch reduces beside the backward pass, which this ignores: {how} takes the "
         "overlap into account and may recommend other buckets",
     )
 
@@ -141,16 +141,14 @@ def measured_times(wanted: Wanted, job: Job) -> tuple[Times, Job, str, tuple[str
     raises  InputError, NoVerdictError when the label has nothing that fits
     """
     if wanted.label is None:
-        raise UsageError(
-            "whatif fusion: where times come from is not said. Give --label, or --measure."
-        )
+        raise UsageError("whatif fusion: there is no source of times. Give --label, or --measure.")
     run = wanted.run or (_MAIN if wanted.layers is None else None)
     with reading(wanted.db) as connection:
         found, mixed = load_measured(connection, wanted.label, run)
     notices = list(mixed)
     served = [(m, gaps) for m in found if (gaps := _gaps(job, m)) is not None]
     if job.nnodes is not None and any(Gap.NODES_UNKNOWN in gaps for _, gaps in served):
-        notices.append("nodes of the measurements not known: taken to be those of the job")
+        notices.append("nodes of the measurements not known: assumed to be those of the job")
     fitting = [m for m, _ in served]
     require_alike(fitting or found, f"--label '{wanted.label}'")
     if not fitting:
@@ -189,7 +187,7 @@ def _preferred(found: list[Measurement], job: Job, notices: list[str]) -> list[M
         notices.append(
             "measured back to back: waiting after each bucket costs more (replay --isolated)"
             if blocking
-            else "measured one by one with waiting: buckets that are queued cost less"
+            else "measured one by one with waiting: queued buckets cost less"
         )
     return alike or found
 
@@ -198,7 +196,7 @@ def _step(wanted: Wanted) -> RecordedStep | None:
     if wanted.run is None:
         return None
     if wanted.datatype is not None:
-        raise UsageError("--datatype: a run has its own. Leave it out, or give --layers.")
+        raise UsageError("--datatype: the run gives it. Leave it out, or give --layers.")
     with reading(wanted.db) as connection:
         require_run(connection, wanted.db, wanted.run)
         return load_step(connection, str(wanted.db), wanted.run)
@@ -210,7 +208,7 @@ def _layers(path: Path | None) -> tuple[Layer, ...]:
         with open_input(str(path)) as file:
             text = file.whole().decode()
     except (UnreadableError, UnicodeDecodeError) as error:
-        why = error.reason if isinstance(error, UnreadableError) else "no UTF-8 text"
+        why = error.reason if isinstance(error, UnreadableError) else "not UTF-8 text"
         raise InputError(f"{path}: {why}. Name a layer list, see docs/whatif.md.") from error
     return parse_layers(text, str(path))
 

@@ -100,8 +100,8 @@ def modes(session: Session, nranks: int, gpus_per_process: int | None) -> tuple[
     per_process = gpus_per_process or nranks
     if nranks % per_process:
         raise UsageError(
-            f"--gpus-per-process {per_process}: {nranks} ranks are no multiple of it. Choose one "
-            "that divides them."
+            f"--gpus-per-process {per_process}: {nranks} ranks are not a multiple of it. Choose"
+            " one that divides them."
         )
     if _on_host(session, nranks):
         return (Mode("a process per rank", 1, None),)
