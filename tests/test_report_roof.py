@@ -887,6 +887,22 @@ def test_measurements_alone_answer_in_the_first_lines() -> None:
     assert store.report(system="mi300x").judgement.reached == ()
 
 
+def test_a_class_that_msccl_runs_has_its_schedule_s_ceiling() -> None:
+    store = StoreBuilder()
+    log = store.source()
+    comm = store.comm([store.process(log, pid=p) for p in range(8)])
+    for backend in ("native", "mscclpp"):
+        kind = store.collective(nranks=8, size_bytes=1 << 20, count=1 << 18, backend=backend)
+        store.calls(comm, kind, 1)
+    told = {
+        row.class_id: any(
+            "MSCCL runs a schedule of its own" in text for text in row.roof_assumptions
+        )
+        for row in store.report(system="mi300x").judgement.classes
+    }
+    assert told == {1: False, 2: True}
+
+
 def test_empty_judgement_of_an_empty_run() -> None:
     judged = StoreBuilder().report(system="mi300x").judgement
     assert judged == Judgement(

@@ -106,7 +106,7 @@ def reachable(system: System, request: Request) -> Reach | None:
     notes += published
     low = min(low, limit.hard_gbps)
     return Reach(
-        busbw_gbps=max(value, low) if value < low else value,
+        busbw_gbps=max(value, low),
         low_gbps=min(low, value),
         high_gbps=max(high, value, low),
         algorithm=algorithm,
