@@ -188,3 +188,10 @@ def test_table_and_figures_of_one_file_share_a_run(samples: Path, db_path: Path)
     shas = connection.execute("SELECT DISTINCT length(sha256), kind FROM sources").fetchall()
     assert sorted(shas) == [(64, "metric"), (64, "table")]
     connection.close()
+
+
+def test_a_csv_further_down_in_a_text_is_another_table() -> None:
+    table = "size, time (ms)\n4096, 0.5\n8192, 0.7\n"
+    assert parse(table, MetricHints()) is not None
+    assert parse("# a note\n\n" + table, MetricHints()) is not None
+    assert parse("What copies take.\n\n" + table, MetricHints()) is None

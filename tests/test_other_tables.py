@@ -183,16 +183,16 @@ def test_times_of_the_wrapper() -> None:
     last = found[-1]
     assert (last.op, last.count, last.size_bytes) == (Op.ALL_REDUCE, 1_000_000, 4_000_000)
     assert (last.nranks, last.nnodes, last.iterations) == (4, 2, 10)
-    assert (last.time_us_median, last.label) == (pytest.approx(51799), "1 GPU per thread")
+    assert (last.time_us_median, last.label) == (pytest.approx(51799), "nDev per thread: 1")
 
 
 def test_passes_by_fusion_threshold_are_figures() -> None:
     found = registry.read_bytes("metric", WRAPPER.encode(), Hints())
     assert isinstance(found, MetricSet)
     assert [(m.name, m.value, m.unit, m.label) for m in found.metrics] == [
-        ("fusion threshold 1 KB, 100 batches: time", 2.310482182, "s", "2 GPUs per thread"),
-        ("fusion threshold 10 KB, 66 batches: time", 2.282010829, "s", "2 GPUs per thread"),
-        ("fusion threshold 10 KB, 66 batches: time", 2.364754549, "s", "1 GPU per thread"),
+        ("fusion threshold 1 KB, 100 batches: time", 2.310482182, "s", "gpu per thread: 2"),
+        ("fusion threshold 10 KB, 66 batches: time", 2.282010829, "s", "gpu per thread: 2"),
+        ("fusion threshold 10 KB, 66 batches: time", 2.364754549, "s", "gpu per thread: 1"),
     ]
 
 

@@ -40,7 +40,7 @@ def parse(text: str, hints: MetricHints) -> MetricSet | None:
             batches = count(int(threshold[2]), "batch", "batches")
             name = f"fusion threshold {threshold[1]}, {batches}: time"
         elif (time := _TIME.fullmatch(line)) and name is not None:
-            label = hints.label or f"{count(int(time[1]), 'GPU')} per thread"
+            label = hints.label or f"gpu per thread: {time[1]}"
             found.append(Metric(hints.name or name, float(time[2]), "s", False, label, last))
             name = None
     return MetricSet(DIALECT, tuple(found), last, ()) if found else None

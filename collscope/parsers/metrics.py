@@ -211,9 +211,10 @@ def _csv(lines: list[str], ended: bool, hints: MetricHints, notes: Notes) -> lis
     found: list[Metric] = []
     for number, line in enumerate(lines, start=1):
         values = cells(line) if "," in line[:_LONGEST] else []
-        if line.startswith("#") or not (line.strip() if header else len(values) > 1):
+        if line.startswith("#") or not line.strip():
             continue
         if not header:
+            # The first line says what the file is; further down in a text it is another's table.
             header = [value.lower() for value in values]
             if "value" not in header and not any(unit_of_name(name) for name in header):
                 return []

@@ -14,7 +14,6 @@ from collscope.parsers._rows import text_lines
 from collscope.parsers.reader import Reader, anywhere
 from collscope.parsers.tables._measure import Result, Setting, measure
 from collscope.parsers.tables._names import op_of_program, op_of_text
-from collscope.units import count as counted
 
 if TYPE_CHECKING:
     from collscope.parsers.hints import TableHints
@@ -58,7 +57,7 @@ def parse(text: str, hints: TableHints) -> MeasurementSet:
                 notes.add(Severity.DATA_LOSS, "op_unknown", _OP_TEXT, last, line)
                 continue
             datatype = _TYPES[row[2]]
-            label = f"{counted(int(row[1]), 'GPU')} per thread"
+            label = f"nDev per thread: {row[1]}"
             setting = Setting(
                 op=op,
                 nranks=hints.nranks or (nodes * gpus if nodes and gpus else None) or None,
