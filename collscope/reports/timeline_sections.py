@@ -204,6 +204,10 @@ def _blocks(said: TimelineReport) -> Iterable[str | Table]:
     if any(rank.transfer_ns for rank in said.logged):
         shown = sorted(said.logged, key=lambda r: -r.caused_wait_ns)[:_MOST_RANKS]
         yield from _waiting(said.logged, sorted(shown, key=lambda r: r.rank))
+        yield (
+            "By RCCL's kernel trace. Each GPU has its own clock; the ends of the calls tell the "
+            "offsets, as all ranks leave a call together."
+        )
     if said.places:
         yield from _places(said.places)
     if len(said.groups) > 1:
