@@ -40,8 +40,9 @@ MS = 1_000_000
 Edit = Callable[[int, dict[str, Any]], None]
 
 
-def ingest(db: Path, *paths: Path, run: str = "main") -> str:
-    done = collscope("ingest", "trace", *paths, "--db", db, "--run", run)
+def ingest(db: Path, *paths: Path, run: str = "main", steps: int | None = None) -> str:
+    given = () if steps is None else ("--steps", str(steps))
+    done = collscope("ingest", "trace", *paths, "--db", db, "--run", run, *given)
     assert done.code == 0, done.err
     return done.out
 
@@ -338,6 +339,31 @@ def test_a_second_job_is_a_run_of_its_own(db_path: Path, samples: Path) -> None:
         ):
             assert rows(db_path, view.format(run)) == rows(db_path, view.format(alone)) != []
     assert "[note] 1 other period or job beside this one" in report(db_path, "--run", "two")
+
+
+def test_steps_are_found_or_given(db_path: Path, samples: Path) -> None:
+    """Three steps a trace, of which the first holds the warm-up; equal parts are the same steps."""
+    query = "SELECT rank, step, duration_ns, step_from FROM steps WHERE run = '{}' ORDER BY 1, 2"
+    ingest(db_path, samples / "traces" / "default")
+    found = rows(db_path, query.format("main"))
+    assert [row[:2] for row in found] == [(rank, step) for rank in range(4) for step in range(2)]
+    assert {row[3] for row in found} == {"kernels"}
+    ingest(db_path, samples / "traces" / "default", run="given", steps=3)
+    given = rows(db_path, query.format("given"))
+    assert [row[:2] for row in given] == [row[:2] for row in found]
+    assert [row[2] for row in given] == pytest.approx([row[2] for row in found], rel=1e-3)
+    ingest(db_path, samples / "traces" / "default", steps=3)  # known already: cut again
+    assert rows(db_path, query.format("main")) == rows(db_path, query.format("given"))
+    told = collscope("compare", "main", "given", "--db", db_path).out
+    assert "main: 2 steps as given at ingest" in " ".join(told.split())
+
+
+def test_the_report_says_that_the_profiler_is_in_the_step(db_path: Path, samples: Path) -> None:
+    ingest(db_path, samples / "traces" / "default")
+    mean = max(ns for (ns,) in rows(db_path, "SELECT AVG(duration_ns) FROM steps GROUP BY rank"))
+    assert f"A step takes {mean / 1e6:.2f} ms with the profiler" in report(db_path)
+    ingest(db_path, samples / "traces" / "default" / "rank0.json.gz", run="one", steps=100_000)
+    assert "No step recurs in the traces" in report(db_path, "--run", "one")
 
 
 def test_periods_are_joined_whatever_the_order_of_their_files(db_path: Path, samples: Path) -> None:

@@ -67,6 +67,9 @@ def ingest_trace(
     paths: Paths,
     db: Db = DEFAULT_DB,
     run: Run = "main",
+    steps: Annotated[
+        int | None, typer.Option("--steps", help="Steps in each trace, where none is found.", min=1)
+    ] = None,
     max_size: MaxSize = None,
     strict: Strict = False,
 ) -> None:
@@ -79,7 +82,7 @@ def ingest_trace(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from collscope.ingest import commands
 
-    summarise(lambda: commands.ingest_traces(paths, db, run, _reading(max_size)), strict)
+    summarise(lambda: commands.ingest_traces(paths, db, run, _reading(max_size), steps), strict)
 
 
 @ingest_app.command("csv")

@@ -75,14 +75,28 @@ def ingest_profiles(
     )
 
 
-def ingest_traces(paths: list[str], db: Path, run: str, reading: Reading = USUAL) -> list[Ingested]:
+def ingest_traces(
+    paths: list[str],
+    db: Path,
+    run: str,
+    reading: Reading = USUAL,
+    steps: int | None = None,
+) -> list[Ingested]:
     """Put traces, recordings and tables of totals into a run, and match its calls.
 
+    steps   in each trace of the run; None: they are found
     raises  InputError when none of the paths holds a usable one
     """
     from collscope.ingest.traces import ingest_trace
+    from collscope.store.sources import set_steps
 
-    return _ingest("trace", paths, db, run, lambda c, file: ingest_trace(c, db, run, file), reading)
+    def one(connection: sqlite3.Connection, file: Input) -> Ingested:
+        found = ingest_trace(connection, db, run, file)
+        if steps is not None:
+            set_steps(connection, db, run, steps)
+        return found
+
+    return _ingest("trace", paths, db, run, one, reading)
 
 
 def ingest_csvs(

@@ -143,7 +143,8 @@ def _match_traces(
     from collscope.ingest.match_traces import match_traces, store_trace_match
     from collscope.store.traces import load_traces
 
-    found = match_traces(load_traces(connection, run), matched)
+    (steps,) = connection.execute("SELECT steps FROM _run WHERE run_id = ?", (run,)).fetchone()
+    found = match_traces(load_traces(connection, run), matched, steps)
     return lambda first_call: store_trace_match(connection, run, found, first_call)
 
 

@@ -16,6 +16,7 @@ from collscope.model.trace import Ints
 from collscope.store import traces as store
 from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.overlap import warm_until
+from collscope.timeline.steps import Steps, find_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +27,23 @@ class TraceMatch:
     timeline: Timeline
     consistency: Consistency
     calls: Ints  # per call of the timeline its index in the matched run; -1: left out
+    steps: Steps
 
 
-def match_traces(given: store.StoredTraces, matched: Matched) -> TraceMatch:
-    """Analyse the traces of a run and put their calls beside those of its logs."""
+def match_traces(
+    given: store.StoredTraces, matched: Matched, steps: int | None = None
+) -> TraceMatch:
+    """Analyse the traces of a run and put their calls beside those of its logs.
+
+    steps  number of steps in each trace, where that is known
+    """
     timeline = analyse(given.traces)
     recordings, twice = first_of_rank(given.recordings)
     arrival = timeline.times.arrival
     calls = join_extras(matched, recordings, timeline.rows, timeline.calls, arrival)
     matched.diagnostics += [*_notes(given, timeline), *twice]
-    return TraceMatch(given, timeline, check(recordings), calls)
+    found = find_steps(timeline.rows, timeline.calls, timeline.times, steps)
+    return TraceMatch(given, timeline, check(recordings), calls, found)
 
 
 def _notes(given: store.StoredTraces, timeline: Timeline) -> list[Diagnostic]:
@@ -98,7 +106,9 @@ def store_trace_match(
     kept = _kept(timeline, given)
     call_ids = np.where(found.calls >= 0, found.calls + first_call, -1)
     store.store_totals(connection, given.traces, _first_rows(found, kept), given.trace_ids)
-    store.store_ranks(connection, timeline, [given.trace_ids[k] for k in kept])
+    ids = [given.trace_ids[k] for k in kept]
+    store.store_ranks(connection, timeline, ids)
+    store.store_steps(connection, timeline, found.steps, ids)
     store.store_call_times(connection, timeline, call_ids)
     store.store_kernel_calls(connection, timeline, call_ids, [given.kernel_ids[k] for k in kept])
     store.store_consistency(connection, run, found.consistency)

@@ -81,7 +81,8 @@ def _new_run(connection: sqlite3.Connection, run: int) -> int:
     number = next(n for n in range(2, len(taken) + 3) if f"{label}.{n}" not in taken)
     return int(
         connection.execute(
-            "INSERT INTO _run (label, period_of) VALUES (?, ?) RETURNING run_id",
+            "INSERT INTO _run (label, period_of, steps)"
+            " SELECT ?, run_id, steps FROM _run WHERE run_id = ? RETURNING run_id",
             (f"{label}.{number}", run),
         ).fetchone()[0]
     )

@@ -20,6 +20,7 @@ from collscope.reports.timeline_records import (
     ProgressRow,
     RankRow,
     RankWaits,
+    StepRow,
     TimelineReport,
     TracedRanks,
 )
@@ -52,6 +53,11 @@ WHERE k.run = :run AND NOT t.warm_up GROUP BY c.name ORDER BY SUM(k.duration_ns)
 """
 
 _TRACED = "SELECT COUNT(*), MAX(world_size) FROM traces WHERE run = ? AND used"
+
+_STEPS = """
+SELECT rank, COUNT(*), AVG(duration_ns), MIN(duration_ns), MAX(duration_ns), step_from
+FROM steps WHERE run = ? GROUP BY rank ORDER BY rank
+"""
 
 _CALLS = """
 SELECT class_id, warm_up, COALESCE(ranks_traced < ranks_expected, 1), suspect, transfer_ns,
@@ -103,6 +109,7 @@ def read_timeline(connection: sqlite3.Connection, run: str) -> TimelineReport:
         logged=() if ranks else tuple(_ranks(connection, _LOGGED, run, RankWaits)),
         places=_places(connection, run),
         beside=read_beside(connection, run),
+        steps=tuple(StepRow(*row) for row in connection.execute(_STEPS, (run,))),
     )
 
 

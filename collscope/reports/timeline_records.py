@@ -170,6 +170,18 @@ class PlaceRow:
 
 
 @dataclass(frozen=True, slots=True)
+class StepRow:
+    """Steps of one rank, with the profiler."""
+
+    rank: int
+    steps: int
+    mean_ns: float
+    min_ns: int
+    max_ns: int
+    step_from: Annotated[str, ("marks", "kernels", "period", "given")]  # as in the view `steps`
+
+
+@dataclass(frozen=True, slots=True)
 class TimelineReport:
     """Everything traces and recordings tell; empty where the run has none."""
 
@@ -184,3 +196,4 @@ class TimelineReport:
     logged: tuple[RankWaits, ...] = ()  # by the kernel trace of logs, where there is no trace
     places: tuple[PlaceRow, ...] = ()  # kinds with several places, most costing first
     beside: tuple[BesideRow, ...] = ()  # most hidden time first; needs interference measurements
+    steps: tuple[StepRow, ...] = ()  # one per rank; empty where no step recurs

@@ -6,6 +6,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from collscope.kernel_names import classify
@@ -22,6 +23,7 @@ from collscope.model import (
     LogRecord,
     Setting,
 )
+from collscope.store.connection import transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,16 @@ def has_source(connection: sqlite3.Connection, run: str, sha256: str) -> bool:
         {"run": run, "sha256": sha256},
     ).fetchone()
     return row is not None
+
+
+def set_steps(connection: sqlite3.Connection, store: Path, run: str, steps: int) -> None:
+    """Say how many steps each trace of a run holds; its periods' traces, too."""
+    with transaction(connection, store):
+        connection.execute(
+            "UPDATE _run SET steps = :steps, matched = 0 WHERE steps IS NOT :steps"
+            " AND (label = :run OR period_of = (SELECT run_id FROM _run WHERE label = :run))",
+            {"run": run, "steps": steps},
+        )
 
 
 def same_path(connection: sqlite3.Connection, run: int, source: SourceRow) -> int | None:

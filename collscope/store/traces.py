@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -22,6 +23,7 @@ from collscope.store.trace_columns import (
 )
 from collscope.timeline.analyse import Timeline
 from collscope.timeline.records import LateRank, RankOverlap, RankTimes
+from collscope.timeline.steps import Steps
 
 _ROWS_PER_INSERT = 1 << 16
 _KINDS = {Kind.KERNEL: "kernel", Kind.COPY: "copy", Kind.MEMSET: "copy"}
@@ -178,7 +180,7 @@ def insert_recording(connection: sqlite3.Connection, source: int, recorded: Reco
 def clear_timeline(connection: sqlite3.Connection, run: int) -> None:
     """Forget what the analysis of a run's traces found; its calls are cleared elsewhere."""
     traces = "(SELECT trace_id FROM _trace JOIN _source USING (source_id) WHERE run_id = ?)"
-    for table in ("_trace_rank", "_trace_stream"):
+    for table in ("_trace_rank", "_trace_stream", "_trace_step"):
         connection.execute(f"DELETE FROM {table} WHERE trace_id IN {traces}", (run,))
     for table in ("_progress", "_disagreement"):
         connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run,))
@@ -207,6 +209,26 @@ def store_ranks(
             [(key, *astuple(stream)) for stream in overlap.streams],
         )
     connection.executemany(f"INSERT INTO _trace_rank VALUES ({','.join('?' * 29)})", rows)
+
+
+def store_steps(
+    connection: sqlite3.Connection, timeline: Timeline, steps: Steps, trace_of_rank: Sequence[int]
+) -> None:
+    """Steps of each rank; none where none recur.
+
+    trace_of_rank  key in `_trace` of each of the timeline's ranks
+    """
+    if steps.source == "window" or not len(steps.traces):
+        return
+    ends = steps.ends(timeline.rows.end).astype(np.int64) + timeline.rows.base_ns
+    connection.executemany(
+        "INSERT INTO _trace_step VALUES (?,?,?,?,?)",
+        [
+            (trace_of_rank[trace], ordinal, int(begin), int(end), steps.source)
+            for column, trace in enumerate(steps.traces.tolist())
+            for ordinal, (begin, end) in enumerate(pairwise(ends[:, column]))
+        ],
+    )
 
 
 def _figures(overlap: RankOverlap, times: RankTimes, late: LateRank) -> tuple[float, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collscope.match.rows import Rows, gather_host, gather_rows
 from collscope.match.traces import Calls, match_calls
@@ -13,6 +13,7 @@ from collscope.timeline.late import late_ranks
 from collscope.timeline.overlap import rank_overlaps
 from collscope.timeline.predict import Recorded, prepare
 from collscope.timeline.records import ClassTimes, LateRank, RankOverlap, RankTimes
+from collscope.timeline.steps import find_steps
 from collscope.timeline.waits import CallTimes, call_times, class_times, rank_times
 
 
@@ -31,9 +32,15 @@ class Timeline:
     overlaps: tuple[RankOverlap, ...]
     host: tuple[HostCalls | None, ...]  # calls of each trace's host, where told
 
-    def recorded(self) -> Recorded:
-        """Steps and dependencies, for predictions."""
-        return prepare(self.rows, self.calls, self.times, self.clocks, self.exposed, self.host)
+    def recorded(self, steps: int | None = None) -> Recorded:
+        """Steps and dependencies, for predictions.
+
+        steps  number of steps in each trace, where that is known; else they are found
+        """
+        found = prepare(self.rows, self.calls, self.times, self.clocks, self.exposed, self.host)
+        if steps is None:
+            return found
+        return replace(found, steps=find_steps(self.rows, self.calls, self.times, steps))
 
 
 def analyse(traces: Sequence[TraceFile]) -> Timeline:

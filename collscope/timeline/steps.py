@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,8 @@ class Steps:
     the step ends when all of them have.
     """
 
-    source: str  # marks: the profiler's; kernels, period: of kernels, collectives; window: none
+    # marks: the profiler's; kernels, period: of kernels, collectives; given: as many as was said;
+    source: str  # window: none
     rows: Ints  # rows of all boundaries, boundary by boundary
     bounds: Ints  # (boundaries,) where each begins; the first ones of all traces, then the second
     count: Ints  # (traces,) steps of each of these traces, the same of all
@@ -63,17 +65,23 @@ class Steps:
         return np.split(self.rows, self.bounds[1:])[k]
 
 
-def find_steps(rows: Rows, calls: Calls, times: CallTimes) -> Steps:
+def find_steps(rows: Rows, calls: Calls, times: CallTimes, given: int | None = None) -> Steps:
     """Steps after the warm-up: the profiler's marks, else what recurs in the order of launches.
 
     As many steps for every rank, the last ones: windows may begin at different calls.
+
+    given  number of steps in each trace, where that is known: equal parts of its launches
     """
     warm = warm_until(rows, calls, times)
     n = len(rows.ranks)
     source, found = "window", [_window(rows, t, int(warm[t])) for t in range(n)]
-    for name, ends_of in (
+    searched: Sequence[tuple[str, Callable[[Rows, int], Ints]]] = (
         ("marks", _marked), ("kernels", _by_kernels), ("period", _by_collectives)
-    ):  # fmt: skip
+    )  # fmt: skip
+    if given is not None:
+        cut = [_after(rows, _equal_parts(rows, t, given), int(warm[t])) for t in range(n)]
+        source, found, searched = "given", cut, ()
+    for name, ends_of in searched:
         ends = [_after(rows, ends_of(rows, t), int(warm[t])) for t in range(n)]
         if ends and min(len(e) for e in ends) > 1:
             source, found = name, ends
@@ -177,6 +185,25 @@ def find_period(values: Ints) -> int | None:
         if 2 * distance <= len(tail) + 1 and (tail[distance:] == tail[:-distance]).mean() >= _ALIKE:
             return int(distance)
     return None
+
+
+def _equal_parts(rows: Rows, trace: int, steps: int) -> Ints:
+    """The first row launched, and per step the row that ends last of those launched by then.
+
+    Every step launches as much as the others: where in its step a trace begins does not matter.
+    """
+    mine = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
+    if len(mine) <= steps:
+        return mine[:0]
+    launch = np.where(rows.launch[mine] != UNKNOWN_LAUNCH, rows.launch[mine], rows.start[mine])
+    mine = mine[np.argsort(launch, kind="stable")]
+    end = rows.end[mine]
+    latest = np.maximum.accumulate(
+        np.where(end == np.maximum.accumulate(end), np.arange(len(mine)), 0)
+    )
+    cuts = np.rint(np.linspace(0, len(mine), steps + 1)).astype(np.int64)
+    chosen: Ints = mine[latest[np.maximum(cuts - 1, 0)]]
+    return chosen
 
 
 def _window(rows: Rows, trace: int, warm: int) -> Ints:

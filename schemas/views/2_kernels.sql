@@ -47,6 +47,18 @@ CREATE VIEW traces AS SELECT
 FROM _trace t JOIN _source s USING (source_id) JOIN _run r USING (run_id)
 LEFT JOIN _trace_rank k USING (trace_id);
 
+-- Steps of traced runs: those that recur or that the profiler marked, as many of every rank.
+CREATE VIEW steps AS SELECT
+    r.label AS run,            -- run
+    k.rank,                    -- world rank
+    p.ordinal AS step,         -- from 0
+    p.begin_ns,                -- clock of the trace, as in kernels
+    p.end_ns,                  -- the same
+    p.end_ns - p.begin_ns AS duration_ns, -- with the profiler
+    p.told_by AS step_from     -- marks: the profiler's; kernels, period: recurring kernels or collectives; given: --steps
+FROM _trace_step p JOIN _trace_rank k USING (trace_id) JOIN _trace t USING (trace_id)
+JOIN _source s USING (source_id) JOIN _run r USING (run_id);
+
 -- What each rank's GPU did after the warm-up, and how late the rank came to its collectives.
 CREATE VIEW rank_times AS SELECT
     r.label AS run,            -- run

@@ -115,7 +115,7 @@ def explain_runs(db: Path, names: Sequence[str]) -> Explained:
             " traces of each with collscope ingest trace --run."
         )
     with reading(db) as store:
-        first, second = (read_traced(store, db, name).timeline.recorded() for name in names)
+        first, second = (read_traced(store, db, name).recorded() for name in names)
     if first.rows.ranks != second.rows.ranks:
         told = (",".join(map(str, r.rows.ranks)) for r in (first, second))
         raise InputError(

@@ -22,6 +22,7 @@ _STEP_FROM = {
     "marks": "marked by the profiler",
     "kernels": "by recurring kernels",
     "period": "by recurring collectives",
+    "given": "as given at ingest",
 }
 _PARTS_SAID = (
     "us a step: the median over the steps; means over the ranks, but the step is that of the rank"

@@ -21,7 +21,7 @@ def load_traced(db: Path, names: Sequence[str]) -> list[TracedRun]:
 
 def _read(store: sqlite3.Connection, db: Path, run: str) -> TracedRun:
     traced = read_traced(store, db, run)
-    recorded = traced.timeline.recorded()
+    recorded = traced.recorded()
     query = "SELECT DISTINCT gpu FROM traces WHERE run = ? AND used AND gpu IS NOT NULL ORDER BY 1"
     versions = (
         "SELECT DISTINCT library || ' ' || library_version FROM sources"

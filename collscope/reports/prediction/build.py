@@ -89,10 +89,9 @@ class PredictionReport:
     times_from: str  # in words
     ranks: int  # that are simulated
     steps: int  # that the step time is the mean of
-    # marks: the profiler's; kernels, period: recurring kernels or collectives; window: the whole
-    # trace
-    step_from: Annotated[str, ("marks", "kernels", "period", "window")]
+    # marks: the profiler's; kernels, period: recurring kernels or collectives; given: --steps;
     # window: the whole trace
+    step_from: Annotated[str, ("marks", "kernels", "period", "given", "window")]
     step_us: float  # recorded, or as given
     recorded_us: float  # as recorded, with the profiler
     simulated_us: float  # the recorded one by the simulation with nothing changed
@@ -131,7 +130,7 @@ def predict_run(db: Path, wanted: Wanted) -> PredictionReport:
             "with collscope replay."
         )
     measured = None if wanted.step_us is None else wanted.step_us * 1000
-    recorded = traced.timeline.recorded()
+    recorded = traced.recorded()
     found = predict(recorded, times.times, traced=times.transfers, measured_step_ns=measured)
     if found is None:
         raise NoVerdictError(

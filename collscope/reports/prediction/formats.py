@@ -14,6 +14,7 @@ _STEP_FROM = {
     "marks": "between the profiler's step marks",
     "kernels": "from the kernels that recur: the profiler marked no steps",
     "period": "from the period of the collectives: the profiler marked no steps",
+    "given": "as many as was said at ingest (--steps)",
     "window": "from the whole trace: neither marks nor a period were found, so the trace counts as"
     " one step",
 }

@@ -13,6 +13,7 @@ from collscope.errors import InputError
 from collscope.model import CollectiveClass
 from collscope.store.traces import load_traces
 from collscope.timeline.analyse import Timeline, analyse
+from collscope.timeline.predict import Recorded
 
 _CLASS_OF = """
 SELECT k.kernel_id, c.class_id FROM kernels k JOIN calls c USING (call_id)
@@ -25,8 +26,13 @@ class Traced:
     """A run's timeline and the rows of the classes it has, as the store counts them."""
 
     timeline: Timeline
+    steps: int | None  # in each trace, as given at ingest
     rows: dict[CollectiveClass, ClassRow]
     keys: tuple[CollectiveClass | None, ...]  # of each call of the timeline, as the store has it
+
+    def recorded(self) -> Recorded:
+        """Steps and dependencies."""
+        return self.timeline.recorded(self.steps)
 
 
 def read_traced(connection: sqlite3.Connection, db: Path, run: str) -> Traced:
@@ -34,7 +40,9 @@ def read_traced(connection: sqlite3.Connection, db: Path, run: str) -> Traced:
 
     raises  InputError when the run has no traces
     """
-    (run_id,) = connection.execute("SELECT run_id FROM _run WHERE label = ?", (run,)).fetchone()
+    run_id, steps = connection.execute(
+        "SELECT run_id, steps FROM _run WHERE label = ?", (run,)
+    ).fetchone()
     given = load_traces(connection, run_id)
     if not given.traces:
         raise InputError(f"{db}: run '{run}' has no traces. Add them with collscope ingest trace.")
@@ -63,4 +71,4 @@ def read_traced(connection: sqlite3.Connection, db: Path, run: str) -> Traced:
         if row is not None:
             found[key] = row
     keys = (None if row is None else row.collective_class for row in stored)
-    return Traced(timeline, found, tuple(keys))
+    return Traced(timeline, steps, found, tuple(keys))
