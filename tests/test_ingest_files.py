@@ -12,7 +12,8 @@ from command import CALLS, CLASSES, collscope, dump, rows
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collscope.ingest.files import Input, expand, open_input
+from collscope.ingest.files import Input, open_input
+from collscope.ingest.paths import expand
 
 _RANKS = 4
 

@@ -17,7 +17,8 @@ import zstandard
 from command import CALLS, collscope, rows
 
 from collscope.ingest import files
-from collscope.ingest.files import Input, UnreadableError, expand, open_input
+from collscope.ingest.files import Input, UnreadableError, open_input
+from collscope.ingest.paths import expand
 
 _BOMB_BYTES = 1 << 30  # of zeros; packed 32 KB
 

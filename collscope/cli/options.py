@@ -132,7 +132,7 @@ def summarise(ingest: Callable[[], list[Ingested]], strict: bool) -> list[Ingest
 
 
 def _tell(results: list[Ingested]) -> None:
-    from collscope.ingest.summary import summary_lines
+    from collscope.ingest.result import summary_lines
 
     if results:
         write("\n".join(map(one_line, summary_lines(results))), None)

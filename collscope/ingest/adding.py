@@ -6,7 +6,8 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path, PurePath
 
-from collscope.ingest.files import STDIN, Input, printable
+from collscope.ingest.files import Input
+from collscope.ingest.paths import STDIN, printable
 from collscope.ingest.result import Ingested
 from collscope.model import Diagnostic, Severity
 from collscope.store import sources

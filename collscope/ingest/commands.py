@@ -14,16 +14,8 @@ from typing import TYPE_CHECKING
 
 from collscope.errors import InputError
 from collscope.ingest.archives import Skipped, open_all
-from collscope.ingest.files import (
-    STDIN,
-    ArchiveError,
-    Expanded,
-    Input,
-    UnreadableError,
-    expand,
-    open_input,
-    printable,
-)
+from collscope.ingest.files import ArchiveError, Input, UnreadableError, open_input
+from collscope.ingest.paths import STDIN, Expanded, expand, printable
 from collscope.ingest.progress import USUAL, Progress, Reading
 from collscope.ingest.scan import ScansAhead, scan_log
 from collscope.store.connection import explained, open_store, remove_empty

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from collscope.ingest.adding import EMPTY, OTHER_KIND, unusable
-from collscope.ingest.files import printable
+from collscope.ingest.paths import printable
 from collscope.ingest.result import Ingested
 from collscope.ingest.scan import Scanned
 from collscope.match.observe import Observed, observe

@@ -9,7 +9,8 @@ from pathlib import Path, PurePath
 from typing import TypeVar, cast
 
 from collscope.ingest.adding import OTHER_KIND, add_source, cut_short, stem, unusable
-from collscope.ingest.files import STDIN, Input, printable
+from collscope.ingest.files import Input
+from collscope.ingest.paths import STDIN, printable
 from collscope.ingest.result import Ingested
 from collscope.model import CopyTime, Interference, Measurement, MeasurementSet
 from collscope.parsers import registry

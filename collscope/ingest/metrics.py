@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import cast
 
 from collscope.ingest.adding import OTHER_KIND, add_source, cut_short, stem, unusable
-from collscope.ingest.files import Input, printable
+from collscope.ingest.files import Input
+from collscope.ingest.paths import printable
 from collscope.ingest.result import Ingested
 from collscope.model import MetricSet
 from collscope.parsers import registry

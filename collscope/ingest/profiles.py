@@ -7,7 +7,8 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from collscope.ingest.adding import OTHER_KIND, add_source, cut_short, unusable
-from collscope.ingest.files import Input, printable
+from collscope.ingest.files import Input
+from collscope.ingest.paths import printable
 from collscope.ingest.result import Ingested
 from collscope.kernel_names import looks_related
 from collscope.model import Diagnostic, Profile, ProfileSet, Severity

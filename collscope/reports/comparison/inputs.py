@@ -15,8 +15,9 @@ from collscope.analysis.labels import Label, aligned, load_labels
 from collscope.analysis.notes import Damaged, Note
 from collscope.analysis.weights import Weights, run_weights
 from collscope.errors import InputError, UsageError
-from collscope.ingest.files import expand_files, open_input
+from collscope.ingest.files import open_input
 from collscope.ingest.match import reading, require_run
+from collscope.ingest.paths import expand_files
 from collscope.model import Severity
 from collscope.stats import Samples
 from collscope.store.connection import open_store

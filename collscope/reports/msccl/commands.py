@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from collscope.errors import InputError
-from collscope.ingest.files import expand_files, open_input, printable
+from collscope.ingest.files import open_input
 from collscope.ingest.match import reading, require_run
+from collscope.ingest.paths import expand_files, printable
 from collscope.parsers.msccl_xml import MOST_BYTES, MscclFile, parse
 from collscope.reports.msccl.build import MscclReport, build_msccl, classes_of_run
 from collscope.roofline.catalogue import load_system
