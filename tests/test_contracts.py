@@ -17,6 +17,10 @@ from types import ModuleType
 
 import pytest
 
+from collscope.cli import options
+from collscope.reports import layout, tune
+from collscope.reports.comparison import formats
+
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMAS = ROOT / "schemas"
 PAGES = ("README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md"))))
@@ -176,3 +180,9 @@ def test_analysis_writes_no_sentences() -> None:
     # the test itself: a sentence in a record, and one in an error
     assert len(list(_sentences(ast.parse("x = f'{n} classes are wrong here'")))) == 1
     assert not list(_sentences(ast.parse("raise ValueError('classes are wrong here')")))
+
+
+def test_the_command_line_has_every_format() -> None:
+    assert {form.value for form in options.Format} == set(layout.FORMATS)
+    assert {form.value for form in options.TuneFormat} == set(tune.FORMATS)
+    assert {form.value for form in options.CheckFormat} == set(formats.CHECK_FORMATS)

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, System, checked_label, write
+from collscope.cli.options import (
+    DEFAULT_DB,
+    CheckFormat,
+    Db,
+    Format,
+    Output,
+    System,
+    checked_label,
+    write,
+)
 from collscope.errors import UsageError
-
-
-class CheckFormat(str, Enum):
-    """Output formats of a verdict."""
-
-    TEXT = "text"
-    MD = "md"
-    JSON = "json"
-    JUNIT = "junit"
-    GITHUB = "github"
-    HTML = "html"
-
 
 MeasuredRun = Annotated[
     str | None,

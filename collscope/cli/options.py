@@ -20,12 +20,32 @@ if TYPE_CHECKING:
 
 
 class Format(str, Enum):
-    """Output formats."""
+    """Output formats: `FORMATS` of reports/layout.py, which takes too long to load for a help."""
 
     TEXT = "text"
     MD = "md"
     CSV = "csv"
     JSON = "json"
+    HTML = "html"
+
+
+class TuneFormat(str, Enum):
+    """Output formats of a tune."""
+
+    TEXT = "text"
+    MD = "md"
+    JSON = "json"
+    HTML = "html"
+
+
+class CheckFormat(str, Enum):
+    """Output formats of a verdict."""
+
+    TEXT = "text"
+    MD = "md"
+    JSON = "json"
+    JUNIT = "junit"
+    GITHUB = "github"
     HTML = "html"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -15,19 +14,11 @@ from collscope.cli.options import (
     Output,
     Run,
     System,
+    TuneFormat,
     checked_label,
     write,
 )
 from collscope.cli.progress import progress
-
-
-class Form(str, Enum):
-    """Output formats."""
-
-    TEXT = "text"
-    MD = "md"
-    JSON = "json"
-    HTML = "html"
 
 
 def tune(
@@ -94,7 +85,9 @@ def tune(
     ] = False,
     replayer: replay_options.Replayer = None,
     mpiexec: replay_options.Mpiexec = None,
-    format: Annotated[Form, typer.Option("--format", help="Output format.")] = Form.TEXT,
+    format: Annotated[
+        TuneFormat, typer.Option("--format", help="Output format.")
+    ] = TuneFormat.TEXT,
     output: Output = None,
 ) -> None:
     """Find better settings for a job's collectives, and confirm them."""

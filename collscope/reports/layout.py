@@ -19,7 +19,6 @@ from collscope.writing import inert, visible
 if TYPE_CHECKING:
     from collscope.reports.html.page import Extras
 
-FORMATS = ("text", "md", "csv", "json", "html")
 WIDTH = 120  # columns of the text form where no terminal has another width; most of a sentence
 # Kinds of column; words are not cut, of names the middle is; bars of # are drawn by pages.
 TEXT, PATH, NAME, WORD, NUMBER, BAR = "text", "path", "name", "word", "number", "bar"
@@ -158,12 +157,16 @@ def to_readable(
     *,
     wide: bool = False,
 ) -> str:
-    """Sections as text, md or html; with `wide` nothing in the tables of text is cut."""
-    if fmt == "html":
-        from collscope.reports.html.page import to_html  # noqa: PLC0415 - jinja2
+    """Sections in one of `READABLE`; with `wide` nothing in the tables of text is cut."""
+    return READABLE[fmt](title, sections, extras, wide)
 
-        return to_html(title, sections, None if extras is None else extras())
-    return to_text(title, sections, wide=wide) if fmt == "text" else to_markdown(title, sections)
+
+def _html(
+    title: str, sections: Iterable[Section], extras: Callable[[], Extras] | None, _wide: bool
+) -> str:
+    from collscope.reports.html.page import to_html  # noqa: PLC0415 - jinja2
+
+    return to_html(title, sections, None if extras is None else extras())
 
 
 def to_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
@@ -353,3 +356,15 @@ def _escape(text: str) -> str:
     for character in "\\|*_<`":
         text = text.replace(character, "\\" + character)
     return text.strip()
+
+
+_Readable = Callable[[str, Iterable[Section], "Callable[[], Extras] | None", bool], str]
+
+# What is made of a title and sections, by the name of the form; a new one is a line here and one in
+# the `Format` of cli/options.py. csv and json are made of records.
+READABLE: dict[str, _Readable] = {
+    "text": lambda title, sections, _extras, wide: to_text(title, sections, wide=wide),
+    "md": lambda title, sections, _extras, _wide: to_markdown(title, sections),
+    "html": _html,
+}
+FORMATS = tuple(dict.fromkeys(("text", "md", "csv", "json", *READABLE)))

@@ -9,6 +9,7 @@ from pathlib import Path
 from collscope.errors import CollscopeError, InputError, UsageError
 from collscope.replay.measure import ReplayInterruptedError
 from collscope.reports.html.page import Extras
+from collscope.reports.layout import FORMATS as ALL_FORMATS
 from collscope.reports.layout import (
     NUMBER,
     TEXT,
@@ -32,7 +33,7 @@ from collscope.tuning.summary import summary
 from collscope.units import count, figure, format_size
 from collscope.writing import write_file
 
-FORMATS = ("text", "md", "json", "html")
+FORMATS = tuple(fmt for fmt in ALL_FORMATS if fmt != "csv")
 
 
 def run_tune(wanted: Wanted, notices: tuple[str, ...]) -> tuple[Tuning, CollscopeError | None]:

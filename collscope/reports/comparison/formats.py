@@ -19,6 +19,7 @@ from collscope.reports.comparison.words import kind_of, note_words, step_words, 
 from collscope.reports.html.page import Extras
 from collscope.reports.layout import (
     NUMBER,
+    READABLE,
     TEXT,
     WORD,
     Section,
@@ -32,7 +33,7 @@ from collscope.reports.layout import (
 )
 from collscope.units import count
 
-CHECK_FORMATS = ("text", "md", "json", "junit", "github", "html")
+CHECK_FORMATS = tuple(dict.fromkeys(("text", "md", "json", "junit", "github", *READABLE)))
 _COMPARE_CSV = (
     "op", "datatype", "redop", "nranks", "in_place", "shape", "size_bytes", "weight", "label",
     "status", "time_us", "busbw_gbps", "speed_up", "low", "high", "root", "nnodes", "part", "rank",
@@ -75,7 +76,7 @@ def render_check(check: Check, fmt: str) -> str:
     raises  UsageError for another format
     """
     title = f"collscope check: {check.verdict.value}"
-    if fmt in ("text", "md", "html"):
+    if fmt in READABLE:
         return to_readable(fmt, title, _check_sections(check), lambda: _extras(check))
     if fmt == "json":
         return to_json(_record(check))
