@@ -43,7 +43,7 @@ def render_rows(
     cells = [
         ["-" if v is None else visible(" ".join(str(v).splitlines())) for v in row] for row in rows
     ]
-    if fmt == "html":
+    if fmt not in ("text", "md"):
         found = table([(name, TEXT) for name in columns], rows)
         return to_readable(fmt, "collscope sql", [Section("", (found,))])
     if fmt == "md":

@@ -90,7 +90,7 @@ class Fusion:
 
     source: str  # layer list or run
     # when a bucket ends
-    policy: Annotated[str, ("post_gt", "post_ge", "pre", "torch_ddp", "fixed_count")]
+    policy: Annotated[str, tuple(policy.value for policy in Policy)]
     order: Annotated[str, ("listed", "reversed")]  # of the pieces
     layers: int  # pieces that are merged
     total_bytes: int  # sum of the pieces
