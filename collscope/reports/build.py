@@ -6,6 +6,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from collscope.analysis.classes import class_rows, read_call_totals
 from collscope.analysis.efficiency import efficiency_of
@@ -14,10 +15,9 @@ from collscope.reports.communicators import communicator_rows
 from collscope.reports.efficiency import judgement_of
 from collscope.reports.findings import find
 from collscope.reports.judgement import JudgedClass
-from collscope.reports.model import Report
+from collscope.reports.model import Report, part_kinds
 from collscope.reports.overview import find_gaps, read_coverage, read_header
 from collscope.reports.sizes import histograms
-from collscope.reports.timeline_read import read_timeline
 from collscope.reports.transports import read_facts, read_settings, read_transports
 
 
@@ -46,6 +46,7 @@ def build_report(
     shares = read_shares(connection, run)
     communicators = communicator_rows(connection, run, totals, classes)
     transports = read_transports(connection, run, communicators)
+    parts: dict[str, Any] = {n: kind.read(connection, run) for n, kind in part_kinds().items()}
     report = Report(
         header=read_header(connection, run, classes, communicators),
         shares=shares,
@@ -56,7 +57,7 @@ def build_report(
         settings=read_settings(connection, run),
         facts=read_facts(connection, run),
         judgement=judgement_of(efficiency_of(connection, run, classes, shares, (system, label))),
-        timeline=read_timeline(connection, run),
+        **parts,
         findings=(),
         coverage=read_coverage(connection, run, totals, communicators),
     )

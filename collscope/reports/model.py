@@ -7,12 +7,15 @@ Units are in the field names; ns and bytes are integers; ratios lie in 0..1 and 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated
+from functools import cache
+from typing import Annotated, get_type_hints
 
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.share import Share
 from collscope.reports.judgement import Judgement
+from collscope.reports.part import Part
 from collscope.reports.timeline_records import TimelineReport
 
 SCHEMA = "collscope.report/1"
@@ -247,3 +250,15 @@ class Report:
     timeline: TimelineReport
     findings: tuple[Finding, ...]
     coverage: Coverage
+
+    @property
+    def parts(self) -> Iterable[Part]:
+        """Sections with data of their own, in the order of their fields."""
+        return (getattr(self, name) for name in part_kinds())
+
+
+@cache
+def part_kinds() -> dict[str, type[Part]]:
+    """Fields of `Report` that are parts, with their types."""
+    hints = get_type_hints(Report).items()
+    return {n: kind for n, kind in hints if isinstance(kind, type) and issubclass(kind, Part)}

@@ -31,7 +31,6 @@ from collscope.reports.sections_judgement import gain_sentences, judgement, meas
 from collscope.reports.share import BOUND_WORDS, denominator, percent_words, range_words
 from collscope.reports.timeline_sections import (
     idle_percent,
-    timeline_section,
     timeline_sentences,
     traced_ranks,
 )
@@ -50,7 +49,7 @@ def sections(report: Report) -> tuple[Section, ...]:
         Section("", tuple(_answer(report))),
         Section("Findings", tuple(_findings(report.findings))),
         Section("Share of GPU time", tuple(_shares(report))),
-        *timeline_section(report.timeline),
+        *(section for part in report.parts for section in part.sections()),
         Section("Classes", tuple(classes(report))),
         Section("Efficiency and gain", tuple(judgement(report))),
         Section("Message sizes", tuple(histograms(report))),

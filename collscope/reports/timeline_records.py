@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
+
+from collscope.reports.part import Part
+
+if TYPE_CHECKING:
+    from collscope.reports.layout import Section
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +189,7 @@ class StepRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TimelineReport:
+class TimelineReport(Part):
     """Everything traces and recordings tell; empty where the run has none."""
 
     ranks: tuple[RankRow, ...]
@@ -197,3 +204,16 @@ class TimelineReport:
     places: tuple[PlaceRow, ...] = ()  # kinds with several places, most costing first
     beside: tuple[BesideRow, ...] = ()  # most hidden time first; needs interference measurements
     steps: tuple[StepRow, ...] = ()  # one per rank; empty where no step recurs
+
+    @classmethod
+    def read(cls, connection: sqlite3.Connection, run: str) -> TimelineReport:
+        """What the traces and recordings of a run tell."""
+        from collscope.reports.timeline_read import read_timeline  # noqa: PLC0415 - of this
+
+        return read_timeline(connection, run)
+
+    def sections(self) -> Iterable[Section]:
+        """Timeline and ranks, where there is something of them."""
+        from collscope.reports.timeline_sections import timeline_section  # noqa: PLC0415
+
+        return timeline_section(self)
