@@ -1,6 +1,6 @@
 # A fresh machine needs Python >= 3.10 and a C++ compiler; everything else comes into $(VENV).
 #
-#   make demo    set up, read the samples, print the report, replay one on the host
+#   make demo    install for a try, read the samples, print the report, replay one on the host
 #   make test    lint, types, import contracts, native tests, test suite
 #   make truth   the table of truth: told, truth, inside (tests/truth/README.md)
 #   make fuzz    fuzz the log scanner under ASan and UBSan, with libFuzzer where clang is
@@ -40,9 +40,19 @@ $(STAMP): pyproject.toml $(NATIVE) $(wildcard schemas/* schemas/views/*)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@
 
-demo: $(STAMP)
+# As users install it, without what development needs. A wheel in dist/ (make wheel) saves compiling.
+ALONE := $(abspath build/demo/bin)
+DEMO := $(if $(wildcard $(STAMP)),$(BIN),$(ALONE))
+
+$(ALONE)/collscope:
+	test -x $(ALONE)/python || $(PYTHON) -m venv build/demo
+	tag=$$($(ALONE)/python -c 'import sys; print("abi3" if sys.version_info >= (3, 12) else "cp%d%d" % sys.version_info[:2])') && \
+	wheel=$$(ls dist/*-$$tag-*.whl 2>/dev/null | head -n 1) && \
+	$(ALONE)/python -m pip install --quiet --disable-pip-version-check --no-compile "$${wheel:-.}[replay]"
+
+demo: $(DEMO)/collscope
 	@db=$$(mktemp -d) && trap '{ set +x; } 2>/dev/null; rm -rf "$$db"' EXIT && \
-	export COLLSCOPE_DB="$$db/demo.db" PATH="$(BIN):$$PATH" PS4='$$ ' && set -x && \
+	export COLLSCOPE_DB="$$db/demo.db" PATH="$(DEMO):$$PATH" PS4='$$ ' && set -x && \
 	collscope ingest log samples/nccl/mixed && \
 	collscope report && \
 	collscope ingest log samples/rccl/guide-coll-klke.log --run guide && \
