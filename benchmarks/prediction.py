@@ -189,6 +189,11 @@ def table(cases: Iterable[Case]) -> Iterator[str]:
         )
 
 
+def nine_of_ten(rising: list[float]) -> float:
+    """The least value that nine of ten do not exceed."""
+    return rising[math.ceil(0.9 * len(rising)) - 1]
+
+
 def summary(cases: list[Case], told: bool) -> Iterator[str]:
     if not cases:
         return
@@ -207,9 +212,9 @@ def summary(cases: list[Case], told: bool) -> Iterator[str]:
     yield (
         f"\n{len(cases)} cases, unprofiled step {'given' if told else 'not given'}: "
         f"error median {100 * statistics.median(errors):.1f} %, nine of ten within "
-        f"{100 * errors[math.ceil(0.9 * (len(errors) - 1))]:.1f} %, "
-        f"worst {100 * errors[-1]:.0f} %; "
-        f"distance median {100 * statistics.median(distances):.1f} %, "
+        f"{100 * nine_of_ten(errors):.1f} %, worst {100 * errors[-1]:.0f} %; "
+        f"distance median {100 * statistics.median(distances):.1f} %, nine of ten within "
+        f"{100 * nine_of_ten(distances):.1f} %, "
         f"worst {100 * distances[-1]:.0f} %; range holds in {sum(c.holds for c in cases)}, "
         f"median width {100 * statistics.median(c.width for c in cases):.0f} %"
     )

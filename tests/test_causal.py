@@ -182,7 +182,8 @@ def test_a_wait_that_the_times_contradict_is_no_edge() -> None:
         traces.append(replace(trace, columns=columns, calls=calls))
     graph = analyse(traces).recorded().graph
     doubled = Substitutions(transfer=graph.transfer * 2.0)
-    moved = play(graph, doubled)[graph.start_node] - play(graph, Substitutions())[graph.start_node]
+    before, after = play(graph, Substitutions()), play(graph, doubled)
+    moved = after.time[graph.start_node] - before.time[graph.start_node]
     timeline = analyse(traces)
     optimizer = np.array([timeline.rows.names[k] == "void optimizer" for k in timeline.rows.name])
     first = np.flatnonzero(optimizer)[0]
@@ -192,11 +193,96 @@ def test_a_wait_that_the_times_contradict_is_no_edge() -> None:
 def test_a_host_that_waits_is_no_work() -> None:
     """With the host's work at a tenth, waits for the GPU stay."""
     recorded = analyse(overlapping_job(60.0)).recorded()
-    fast = play(recorded.graph, Substitutions(host=0.1))
-    step = recorded.step(fast, recorded.graph.duration)
-    assert step is not None
+    step = recorded.step(play(recorded.graph, Substitutions(host=0.1)))
     assert recorded.step_ns is not None
     assert 257 * US < step < recorded.step_ns
+
+
+def contended_job() -> list[TraceFile]:
+    """In every second step "void other" runs beside the AllReduce, and half as long again."""
+    recorders = [Recorder(0), Recorder(1)]
+    for recorder in recorders:
+        begin = 1000.0
+        for step in range(8):
+            recorder.now = begin - 15
+            recorder.launch(7, begin, begin + 100)
+            recorder.call("cudaEventRecordWithFlags")
+            recorder.call("cudaStreamWaitEvent")
+            late, lasts = (105, 150) if step % 2 else (240, 100)
+            recorder.launch(19, begin + late, begin + late + 400, ALL_REDUCE)
+            recorder.call("cudaEventRecordWithFlags")
+            recorder.launch(7, begin + 102, begin + 102 + lasts, "void other")
+            recorder.call("cudaStreamWaitEvent")
+            recorder.launch(7, begin + 645, begin + 700, "void optimizer")
+            begin += 720
+    return [recorder.trace() for recorder in recorders]
+
+
+def test_compute_is_slower_while_a_collective_is_beside_it() -> None:
+    """By hand: of 100 us of work 3 are done before the AllReduce comes, at full pace.
+
+    An AllReduce of 40 us leaves at 145; beside it 40 / 1.5 us of work are done, and then the rest.
+    """
+    timeline = analyse(contended_job())
+    recorded, rows = timeline.recorded(), timeline.rows
+    found = recorded.contention
+    assert found.mean == pytest.approx(0.5)
+    duration = recorded.graph.duration.astype(float)
+    names = [rows.names[k] for k in rows.name.tolist()]
+    other = np.flatnonzero([n == "void other" for n in names])
+    assert set((rows.end - rows.start)[other].tolist()) == {100 * US, 150 * US}
+    alone = found.alone(duration, found.slowdown)
+    # Beside it for 147 of 150 us: 3 + 147 / 1.5.
+    assert set(alone[other].round().tolist()) == {100 * US, 101 * US}
+    slow = duration[other] == 150 * US
+    same = play(recorded.graph, Substitutions(alone=alone, slowdown=found.slowdown))
+    assert same.end == pytest.approx(timeline.clocks.align(rows.end, rows.trace), abs=1)
+    short = Substitutions(recorded.graph.transfer * 0.1, 1.0, alone, found.slowdown)
+    lasted = play(recorded.graph, short).duration[other]
+    by_hand = 3 + 40 + (101 - 3 - 40 / 1.5)
+    assert lasted[slow] == pytest.approx(np.full(slow.sum(), by_hand * US), rel=0.001)
+    assert lasted[~slow] == pytest.approx(np.full((~slow).sum(), 100.0 * US))
+
+
+def test_a_launch_into_a_full_queue_is_no_work() -> None:
+    """1100 kernels launched before the trace began: a launch lasts until one of them is done.
+
+    At a tenth of the host's time the launches still come one after each kernel.
+    """
+    recorder = Recorder(0)
+    for k in range(1100):
+        recorder.launch(7, 100.0 * k + 10, 100.0 * k + 110)
+    recorder.events = [e for e in recorder.events if e["cat"] == "kernel"]
+    recorder.now = 200.0
+    for k in range(1100, 1120):
+        start = 100.0 * k + 10
+        done = 100.0 * (k - 1098) + 110
+        number = recorder.call("cudaLaunchKernel", done + 5 - recorder.now)
+        recorder.events.append(
+            {"ph": "X", "cat": "kernel", "name": KERNEL, "tid": 7, "ts": start, "dur": 100.0,
+             "args": {"correlation": number, "stream": 7, "device": 0}}
+        )  # fmt: skip
+    graph = analyse([recorder.trace()]).recorded().graph
+    fast = play(graph, Substitutions(host=0.1))
+    syncs = np.flatnonzero(graph.row < 0)
+    assert len(syncs) == 21
+    assert fast.time[2:][syncs[1:]] == pytest.approx(graph.time[syncs[1:]], abs=10 * US)
+
+
+def test_thread_blocks_of_collectives_are_read_and_stored() -> None:
+    """The grid of NCCL's kernels: a block for each channel."""
+    recorder = Recorder(0)
+    recorder.launch(7, 120, 130)
+    recorder.launch(19, 130, 140, ALL_REDUCE)
+    recorder.launch(19, 140, 150, ALL_REDUCE)
+    for event, grid in zip(recorder.events[1::2], ([8, 4, 1], [24, 1, 1], "?"), strict=True):
+        args = event["args"]
+        assert isinstance(args, dict)
+        args["grid"] = grid
+    trace = recorder.trace()
+    for read in (trace, decode_trace(encode_trace(trace))):
+        told = [-1 if k < 0 else read.collectives[k].blocks for k in read.columns.collective]
+        assert told == [-1, 24, None]
 
 
 def stripped(trace: TraceFile) -> TraceFile:
@@ -254,7 +340,9 @@ def test_nothing_but_transfers_is_taken_from_the_other_run(
     full = transfers_of(whole.rows, whole.calls, whole.times)
     alone = transfers_of(bare.rows, bare.calls, bare.times)
     assert list(full) == list(alone)
-    assert all(np.array_equal(full[k], alone[k], equal_nan=True) for k in full)
+    for k in full:
+        assert np.array_equal(full[k].transfer, alone[k].transfer, equal_nan=True)
+        assert np.array_equal(full[k].blocks, alone[k].blocks)
 
 
 def ends(*times: int) -> tuple[np.ndarray, np.ndarray]:

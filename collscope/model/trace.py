@@ -46,6 +46,7 @@ class TraceCollective:
     algorithm: str | None = None
     protocol: str | None = None
     description: str | None = None  # of the group: what the program calls it, as mesh_tp
+    blocks: int | None = None  # thread blocks of its kernel: so many multiprocessors it holds
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -46,6 +47,9 @@ _BEFORE, _BEHIND = 6, 3  # calls around a wait that tell what it is for
 _RECORDS = 16  # so many event records back a wait's own is looked for
 _EVER = np.iinfo(np.int64).min // 2
 _CONTRADICTED = 0.02  # of a rule's occurrences
+# A launch queue of CUDA holds 1022 to 1024 launches, as traces of full ones show; a place in it is
+# free again when the oldest of them is done.
+_QUEUE, _SLOW_LAUNCH_NS = 1000, 20_000
 _IDLE_SYNC_NS = (
     100_000  # a host that launches nothing for so long while the GPU drains waits for it
 )
@@ -62,6 +66,23 @@ class Edges:
 
 
 @dataclass(frozen=True, slots=True)
+class Following:
+    """The other way round: what follows each node, and what it does.
+
+    Behind all nodes, counted as in `Graph.before`, count the ends of rows, of which only those of
+    compute kernels are used: whatever waits for such a row follows its end.
+    """
+
+    target: Ints  # (edges,) node that waits, in the order of what it waits for
+    slot: Ints  # (edges,) of the one that waits
+    first: Ints  # (nodes + rows + 1,) where the edges of each begin
+    causes: Ints  # (nodes,) how many each waits for
+    trace: Ints  # (nodes + rows,)
+    kernel: Ints  # (nodes,) row of a compute kernel that starts here; -1: none does
+    change: Ints  # (nodes,) 1 where a collective comes to its GPU, -1 where it leaves, else 0
+
+
+@dataclass(frozen=True)
 class Graph:
     """Nodes in an order in which every predecessor comes first, up to four predecessors each.
 
@@ -81,6 +102,7 @@ class Graph:
     row: Ints  # (nodes,) row that starts or ends here, or came last; -1: a synchronising call
     trace: npt.NDArray[np.int32]  # (nodes,)
     duration: Ints  # (rows,) ns, as recorded; 0 for collectives, whose ends are nodes
+    compute: Bools  # (rows,) a kernel that is no collective
     transfer: Ints  # (parts,) ns from the last arrival to the end, or alone from start to end
     alone: Bools  # (parts,) waits for no rank that is known: a root, a leaf, a call of one trace
     start_node: Ints  # (rows,) node, counted as in `before`, of the row's start
@@ -89,6 +111,30 @@ class Graph:
     idle_ns: Ints  # (traces,) idle of streams that no edge ends within `EXPLAINED_NS`
     launches: Ints  # (traces,) rows whose launch is known
     bound: Ints  # (traces,) of these, those that the host held up: the GPU had nothing queued
+
+    @cached_property
+    def following(self) -> Following:
+        """Edges by what they come from."""
+        nodes, rows = len(self.time) + FIRST, len(self.duration)
+        slot, place = np.nonzero(self.before != NEVER)
+        source, lasted = self.before[slot, place], self.lasted[slot, place]
+        source = np.where((lasted >= 0) & self.compute[lasted], nodes + lasted, source)
+        order = np.argsort(source, kind="stable")
+        kernel, change = np.full(nodes, NONE), np.zeros(nodes, dtype=np.int64)
+        kernel[self.start_node] = np.where(self.compute, np.arange(rows), NONE)
+        ends = FIRST + np.flatnonzero(self.part != NONE)
+        np.add.at(change, self.start_node[self.row[ends - FIRST]], 1)
+        change[ends] = -1
+        trace = np.append(np.zeros(FIRST, dtype=np.int64), self.trace)
+        return Following(
+            target=place[order] + FIRST,
+            slot=slot[order],
+            first=np.searchsorted(source[order], np.arange(nodes + rows + 1)),
+            causes=np.bincount(place + FIRST, minlength=nodes),
+            trace=np.append(trace, trace[self.start_node]),
+            kernel=kernel,
+            change=change,
+        )
 
 
 NEVER, ORIGIN, FIRST = 0, 1, 2
@@ -109,13 +155,28 @@ def build_graph(
     return _Nodes(build).graph()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Launches:
     """Rows of one trace in the order of their launches; places count in the order of calls."""
 
+    trace: int
     row: Ints
     call: Ints  # rising
     stream: Ints
+
+    def last(self, stream: int, call: int) -> int:
+        """Row that a stream was given last before a call; -1: none."""
+        mine = self._of_streams.get(stream, np.empty(0, dtype=np.int64))
+        place = int(np.searchsorted(self.call[mine], call)) - 1
+        return NONE if place < 0 else int(self.row[mine[place]])
+
+    def all_last(self, call: int) -> list[int]:
+        """Last rows of all streams before a call."""
+        return [r for r in (self.last(s, call) for s in self._of_streams) if r != NONE]
+
+    @cached_property
+    def _of_streams(self) -> dict[int, Ints]:
+        return {s: np.flatnonzero(self.stream == s) for s in np.unique(self.stream).tolist()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +216,13 @@ class _Build:
         self.syncs: list[_Sync] = []
         self.counts: Counter[str] = Counter()
         self.before = _on_stream(rows)
+        self.by_end = [self._by_end(t) for t in range(len(rows.ranks))]
+
+    def _by_end(self, trace: int) -> tuple[Ints, Ints]:
+        """Rows of a trace in the order of their ends, and these."""
+        mine = np.arange(self.rows.bounds[trace], self.rows.bounds[trace + 1])
+        order = mine[np.argsort(self.end[mine], kind="stable")]
+        return order, self.end[order]
 
     def add(self, trace: int, host: HostCalls | None) -> None:
         """Rows of one trace: launches, synchronising calls, event edges."""
@@ -174,10 +242,10 @@ class _Build:
         order = launched[np.argsort(call[launched], kind="stable")]
         rows = order + mine.start
         stream = self.rows.stream[rows].astype(np.int64)
-        launches = _Launches(rows, call[order], stream)
+        launches = _Launches(trace, rows, call[order], stream)
         self.known[rows] = True
         told = np.where(host.stream >= 0, host.stream + first, NONE)
-        self._hosts(trace, host, (start, end, told), launches)
+        self._hosts(host, (start, end, told), launches)
         if bare:
             self._events_by_time(trace, launches)
         else:
@@ -185,22 +253,19 @@ class _Build:
 
     # Host: synchronising calls, and which of them each launch follows.
 
-    def _hosts(
-        self, trace: int, host: HostCalls, at: tuple[Ints, Ints, Ints], launches: _Launches
-    ) -> None:
+    def _hosts(self, host: HostCalls, at: tuple[Ints, Ints, Ints], launches: _Launches) -> None:
         start, end, told = at
+        trace = launches.trace
         rows, call_of = launches.row, launches.call
         by_call = np.full(len(host), NONE)
         by_call[call_of[::-1]] = rows[::-1]  # first row of each call
-        blocking = self._blocking(host, start, end, by_call)
-        segment = len(self.syncs)
+        full = self._full(trace, host, start, end)
+        blocking = np.union1d(self._blocking(host, end, by_call), full)
+        segment = begin_of = len(self.syncs)
         resume = int(start[0]) if len(start) else 0
         self.syncs.append(_Sync(trace, resume))
-        follows = np.full(len(host), segment)
-        since = np.full(len(host), resume)
-        position = np.searchsorted(call_of, np.arange(len(host)), side="left")
         for k in blocking.tolist():
-            done = self._awaited(host, k, (start, end), int(told[k]), launches, int(position[k]))
+            done = self._awaited(Call(int(host.kind[k])), k, int(end[k]), int(told[k]), launches)
             if not done:
                 continue
             begin, until = int(start[k]), int(end[k])
@@ -211,57 +276,69 @@ class _Build:
             work = max(0, begin - resume)
             self.syncs.append(_Sync(trace, until, segment, work, least, wake, tuple(done)))
             segment, resume = len(self.syncs) - 1, until
-            later = np.searchsorted(start, until, side="left")
-            follows[later:] = segment
-            since[later:] = resume
-        self.host_of[rows] = follows[call_of]
-        self.host_ns[rows] = start[call_of] - since[call_of]
+        # Of the moments when the host went on a call follows the last one before it.
+        until_of = np.array([s.time for s in self.syncs[begin_of:]])
+        earliest = np.minimum.accumulate(until_of[::-1])[::-1]
+        follows = np.maximum(np.searchsorted(earliest, start[call_of], side="right") - 1, 0)
+        self.host_of[rows] = begin_of + follows
+        self.host_ns[rows] = start[call_of] - until_of[follows]
 
-    def _blocking(self, host: HostCalls, start: Ints, end: Ints, by_call: Ints) -> Ints:
+    def _full(self, trace: int, host: HostCalls, start: Ints, end: Ints) -> Ints:
+        """Launches that waited for a place in the queue: it was long, and they took long.
+
+        What was launched before the trace began stands in the queue, too.
+        """
+        launch, done = self.rows.launch[self.rows.of(trace)], self.end[self.rows.of(trace)]
+        call = np.flatnonzero(host.kind == Call.LAUNCH)
+        before = np.searchsorted(call, np.arange(len(host)))
+        queued = (launch == UNKNOWN_LAUNCH).sum() + before
+        queued -= np.searchsorted(np.sort(done), start, side="right")
+        slow = end - start > _SLOW_LAUNCH_NS
+        return np.flatnonzero((host.kind == Call.LAUNCH) & slow & (queued >= _QUEUE))
+
+    def _blocking(self, host: HostCalls, end: Ints, by_call: Ints) -> Ints:
         """Calls in which the host may have waited for the GPU."""
         sync = host.kind >= Call.STREAM_SYNC
         launched = np.where(by_call >= 0, by_call, 0)
         copy = (host.kind == Call.LAUNCH) & (by_call >= 0)
         copy &= self.rows.kind[launched] == Kind.COPY
         copy &= (end >= self.end[launched]) & (end - self.end[launched] < _WAKE_NS)
-        full = (host.kind == Call.LAUNCH) & (end - start > _IDLE_SYNC_NS)
-        return np.flatnonzero(sync | copy | full)
+        return np.flatnonzero(sync | copy)
 
     def _awaited(
-        self, host: HostCalls, k: int, at: tuple[Ints, Ints], told: int, launches: _Launches,
-        position: int,
-    ) -> list[int]:  # fmt: skip
-        """Rows that a blocking call waited for; none where that cannot be told."""
-        start, end = at
-        kind = Call(int(host.kind[k]))
-        limit = int(end[k])
-        row, stream = launches.row[:position], launches.stream[:position]
+        self, kind: Call, call: int, limit: int, told: int, launches: _Launches
+    ) -> list[int]:
+        """Rows that a blocking call waited for, which returned at `limit`; none: not told."""
+        place = int(np.searchsorted(launches.call, call))
         if kind is Call.LAUNCH:
-            own = launches.row[position]
+            own = int(launches.row[place])
             if self.rows.kind[own] == Kind.COPY and self.end[own] <= limit:
-                return [int(own)]
+                return [own]
             # A full queue: the launch returns when one of the rows before it leaves.
-            near = row[max(0, position - 4096) :]
-            near = near[(self.end[near] <= limit) & (self.end[near] > limit - _WAKE_NS)]
-            pending = int((self.end[row[max(0, position - 4096) :]] > start[k]).sum())
-            return [int(near[self.end[near].argmax()])] if len(near) and pending > 500 else []
-        last = {int(s): int(r) for r, s in zip(row.tolist(), stream.tolist(), strict=True)}
+            return self._ended(launches.trace, limit)
         if kind is Call.STREAM_SYNC and told >= 0:
-            found = [last[told]] if told in last else []
+            found = [launches.last(told, call)]
         elif kind is Call.DEVICE_SYNC:
-            found = list(last.values())
-        elif kind is Call.STREAM_SYNC and position:
+            found = launches.all_last(call)
+        elif kind is Call.STREAM_SYNC and place:
             # The stream is not told: that of the last launch, else the one whose end fits.
-            found = [int(row[-1])]
+            found = [int(launches.row[place - 1])]
             if self.end[found[0]] > limit + _TOLERANCE_NS:
-                found = [r for r in last.values() if self.end[r] <= limit + _TOLERANCE_NS]
+                last = launches.all_last(call)
+                found = [r for r in last if self.end[r] <= limit + _TOLERANCE_NS]
         else:
-            near = row[max(0, position - 4096) :]
-            near = near[(self.end[near] <= limit) & (self.end[near] > limit - _WAKE_NS)]
-            found = [int(near[self.end[near].argmax()])] if len(near) else []
+            found = self._ended(launches.trace, limit)
+        found = [r for r in found if r != NONE]
         good = [r for r in found if self.end[r] <= limit + _TOLERANCE_NS]
         self.counts["contradicted"] += len(found) - len(good)
         return sorted(good, key=lambda r: -int(self.end[r]))
+
+    def _ended(self, trace: int, moment: int) -> list[int]:
+        """The row that ended last before a moment when the host went on; none long before it."""
+        place = int(np.searchsorted(self.by_end[trace][1], moment, side="right")) - 1
+        if place < 0 or self.by_end[trace][1][place] <= moment - _WAKE_NS:
+            return []
+        return [int(self.by_end[trace][0][place])]
 
     # Events: which rows hold which.
 
@@ -694,6 +771,7 @@ class _Nodes:
                 np.int32
             ),
             duration=self.duration,
+            compute=(rows.kind == Kind.KERNEL) & (rows.entry < 0),
             transfer=self.transfer,
             alone=self.alone,
             start_node=place[:n] + FIRST,

@@ -1,8 +1,10 @@
 """How much slower compute kernels are beside collectives, as the record itself tells it (pure).
 
 The same kernel of every step and rank is launched at the same place of the step. Where it ran
-beside a collective in one and alone in another, the two durations tell the slowdown. A collective
-that waits for its last rank takes its part, too: its kernel holds multiprocessors.
+beside a collective in one and alone in another, the two durations tell its slowdown: a matrix
+product that fills all multiprocessors but once may need nearly twice as long, a copy a few percent
+more. A collective that waits for its last rank takes its part, too: its kernel holds
+multiprocessors.
 """
 
 from __future__ import annotations
@@ -13,66 +15,84 @@ import numpy as np
 import numpy.typing as npt
 
 from collscope.match.rows import Rows
-from collscope.model.trace import Kind
+from collscope.match.traces import Calls
+from collscope.model.trace import Ints, Kind
 from collscope.timeline.overlap import covered, union
 from collscope.timeline.steps import recurring_kernels
 
 Floats = npt.NDArray[np.float64]
-_ALONE, _BESIDE = 0.1, 0.5  # share of a kernel's time with a collective beside it
+_ALONE, _BESIDE = 0.1, 0.9  # share of a kernel's time with a collective beside it
 _ENOUGH = 0.05  # of the kernels' time that pairs must cover
 
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """Slowdown of compute beside collectives: a kernel lasts alone * (1 + slowdown * share)."""
+    """Slowdown of compute kernels beside collectives, in parts of their time alone."""
 
-    slowdown: float | None  # None: no kernel ran both alone and beside a collective
-    share: Floats  # (rows,) of each row's time with a collective beside it; 0 for collectives
+    mean: float | None  # over the kernels' time; None: too few ran both alone and beside one
+    slowdown: Floats  # (rows,) of each kernel; the mean where its own is not known
+    share: Floats  # (rows,) of each kernel's time with a collective of its rank beside it
 
-    def alone(self, duration: Floats) -> Floats:
-        """Durations with nothing beside, of rows that last `duration` as recorded; ns."""
-        return duration / (1 + (self.slowdown or 0.0) * self.share)
-
-
-def measure_contention(rows: Rows) -> Contention:
-    """Slowdown of one job's compute kernels, over all ranks and steps."""
-    duration = (rows.end - rows.start).astype(np.float64)
-    share = beside_collectives(rows, rows.start.astype(np.float64), rows.end.astype(np.float64))
-    places, samples = [], []
-    periods = [recurring_kernels(rows, t) for t in range(len(rows.ranks))]
-    for kernels, period in periods:
-        if period and period == periods[0][1]:
-            from_end = np.arange(len(kernels))[::-1] % period
-            places.append(from_end * len(rows.names) + rows.name[kernels])
-            samples.append(kernels)
-    if not samples:
-        return Contention(None, share)
-    _, place = np.unique(np.concatenate(places), return_inverse=True)
-    row = np.concatenate(samples)
-    alone = share[row] < _ALONE
-    count = np.bincount(place[alone], minlength=int(place.max()) + 1)
-    total = np.bincount(place[alone], weights=duration[row][alone], minlength=len(count))
-    base = np.where(count > 0, total / np.maximum(count, 1), 0.0)[place]
-    pairs = (share[row] > _BESIDE) & (base > 0)
-    if base[pairs].sum() < _ENOUGH * duration[row].sum():
-        return Contention(None, share)
-    slower = (duration[row][pairs] - base[pairs]).sum()
-    slowdown = slower / (base[pairs] * share[row][pairs]).sum()
-    return Contention(max(0.0, float(slowdown)), share)
+    def alone(self, duration: Floats | Ints, slowdown: Floats) -> Floats:
+        """Times with nothing beside, ns, of kernels that lasted `duration` as recorded."""
+        found: Floats = duration * (1 - self.share * slowdown / (1 + slowdown))
+        return found
 
 
-def beside_collectives(rows: Rows, start: Floats, end: Floats) -> Floats:
-    """Share of each compute kernel's time with a collective of its rank beside it.
+def measure_contention(rows: Rows, calls: Calls) -> Contention:
+    """Slowdown of one job's compute kernels, over all ranks and steps.
 
-    start, end  ns, any clock that is one per rank
+    A kernel's own is that of its place in the step, else that of all with its name.
     """
+    duration = (rows.end - rows.start).astype(np.float64)
+    share = _beside(rows, calls)
+    unknown = Contention(None, np.zeros(len(rows)), share)
+    periods = [recurring_kernels(rows, t) for t in range(len(rows.ranks))]
+    places = [
+        (np.arange(len(kernels))[::-1] % period * len(rows.names) + rows.name[kernels], kernels)
+        for kernels, period in periods
+        if period and period == periods[0][1]
+    ]
+    if not places:
+        return unknown
+    row = np.concatenate([kernels for _, kernels in places])
+    place = np.unique(np.concatenate([p for p, _ in places]), return_inverse=True)[1]
+    alone, beside = share[row] < _ALONE, share[row] > _BESIDE
+    base = _means(place[alone], duration[row[alone]], place)
+    pairs = beside & (base > 0)
+    if base[pairs].sum() < _ENOUGH * duration[row].sum():
+        return unknown
+    compute = (rows.entry < 0) & (rows.kind == Kind.KERNEL)
+    mean = max(0.0, float(duration[row[pairs]].sum() / base[pairs].sum() - 1))
+    slowdown = np.where(compute, mean, 0.0)
+    for key, wanted, into in (
+        (rows.name[row], rows.name[compute], np.flatnonzero(compute)),
+        (place, place, row),
+    ):
+        with_one = _means(key[pairs], duration[row[pairs]], wanted)
+        without = _means(key[pairs], base[pairs], wanted)
+        known = without > 0
+        slowdown[into[known]] = np.maximum(with_one[known] / without[known] - 1, 0.0)
+    return Contention(mean, slowdown, share)
+
+
+def _means(key: npt.NDArray[np.int64], values: Floats, wanted: npt.NDArray[np.int64]) -> Floats:
+    """Mean of the values of each key that is wanted; 0 where it has none."""
+    size = int(max(key.max(initial=0), wanted.max(initial=0))) + 1
+    count = np.bincount(key, minlength=size)
+    total = np.bincount(key, weights=values, minlength=size)
+    means: Floats = (total / np.maximum(count, 1))[wanted]
+    return means
+
+
+def _beside(rows: Rows, calls: Calls) -> Floats:
+    """Share of each compute kernel's time with a collective of its rank beside it."""
     share = np.zeros(len(rows))
     for trace in range(len(rows.ranks)):
         mine = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
-        collective = mine[rows.entry[mine] >= 0]
+        collective = np.sort(calls.row[calls.trace == trace])
         compute = mine[(rows.entry[mine] < 0) & (rows.kind[mine] == Kind.KERNEL)]
-        order = collective[np.argsort(start[collective], kind="stable")]
-        busy = union(start[order], end[order])
-        with_one = covered(*busy, end[compute]) - covered(*busy, start[compute])
-        share[compute] = with_one / np.maximum(end[compute] - start[compute], 1.0)
+        busy = union(rows.start[collective], rows.end[collective])
+        with_one = covered(*busy, rows.end[compute]) - covered(*busy, rows.start[compute])
+        share[compute] = with_one / np.maximum(rows.end[compute] - rows.start[compute], 1)
     return share

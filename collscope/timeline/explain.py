@@ -27,7 +27,6 @@ import numpy.typing as npt
 from collscope.match.rows import UNKNOWN_LAUNCH
 from collscope.model import CollectiveClass
 from collscope.timeline.causal import FIRST, HOST
-from collscope.timeline.contention import beside_collectives
 from collscope.timeline.play import Substitutions, play
 from collscope.timeline.predict import (
     HOST_PRIOR,
@@ -110,7 +109,7 @@ def explain(first: Recorded, second: Recorded) -> Explanation | None:
         remainder_ns=remainder,
         reached=(values[0][_ALL], values[1][_ALL]),
         pace=there.pace,
-        slowdowns=(first.contention.slowdown, second.contention.slowdown),
+        slowdowns=(first.contention.mean, second.contention.mean),
         slowdown_assumed=bool(others),
         alone_first=there.unlike_ns,
         alone_second=back.unlike_ns,
@@ -148,7 +147,8 @@ class _Swap:
         self.pace = float(known.mean()) if len(known) else None
         self._pace_common = self.pace or 1.0
         self._pace_apart = np.where(np.isfinite(paces), paces / self._pace_common, 1.0)
-        self._alone = own.graph.duration / (1 + slow[0] * own.contention.share)
+        self._slow = tuple(_slowdown(own, mean) for mean in slow)
+        self._alone = own.contention.alone(own.graph.duration, self._slow[0])
         self._common, self._apart, self.unlike_ns = _kernels(own, other, slow)
         self._known: dict[tuple[Swapped, tuple[float, float], int], float] = {}
 
@@ -189,7 +189,7 @@ class _Swap:
         host = np.full(len(own.rows.ranks), paces[0])
         alone = self._alone
         transfer = graph.transfer.astype(np.float64)
-        slow = self.slow[0]
+        slow = self._slow[0]
         if "host" in swapped:
             host = host / paces[0] * self._pace_common * paces[1]
         if "compute" in swapped:
@@ -198,16 +198,8 @@ class _Swap:
             host, alone = host * self._pace_apart, alone * self._apart
         if "collectives" in swapped:
             transfer = transfer + self._transfer * (self.factors[spread] - 1)
-            slow = self.slow[1]
-        new = Substitutions(transfer, alone * (1 + slow * own.contention.share), host[graph.trace])
-        time = play(graph, new)
-        if slow > 0 and new.duration is not None:
-            end = time[graph.end_node] + new.duration
-            share = beside_collectives(own.rows, time[graph.start_node], end)
-            new = Substitutions(transfer, alone * (1 + slow * share), new.host)
-            time = play(graph, new)
-        assert new.duration is not None  # set above
-        return own.step(time, new.duration) or 0.0
+            slow = self._slow[1]
+        return own.step(play(graph, Substitutions(transfer, host[graph.trace], alone, slow)))
 
 
 def _prior(recorded: Recorded) -> float:
@@ -293,7 +285,7 @@ def _kernels(
     """
     names = _names(own, other)
     mine, theirs = (
-        _table(r, names, r.graph.duration / (1 + s * r.contention.share))
+        _table(r, names, r.contention.alone(r.graph.duration, _slowdown(r, s)))
         for r, s in zip((own, other), slow, strict=True)
     )
     both = (mine.time > 0) & (theirs.time > 0)
@@ -320,7 +312,7 @@ def _slowdowns(
     Where only one run tells it, the other's is the one with which compute alone is as fast in both,
     or else the same. Where none does, compute lasts as recorded.
     """
-    one, other = first.contention.slowdown, second.contention.slowdown
+    one, other = first.contention.mean, second.contention.mean
     if one is not None and other is not None:
         return (one, other), []
     if one is not None:
@@ -330,15 +322,24 @@ def _slowdowns(
     return (0.0, 0.0), []
 
 
+def _slowdown(recorded: Recorded, mean: float) -> Floats:
+    """Slowdown of each row with such a mean: as the kernels' own are to each other, where known."""
+    own = recorded.contention
+    if not own.mean:
+        return np.where(recorded.graph.compute, mean, 0.0)
+    return own.slowdown * (mean / own.mean)
+
+
 def _fitted(known: Recorded, unknown: Recorded, slowdown: float) -> float:
     """Slowdown with which the kernels of `unknown` alone last as those of `known`, by bisection."""
     names = _names(known, unknown)
-    target = _table(known, names, known.graph.duration / (1 + slowdown * known.contention.share))
-    share, duration = unknown.contention.share, unknown.graph.duration
+    alone = known.contention.alone(known.graph.duration, _slowdown(known, slowdown))
+    target = _table(known, names, alone)
     low, high = 0.0, _MOST_SLOWDOWN
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        found = _table(unknown, names, duration / (1 + middle * share))
+        slow = _slowdown(unknown, middle)
+        found = _table(unknown, names, unknown.contention.alone(unknown.graph.duration, slow))
         both = (found.time > 0) & (target.time > 0)
         longer = found.time[both].sum() > target.time[both].sum()
         low, high = (middle, high) if longer else (low, middle)

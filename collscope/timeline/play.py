@@ -1,14 +1,21 @@
-"""The recorded steps played again with something substituted (pure)."""
+"""The recorded steps played again with something substituted (pure).
+
+A simulation by events. A node takes place when all that it waits for has; a compute kernel ends
+when its work is done, and gets on slower while a collective of its rank is beside it: also while
+that waits for its last rank, since its kernel holds multiprocessors. So a rank that waits is slowed
+down, and the one that the others wait for is not.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 import numpy.typing as npt
 
 from collscope.model.trace import Ints
-from collscope.timeline.causal import FIRST, HOST, Graph
+from collscope.timeline.causal import FIRST, HOST, NEVER, ORIGIN, Graph
 
 Floats = npt.NDArray[np.float64]
 
@@ -18,36 +25,112 @@ class Substitutions:
     """What is other than recorded; None: as recorded."""
 
     transfer: Floats | None = None  # (parts,) ns
-    duration: Floats | None = None  # (rows,) ns; 0 for collectives
     host: float | Floats = 1.0  # (nodes,) time of the host's work, in parts of the recorded
+    # (rows,) ns that compute kernels need with no collective beside them, and how much longer they
+    # need beside one, in parts of that. Without them kernels last as recorded, whatever is beside.
+    alone: Floats | None = None
+    slowdown: Floats | None = None
 
 
-def play(graph: Graph, new: Substitutions) -> Floats:
-    """Times of all nodes, counted as in `Graph.before`; ns on the common clock."""
-    duration = graph.duration if new.duration is None else new.duration
+@dataclass(frozen=True, slots=True)
+class Played:
+    """When everything takes place; ns on the common clock."""
+
+    new: Substitutions
+    time: Floats  # (nodes,) counted as in `Graph.before`
+    duration: Floats  # (rows,) ns; 0 for collectives, whose ends are nodes
+    end: Floats  # (rows,)
+
+
+def play(graph: Graph, new: Substitutions) -> Played:
+    """When everything takes place with something substituted."""
+    after, nodes, rows = graph.following, len(graph.time) + FIRST, len(graph.duration)
+    fixed = np.where(graph.compute, 0.0, graph.duration)
+    gap = _weights(graph, new, fixed)[after.slot, after.target - FIRST].tolist()
+    target, first, missing = after.target.tolist(), after.first.tolist(), after.causes.tolist()
+    trace_of, kernel, change = after.trace.tolist(), after.kernel.tolist(), after.change.tolist()
+    # One node at a time: plain lists. The ends of compute kernels count behind all nodes.
+    work = (graph.duration if new.alone is None else new.alone).tolist()
+    slow = np.ones(rows) if new.slowdown is None else 1.0 + new.slowdown
+    gpus = [_Gpu(nodes, slow.tolist()) for _ in range(max(trace_of, default=0) + 1)]
+    ready, time = [-np.inf] * (nodes + rows), [0.0] * (nodes + rows)
+    queue: list[tuple[float, int]] = [(0.0, ORIGIN)]
+    while queue:
+        now, node = heappop(queue)
+        gpu = gpus[trace_of[node]]
+        if node >= nodes:
+            if not gpu.finish(now, node):
+                continue
+        elif kernel[node] >= 0:
+            heappush(queue, gpu.start(now, kernel[node], work[kernel[node]]))
+        elif change[node]:
+            for end in gpu.change(now, change[node]):
+                heappush(queue, end)
+        time[node] = now
+        for k in range(first[node], first[node + 1]):
+            follower = target[k]
+            ready[follower] = max(ready[follower], now + gap[k])
+            missing[follower] -= 1
+            if not missing[follower]:
+                heappush(queue, (ready[follower], follower))
+    when, done = np.array(time[:nodes]), np.array(time[nodes:])
+    when[NEVER] = -np.inf
+    duration = np.where(graph.compute, done - when[graph.start_node], fixed)
+    return Played(new, when, duration, when[graph.end_node] + duration)
+
+
+class _Gpu:
+    """Compute kernels that run on one rank's GPU, and the collectives beside them."""
+
+    def __init__(self, nodes: int, slow: list[float]) -> None:
+        """Take the pace of each row beside a collective; ends of rows count behind `nodes`."""
+        self.nodes, self.slow = nodes, slow
+        self.collectives = 0
+        # Of each kernel the work left, since when, and when it ends at this pace.
+        self.running: dict[int, tuple[float, float, float]] = {}
+
+    def start(self, now: float, row: int, work: float) -> tuple[float, int]:
+        """A kernel starts; when it ends, as things stand."""
+        end = now + work * (self.slow[row] if self.collectives else 1.0)
+        self.running[self.nodes + row] = work, now, end
+        return end, self.nodes + row
+
+    def finish(self, now: float, end: int) -> bool:
+        """A kernel ends, if its pace has not changed since that was told."""
+        if end not in self.running or self.running[end][2] != now:
+            return False
+        del self.running[end]
+        return True
+
+    def change(self, now: float, change: int) -> list[tuple[float, int]]:
+        """A collective comes or leaves; the new ends of what runs beside it."""
+        slowed = self.collectives > 0
+        self.collectives += change
+        if slowed == (self.collectives > 0):
+            return []
+        found = []
+        for end, (work, since, _) in self.running.items():
+            pace = self.slow[end - self.nodes]
+            left = max(0.0, work - (now - since) / (pace if slowed else 1.0))
+            until = now + left * (1.0 if slowed else pace)
+            self.running[end] = left, now, until
+            found.append((until, end))
+        return found
+
+
+def _weights(graph: Graph, new: Substitutions, duration: Floats | Ints) -> Floats:
+    """What each cause adds to its time, shape (slots, nodes); ns."""
     transfer = graph.transfer if new.transfer is None else new.transfer
-    weight = graph.gap + np.append(duration, 0.0)[graph.lasted]
+    weight: Floats = graph.gap + np.append(duration, 0.0)[graph.lasted]
     weight[HOST] += graph.work * new.host + np.append(transfer, 0.0)[graph.part]
-    time = [-np.inf, 0.0]
-    append = time.append
-    # Every node needs those before it, so this is no matter for numpy. Three comparisons take half
-    # the time of max() on four values.
-    for a, b, c, d, w, x, y, z in zip(*graph.before.tolist(), *weight.tolist(), strict=True):
-        best = time[a] + w
-        value = time[b] + x
-        best = value if value > best else best
-        value = time[c] + y
-        best = value if value > best else best
-        value = time[d] + z
-        append(value if value > best else best)
-    return np.array(time)
+    return weight
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
     """What bounds a moment: the steps of the longest way to it, the last one first."""
 
-    node: Ints  # counted as in `Graph.before`
+    node: Ints  # counted as in `before`
     slot: Ints
     row: Ints  # row whose duration is on the way, or whose part's transfer is; -1: none
     work: Floats  # ns of the host
@@ -56,30 +139,28 @@ class Path:
     gap: Floats  # ns between a cause and its effect
 
 
-def longest_path(graph: Graph, new: Substitutions, time: Floats, last: int, until: float) -> Path:
+def longest_path(graph: Graph, played: Played, last: int, until: float) -> Path:
     """Way back from node `last` along what held each node up, as far as the moment `until`, ns."""
-    duration = graph.duration if new.duration is None else new.duration
-    transfer = graph.transfer if new.transfer is None else new.transfer
-    host = np.broadcast_to(np.asarray(new.host, dtype=np.float64), graph.work.shape)
+    weight, time = _weights(graph, played.new, played.duration), played.time
     nodes, slots = [], []
     node = last
     while node >= FIRST and time[node] > until:
         k = node - FIRST
-        weight = graph.gap[:, k] + np.append(duration, 0.0)[graph.lasted[:, k]]
-        weight[HOST] += graph.work[k] * host[k] + np.append(transfer, 0.0)[graph.part[k]]
-        slot = int((time[graph.before[:, k]] + weight).argmax())
+        slot = int((time[graph.before[:, k]] + weight[:, k]).argmax())
         nodes.append(node)
         slots.append(slot)
         node = int(graph.before[slot, k])
     place, slot_ = np.array(nodes, dtype=np.int64) - FIRST, np.array(slots, dtype=np.int64)
     lasted, part = graph.lasted[slot_, place], graph.part[place]
     on_host = slot_ == HOST
+    transfer = graph.transfer if played.new.transfer is None else played.new.transfer
+    host = graph.work * played.new.host
     return Path(
         node=place + FIRST,
         slot=slot_,
         row=np.where(on_host & (part >= 0), graph.row[place], lasted),
-        work=np.where(on_host, graph.work[place] * host[place], 0.0),
-        lasted=np.append(duration, 0.0)[lasted],
+        work=np.where(on_host, host[place], 0.0),
+        lasted=np.append(played.duration, 0.0)[lasted],
         transfer=np.where(on_host, np.append(transfer, 0.0)[part], 0.0),
         gap=graph.gap[slot_, place].astype(np.float64),
     )

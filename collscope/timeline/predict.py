@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -16,30 +15,34 @@ from collscope.model import CollectiveClass
 from collscope.model.trace import HostCalls, Ints
 from collscope.timeline.causal import FIRST, HOST, Graph, build_graph
 from collscope.timeline.clocks import Clocks
-from collscope.timeline.contention import Contention, beside_collectives, measure_contention
-from collscope.timeline.play import Substitutions, longest_path, play
+from collscope.timeline.contention import Contention, measure_contention
+from collscope.timeline.play import Played, Substitutions, longest_path, play
 from collscope.timeline.records import Bound, ChangedClass, Knowledge, Prediction
 from collscope.timeline.steps import Steps, find_steps
 from collscope.timeline.waits import CallTimes
 
 Floats = npt.NDArray[np.float64]
 
-HOST_PRIOR = {"light": (0.6, 1.0), "full": (0.4, 1.0)}
+HOST_PRIOR = {"light": (0.6, 0.95), "full": (0.4, 0.87)}
 """Time of the host's work without the profiler, in parts of that with it.
 
 source  a loop of small launches on 4 x H200, torch 2.11 (`benchmarks/gpu/jobs.py`, `calibrate`):
         1.06 to 1.26 x slower with CUDA activities, 1.16 to 1.52 x with CPU activities too; a step
-        of 3.16 s took 6.17 with the latter (kineto's issues). Ranges are wider than either.
+        of 3.16 s took 6.17 with the latter (kineto's issues). The least cost measured is the upper
+        end; the lower one lies below the most: ranks that share a host's cores bear more.
 """
 _STARTS = 0.03  # two starts of one setting differ by so much; stated, not measured per job
+SLOWDOWN_PRIOR = 0.4
+"""Most that collectives slow down a job's compute beside them, where the record does not tell it.
+
+source  arXiv 2507.03114, training on A100, H100, MI250, MI210: 19 % on average, 40 % at most
+"""
 # The ratio of a host's paces in two starts of one job. source: a host-bound FSDP job differed by
-# 10 to 20 % from start to start on one machine.
+# 10 to 20 % from start to start on one machine, the loop of `HOST_PRIOR` by 16 and 35 %.
 _HOST_STARTS = 0.2
 _GIVEN = 0.02  # what is given as the step time is true to so much
-_SLOWDOWN_PRIOR = 0.5  # most that collectives slow down compute beside them, where not measured
 _IDLE = 0.1  # of the step; more of it without a known cause widens the range
 _PACES = np.array([0.02, 0.2, 0.4, 0.55, 0.7, 0.85, 1.0])
-_PASSES = 1  # of the overlap that the durations depend on
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +68,16 @@ class Sequence:
     group: str | None
 
 
-Transfers = Mapping[Sequence, Floats]
-"""Transfers of the calls of each sequence in their order, ns; NaN where not known."""
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """Calls of a sequence in their order, NaN where not known."""
+
+    transfer: Floats  # ns
+    blocks: Floats  # thread blocks of the kernels: multiprocessors that they hold
+
+
+Transfers = Mapping[Sequence, Traced]
+"""What is taken from another run."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +99,13 @@ class Recorded:
         return self.steps.mean_ns(self.rows.end)
 
     @cached_property
-    def simulated_ns(self) -> float | None:
+    def simulated_ns(self) -> float:
         """The same, played."""
-        return self.step(play(self.graph, Substitutions()), self.graph.duration)
+        return self.step(play(self.graph, Substitutions()))
 
-    def step(self, time: Floats, duration: Floats | Ints) -> float | None:
-        """Step time when the nodes have other times."""
-        return self.steps.mean_ns(time[self.graph.end_node] + duration)
+    def step(self, played: Played) -> float:
+        """Step time as played, ns; 0 without steps."""
+        return self.steps.mean_ns(played.end) or 0.0
 
 
 def prepare(
@@ -109,15 +120,24 @@ def prepare(
     steps = find_steps(rows, calls, times)
     graph = build_graph(rows, host, calls, times, clocks)
     full = any(e.group is not None or e.in_count is not None for e in rows.entries)
-    return Recorded(rows, calls, times, exposed, steps, graph, measure_contention(rows), full)
+    return Recorded(
+        rows, calls, times, exposed, steps, graph, measure_contention(rows, calls), full
+    )
 
 
 def transfers_of(rows: Rows, calls: Calls, times: CallTimes) -> Transfers:
-    """All that a prediction takes from another run: how long the transfers of its calls were."""
-    found: dict[Sequence, Floats] = {}
-    for sequence, mine in _sequences(rows, calls):
-        found[sequence] = np.where(times.known[mine], times.transfer[mine], np.nan)
-    return found
+    """All that a prediction takes from another run: its calls' transfers, and thread blocks."""
+    blocks = _blocks(rows, calls)
+    return {
+        sequence: Traced(np.where(times.known[mine], times.transfer[mine], np.nan), blocks[mine])
+        for sequence, mine in _sequences(rows, calls)
+    }
+
+
+def _blocks(rows: Rows, calls: Calls) -> Floats:
+    """Thread blocks of each call's kernels; NaN where not told."""
+    told = np.array([e.blocks or np.nan for e in rows.entries] + [np.nan])
+    return told[rows.entry[calls.row[calls.offsets[:-1]]]]
 
 
 def _sequences(rows: Rows, calls: Calls) -> Iterator[tuple[Sequence, Ints]]:
@@ -149,38 +169,34 @@ def predict(
     if not step or not simulated:
         return None
     factors, changed, unchanged = _factors(recorded, new, traced)
-    host = _host_pace(recorded, measured_step_ns)
-    slower = _slower(recorded, factors.middle)
+    readings = _readings(recorded, factors.middle, traced)
+    host = _host_pace(recorded, measured_step_ns, readings[0])
     base = step if measured_step_ns is None else measured_step_ns
-    middle = _Scenario(host.middle, factors.middle, slower.middle)
-    before, after = _play(recorded, middle.unchanged()), _play(recorded, middle)
-    if before.step <= 0:
+    middle = _Scenario(host.middle, factors.middle, readings[0])
+    before, after = _before(recorded, middle), _after(recorded, middle)
+    old, new_step = recorded.step(before), recorded.step(after)
+    if old <= 0 or new_step <= 0:
         return None
-    ratio = after.step / before.step
-    ratios = [ratio, *_ratios(recorded, factors, host, slower)]
-    # A step that is shorter than the GPU's part of the recorded one: the profiler slowed the GPU,
-    # too, or made ranks wait. Whether the new step would be slowed as well is not known; what it
-    # is longer by may hide it.
-    excess = 1.0 if measured_step_ns is None else max(1.0, before.step / measured_step_ns)
-    if excess > 1 + _GIVEN:
-        ratios += [r * excess for r in ratios]
-        slowed = before.step * (1 - 1 / excess)
-        ratio *= float(excess ** (0.5 * np.clip((after.step - before.step) / slowed, 0.0, 1.0)))
-    if (factors.high <= 1).all():
-        # No faster collective makes a step longer.
-        ratio, ratios = min(ratio, 1.0), [min(r, 1.0) for r in ratios]
+    ratio = new_step / old
+    others = [*_alternatives(recorded, middle, factors, host, readings)]
+    if old > base * (1 + _GIVEN):
+        # The profiler slowed the GPU, too. What the change adds or saves may not have been.
+        others.append((1 + (new_step - old) / base,))
     idle = float((recorded.graph.idle_ns / recorded.steps.count.max()).mean()) / step
     margin = _STARTS + max(0.0, idle - _IDLE) + max(0.0, abs(simulated / step - 1) - _STARTS)
-    same = bool((factors.middle == 1).all()) and factors.exact
-    if same:
-        ratios, margin = [1.0], 0.0
+    if factors.exact and (factors.middle == 1).all():
+        others, margin = [], 0.0
+    low, high = _range(ratio, others, margin)
+    if (factors.high <= 1).all():
+        # No faster collective makes a step longer.
+        ratio, low, high = min(ratio, 1.0), min(low, 1.0), min(high, 1.0 + margin)
     return Prediction(
         step_ns=base,
         simulated_ns=simulated,
         recorded_ns=step,
         new_ns=base * ratio,
-        low_ns=base * min(ratios) * (1 - margin),
-        high_ns=base * max(ratios) * (1 + margin),
+        low_ns=base * low,
+        high_ns=base * high,
         simple_ns=base * (1 - _simple_saving(recorded, factors.middle) / step),
         steps=int(recorded.steps.count.max(initial=0)),
         step_from=recorded.steps.source,
@@ -193,7 +209,8 @@ def predict(
             host_given=measured_step_ns is not None,
             host_determined=host.determined,
             host_bound=float(recorded.graph.bound.sum() / max(1, recorded.graph.launches.sum())),
-            slowdown=recorded.contention.slowdown,
+            slowdown=recorded.contention.mean,
+            blocks=_blocks_change(recorded, traced),
             edges_told=recorded.graph.edges.told,
             edges_inferred=recorded.graph.edges.inferred,
             edges_contradicted=recorded.graph.edges.contradicted,
@@ -201,8 +218,8 @@ def predict(
             idle_unexplained=idle,
             full=recorded.full,
         ),
-        bound_before=_bounds(recorded, before, base / before.step),
-        bound_after=_bounds(recorded, after, base / before.step),
+        bound_before=_bounds(recorded, before, base / old),
+        bound_after=_bounds(recorded, after, base / old),
     )
 
 
@@ -229,49 +246,37 @@ class _Range:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scenario:
-    host: float
-    factor: Floats  # (parts,)
-    slowdown: float  # of compute beside the new collectives
-    unchanged_slowdown: float | None = None
+class _Beside:
+    """One reading of what compute kernels need, beside the old collectives and the new ones."""
 
-    def unchanged(self) -> _Scenario:
-        """The same host with the recorded collectives."""
-        return _Scenario(self.host, np.ones(len(self.factor)), -1.0)
+    alone: Floats  # (rows,) ns with nothing beside
+    old: Floats  # (rows,) slowdown beside the recorded collectives
+    new: Floats  # (rows,) and beside those after the change
 
 
 @dataclass(frozen=True, slots=True)
-class _Played:
-    step: float
-    new: Substitutions
-    time: Floats
-    duration: Floats
+class _Scenario:
+    """One reading of what is not known."""
+
+    host: float
+    factor: Floats  # (parts,)
+    beside: _Beside
 
 
-def _play(recorded: Recorded, scenario: _Scenario) -> _Played:
-    """Play with a host's pace, other transfers, and compute slowed down by what is beside it.
+def _before(recorded: Recorded, scenario: _Scenario) -> Played:
+    """The recorded collectives with the host's pace of a scenario."""
+    beside = scenario.beside
+    new = Substitutions(host=scenario.host, alone=beside.alone, slowdown=beside.old)
+    return play(recorded.graph, new)
 
-    A slowdown below 0 is the recorded one.
-    """
-    graph, contention = recorded.graph, recorded.contention
+
+def _after(recorded: Recorded, scenario: _Scenario) -> Played:
+    """The new collectives."""
     # Transfers that are not known apart from the waiting change by what they mostly are.
+    graph, beside = recorded.graph, scenario.beside
     transfer = graph.transfer + recorded_transfers(recorded) * (scenario.factor - 1)
-    duration = graph.duration.astype(np.float64)
-    alone = contention.alone(duration)
-    slowdown = scenario.slowdown
-    if slowdown < 0:
-        slowdown = contention.slowdown or 0.0
-    for _ in range(_PASSES):
-        new = Substitutions(transfer=transfer, duration=duration, host=scenario.host)
-        time = play(graph, new)
-        if contention.slowdown is None and slowdown == 0:
-            break
-        start = time[graph.start_node]
-        share = beside_collectives(recorded.rows, start, time[graph.end_node] + graph.duration)
-        duration = alone * (1 + slowdown * share)
-    new = Substitutions(transfer=transfer, duration=duration, host=scenario.host)
-    time = play(graph, new)
-    return _Played(float(recorded.step(time, duration) or 0.0), new, time, duration)
+    new = Substitutions(transfer, scenario.host, beside.alone, beside.new)
+    return play(graph, new)
 
 
 def recorded_transfers(recorded: Recorded) -> Floats:
@@ -283,7 +288,7 @@ def recorded_transfers(recorded: Recorded) -> Floats:
     return np.where(graph.alone, np.minimum(least[class_], graph.transfer), graph.transfer)
 
 
-def _host_pace(recorded: Recorded, measured_ns: float | None) -> _Range:
+def _host_pace(recorded: Recorded, measured_ns: float | None, beside: _Beside) -> _Range:
     """Time of the host's work without the profiler, in parts of the recorded.
 
     The step time without the profiler tells it where the host is what bounds that step.
@@ -291,10 +296,9 @@ def _host_pace(recorded: Recorded, measured_ns: float | None) -> _Range:
     low, high = HOST_PRIOR["full" if recorded.full else "light"]
     if measured_ns is None:
         return _Range(low, float(np.sqrt(low * high)), high, determined=False)
-    parts = len(recorded.graph.transfer)
-
+    none = np.ones(len(recorded.graph.transfer))
     steps = np.array(
-        [_play(recorded, _Scenario(pace, np.ones(parts), -1.0)).step for pace in _PACES]
+        [recorded.step(_before(recorded, _Scenario(pace, none, beside))) for pace in _PACES]
     )
     steps = np.maximum.accumulate(steps)  # a slower host shortens no step
     goal = max(measured_ns, steps[0])
@@ -318,36 +322,91 @@ def _pace(steps: Floats, goal: float) -> float:
     return float(_PACES[over - 1] + part * (_PACES[over] - _PACES[over - 1]))
 
 
-def _slower(recorded: Recorded, factor: Floats) -> _Range:
-    """Slowdown of compute beside the new collectives.
+def _readings(
+    recorded: Recorded, factor: Floats, traced: Transfers | None
+) -> tuple[_Beside, _Beside, _Beside]:
+    """What is possible beside the new collectives, the middle first.
 
-    They hold as many multiprocessors (the slowdown stays), or move as many bytes (it falls as they
-    take longer): which, is not in their times. The middle is the geometric mean of the two.
+    A collective slows compute down by the multiprocessors that its kernel holds, and by the bytes
+    that it moves. As many of both: the slowdown stays. Between a slowdown that stays and one in
+    proportion lies what a change of either does; the middle is their geometric mean.
     """
-    slowdown = recorded.contention.slowdown
-    if slowdown is None:
-        return _Range(0.0, 0.0, 0.0, determined=False)
-    transfer = recorded_transfers(recorded)
-    total = float(transfer.sum())
-    rate = total / max(1.0, float((transfer * factor).sum())) if total > 0 else 1.0
-    other = min(slowdown * rate, max(slowdown, _SLOWDOWN_PRIOR))
-    return _Range(min(slowdown, other), float(np.sqrt(slowdown * other)), max(slowdown, other))
+    graph, contention = recorded.graph, recorded.contention
+    duration = graph.duration.astype(np.float64)
+    more = _blocks_change(recorded, traced)
+    if more is None:
+        transfer = recorded_transfers(recorded)
+        total, new = float(transfer.sum()), float((transfer * factor).sum())
+        more = total / max(1.0, new) if total > 0 else 1.0
+
+    if contention.mean is None:
+        none, prior = np.zeros(len(duration)), np.where(graph.compute, SLOWDOWN_PRIOR, 0.0)
+        alone = contention.alone(duration, prior)
+        return (
+            _Beside(duration, none, none),
+            _Beside(alone, prior, prior * min(1.0, more)),
+            _Beside(duration, none, prior) if more > 1 else _Beside(alone, prior, prior),
+        )
+    old = contention.slowdown
+    alone = contention.alone(duration, old)
+    most = max(1.0, SLOWDOWN_PRIOR / max(contention.mean, 1e-9))
+    low, high = min(1.0, more), min(max(1.0, more), most)
+    middle, least, greatest = (
+        _Beside(alone, old, old * scale) for scale in (float(np.sqrt(low * high)), low, high)
+    )
+    return middle, least, greatest
 
 
-def _ratios(recorded: Recorded, factors: _Factors, host: _Range, slower: _Range) -> Iterator[float]:
-    """New step against the old one in every corner of what is not known."""
-    paces = sorted({host.low, host.middle, host.high})
-    before = {pace: _play(recorded, _Scenario(pace, np.ones(len(factors.middle)), -1.0)).step
-              for pace in paces}  # fmt: skip
-    before = {pace: max(step, 1.0) for pace, step in before.items()}
-    for pace, (factor, slowdown) in product(
-        paces, ((factors.low, slower.low), (factors.high, slower.high))
-    ):
-        yield _play(recorded, _Scenario(pace, factor, slowdown)).step / before[pace]
-    for change in (1 - _HOST_STARTS, 1 + _HOST_STARTS):
-        pace = host.middle
-        scenario = _Scenario(pace * change, factors.middle, slower.middle)
-        yield _play(recorded, scenario).step / before[pace]
+def _blocks_change(recorded: Recorded, traced: Transfers | None) -> float | None:
+    """Thread blocks of the other run's kernels against ours, by time; None where not told."""
+    calls = recorded.calls
+    blocks = _blocks(recorded.rows, calls)
+    spent = np.zeros(len(calls))
+    np.add.at(spent, calls.call_of_part, recorded.times.end - recorded.times.start)
+    old = new = 0.0
+    for sequence, mine in _sequences(recorded.rows, calls):
+        theirs = None if traced is None else traced.get(sequence)
+        if theirs is not None and np.isfinite(theirs.blocks).any():
+            known = mine[np.isfinite(blocks[mine])]
+            old += float((spent[known] * blocks[known]).sum())
+            new += float(spent[known].sum() * np.nanmean(theirs.blocks))
+    return new / old if old > 0 else None
+
+
+def _alternatives(
+    recorded: Recorded, middle: _Scenario, factors: _Factors, host: _Range,
+    readings: tuple[_Beside, _Beside, _Beside],
+) -> Iterator[tuple[float, ...]]:  # fmt: skip
+    """New step against the old one with one thing otherwise that is not known, thing by thing."""
+    old = recorded.step(_before(recorded, middle))
+
+    def ratio(other: _Scenario) -> float:
+        """The same reading before and after."""
+        before = recorded.step(_before(recorded, other))
+        return recorded.step(_after(recorded, other)) / (before or old)
+
+    yield tuple(ratio(replace(middle, host=pace)) for pace in {host.low, host.high} - {host.middle})
+    if not factors.exact:
+        yield tuple(recorded.step(_after(recorded, replace(middle, factor=factor))) / old
+                    for factor in (factors.low, factors.high))  # fmt: skip
+    yield tuple(ratio(replace(middle, beside=beside)) for beside in readings[1:])
+    # The other start's host has a pace of its own.
+    yield tuple(
+        recorded.step(_after(recorded, replace(middle, host=middle.host * change))) / old
+        for change in (1 - _HOST_STARTS, 1 + _HOST_STARTS)
+    )
+
+
+def _range(ratio: float, others: list[tuple[float, ...]], margin: float) -> tuple[float, float]:
+    """Ends of the range: what is not known is independent of each other, and adds in squares.
+
+    others  ratios with one thing otherwise, thing by thing
+    margin  part of the ratio, both ways
+    """
+    down = [max(0.0, *(1 - other / ratio for other in thing)) for thing in others if thing]
+    up = [max(0.0, *(other / ratio - 1 for other in thing)) for thing in others if thing]
+    low, high = (float(np.hypot.reduce([margin, *parts])) for parts in (down, up))
+    return ratio * max(0.0, 1 - low), ratio * (1 + high)
 
 
 def _factors(
@@ -426,14 +485,16 @@ def _by_place(recorded: Recorded, traced: Transfers, factors: Floats) -> set[int
     for sequence, mine in _sequences(recorded.rows, calls):
         theirs = traced.get(sequence)
         if theirs is None:
-            alike = [v for s, v in traced.items() if s.key == sequence.key]
-            theirs = np.concatenate(alike) if alike else np.empty(0)
+            alike = [v.transfer for s, v in traced.items() if s.key == sequence.key]
+            other = np.concatenate(alike) if alike else np.empty(0)
+        else:
+            other = theirs.transfer
         own = np.where(times.known[mine], times.transfer[mine], np.nan)
-        if np.isfinite(theirs).sum() == 0 or np.isfinite(own).sum() == 0:
+        if np.isfinite(other).sum() == 0 or np.isfinite(own).sum() == 0:
             continue
         known.add(int(calls.class_[mine[0]]))
         per_step = _per_step(recorded, mine, steps)
-        factors[:, mine] = _ratio(own, theirs, per_step if sequence in traced else 0)
+        factors[:, mine] = _ratio(own, other, per_step if sequence in traced else 0)
     return known
 
 
@@ -506,21 +567,17 @@ def bounds(recorded: Recorded) -> tuple[Bound, ...]:
     """What bounds a recorded step, ns a step, the most first; none without steps."""
     if not recorded.step_ns:
         return ()
-    parts = len(recorded.graph.transfer)
-    return _bounds(recorded, _play(recorded, _Scenario(1.0, np.ones(parts), -1.0)), 1.0)
+    return _bounds(recorded, play(recorded.graph, Substitutions()), 1.0)
 
 
-def _bounds(recorded: Recorded, played: _Played, scale: float) -> tuple[Bound, ...]:
+def _bounds(recorded: Recorded, played: Played, scale: float) -> tuple[Bound, ...]:
     """What bounds a step: the longest path through the steps by kind, ns a step, the most first."""
     graph, rows, steps = recorded.graph, recorded.rows, recorded.steps
-    end = played.time[graph.end_node] + played.duration
-    begin, finish = steps.span(end, len(rows.ranks))
+    begin, finish = steps.span(played.end, len(rows.ranks))
     trace = int((finish - begin).argmax())
     of_rank = steps.last_rows(trace)
-    row = int(of_rank[end[of_rank].argmax()])
-    path = longest_path(
-        graph, played.new, played.time, int(graph.end_node[row]), float(begin[trace])
-    )
+    row = int(of_rank[played.end[of_rank].argmax()])
+    path = longest_path(graph, played, int(graph.end_node[row]), float(begin[trace]))
     part = graph.part[path.node - FIRST]
     class_of = np.full(len(path.node), -1)
     on = (path.slot == HOST) & (part >= 0)

@@ -127,6 +127,7 @@ class Knowledge:
     host_determined: bool  # and tells the host's pace: the host bounds the recorded step
     host_bound: float  # share of the launches that the GPU had to wait for
     slowdown: float | None  # of compute beside collectives; None: the record does not tell it
+    blocks: float | None  # thread blocks of the new collectives' kernels, in parts of the old
     edges_told: int  # event edges whose waiting stream the traces name
     edges_inferred: int
     edges_contradicted: int  # left out

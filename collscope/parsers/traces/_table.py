@@ -40,7 +40,7 @@ class Index(Generic[K]):
 
 
 class Rows:
-    """GPU activities in arrays: 53 bytes a row, not an object each.
+    """GPU activities in arrays: 57 bytes a row, not an object each.
 
     `start` and `duration` are in the unit of the source.
     """
@@ -52,6 +52,7 @@ class Rows:
         self.stream = array("i")
         self.device = array("i")
         self.collective = array("i")
+        self.blocks = array("i")  # of a collective's kernel; -1: not told, or none
         self.seq = array("q")
         self.correlation = array("q")
         self.start = array("d")

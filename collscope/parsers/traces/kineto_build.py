@@ -130,15 +130,19 @@ def _named(hint: KernelName | None, _groups: kineto_calls.Groups) -> TraceCollec
 
 def _collectives(seen: Collector, header: Header) -> tuple[TraceCollective, ...]:
     """The table of the collectives that rows have; the rows then hold places in it."""
-    used = as_numpy(seen.rows.collective, np.int32)
+    used = as_numpy(seen.rows.collective, np.int32).copy()
+    rows = np.flatnonzero(used >= 0)
+    told = np.stack([used[rows], as_numpy(seen.rows.blocks, np.int32)[rows]])
+    kinds, kind = np.unique(told, axis=1, return_inverse=True)
     table: Index[TraceCollective] = Index()
-    final = np.full(len(seen.describe) + 1, -1, dtype=np.int32)  # the last one: of -1
-    for place in np.unique(used[used >= 0]).tolist():
+    final = np.empty(kinds.shape[1], dtype=np.int32)
+    for k, (place, blocks) in enumerate(kinds.T.tolist()):
         found = seen.describe[place](header.groups)
         if found.description is None and found.group in header.descriptions:
             found = replace(found, description=header.descriptions[found.group])
-        final[place] = table[found]
-    seen.rows.collective = array("i", final[used].tobytes())
+        final[k] = table[replace(found, blocks=None if blocks < 0 else blocks)]
+    used[rows] = final[kind]
+    seen.rows.collective = array("i", used.tobytes())
     return table.values
 
 

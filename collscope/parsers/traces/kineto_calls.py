@@ -63,6 +63,16 @@ def from_arguments(args: Arguments, groups: Groups) -> TraceCollective:
     )
 
 
+def blocks(grid: msgspec.Raw) -> int:
+    """Thread blocks of a kernel's grid; -1 where it is no such list.
+
+    >>> blocks(msgspec.Raw(b"[24, 1, 1]"))
+    24
+    """
+    found = prod(whole_list(_json(grid)) or (0,))
+    return found if 0 < found < 1 << 31 else -1
+
+
 def described(text: object) -> str | None:
     """Description of a group; None for that of groups which the program gave none.
 

@@ -119,13 +119,19 @@ class Collector:
         rows.duration.append(timed[1])
         rows.correlation.append(_small(args.correlation))
         rows.seq.append(_small(args.seq))
-        rows.collective.append(self._collective(name, text, args) if kind is Kind.KERNEL else -1)
+        collective = self._hint(name, text) if kind is Kind.KERNEL else False
+        rows.collective.append(self._collective(collective, text, args))
+        rows.blocks.append(kineto_calls.blocks(args.grid) if collective else -1)
 
-    def _collective(self, name: int, text: str, args: Arguments) -> int:
-        """Place of a kernel's collective; -1 when it is none, or is looked up at the end."""
+    def _hint(self, name: int, text: str) -> KernelName | bool:
+        """What a kernel's name says; False: it is no collective."""
         hint = self._hints.get(name)
         if hint is None:
             hint = self._hints[name] = classify(text) or looks_related(text)
+        return hint
+
+    def _collective(self, hint: KernelName | bool, text: str, args: Arguments) -> int:
+        """Place of a kernel's collective; -1 when it is none, or is looked up at the end."""
         if hint is False:
             # Arguments also come to the checking kernels that a collective's call launches.
             return -1

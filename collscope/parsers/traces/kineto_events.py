@@ -40,6 +40,7 @@ class Arguments(msgspec.Struct, gc=False):
     dims: msgspec.Raw = field(name="Input Dims", default=_NOTHING)
     types: msgspec.Raw = field(name="Input type", default=_NOTHING)
     event: int | None = field(name="wait_on_cuda_event_id", default=None)
+    grid: msgspec.Raw = field(default=_NOTHING)
 
 
 class Event(msgspec.Struct, gc=False):

@@ -138,7 +138,7 @@ def _explained(
 ) -> Explained:
     one, other = (
         ExplainedRun(
-            name, step, int(r.steps.count.max()), r.full, reached, r.contention.slowdown, alone
+            name, step, int(r.steps.count.max()), r.full, reached, r.contention.mean, alone
         )
         for name, step, r, reached, alone in zip(
             names, (found.first_ns, found.second_ns), recorded, found.reached,

@@ -13,7 +13,7 @@ from collscope.ingest.match import reading, require_run
 from collscope.model import CollectiveClass
 from collscope.reports.prediction.times import Times, label_times, roof_times
 from collscope.reports.prediction.traced import read_traced
-from collscope.timeline.predict import predict
+from collscope.timeline.predict import SLOWDOWN_PRIOR, predict
 from collscope.timeline.records import Prediction
 from collscope.units import count, format_size
 
@@ -73,6 +73,7 @@ class Known:
     host_determined: bool  # by the given step time
     cpu_activities: bool  # the profiler recorded them, too: a slower host
     slowdown: float | None  # of compute beside collectives, as the traces tell it
+    blocks: float | None  # thread blocks of the new collectives' kernels, in parts of the old
     edges_told: int  # event edges whose waiting stream the traces name
     edges_inferred: int
     edges_contradicted: int  # left out
@@ -193,6 +194,7 @@ def _report(
             host_determined=known.host_determined,
             cpu_activities=known.full,
             slowdown=known.slowdown,
+            blocks=known.blocks,
             edges_told=known.edges_told,
             edges_inferred=known.edges_inferred,
             edges_contradicted=known.edges_contradicted,
@@ -276,11 +278,18 @@ def _assumed(wanted: Wanted, times: Times, found: Prediction) -> Iterator[str]:
         )
     if known.slowdown is None:
         yield (
-            "No kernel ran both alone and beside a collective: compute lasts as long as recorded "
-            "beside other collectives, too."
+            "Too few kernels ran both alone and beside a collective: compute is taken to last as "
+            "long as recorded beside the new ones, too, and the range allows for a slowdown of "
+            f"{100 * SLOWDOWN_PRIOR:.0f} %."
         )
+        return
+    slower = f"Compute beside collectives runs {100 * known.slowdown:.0f} % longer than alone"
+    if known.blocks is None:
+        yield f"{slower}. How many multiprocessors the new ones hold is not known."
+    elif abs(known.blocks - 1) < 0.01:
+        yield f"{slower}, and beside the new ones, too: they have as many thread blocks."
     else:
         yield (
-            f"Compute beside collectives runs {100 * known.slowdown:.0f} % longer than alone in "
-            "the traces; whether the new ones slow it down is not known."
+            f"{slower}. The new ones have {known.blocks:.2g} times as many thread blocks: beside "
+            f"them the slowdown may be anything between that and {known.blocks:.2g} times that."
         )
