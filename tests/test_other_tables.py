@@ -278,6 +278,19 @@ def test_every_value_of_nvbandwidth_is_a_figure_of_its_pair() -> None:
     assert [(d.code, d.count) for d in found.diagnostics] == [("test_not_passed", 1)]
 
 
+def test_the_text_of_nvbandwidth_tells_the_same_as_its_json() -> None:
+    text = (TABLES / "synthetic.nvbandwidth.txt").read_text()
+    found = figures("a log line\n" + text + "another\n")
+    assert found.dialect == "nvbandwidth_text"
+    printed = {m.name: (m.value, m.unit) for m in found.metrics}
+    # The text has two decimals.
+    exact = {m.name: (round(m.value, 2), m.unit) for m in figures(NVBANDWIDTH).metrics}
+    assert printed == exact
+    cut = text[: text.index("395.90") + 3]
+    assert len(figures(cut).metrics) == 3
+    assert {d.code for d in figures(cut).diagnostics} == {"cut_row"}
+
+
 @pytest.mark.parametrize("share", [0.5, 0.8, 0.95])
 def test_a_cut_json_keeps_the_tests_before(share: float) -> None:
     cut = NVBANDWIDTH[: int(len(NVBANDWIDTH) * share)]

@@ -91,7 +91,7 @@ def read(kind: str, source: Source, head: bytes, hints: Hints) -> Records | None
         if isinstance(found, MeasurementSet) and fits is not Fit.WHOLE:
             tables.append(found)
             once.take(found.claimed.union(row.line for row in found.rows if row.line))
-        elif isinstance(found, MetricSet):
+        elif isinstance(found, MetricSet) and fits is not Fit.WHOLE:
             figures.append(found)
             once.take(frozenset(metric.line for metric in found.metrics if metric.line))
         elif found is not None:
