@@ -18,9 +18,20 @@ __all__ = ["CollscopeError", "Store", "Table", "__version__", "open", "render"]
 
 
 def open(path: str | PathLike[str]) -> Store:
-    """A store by its path; it is made when something is ingested, if it does not exist."""
-    from pathlib import Path  # noqa: PLC0415 - the command line imports this module, too
+    """A store by its path; it is made when something is ingested, if it does not exist.
 
+    raises  MissingToolError when Python found the source tree instead of what was installed
+    """
+    from importlib.util import find_spec  # noqa: PLC0415 - the command line imports this module, too
+    from pathlib import Path  # noqa: PLC0415
+
+    if find_spec("collscope._logscan") is None:
+        from collscope.errors import MissingToolError  # noqa: PLC0415
+
+        raise MissingToolError(
+            f"{Path(__file__).parent}: the sources, without their native parts. Start Python in"
+            " another folder, or run 'pip install -e .' in this one."
+        )
     store: Store = __getattr__("Store")(Path(path))
     return store
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import doctest
 import importlib.util
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,16 @@ def test_an_import_loads_nothing_heavy(statement: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_python_started_beside_the_sources_says_what_to_do(tmp_path: Path) -> None:
+    """`pip install .` leaves no native parts in the checkout, where Python looks first."""
+    sources = Path(collscope.__file__).parent
+    without = shutil.ignore_patterns("*.so", "_bin", "_lib", "__pycache__")
+    shutil.copytree(sources, tmp_path / "collscope", ignore=without)
+    command = [sys.executable, "-c", "import collscope; collscope.open('job.db')"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "the sources, without their native parts. Start Python in another folder" in done.stderr
 
 
 def test_what_is_exported_is_there() -> None:
