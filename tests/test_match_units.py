@@ -15,7 +15,7 @@ from collscope.ingest.commands import ingest_logs
 from collscope.ingest.match import reading
 from collscope.match.calls import in_place
 from collscope.match.communicators import join_communicators
-from collscope.match.handles import CommHandle
+from collscope.match.handles import CommHandle, Process
 from collscope.match.observations import COLUMNS, Observations
 from collscope.match.p2p import Transfer, recognise
 from collscope.model import Datatype, Op, bus_bandwidth, bus_factor, parse_op, redop_of, size_bytes
@@ -475,7 +475,7 @@ def test_a_split_s_parent_is_the_last_communicator_at_its_pointer() -> None:
         CommHandle(0, ptr, 0, line, 0, 1, comm_hash=hash_, parent_ptr=parent)
         for ptr, line, hash_, parent in seen
     ]
-    comms = join_communicators(handles, ["n"], [0] * 4)
+    comms = join_communicators(handles, [Process("n")], [0] * 4)
     hashes = [c.comm_hash for c in comms]
     (child,) = (c for c in comms if c.comm_hash == 9)
     assert child.parent == hashes.index(8)
@@ -502,6 +502,24 @@ def test_a_process_with_many_gpus_takes_no_rank_of_another_job(
     # Rank 0's only line is of call 3, those of ranks 2 and 5 are of calls 1 and 2.
     assert "ranks_stopped" not in found
     assert "communicator 2 rank 0: 2; communicator 2 rank 2: 2;" in found["missing_calls"].detail
+
+
+@pytest.mark.parametrize("missing", [None, 0, 3])
+def test_jobs_one_after_the_other_in_one_log(tmp_path: Path, missing: int | None) -> None:
+    # The same program twice, the first time without one of the four ranks: equal calls.
+    def job(pid: int, ranks: list[int]) -> str:
+        lines = (_rccl(r, "AllReduce", opCount=c) for c in range(3) for r in ranks)
+        return "".join(
+            line.replace(f"h:{r + 10}:{r + 10}", f"h:{pid + r}:{pid + r}")
+            for line, r in zip(lines, ranks * 3, strict=True)
+        )
+
+    first = [r for r in range(4) if r != missing]
+    with _ingest(job(100, first) + job(200, [0, 1, 2, 3]), tmp_path) as db:
+        found = db.execute(
+            "SELECT GROUP_CONCAT(pid) FROM members GROUP BY comm_id ORDER BY MIN(pid)"
+        ).fetchall()
+    assert found == [(",".join(str(100 + r) for r in first),), ("200,201,202,203",)]
 
 
 def test_one_process_with_all_devices(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from collscope._align import merge_order
 from collscope.ingest.commands import ingest_logs
-from collscope.match.handles import CommHandle
+from collscope.match.handles import CommHandle, Process
 from collscope.match.observations import COLUMNS, Observations, Signature
 from collscope.match.run import Matched, match_run
 from collscope.model import Op
@@ -80,7 +80,7 @@ def _match(
         columns["task"] = np.array(tasks, columns["task"].dtype)
     tuning = {"row": np.empty(0, np.int64), "setting": np.empty(0, np.int32)}
     observed = Observations(handles, _SIGNATURES + _SENDS, columns, tuning, [])
-    return match_run(observed, [f"n{p}" for p in range(len(logs))], [])
+    return match_run(observed, [Process(f"n{p}") for p in range(len(logs))], [])
 
 
 @st.composite

@@ -73,7 +73,7 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[
             raise InputError(
                 f"{store}: what is stored is damaged ({error}). Ingest into a new file."
             ) from error
-        matched = match_run(given.observed, given.hosts, given.kernels)
+        matched = match_run(given.observed, given.processes, given.kernels)
         waits = _kernel_waits(given.kernels, matched)
         matched.diagnostics += [*_of_processes(connection, row[0]), *_of_periods(run, periods)]
         traces = has_traces(connection, row[0])

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
-from collscope.match.handles import CommHandle
+from collscope.match.handles import CommHandle, Process
 
 _NO_CALLS = 0  # digest of an empty sequence
 
@@ -31,17 +32,16 @@ class Communicator:
 
 
 def join_communicators(
-    handles: Sequence[CommHandle], hosts: Sequence[str], digests: Sequence[int]
+    handles: Sequence[CommHandle], processes: Sequence[Process], digests: Sequence[int]
 ) -> list[Communicator]:
     """Communicators of one run.
 
-    handles  of all sources; `CommHandle.process` indexes `hosts`
-    hosts    host name per process
+    handles  of all sources; `CommHandle.process` indexes `processes`
     digests  per handle a hash of its sequence of collective calls (0: none), to tell apart
              communicators that only inference can join
     """
     order = sorted(range(len(handles)), key=lambda i: (handles[i].process, handles[i].first_line))
-    joiner = _Joiner(handles, digests)
+    joiner = _Joiner(handles, processes, digests)
     for i in order:
         if handles[i].comm_hash is not None:
             joiner.by_key(i, ("commId", handles[i].comm_hash, handles[i].nranks), "commId")
@@ -49,14 +49,20 @@ def join_communicators(
     rest = [i for i in order if i not in joiner.comm_of]
     joiner.by_rank([i for i in rest if handles[i].rank is not None])
     joiner.by_sequence(joiner.within_process([i for i in rest if handles[i].rank is None]))
-    return [_finish(c, handles, hosts, joiner) for c in joiner.comms]
+    return [_finish(c, handles, processes, joiner) for c in joiner.comms]
 
 
 class _Joiner:
     """Communicators under construction."""
 
-    def __init__(self, handles: Sequence[CommHandle], digests: Sequence[int]) -> None:
+    def __init__(
+        self,
+        handles: Sequence[CommHandle],
+        processes: Sequence[Process],
+        digests: Sequence[int],
+    ) -> None:
         self.handles = handles
+        self.processes = processes
         self.digests = digests
         self.comms: list[Communicator] = []
         self.comm_of: dict[int, int] = {}
@@ -135,7 +141,49 @@ class _Joiner:
             how = "inferred" if clash or ordinal else "globalrank"
             if nranks == 1:
                 how = "globalrank"
-            self._fill(group, how)
+            for job in self._one_after_the_other(group) if clash else [group]:
+                self._fill(job, how)
+
+    def _one_after_the_other(self, group: list[int]) -> list[list[int]]:
+        """Handles of jobs whose lines follow each other in one log; all where that is not so.
+
+        The lines of a job's processes overlap. Those of two jobs form blocks, each with every rank
+        at most once, and their process ids are apart, too: the blocks of one job's small groups,
+        which may look alike, mostly have theirs in between.
+        """
+        if len({self.processes[self.handles[i].process].source for i in group}) > 1:
+            return [group]
+        blocks: list[list[int]] = []
+        end = -1
+        for i in sorted(group, key=lambda i: self.handles[i].first_line):
+            s = self.handles[i]
+            if s.first_line > end:
+                blocks.append([])
+            blocks[-1].append(i)
+            end = max(end, s.first_line if s.last_line is None else s.last_line)
+        whole = all(
+            len({self.handles[i].process for i in block}) > 1
+            and len({self.handles[i].rank for i in block}) == len(block)
+            for block in blocks
+        )
+        return blocks if whole and self._pids_apart(blocks) else [group]
+
+    def _pids_apart(self, blocks: Sequence[Sequence[int]]) -> bool:
+        """Whether on every host the process ids of each block lie in a range of their own."""
+        ranges: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for block in blocks:
+            pids: dict[str, list[int]] = defaultdict(list)
+            for process in (self.processes[self.handles[i].process] for i in block):
+                if process.pid is None:
+                    return False
+                pids[process.host].append(process.pid)
+            for host, own in pids.items():
+                ranges[host].append((min(own), max(own)))
+        return all(
+            before[1] < after[0]
+            for own in ranges.values()
+            for before, after in pairwise(sorted(own))
+        )
 
     def within_process(self, indices: list[int]) -> list[int]:
         """Join the handles of a process that drives all devices of a communicator.
@@ -220,13 +268,16 @@ class _Joiner:
 
 
 def _finish(
-    comm: Communicator, handles: Sequence[CommHandle], hosts: Sequence[str], joiner: _Joiner
+    comm: Communicator,
+    handles: Sequence[CommHandle],
+    processes: Sequence[Process],
+    joiner: _Joiner,
 ) -> Communicator:
     """Add what the members tell: nodes, parent, hash."""
     members = [handles[i] for i in comm.members.values()]
     nnodes = next((m.nnodes for m in members if m.nnodes is not None), None)
     if nnodes is None and comm.nranks in (1, len(members)):
-        nnodes = len({hosts[m.process] for m in members})
+        nnodes = len({processes[m.process].host for m in members})
     parents = (joiner.parent_handle(i) for i in comm.members.values())
     parent = next(
         (joiner.comm_of[p] for p in parents if p is not None and p in joiner.comm_of), None

@@ -11,7 +11,7 @@ import numpy as np
 
 from collscope.kernel_names import classify
 from collscope.match.communicators import join_communicators, world_ranks
-from collscope.match.handles import CommHandle
+from collscope.match.handles import CommHandle, Process
 from collscope.match.kernels import COUNTER_MASK, TracedKernel
 from collscope.match.observations import Ints, Observations
 from collscope.model import CollectiveClass, Op
@@ -54,7 +54,7 @@ class JoinedKernels:
 def join_kernels(
     kernels: Sequence[TracedKernel],
     observed: Observations,
-    hosts: Sequence[str],
+    processes: Sequence[Process],
     digests: Sequence[int],
     call_of_row: Ints,
     classes: Sequence[CollectiveClass],
@@ -62,12 +62,11 @@ def join_kernels(
     """Kernels with the call they executed, and those of each call over its ranks.
 
     kernels      their `process` counts over all sources, as `CommHandle.process` does
-    hosts        host name per process
     digests      per handle of `observed`, as `join_communicators` takes it
     call_of_row  per row of `observed`, its call or -1
     classes      per call
     """
-    streams = _Streams(kernels, observed, hosts, digests)
+    streams = _Streams(kernels, observed, processes, digests)
     pairs = _logged(kernels, streams, observed, call_of_row)
     by_call: dict[int, list[int]] = defaultdict(list)
     for k, call in pairs:
@@ -103,7 +102,7 @@ class _Streams:
         self,
         kernels: Sequence[TracedKernel],
         observed: Observations,
-        hosts: Sequence[str],
+        processes: Sequence[Process],
         digests: Sequence[int],
     ) -> None:
         self._kernels = kernels
@@ -128,8 +127,10 @@ class _Streams:
         for kernel, h in zip(kernels, self.handle_of, strict=True):
             if h >= 0 and self.handles[h].bus_id is None:
                 self.handles[h] = replace(self.handles[h], bus_id=kernel.bus_id)
+            if h >= logged:
+                self.handles[h] = replace(self.handles[h], last_line=kernel.line)
         silent = [0] * (len(self.handles) - logged)
-        self.comms = join_communicators(self.handles, hosts, [*digests, *silent])
+        self.comms = join_communicators(self.handles, processes, [*digests, *silent])
         self._comm_of = {i: c for c, comm in enumerate(self.comms) for i in comm.members.values()}
 
     def _own(self, kernel: TracedKernel, fits: Sequence[int]) -> int:

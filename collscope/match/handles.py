@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,15 @@ class CommHandle:
     key: int | None = None
     function: str | None = None
     global_rank: int | None = None
+    last_line: int | None = None  # of its calls
+
+
+class Process(NamedTuple):
+    """A process of a run's logs."""
+
+    host: str
+    pid: int | None = None
+    source: int = 0  # the log that it is in
 
 
 def resolve_handles(

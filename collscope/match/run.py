@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from collscope.match import p2p
 from collscope.match.calls import align_calls, in_place, join_disagreements
 from collscope.match.communicators import Communicator, join_communicators, world_ranks
 from collscope.match.executions import JoinedKernels, join_kernels
-from collscope.match.handles import rows_by
+from collscope.match.handles import Process, rows_by
 from collscope.match.kernels import TracedKernel
 from collscope.match.observations import POINTERS_ONLY, Ints, Observations
 from collscope.match.order import launch_order
@@ -63,14 +63,14 @@ CALL_COLUMNS = ("comm", "seq", "class", "group", "setting", "op_count", "ranks_s
 
 
 def match_run(
-    observed: Observations, hosts: Sequence[str], kernels: Sequence[TracedKernel]
+    observed: Observations, processes: Sequence[Process], kernels: Sequence[TracedKernel]
 ) -> Matched:
     """Match everything a run's logs hold.
 
-    hosts    host name per process
-    kernels  traced kernels of all sources, processes numbered as in `observed`
+    processes  that the handles name by index
+    kernels    traced kernels of all sources, processes numbered as in `observed`
     """
-    matching = _Matching(observed, hosts)
+    matching = _Matching(observed, processes)
     for c in range(len(matching.matched.comms)):
         matching.match_communicator(c)
     return matching.finish(kernels)
@@ -79,8 +79,7 @@ def match_run(
 class _Matching:
     """Calls under construction; one `match_communicator` per communicator, then `finish`."""
 
-    def __init__(self, observed: Observations, hosts: Sequence[str]) -> None:
-        self.observed = observed
+    def __init__(self, observed: Observations, processes: Sequence[Process]) -> None:
         sig = observed.columns["sig"]
         halves = np.array([s.op.point_to_point for s in observed.signatures], dtype=bool)
         self.is_half = halves[sig] if len(halves) else np.zeros(0, bool)
@@ -91,10 +90,16 @@ class _Matching:
             self.half_rows = [r[self.is_half[r]] for r in rows]
         else:
             self.coll_rows, self.half_rows = rows, [r[:0] for r in rows]
-        self.hosts = hosts
+        lines = observed.columns["line"]
+        handles = [
+            replace(s, last_line=int(lines[r[-1]])) if len(r) else s
+            for s, r in zip(observed.handles, rows, strict=True)
+        ]
+        self.observed = observed = replace(observed, handles=handles)
+        self.processes = processes
         self.digests = [zlib.crc32(sig[r].tobytes()) for r in self.coll_rows]
-        comms = join_communicators(observed.handles, hosts, self.digests)
-        self.matched = Matched(comms, world_ranks(observed.handles, comms))
+        comms = join_communicators(handles, processes, self.digests)
+        self.matched = Matched(comms, world_ranks(handles, comms))
         self.leader = _group_leaders(observed, rows)
         self.setting_of = np.full(len(sig), -1, dtype=np.int32)
         self.setting_of[observed.tuning["row"]] = observed.tuning["setting"]
@@ -293,7 +298,7 @@ class _Matching:
         if kernels:
             classes = [self.matched.classes[c] for c in calls["class"].tolist()]
             self.matched.kernel_calls, self.matched.joined = join_kernels(
-                kernels, self.observed, self.hosts, self.digests, self.call_of_row, classes
+                kernels, self.observed, self.processes, self.digests, self.call_of_row, classes
             )
             self.matched.world_ranks = self.matched.joined.world_ranks
             apart = len(self.matched.joined.apart)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from collscope.match.handles import CommHandle
+from collscope.match.handles import CommHandle, Process
 from collscope.match.kernels import TracedKernel
 from collscope.match.observations import Ints, Observations, concatenate
 from collscope.match.run import Matched
@@ -27,7 +27,7 @@ class RunInput:
     """What the matching of a run needs, with the keys of the rows it came from."""
 
     observed: Observations
-    hosts: list[str]
+    processes: list[Process]
     kernels: list[TracedKernel]
     handle_ids: list[int]
     kernel_ids: list[int]
@@ -38,12 +38,12 @@ class RunInput:
 def load_run(connection: sqlite3.Connection, run: int) -> RunInput:
     """Observations of all sources of a run, processes numbered through."""
     sources = _sources(connection, run)
-    processes = connection.execute(
-        "SELECT process_id, COALESCE(host, '') FROM _process JOIN _source USING (source_id)"
-        " WHERE run_id = ? ORDER BY process_id",
+    rows = connection.execute(
+        "SELECT process_id, COALESCE(host, ''), pid, source_id FROM _process"
+        " JOIN _source USING (source_id) WHERE run_id = ? ORDER BY process_id",
         (run,),
     ).fetchall()
-    number = {process: i for i, (process, _) in enumerate(processes)}
+    number = {row[0]: i for i, row in enumerate(rows)}
     parts, handle_ids, source_of = [], [], []
     for source, blob in connection.execute(
         "SELECT source_id, columns FROM _segment JOIN _source USING (source_id)"
@@ -55,8 +55,10 @@ def load_run(connection: sqlite3.Connection, run: int) -> RunInput:
         handle_ids += ids
         source_of += [source] * len(ids)
     kernel_ids, kernels = _load_kernels(connection, run, number)
-    hosts = [host for _, host in processes]
-    return RunInput(concatenate(parts), hosts, kernels, handle_ids, kernel_ids, source_of, sources)
+    processes = [Process(host, pid, source) for _, host, pid, source in rows]
+    return RunInput(
+        concatenate(parts), processes, kernels, handle_ids, kernel_ids, source_of, sources
+    )
 
 
 def processes_in_two_logs(connection: sqlite3.Connection, run: int) -> int:
