@@ -18,10 +18,12 @@ from command import collscope
 
 from collscope.reports.html import timeline
 from collscope.reports.html.figures import classes_figure
+from collscope.reports.html.measured import p2p_extras
 from collscope.reports.html.page import Extras, Fact, Strip, to_html
 from collscope.reports.html.report import report_extras
 from collscope.reports.html.timeline import make_strip
 from collscope.reports.layout import NUMBER, TEXT, Item, Section, table
+from collscope.reports.p2p_model import P2p, PairRow
 from collscope.reports.tune import render_tuning
 from collscope.tuning.records import Tuning
 
@@ -203,7 +205,10 @@ def test_pages_open_sort_filter_and_switch(
     page.click("#theme")
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
     page.click("#theme")
-    page.emulate_media(media="print")
+    page.click("#theme")
+    page.emulate_media(media="print")  # paper is white, dark or not
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
     assert page.locator("nav").is_hidden()
     assert opened.problems == []
     opened.close()
@@ -590,3 +595,27 @@ def test_no_common_clock_is_claimed_for_kernels_of_logs(samples: Path, tmp_path:
     assert timed["n"] > 0
     drawings = report_extras(build_report(connection, "main"), connection).drawings or {}
     assert not any(isinstance(d, Strip) for found in drawings.values() for d in found)
+
+
+def _pair(test: str, src: int, dst: int, size: int, us: float) -> PairRow:
+    rate = None if test == "ping-pong" else size / us / 1e3
+    return PairRow("p2p", test, src, dst, size, us, 0.1, rate, 21, 0, "ok", None)
+
+
+def test_pairs_are_mapped_at_the_size_that_most_of_them_have() -> None:
+    rows = [_pair("one-way", a, b, 1 << 20, 10 + a + 3 * b) for a in range(3) for b in range(3)
+            if a != b]  # fmt: skip
+    rows += [_pair("one-way", 0, 1, size, 40.0) for size in (4096, 65536, 1 << 30)]
+    rows += [_pair("ping-pong", a, b, 8, 5.0 + a + b) for a, b in ((0, 1), (0, 2), (1, 2))]
+    found = P2p(3, "cuda", "H200", "nccl", ("p2p",), 0, 1, tuple(rows), (), (), (), ())
+    curve, one_way, latency = (p2p_extras(found).drawings or {})[""]
+    assert curve.title == "Bandwidth over message size, rank 0 and rank 1"
+    assert [row[1] for row in curve.table.rows] == ["4 KiB", "64 KiB", "1 MiB", "1 GiB"]
+    assert one_way.title == "One-way bandwidth of pairs, 1 MiB"
+    # 1 MiB from rank 0 to rank 1 in 13 us, back in 11
+    assert one_way.table.rows[0] == ("rank 0", "-", f"{1048.576 / 13:.4g}", f"{1048.576 / 16:.4g}")
+    assert one_way.table.rows[1][1] == f"{1048.576 / 11:.4g}"
+    # of a round trip there is one time for both directions
+    assert [row[1:] for row in latency.table.rows] == [
+        ("-", "6", "7"), ("6", "-", "8"), ("7", "8", "-"),
+    ]  # fmt: skip

@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
-from collscope.reports.figure import COLOURS
+from collscope.reports.figure import COLOURS, MARKERS
 from collscope.reports.html.page import Figure
 from collscope.reports.layout import NUMBER, TEXT, table
 from collscope.units import figure, format_size
@@ -35,6 +35,7 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
 }  # fmt: skip
 WIDE = 12.4  # inches of a drawing as wide as the page
+_NARROW = 6.0  # of one that a telephone can show
 PLAIN = FuncFormatter(lambda value, _: f"{value:g}")  # labels of a log axis
 _TWO_AND_FIVE = FuncFormatter(
     lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else ""  # the first digit
@@ -53,9 +54,11 @@ def draw(make: Callable[[], Drawing]) -> str:
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
         plt.close(figure)
+        wide = figure.get_figwidth() > _NARROW  # is not shrunk to a narrow screen
     svg = out.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = svg.replace("<svg ", '<svg class="wide" ', 1) if wide else svg
     return svg.replace(INK, "var(--ink)").replace(_LINE, "var(--line)")
 
 
@@ -67,6 +70,12 @@ def colour_of(ops: Sequence[str]) -> Mapping[str, str]:
 def marker_of(ops: Sequence[str]) -> Mapping[str, str]:
     """A mark per operation: another shape where the colours begin again."""
     return {op: "osD^"[i // len(COLOURS) % 4] for i, op in enumerate(sorted(set(ops)))}
+
+
+def series_style(number: int, *, marked: bool = True) -> dict[str, Any]:
+    """Colour and mark of a line: no two of the first 36 have both in common."""
+    mark = MARKERS[(number + number // len(COLOURS)) % len(MARKERS)] if marked else ""
+    return {"color": COLOURS[number % len(COLOURS)], "marker": mark}
 
 
 def size_axis(axis: Axes, sizes: Sequence[int]) -> None:

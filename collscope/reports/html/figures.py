@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from collscope.analysis.curves import Curve
-from collscope.reports.figure import COLOURS, MARKERS
+from collscope.reports.figure import COLOURS
 from collscope.reports.html.drawing import (
     INK,
     PLAIN,
@@ -21,6 +21,7 @@ from collscope.reports.html.drawing import (
     log_axis,
     marker_of,
     row_axis,
+    series_style,
     size_axis,
 )
 from collscope.reports.html.page import Figure
@@ -51,7 +52,7 @@ def classes_figure(report: Report) -> Figure | None:
     marks = {f"class-{row.class_id}": _says(row) for row in rows}
 
     def make() -> Drawing:
-        figure, axis = plt.subplots(figsize=(WIDE, 5.6), layout="constrained")
+        figure, axis = plt.subplots(figsize=(WIDE, 4.8), layout="constrained")
         draw_classes(axis, rows)
         return figure
 
@@ -127,14 +128,17 @@ def curve_figures(report: Report) -> list[Figure]:
     for curve in report.judgement.curves:
         if len(curve.points) > 2:
             by_op[curve.op].append(curve)
-    limits = {row.op: row.limit_gbps for row in report.judgement.classes}
+    judged = report.judgement.classes
+    limits = {(r.op, r.nranks): r.limit_gbps for r in judged if r.limit_gbps}
     return [
-        _curves(op, curves[:_MOST_SERIES], len(curves), limits.get(op))
+        _curves(op, curves[:_MOST_SERIES], len(curves),
+                {n: gbps for (o, n), gbps in limits.items() if o == op and n})
         for op, curves in by_op.items()
-    ]
+    ]  # fmt: skip
 
 
-def _curves(op: str, curves: Sequence[Curve], total: int, limit: float | None) -> Figure:
+def _curves(op: str, curves: Sequence[Curve], total: int, limits: Mapping[int, float]) -> Figure:
+    """Curves of one operation, the ceilings of each number of ranks, and the limits."""
     names = [
         f"{c.label}, {count(c.nranks, 'rank')}"
         + (f", {count(c.nnodes, 'node')}" if c.nnodes else "")
@@ -148,22 +152,22 @@ def _curves(op: str, curves: Sequence[Curve], total: int, limit: float | None) -
         for i, curve in enumerate(curves):
             (line,) = axis.plot(
                 [p.size_bytes for p in curve.points], [p.busbw_gbps for p in curve.points],
-                marker=MARKERS[i % len(MARKERS)] if len(curve.points) <= _MOST_MARKED else "",
-                ms=5, lw=1.4, color=COLOURS[i % len(COLOURS)],
+                ms=5, lw=1.4, **series_style(i, marked=len(curve.points) <= _MOST_MARKED),
                 label=names[i] if len(names[i]) <= 60 else names[i][:59] + "…",
             )  # fmt: skip
             line.set_gid(f"{prefix}-{i}")
-        roof = max(curves, key=lambda c: len(c.roof_points))
-        if roof.roof_points:
-            axis.plot([p.size_bytes for p in roof.roof_points],
-                      [p.busbw_gbps for p in roof.roof_points],
-                      "--", color=INK, lw=1.2, label=roof.roof)  # fmt: skip
-        if limit is not None:
-            axis.axhline(limit, color=INK, lw=0.8, ls=":", label="limit of the fabric")
+        shapes = {(c.nranks, c.nnodes): c for c in curves if c.roof_points}
+        for n, ((ranks, _), c) in enumerate(shapes.items()):
+            axis.plot([p.size_bytes for p in c.roof_points], [p.busbw_gbps for p in c.roof_points],
+                      ("--", "-.", ":")[n % 3], color=INK, lw=1.2,
+                      label=f"{c.roof}, {count(ranks, 'rank')}")  # fmt: skip
+        for limit in sorted({limits[c.nranks] for c in curves if c.nranks in limits}):
+            of = ", ".join(f"{n}" for n, gbps in limits.items() if gbps == limit)
+            axis.axhline(limit, color=INK, lw=0.8, ls=":", label=f"limit, {of} ranks")
         size_axis(axis, [p.size_bytes for c in curves for p in c.points])
         log_axis(axis, "y")
         axis.set_ylabel("bus bandwidth (GB/s)")
-        axis.legend(loc="lower right", fontsize=9)
+        figure.legend(loc="outside upper left", ncols=3, fontsize=9)
         return figure
 
     marks |= {
@@ -178,7 +182,7 @@ def _curves(op: str, curves: Sequence[Curve], total: int, limit: float | None) -
     left = f" {total - len(curves)} more are not drawn." if total > len(curves) else ""
     return Figure(
         f"Bus bandwidth against size: {op}",
-        "Measured, with the reachable ceiling as a dashed line." + left,
+        "Measured, with the reachable ceiling as a broken line." + left,
         draw(make), found, marks,
         series=[(f"{prefix}-{i}", name) for i, name in enumerate(names)],
     )  # fmt: skip

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import matplotlib.pyplot as plt
 
@@ -14,12 +14,20 @@ from collscope.analysis.compare import ClassComparison, Comparison, TracedParts,
 from collscope.bench.p2p_plan import ONE_WAY, PING_PONG, TWO_WAY
 from collscope.model import CollectiveClass
 from collscope.reports.comparison.words import kind_of
-from collscope.reports.figure import COLOURS, MARKERS
-from collscope.reports.html.drawing import INK, WIDE, Matrix, draw, heat_figure, log_axis, size_axis
+from collscope.reports.html.drawing import (
+    INK,
+    WIDE,
+    Matrix,
+    draw,
+    heat_figure,
+    log_axis,
+    series_style,
+    size_axis,
+)
 from collscope.reports.html.page import Extras, Fact, Figure
 from collscope.reports.layout import NUMBER, TEXT, table
-from collscope.reports.p2p_model import P2p
-from collscope.units import count, format_size
+from collscope.reports.p2p_model import P2p, PairRow
+from collscope.units import count, figure, format_size
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -75,7 +83,7 @@ def compare_extras(found: Comparison) -> Extras:
                       "sizes from which another label is the fastest", "Crossovers"))  # fmt: skip
     facts = [*_step_facts(found.traced), *facts]
     other = found.labels[1] if alone else "the label"
-    figure = _ratios(
+    ratios = _ratios(
         "Speed-up by message size",
         f"Time of {found.labels[0]} over that of {other}; above 1 {other} is faster. Lines are "
         "95 % intervals. Marks of one size stand side by side.",
@@ -84,7 +92,7 @@ def compare_extras(found: Comparison) -> Extras:
     drawn = [c for c in curves(found.classes) if len(c) > 1 and any(map(_rates, c))]
     chosen = sorted(drawn, key=lambda curve: -len(curve))[:_MOST_CURVES]
     paired = [_curve(found, curve, n, len(drawn) - len(chosen)) for n, curve in enumerate(chosen)]
-    return Extras(tuple(facts), {"": (figure,) if figure else (), "Classes": paired})
+    return Extras(tuple(facts), {"": (ratios,) if ratios else (), "Classes": paired})
 
 
 def _curve_name(key: CollectiveClass) -> str:
@@ -117,8 +125,8 @@ def _curve(found: Comparison, curve: Sequence[ClassComparison], n: int, left: in
                       if c.cells[i].busbw_gbps]  # fmt: skip
             if points:
                 (line,) = axis.plot(
-                    *zip(*points, strict=True), marker=MARKERS[i % len(MARKERS)], ms=5, lw=1.4,
-                    color=COLOURS[i % len(COLOURS)], label=label[:_LONGEST],
+                    *zip(*points, strict=True), ms=5, lw=1.4, label=label[:_LONGEST],
+                    **series_style(i),
                 )  # fmt: skip
                 line.set_gid(f"label-{n}-{i}")
         for x in crossings:
@@ -187,25 +195,103 @@ def _step_facts(traced: TracedParts | None) -> list[Fact]:
 
 
 def p2p_extras(found: P2p) -> Extras:
-    """A matrix of ranks for each test at its largest size."""
-    figures = []
+    """Slow pairs, a map of the ranks for each test and setting, and one pair's curve over size."""
+    maps = [
+        _pairs(found, test, variant, title, unit)
+        for test, title, unit in _KINDS for variant in found.variants
+    ]  # fmt: skip
+    drawn = [f for f in (_pair_curve(found), *maps) if f is not None]
+    return Extras(tuple(_p2p_facts(found)), {"": drawn})
+
+
+def _p2p_facts(found: P2p) -> Iterable[Fact]:
     for test, title, unit in _KINDS:
-        rows = [r for r in found.rows if r.test == test and r.time_us is not None]
-        if not rows or found.nranks < 2:
+        spreads = [s for s in found.spreads if s.test == test]
+        if not spreads:
             continue
-        size = max(r.size_bytes for r in rows)
-        variant = rows[0].variant
-        values = {
-            (r.src, r.dst): r.time_us if test == PING_PONG else r.algbw_gbps
-            for r in rows if r.size_bytes == size and r.variant == variant
-        }  # fmt: skip
-        ranks = sorted({rank for pair in values for rank in pair})[:_MOST_RANKS]
-        figures.append(heat_figure(
-            f"{title}, {format_size(size)}", "From the rank of the row to that of the column.",
-            Matrix("from, to", [f"rank {r}" for r in ranks], [str(r) for r in ranks],
-                   [[values.get((a, b)) for b in ranks] for a in ranks], unit),
-        ))  # fmt: skip
-    return Extras((), {"": figures})
+        s = max(spreads, key=lambda s: s.size_bytes)
+        values = (
+            (s.time_us_min, s.time_us_median, s.time_us_max) if test == PING_PONG
+            else (s.algbw_gbps_min, s.algbw_gbps_median, s.algbw_gbps_max)
+        )  # fmt: skip
+        low, middle, high = (figure(v or 0.0, 4) for v in values)
+        yield Fact(f"{title}, {format_size(s.size_bytes)}", f"{middle} {unit}",
+                   f"median of {count(s.pairs, 'pair')}; {low} to {high}")  # fmt: skip
+    if found.slow_pairs:
+        worst = found.slow_pairs[0]
+        yield Fact(
+            "Slow beyond the noise", f"rank {worst.src} to rank {worst.dst}",
+            f"{worst.ratio:.2f} times the median of the pairs ({worst.test}, "
+            f"{format_size(worst.size_bytes)}); {count(len(found.slow_pairs), 'such case')} in all",
+        )  # fmt: skip
+    elif found.spreads:
+        yield Fact("Slow beyond the noise", "no pair")
+
+
+def _pairs(found: P2p, test: str, variant: str, title: str, unit: str) -> Figure | None:
+    """A map of the ranks at the largest size that the most pairs have."""
+    rows = [r for r in found.rows
+            if r.test == test and r.variant == variant and r.time_us is not None]  # fmt: skip
+    pairs = Counter(r.size_bytes for r in rows)
+    if not pairs or max(pairs.values()) < 2:  # one pair is no map
+        return None
+    size = max(pairs, key=lambda size: (pairs[size], size))
+    values = {(r.src, r.dst): r.time_us if test == PING_PONG else r.algbw_gbps
+              for r in rows if r.size_bytes == size}  # fmt: skip
+    if test != ONE_WAY:  # both send: measured once for the two directions
+        values |= {(dst, src): value for (src, dst), value in values.items()}
+    ranks = sorted({rank for pair in values for rank in pair})
+    shown = ranks[:_MOST_RANKS]
+    left = len(ranks) - len(shown)
+    text = ("From the rank of the row to that of the column." if test == ONE_WAY
+            else "Both ranks send; each pair stands twice.")  # fmt: skip
+    return heat_figure(
+        f"{title}, {format_size(size)}" + (f": {variant}" if len(found.variants) > 1 else ""),
+        text + (f" {count(left, 'more rank')} not drawn." if left else ""),
+        Matrix("from, to", [f"rank {r}" for r in shown], [str(r) for r in shown],
+               [[values.get((a, b)) for b in shown] for a in shown], unit),
+    )  # fmt: skip
+
+
+def _pair_curve(found: P2p) -> Figure | None:
+    """Bandwidth over size of the pair that was measured at the most sizes."""
+    ends = {found.curve_src, found.curve_dst}
+    curves: dict[tuple[str, str], list[PairRow]] = defaultdict(list)
+    for r in found.rows:
+        if r.algbw_gbps and ((r.src, r.dst) == (found.curve_src, found.curve_dst)
+                             or (r.test == TWO_WAY and {r.src, r.dst} == ends)):  # fmt: skip
+            curves[r.variant, r.test].append(r)
+    drawn = {key: sorted(rows, key=lambda r: r.size_bytes)
+             for key, rows in curves.items() if len(rows) > 2}  # fmt: skip
+    if not drawn:
+        return None
+    names = [test if len(found.variants) == 1 else f"{variant}, {test}" for variant, test in drawn]
+
+    def make() -> Drawing:
+        drawing, axis = plt.subplots(figsize=(WIDE, 3.8), layout="constrained")
+        for n, (name, rows) in enumerate(zip(names, drawn.values(), strict=True)):
+            axis.plot(
+                [r.size_bytes for r in rows], [r.algbw_gbps or 0 for r in rows], gid=f"pair-{n}",
+                ms=5, lw=1.4, label=name[:_LONGEST], **series_style(n),
+            )  # fmt: skip
+        if found.copies:
+            axis.plot([c.size_bytes for c in found.copies], [c.algbw_gbps for c in found.copies],
+                      "--", color=INK, lw=1.2, label="copy engine")  # fmt: skip
+        size_axis(axis, [r.size_bytes for rows in drawn.values() for r in rows])
+        log_axis(axis, "y")
+        axis.set_ylabel("GB/s of one direction")
+        drawing.legend(loc="outside upper left", ncols=4, fontsize=9)
+        return drawing
+
+    return Figure(
+        f"Bandwidth over message size, rank {found.curve_src} and rank {found.curve_dst}",
+        "GB/s are of one direction, also where both ranks send.", draw(make),
+        table([("what", TEXT), ("size", NUMBER), ("GB/s", NUMBER), ("us", NUMBER)],
+              ((name, format_size(r.size_bytes), r.algbw_gbps, r.time_us)
+               for name, rows in zip(names, drawn.values(), strict=True) for r in rows)),
+        {f"pair-{n}": name for n, name in enumerate(names)},
+        series=[(f"pair-{n}", name) for n, name in enumerate(names)],
+    )  # fmt: skip
 
 
 def _ratios(
@@ -221,8 +307,7 @@ def _ratios(
     def make() -> Drawing:
         drawing, axis = plt.subplots(figsize=(WIDE, 4.4), layout="constrained")
         for n, name in enumerate(names):
-            style: dict[str, Any] = {"color": COLOURS[n % len(COLOURS)],
-                     "marker": MARKERS[n // len(COLOURS) % len(MARKERS)]}  # fmt: skip
+            style = series_style(n)
             for i, p in enumerate(shown):
                 if p.series != name:
                     continue

@@ -13,6 +13,10 @@
     strips.forEach((strip) => strip.draw());
   };
   const strips = [];
+  // paper is white: what the script draws is drawn anew for it
+  let dark = false;
+  addEventListener("beforeprint", () => { dark = root.dataset.theme === "dark"; setDark(false); });
+  addEventListener("afterprint", () => setDark(dark));
   theme.addEventListener("click", () => setDark(root.dataset.theme !== "dark"));
 
   // --- tables: sort, filter, copy, a row as SQL -------------------------------------------------

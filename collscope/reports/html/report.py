@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 
+from collscope.analysis.classes import ClassRow
 from collscope.reports.html.figures import (
     bars_figure,
     classes_figure,
@@ -98,7 +99,7 @@ def _worst(report: Report) -> Iterable[Fact]:
         )  # fmt: skip
     elif report.classes:
         most = report.classes[0]
-        yield Fact("Most of the bytes", f"{most.op} {format_size(most.size_bytes)} x{most.nranks}",
+        yield Fact("Most of the bytes", _class_words(most),
                    count(most.calls, "call"), "Classes",
                    of_class("classes", run, most.class_id))  # fmt: skip
     if worst is not None and (top is None or worst.class_id != top.class_id):
@@ -109,8 +110,9 @@ def _worst(report: Report) -> Iterable[Fact]:
         )  # fmt: skip
 
 
-def _class_words(row: JudgedClass) -> str:
-    return f"{row.op} {format_size(row.size_bytes)} x{row.nranks}"
+def _class_words(row: JudgedClass | ClassRow) -> str:
+    size = "of unknown size" if row.size_bytes is None else format_size(row.size_bytes)
+    return f"{row.op} {size}" + ("" if row.nranks is None else f" x{row.nranks}")
 
 
 def _reached(row: JudgedClass) -> str:

@@ -11,8 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from numpy.typing import NDArray
 
-from collscope.reports.figure import COLOURS, MARKERS
-from collscope.reports.html.drawing import PLAIN, WIDE, Matrix, draw, heat_figure
+from collscope.reports.html.drawing import PLAIN, WIDE, Matrix, draw, heat_figure, series_style
 from collscope.reports.html.page import Figure
 from collscope.reports.html.timeline import Traced
 from collscope.reports.layout import NUMBER, table
@@ -47,9 +46,8 @@ def lateness_figure(traced: Traced) -> Figure | None:
         for n, rank in enumerate(ranks):
             points = [(i, us) for i, (last, us) in shown if last == rank]
             if points:
-                axis.plot(*zip(*points, strict=True), MARKERS[n % len(MARKERS)], ms=4,
-                          color=COLOURS[n % len(COLOURS)], label=f"rank {rank}",
-                          gid=f"late-{rank}")  # fmt: skip
+                axis.plot(*zip(*points, strict=True), ls="", ms=4, **series_style(n),
+                          label=f"rank {rank}", gid=f"late-{rank}")  # fmt: skip
         axis.set_yscale("symlog", linthresh=1)
         axis.yaxis.set_major_formatter(PLAIN)
         axis.set_ylabel("late by (us)")
