@@ -434,3 +434,20 @@ def test_a_whole_sqlite_profile_is_not_called_cut(tmp_path: Path, samples: Path)
             "ingest", "profile", samples / "profiles" / name, "--db", tmp_path / "x.db"
         )
         assert "cut_database" not in done.out
+
+
+def test_a_profile_of_which_nothing_can_be_read_is_unusable(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.sqlite"
+    with closing(sqlite3.connect(bad)) as connection:
+        make_profiles.nsys(connection)
+        connection.commit()
+    # The schema stands in the first page of 4096 bytes; behind it is garbage.
+    with bad.open("r+b") as file:
+        size = file.seek(0, 2)
+        file.seek(4096)
+        file.write(b"\xa5" * (size - 4096))
+    for command in ("profile", "auto", "trace"):
+        done = collscope("ingest", command, bad, "--db", tmp_path / f"{command}.db")
+        assert done.code == 3
+        assert "cannot be read to its end" in done.err
+        assert not (tmp_path / f"{command}.db").exists()

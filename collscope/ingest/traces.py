@@ -78,8 +78,8 @@ def ingest_trace(connection: sqlite3.Connection, store: Path, run: str, file: In
     parsed = _parse(file)
     if isinstance(parsed, str):
         totals = _totals(connection, store, run, file)
-        if totals.status != "unusable":
-            return totals
+        if totals.status != "unusable" or is_sqlite(file.head()):
+            return totals  # of an SQLite file it knows better why it is none
         return unusable(path, OTHER_KIND, parsed, size=file.size_bytes, truncated=file.truncated)
     diagnostics = parsed.diagnostics
     identity = sources.identity(file.sha256, "trace")
