@@ -10,6 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from measured_builder import Noise, key, label, noisy_label
 
 from collscope.analysis.check import Check, Rules, check
 from collscope.analysis.labels import Label
@@ -20,7 +21,6 @@ from collscope.parsers import replay_csv
 from collscope.reports.comparison.formats import CHECK_FORMATS, render_check
 from collscope.reports.comparison.words import note_words, why
 from collscope.stats import Samples
-from tests.measured_builder import Noise, key, label, noisy_label
 
 # Sizes of a sweep and times of 10 us + size / 100 GB/s.
 SWEEP = {key(1 << p): 10 + (1 << p) / 1e5 for p in range(10, 30, 3)}

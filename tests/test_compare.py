@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from measured_builder import Noise, key, label, noisy_label
+from store_builder import StoreBuilder, Value
 
 from collscope.analysis.check import check
 from collscope.analysis.compare import compare
@@ -28,8 +30,6 @@ from collscope.stats import (
     sigma,
     weighted_total,
 )
-from tests.measured_builder import Noise, key, label, noisy_label
-from tests.store_builder import StoreBuilder, Value
 
 NOTHING: dict[str, tuple[str, ...]] = dict.fromkeys(CIRCUMSTANCES, ())
 

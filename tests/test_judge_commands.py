@@ -15,11 +15,11 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 from command import Outcome, collscope
+from measured_builder import key, label
 from replay_files import Sweep, write_replay
 
 from collscope.analysis import check as gate
 from collscope.reports.comparison.formats import render_check
-from tests.measured_builder import key, label
 
 SCHEMAS = Path(__file__).resolve().parent.parent / "schemas"
 # 10 us + size / 100 GB/s at 64 KiB, 1 MiB, 16 MiB, 256 MiB.

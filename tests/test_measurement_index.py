@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from store_builder import StoreBuilder
 
 from collscope.model import CollectiveClass, Datatype, Gap, Measurement, MeasurementIndex, Op
 from collscope.store.measurements import measurement_labels, no_such_label, read_measurements
-from tests.store_builder import StoreBuilder
 
 _WANTED = CollectiveClass(
     Op.ALL_GATHER, Datatype.INT8, None, count=10, size_bytes=80, in_place=False, nranks=8, nnodes=1
