@@ -46,13 +46,14 @@ def play(graph: Graph, new: Substitutions) -> Played:
     """When everything takes place with something substituted."""
     after, nodes, rows = graph.following, len(graph.time) + FIRST, len(graph.duration)
     fixed = np.where(graph.compute, 0.0, graph.duration)
-    gap = _weights(graph, new, fixed)[after.slot, after.target - FIRST].tolist()
-    target, first, missing = after.target.tolist(), after.first.tolist(), after.causes.tolist()
-    trace_of, kernel, change = after.trace.tolist(), after.kernel.tolist(), after.change.tolist()
-    # One node at a time: plain lists. The ends of compute kernels count behind all nodes.
+    gap = _weights(graph, new, fixed)[after.edges].tolist()
+    target, first, missing = after.target, after.first, after.causes.copy()
+    trace_of, kernel, change = after.trace, after.kernel, after.change
+    # One node at a time. The ends of compute kernels count behind all nodes.
     work = (graph.duration if new.alone is None else new.alone).tolist()
     slow = np.ones(rows) if new.slowdown is None else 1.0 + new.slowdown
-    gpus = [_Gpu(nodes, slow.tolist()) for _ in range(max(trace_of, default=0) + 1)]
+    pace = slow.tolist()
+    gpus = [_Gpu(nodes, pace) for _ in range(max(trace_of, default=0) + 1)]
     ready, time = [-np.inf] * (nodes + rows), [0.0] * (nodes + rows)
     queue: list[tuple[float, int]] = [(0.0, ORIGIN)]
     while queue:
@@ -69,7 +70,9 @@ def play(graph: Graph, new: Substitutions) -> Played:
         time[node] = now
         for k in range(first[node], first[node + 1]):
             follower = target[k]
-            ready[follower] = max(ready[follower], now + gap[k])
+            moment = now + gap[k]
+            if moment > ready[follower]:  # noqa: PLR1730 - max() takes twice the time
+                ready[follower] = moment
             missing[follower] -= 1
             if not missing[follower]:
                 heappush(queue, (ready[follower], follower))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -42,7 +43,7 @@ source  arXiv 2507.03114, training on A100, H100, MI250, MI210: 19 % on average,
 _HOST_STARTS = 0.2
 _GIVEN = 0.02  # what is given as the step time is true to so much
 _IDLE = 0.1  # of the step; more of it without a known cause widens the range
-_PACES = np.array([0.02, 0.2, 0.4, 0.55, 0.7, 0.85, 1.0])
+_PACES = (0.02, 0.2, 0.4, 0.55, 0.7, 0.85, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,15 +171,16 @@ def predict(
         return None
     factors, changed, unchanged = _factors(recorded, new, traced)
     readings = _readings(recorded, factors.middle, traced)
-    host = _host_pace(recorded, measured_step_ns, readings[0])
+    player = _Player(recorded)
+    host = _host_pace(player, measured_step_ns, readings[0])
     base = step if measured_step_ns is None else measured_step_ns
     middle = _Scenario(host.middle, factors.middle, readings[0])
-    before, after = _before(recorded, middle), _after(recorded, middle)
+    before, after = player.before(host.middle, readings[0]), player.after(middle)
     old, new_step = recorded.step(before), recorded.step(after)
     if old <= 0 or new_step <= 0:
         return None
     ratio = new_step / old
-    others = [*_alternatives(recorded, middle, factors, host, readings)]
+    others = [*_alternatives(player, middle, factors, host, readings)]
     if old > base * (1 + _GIVEN):
         # The profiler slowed the GPU, too. What the change adds or saves may not have been.
         others.append((1 + (new_step - old) / base,))
@@ -263,20 +265,35 @@ class _Scenario:
     beside: _Beside
 
 
-def _before(recorded: Recorded, scenario: _Scenario) -> Played:
-    """The recorded collectives with the host's pace of a scenario."""
-    beside = scenario.beside
-    new = Substitutions(host=scenario.host, alone=beside.alone, slowdown=beside.old)
-    return play(recorded.graph, new)
+class _Player:
+    """Plays scenarios; one that was played before is known."""
 
+    def __init__(self, recorded: Recorded) -> None:
+        self.recorded = recorded
+        self._old: dict[tuple[float, int, int], Played] = {}
 
-def _after(recorded: Recorded, scenario: _Scenario) -> Played:
-    """The new collectives."""
-    # Transfers that are not known apart from the waiting change by what they mostly are.
-    graph, beside = recorded.graph, scenario.beside
-    transfer = graph.transfer + recorded_transfers(recorded) * (scenario.factor - 1)
-    new = Substitutions(transfer, scenario.host, beside.alone, beside.new)
-    return play(graph, new)
+    def before(self, host: float, beside: _Beside) -> Played:
+        """The recorded collectives."""
+        key = host, id(beside.alone), id(beside.old)  # which the scenarios keep alive
+        if key not in self._old:
+            new = Substitutions(host=host, alone=beside.alone, slowdown=beside.old)
+            self._old[key] = play(self.recorded.graph, new)
+        return self._old[key]
+
+    def after(self, scenario: _Scenario) -> Played:
+        """The new collectives."""
+        # Transfers that are not known apart from the waiting change by what they mostly are.
+        graph, beside = self.recorded.graph, scenario.beside
+        transfer = graph.transfer + recorded_transfers(self.recorded) * (scenario.factor - 1)
+        return play(graph, Substitutions(transfer, scenario.host, beside.alone, beside.new))
+
+    def old_step(self, host: float, beside: _Beside) -> float:
+        """Step with the recorded collectives, ns."""
+        return self.recorded.step(self.before(host, beside))
+
+    def new_step(self, scenario: _Scenario) -> float:
+        """Step with the new ones, ns."""
+        return self.recorded.step(self.after(scenario))
 
 
 def recorded_transfers(recorded: Recorded) -> Floats:
@@ -288,23 +305,22 @@ def recorded_transfers(recorded: Recorded) -> Floats:
     return np.where(graph.alone, np.minimum(least[class_], graph.transfer), graph.transfer)
 
 
-def _host_pace(recorded: Recorded, measured_ns: float | None, beside: _Beside) -> _Range:
+def _host_pace(player: _Player, measured_ns: float | None, beside: _Beside) -> _Range:
     """Time of the host's work without the profiler, in parts of the recorded.
 
     The step time without the profiler tells it where the host is what bounds that step.
     """
-    low, high = HOST_PRIOR["full" if recorded.full else "light"]
+    low, high = HOST_PRIOR["full" if player.recorded.full else "light"]
     if measured_ns is None:
         return _Range(low, float(np.sqrt(low * high)), high, determined=False)
-    none = np.ones(len(recorded.graph.transfer))
-    steps = np.array(
-        [recorded.step(_before(recorded, _Scenario(pace, none, beside))) for pace in _PACES]
-    )
-    steps = np.maximum.accumulate(steps)  # a slower host shortens no step
-    goal = max(measured_ns, steps[0])
-    least, most = (_pace(steps, goal * (1 + change)) for change in (-_GIVEN, _GIVEN))
-    if measured_ns >= steps[-1]:
+
+    def step(place: int) -> float:
+        return player.old_step(_PACES[place], beside)
+
+    if measured_ns >= step(len(_PACES) - 1):
         return _Range(1.0, 1.0, 1.0)  # the profiler made nothing slower
+    goal = max(measured_ns, step(0))
+    least, most = (_pace(step, goal * (1 + change)) for change in (-_GIVEN, _GIVEN))
     if most - least < 0.2 * most:
         return _Range(least, (least + most) / 2, most)
     # The GPU bounds the step: what the host would need is not in the record.
@@ -313,13 +329,16 @@ def _host_pace(recorded: Recorded, measured_ns: float | None, beside: _Beside) -
     return _Range(lower, middle, upper, determined=False)
 
 
-def _pace(steps: Floats, goal: float) -> float:
-    """Largest of the paces with which a step is no longer than `goal`, interpolated."""
-    over = int(np.searchsorted(steps, goal, side="right"))
-    if over in (0, len(steps)):
-        return float(_PACES[min(over, len(steps) - 1)])
-    part = (goal - steps[over - 1]) / (steps[over] - steps[over - 1])
-    return float(_PACES[over - 1] + part * (_PACES[over] - _PACES[over - 1]))
+def _pace(step: Callable[[int], float], goal: float) -> float:
+    """Largest of the paces with which a step is no longer than `goal`, interpolated.
+
+    step  by the place of its pace; a slower host shortens none
+    """
+    over = bisect_right(range(len(_PACES)), goal, key=step)
+    if over in (0, len(_PACES)):
+        return _PACES[min(over, len(_PACES) - 1)]
+    part = (goal - step(over - 1)) / (step(over) - step(over - 1))
+    return _PACES[over - 1] + part * (_PACES[over] - _PACES[over - 1])
 
 
 def _readings(
@@ -351,6 +370,9 @@ def _readings(
     alone = contention.alone(duration, old)
     most = max(1.0, SLOWDOWN_PRIOR / max(contention.mean, 1e-9))
     low, high = min(1.0, more), min(max(1.0, more), most)
+    if low == high:
+        same = _Beside(alone, old, old)
+        return same, same, same
     middle, least, greatest = (
         _Beside(alone, old, old * scale) for scale in (float(np.sqrt(low * high)), low, high)
     )
@@ -374,25 +396,24 @@ def _blocks_change(recorded: Recorded, traced: Transfers | None) -> float | None
 
 
 def _alternatives(
-    recorded: Recorded, middle: _Scenario, factors: _Factors, host: _Range,
+    player: _Player, middle: _Scenario, factors: _Factors, host: _Range,
     readings: tuple[_Beside, _Beside, _Beside],
 ) -> Iterator[tuple[float, ...]]:  # fmt: skip
     """New step against the old one with one thing otherwise that is not known, thing by thing."""
-    old = recorded.step(_before(recorded, middle))
+    old = player.old_step(middle.host, middle.beside)
 
     def ratio(other: _Scenario) -> float:
         """The same reading before and after."""
-        before = recorded.step(_before(recorded, other))
-        return recorded.step(_after(recorded, other)) / (before or old)
+        return player.new_step(other) / (player.old_step(other.host, other.beside) or old)
 
     yield tuple(ratio(replace(middle, host=pace)) for pace in {host.low, host.high} - {host.middle})
     if not factors.exact:
-        yield tuple(recorded.step(_after(recorded, replace(middle, factor=factor))) / old
+        yield tuple(player.new_step(replace(middle, factor=factor)) / old
                     for factor in (factors.low, factors.high))  # fmt: skip
-    yield tuple(ratio(replace(middle, beside=beside)) for beside in readings[1:])
+    yield tuple(ratio(replace(middle, beside=r)) for r in readings[1:] if r is not middle.beside)
     # The other start's host has a pace of its own.
     yield tuple(
-        recorded.step(_after(recorded, replace(middle, host=middle.host * change))) / old
+        player.new_step(replace(middle, host=middle.host * change)) / old
         for change in (1 - _HOST_STARTS, 1 + _HOST_STARTS)
     )
 
