@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from statistics import median
 
 from collscope.analysis.classes import ClassRow
@@ -141,5 +142,5 @@ class Matcher:
         gaps = chosen[0].gaps
         if self._own:
             gaps = tuple(gap for gap in gaps if gap is Gap.SCALED)
-        samples = tuple(time for m in measured for time in m.times_us)
+        samples = tuple(chain.from_iterable(m.times_us for m in measured))
         return Match(tuple(chosen), gaps, "ok", samples, median(samples))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 from collscope.model.collective_class import CollectiveClass, Distance, Gap
 from collscope.model.measurement import Measurement
 from collscope.model.op import Op
 
 
-@dataclass(frozen=True, slots=True)
-class Serving:
+class Serving(NamedTuple):
     """A measurement that serves a class, and what keeps it from being of exactly this class."""
 
     measurement: Measurement
