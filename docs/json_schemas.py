@@ -56,7 +56,7 @@ DOCUMENTS = {
         " second. null: not known, or does not apply.",
     ),
     "memcpy": (
-        "collscope.reports.memcpy_build.CopyReport",
+        "collscope.analysis.memcpy.CopyReport",
         "What `collscope bench memcpy --format json` prints. Units are in the names: _us "
         "microseconds, _bytes bytes, _gbps GB/s. null: not known, or does not apply.",
     ),

@@ -22,6 +22,7 @@ from command import collscope
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collscope.analysis.memcpy import build_copies
 from collscope.bench.memcpy import CopyWanted, measure_copies
 from collscope.errors import InputError, MissingToolError, UsageError
 from collscope.model import CopyTime, Severity
@@ -29,7 +30,6 @@ from collscope.parsers import memcpy_csv
 from collscope.programs import MICROBENCH, installed, launchers
 from collscope.replay.session import Target
 from collscope.reports.memcpy import render_copies
-from collscope.reports.memcpy_build import build_copies
 
 ROOT = Path(__file__).resolve().parent.parent
 FAKE = ROOT / "tests" / "native" / "gpu_loader" / "fake_runtime.cpp"

@@ -44,11 +44,11 @@ def memcpy(
 
     Also to the host, and over IPC handles.
     """
+    from collscope.analysis.memcpy import build_copies
     from collscope.bench.memcpy import CopyWanted, measure_copies
     from collscope.replay.session import Target
     from collscope.replay.variants import parse_assignment
     from collscope.reports.memcpy import render_copies
-    from collscope.reports.memcpy_build import build_copies
 
     wanted = CopyWanted(
         sizes,

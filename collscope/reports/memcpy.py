@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 
+from collscope.analysis.memcpy import CopyReport, CopyRow
 from collscope.reports.layout import (
     NUMBER,
     TEXT,
@@ -16,7 +17,6 @@ from collscope.reports.layout import (
     table,
     to_csv,
 )
-from collscope.reports.memcpy_build import CopyReport, CopyRow
 from collscope.units import count, format_size
 
 _Key = tuple[str, int | None, int | None, str, int]  # kind, source, destination, direction, size

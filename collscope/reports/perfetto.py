@@ -9,9 +9,9 @@ from typing import BinaryIO, cast
 
 import msgspec
 
+from collscope.analysis.traced_run import read_traced
 from collscope.errors import InputError, UsageError
 from collscope.ingest.match import reading, require_run
-from collscope.reports.prediction.traced import read_traced
 from collscope.timeline.analyse import Timeline
 from collscope.timeline.perfetto import MOST_PARTS, longest_calls, trace_events
 from collscope.writing import replaced

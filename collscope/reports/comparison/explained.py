@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from collscope.analysis.traced_run import read_traced
 from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.ingest.match import reading
 from collscope.model import CollectiveClass
@@ -14,7 +15,6 @@ from collscope.reports.comparison.inputs import Runs, name_traced_runs
 from collscope.reports.comparison.words import kind_of
 from collscope.reports.html.page import Extras, Fact
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, in_format, table, to_csv
-from collscope.reports.prediction.traced import read_traced
 from collscope.timeline.explain import Explanation, explain
 from collscope.timeline.predict import Recorded
 from collscope.units import count, format_size

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from collscope.analysis.traced import TracedRun, traced_run
+from collscope.analysis.traced_run import read_traced
 from collscope.ingest.match import reading
-from collscope.reports.prediction.traced import read_traced
 
 _STYLES = {True: "trace of CPU and CUDA activities", False: "trace of CUDA activities"}
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated
 
 from collscope.analysis.classes import ClassRow
+from collscope.analysis.traced_run import read_traced
 from collscope.errors import NoVerdictError
 from collscope.ingest.match import reading, require_run
 from collscope.model import CollectiveClass
 from collscope.reports.prediction.times import Times, label_times, roof_times
-from collscope.reports.prediction.traced import read_traced
 from collscope.timeline.predict import SLOWDOWN_PRIOR, predict
 from collscope.timeline.records import Prediction
 from collscope.units import count, format_size

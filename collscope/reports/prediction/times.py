@@ -13,10 +13,10 @@ import numpy as np
 from collscope.analysis.classes import ClassRow, class_rows, read_call_totals
 from collscope.analysis.judged import judge_classes
 from collscope.analysis.serving import Matcher
+from collscope.analysis.traced_run import read_traced
 from collscope.errors import InputError, NoVerdictError
 from collscope.model import CollectiveClass, Measurement
 from collscope.reports.efficiency import gap_words, match_marks
-from collscope.reports.prediction.traced import read_traced
 from collscope.reports.timeline_read import read_timeline
 from collscope.roofline.chosen import make_roofs
 from collscope.store.measurements import measurement_labels, no_such_label, read_measurements

@@ -1,4 +1,4 @@
-"""`collscope bench memcpy`: its rows, one for each thing measured, whatever the rounds."""
+"""What `collscope bench memcpy` measured: one row for each thing measured, whatever the rounds."""
 
 from __future__ import annotations
 
