@@ -85,7 +85,7 @@ def _logged_sentences(ranks: Sequence[RankWaits]) -> Iterable[str]:
     whole = sum(rank.seen_ns for rank in ranks)
     wait, unknown = (sum(getattr(r, name) for r in ranks) for name in ("wait_ns", "unknown_ns"))
     if unknown < whole:
-        left = f"; {100 * unknown / whole:.1f} % cannot be told apart"
+        left = f"; {100 * unknown / whole:.1f} % may be either"
         yield (
             f"Of the kernel time of collectives ({count(len(ranks), 'rank')}, by RCCL's kernel "
             f"trace) {100 * wait / whole:.1f} % is waiting for the last rank"
@@ -117,16 +117,15 @@ def _split_sentence(said: TimelineReport, wait: int, transfer: int, unknown: int
     why = ""
     if said.traced is not None:
         why = (
-            f": {traced_ranks(said, said.traced.ranks)} have a trace, and the others may be those "
+            f": only {traced_ranks(said, said.traced.ranks)} have a trace, and the rest may be late"
         )
-        why += "that are waited for"
     elif lacking:
-        why = f": {count(lacking, 'call')} lack a rank that may be the one waited for"
+        why = f": in {count(lacking, 'call')} the last rank may be missing from the traces"
     if wait + transfer:
         yield (
             f"Of the collectives' kernel time {100 * wait / whole:.1f} % is waiting for the last "
-            f"rank, {100 * transfer / whole:.1f} % transfer; {100 * unknown / whole:.1f} % cannot "
-            f"be told apart{why}."
+            f"rank, {100 * transfer / whole:.1f} % transfer; {100 * unknown / whole:.1f} % may "
+            f"be either{why}."
         )
     elif why:
         yield f"How much of the collectives' kernel time is waiting is not known{why}."
@@ -146,9 +145,10 @@ def late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
     waited = sum(other.wait_ns for other in ranks if other.rank != rank.rank)
     return (
         f"Rank {rank.rank} comes last in {rank.late_last} of {count(rank.late_of, 'call')}, "
-        f"typically by {_us(rank.late_typical_ns)} (at least half as late in {rank.late_behind}; "
-        f"{100 * rank.late_share:.0f} % of all lateness). The others wait {_us(waited)} in all, "
-        f"{_us(rank.caused_wait_ns)} of it because this rank comes after the second last."
+        f"typically by {_us(rank.late_typical_ns)} (by half of that or more in "
+        f"{rank.late_behind}), and has {100 * rank.late_share:.0f} % of all lateness. The others "
+        f"wait {_us(waited)} in total; if it came with the second last, they would wait "
+        f"{_us(rank.caused_wait_ns)} less."
     )
 
 
@@ -175,19 +175,22 @@ def cause_sentence(rank: RankRow, said: TimelineReport) -> str:
                 f"yet, so its host is late. {computes}"
             )
         case "idle":
-            return f"{idles}; the trace tells no launches, so not what it waits for. {computes}"
+            return (
+                f"{idles}; the trace has no launches, so it does not show what the GPU waits for. "
+                f"{computes}"
+            )
         case "more":
             return (
                 f"It runs more compute kernels than the others: {_us(cause.more_compute_ns)} more."
             )
         case "slower":
             return (
-                "Its compute kernels are those of the others and last longer: "
-                f"{_us(cause.slower_compute_ns)} in all."
+                "It runs the same compute kernels as the others, but they last longer: "
+                f"{_us(cause.slower_compute_ns)} in total."
             )
         case "inherited":
             return (
-                f"It waits itself {_us(cause.inherited_ns)} in another group: rank "
+                f"It waits {_us(cause.inherited_ns)} itself, in another group: rank "
                 f"{cause.first_rank} is the first cause."
             )
     return f"Why is not known: {idles[0].lower()}{idles[1:]}. {computes}"
