@@ -13,15 +13,21 @@ from collscope.errors import UsageError
 export_app = typer.Typer(no_args_is_help=True, help="Write what the store holds for other tools.")
 
 
+With = Annotated[
+    str | None,
+    typer.Option(
+        "--with",
+        help="New times: a label of measurements, or a traced run.",
+        callback=checked_label,
+    ),
+]
+StepMs = Annotated[
+    float | None, typer.Option("--step-ms", help="Step time without the profiler, in ms.", min=0)
+]
+
+
 def predict(
-    label: Annotated[
-        str | None,
-        typer.Option(
-            "--with",
-            help="New times: a label of measurements, or a traced run.",
-            callback=checked_label,
-        ),
-    ] = None,
+    label: With = None,
     before: Annotated[
         str | None,
         typer.Option(
@@ -31,10 +37,7 @@ def predict(
         ),
     ] = None,
     system: System = None,
-    step_ms: Annotated[
-        float | None,
-        typer.Option("--step-ms", help="Step time without the profiler, in ms.", min=0),
-    ] = None,
+    step_ms: StepMs = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Also show what bounds the step before and after.")
     ] = False,
@@ -67,8 +70,21 @@ def export_perfetto(
             "--most", help="Write at most this many kernels, of the longest calls.", min=1
         ),
     ] = None,
+    label: With = None,
+    system: System = None,
+    step_ms: StepMs = None,
 ) -> None:
-    """All ranks' collectives on one clock, for ui.perfetto.dev."""
-    from collscope.reports.perfetto import export_trace
+    """All ranks' collectives on one clock, for ui.perfetto.dev.
 
-    write(export_trace(db, run, output, most), None)
+    With --with or --system the predicted timeline stands beside the recorded one.
+    """
+    from collscope.reports.perfetto import export_trace
+    from collscope.reports.prediction.build import Wanted
+
+    if label is not None and system is not None:
+        raise UsageError("export perfetto: give --with LABEL or --system NAME, not both.")
+    if step_ms is not None and label is None and system is None:
+        raise UsageError("export perfetto: --step-ms goes with --with or --system.")
+    step_us = None if step_ms is None else step_ms * 1000
+    wanted = Wanted(run, label, None, system, step_us) if label or system else None
+    write(export_trace(db, run, output, most, wanted), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -12,28 +13,41 @@ import msgspec
 from collscope.analysis.traced_run import read_traced
 from collscope.errors import InputError, UsageError
 from collscope.ingest.match import reading, require_run
-from collscope.timeline.analyse import Timeline
-from collscope.timeline.perfetto import MOST_PARTS, longest_calls, trace_events
+from collscope.reports.prediction.build import Wanted, read_wanted
+from collscope.timeline.perfetto import MOST_PARTS, Event, Simulated, longest_calls, trace_events
+from collscope.timeline.predict import simulate
 from collscope.writing import replaced
 
 _LEVEL = 6  # of gzip
 
 
-def export_trace(db: Path, run: str, output: Path, most: int | None) -> str:
+def export_trace(
+    db: Path, run: str, output: Path, most: int | None, wanted: Wanted | None = None
+) -> str:
     """Write the file, compressed where its name ends in .gz; returns what it holds in words.
 
     most    kernels at most; None: as many as viewers open well
+    wanted  a prediction of the run that is shown beside it
     raises  UsageError for a file of another name; InputError for an unknown run, one without
             traces, or a file that cannot be written
     """
     if not output.name.endswith((".json", ".json.gz")):
         raise UsageError(f"{output}: neither .json nor .json.gz. Name such a file with -o.")
-    with reading(db) as connection:
-        require_run(connection, db, run)
-        timeline = read_traced(connection, db, run).timeline
+    predicted = None
+    if wanted is not None:
+        traced, times, measured = read_wanted(db, wanted)
+        recorded = traced.recorded()
+        played = simulate(recorded, times.times, traced=times.transfers, measured_step_ns=measured)
+        predicted = Simulated(f"predicted with {times.name}", played)
+    else:
+        with reading(db) as connection:
+            require_run(connection, db, run)
+            traced = read_traced(connection, db, run)
+        recorded = traced.recorded()
+    timeline = traced.timeline
     limit = MOST_PARTS if most is None else most
     try:
-        events = _write(timeline, output, limit)
+        events = _write(trace_events(timeline, limit, recorded, predicted), output)
         size = output.stat().st_size
     except OSError as error:
         raise InputError(f"{output}: {error.strerror}. Name another file with -o.") from error
@@ -43,7 +57,7 @@ def export_trace(db: Path, run: str, output: Path, most: int | None) -> str:
     return f"{output}: {calls:,} calls, {events:,} events, {size:,} bytes{rest}"
 
 
-def _write(timeline: Timeline, output: Path, most: int) -> int:
+def _write(shown: Iterable[Event], output: Path) -> int:
     """Write event by event, so that no whole document stands in memory; returns their number."""
     encoder = msgspec.json.Encoder()
     events = 0
@@ -55,7 +69,7 @@ def _write(timeline: Timeline, output: Path, most: int) -> int:
             zipped = gzip.GzipFile("", "wb", _LEVEL, file, mtime=0)
             out = cast("BinaryIO", stack.enter_context(zipped))
         out.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
-        for event in trace_events(timeline, most):
+        for event in shown:
             out.write((b",\n" if events else b"") + encoder.encode(event))
             events += 1
         out.write(b"\n]}\n")

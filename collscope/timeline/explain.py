@@ -89,12 +89,14 @@ def explain(first: Recorded, second: Recorded) -> Explanation | None:
     one, other = (_shapley(v) for v in values)
     middle = {f: round(float(weights[0] * one[f] - weights[1] * other[f])) for f in FACTORS}
     remainder = round(second.step_ns) - round(first.step_ns) - sum(middle.values())
-    graphs = [(there, 1), (back, -1)]
-    for slower in others:
-        graphs += [(_Swap(first, second, slower), 1), (_Swap(second, first, slower[::-1]), -1)]
+    otherwise = [
+        pair for slower in others
+        for pair in ((_Swap(first, second, slower), 1), (_Swap(second, first, slower[::-1]), -1))
+    ]  # fmt: skip
     ends = {
         f: [middle[f], round(one[f]), -round(other[f]),
-            *(round(sign * change) for swap, sign in graphs for change in swap.changes(f))]
+            *(round(sign * v) for swap, sign in ((there, 1), (back, -1)) for v in swap.changes(f)),
+            *(round(sign * v) for swap, sign in otherwise for v in swap.ends(f))]
         for f in FACTORS
     }  # fmt: skip
     # What is not explained may belong to any part.
@@ -165,11 +167,19 @@ class _Swap:
 
         Collectives also with either end of the spread of their transfers.
         """
-        for paces in (_AS_RECORDED, self.priors):
-            for spread in (0, 1, 2) if factor == "collectives" else (0,):
-                first = self.step(frozenset((factor,)), paces, spread)
-                yield first - self.step(_NONE, paces)
-                yield self.step(_ALL, paces, spread) - self.step(_ALL - {factor}, paces)
+        yield from self.ends(factor)
+        yield from self.ends(factor, self.priors)
+        if factor == "collectives":
+            for spread in (1, 2):
+                yield from self.ends(factor, _AS_RECORDED, spread)
+                yield from self.ends(factor, self.priors, spread)
+
+    def ends(
+        self, factor: str, paces: tuple[float, float] = _AS_RECORDED, spread: int = 0
+    ) -> Iterator[float]:
+        """What a factor adds to a step when it is swapped first, and last; ns."""
+        yield self.step(frozenset((factor,)), paces, spread) - self.step(_NONE, paces)
+        yield self.step(_ALL, paces, spread) - self.step(_ALL - {factor}, paces)
 
     def step(
         self, swapped: Swapped, paces: tuple[float, float] = _AS_RECORDED, spread: int = 0

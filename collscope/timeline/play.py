@@ -149,21 +149,34 @@ def longest_path(graph: Graph, played: Played, last: int, until: float) -> Path:
     node = last
     while node >= FIRST and time[node] > until:
         k = node - FIRST
-        slot = int((time[graph.before[:, k]] + weight[:, k]).argmax())
+        held = int((time[graph.before[:, k]] + weight[:, k]).argmax())
         nodes.append(node)
-        slots.append(slot)
-        node = int(graph.before[slot, k])
-    place, slot_ = np.array(nodes, dtype=np.int64) - FIRST, np.array(slots, dtype=np.int64)
-    lasted, part = graph.lasted[slot_, place], graph.part[place]
-    on_host = slot_ == HOST
+        slots.append(held)
+        node = int(graph.before[held, k])
+    place, slot = np.array(nodes, dtype=np.int64) - FIRST, np.array(slots, dtype=np.int64)
+    return _path(graph, played, place, slot)
+
+
+def last_causes(graph: Graph, played: Played, nodes: Ints) -> Path:
+    """What held each of some nodes up: the last step of the way to it."""
+    place = nodes - FIRST
+    weight = _weights(graph, played.new, played.duration)[:, place]
+    slot = (played.time[graph.before[:, place]] + weight).argmax(axis=0)
+    return _path(graph, played, place, slot)
+
+
+def _path(graph: Graph, played: Played, place: Ints, slot: Ints) -> Path:
+    """The causes in slots of nodes, which count without `NEVER` and `ORIGIN`."""
+    lasted, part = graph.lasted[slot, place], graph.part[place]
+    on_host = slot == HOST
     transfer = graph.transfer if played.new.transfer is None else played.new.transfer
     host = graph.work * played.new.host
     return Path(
         node=place + FIRST,
-        slot=slot_,
+        slot=slot,
         row=np.where(on_host & (part >= 0), graph.row[place], lasted),
         work=np.where(on_host, host[place], 0.0),
         lasted=np.append(played.duration, 0.0)[lasted],
         transfer=np.where(on_host, np.append(transfer, 0.0)[part], 0.0),
-        gap=graph.gap[slot_, place].astype(np.float64),
+        gap=graph.gap[slot, place].astype(np.float64),
     )

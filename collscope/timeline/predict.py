@@ -225,6 +225,21 @@ def predict(
     )
 
 
+def simulate(
+    recorded: Recorded,
+    new: Mapping[CollectiveClass, NewTime],
+    *,
+    traced: Transfers | None = None,
+    measured_step_ns: float | None = None,
+) -> Played:
+    """The record played with the middle of all that `predict` takes the same for."""
+    factors, _, _ = _factors(recorded, new, traced)
+    readings = _readings(recorded, factors.middle, traced)
+    player = _Player(recorded)
+    host = _host_pace(player, measured_step_ns, readings[0])
+    return player.after(_Scenario(host.middle, factors.middle, readings[0]))
+
+
 @dataclass(frozen=True, slots=True)
 class _Factors:
     """Factors of the transfer per part: middle, low, high."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from collscope.analysis.classes import ClassRow
-from collscope.analysis.traced_run import read_traced
+from collscope.analysis.traced_run import Traced, read_traced
 from collscope.errors import NoVerdictError
 from collscope.ingest.match import reading, require_run
 from collscope.model import CollectiveClass
@@ -115,6 +115,22 @@ def predict_run(db: Path, wanted: Wanted) -> PredictionReport:
     raises  InputError for an unknown run, label or system, or a run without traces;
             NoVerdictError when no class has a new time, or there is no step
     """
+    traced, times, measured = read_wanted(db, wanted)
+    recorded = traced.recorded()
+    found = predict(recorded, times.times, traced=times.transfers, measured_step_ns=measured)
+    if found is None:
+        raise NoVerdictError(
+            f"{db}: the traces of run '{wanted.run}' hold no step. Record several steps."
+        )
+    return _report(wanted, times, found, traced.rows, len(traced.timeline.rows.ranks))
+
+
+def read_wanted(db: Path, wanted: Wanted) -> tuple[Traced, Times, float | None]:
+    """The traces, the new times of their classes, and the step time that is given, ns.
+
+    raises  InputError for an unknown run, label or system, or a run without traces;
+            NoVerdictError when no class has a new time
+    """
     with reading(db) as connection:
         require_run(connection, db, wanted.run)
         traced = read_traced(connection, db, wanted.run)
@@ -130,14 +146,7 @@ def predict_run(db: Path, wanted: Wanted) -> PredictionReport:
             f"{db}: {times.name} have no time for any class of run '{wanted.run}'. Measure them "
             "with collscope replay."
         )
-    measured = None if wanted.step_us is None else wanted.step_us * 1000
-    recorded = traced.recorded()
-    found = predict(recorded, times.times, traced=times.transfers, measured_step_ns=measured)
-    if found is None:
-        raise NoVerdictError(
-            f"{db}: the traces of run '{wanted.run}' hold no step. Record several steps."
-        )
-    return _report(wanted, times, found, traced.rows, len(traced.timeline.rows.ranks))
+    return traced, times, None if wanted.step_us is None else wanted.step_us * 1000
 
 
 def _relative(times: Times, before: Times) -> Times:
