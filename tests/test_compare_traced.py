@@ -89,6 +89,29 @@ def test_parts_of_a_step_by_hand() -> None:
     assert transfers == {2 * SIZES[0]: pytest.approx(50), 2 * SIZES[1]: pytest.approx(150)}
 
 
+def test_kernel_time_of_classes_holds_the_waiting() -> None:
+    """Rank 0 waits 200 us before transfers of 50 and of 150: means of 150 and 250 us a step."""
+    found = compare_traced([run_of("a", [(0, 0)] * 5), run_of("b", [(0, 0)] * 5)])
+    assert found.traced is not None
+    times = {kernel.key.size_bytes: kernel.cells[0].time_us for kernel in found.traced.kernels}
+    assert times == {2 * SIZES[0]: pytest.approx(150), 2 * SIZES[1]: pytest.approx(250)}
+
+
+def test_one_rank_s_traces_are_compared_by_step_and_kernel_time(
+    samples: Path, tmp_path: Path
+) -> None:
+    """Nothing tells transfer from waiting there: classes have kernel times, the gate the step."""
+    db = tmp_path / "t.db"
+    for case in ("default", "ringll"):
+        trace = samples / "traces" / case / "rank0.json.gz"
+        assert collscope("ingest", "trace", trace, "--db", db, "--run", case).code == 0
+    told = json.loads(collscope("compare", "default", "ringll", "--db", db, "--format", "json").out)
+    assert told["classes"] == []
+    assert len(told["traced"]["kernels"]) == 6
+    assert told["traced"]["kernels"][0]["cells"][1]["speed_up"] == pytest.approx(0.44, abs=0.02)
+    assert collscope("check", "--baseline", "default", "--current", "ringll", "--db", db).code == 1
+
+
 def test_a_slower_step_is_a_regression_and_the_same_one_passes() -> None:
     base = steady("base")
     assert check_traced(base, steady("same")).verdict is Verdict.PASS
@@ -205,7 +228,7 @@ def test_every_form_has_the_step(db: Path) -> None:
     assert {row["part"] for row in rows if not row["op"]} == {
         "step", "compute", "collectives", "exposed", "waiting", "idle",
     }  # fmt: skip
-    assert {row["part"] for row in rows if row["op"]} == {""}
+    assert {row["part"] for row in rows if row["op"]} == {"", "kernels"}
 
 
 @pytest.mark.parametrize(

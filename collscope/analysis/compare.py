@@ -125,11 +125,22 @@ class PartComparison:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelComparison:
+    """Kernel time of a class in a step, waiting in it: the mean over the traced ranks."""
+
+    key: CollectiveClass
+    cells: tuple[PartCell, ...]  # one per run, in their order; without intervals
+
+
+@dataclass(frozen=True, slots=True)
 class TracedParts:
     """What traces tell beside their classes."""
 
     runs: tuple[TracedSteps, ...]  # one per run, in their order
     parts: tuple[PartComparison, ...]  # of the job, then of each rank
+    kernels: tuple[
+        KernelComparison, ...
+    ]  # classes of any run, the most time of the first one first
 
 
 @dataclass(frozen=True, slots=True)

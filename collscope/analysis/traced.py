@@ -16,6 +16,7 @@ import numpy.typing as npt
 from collscope.analysis.check import DEFAULT_RULES, Check, Rules, check, control_floor, doubt_of
 from collscope.analysis.compare import (
     Comparison,
+    KernelComparison,
     PartCell,
     PartComparison,
     TracedParts,
@@ -83,6 +84,7 @@ class TracedRun:
     host: float  # part of what bounds a step that is the host's work, up to 1
     parts: Mapping[str, Samples]  # of a step; a part is not there where it is not known
     of_rank: Mapping[tuple[int, str], Samples]
+    kernels: Mapping[CollectiveClass, Samples]  # kernel time of a step, mean over the ranks
     unsplit: int  # classes whose transfer is not known apart from the waiting
 
     @property
@@ -121,6 +123,7 @@ def traced_run(
         min(1.0, on_host / (recorded.step_ns or 1.0)),
         parts,
         of_rank,
+        _kernels(name, recorded, keys, ends) if found else {},
         unsplit,
     )
 
@@ -207,6 +210,22 @@ def _classes(
         )
         found[own] = Measured(samples, busbw, len(mine))
     return found, unsplit
+
+
+def _kernels(
+    name: str, recorded: Recorded, keys: Sequence[CollectiveClass | None], ends: Floats
+) -> dict[CollectiveClass, Samples]:
+    """Kernel time of each class in each step, waiting in it: the mean over the ranks."""
+    calls, times = recorded.calls, recorded.times
+    step = _step_of_calls(recorded, ends)[calls.call_of_part]
+    found: dict[CollectiveClass, Floats] = {}
+    number, duration = len(ends) - 1, times.end - times.start
+    for key in dict.fromkeys(filter(None, keys)):
+        chosen = np.array([k == key for k in keys])[calls.call_of_part] & (step >= 0)
+        total = np.bincount(step[chosen], duration[chosen], minlength=number)
+        own = replace(key, count=None)
+        found[own] = found.get(own, np.zeros(number)) + total / max(1, ends.shape[1])
+    return {key: _samples(name, total) for key, total in found.items()}
 
 
 def _step_of_calls(recorded: Recorded, ends: Floats) -> Ints:
@@ -337,7 +356,24 @@ def _traced_parts(runs: Sequence[TracedRun]) -> TracedParts:
             for r in runs
         ),
         tuple(p for p in parts if any(c.time_us is not None for c in p.cells)),
+        tuple(_kernel_times(runs)),
     )
+
+
+def _kernel_times(runs: Sequence[TracedRun]) -> Iterator[KernelComparison]:
+    first = runs[0].kernels
+    keys = sorted({key for run in runs for key in run.kernels})
+    for key in sorted(keys, key=lambda k: -first[k].time_us if k in first else 0.0):
+        times = [r.kernels[key].time_us if key in r.kernels else None for r in runs]
+        yield KernelComparison(
+            key,
+            tuple(
+                PartCell(
+                    run.name, t, times[0] / t if place and t and times[0] else None, None, None
+                )
+                for place, (run, t) in enumerate(zip(runs, times, strict=True))
+            ),
+        )
 
 
 def _cell(first: TracedRun, run: TracedRun, part: str, rank: int | None) -> PartCell:

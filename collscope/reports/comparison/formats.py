@@ -141,10 +141,15 @@ def _letter(number: int) -> str:
 def _headline(comparison: Comparison) -> str:
     n = count(len(comparison.classes), "common class", "common classes")
     if comparison.traced is not None:
+        classes = "No class has a known transfer in every run;"
+        if comparison.classes:
+            classes = (
+                f"A class's time is the transfer of a call; {n}, weighted by the calls of"
+                f" {comparison.labels[0]};"
+            )
         return (
-            f"{runs_words(comparison.traced)} A class's time is the transfer of a call; {n},"
-            f" weighted by the calls of {comparison.labels[0]}; speed-up is time of the first run /"
-            " time of the run (~: within the noise)."
+            f"{runs_words(comparison.traced)} {classes} speed-up is time of the first run / time of"
+            " the run (~: within the noise)."
         )
     weight = "every class counts the same" if comparison.run is None else (
         f"weighted by the calls of run {comparison.run}"
@@ -230,21 +235,39 @@ def _compare_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
     """In the order of `_COMPARE_CSV`."""
     for row in comparison.classes:
         k = row.key
-        datatype = None if k.datatype is None else k.datatype.value
-        redop = None if k.redop is None else k.redop.value
-        in_place = None if k.in_place is None else int(k.in_place)
         for c in row.cells:
             yield (
-                k.op.value, datatype, redop, k.nranks, in_place, k.shape, k.size_bytes, row.weight,
-                c.label, c.status, c.time_us, c.busbw_gbps, c.speed_up, c.low, c.high, k.root,
-                k.nnodes, None, None,
+                *_csv_key(k), row.weight, c.label, c.status, c.time_us, c.busbw_gbps, c.speed_up,
+                c.low, c.high, k.root, k.nnodes, None, None,
             )  # fmt: skip
-    for part in comparison.traced.parts if comparison.traced else ():
+    if comparison.traced is None:
+        return
+    for part in comparison.traced.parts:
         for p in part.cells:
             yield (
                 *(None,) * 8, p.label, None, p.time_us, None, p.speed_up, p.low, p.high, None, None,
                 part.part, part.rank,
             )  # fmt: skip
+    for kernel in comparison.traced.kernels:
+        k = kernel.key
+        for p in kernel.cells:
+            yield (
+                *_csv_key(k), None, p.label, None, p.time_us, None, p.speed_up, None, None, k.root,
+                k.nnodes, "kernels", None,
+            )  # fmt: skip
+
+
+def _csv_key(k: CollectiveClass) -> tuple[object, ...]:
+    """The first columns of `_COMPARE_CSV`."""
+    return (
+        k.op.value,
+        None if k.datatype is None else k.datatype.value,
+        None if k.redop is None else k.redop.value,
+        k.nranks,
+        None if k.in_place is None else int(k.in_place),
+        k.shape,
+        k.size_bytes,
+    )
 
 
 def _check_sections(check: Check) -> list[Section]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from collscope.analysis.compare import PartCell, PartComparison, TracedParts, TracedSteps
 from collscope.analysis.verdict import TOTAL_THRESHOLD
+from collscope.reports.comparison.words import kind_of
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, table
 from collscope.units import count
 
+_MOST_CLASSES = 20  # rows of a table
 _PARTS = {
     "step": "step",
     "compute": "compute",
@@ -64,7 +66,30 @@ def step_sections(
     apart = [p for p in traced.parts if p.rank is not None and _apart(p, whole)]
     if apart:
         sections.append(Section("Ranks", (_RANKS_SAID, _part_table(apart, short, ratios))))
+    if traced.kernels and len(traced.kernels[0].cells) > 1:
+        sections.append(
+            Section("Kernel time of collectives", tuple(_kernels(traced, short, ratios)))
+        )
     return sections
+
+
+def _kernels(traced: TracedParts, short: Mapping[str, str], ratios: bool) -> Iterator[str | Table]:
+    yield "us a step with its waiting, the mean over the ranks; as waiting, it has no interval."
+    columns = [("class", TEXT), ("size B", NUMBER), ("ranks", NUMBER)]
+    for place, label in enumerate(short.values()):
+        columns.append((f"{label} us", NUMBER))
+        columns += [("ratio" if ratios else "speed-up", NUMBER)] * bool(place)
+    rows = []
+    for kernel in traced.kernels[:_MOST_CLASSES]:
+        row: list[object] = [kind_of(kernel.key), kernel.key.size_bytes, kernel.key.nranks]
+        for place, cell in enumerate(kernel.cells):
+            row.append(cell.time_us)
+            if place:
+                row.append(_ratio(cell)[0] if ratios else cell.speed_up)
+        rows.append(row)
+    yield table(columns, rows)
+    if len(traced.kernels) > _MOST_CLASSES:
+        yield f"{len(traced.kernels) - _MOST_CLASSES} further classes are in JSON and CSV."
 
 
 def _apart(part: PartComparison, whole: Sequence[PartComparison]) -> bool:
