@@ -54,7 +54,7 @@ HOSTILE = (
 
 _FIGURE_ROWS = """title => {
     const one = Array.from(document.querySelectorAll('figure')).find(
-        f => f.querySelector('h3').textContent === title);
+        f => f.querySelector('h2, h3').textContent === title);
     return Array.from(one.querySelectorAll('tbody tr'), r =>
         Array.from(r.cells, c => c.textContent));
 }"""
@@ -302,7 +302,7 @@ EMPTY = "H4sIAAAAAAAC/wMAAAAAAAAAAAA="  # gzip of nothing
 
 @needs_browser
 @pytest.mark.parametrize("run", ["main", "traced"])
-def test_an_accessibility_check_finds_nothing_serious(
+def test_an_accessibility_check_finds_nothing_but_minor_things(
     pages: dict[str, Path], browser: Browser, run: str
 ) -> None:
     from axe_core_python.sync_playwright import Axe
@@ -311,11 +311,11 @@ def test_an_accessibility_check_finds_nothing_serious(
         # the check is a script of its own, which the page's policy would refuse
         opened = Opened(browser, pages[f"{run}.html"], color_scheme=scheme, bypass_csp=True)
         found = Axe().run(opened.page)
-        serious = [
+        worse = [
             (v["id"], v["nodes"][0]["html"][:200])
-            for v in found["violations"] if v["impact"] in ("serious", "critical")
+            for v in found["violations"] if v["impact"] != "minor"
         ]  # fmt: skip
-        assert serious == []
+        assert worse == []
         opened.close()
 
 
@@ -386,7 +386,9 @@ def test_a_comparison_draws_its_ratios_and_every_curve(
     ratios = page.evaluate(_FIGURE_ROWS, "Speed-up by message size")
     assert len(ratios) == len(document["classes"])
     assert {row[3] for row in ratios} == {"1"}
-    titles = page.eval_on_selector_all("figure h3", "all => all.map(h => h.textContent)")
+    titles = page.eval_on_selector_all(
+        "figure figcaption :is(h2, h3)", "all => all.map(h => h.textContent)"
+    )
     curve = page.evaluate(_FIGURE_ROWS, titles[1])
     first = document["classes"][0]
     assert f"{first['cells'][0]['busbw_gbps']:.4g}" in {row[1] for row in curve}
