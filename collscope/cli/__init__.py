@@ -34,7 +34,7 @@ COMMANDS = (
     Deferred(
         "compare",
         "judge:compare",
-        "Two or more labels side by side: speed-up per class, crossovers.",
+        "Labels or traced runs side by side: speed-up per class, crossovers, steps.",
     ),
     Deferred(
         "check",
