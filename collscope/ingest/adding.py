@@ -18,14 +18,14 @@ from collscope.store.measurements import forget_source
 OTHER_KIND, EMPTY, CUT = "other_kind", "empty", "truncated_compression"
 
 _CUT_DATABASE_TEXT = (
-    "the SQLite file ends before its last page: rows are missing, and nothing tells how many. Copy "
-    "it again from where it was written."
+    "the SQLite file ends before its last page: an unknown number of rows is missing. Copy the"
+    " original again."
 )
 _CUT_TEXT = "the compressed file ends early: what could be read is kept"
 _BESIDE_TEXT = (
     "SQLite's log of this file (FILE-wal) lies beside it: rows that only the log holds were not"
-    " read. Stop the profiler, or have 'sqlite3 FILE \"PRAGMA wal_checkpoint(TRUNCATE)\"' take "
-    "them in, and ingest the file again."
+    " read. Stop the profiler, or run 'sqlite3 FILE \"PRAGMA wal_checkpoint(TRUNCATE)\"', "
+    "and ingest the file again."
 )
 _CHANGED_TEXT = (
     "{path} is in this run already with other bytes (source {source}): the rows of both are kept. "

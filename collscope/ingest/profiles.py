@@ -23,8 +23,8 @@ _NO_DATABASE = (
     "damaged"
 )
 _CUT_DATABASE = (
-    "an SQLite file that ends before its last page, and nothing of a profile can be read from the"
-    " rest: copy it again from where it was written"
+    "an SQLite file that ends before its last page, and no profile can be read from what is there:"
+    " copy the original again"
 )
 _NO_PROFILE = (
     "not a known profile: RPD, rocpd, Nsight Systems SQLite, rocprof CSV, pasted 'top' or"

@@ -107,8 +107,8 @@ def _communicator(
         if least != most:
             behind = [rank for rank, value in by_rank.items() if value < most]
             message = (
-                "Ranks of a communicator have launched fewer calls of an operation than others: "
-                "look again, and they are stuck where the counts stand still."
+                "Some ranks of a communicator have launched fewer calls of an operation than"
+                " others. Take another snapshot: ranks whose counts have not changed are stuck."
             )
             told = f"{name}: {op} {most}, but {_few(behind)} at least {least}"
             notes.add(Severity.NOTICE, "ras_ranks_behind", message, line, told)

@@ -102,7 +102,7 @@ def switch_costs(report: Report) -> Iterable[Finding]:
             title=f"bandwidth falls at {count(len(found), 'size')}, by up to "
             f"{100 * (1 - 1 / found[0][0]):.0f} %",
             detail=f"{told} Several calls of the smaller size would have taken less.",
-            advice="Where it stays when measured again, the library switches algorithm or protocol "
+            advice="If it remains when measured again, the library switches algorithm or protocol "
             "at the wrong size, or a transport's buffers end there: collscope tune tries the "
             "others on both sides; NCCL_DEBUG_SUBSYS=TUNING (rccl-tests -A 1) says what it "
             "chooses.",

@@ -65,8 +65,8 @@ def _step_sentence(steps: Sequence[StepRow]) -> Iterable[str]:
     """The step time, and that the profiler is in it."""
     if not steps:
         yield (
-            "No step recurs in the traces, so that the step time is not known: ingest them with "
-            "--steps N where each holds N steps."
+            "No step recurs in the traces, so the step time is not known. If each trace holds N"
+            " steps, ingest them with --steps N."
         )
         return
     longest = max(steps, key=lambda row: row.mean_ns)

@@ -89,7 +89,7 @@ def _library(wanted: Wanted) -> tuple[str, str]:
     named = next((name for name in ("rccl", "nccl") if name in file), None)
     named = named or {"hip": "rccl", "cuda": "nccl"}.get(method.backend)
     if wanted.library is not None and (named or wanted.library).startswith(wanted.library[:4]):
-        return wanted.library, "the library is that of the job's logs; the first launch tells it"
+        return wanted.library, "the library of the job's logs; the first launch shows which it is"
     if named is not None:
         return named, "the library's version is not known before the first launch"
     return _ASSUMED, "the library is not known before the first launch: NCCL's settings are listed"
@@ -117,8 +117,8 @@ def _why(wanted: Wanted, references: int, settings: int, place: Place) -> str:
         f"nothing was started. About {count(launches, 'launch', 'launches')} ({survey} of the "
         f"survey, at most {search} of the search, {confirmation} of the confirmation), each with "
         f"at most {count(classes, 'class', 'classes')} of {budget:g} s: up to "
-        f"{launches * classes * budget:.0f} s of timed calls. How long the ranks take to start "
-        f"comes on top, and the first launch tells it. It ends after {wanted.time_limit_s:g} s "
+        f"{launches * classes * budget:.0f} s of timed calls. Starting the ranks takes more time,"
+        f" which the first launch shows. It ends after {wanted.time_limit_s:g} s "
         "(--time-limit)"
     )
 
@@ -154,7 +154,7 @@ def _notices(wanted: Wanted, place: Place) -> tuple[str, ...]:
         f"planned for {count(wanted.nnodes, 'node')}, as in the job's logs"
         if wanted.nnodes
         else "planned for one node",
-        "the survey leaves out classes that are not worth it, and may end the tune",
+        "the survey leaves out classes that are not worth tuning, and may end the tune",
     ]
     if wanted.named is None or BY_CHANNELS in wanted.named:
         numbers = ", ".join(map(str, CHANNELS[place.library or _ASSUMED]))

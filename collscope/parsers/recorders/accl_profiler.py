@@ -39,15 +39,17 @@ _LIMIT = 2**63
 
 _GROUP_TEXT = (
     "The records do not name their communicator, which stands in the file's name "
-    "(accl_profiler_rank…_pid…_0x….jsonl): they were left out. Give the file its name back."
+    "(accl_profiler_rank…_pid…_0x….jsonl): they were left out. Restore the file's name."
 )
 _TORN_TEXT = "Records that are cut or damaged were skipped."
 _OPERATION_TEXT = "Records without an operation were skipped."
 _ENQUEUED_TEXT = (
-    "Records without kernel times tell how long the host took to enqueue a call: their time was "
-    "left out."
+    "Records without kernel times hold only the host's time to enqueue a call: that time was left"
+    " out."
 )
-_OPEN_TEXT = "The file has no summary: the process did not end its communicator, records may lack."
+_OPEN_TEXT = (
+    "The file has no summary: the process did not end its communicator, and records may be missing."
+)
 
 
 def sniff(head: bytes) -> bool:

@@ -49,7 +49,7 @@ _LIMIT = 2**63
 _VERSION_TEXT = "The log is of another version than 1: it was read by that version's rules."
 _TORN_TEXT = "Lines that are cut or damaged were skipped."
 _LOST_TEXT = "Events whose signature is not in the log were skipped."
-_BATCH_TEXT = "Batches of sends and receives: what is in them is not told."
+_BATCH_TEXT = "Batches of sends and receives: their contents are not recorded."
 _WARNED_TEXT = "The hook itself warned of events that do not fit."
 
 

@@ -32,8 +32,8 @@ _SYNC = re.compile(r"sync", re.IGNORECASE)
 _WITH = re.compile(r"(?<!out )with overhead|with open", re.IGNORECASE)
 
 _KIND_TEXT = (
-    "Tables of copies that tell neither peers nor IPC handles, or neither async nor sync, were left"
-    " out: they may be of any copies."
+    "Tables of copies were left out because they name neither peers nor IPC handles, or neither"
+    " async nor sync."
 )
 _NUMBER_TEXT = "Cells without a readable size or time were left out."
 _DIFFERS_TEXT = "A printed bandwidth is not size / time, beyond its digits: it was computed again."

@@ -60,8 +60,8 @@ _NO_RANKS_TEXT = (
     " collscope ingest table --nranks N"
 )
 _PART_TEXT = (
-    "The sizes are one rank's part, and the text does not tell the number of ranks: the table was "
-    "left out. Give it: collscope ingest table --nranks N"
+    "The sizes are one rank's part, and the text does not give the number of ranks: the table was"
+    " left out. Give it with collscope ingest table --nranks N"
 )
 _SIZE_TEXT = (
     "Sizes do not fit the count, element type and ranks of this operation. Check operation and"

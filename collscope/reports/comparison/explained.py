@@ -245,9 +245,9 @@ def _rests_on(said: Explained) -> Iterator[str]:
     if said.slowdown_assumed:
         silent = one if one.slowdown is None else other
         yield (
-            f"In '{silent.run}' no kernel ran both alone and beside a collective: compute alone is"
-            " taken to be as fast in both runs, and what it lasts longer is the collectives'. The"
-            " ranges hold that their slowdown is that of the other run, too."
+            f"In '{silent.run}' no kernel ran both alone and beside a collective: its compute"
+            " kernels are assumed to be as fast alone as in the other run, and extra time counts"
+            " for the collectives. The ranges allow for the other run's slowdown, too."
         )
     elif one.slowdown is None:
         yield (
@@ -263,7 +263,7 @@ def _rests_on(said: Explained) -> Iterator[str]:
     if said.unmatched:
         yield (
             f"Not comparable: transfers of {', '.join(said.unmatched)}, which one of the runs does"
-            " not tell."
+            " not have."
         )
 
 

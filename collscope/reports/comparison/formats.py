@@ -288,7 +288,7 @@ def _scope(check: Check) -> str:
     if check.traced is not None and not check.classes_common:
         return (
             f"'{check.baseline}' and '{check.current}' have no class in common whose transfer is"
-            " known: looked at the step alone."
+            " known, so only the step was judged."
         )
     text = (
         f"Looked at {count(check.classes_common, 'class', 'classes')} that '{check.baseline}' and"

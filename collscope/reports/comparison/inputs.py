@@ -70,8 +70,8 @@ def name_traced_runs(db: Path, names: Sequence[str], runs: Runs) -> bool:
     for name in names:
         if name not in traced:
             raise UsageError(
-                f"'{rest[0]}' is a traced run, '{name}' is measured: a call in a job is not one "
-                "alone. Name two traced runs, or two labels."
+                f"'{rest[0]}' is a traced run, '{name}' is measured: calls in a job and calls"
+                " alone cannot be compared. Name two traced runs, or two labels."
             )
     for option, given in (("--run", runs.of), ("--weights", runs.weights)):
         if given is not None:

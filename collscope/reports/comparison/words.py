@@ -338,14 +338,14 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
             )
         case NoSteps(label):
             return (
-                f"{label}: no step recurs in its traces, so nothing is told of a step; classes"
-                " have the whole window as one sample"
+                f"{label}: no step recurs in its traces, so its step is not known; each class has"
+                " one sample, the whole window"
             )
         case NotSplit(label, classes, of):
             return (
                 f"{label}: {count_of(classes, of, 'class', 'classes')} not compared: ranks are"
-                " missing in the traces, or clocks apart, so that waiting and transfer are not"
-                " known apart"
+                " missing in the traces, or their clocks cannot be compared, so waiting cannot be"
+                " told from transfer"
             )
         case OneRecordingEach(host):
             extra = f" (10 % of what the host bounds, which is {100 * host:.0f} % of a step)"

@@ -287,8 +287,8 @@ def _assumed(wanted: Wanted, times: Times, found: Prediction) -> Iterator[str]:
         )
     if known.slowdown is None:
         yield (
-            "Too few kernels ran both alone and beside a collective: compute is taken to last as "
-            "long as recorded beside the new ones, too, and the range allows for a slowdown of "
+            "Too few kernels ran both alone and beside a collective: compute beside the new ones"
+            " is assumed to last as long as recorded, and the range allows for a slowdown of "
             f"{100 * SLOWDOWN_PRIOR:.0f} %."
         )
         return
