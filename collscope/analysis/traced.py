@@ -185,9 +185,8 @@ def _classes(
 
     Without steps the whole window is one sample.
     """
-    _calls, times, _rows = recorded.calls, recorded.times, recorded.rows
-    names = {k: n for n, k in enumerate(dict.fromkeys(filter(None, keys)))}
-    class_ = np.array([-1 if k is None else names[k] for k in keys], dtype=np.int64)
+    times = recorded.times
+    names, class_ = _numbered(keys)
     step = _step_of_calls(recorded, ends)
     inside = (step >= 0) & ~times.warm_up
     number = max(1, len(ends) - 1)
@@ -212,6 +211,12 @@ def _classes(
     return found, unsplit
 
 
+def _numbered(keys: Sequence[CollectiveClass | None]) -> tuple[list[CollectiveClass], Ints]:
+    """The classes of some calls, and the place of each call's in them; -1: it has none."""
+    places = {key: k for k, key in enumerate(dict.fromkeys(filter(None, keys)))}
+    return list(places), np.array([-1 if k is None else places[k] for k in keys], dtype=np.int64)
+
+
 def _kernels(
     name: str, recorded: Recorded, keys: Sequence[CollectiveClass | None], ends: Floats
 ) -> dict[CollectiveClass, Samples]:
@@ -220,8 +225,9 @@ def _kernels(
     step = _step_of_calls(recorded, ends)[calls.call_of_part]
     found: dict[CollectiveClass, Floats] = {}
     number, duration = len(ends) - 1, times.end - times.start
-    for key in dict.fromkeys(filter(None, keys)):
-        chosen = np.array([k == key for k in keys])[calls.call_of_part] & (step >= 0)
+    names, class_ = _numbered(keys)
+    for k, key in enumerate(names):
+        chosen = (class_[calls.call_of_part] == k) & (step >= 0)
         total = np.bincount(step[chosen], duration[chosen], minlength=number)
         own = replace(key, count=None)
         found[own] = found.get(own, np.zeros(number)) + total / max(1, ends.shape[1])
