@@ -44,7 +44,7 @@ LATER_PACKAGES = (
     ("jinja2", "HTML pages"),
 )
 
-_REINSTALL = "pip install --force-reinstall collscope, or in a checkout: pip install -e ."
+_REINSTALL = "pip install --force-reinstall WHEEL, or in the source folder: pip install ."
 # What lies in the working folder is none of ours.
 _CHILD = (
     "import sys; sys.path[:] = filter(None, sys.path)\n"
