@@ -34,7 +34,7 @@ COMMANDS = (
     Deferred(
         "compare",
         "judge:compare",
-        "Labels or traced runs side by side: speed-ups, crossovers, steps.",
+        "Labels or traced runs side by side: speed-ups, crossovers.",
     ),
     Deferred(
         "check",
