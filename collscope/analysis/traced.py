@@ -201,20 +201,22 @@ def _classes(
         count = np.bincount(step[told], minlength=number)
         total = np.bincount(step[told], times.transfer[told], minlength=number)
         samples = _samples(name, total[count > 0] / count[count > 0])
-        own = replace(key, count=None)
-        if own in found:  # of another count, as halves of another type
-            continue
         busbw = bus_bandwidth(
             key.op, size=key.size_bytes, time_s=samples.time_us / 1e6, nranks=key.nranks
         )
-        found[own] = Measured(samples, busbw, len(mine))
+        found[key] = Measured(samples, busbw, len(mine))
     return found, unsplit
 
 
 def _numbered(keys: Sequence[CollectiveClass | None]) -> tuple[list[CollectiveClass], Ints]:
-    """The classes of some calls, and the place of each call's in them; -1: it has none."""
-    places = {key: k for k, key in enumerate(dict.fromkeys(filter(None, keys)))}
-    return list(places), np.array([-1 if k is None else places[k] for k in keys], dtype=np.int64)
+    """The classes of some calls, and the place of each call's in them; -1: it has none.
+
+    They are compared as measured ones are: the size says what the count does.
+    """
+    plain = {key: replace(key, count=None) for key in dict.fromkeys(filter(None, keys))}
+    places = {key: k for k, key in enumerate(dict.fromkeys(plain.values()))}
+    number = [-1 if key is None else places[plain[key]] for key in keys]
+    return list(places), np.array(number, dtype=np.int64)
 
 
 def _kernels(
@@ -223,15 +225,14 @@ def _kernels(
     """Kernel time of each class in each step, waiting in it: the mean over the ranks."""
     calls, times = recorded.calls, recorded.times
     step = _step_of_calls(recorded, ends)[calls.call_of_part]
-    found: dict[CollectiveClass, Floats] = {}
+    found = {}
     number, duration = len(ends) - 1, times.end - times.start
     names, class_ = _numbered(keys)
     for k, key in enumerate(names):
         chosen = (class_[calls.call_of_part] == k) & (step >= 0)
         total = np.bincount(step[chosen], duration[chosen], minlength=number)
-        own = replace(key, count=None)
-        found[own] = found.get(own, np.zeros(number)) + total / max(1, ends.shape[1])
-    return {key: _samples(name, total) for key, total in found.items()}
+        found[key] = _samples(name, total / max(1, ends.shape[1]))
+    return found
 
 
 def _step_of_calls(recorded: Recorded, ends: Floats) -> Ints:
