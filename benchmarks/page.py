@@ -19,15 +19,18 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 from playwright.sync_api import sync_playwright
 from report import build_store
 
+from collscope.model.trace import TraceColumns, TraceFile
 from collscope.reports.html.page import Extras, to_html
 from collscope.reports.html.timeline import make_strip
 from collscope.reports.layout import NUMBER, TEXT, Section, table
 from collscope.store.connection import open_store
+from collscope.store.trace_columns import encode_trace
 
 _SEED = 7
 _CLASSES = 10_000
@@ -104,9 +107,10 @@ def _add_traces(db: Path, classes: int, ranks: int, kernels: int) -> None:
         )
         connection.execute(
             "INSERT INTO _trace (trace_id, source_id, rank, world_size, first_kernel, kernels,"
-            " columns) VALUES (?, ?, ?, ?, ?, ?, x'')",
-            (r + 1, 1000 + r, r, ranks, r * kernels + 1, kernels),
-        )
+            " columns) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (r + 1, 1000 + r, r, ranks, r * kernels + 1, kernels,
+             encode_trace(_trace(r, begin - wait, begin + transfer))),
+        )  # fmt: skip
         span, busy = int(begin[-1] + transfer[-1]), int((transfer + wait).sum())
         late = int((last == r).sum())
         connection.execute(
@@ -117,6 +121,17 @@ def _add_traces(db: Path, classes: int, ranks: int, kernels: int) -> None:
         )  # fmt: skip
     connection.commit()
     connection.close()
+
+
+def _trace(rank: int, start: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> TraceFile:
+    """Kernels of one rank as its trace has them."""
+    zeros = np.zeros(len(start), dtype=np.int32)
+    columns = TraceColumns(
+        kind=zeros.astype(np.int8), name=zeros, stream=zeros, start_ns=start, end_ns=end,
+        launch_ns=start - 5_000, collective=zeros - 1, seq=np.full(len(start), -1),
+    )  # fmt: skip
+    return TraceFile(dialect="kineto", names=("ncclDevKernel_Generic",), streams=("7",),
+                     collectives=(), columns=columns, rank=rank)  # fmt: skip
 
 
 def _frames(ranks: int, kernels: int) -> None:
