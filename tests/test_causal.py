@@ -269,6 +269,49 @@ def test_a_launch_into_a_full_queue_is_no_work() -> None:
     assert fast.time[2:][syncs[1:]] == pytest.approx(graph.time[syncs[1:]], abs=10 * US)
 
 
+def graph_step(recorder: Recorder, begin: float, transfer: float) -> float:
+    """A step that is one CUDA graph, all on one stream; when it ends.
+
+    Under the profiler the call returns 20 us after the first AllReduce. The kernel behind the
+    second one is stamped as if it had begun 1 us before that was done.
+    """
+    first, second = begin + 102 + transfer, begin + 104 + 2 * transfer
+    number = recorder.call("cudaGraphLaunch", first + 20 - recorder.now)
+    for name, start, end in (
+        (KERNEL, begin, begin + 100), (ALL_REDUCE, begin + 102, first),
+        (ALL_REDUCE, first + 2, second), ("void optimizer", second - 1, second + 300),
+    ):  # fmt: skip
+        recorder.events.append(
+            {"ph": "X", "cat": "kernel", "name": name, "tid": 7, "ts": start, "dur": end - start,
+             "args": {"correlation": number, "stream": 7, "device": 0}}
+        )  # fmt: skip
+    return second + 300
+
+
+def test_a_step_that_is_one_graph() -> None:
+    """By hand: 100 + 2 + 2 + 300 + 2 until the next graph, and two transfers.
+
+    Neither does a kernel run before the AllReduce that it follows, nor does a graph whose launch
+    lasted as long as a slow AllReduce come later when that is fast.
+    """
+    timelines = {}
+    for transfer in (200.0, 600.0):
+        recorders = [Recorder(0), Recorder(1)]
+        for recorder in recorders:
+            begin = 200.0
+            for _ in range(8):
+                begin = graph_step(recorder, begin, transfer) + 2
+        timelines[transfer] = analyse([recorder.trace() for recorder in recorders])
+    for old, new in ((200.0, 600.0), (600.0, 200.0)):
+        recorded, other = timelines[old].recorded(), timelines[new]
+        assert recorded.graph.edges.contradicted == 0
+        assert recorded.simulated_ns == pytest.approx(recorded.step_ns)
+        found = predict(recorded, {}, traced=transfers_of(other.rows, other.calls, other.times))
+        assert found is not None
+        assert found.step_ns == pytest.approx((406 + 2 * old) * US)
+        assert found.new_ns == pytest.approx((406 + 2 * new) * US, rel=0.01)
+
+
 def test_thread_blocks_of_collectives_are_read_and_stored() -> None:
     """The grid of NCCL's kernels: a block for each channel."""
     recorder = Recorder(0)

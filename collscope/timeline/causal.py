@@ -260,7 +260,11 @@ class _Build:
         by_call = np.full(len(host), NONE)
         by_call[call_of[::-1]] = rows[::-1]  # first row of each call
         full = self._full(trace, host, start, end)
-        blocking = np.union1d(self._blocking(host, end, by_call), full)
+        several = np.bincount(call_of, minlength=len(host)) > 1
+        graphs = several & (self.end[by_call] <= end) & (end - start > _SLOW_LAUNCH_NS)
+        blocking = np.unique(
+            np.concatenate([self._blocking(host, end, by_call), full, np.flatnonzero(graphs)])
+        )
         segment = begin_of = len(self.syncs)
         resume = int(start[0]) if len(start) else 0
         self.syncs.append(_Sync(trace, resume))
@@ -311,9 +315,12 @@ class _Build:
         """Rows that a blocking call waited for, which returned at `limit`; none: not told."""
         place = int(np.searchsorted(launches.call, call))
         if kind is Call.LAUNCH:
-            own = int(launches.row[place])
-            if self.rows.kind[own] == Kind.COPY and self.end[own] <= limit:
-                return [own]
+            own = launches.row[place : int(np.searchsorted(launches.call, call, side="right"))]
+            done = own[self.end[own] <= limit]
+            if len(done) and (len(own) > 1 or self.rows.kind[own[0]] == Kind.COPY):
+                # A copy that the host waits for, or a graph, whose launch under the profiler goes
+                # on while its first rows run.
+                return [int(done[self.end[done].argmax()])]
             # A full queue: the launch returns when one of the rows before it leaves.
             return self._ended(launches.trace, limit)
         if kind is Call.STREAM_SYNC and told >= 0:
@@ -735,13 +742,32 @@ class _Nodes:
                 self.before[slot, node], self.lasted[slot, node] = self.end_node[r], r
                 self.gap[slot, node] = sync.wake
 
+    def _in_order(self, time: Ints) -> Ints:
+        """Moments by which the nodes are put in order: a cause comes before what it holds up.
+
+        The stamps of a stream's rows may overlap by some us: the next one is seen to start before
+        the collective has ended that it follows.
+        """
+        moment, calls = time.copy(), self.b.calls
+        row = np.arange(len(self.b.rows))
+        for before in self.before[STREAM:, : len(row)]:
+            mine = (before >= self.ends) & (before < self.hosts)
+            np.minimum.at(moment, before[mine], time[row[mine]] - 1)
+        if len(calls):
+            arrival = np.maximum.reduceat(self.b.start[calls.row], calls.offsets[:-1])
+            ends = slice(self.ends, self.hosts)
+            came = np.where(self.alone, self.b.start[calls.row], arrival[calls.call_of_part])
+            moment[ends] = np.maximum(moment[ends], came)
+        return moment
+
     def _ordered(self) -> Graph:
         b, rows, calls = self.b, self.b.rows, self.b.calls
         n, parts, syncs = len(rows), len(calls.row), len(b.syncs)
         sync_time = np.array([s.time for s in b.syncs], dtype=np.int64)
         sync_trace = np.array([s.trace for s in b.syncs], dtype=np.int64)
         time = np.concatenate([b.start, b.start[calls.row], b.end[calls.row], sync_time])
-        order = np.lexsort((np.repeat([1, 2, 3, 0], [n, parts, parts, syncs]), time))
+        moment = self._in_order(time)
+        order = np.lexsort((np.repeat([1, 2, 3, 0], [n, parts, parts, syncs]), moment))
         place = np.full(len(time), NONE)
         place[order] = np.arange(len(time))
         before = self.before[:, order]
