@@ -190,6 +190,24 @@ def test_a_wait_that_the_times_contradict_is_no_edge() -> None:
     assert moved[first] == 0
 
 
+def test_the_check_fails_where_a_cause_is_not_known() -> None:
+    """Without the calls for events nothing holds the AllReduce, nor the last kernel, up."""
+    whole = analyse(overlapping_job(400.0))
+    recorded = whole.recorded()
+    assert recorded.step(recorded.simulated) == pytest.approx(592 * US, abs=US)
+    assert recorded.starts_off_ns(recorded.simulated, recorded.starts) == 0
+    traces = []
+    for trace in overlapping_job(400.0):
+        assert trace.calls is not None
+        kind = np.where(trace.calls.kind == Call.WAIT, Call.RECORD, trace.calls.kind)
+        traces.append(replace(trace, calls=replace(trace.calls, kind=kind)))
+    blind = analyse(traces).recorded()
+    assert blind.step(blind.simulated) < 580 * US
+    off = blind.starts_off_ns(blind.simulated, blind.starts)
+    assert off is not None
+    assert off > 50 * US
+
+
 def test_a_host_that_waits_is_no_work() -> None:
     """With the host's work at a tenth, waits for the GPU stay."""
     recorded = analyse(overlapping_job(60.0)).recorded()
@@ -365,11 +383,17 @@ def test_a_real_job_both_ways(ddp: dict[str, list[TraceFile]]) -> None:
     timelines: dict[str, Timeline] = {k: analyse(traces) for k, traces in ddp.items()}
     for old, new in (("default", "ch2"), ("ch2", "default")):
         recorded = timelines[old].recorded()
-        assert recorded.simulated_ns == pytest.approx(recorded.step_ns, rel=0.01)
         other = timelines[new]
         transfers = transfers_of(other.rows, other.calls, other.times)
-        found = predict(recorded, {}, traced=transfers, measured_step_ns=STEPS[old] * MS)
+        starts = other.recorded().starts
+        measured = STEPS[old] * MS
+        found = predict(recorded, {}, traced=transfers, starts=starts, measured_step_ns=measured)
         assert found is not None
+        assert found.simulated_ns == pytest.approx(recorded.step_ns, rel=0.01)
+        assert found.starts_off_ns is not None
+        assert found.starts_off_ns < 0.01 * found.recorded_ns
+        assert found.other_starts_off_ns is not None
+        assert found.other_starts_off_ns < 0.1 * found.recorded_ns
         assert found.new_ns == pytest.approx(STEPS[new] * MS, rel=0.06)
         assert found.low_ns <= STEPS[new] * MS <= found.high_ns
         assert found.knowledge.idle_unexplained < 0.02

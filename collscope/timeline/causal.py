@@ -95,6 +95,7 @@ class Graph:
 
     before: Ints  # (slots, nodes) `NEVER` where a slot is empty
     gap: Ints  # (slots, nodes) ns
+    usual: Ints  # (slots, nodes) the same without the recorded starts: what such causes mostly need
     lasted: Ints  # (slots, nodes) row; -1: none
     work: Ints  # (nodes,) ns of the host
     part: Ints  # (nodes,) -1: the node is no end of a collective's part
@@ -675,6 +676,7 @@ class _Nodes:
         total = self.hosts + len(build.syncs)
         self.before = np.full((4, total), NONE)
         self.gap = np.zeros((4, total), dtype=np.int64)
+        self.usual = np.zeros((4, total), dtype=np.int64)
         self.lasted = np.full((4, total), NONE)
         self.work = np.zeros(total, dtype=np.int64)
         self.part = np.full(total, NONE)
@@ -713,8 +715,10 @@ class _Nodes:
         for slot in range(4):
             # The cause that came last keeps its delay; others need what such causes mostly do.
             mine = self.last == slot
-            usual = np.minimum(_typical(self.held[there[slot] & mine]), delay[slot])
-            self.gap[slot, :n] = np.where(there[slot], np.where(mine, delay[slot], usual), 0)
+            usual = _typical(self.held[there[slot] & mine])
+            least = np.minimum(usual, delay[slot])
+            self.gap[slot, :n] = np.where(there[slot], np.where(mine, delay[slot], least), 0)
+            self.usual[slot, :n] = np.where(there[slot], usual, 0)
 
     def _collectives(self) -> None:
         b, parts = self.b, len(self.b.calls.row)
@@ -741,6 +745,7 @@ class _Nodes:
             for slot, r in enumerate(sync.awaited[:3], 1):
                 self.before[slot, node], self.lasted[slot, node] = self.end_node[r], r
                 self.gap[slot, node] = sync.wake
+        self.usual[:, self.hosts :] = self.gap[:, self.hosts :]
 
     def _in_order(self, time: Ints) -> Ints:
         """Moments by which the nodes are put in order: a cause comes before what it holds up.
@@ -776,8 +781,10 @@ class _Nodes:
         target[late] = NEVER
         b.counts["contradicted"] += int(late.sum())
         gap, lasted, work = self.gap[:, order], self.lasted[:, order], self.work[order]
+        usual = self.usual[:, order]
         free = (target == NEVER).all(axis=0)
         target[HOST, free], gap[HOST, free], work[free] = ORIGIN, time[order][free], 0
+        usual[HOST, free] = gap[HOST, free]
         lasted[:, free] = NONE
         lasted[target == NEVER] = NONE
         traces = len(rows.ranks)
@@ -788,6 +795,7 @@ class _Nodes:
         return Graph(
             before=target,
             gap=gap,
+            usual=usual,
             lasted=lasted,
             work=work,
             part=self.part[order],

@@ -30,6 +30,7 @@ class Substitutions:
     # need beside one, in parts of that. Without them kernels last as recorded, whatever is beside.
     alone: Floats | None = None
     slowdown: Floats | None = None
+    usual: bool = False  # delays behind causes are what such causes mostly need, as `Graph.usual`
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,9 @@ class _Gpu:
 def _weights(graph: Graph, new: Substitutions, duration: Floats | Ints) -> Floats:
     """What each cause adds to its time, shape (slots, nodes); ns."""
     transfer = graph.transfer if new.transfer is None else new.transfer
-    weight: Floats = graph.gap + np.append(duration, 0.0)[graph.lasted]
+    weight: Floats = (graph.usual if new.usual else graph.gap) + np.append(duration, 0.0)[
+        graph.lasted
+    ]
     weight[HOST] += graph.work * new.host + np.append(transfer, 0.0)[graph.part]
     return weight
 

@@ -19,6 +19,7 @@ from collscope.timeline.clocks import Clocks
 from collscope.timeline.contention import Contention, measure_contention
 from collscope.timeline.play import Played, Substitutions, longest_path, play
 from collscope.timeline.records import Bound, ChangedClass, Knowledge, Prediction
+from collscope.timeline.starts import Starts, find_starts
 from collscope.timeline.steps import Steps, find_steps
 from collscope.timeline.waits import CallTimes
 
@@ -100,9 +101,20 @@ class Recorded:
         return self.steps.mean_ns(self.rows.end)
 
     @cached_property
-    def simulated_ns(self) -> float:
-        """The same, played."""
-        return self.step(play(self.graph, Substitutions()))
+    def simulated(self) -> Played:
+        """The record played from its causes alone, without the recorded starts."""
+        return play(self.graph, Substitutions(usual=True))
+
+    @cached_property
+    def starts(self) -> Starts | None:
+        """Where the collectives of a step started."""
+        return find_starts(self.rows, self.calls, self.steps, self.rows.start, self.rows.end)
+
+    def starts_off_ns(self, played: Played, starts: Starts | None) -> float | None:
+        """How far played collectives start from `starts`, at the median."""
+        begin = played.time[self.graph.start_node]
+        found = find_starts(self.rows, self.calls, self.steps, begin, played.end)
+        return None if found is None or starts is None else found.apart_ns(starts)
 
     def step(self, played: Played) -> float:
         """Step time as played, ns; 0 without steps."""
@@ -159,14 +171,16 @@ def predict(
     new: Mapping[CollectiveClass, NewTime],
     *,
     traced: Transfers | None = None,
+    starts: Starts | None = None,
     measured_step_ns: float | None = None,
 ) -> Prediction | None:
     """Step time with the classes of `new` changed; None for a record without rows.
 
     traced            transfers of a run with the new setting: they replace `new`
+    starts            of that run: what is predicted is held against them, and uses nothing of them
     measured_step_ns  the step time without the profiler, of the recorded setting
     """
-    step, simulated = recorded.step_ns, recorded.simulated_ns
+    step, simulated = recorded.step_ns, recorded.step(recorded.simulated)
     if not step or not simulated:
         return None
     factors, changed, unchanged = _factors(recorded, new, traced)
@@ -195,6 +209,8 @@ def predict(
     return Prediction(
         step_ns=base,
         simulated_ns=simulated,
+        starts_off_ns=recorded.starts_off_ns(recorded.simulated, recorded.starts),
+        other_starts_off_ns=_other_starts_off(player, middle, starts),
         recorded_ns=step,
         new_ns=base * ratio,
         low_ns=base * low,
@@ -408,6 +424,13 @@ def _blocks_change(recorded: Recorded, traced: Transfers | None) -> float | None
             old += float((spent[known] * blocks[known]).sum())
             new += float(spent[known].sum() * np.nanmean(theirs.blocks))
     return new / old if old > 0 else None
+
+
+def _other_starts_off(player: _Player, middle: _Scenario, starts: Starts | None) -> float | None:
+    """How far the new collectives start from those of the other run, whose host is profiled too."""
+    if starts is None:
+        return None
+    return player.recorded.starts_off_ns(player.after(replace(middle, host=1.0)), starts)
 
 
 def _alternatives(

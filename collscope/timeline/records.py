@@ -142,7 +142,9 @@ class Prediction:
 
     step_ns: float  # without the profiler where that is given, else as recorded
     recorded_ns: float
-    simulated_ns: float  # the recorded one, played with nothing changed
+    simulated_ns: float  # the recorded one, played without the recorded starts
+    starts_off_ns: float | None  # how far its collectives start from where they did, median
+    other_starts_off_ns: float | None  # after the change, from where they did in the other run
     new_ns: float
     low_ns: float
     high_ns: float

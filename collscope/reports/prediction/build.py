@@ -95,7 +95,9 @@ class PredictionReport:
     step_from: Annotated[str, ("marks", "kernels", "period", "given", "window")]
     step_us: float  # recorded, or as given
     recorded_us: float  # as recorded, with the profiler
-    simulated_us: float  # the recorded one by the simulation with nothing changed
+    simulated_us: float  # the recorded one, simulated without the recorded starts
+    starts_off_us: float | None  # how far its collectives start from where they did, median
+    other_starts_off_us: float | None  # after the change, from where they did in the other run
     new_us: float  # step time after the change
     low_us: float
     high_us: float
@@ -117,7 +119,10 @@ def predict_run(db: Path, wanted: Wanted) -> PredictionReport:
     """
     traced, times, measured = read_wanted(db, wanted)
     recorded = traced.recorded()
-    found = predict(recorded, times.times, traced=times.transfers, measured_step_ns=measured)
+    found = predict(
+        recorded, times.times, traced=times.transfers, starts=times.starts,
+        measured_step_ns=measured,
+    )  # fmt: skip
     if found is None:
         raise NoVerdictError(
             f"{db}: the traces of run '{wanted.run}' hold no step. Record several steps."
@@ -184,6 +189,8 @@ def _report(
         step_us=found.step_ns / 1000,
         recorded_us=found.recorded_ns / 1000,
         simulated_us=found.simulated_ns / 1000,
+        starts_off_us=_us(found.starts_off_ns),
+        other_starts_off_us=_us(found.other_starts_off_ns),
         new_us=found.new_ns / 1000,
         low_us=found.low_ns / 1000,
         high_us=found.high_ns / 1000,
@@ -212,6 +219,10 @@ def _report(
         ),
         assumptions=(*_told(times), *_assumed(wanted, times, found)),
     )
+
+
+def _us(ns: float | None) -> float | None:
+    return None if ns is None else ns / 1000
 
 
 def _bounds(found: Prediction) -> Iterator[BoundBy]:

@@ -77,9 +77,10 @@ def _answer(said: PredictionReport) -> Iterable[str]:
     )
     error = said.simulated_us / said.recorded_us - 1
     yield (
-        f"Check: with nothing changed the simulation gives {_ms(said.simulated_us)} ms for "
-        f"{_ms(said.recorded_us)} recorded with the profiler ({100 * error:+.1f} %); idle time "
-        f"without a known cause is {100 * said.known.idle_unexplained:.1f} % of the step. Step "
+        f"Check: from its causes alone, without the recorded starts, the step takes "
+        f"{_ms(said.simulated_us)} ms for {_ms(said.recorded_us)} recorded with the profiler "
+        f"({100 * error:+.1f} %){_starts(said)}; idle time without a known cause is "
+        f"{100 * said.known.idle_unexplained:.1f} % of it. Step "
         f"time: mean of {count(said.steps, 'step')} of the slowest of "
         f"{count(said.ranks, 'rank')}, {_STEP_FROM[said.step_from]}."
     )
@@ -88,6 +89,18 @@ def _answer(said: PredictionReport) -> Iterable[str]:
             f"With the profiler a step is {said.recorded_us / said.step_us:.2f} times as long as "
             "the one given."
         )
+
+
+def _starts(said: PredictionReport) -> str:
+    """How far collectives start from where they did, in parts of the step."""
+    text = ""
+    if said.starts_off_us is not None:
+        text = f", its collectives start {100 * said.starts_off_us / said.recorded_us:.1f} % of it"
+        text += " from where they did"
+    if said.other_starts_off_us is not None:
+        off = 100 * said.other_starts_off_us / said.recorded_us
+        text += f", and with {said.times_from} {off:.1f} % from where those did"
+    return text
 
 
 def _bounds_table(said: PredictionReport) -> Table:

@@ -21,6 +21,8 @@ from collscope.reports.timeline_read import read_timeline
 from collscope.roofline.chosen import make_roofs
 from collscope.store.measurements import measurement_labels, no_such_label, read_measurements
 from collscope.timeline.predict import NewTime, Transfers, transfers_of
+from collscope.timeline.starts import Starts, find_starts
+from collscope.timeline.steps import find_steps
 from collscope.units import count
 
 
@@ -34,6 +36,7 @@ class Times:
     # why a time may not be of exactly a class, with the number of classes
     marks: Mapping[str, int] = field(default_factory=dict)
     transfers: Transfers | None = None  # of every call of another run's traces
+    starts: Starts | None = None  # where that run's collectives started
 
 
 def label_times(
@@ -125,8 +128,13 @@ def _traced(
         if near:
             other, found[key] = timed[min(near)[1]]
             marks.update(gap_words(wanted.fits(other) or (), [other]))
-    transfers = transfers_of(timeline.rows, timeline.calls, timeline.times)
-    return Times(f"the traces of run {run}", found, marks=dict(marks), transfers=transfers)
+    rows_, calls = timeline.rows, timeline.calls
+    steps = find_steps(rows_, calls, timeline.times)
+    return Times(
+        f"the traces of run {run}", found, marks=dict(marks),
+        transfers=transfers_of(rows_, calls, timeline.times),
+        starts=find_starts(rows_, calls, steps, rows_.start, rows_.end),
+    )  # fmt: skip
 
 
 def roof_times(system: str, rows: Mapping[CollectiveClass, ClassRow]) -> Times:
