@@ -119,7 +119,8 @@ class Graph:
         nodes, rows = len(self.time) + FIRST, len(self.duration)
         slot, place = np.nonzero(self.before != NEVER)
         source, lasted = self.before[slot, place], self.lasted[slot, place]
-        source = np.where((lasted >= 0) & self.compute[lasted], nodes + lasted, source)
+        ended = np.append(self.compute, False)[lasted]
+        source = np.where(ended, nodes + lasted, source)
         order = np.argsort(source, kind="stable")
         kernel, change = np.full(nodes, NONE), np.zeros(nodes, dtype=np.int64)
         kernel[self.start_node] = np.where(self.compute, np.arange(rows), NONE)

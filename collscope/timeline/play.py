@@ -157,7 +157,14 @@ def longest_path(graph: Graph, played: Played, last: int, until: float) -> Path:
         slots.append(held)
         node = int(graph.before[held, k])
     place, slot = np.array(nodes, dtype=np.int64) - FIRST, np.array(slots, dtype=np.int64)
-    return _path(graph, played, place, slot)
+    path = _path(graph, played, place, slot)
+    # The first cause lies before the moment: what of it had passed by then does not count.
+    passed = max(0.0, until - time[node])
+    for parts in (path.lasted, path.work, path.gap, path.transfer) if nodes else ():
+        cut = min(passed, float(parts[-1]))
+        parts[-1] -= cut
+        passed -= cut
+    return path
 
 
 def last_causes(graph: Graph, played: Played, nodes: Ints) -> Path:
