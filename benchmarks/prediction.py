@@ -2,7 +2,7 @@
 
     python benchmarks/prediction.py FOLDER [FOLDER ...] [--only TEXT] [--json OUT]
 
-A folder holds `steps.jsonl` and traces `.../STYLE.../SETTING/.../JOB/[STYLE.]rankN.json[.gz|.zst]`
+A folder holds `steps.jsonl` and traces `.../STYLE.../SETTING/.../JOB/[STYLE.]rankN.json[.gz|.xz|.zst]`
 in any order of these parts: a part that `steps.jsonl` names as a setting or a case is that, and all
 others are the style of the trace. Every setting is predicted from every other of its job and style,
 once with the step time of the recorded setting (`--step-ms`) and once without.
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import math
 import statistics
 import subprocess
@@ -105,12 +106,23 @@ def predict_folder(folder: Path, only: str) -> Iterator[Case]:
         with tempfile.TemporaryDirectory() as scratch:
             db = Path(scratch) / "store.db"
             for setting, paths in by_setting.items():
-                collscope("ingest", "trace", *map(str, paths), "--db", str(db), "--run", setting)
+                plain = [unpacked(path, Path(scratch) / setting) for path in paths]
+                collscope("ingest", "trace", *map(str, plain), "--db", str(db), "--run", setting)
             for old in by_setting:
                 for new in by_setting:
                     if old != new:
                         truth = ratios(steps[job, old], steps[job, new])
                         yield from predict_change(db, (job, style), (old, new), truth, steps)
+
+
+def unpacked(path: Path, folder: Path) -> Path:
+    """The file, or what is in it where it is an xz one, which collscope does not read."""
+    if path.suffix != ".xz":
+        return path
+    folder.mkdir(exist_ok=True)
+    found = folder / path.stem
+    found.write_bytes(lzma.decompress(path.read_bytes()))
+    return found
 
 
 def predict_change(
