@@ -2,7 +2,7 @@
 
     python benchmarks/prediction.py FOLDER [FOLDER ...] [--only TEXT] [--json OUT]
 
-A folder holds `steps.jsonl` and traces `.../STYLE.../SETTING/.../JOB/[STYLE.]rankN.json[.gz|.xz|.zst]`
+A folder holds `steps.jsonl` and traces `.../STYLE.../SETTING/.../JOB/[STYLE.]rankN.json[.xz|…]`
 in any order of these parts: a part that `steps.jsonl` names as a setting or a case is that, and all
 others are the style of the trace. Every setting is predicted from every other of its job and style,
 once with the step time of the recorded setting (`--step-ms`) and once without.
