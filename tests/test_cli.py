@@ -349,8 +349,8 @@ def test_output_that_cannot_be_written_is_an_error(store: Path, command: tuple[s
         )
     assert done.returncode == 3
     assert done.stderr == (
-        b"collscope: standard output: No space left on device. Make room there, or write it"
-        b" elsewhere.\n"
+        b"collscope: standard output: No space left on device. Make room, or write to a file"
+        b" with -o.\n"
     )
 
 

@@ -23,14 +23,18 @@ STEPS = 6
 
 
 def job(
-    compute: Callable[[int], int] = lambda rank: 1000, transfer: int = 100, gap: int = 2
+    compute: Callable[[int], int] = lambda rank: 1000,
+    transfer: int = 100,
+    gap: int = 2,
+    kernels: int = 1,
 ) -> Recorded:
-    """Two ranks; in each step they compute twice and meet twice. Times in us."""
+    """Two ranks; in each step they compute twice, in `kernels` each, and meet twice. us."""
     made = Job(2, jitter_ns=0)
     for _ in range(STEPS):
         for count in (1 << 20, 1 << 22):
             for rank in range(2):
-                made.compute(rank, compute(rank) * US, gap=gap * US)
+                for _ in range(kernels):
+                    made.compute(rank, compute(rank) * US, gap=gap * US)
             made.collective((0, 1), transfer * US, count=count)
     return analyse(made.traces()).recorded()
 
@@ -55,6 +59,13 @@ def test_longer_kernels_everywhere_are_compute() -> None:
     assert parts_of(explain(job(), job(lambda rank: 1150))) == pytest.approx(
         {"host": 0, "compute": 300, "collectives": 0, "arrivals": 0}, abs=0.01
     )
+
+
+def test_more_calls_of_a_kernel_are_compute() -> None:
+    """Two kernels of 1000 us become four: 2000 us a step, and two gaps of 2 us."""
+    found = parts_of(explain(job(), job(kernels=2)))
+    assert found["compute"] == pytest.approx(2000, abs=5)
+    assert found["collectives"] == pytest.approx(0, abs=0.01)
 
 
 def test_one_slow_rank_is_half_compute_and_half_arrivals() -> None:

@@ -3,7 +3,7 @@
 Both runs' graphs are played with what differs between them swapped, in every combination of four:
 
 - host: the pace of the hosts' work, the same factor for every rank;
-- compute: how long each kernel lasts alone, the same factor for every rank;
+- compute: what each kernel takes of a step alone, the same factor for every rank;
 - collectives: the transfers, and how much they slow down the compute beside them;
 - arrivals: what of host and compute differs from rank to rank, so that ranks come late.
 
@@ -255,21 +255,12 @@ def _launch_times(recorded: Recorded, trace: int) -> dict[tuple[str, str], Float
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Kernels:
-    """Kernels and copies of a run's steps by rank and name, shape (ranks, names)."""
+def _table(recorded: Recorded, names: Mapping[str, int], duration: Floats) -> Floats:
+    """Time of kernels and copies in a step, ns; shape (ranks, names).
 
-    time: Floats  # ns a step
-    count: Floats  # a step
-
-    @property
-    def mean(self) -> Floats:
-        with np.errstate(all="ignore"):
-            return self.time / self.count
-
-
-def _table(recorded: Recorded, names: Mapping[str, int], duration: Floats) -> _Kernels:
-    """Kernels with names numbered by `names`; `duration` is that of each row, 0: not counted."""
+    names     the columns
+    duration  of each row in ns, 0: not counted
+    """
     rows, ranks = recorded.rows, len(recorded.rows.ranks)
     begin, finish = recorded.steps.span(rows.end, ranks)
     inside = (rows.entry < 0) & (rows.end > begin[rows.trace]) & (rows.end <= finish[rows.trace])
@@ -277,9 +268,7 @@ def _table(recorded: Recorded, names: Mapping[str, int], duration: Floats) -> _K
     number = np.array([names[n] for n in rows.names] or [0])
     key = rows.trace[inside].astype(np.int64) * len(names) + number[rows.name[inside]]
     steps, size = max(1, int(recorded.steps.count.max(initial=1))), ranks * len(names)
-    time = np.bincount(key, duration[inside], minlength=size) / steps
-    count = np.bincount(key, minlength=size) / steps
-    return _Kernels(time.reshape(ranks, -1), count.reshape(ranks, -1))
+    return np.bincount(key, duration[inside], minlength=size).reshape(ranks, -1) / steps
 
 
 def _names(own: Recorded, other: Recorded) -> dict[str, int]:
@@ -291,22 +280,23 @@ def _kernels(
 ) -> tuple[Floats, Floats, float]:
     """Factors of each row's time alone, common and of its rank; ns a step that has no counterpart.
 
-    By kernel name: the other run's mean over this one's.
+    By kernel name: the other run's time a step over this one's, so that more calls of a kernel are
+    more time of it.
     """
     names = _names(own, other)
     mine, theirs = (
         _table(r, names, r.contention.alone(r.graph.duration, _slowdown(r, s)))
         for r, s in zip((own, other), slow, strict=True)
     )
-    both = (mine.time > 0) & (theirs.time > 0)
-    before = np.where(both, mine.mean, 0.0).sum(axis=0)
-    after = np.where(both, theirs.mean, 0.0).sum(axis=0)
+    both = (mine > 0) & (theirs > 0)
+    before = np.where(both, mine, 0.0).sum(axis=0)
+    after = np.where(both, theirs, 0.0).sum(axis=0)
     common = np.where(before > 0, after / np.where(before > 0, before, 1.0), 1.0)
-    ratio = np.where(both, theirs.mean / np.where(both, mine.mean, 1.0), common)
+    ratio = np.where(both, theirs / np.where(both, mine, 1.0), common)
     number = np.array([names[n] for n in own.rows.names] or [0])[own.rows.name]
     apart = ratio[own.rows.trace, number] / common[number]
     collective = own.rows.entry >= 0
-    lonely = float(mine.time[~both].sum()) / max(1, len(own.rows.ranks))
+    lonely = float(mine[~both].sum()) / max(1, len(own.rows.ranks))
     return (
         np.where(collective, 1.0, common[number]),
         np.where(collective, 1.0, apart),
@@ -350,7 +340,7 @@ def _fitted(known: Recorded, unknown: Recorded, slowdown: float) -> float:
         middle = (low + high) / 2
         slow = _slowdown(unknown, middle)
         found = _table(unknown, names, unknown.contention.alone(unknown.graph.duration, slow))
-        both = (found.time > 0) & (target.time > 0)
-        longer = found.time[both].sum() > target.time[both].sum()
+        both = (found > 0) & (target > 0)
+        longer = found[both].sum() > target[both].sum()
         low, high = (middle, high) if longer else (low, middle)
     return low

@@ -35,10 +35,10 @@ _RANGES = (
     " which may belong to any part."
 )
 _MEANINGS = (
-    "Pace of the hosts: work between launches, the same factor for every rank. Compute kernels: how"
-    " long they last alone. Collectives: transfers from the last arrival on, and what they cost the"
-    " compute beside them. Ranks apart from each other: what of host and compute differs from rank"
-    " to rank, so that some come late and others wait."
+    "Pace of the hosts: work between launches, the same factor for every rank. Compute kernels: "
+    "what they take of a step alone. Collectives: transfers from the last arrival on, and what "
+    "they cost the compute beside them. Ranks apart from each other: what of host and compute "
+    "differs from rank to rank, so that some come late and others wait."
 )
 
 
