@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from command import collscope
 
 README = Path(__file__).resolve().parent.parent / "README.md"
@@ -41,3 +42,23 @@ def test_the_step_times_shown_are_those_measured(recorded_jobs: Path) -> None:
     # --step-ms is a median of the default's: even number of steps, the middle two around it
     middle = len(steps["default"]) // 2
     assert steps["default"][middle - 1] <= 80.6 <= steps["default"][middle]
+
+
+@pytest.mark.parametrize(("kind", "told"), [("light", "no CPU"), ("full", "CPU")])
+def test_the_step_time_says_what_the_profiler_costs(
+    recorded_jobs: Path, tmp_path: Path, kind: str, told: str
+) -> None:
+    db = ("--db", tmp_path / "t.db")
+    traces = sorted((recorded_jobs / "scheduled" / "default" / "ddp").glob(f"{kind}.*"))
+    assert collscope("ingest", "trace", *traces, *db).code == 0
+    text = " ".join(collscope("report", *db).out.split())
+    assert f"The traces show {told} activities: with" in text
+    # the step without the profiler takes 61.7 ms: it was 1.29 and 1.64 times that
+    assert ("up to 1.64 x" in text, "up to 1.42 x" in text) == (kind == "full", kind == "light")
+    (recorded,) = re.findall(r"A step takes ([\d.]+) ms", text)
+    assert round(float(recorded) / 61.663, 2) == {"light": 1.29, "full": 1.64}[kind]
+    if kind == "full":  # which tells the sizes, without logs
+        said = collscope("predict", "--system", "h200", *db).out
+        assert "Both times are of steps with the profiler, as recorded; --step-ms" in said
+        given = collscope("predict", "--system", "h200", "--step-ms", "61.7", *db).out
+        assert "as recorded; --step-ms" not in given

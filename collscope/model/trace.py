@@ -6,6 +6,7 @@ trace has up to millions of kernels; what repeats stands in a table once and is 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -47,6 +48,11 @@ class TraceCollective:
     protocol: str | None = None
     description: str | None = None  # of the group: what the program calls it, as mesh_tp
     blocks: int | None = None  # thread blocks of its kernel: so many multiprocessors it holds
+
+
+def shows_cpu_activities(collectives: Iterable[TraceCollective]) -> bool:
+    """Whether a profiler recorded the host's side: only that tells groups and counts."""
+    return any(c.group is not None or c.in_count is not None for c in collectives)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,7 @@ _Call = tuple[int, int, int, int | None, int | None, int | None]
 def read_timeline(connection: sqlite3.Connection, run: str) -> TimelineReport:
     """What the traces and recordings of a run tell."""
     ranks = _ranks(connection, _RANKS, run, RankRow)
+    steps = tuple(StepRow(*row) for row in connection.execute(_STEPS, (run,)))
     return TimelineReport(
         ranks=tuple(ranks),
         clocks=tuple(ClockRow(*row) for row in connection.execute(_CLOCKS, (run,))),
@@ -109,8 +110,16 @@ def read_timeline(connection: sqlite3.Connection, run: str) -> TimelineReport:
         logged=() if ranks else tuple(_ranks(connection, _LOGGED, run, RankWaits)),
         places=_places(connection, run),
         beside=read_beside(connection, run),
-        steps=tuple(StepRow(*row) for row in connection.execute(_STEPS, (run,))),
+        steps=steps,
+        cpu_activities=bool(steps) and _cpu_activities(connection, run),
     )
+
+
+def _cpu_activities(connection: sqlite3.Connection, run: str) -> bool:
+    # A report without traces does not load the analysis of them.
+    from collscope.store.traces import read_cpu_activities  # noqa: PLC0415
+
+    return read_cpu_activities(connection, run)
 
 
 def _ranks(

@@ -204,6 +204,7 @@ class TimelineReport(Part):
     places: tuple[PlaceRow, ...] = ()  # kinds with several places, most costing first
     beside: tuple[BesideRow, ...] = ()  # most hidden time first; needs interference measurements
     steps: tuple[StepRow, ...] = ()  # one per rank; empty where no step recurs
+    cpu_activities: bool = False  # the traces of the steps show them: a slower host
 
     @classmethod
     def read(cls, connection: sqlite3.Connection, run: str) -> TimelineReport:

@@ -149,15 +149,29 @@ def _packed(
     return widths, parts
 
 
+def _header(data: bytes) -> tuple[_Trace, int]:
+    """Header of a trace, and where its columns begin."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    head = _checked(lambda: msgspec.msgpack.decode(data[8:end], type=_Trace))
+    _same_version(head.version)
+    return head, end
+
+
+def decode_collectives(data: bytes) -> tuple[TraceCollective, ...]:
+    """The table of collectives alone of a trace's bytes.
+
+    raises  InputError when the bytes are damaged or not of this version
+    """
+    return tuple(TraceCollective(*_values(e)) for e in _header(data)[0].collectives)
+
+
 def decode_trace(data: bytes) -> TraceFile:
     """A trace from its bytes.
 
     raises  InputError when the bytes are damaged or not of this version
     """
-    length = int.from_bytes(data[:8], "little")
-    head = _checked(lambda: msgspec.msgpack.decode(data[8 : 8 + length], type=_Trace))
-    _same_version(head.version)
-    columns = _checked(lambda: _columns(data, 8 + length, head))
+    head, begin = _header(data)
+    columns = _checked(lambda: _columns(data, begin, head))
     return TraceFile(
         dialect=head.dialect,
         names=head.names,
@@ -169,7 +183,7 @@ def decode_trace(data: bytes) -> TraceFile:
         host=head.host,
         device=head.device,
         steps=head.steps,
-        calls=_checked(lambda: _host_calls(data, 8 + length, head)),
+        calls=_checked(lambda: _host_calls(data, begin, head)),
         gpu=head.gpu,
     )
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from collscope.match.rows import Rows
 from collscope.match.traces import Calls
 from collscope.model import CollectiveClass
-from collscope.model.trace import HostCalls, Ints
+from collscope.model.trace import HostCalls, Ints, shows_cpu_activities
 from collscope.timeline.causal import FIRST, HOST, Graph, build_graph
 from collscope.timeline.clocks import Clocks
 from collscope.timeline.contention import Contention, measure_contention
@@ -132,7 +132,7 @@ def prepare(
     """Steps and causes of a record; several predictions may share them."""
     steps = find_steps(rows, calls, times)
     graph = build_graph(rows, host, calls, times, clocks)
-    full = any(e.group is not None or e.in_count is not None for e in rows.entries)
+    full = shows_cpu_activities(rows.entries)
     return Recorded(
         rows, calls, times, exposed, steps, graph, measure_contention(rows, calls), full
     )

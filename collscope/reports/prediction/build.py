@@ -286,7 +286,7 @@ def _assumed(wanted: Wanted, times: Times, found: Prediction) -> Iterator[str]:
         yield (
             f"What the profiler ({style} activities) costs the host is not known: its work is "
             f"taken to need {low:.2f} to {high:.2f} of the recorded time without it. --step-ms "
-            "with the step time without the profiler narrows the range."
+            "narrows the range."
         )
     elif known.host_determined:
         yield f"The host needs {low:.2f} to {high:.2f} of the recorded time without the profiler."

@@ -84,7 +84,12 @@ def _answer(said: PredictionReport) -> Iterable[str]:
         f"time: mean of {count(said.steps, 'step')} of the slowest of "
         f"{count(said.ranks, 'rank')}, {_STEP_FROM[said.step_from]}."
     )
-    if said.step_us != said.recorded_us:
+    if said.step_us == said.recorded_us:
+        yield (
+            "Both times are of steps with the profiler, as recorded; --step-ms with the step time "
+            "without it gives those without."
+        )
+    else:
         yield (
             f"With the profiler a step is {said.recorded_us / said.step_us:.2f} times as long as "
             "the one given."
