@@ -291,6 +291,23 @@ def test_a_launch_into_a_full_queue_is_no_work() -> None:
     assert fast.time[2:][syncs[1:]] == pytest.approx(graph.time[syncs[1:]], abs=10 * US)
 
 
+def test_a_host_may_be_as_much_slower_as_faster_in_another_start() -> None:
+    """Nothing but the host's 1 ms bounds a step: 20 % either way, whatever the AllReduce does."""
+    recorders = [Recorder(0), Recorder(1)]
+    for recorder in recorders:
+        for step in range(8):
+            for name in ("void a", "void b", ALL_REDUCE, "void c"):
+                recorder.now += 240
+                recorder.launch(7, recorder.now + 5, recorder.now + 20 + step % 2, name)
+    recorded = analyse([recorder.trace() for recorder in recorders]).recorded()
+    (key,) = recorded.calls.classes
+    found = predict(recorded, {key: NewTime(10_000.0)}, measured_step_ns=0.9 * MS)
+    assert found is not None
+    assert found.new_ns == pytest.approx(0.9 * MS, rel=0.02)
+    assert found.low_ns == pytest.approx(0.72 * MS, rel=0.03)
+    assert found.high_ns == pytest.approx(1.08 * MS, rel=0.03)
+
+
 def graph_step(recorder: Recorder, begin: float, transfer: float) -> float:
     """A step that is one CUDA graph, all on one stream; when it ends.
 
@@ -434,6 +451,27 @@ def test_streams_of_one_group_are_found_by_the_clock() -> None:
     assert match_by_clock(members) == [[0, 1], [2, 3]]
     assert agreement(members[0][1], members[1][1]) == 1.0
     assert agreement(members[0][1], members[2][1]) < 0.5
+
+
+def test_rows_launched_before_the_trace_wait_for_what_a_later_step_waits_for() -> None:
+    """The launches of the first four of eight steps are not in the trace: the same follows."""
+    ended = []
+    for cut in (0, 4):
+        traces = []
+        for rank in range(2):
+            recorder = Recorder(rank)
+            for step in range(8):
+                overlapping_step(recorder, 60.0)
+                if step < cut:
+                    recorder.events = [e for e in recorder.events if e["cat"] == "kernel"]
+            traces.append(recorder.trace())
+        graph = analyse(traces).recorded().graph
+        # Between two steps stands the host, of which nothing is known there: 11 us more than 20.
+        assert graph.idle_ns.tolist() == [0 if cut == 0 else 33 * US] * 2
+        slower = play(graph, Substitutions(transfer=graph.transfer + 340.0 * US))
+        ended.append(slower.end[-1] - slower.end[0])
+    # All but the pauses of the host, 38 us a step, of which nothing is known before.
+    assert ended[1] == pytest.approx(ended[0], abs=5 * 38 * US)
 
 
 def test_streams_of_one_trace_are_no_group() -> None:

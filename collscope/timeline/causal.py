@@ -32,6 +32,7 @@ from collscope.match.rows import UNKNOWN_LAUNCH, Rows
 from collscope.match.traces import Calls
 from collscope.model.trace import Call, HostCalls, Ints, Kind
 from collscope.timeline.clocks import Clocks
+from collscope.timeline.steps import recurring_kernels
 from collscope.timeline.waits import CallTimes
 
 Floats = npt.NDArray[np.float64]
@@ -46,6 +47,7 @@ _SYNC_NS = 5_000  # a synchronising call that finds nothing to wait for, and wak
 _BEFORE, _BEHIND = 6, 3  # calls around a wait that tell what it is for
 _RECORDS = 16  # so many event records back a wait's own is looked for
 _EVER = np.iinfo(np.int64).min // 2
+_RECURS = 0.9  # of a stream's rows: the name is that of the row one step before
 _CONTRADICTED = 0.02  # of a rule's occurrences
 # A launch queue of CUDA holds 1022 to 1024 launches, as traces of full ones show; a place in it is
 # free again when the oldest of them is done.
@@ -252,6 +254,7 @@ class _Build:
             self._events_by_time(trace, launches)
         else:
             self._events(host, told, launches)
+            self._events_of_before(trace)
 
     # Host: synchronising calls, and which of them each launch follows.
 
@@ -401,6 +404,54 @@ class _Build:
             found.setdefault(key, []).append(wait)
         for destination, source in rules.edges(list(found.values())):
             self._hold(destination, source)
+
+    def _events_of_before(self, trace: int) -> None:
+        """Edges of rows that were launched before the trace began: those of a later step's rows.
+
+        What a step launches on each stream recurs, and waits for the same.
+        """
+        rows = self.rows
+        of_stream = self._recurring(trace)
+        index = np.full(len(rows), NONE)
+        for mine, _ in of_stream.values():
+            index[mine] = np.arange(len(mine))
+        for mine, period in of_stream.values():
+            known = self.known[mine]
+            for place in np.flatnonzero(~known).tolist():
+                later = np.flatnonzero(known[place::period])
+                if not len(later):
+                    continue
+                steps = int(later[0])
+                like = int(mine[place + steps * period])
+                for source in self.event[:, like].tolist():
+                    if source == NONE or int(rows.stream[source]) not in of_stream:
+                        continue
+                    others, recurs = of_stream[int(rows.stream[source])]
+                    at = int(index[source]) - steps * recurs
+                    row = int(mine[place])
+                    if at < 0 or rows.name[row] != rows.name[like]:
+                        continue
+                    if self.end[others[at]] <= self.start[row] + _TOLERANCE_NS:
+                        self.counts["inferred"] += 1
+                        self._hold(row, int(others[at]))
+
+    def _recurring(self, trace: int) -> dict[int, tuple[Ints, int]]:
+        """Rows of each stream of a trace on which as many recur every step; and how many."""
+        rows = self.rows
+        kernels, period = recurring_kernels(rows, trace)
+        if not period or len(kernels) <= period:
+            return {}
+        cuts = self.start[kernels[::-1][::period]][::-1]  # one moment of each step
+        found = {}
+        mine = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
+        for stream in np.unique(rows.stream[mine]).tolist():
+            own = mine[rows.stream[mine] == stream]
+            several = np.searchsorted(self.start[own], cuts[[0, -1]])
+            count = round(float(several[1] - several[0]) / (len(cuts) - 1))
+            name = rows.name[own]
+            if count and (name[count:] == name[:-count]).mean() >= _RECURS:
+                found[stream] = own, count
+        return found
 
     def _hold(self, destination: int, source: int) -> None:
         """Add an event edge; of those of one stream the last launched counts."""
@@ -566,7 +617,7 @@ class _Rules:
                 record = latest - back
                 there = (record >= 0) & (destination >= 0)
                 for variant in range(self.behind.shape[1]):
-                    row = np.where(there, self.behind[record, variant], NONE)
+                    row = np.where(there, self.behind[np.maximum(record, 0), variant], NONE)
                     good = there & (row >= 0) & (self.stream[row] != target)
                     if good.sum() < 0.5 * there.sum() or not good.any():
                         continue

@@ -126,28 +126,28 @@ def _marked(rows: Rows, trace: int) -> Ints:
 
 
 def recurring_kernels(rows: Rows, trace: int) -> tuple[Ints, int | None]:
-    """Kernels on the busiest stream in the order of their launches, and after how many they recur.
+    """Kernels on the busiest stream in their order, and after how many they recur.
 
     What a step launches recurs in its order, whatever streams and ranks do meanwhile. None where
-    nothing recurs.
+    nothing recurs. Rows of a trace stand in the order of their starts: on a stream that is the one
+    of their launches, of which those before the trace began are not known.
     """
-    mine = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
-    mine = mine[(rows.launch[mine] != UNKNOWN_LAUNCH) & (rows.kind[mine] == Kind.KERNEL)]
-    mine = mine[rows.entry[mine] < 0]
+    mine: Ints = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
+    mine = mine[(rows.kind[mine] == Kind.KERNEL) & (rows.entry[mine] < 0)]
     if not len(mine):
         return mine, None
     streams, number = np.unique(rows.stream[mine], return_inverse=True)
-    mine = mine[rows.stream[mine] == streams[np.bincount(number).argmax()]]
-    mine = mine[np.argsort(rows.launch[mine], kind="stable")]
-    names = rows.name[mine].astype(np.int64)
+    busiest: Ints = mine[rows.stream[mine] == streams[np.bincount(number).argmax()]]
+    names = rows.name[busiest].astype(np.int64)
     period = find_period(names)
     # Kernels of one name recur after every one: that is no step.
-    return mine, period if period and len(np.unique(names[-period:])) > 1 else None
+    return busiest, period if period and len(np.unique(names[-period:])) > 1 else None
 
 
 def _by_kernels(rows: Rows, trace: int) -> Ints:
     """Per period of the kernels the row that ends last of those launched by then."""
-    kernels, period = recurring_kernels(rows, trace)
+    recurring, period = recurring_kernels(rows, trace)
+    kernels: Ints = recurring[rows.launch[recurring] != UNKNOWN_LAUNCH]
     if not period:
         return kernels[:0]
     mine = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
