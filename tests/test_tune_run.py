@@ -239,7 +239,8 @@ def test_not_worth_it(tune: Tune) -> None:
 def test_ctrl_c_keeps_what_was_measured(tune: Tune) -> None:
     program = "from collscope.cli import main; main()"
     process = subprocess.Popen(
-        [sys.executable, "-c", program, *tune.arguments("--candidate", "hangs:NCCL_NTHREADS=1")],
+        [sys.executable, "-c", program,
+         *tune.arguments("--candidate", "hangs:NCCL_NTHREADS=1", "--timeout", "300")],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     # The first rows of the first setting are in the file: then comes the one that hangs, or others.
