@@ -195,7 +195,7 @@ def predict(
         return None
     ratio = new_step / old
     others = [*_alternatives(player, middle, factors, host, readings)]
-    hosts = _other_hosts(player, middle, host)
+    hosts = _other_hosts(player, middle)
     others.append(hosts)
     if old > base * (1 + _GIVEN):
         # The profiler slowed the GPU, too. What the change adds or saves may not have been.
@@ -351,12 +351,8 @@ def _host_pace(player: _Player, measured_ns: float | None, beside: _Beside) -> _
     def step(place: int) -> float:
         return player.old_step(_PACES[place], beside)
 
-    recorded = step(len(_PACES) - 1)
-    if measured_ns >= recorded:
-        if player.old_step(low, beside) < recorded * (1 - _GIVEN):
-            return _Range(1.0, 1.0, 1.0)  # the profiler made nothing slower
-        # Nor would it: the GPU bounds the step.
-        return _Range(low, float(np.sqrt(low * high)), 1.0, determined=False)
+    if measured_ns >= step(len(_PACES) - 1):
+        return _Range(1.0, 1.0, 1.0)  # the profiler made nothing slower
     goal = max(measured_ns, step(0))
     least, most = (_pace(step, goal * (1 + change)) for change in (-_GIVEN, _GIVEN))
     if most - least < 0.2 * most:
@@ -458,18 +454,13 @@ def _alternatives(
     yield tuple(ratio(replace(middle, beside=r)) for r in readings[1:] if r is not middle.beside)
 
 
-def _other_hosts(player: _Player, middle: _Scenario, host: _Range) -> tuple[float, ...]:
-    """New step against the old one where the other start's host has a pace of its own.
-
-    Beside the pace of this one, also at its ends: a host that is no limit at either pace may be
-    one at both.
-    """
-    found = []
-    for change, end in ((1 - _HOST_STARTS, host.low), (1 + _HOST_STARTS, host.high)):
-        for pace in {middle.host, end}:
-            old = player.old_step(pace, middle.beside)
-            found.append(player.new_step(replace(middle, host=pace * change)) / old)
-    return tuple(found)
+def _other_hosts(player: _Player, middle: _Scenario) -> tuple[float, ...]:
+    """New step against the old one where the other start's host has a pace of its own."""
+    old = player.old_step(middle.host, middle.beside)
+    return tuple(
+        player.new_step(replace(middle, host=middle.host * change)) / old
+        for change in (1 - _HOST_STARTS, 1 + _HOST_STARTS)
+    )
 
 
 def _range(ratio: float, others: list[tuple[float, ...]], margin: float) -> tuple[float, float]:
