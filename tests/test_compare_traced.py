@@ -218,6 +218,15 @@ def test_the_gate_of_recorded_settings(db: Path) -> None:
         assert "step" in done.out
 
 
+def test_check_takes_the_two_runs_without_options_too(db: Path) -> None:
+    named = collscope("check", "--baseline", "default", "--current", "ringll", "--db", db)
+    assert collscope("check", "default", "ringll", "--db", db) == named
+    for words in (("default",), ("default", "--current", "ringll"), ("a", "b", "c"), ()):
+        done = collscope("check", *words, "--db", db)
+        assert done.code == 2
+        assert "Give 'check --baseline A --current B', or 'check A B'" in done.err
+
+
 def test_every_form_has_the_step(db: Path) -> None:
     for form in ("text", "md", "html"):
         done = collscope("compare", "default", "ringll", "--db", db, "--format", form)

@@ -68,18 +68,22 @@ def compare(
 
 
 def check(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="BASELINE CURRENT", help="The same as --baseline and --current."),
+    ] = None,
     baseline: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--baseline", help="Label or replay CSV of the reference build.", callback=checked_label
         ),
-    ],
+    ] = None,
     current: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--current", help="Label or replay CSV of the build to judge.", callback=checked_label
         ),
-    ],
+    ] = None,
     control: Annotated[
         str | None,
         typer.Option(
@@ -114,9 +118,14 @@ def check(
     from collscope.reports.comparison.formats import render_check
     from collscope.reports.comparison.inputs import Runs
 
+    given = [*(names or ()), *(name for name in (baseline, current) if name is not None)]
+    if len(given) != 2 or (names and len(names) != 2):
+        raise UsageError(
+            "check: takes a baseline and a current label. Give 'check --baseline A --current B', or"
+            " 'check A B'."
+        )
     rules = Rules(threshold / 100, resolution / 100)
-    names = Names(baseline, current, control)
-    found = check_labels(db, names, Runs(run, weights), system, rules)
+    found = check_labels(db, Names(given[0], given[1], control), Runs(run, weights), system, rules)
     write(render_check(found, format.value), output)
     raise typer.Exit(found.verdict.exit_code)
 
