@@ -44,6 +44,7 @@ _PAIRED = (
     " ratio within one), so they can differ from the quotient of the times, which are medians over"
     " the rounds."
 )
+_TRANSFERS_SAID = "Transfer only, without waiting: the step may change less, or the other way."
 _UNJUDGED = {  # outcomes, and what JUnit says of them
     "noisy": "too noisy to judge",
     "unknown": "noise not known: a single value; measure more often",
@@ -111,8 +112,9 @@ def _compare_sections(comparison: Comparison) -> list[Section]:
         "None: no label is faster at some sizes and slower at others, beyond the noise.",
     )
     head = Section("", (_headline(comparison), *map(note_words, comparison.notes)))
+    said = () if comparison.traced is None else (_TRANSFERS_SAID,)
     classes = [
-        Section("Totals", (_totals(comparison, short),)),
+        Section("Totals", (*said, _totals(comparison, short))),
         Section("Classes", tuple(_class_tables(comparison, short))),
         Section("Crossovers", crossovers),
     ]
@@ -165,7 +167,8 @@ def _totals(comparison: Comparison, short: dict[str, str]) -> Table:
     columns = [*([("", TEXT)] if lettered else []), ("label", TEXT), ("speed-up", NUMBER),
                ("95 % from", NUMBER), ("to", NUMBER)]  # fmt: skip
     weighted = comparison.run is not None
-    columns += [("job's collective time %", NUMBER)] if weighted else []
+    what = "collective" if comparison.traced is None else "transfer"
+    columns += [(f"job's {what} time %", NUMBER)] if weighted else []
     rows = []
     for t in comparison.totals:
         row: list[object] = [*([short[t.label]] if lettered else []), t.label, t.speed_up]
