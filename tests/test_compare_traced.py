@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -150,6 +151,36 @@ def test_a_control_raises_the_threshold_of_the_step() -> None:
     base, slow = steady("base"), steady("slow", factor=1.2)
     again = steady("again", factor=1.1)
     assert check_traced(base, slow, control=again).verdict is not Verdict.REGRESSION
+
+
+def test_what_the_profiler_may_cost_the_host_is_in_the_step_s_interval() -> None:
+    """Half of a step may be the profiler's: 1.2 x the time may be 0.6 or 2.4 x without it."""
+    base, slow = (replace(steady(n, factor=f), least=0.5) for n, f in (("base", 1), ("slow", 1.2)))
+    plain = check_traced(steady("base"), steady("slow", factor=1.2)).decision.step
+    found = check_traced(base, slow)
+    step = found.decision.step
+    assert found.verdict is Verdict.NO_VERDICT
+    assert plain is not None
+    assert step is not None
+    assert plain.low is not None
+    assert plain.high is not None
+    assert step.low == pytest.approx(plain.low / 2)
+    assert step.high == pytest.approx(plain.high * 2)
+    assert "collscope predict --run base --with slow --step-ms N" in render_check(found, "github")
+    assert check_traced(slow, base).verdict is Verdict.NO_VERDICT
+    thrice = replace(steady("thrice", factor=3), least=0.5)
+    assert check_traced(base, thrice).verdict is Verdict.REGRESSION
+    assert check_traced(thrice, base).verdict is Verdict.IMPROVEMENT
+
+
+def test_compare_says_that_the_profiler_slows_the_host() -> None:
+    """Only of a run whose step it may change by more than 2 %."""
+    base, other = replace(steady("a b"), least=0.5), steady("other")
+    told = " ".join(render_compare(compare_traced([base, other]), "text").split())
+    assert "as little as 50 % (a b) of the time here" in told
+    assert "collscope predict --run 'a b' --with other --step-ms N" in told
+    assert "Totals ------ Transfer only, without waiting" in told
+    assert "The profiler slows" not in render_compare(compare_traced([other, steady("b")]), "text")
 
 
 def test_a_rank_that_changes_alone_is_named() -> None:

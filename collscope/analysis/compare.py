@@ -98,6 +98,9 @@ class TracedSteps:
     ranks: int  # traced
     world_size: int | None  # ranks of the job, where the traces tell it
     host_bound: float  # part of what bounds a step that is the host's work, up to 1
+    # Least that the step may take without the profiler, in parts of the recorded one: the host's
+    # part with the most that a profiler is assumed to cost it.
+    least_unprofiled: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ from collscope.model import CollectiveClass, bus_bandwidth
 from collscope.model.trace import Ints, Kind
 from collscope.stats import Effect, Samples, effects, with_noise
 from collscope.timeline.overlap import covered, union
-from collscope.timeline.predict import Recorded, bounds
+from collscope.timeline.predict import HOST_PRIOR, Recorded, bounds
 
 Floats = npt.NDArray[np.float64]
 
@@ -82,6 +82,7 @@ class TracedRun:
     ranks: tuple[int, ...]  # traced
     world_size: int | None  # of the job, where told
     host: float  # part of what bounds a step that is the host's work, up to 1
+    least: float  # least that the step may take without the profiler, in parts of the recorded
     parts: Mapping[str, Samples]  # of a step; a part is not there where it is not known
     of_rank: Mapping[tuple[int, str], Samples]
     kernels: Mapping[CollectiveClass, Samples]  # kernel time of a step, mean over the ranks
@@ -114,13 +115,17 @@ def traced_run(
     classes, unsplit = _classes(name, recorded, keys, ends)
     here = {c: circumstances.get(c, ()) for c in CIRCUMSTANCES}
     on_host = sum(b.ns for b in bounds(recorded) if b.kind == "host") if found else 0.0
+    host = min(1.0, on_host / (recorded.step_ns or 1.0))
+    prior = HOST_PRIOR["full" if recorded.full else "light"][0]
     return TracedRun(
         Label(name, classes, 0, here),
         max(0, len(ends) - 1),
         steps.source,
         rows.ranks,
         rows.world_size,
-        min(1.0, on_host / (recorded.step_ns or 1.0)),
+        host,
+        # What bounds the step still takes place one after the other when its host work is faster.
+        1 - host * (1 - prior),
         parts,
         of_rank,
         _kernels(name, recorded, keys, ends) if found else {},
@@ -322,14 +327,40 @@ def _judge_step(baseline: TracedRun, current: TracedRun, rules: Rules, floor: fl
     effect = _effect(baseline, current, STEP)
     steps = ((baseline.name, baseline.steps), (current.name, current.steps))
     if effect is None:
-        return JudgedStep(steps, None, Doubt.UNKNOWN, slower=False, faster=False)
+        return JudgedStep(steps, None, None, None, Doubt.UNKNOWN, slower=False, faster=False)
     matters = max(math.log1p(TOTAL_THRESHOLD), floor)
+    # Ratios that the profiler's cost leaves open: all of it in one run, none in the other.
+    least, most = (
+        replace(effect, log_ratio=effect.log_ratio + math.log(part))
+        for part in (current.least, 1 / baseline.least)
+    )
+    low, high = _interval(effect, baseline, current)
+    widest = math.log1p(rules.resolution)
+    doubt = doubt_of(effect, widest)
+    hides = (most.log_ratio - least.log_ratio) / 2
+    if hides > (widest if doubt is not None else widest - (effect.half_width() or 0.0)):
+        doubt = Doubt.PROFILER
     return JudgedStep(
         steps,
-        effect,
-        doubt_of(effect, math.log1p(rules.resolution)),
-        effect.log_ratio > matters and effect.p_slower() < TOTAL_P,
-        effect.log_ratio < -matters and effect.p_faster() < TOTAL_P,
+        math.exp(effect.log_ratio),
+        low,
+        high,
+        doubt,
+        least.log_ratio > matters and least.p_slower() < TOTAL_P,
+        most.log_ratio < -matters and most.p_faster() < TOTAL_P,
+    )
+
+
+def _interval(
+    effect: Effect, first: TracedRun, other: TracedRun
+) -> tuple[float | None, float | None]:
+    """Ends of the step's ratio, other / first: 95 % of the noise, and the profiler's cost."""
+    half = effect.half_width()
+    if half is None:
+        return None, None
+    return (
+        math.exp(effect.log_ratio - half) * other.least,
+        math.exp(effect.log_ratio + half) / first.least,
     )
 
 
@@ -359,7 +390,7 @@ def _traced_parts(runs: Sequence[TracedRun]) -> TracedParts:
     )
     return TracedParts(
         tuple(
-            TracedSteps(r.name, r.steps, r.step_from, len(r.ranks), r.world_size, r.host)
+            TracedSteps(r.name, r.steps, r.step_from, len(r.ranks), r.world_size, r.host, r.least)
             for r in runs
         ),
         tuple(p for p in parts if any(c.time_us is not None for c in p.cells)),
@@ -389,6 +420,9 @@ def _cell(first: TracedRun, run: TracedRun, part: str, rank: int | None) -> Part
     effect = None if run is first else _effect(first, run, part, rank)
     if effect is None:
         return PartCell(run.name, time, None, None, None)
+    if part == STEP:
+        least, most = _interval(effect, first, run)
+        return PartCell(run.name, time, effect.speed_up, most and 1 / most, least and 1 / least)
     half = effect.half_width()
     return PartCell(
         run.name,

@@ -65,6 +65,7 @@ class Doubt(Enum):
     LAUNCHES = "launches"  # too few on a host's cores, which differ by any amount
     ASSUMED = "assumed"  # the noise between labels that did not take turns is too much
     SPREAD = "spread"  # its samples or rounds differ too much
+    PROFILER = "profiler"  # of a step: what the profiler costs its host is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,10 @@ class JudgedStep:
     """The step of two traced runs."""
 
     steps: tuple[tuple[str, int], tuple[str, int]]  # runs, and how many steps each has
-    effect: Effect | None  # None: a run has no steps
+    ratio: float | None  # current / baseline, as recorded; None: a run has no steps
+    # Its 95 % interval, widened by what the profiler may cost either run; None: noise not known
+    low: float | None
+    high: float | None
     doubt: Doubt | None  # what keeps its interval too wide; None: narrow enough
     slower: bool
     faster: bool

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from collscope.analysis.compare import PartCell, PartComparison, TracedParts, TracedSteps
 from collscope.analysis.verdict import TOTAL_THRESHOLD
-from collscope.reports.comparison.words import kind_of
+from collscope.reports.comparison.words import kind_of, predict_command
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, table
 from collscope.units import count
 
@@ -62,7 +62,11 @@ def step_sections(
     whole = [p for p in traced.parts if p.rank is None]
     if not whole:
         return []
-    sections = [Section("Step", (_PARTS_SAID, _part_table(whole, short, ratios)))]
+    sections = [
+        Section(
+            "Step", (_PARTS_SAID, *_profiler(traced, whole[0]), _part_table(whole, short, ratios))
+        )
+    ]
     apart = [p for p in traced.parts if p.rank is not None and _apart(p, whole)]
     if apart:
         sections.append(Section("Ranks", (_RANKS_SAID, _part_table(apart, short, ratios))))
@@ -71,6 +75,24 @@ def step_sections(
             Section("Kernel time of collectives", tuple(_kernels(traced, short, ratios)))
         )
     return sections
+
+
+def _profiler(traced: TracedParts, step: PartComparison) -> Iterator[str]:
+    """What the profiler may have done to steps that the host bounds."""
+    slowed = [r for r in traced.runs if r.least_unprofiled < 1 - TOTAL_THRESHOLD]
+    if not slowed:
+        return
+    least = ", ".join(f"{100 * r.least_unprofiled:.0f} % ({r.label})" for r in slowed)
+    first, other = (run.label for run in traced.runs[:2])
+    known = any(cell.low is not None for cell in step.cells)
+    held = ", and the interval of the step holds that" * known
+    yield (
+        "The profiler slows the host, by a factor that is not known for these runs, so the steps"
+        " without it may compare differently. Without it the step may take as little as"
+        f" {least} of the time here{held}. Measure the step of"
+        f" {first} without the profiler: '{predict_command(first, other)}' then tells what the"
+        f" collectives of {other} change."
+    )
 
 
 def _kernels(traced: TracedParts, short: Mapping[str, str], ratios: bool) -> Iterator[str | Table]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 
 from collscope.analysis.notes import (
@@ -159,23 +160,32 @@ def _total(reason: Reason, total: Effect) -> str:
 
 def step_words(step: JudgedStep) -> str:
     """The step of two traced runs: what it became, or why that cannot be told."""
-    effect, half = step.effect, None if step.effect is None else step.effect.half_width()
     few = " and ".join(f"'{run}' has {count(steps, 'step')}" for run, steps in step.steps)
-    if effect is None or half is None:
+    if step.ratio is None or step.low is None or step.high is None:
         return f"the noise of the step is not known: {few}; record several steps of each run"
-    became = f"{math.exp(effect.log_ratio):.2f} x the time"
-    became += f" (95 %: {math.exp(effect.log_ratio - half):.2f} to"
-    became += f" {math.exp(effect.log_ratio + half):.2f})"
+    became = f"{step.ratio:.2f} x the time (95 %: {step.low:.2f} to {step.high:.2f})"
     if step.slower or step.faster:
         return f"the step is {'slower' if step.slower else 'faster'}: {became}"
+    if step.doubt is Doubt.PROFILER:
+        (first, _), (other, _) = step.steps
+        return (
+            f"the step takes {became}, which is too wide a range to judge: what the profiler costs"
+            f" the host is not known; measure the step of '{first}' without the profiler, then run"
+            f" '{predict_command(first, other)}'"
+        )
     if step.doubt is not None:
         return (
             f"the step takes {became}, which is too wide a range to judge: {few}; record more"
             " steps, or several recordings"
         )
-    if abs(effect.log_ratio) > half:
+    if not step.low <= 1 <= step.high:
         return f"the step takes {became}, which is not sure enough for a verdict"
     return f"no change of the step beyond the noise: {became}"
+
+
+def predict_command(first: str, other: str) -> str:
+    """The command that compares two traced runs from the first's step without the profiler."""
+    return f"collscope predict --run {shlex.quote(first)} --with {shlex.quote(other)} --step-ms N"
 
 
 def no_result_words(found: Sequence[NoResult]) -> str:
