@@ -85,6 +85,15 @@ def are(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
+def have(number: int) -> str:
+    """The verb of a number of things that have something.
+
+    >>> have(1), have(2)
+    ('has', 'have')
+    """
+    return "has" if number == 1 else "have"
+
+
 def figure(value: float, digits: int = 3) -> str:
     """A number of so many digits, without an exponent where it is large.
 

@@ -240,7 +240,7 @@ def test_sql_makes_no_value_of_gigabytes(store: Path) -> None:
 def test_a_missing_store(tmp_path: Path, command: str) -> None:
     done = collscope(command, "--db", tmp_path / "t.db")
     assert done.code == 3
-    assert f"{tmp_path}/t.db: no such store. Run 'collscope ingest log PATH' first" in done.err
+    assert f"{tmp_path}/t.db: no such store. Run 'collscope ingest auto PATH' first" in done.err
     assert not list(tmp_path.iterdir())
 
 

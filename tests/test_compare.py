@@ -283,7 +283,7 @@ def test_other_nodes_are_another_class() -> None:
     [
         ({"nnodes": None}, "the nodes are not known"),
         ({"nnodes": 2}, "measured on another number of nodes"),
-        ({"in_place": None}, "the place is not known"),
+        ({"in_place": None}, "in place or out of place is not known"),
         ({"redop": None}, "the reduction is not known"),
     ],
 )

@@ -201,7 +201,7 @@ def test_nothing_measured_is_said() -> None:
     ("columns", "marks"),
     [
         ({}, ()),
-        ({"in_place": None}, ("the place is not known",)),
+        ({"in_place": None}, ("in place or out of place is not known",)),
         ({"nnodes": 2}, ("measured on 2 nodes",)),
         ({"nnodes": None}, ("the nodes are not known",)),
         ({"redop": None}, ("the reduction is not known",)),
@@ -827,7 +827,7 @@ def test_csv_has_the_efficiency_of_every_class_shown() -> None:
         report = store.report(system="mi300x", top=top)
         rows = list(csv.DictReader(io.StringIO(render(report, "csv"))))
         assert float(rows[0]["efficiency"]) == pytest.approx(0.5)
-        assert rows[0]["marks"] == "the place is not known"
+        assert rows[0]["marks"] == "in place or out of place is not known"
 
 
 def test_every_form_says_which_roof() -> None:

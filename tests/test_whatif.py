@@ -561,6 +561,9 @@ def test_a_recorded_run_is_merged_beside_its_own_compute(recordings: Path, measu
     exposed = [row["exposed_us"] for row in found["rows"]]
     assert exposed == sorted(exposed)  # larger last buckets hide less
     assert found["present"]["exposed_us"] == pytest.approx(exposed[0])
+    slower = collscope("whatif", "fusion", *fixed, "--overlap", "recorded", "--thresholds", "512M")
+    assert "is the fastest: the next, 512 MiB, takes" in slower.out
+    assert "saves" not in slower.out
     assert not any(note in notice for notice in found["notices"])
 
 

@@ -21,15 +21,18 @@ from collscope.errors import CollscopeError, UsageError
 
 # In the order of `--help`. A line is the first of the command's docstring (held by test_cli).
 COMMANDS = (
+    Deferred("ingest", "ingest:ingest_app", "Read logs, profiles and traces into the store."),
+    Deferred(
+        "record",
+        "record:record",
+        "Run a job with its collectives logged, and print the report.",
+        # What stands behind the command's name is the job's, its options too.
+        {"allow_interspersed_args": False},
+    ),
     Deferred(
         "report",
         "report:report",
         "What collectives cost a run, and what better ones would gain.",
-    ),
-    Deferred(
-        "replay",
-        "replay:replay",
-        "Measure the collectives of a run, a plan or a sweep.",
     ),
     Deferred(
         "compare",
@@ -42,34 +45,14 @@ COMMANDS = (
         "Did a build regress? Exit code 0: no, 1: yes, 4: no verdict.",
     ),
     Deferred(
-        "roofline",
-        "judge:roofline",
-        "What a fabric allows: bounds of every operation, roof by size.",
-    ),
-    Deferred(
-        "msccl",
-        "msccl:msccl",
-        "What MSCCL algorithms would serve of a run, and at what cost.",
-    ),
-    Deferred(
         "predict",
         "predict:predict",
         "Step time of a traced run after a change, by simulation.",
     ),
     Deferred(
-        "sql",
-        "report:sql",
-        "Query the store in SQL (read-only), or list its views.",
-    ),
-    Deferred(
-        "runs",
-        "runs:runs",
-        "The runs of the store; 'runs rm NAME' removes one.",
-    ),
-    Deferred(
-        "doctor",
-        "doctor:doctor",
-        "What is installed, and how to get what is missing.",
+        "replay",
+        "replay:replay",
+        "Measure the collectives of a run, a plan or a sweep.",
     ),
     Deferred(
         "tune",
@@ -77,16 +60,33 @@ COMMANDS = (
         "Find better settings for a job's collectives, and confirm them.",
     ),
     Deferred(
-        "record",
-        "record:record",
-        "Run a job with its collectives logged, and print the report.",
-        # What stands behind the command's name is the job's, its options too.
-        {"allow_interspersed_args": False},
+        "roofline",
+        "judge:roofline",
+        "What a fabric allows: bounds of every operation, roof by size.",
     ),
-    Deferred("ingest", "ingest:ingest_app", "Read logs, profiles and traces into the store."),
-    Deferred("export", "predict:export_app", "Write what the store holds for other tools."),
-    Deferred("whatif", "whatif:whatif_app", "Other settings of a job, tried or predicted."),
     Deferred("bench", "bench:bench_app", "Microbenchmarks of this machine."),
+    Deferred("whatif", "whatif:whatif_app", "Other settings of a job, tried or predicted."),
+    Deferred(
+        "msccl",
+        "msccl:msccl",
+        "What MSCCL algorithms would serve of a run, and at what cost.",
+    ),
+    Deferred("export", "predict:export_app", "Write what the store holds for other tools."),
+    Deferred(
+        "runs",
+        "runs:runs",
+        "The runs of the store; 'runs rm NAME' removes one.",
+    ),
+    Deferred(
+        "sql",
+        "report:sql",
+        "Query the store in SQL (read-only), or list its views.",
+    ),
+    Deferred(
+        "doctor",
+        "doctor:doctor",
+        "What is installed, and how to get what is missing.",
+    ),
 )
 
 

@@ -30,7 +30,7 @@ _BASES = {
 _GAP_WORDS = {
     Gap.NODES_UNKNOWN: "the nodes are not known",
     Gap.SHAPE_UNKNOWN: "the shape is not known",
-    Gap.PLACE_UNKNOWN: "the place is not known",
+    Gap.PLACE_UNKNOWN: "in place or out of place is not known",
     Gap.DATATYPE_UNKNOWN: "the datatype is not known",
     Gap.REDOP_UNKNOWN: "the reduction is not known",
     Gap.ROOT_UNKNOWN: "the root is not known",
@@ -141,7 +141,9 @@ def _kernel(kernel: ProfileKernel) -> told.JudgedKernel:
 
 
 def _decomposition(parts: Breakdown) -> told.Decomposition:
-    left = f"; {parts.left_out} classes without kernel times left out" if parts.left_out else ""
+    left = ""
+    if parts.left_out:
+        left = f"; {count(parts.left_out, 'class', 'classes')} without kernel times left out"
     return told.Decomposition(
         parts.device_s,
         _BASES[parts.basis] + left,

@@ -133,6 +133,16 @@ def _recommendation(found: Fusion) -> list[str]:
 
 
 def _verdict(found: Fusion, best: Recommended, word: str) -> str:
+    if best.gain < 0:
+        interval = (
+            ""
+            if best.gain_low is None or best.gain_high is None
+            else f" ({percent(-best.gain_high)} to {percent(-best.gain_low)})"
+        )
+        return (
+            f"The present setting ({found.present_name}) is the fastest: the next, {word}, takes "
+            f"{percent(-best.gain)} %{interval} longer."
+        )
     interval = (
         ""
         if best.gain_low is None or best.gain_high is None

@@ -57,6 +57,7 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
         sum(k.share * max(0.0, 1 - factor * k.roof_us / k.mean_us) for k in kernels)
         for factor in (1.0, SKEW_FACTOR)
     )
+    parts = [f"{100 * part:.1f}" for part in (least, most)]
     told = "; ".join(
         f"{k.name.partition('(')[0]}: mean {k.mean_us:.0f} us, roof of "
         f"{format_size(k.served_bytes)} {k.roof_us:.1f} us ({k.served_by})"
@@ -65,7 +66,7 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
     yield Finding(
         severity="warning",
         code="skew_dominated",
-        title=f"{100 * least:.1f} to {100 * most:.1f} of {100 * share:.1f} % of GPU time in "
+        title=f"{' to '.join(dict.fromkeys(parts))} of {100 * share:.1f} % of GPU time in "
         f"{count(len(kernels), 'collective kernel')} is waiting or "
         "contention",
         detail=f"{told}. A mean above {SKEW_FACTOR:g} times the roof of the largest message cannot"

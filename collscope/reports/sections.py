@@ -167,7 +167,8 @@ def _most(row: ClassRow) -> str:
     # of which whole the first class is the largest part: time where it is known, else bytes
     part = ""
     if row.kernel_ns:
-        part = f", {format_time(row.kernel_ns)} in the kernels that were seen"
+        seen = f", of {row.seen_calls} of them" * ((row.seen_calls or row.calls) < row.calls)
+        part = f", {format_time(row.kernel_ns)} in the kernels that were seen{seen}"
     elif row.share_of_bytes is not None:
         part = f", {100 * row.share_of_bytes:.1f} % of the run's bytes"
     return f"{class_words(row)}, {count(row.calls, 'call')}{part}"

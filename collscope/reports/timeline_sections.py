@@ -20,7 +20,7 @@ from collscope.reports.timeline_records import (
     StepRow,
     TimelineReport,
 )
-from collscope.units import count, figure, format_size
+from collscope.units import count, figure, format_size, have
 
 _MOST_RANKS = 16  # rows of a table; then the ranks with most exposed time
 _MOST_CLASSES = 20
@@ -82,8 +82,9 @@ def _step_sentence(steps: Sequence[StepRow], *, cpu_activities: bool) -> Iterabl
             "The traces show CPU activities: with them loops of launches on H200 took 1.16 to "
             "1.52 x as long as without the profiler, training jobs up to 1.64 x."
             if cpu_activities
-            else "The traces show no CPU activities: without them loops of launches on H200 took "
-            "1.06 to 1.26 x as long as without the profiler, training jobs up to 1.42 x."
+            else "The traces show no CPU activities: with those of the GPU alone, loops of "
+            "launches on H200 took 1.06 to 1.26 x as long as without the profiler, training jobs "
+            "up to 1.42 x."
         )
         + " Time steps without the profiler, and give predict that time as --step-ms."
     )
@@ -126,7 +127,8 @@ def _split_sentence(said: TimelineReport, wait: int, transfer: int, unknown: int
     why = ""
     if said.traced is not None:
         why = (
-            f": only {traced_ranks(said, said.traced.ranks)} have a trace, and the rest may be late"
+            f": only {traced_ranks(said, said.traced.ranks)} {have(said.traced.ranks)} a trace, "
+            "and the rest may be late"
         )
     elif lacking:
         why = f": in {count(lacking, 'call')} the last rank may be missing from the traces"
@@ -154,8 +156,8 @@ def late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
     waited = sum(other.wait_ns for other in ranks if other.rank != rank.rank)
     return (
         f"Rank {rank.rank} comes last in {rank.late_last} of {count(rank.late_of, 'call')}, "
-        f"typically by {_us(rank.late_typical_ns)} (by half of that or more in "
-        f"{rank.late_behind}), and has {100 * rank.late_share:.0f} % of all lateness. The others "
+        f"in {rank.late_behind} of them by {_us(rank.late_typical_ns / 2)} or more, and has "
+        f"{100 * rank.late_share:.0f} % of all lateness. The others "
         f"wait {_us(waited)} in total; if it came with the second last, they would wait "
         f"{_us(rank.caused_wait_ns)} less."
     )
@@ -447,8 +449,8 @@ def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
     incomplete = sum(c.incomplete for c in classes)
     if incomplete:
         yield (
-            f"{count(incomplete, 'call')} that lack a rank (without a trace, or its trace does not "
-            "reach them): their transfer is not known."
+            f"{count(incomplete, 'call')} without the times of a rank (it has no trace, or its "
+            "trace does not reach the call): the transfer is not known."
         )
     suspect = sum(c.suspect for c in classes)
     if suspect:

@@ -182,7 +182,7 @@ def open_readonly(path: Path) -> sqlite3.Connection:
     """
     if _file(path) is None:
         raise InputError(
-            f"{path}: no such store. Run 'collscope ingest log PATH' first, or name it with --db."
+            f"{path}: no such store. Run 'collscope ingest auto PATH' first, or name it with --db."
         )
     connection = _reader(path)
     try:

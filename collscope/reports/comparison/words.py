@@ -55,7 +55,7 @@ GAPS = {
     Gap.NODES_DIFFER: "measured on another number of nodes",
     Gap.NODES_UNKNOWN: "the nodes are not known",
     Gap.SHAPE_UNKNOWN: "the shape is not known",
-    Gap.PLACE_UNKNOWN: "the place is not known",
+    Gap.PLACE_UNKNOWN: "in place or out of place is not known",
     Gap.DATATYPE_UNKNOWN: "the datatype is not known",
     Gap.REDOP_UNKNOWN: "the reduction is not known",
     Gap.ROOT_DIFFERS: "measured with another root",

@@ -22,7 +22,7 @@ from collscope.reports.model import Report
 from collscope.reports.sections import measured_only
 from collscope.reports.share import denominator, percent_words, range_words
 from collscope.reports.timeline_sections import matters, timeline_section, traced_ranks
-from collscope.units import count, figure, format_size
+from collscope.units import count, figure, format_size, have
 
 
 def report_extras(report: Report, connection: sqlite3.Connection) -> Extras:
@@ -138,8 +138,8 @@ def _late(report: Report) -> Fact:
     most = max(late or known, key=lambda rank: rank.caused_wait_ns)
     value = f"rank {most.rank}" if late else "no single rank" if most.late_last else "no rank"
     words = (
-        f"last in {most.late_last} of {count(most.late_of, 'call')}; the others wait "
-        f"{figure(most.caused_wait_ns / 1e6)} ms for it"
+        f"last in {most.late_last} of {count(most.late_of, 'call')}; if it came with the second "
+        f"last, the others would wait {figure(most.caused_wait_ns / 1e6)} ms less"
     )
     if not most.late_last:
         words = "none comes last beyond the error of the clocks"
@@ -148,6 +148,6 @@ def _late(report: Report) -> Fact:
     elif not matters(most, ranks):
         words += ", which is little"
     if report.timeline.traced is not None:
-        words += f"; {traced_ranks(report.timeline, len(ranks))} have a trace"
+        words += f"; {traced_ranks(report.timeline, len(ranks))} {have(len(ranks))} a trace"
     view = "rank_times" if report.timeline.ranks else "rank_waits"
     return Fact(label, value, words, _timeline_title(report), _of_run(view, report))

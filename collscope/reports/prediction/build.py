@@ -309,7 +309,8 @@ def _assumed(wanted: Wanted, times: Times, found: Prediction) -> Iterator[str]:
     elif abs(known.blocks - 1) < 0.01:
         yield f"{slower}, and beside the new ones, too: they have as many thread blocks."
     else:
+        low, high = sorted((known.slowdown, known.blocks * known.slowdown))
         yield (
             f"{slower}. The new ones have {known.blocks:.2g} times as many thread blocks: beside "
-            f"them the slowdown may be anything between that and {known.blocks:.2g} times that."
+            f"them it may run {100 * low:.2g} to {100 * high:.2g} % longer."
         )
