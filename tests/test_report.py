@@ -434,6 +434,28 @@ def test_a_late_rank_is_a_warning_when_the_others_lose_time(
     assert ("Rank 1 comes last" in first) is (severity == "warning")
 
 
+@pytest.mark.parametrize(
+    ("last", "caused_ms", "told"),
+    [
+        ((10, 9, 1, 0), 5, "No single rank: ranks 0 and 1 come last in 19 of 26 calls."),
+        ((10, 9), 5, "which one comes last changes from call to call"),
+        ((10, 9, 1, 0), 0.1, None),  # under 1 % of the time
+    ],
+)
+def test_no_single_late_rank_is_said_where_it_costs_time(
+    last: tuple[int, ...], caused_ms: float, told: str | None
+) -> None:
+    ranks = tuple(
+        dataclasses.replace(_late(r, 25, caused_ms), late_last=n, late_of=26, straggler=False)
+        for r, n in enumerate(last)
+    )
+    report = StoreBuilder().report()
+    said = dataclasses.replace(report.timeline, ranks=ranks)
+    text = " ".join(render(dataclasses.replace(report, timeline=said), "text").split())
+    assert ("No single rank" in text) is (told is not None)
+    assert (told or "") in text
+
+
 def test_calls_without_sizes_are_told_without_a_zero() -> None:
     store = StoreBuilder()
     _, comm = store.group()

@@ -25,6 +25,7 @@ from collscope.units import count, figure, format_size, have
 _MOST_RANKS = 16  # rows of a table; then the ranks with most exposed time
 _MOST_CLASSES = 20
 _MOST_PROGRESS = 32
+_MOSTLY_LAST = 0.75  # of the calls that a rank came last to: by those that are named
 _LEAST_WAIT = 0.01  # part of the other ranks' traced time that they wait for a late one
 _LITTLE = 0.0005  # of the collectives' time, less than the printed digits show
 _LEAST_LATENESS_NS = 20_000  # what a launch is late by chance
@@ -59,6 +60,25 @@ def timeline_sentences(said: TimelineReport) -> Iterable[str]:
         for rank in said.ranks
         if rank.straggler and matters(rank, said.ranks)
     )
+    yield from _no_single_rank(said.ranks)
+
+
+def _no_single_rank(ranks: Sequence[RankWaits]) -> Iterable[str]:
+    """Which ranks come last where the lateness costs time and none of them stands out."""
+    seen, caused = sum(r.seen_ns for r in ranks), sum(r.caused_wait_ns for r in ranks)
+    if any(rank.straggler for rank in ranks) or caused < max(1, _LEAST_WAIT * seen):
+        return
+    often = sorted(ranks, key=lambda rank: (-rank.late_last, rank.rank))
+    last = [rank.late_last for rank in often]
+    named = next(n for n in range(1, len(last) + 1) if sum(last[:n]) >= _MOSTLY_LAST * sum(last))
+    if 1 < named < len(ranks):
+        which = [str(rank) for rank in sorted(rank.rank for rank in often[:named])]
+        yield (
+            f"No single rank: ranks {', '.join(which[:-1])} and {which[-1]} come last in "
+            f"{sum(last[:named])} of {count(max(rank.late_of for rank in ranks), 'call')}."
+        )
+    elif named > 1:
+        yield "No single rank is late: which one comes last changes from call to call."
 
 
 def _step_sentence(steps: Sequence[StepRow], *, cpu_activities: bool) -> Iterable[str]:
