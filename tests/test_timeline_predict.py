@@ -94,6 +94,20 @@ def test_exposed_collective_saves_all_of_it() -> None:
     assert found.simple_ns == pytest.approx(254 * US)
 
 
+def test_range_holds_compute_that_gets_faster_where_collectives_get_slower() -> None:
+    """1000 us compute and 100 us AllReduce that takes 1100: a GPU at its power cap may compute in
+    1000 / 1.19 us then, the most that its clock rises."""
+    job = Job(2, jitter_ns=0)
+    for _ in range(20):
+        for r in range(2):
+            job.compute(r, 1000 * US)
+        job.collective((0, 1), 100 * US)
+    timeline = analyse(job.traces())
+    found = predicted(timeline, {only_class(timeline): NewTime(1100 * US)})
+    assert found.new_ns == pytest.approx(2104 * US)
+    assert found.low_ns <= (1000 / 1.19 + 1104) * US
+
+
 def hidden_job() -> Job:
     """Each step 100 µs compute, then an AllReduce of 60 µs beside 200 µs of compute."""
     job = Job(2, jitter_ns=0)

@@ -42,6 +42,9 @@ source  arXiv 2507.03114, training on A100, H100, MI250, MI210: 19 % on average,
 # The ratio of a host's paces in two starts of one job. source: a host-bound FSDP job differed by
 # 10 to 20 % from start to start on one machine, the loop of `HOST_PRIOR` by 16 and 35 %.
 _HOST_STARTS = 0.2
+# At its power cap a GPU's clock follows what power the change spares. source: docs/validation.md,
+# 2 x H200: steps 1.26 x as long with two channels, clock from 1667 to 1950 MHz of 1980 at most.
+_CLOCK_EXPONENT, _MOST_CLOCK = 0.67, 1.19
 _GIVEN = 0.02  # what is given as the step time is true to so much
 _IDLE = 0.1  # of the step; more of it without a known cause widens the range
 _PACES = (0.02, 0.2, 0.4, 0.55, 0.7, 0.85, 1.0)
@@ -196,7 +199,7 @@ def predict(
     ratio = new_step / old
     others = [*_alternatives(player, middle, factors, host, readings)]
     hosts = _other_hosts(player, middle)
-    others.append(hosts)
+    others += [hosts, (_other_clock(player, middle, old, ratio),)]
     if old > base * (1 + _GIVEN):
         # The profiler slowed the GPU, too. What the change adds or saves may not have been.
         others.append((1 + (new_step - old) / base,))
@@ -461,6 +464,17 @@ def _other_hosts(player: _Player, middle: _Scenario) -> tuple[float, ...]:
         player.new_step(replace(middle, host=middle.host * change)) / old
         for change in (1 - _HOST_STARTS, 1 + _HOST_STARTS)
     )
+
+
+def _other_clock(player: _Player, middle: _Scenario, old: float, ratio: float) -> float:
+    """New step against the old one where the GPU is at its power cap: its clock changes.
+
+    Collectives take less power than compute: where the step gets longer by them, compute gets
+    faster, and the other way round. No trace tells whether the GPU is at the cap.
+    """
+    faster = float(np.clip(ratio**_CLOCK_EXPONENT, 1 / _MOST_CLOCK, _MOST_CLOCK))
+    beside = replace(middle.beside, alone=middle.beside.alone / faster)
+    return player.new_step(replace(middle, beside=beside)) / old
 
 
 def _range(ratio: float, others: list[tuple[float, ...]], margin: float) -> tuple[float, float]:
