@@ -8,6 +8,7 @@ import importlib.util
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,12 @@ def test_python_started_beside_the_sources_says_what_to_do(tmp_path: Path) -> No
     sources = Path(collscope.__file__).parent
     without = shutil.ignore_patterns("*.so", "_bin", "_lib", "__pycache__")
     shutil.copytree(sources, tmp_path / "collscope", ignore=without)
-    command = [sys.executable, "-c", "import collscope; collscope.open('job.db')"]
+    # Without `site` no editable installation comes before the folder that Python is started in.
+    script = (
+        f"import sys; sys.path.append({sysconfig.get_path('purelib')!r})\n"
+        "import collscope; collscope.open('job.db')"
+    )
+    command = [sys.executable, "-S", "-c", script]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "the sources, without their native parts. Start Python in another folder" in done.stderr
 
