@@ -9,13 +9,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-_COLUMNS = (
-    "op", "datatype", "redop", "root", "count", "size_bytes", "in_place", "nranks", "nnodes",
-    "calls", "time_us_median", "time_us_min", "time_us_max", "time_us_mad", "iterations",
-    "algbw_gbps", "busbw_gbps", "n_wrong", "method", "backend", "library", "device", "host",
-    "status", "class_id", "shape", "comms", "checked", "label", "round", "scaled_from", "message",
-    "samples_us",
-)  # fmt: skip
+# background: the three AllReduce rows of a guide to RCCL, measured on 8 GPUs of one node.
+GUIDE = """\
+callNumber, functionName, inPlace, count(numElements), datatype, op, root, time(msec), groupCallBusBandwidth(GB/s)
+3, AllReduce, 1, 268435456, Float16, Sum, 0, 3.25299, 330.079
+6, AllReduce, 1, 268435456, Float16, Sum, 0, 3.22935, 332.494
+9, AllReduce, 1, 268435456, Float16, Sum, 0, 3.20286, 335.244
+"""  # noqa: E501
+COLUMNS = (
+    "op,datatype,redop,root,count,size_bytes,in_place,nranks,nnodes,calls,time_us_median,"
+    "time_us_min,time_us_max,time_us_mad,iterations,algbw_gbps,busbw_gbps,n_wrong,method,backend,"
+    "library,device,host,status,class_id,shape,comms,checked,label,round,scaled_from,message,"
+    "samples_us\n"
+)
+# S = 8 388 608 bytes in 100 us: algbw 83.886; on 4 ranks busbw = 1.5 * algbw = 125.829 GB/s.
+ROW = (
+    "AllReduce,Bfloat16,Avg,,4194304,8388608,1,4,1,26,100,99,110.5,0.5,60,83.886,125.829,0,batch,"
+    'cuda,nccl 2.28.9,"NVIDIA, one",n1,ok,0,,"0,1",all,plugin,2,8,,99;100;110.5\n'
+)
+FAILED = (
+    "AllReduce,Float8e4m3,Sum,,16,16,0,4,1,1,,,,,,,,,batch,cuda,nccl 2.28.9,,,failed,1,,0,,plugin,"
+    '2,8,"said ""no"", twice",\n'
+)
+OWN = "# collscope-replay: 1\n# mode: unique\n" + COLUMNS + ROW + FAILED
+
+_COLUMNS = tuple(COLUMNS.strip().split(","))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from inputs import ROOT
 
 from collscope.model import (
     Datatype,
@@ -28,8 +29,7 @@ from collscope.model import (
 from collscope.programs import installed_replayer, launchers
 from collscope.replay.plan import ONLY_TRANSFERS, REPLAYED
 
-_ROOT = Path(__file__).resolve().parent.parent
-_TEST_BUILD = _ROOT / "build" / "sanitized" / "native" / "replayer" / "collscope-replayer-test"
+_TEST_BUILD = ROOT / "build" / "sanitized" / "native" / "replayer" / "collscope-replayer-test"
 _DATATYPES = (
     "Int8", "Uint8", "Int32", "Uint32", "Int64", "Uint64",
     "Float16", "Float32", "Float64", "Bfloat16", "Float8e4m3", "Float8e5m2",

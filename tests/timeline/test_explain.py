@@ -10,15 +10,14 @@ from typing import Any
 import jsonschema
 import pytest
 from command import collscope
+from inputs import ROOT
 from trace_builder import US, Job
 
 from collscope.timeline.analyse import analyse
 from collscope.timeline.explain import Explanation, explain
 from collscope.timeline.predict import Recorded
 
-SCHEMA = json.loads(
-    (Path(__file__).resolve().parent.parent / "schemas" / "explain.schema.json").read_text("utf-8")
-)
+SCHEMA = json.loads((ROOT / "schemas" / "explain.schema.json").read_text("utf-8"))
 STEPS = 6
 
 

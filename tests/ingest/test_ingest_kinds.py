@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command import CALLS, collscope, dump, rows
-from test_replay_csv import GUIDE, OWN
+from replay_files import GUIDE, OWN
 
 _KINDS = "SELECT kind, dialect FROM sources ORDER BY kind"
 _TOP = "profiles/guide-top.txt"

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 from command import Outcome, collscope
+from inputs import ROOT
 
 from collscope.programs import installed_replayer, launchers
 
-_ROOT = Path(__file__).resolve().parent.parent
-_SOURCES = _ROOT / "tests" / "native" / "tune"
+_SOURCES = ROOT / "tests" / "native" / "tune"
 _ALL = [f"GPU {number}" for number in range(8)]
 
 Replay = Callable[..., Outcome]
@@ -34,7 +34,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None or installed_replayer() is None or not launchers():
         pytest.skip("no mpicxx, collscope-replayer or mpiexec")
     folder = tmp_path_factory.mktemp("libraries")
-    start = [compiler, "-std=c++20", "-O1", "-fPIC", "-shared", "-I", _ROOT / "native/replayer"]
+    start = [compiler, "-std=c++20", "-O1", "-fPIC", "-shared", "-I", ROOT / "native/replayer"]
     runtime = [_SOURCES / "fake_runtime.cpp", _SOURCES / "runtime_stubs.cpp"]
     collective = [_SOURCES / "fake_nccl.cpp", _SOURCES / "collective_stubs.cpp"]
     for file, sources in (

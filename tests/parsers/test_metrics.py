@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inputs import ROOT
 
 from collscope.model import Metric, MetricSet
 from collscope.parsers.hints import MetricHints
 from collscope.parsers.metrics import parse
 
-SAMPLE = Path(__file__).resolve().parent.parent / "samples/tables/frontier-applications.txt"
+SAMPLE = ROOT / "samples/tables/frontier-applications.txt"
 SETTINGS = ("Without the plugin", "With the plugin", "With the plugin + NCCL_NET_GDR_LEVEL=3")
 
 

@@ -8,12 +8,13 @@ import pytest
 from command import collscope, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inputs import ROOT
 
 from collscope.kernel_names import classify
 from collscope.model import Op, Profile
 from collscope.parsers import deepspeed, key_averages, perftools
 
-SAMPLES = Path(__file__).resolve().parent.parent / "samples" / "profiles"
+SAMPLES = ROOT / "samples" / "profiles"
 TABLES = {
     path.name: path.read_text()
     for name in ("key_averages", "frontier-gptj", "frontier-bigbird", "frontier-perftools")

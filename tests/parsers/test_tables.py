@@ -10,6 +10,7 @@ import pytest
 from command import collscope
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inputs import ROOT
 
 from collscope.errors import UsageError
 from collscope.model import Datatype, Measurement, MeasurementSet, Op, Severity
@@ -499,7 +500,7 @@ FILES = (
     "frontier-allreduce.txt", "msccl-allgather.md", "synthetic.nccl-tests.json",
     "synthetic.nccl-tests.txt", "synthetic.rccl-tests.csv", "synthetic.rccl-tests.jsonl",
 )  # fmt: skip
-SAMPLES = Path(__file__).resolve().parent.parent / "samples/tables"
+SAMPLES = ROOT / "samples/tables"
 
 
 @settings(max_examples=150, deadline=None)

@@ -21,6 +21,7 @@ import pytest
 from command import collscope, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inputs import ROOT
 
 from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.model import Datatype, Measurement, Op
@@ -39,7 +40,6 @@ from collscope.whatif.resnet50 import resnet50
 from collscope.whatif.times import Floats, make_times
 from collscope.whatif.wrapper import Mode, fused_resnet50, modes, tables, wrapper_plan
 
-ROOT = Path(__file__).resolve().parent.parent
 KIB, MIB = 1024, 1 << 20
 
 # The document's "Batches of params after fusion", KB, of mode 1 (2 GPUs per thread).

@@ -21,6 +21,7 @@ import pytest
 from command import collscope
 from hypothesis import given
 from hypothesis import strategies as st
+from inputs import ROOT
 
 from collscope.analysis.memcpy import build_copies
 from collscope.bench.memcpy import CopyWanted, measure_copies
@@ -31,7 +32,6 @@ from collscope.programs import MICROBENCH, installed, launchers
 from collscope.replay.session import Target
 from collscope.reports.memcpy import render_copies
 
-ROOT = Path(__file__).resolve().parent.parent
 FAKE = ROOT / "tests" / "native" / "gpu_loader" / "fake_runtime.cpp"
 HEADER = (
     "label,round,kind,src_device,dst_device,direction,access,size_bytes,time_us_median,time_us_min,"

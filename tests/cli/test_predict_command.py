@@ -11,10 +11,11 @@ from typing import Any
 import jsonschema
 import pytest
 from command import collscope
+from inputs import ROOT
 
 # steps.jsonl of the recordings: median step without the profiler, ms
 MEASURED = {"default": 5.7059, "ringll": 6.3022}
-SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "predict.schema.json"
+SCHEMA = ROOT / "schemas" / "predict.schema.json"
 
 HEADER = (
     "op,datatype,redop,root,count,size_bytes,in_place,nranks,nnodes,calls,time_us_median,"

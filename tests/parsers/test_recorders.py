@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inputs import ROOT
 from readers import parse_recording, reader_of, sniff
 from recorder_builder import TYPES, record, recording
 
@@ -23,7 +24,7 @@ from collscope.parsers.reader import Fit
 from collscope.parsers.recorders import flight_pickle
 from collscope.parsers.traces.kineto_names import parse_collective
 
-SAMPLES = Path(__file__).resolve().parent.parent / "samples" / "recorders"
+SAMPLES = ROOT / "samples" / "recorders"
 FILES = sorted(path.name for path in SAMPLES.iterdir())
 DATA = {name: (SAMPLES / name).read_bytes() for name in FILES}
 ACCL = "accl_profiler_rank2_node-1_pid4711_0x7f8c496ae9f661.jsonl"

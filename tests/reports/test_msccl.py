@@ -11,6 +11,7 @@ import pytest
 from command import collscope
 from hypothesis import given
 from hypothesis import strategies as st
+from inputs import ROOT
 from msccl_builder import (
     all_pairs_all_gather,
     document,
@@ -29,8 +30,6 @@ from collscope.reports.msccl.render import render_msccl
 from collscope.reports.msccl.serve import refusal
 from collscope.reports.msccl.structure import Hops, structure_of
 from collscope.roofline.catalogue import load_system
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def algorithm(content: bytes) -> MscclAlgorithm:

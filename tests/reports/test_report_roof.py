@@ -14,6 +14,7 @@ import pytest
 from command import collscope
 from hypothesis import given
 from hypothesis import strategies as st
+from inputs import ROOT
 from store_builder import StoreBuilder, Value
 
 from collscope.analysis.profile_kernels import _over_all
@@ -22,7 +23,7 @@ from collscope.errors import InputError, NoVerdictError
 from collscope.reports.judgement import Decomposition, JudgedClass, Judgement
 from collscope.reports.render import render
 
-_SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "report.schema.json"
+_SCHEMA = ROOT / "schemas" / "report.schema.json"
 _REPLAY = """\
 callNumber, functionName, inPlace, count(numElements), datatype, op, root, time(msec), \
 groupCallBusBandwidth(GB/s)

@@ -15,13 +15,14 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 from command import Outcome, collscope
+from inputs import ROOT
 from measured_builder import key, label
 from replay_files import Sweep, write_replay
 
 from collscope.analysis import check as gate
 from collscope.reports.comparison.formats import render_check
 
-SCHEMAS = Path(__file__).resolve().parent.parent / "schemas"
+SCHEMAS = ROOT / "schemas"
 # 10 us + size / 100 GB/s at 64 KiB, 1 MiB, 16 MiB, 256 MiB.
 TIMES = {1 << p: 10 + (1 << p) / 1e5 for p in (16, 20, 24, 28)}
 SLOWER = {size: 1.2 * time for size, time in TIMES.items()}

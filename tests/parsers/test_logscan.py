@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inputs import ROOT
 
 from collscope._logscan import Scanner
 
 NONE = 0xFFFFFFFF
-DIALECTS = Path(__file__).parent / "native" / "dialects.log"
+DIALECTS = ROOT / "tests" / "native" / "dialects.log"
 
 # An independent reading of a COLL line, in NCCL's one order (NCCL 2.28.9).
 COLL = re.compile(

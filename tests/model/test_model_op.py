@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
+from inputs import ROOT
 
 from collscope.kernel_names import classify
 from collscope.model import (
@@ -23,7 +23,7 @@ from collscope.model import (
 from collscope.parsers.tables._names import op_of_program, op_of_text
 from collscope.replay.plan import REPLAYED
 
-_NATIVE = Path(__file__).parents[1] / "native" / "replayer"
+_NATIVE = ROOT / "native" / "replayer"
 
 
 # S for 3 ranks, count 5, 4 bytes; busbw/algbw as (numerator, denominator) for 3 ranks

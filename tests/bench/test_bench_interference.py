@@ -14,6 +14,7 @@ import pytest
 from command import collscope, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inputs import ROOT
 
 from collscope.bench.interference import channel_variants, parse_channels
 from collscope.bench.start import start_microbench
@@ -25,7 +26,7 @@ from collscope.replay.launch import Ended, Job
 from collscope.reports.interference import render_interference
 from collscope.reports.interference_build import InterferenceRow, build_interference, model
 
-_SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "interference.schema.json"
+_SCHEMA = ROOT / "schemas" / "interference.schema.json"
 _COLUMNS = (
     "label", "round", "op", "datatype", "redop", "size_bytes", "count", "shape", "nranks",
     "nnodes", "in_place", "rank", "backend", "compute", "compute_description", "channels",

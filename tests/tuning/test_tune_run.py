@@ -22,14 +22,14 @@ from typing import Any
 
 import pytest
 from command import Outcome, collscope, rows
+from inputs import ROOT
 
 from collscope.programs import installed_replayer, launchers
 from collscope.tuning import csv_format, optimizer_csv
 from collscope.tuning.csv_format import TunerCall, first_match
 from collscope.tuning.plugin import installed_plugin
 
-_ROOT = Path(__file__).resolve().parent.parent
-_SOURCES = _ROOT / "tests" / "native" / "tune"
+_SOURCES = ROOT / "tests" / "native" / "tune"
 _PLAN = """collscope-plan 1
 mode unique
 nranks 2
@@ -55,7 +55,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     for file, stem in (("libcudart.so.12", "runtime"), ("libnccl.so.2", "collective")):
         source = "fake_runtime.cpp" if stem == "runtime" else "fake_nccl.cpp"
         subprocess.run(
-            [compiler, "-std=c++20", "-O1", "-fPIC", "-shared", "-I", _ROOT / "native" / "replayer",
+            [compiler, "-std=c++20", "-O1", "-fPIC", "-shared", "-I", ROOT / "native" / "replayer",
              "-o", folder / file, _SOURCES / source, _SOURCES / f"{stem}_stubs.cpp"],
             check=True, timeout=120,
         )  # fmt: skip
@@ -137,7 +137,7 @@ def test_from_the_default_with_settings_that_fail(tune: Tune) -> None:
 
 def _check_schema(found: dict[str, Any]) -> None:
     jsonschema = pytest.importorskip("jsonschema")
-    schema = json.loads((_ROOT / "schemas" / "tune.schema.json").read_text())
+    schema = json.loads((ROOT / "schemas" / "tune.schema.json").read_text())
     jsonschema.validate(found, schema)
 
 

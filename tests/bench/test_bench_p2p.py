@@ -16,6 +16,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from command import collscope, rows
+from inputs import ROOT
 
 from collscope.bench.p2p import P2pRun, Result, Wanted, run_p2p
 from collscope.bench.p2p_plan import (
@@ -47,7 +48,6 @@ from collscope.store.connection import open_store
 from collscope.store.copies import insert_copies
 from collscope.store.sources import SourceRow, insert_source, run_id
 
-ROOT = Path(__file__).resolve().parent.parent
 MIB = 1 << 20
 FAST_US, SLOW_US = 10.48576, 20.97152
 ON_HOST = ("--backend", "host", "--budget", "0.002")

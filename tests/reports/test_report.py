@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from inputs import ROOT
 from store_builder import StoreBuilder
 
 from collscope.cli.options import write
@@ -28,7 +29,7 @@ from collscope.reports.rows import render_rows
 from collscope.reports.sections import sections
 from collscope.reports.share import denominator
 
-_SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "report.schema.json"
+_SCHEMA = ROOT / "schemas" / "report.schema.json"
 
 
 @pytest.fixture(scope="module")

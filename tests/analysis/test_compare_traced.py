@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 from command import collscope
+from inputs import ROOT
 from trace_builder import US, Job
 
 from collscope.analysis.compare import Comparison
@@ -22,7 +23,7 @@ from collscope.analysis.verdict import Verdict
 from collscope.reports.comparison.formats import render_check, render_compare
 from collscope.timeline.analyse import analyse
 
-SCHEMAS = Path(__file__).resolve().parent.parent / "schemas"
+SCHEMAS = ROOT / "schemas"
 SIZES = (1 << 20, 1 << 22)  # elements of the two AllReduces of a step
 
 
