@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -101,20 +102,42 @@ def _output_name(expression: str) -> str:
     return re.split(r"\s|\.", expression.strip())[-1]
 
 
+def shared_columns(views: tuple[View, ...]) -> dict[str, str]:
+    """What a column means in most of several views, by name: told once, above the views.
+
+    >>> one = View("a", "", (Column("rank", "world rank"),))
+    >>> two = View("b", "", (Column("rank", "world rank"), Column("kind", "of b alone")))
+    >>> shared_columns((one, two))
+    {'rank': 'world rank'}
+    """
+    meanings = Counter((column.name, column.comment) for view in views for column in view.columns)
+    shared: dict[str, str] = {}
+    for (name, comment), number in meanings.most_common():
+        if number > 1:
+            shared.setdefault(name, comment)
+    order = dict.fromkeys(column.name for view in views for column in view.columns)
+    return {name: shared[name] for name in order if name in shared}
+
+
+def listing(columns: Mapping[str, str]) -> str:
+    """Names and meanings side by side, as a block."""
+    width = max(map(len, columns)) + 2
+    return "```text\n" + "".join(f"{n:{width}}{c}\n" for n, c in columns.items()) + "```\n"
+
+
 def render(views: tuple[View, ...]) -> str:
-    """Markdown of the public views: a heading, the purpose and a table of columns each."""
-    parts = []
-    for view in views:
-        if view.name.startswith("_"):
-            continue
-        # `run` is in every view, and said once above the views
-        rows = "\n".join(
-            f"| `{c.name}` | {c.comment.replace('|', '/')} |"
-            for c in view.columns
-            if c.name != "run"
-        )
-        table = f"| column | meaning |\n|---|---|\n{rows}"
-        parts.append(f"### {view.name}\n\n{view.purpose}\n\n{table}\n")
+    """Markdown of the public views: shared columns, then each view's purpose and own columns."""
+    public = tuple(view for view in views if not view.name.startswith("_"))
+    shared = shared_columns(public)
+    shared.pop("run", None)  # in every view, and said above them
+    parts = [f"### Columns of several views\n\n{listing(shared)}"]
+    for view in public:
+        own = {c.name: c.comment for c in view.columns if shared.get(c.name, "run") != c.comment}
+        others = [c.name for c in view.columns if shared.get(c.name) == c.comment]
+        purpose = view.purpose
+        if others:
+            purpose += f"\n\nShared: {', '.join(f'`{name}`' for name in others)}."
+        parts.append(f"### {view.name}\n\n{purpose}\n" + (f"\n{listing(own)}" if own else ""))
     return "\n".join(parts)
 
 

@@ -3,7 +3,7 @@
 
 -- Every source read, with what became of its lines.
 CREATE VIEW sources AS SELECT
-    r.label AS run,            -- run the source belongs to
+    r.label AS run,            -- run
     s.source_id,               -- key
     s.path,                    -- path as given
     substr(s.sha256, 1, 64) AS sha256, -- of the bytes as stored on disk
@@ -22,8 +22,8 @@ FROM _source s JOIN _run r USING (run_id);
 CREATE VIEW communicators AS SELECT
     r.label AS run,            -- run
     c.comm_id,                 -- key
-    c.nranks,                  -- ranks it has
-    c.nnodes,                  -- as the library printed, or hosts where all ranks are seen
+    c.nranks,                  -- ranks of the communicator
+    c.nnodes,                  -- as printed, or hosts where all ranks are seen
     c.parent_id,               -- communicator it was split from
     c.color,                   -- colour of the split
     c.comm_hash,               -- commId printed by the library, hexadecimal
@@ -48,7 +48,7 @@ FROM (
 -- Ranks of communicators and the process, device and pointer behind each.
 CREATE VIEW members AS SELECT
     r.label AS run,            -- run
-    m.comm_id,                 -- communicator
+    m.comm_id,                 -- communicator, see communicators
     m.rank,                    -- rank in the communicator
     m.world_rank,              -- rank in the largest first communicator of the same process
     COALESCE(p.host, x.host) AS host, -- host name as logged or traced
@@ -78,7 +78,7 @@ FROM _call_row k JOIN _call_total t USING (total_id);
 CREATE VIEW calls AS SELECT
     r.label AS run,            -- run
     k.call_id,                 -- key; in launch order over all communicators, as the processes logged it
-    k.comm_id,                 -- communicator
+    k.comm_id,                 -- communicator, see communicators
     k.seq,                     -- order on the communicator, from 0
     k.class_id,                -- class, see classes
     l.op,                      -- operation in the library's spelling
@@ -86,10 +86,10 @@ CREATE VIEW calls AS SELECT
     l.redop,                   -- reduction, NULL where the operation has none
     l.root,                    -- root rank, NULL where the operation has none
     l.count,                   -- elements as the API takes it; NULL for all-to-all-v
-    l.size_bytes,              -- nccl-tests size S (total bytes)
+    l.size_bytes,              -- nccl-tests size S of one call
     l.nranks,                  -- ranks of the communicator
-    l.nnodes,                  -- hosts of the communicator
-    l.in_place,                -- 1, 0, or NULL when not known
+    l.nnodes,                  -- hosts of these ranks
+    l.in_place,                -- 1, 0; NULL: not known
     l.shape,                   -- point-to-point pattern
     l.backend,                 -- native, msccl, mscclpp
     k.group_id,                -- calls launched together
@@ -105,7 +105,7 @@ JOIN _class l USING (class_id) LEFT JOIN _tuning u USING (tuning_id);
 -- Calls counted per communicator, class, tuning and number of ranks that logged them.
 CREATE VIEW call_totals AS SELECT
     r.label AS run,            -- run
-    t.comm_id,                 -- communicator
+    t.comm_id,                 -- communicator, see communicators
     t.class_id,                -- class, see classes
     u.algorithm,               -- from a TUNING line
     u.protocol,                -- from a TUNING line
@@ -119,15 +119,15 @@ LEFT JOIN _tuning u USING (tuning_id);
 CREATE VIEW classes AS SELECT
     r.label AS run,            -- run
     l.class_id,                -- key
-    l.op,                      -- operation
+    l.op,                      -- operation in the library's spelling
     l.datatype,                -- element type
-    l.redop,                   -- reduction
-    l.root,                    -- root rank
+    l.redop,                   -- reduction, NULL where the operation has none
+    l.root,                    -- root rank, NULL where the operation has none
     l.count,                   -- elements as the API takes it
     l.size_bytes,              -- nccl-tests size S of one call
-    l.in_place,                -- 1, 0, or NULL when not known
-    l.nranks,                  -- ranks
-    l.nnodes,                  -- hosts
+    l.in_place,                -- 1, 0; NULL: not known
+    l.nranks,                  -- ranks of the communicator
+    l.nnodes,                  -- hosts of these ranks
     l.shape,                   -- point-to-point pattern
     l.backend,                 -- native, msccl, mscclpp
     n.calls,                   -- calls of the class in the run
@@ -163,13 +163,13 @@ LEFT JOIN (
 -- Ranks that did not log a call, or logged another operation or count at its place.
 CREATE VIEW deviations AS SELECT
     r.label AS run,            -- run
-    d.call_id,                 -- call
-    k.comm_id,                 -- communicator
-    k.seq,                     -- order on the communicator
+    d.call_id,                 -- call, see calls
+    k.comm_id,                 -- communicator, see communicators
+    k.seq,                     -- order on the communicator, from 0
     d.rank,                    -- rank that deviates
     d.what,                    -- missing or differs; the report calls missing to the end stopped
     d.detail,                  -- what the rank logged instead; NULL where it logged nothing
-    s.path,                    -- its source
+    s.path,                    -- path of the source
     d.line                     -- line in the source
 FROM _deviation d JOIN _call k USING (call_id) JOIN _comm c USING (comm_id)
 JOIN _run r ON r.run_id = c.run_id LEFT JOIN _source s ON s.source_id = d.source_id;
@@ -178,9 +178,9 @@ JOIN _run r ON r.run_id = c.run_id LEFT JOIN _source s ON s.source_id = d.source
 CREATE VIEW transfers AS SELECT
     r.label AS run,            -- run
     t.call_id,                 -- call (group) it belongs to
-    k.comm_id,                 -- communicator
-    t.src_rank,                -- sender
-    t.dst_rank,                -- receiver
+    k.comm_id,                 -- communicator, see communicators
+    t.src_rank,                -- sender, rank in the communicator
+    t.dst_rank,                -- receiver, rank in the communicator
     t.count,                   -- elements
     t.datatype,                -- element type
     t.size_bytes,              -- bytes

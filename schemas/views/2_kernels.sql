@@ -4,14 +4,14 @@
 CREATE VIEW kernels AS SELECT
     r.label AS run,            -- run
     e.kernel_id,               -- key
-    e.source_id,               -- source
+    e.source_id,               -- source, see sources
     n.name,                    -- as the source spells it
-    n.family,                  -- nccl, rccl, msccl, mscclpp, custom; NULL: not a collective
+    n.family,                  -- nccl, rccl, msccl, mscclpp, custom; NULL: no collective
     e.kind,                    -- kernel or copy
     e.device,                  -- device as the source names it
     e.stream,                  -- CUDA or HIP stream, or the hardware queue where only that is told
     e.rank,                    -- rank in its communicator; of a trace the world rank
-    e.nranks,                  -- ranks of its communicator
+    e.nranks,                  -- ranks of the communicator
     e.comm_ptr,                -- its communicator's pointer in an RCCL kernel trace, see members
     e.bus_id,                  -- PCI bus id, packed hexadecimal
     e.op_count,                -- opCount of an RCCL kernel trace (may be truncated)
@@ -31,12 +31,12 @@ LEFT JOIN _kernel_name n USING (name_id) LEFT JOIN _kernel_call j USING (kernel_
 CREATE VIEW traces AS SELECT
     r.label AS run,            -- run
     t.trace_id,                -- key
-    t.source_id,               -- source
+    t.source_id,               -- source, see sources
     COALESCE(k.rank, t.rank) AS rank, -- world rank; of a trace that tells none the smallest free
     t.world_size,              -- ranks of the job, where told
     t.host,                    -- host, where told
     t.device,                  -- device as the source names it
-    t.gpu,                     -- what that device is, where told
+    t.gpu,                     -- what the GPU is, where told
     t.kernels,                 -- kernels, copies and memsets
     k.trace_id IS NOT NULL AS used, -- 0: left out, another trace of the run has its rank
     k.clock_offset_ns,         -- clock ahead of the first comparable trace's; removed before waits
@@ -67,23 +67,23 @@ CREATE VIEW rank_times AS SELECT
     k.compute_ns,              -- a kernel ran that is no collective
     k.copy_ns,                 -- a copy or memset ran
     k.collective_ns,           -- a collective ran
-    k.exposed_ns,              -- of it, with no compute kernel beside it
-    k.hidden_ns,               -- of it, beside a compute kernel
+    k.exposed_ns,              -- collective time with no compute kernel beside it
+    k.hidden_ns,               -- collective time beside a compute kernel
     k.copy_only_ns,            -- of exposed_ns, beside a copy or memset
     k.idle_ns,                 -- nothing ran
-    k.calls,                   -- collectives, warm-up left out
-    k.duration_ns,             -- their summed time: transfer, wait and unknown
-    k.transfer_ns,             -- of it, after the last rank came
-    k.wait_ns,                 -- of it, before the last rank came
-    k.unknown_ns,              -- of it, not to be told
-    k.late_of,                 -- synchronising calls that all traced ranks took part in
-    k.late_last,               -- of them, those it came last to by more than the clocks' error
-    k.late_behind,             -- of them, those with at least half the typical lateness
+    k.calls,                   -- collectives of the rank, warm-up left out
+    k.duration_ns,             -- summed time of these calls: transfer, wait and unknown
+    k.transfer_ns,             -- of duration_ns, after the last rank came
+    k.wait_ns,                 -- of duration_ns, before the last rank came
+    k.unknown_ns,              -- of duration_ns, not known which
+    k.late_of,                 -- synchronising calls that every rank seen took part in
+    k.late_last,               -- of late_of, those the rank came last to by more than the clocks' error
+    k.late_behind,             -- of late_of, those where it was late by half of late_typical_ns or more
     k.late_typical_ns,         -- half of its lateness is of calls where it was this late or later
-    k.late_max_ns,             -- largest
-    k.late_total_ns,           -- sum, against the second last rank
+    k.late_max_ns,             -- its largest lateness
+    k.late_total_ns,           -- sum of its lateness against the second last rank
     k.caused_wait_ns,          -- what the others would wait less, had it come with the second last
-    k.late_share,              -- ratio to the lateness of all ranks
+    k.late_share,              -- part of the lateness of all ranks
     k.straggler                -- 1: most of the lateness is its own, beyond the clocks' error
 FROM _trace_rank k JOIN _trace t USING (trace_id) JOIN _source s USING (source_id)
 JOIN _run r USING (run_id);
@@ -95,22 +95,22 @@ CREATE VIEW rank_waits AS SELECT
     origin,                    -- trace or kernel_log
     rank,                      -- world rank
     host,                      -- host, where told
-    device,                    -- device as the trace names it
+    device,                    -- device as the source names it
     bus_id,                    -- PCI bus id, of a kernel_log
     gpu,                       -- what the GPU is, where told
-    calls,                     -- collectives, warm-up left out
-    duration_ns,               -- their summed time: transfer, wait and unknown
-    transfer_ns,               -- of it, after the last rank came
-    wait_ns,                   -- of it, before the last rank came
-    unknown_ns,                -- of it, not to be told
-    late_of,                   -- synchronising calls that all ranks took part in
-    late_last,                 -- of them, those it came last to by more than the clocks' error
-    late_behind,               -- of them, those with at least half the typical lateness
+    calls,                     -- collectives of the rank, warm-up left out
+    duration_ns,               -- summed time of these calls: transfer, wait and unknown
+    transfer_ns,               -- of duration_ns, after the last rank came
+    wait_ns,                   -- of duration_ns, before the last rank came
+    unknown_ns,                -- of duration_ns, not known which
+    late_of,                   -- synchronising calls that every rank seen took part in
+    late_last,                 -- of late_of, those the rank came last to by more than the clocks' error
+    late_behind,               -- of late_of, those where it was late by half of late_typical_ns or more
     late_typical_ns,           -- half of its lateness is of calls where it was this late or later
-    late_max_ns,               -- largest
-    late_total_ns,             -- sum, against the second last rank
+    late_max_ns,               -- its largest lateness
+    late_total_ns,             -- sum of its lateness against the second last rank
     caused_wait_ns,            -- what the others would wait less, had it come with the second last
-    late_share,                -- ratio to the lateness of all ranks
+    late_share,                -- part of the lateness of all ranks
     straggler                  -- 1: most of the lateness is its own, beyond the clocks' error
 FROM (
     SELECT r.label AS run, 'trace' AS origin, k.rank, t.host, t.device, NULL AS bus_id, t.gpu, k.calls,
@@ -188,7 +188,7 @@ CREATE VIEW place_times AS SELECT
     SUM(w.wait_ns) AS wait_ns, -- sum, before the last rank came
     SUM(w.late_last) AS late_last, -- calls that one of them came last to
     SUM(w.late_total_ns) AS late_total_ns, -- sum of their lateness, against the second last rank
-    SUM(w.caused_wait_ns) AS caused_wait_ns, -- what others would wait less, had they come second last
+    SUM(w.caused_wait_ns) AS caused_wait_ns, -- what the others would wait less, had it come with the second last
     SUM(v.moved_bytes) / NULLIF(SUM(v.moved_ns), 0) AS busbw_gbps -- mean of their calls, by time
 FROM rank_places o JOIN rank_waits w ON w.run = o.run AND w.rank = o.rank
 LEFT JOIN _rank_moved v ON v.run = o.run AND v.rank = o.rank
@@ -202,17 +202,17 @@ CREATE VIEW stream_overlaps AS SELECT
     k.rank,                    -- world rank
     o.stream,                  -- stream as the trace names it
     o.total_ns,                -- collective time
-    o.exposed_ns,              -- of it, with no compute kernel beside it
-    o.hidden_ns                -- of it, beside one
+    o.exposed_ns,              -- collective time with no compute kernel beside it
+    o.hidden_ns                -- collective time beside a compute kernel
 FROM _trace_stream o JOIN _trace_rank k USING (trace_id) JOIN _trace t USING (trace_id)
 JOIN _source s USING (source_id) JOIN _run r USING (run_id);
 
 -- Calls that traces show: their times on the common clock.
 CREATE VIEW call_times AS SELECT
     r.label AS run,            -- run
-    c.call_id,                 -- call
-    k.comm_id,                 -- communicator
-    k.seq,                     -- order on the communicator
+    c.call_id,                 -- call, see calls
+    k.comm_id,                 -- communicator, see communicators
+    k.seq,                     -- order on the communicator, from 0
     k.class_id,                -- class, see classes
     c.ranks_traced,            -- ranks whose trace shows it
     c.ranks_expected,          -- ranks of its group, traced or not; NULL: nothing tells them
@@ -230,7 +230,7 @@ JOIN _run r ON r.run_id = m.run_id;
 -- How far each recorded rank got in each group.
 CREATE VIEW progress AS SELECT
     r.label AS run,            -- run
-    p.group_name,              -- process group or communicator as recorded
+    p.group_name,              -- process group or communicator
     p.rank,                    -- world rank where the group's ranks are told, else rank in the group
     p.last_called,             -- last collective called
     p.last_completed,          -- last known to be completed
@@ -255,9 +255,9 @@ FROM _disagreement d JOIN _run r USING (run_id);
 -- Denominator of share: sum of total_ns of kernels and copies of the same source
 CREATE VIEW kernel_totals AS SELECT
     r.label AS run,            -- run
-    t.source_id,               -- profile
+    t.source_id,               -- source, see sources
     n.name,                    -- kernel name
-    n.family,                  -- NULL: not a collective
+    n.family,                  -- nccl, rccl, msccl, mscclpp, custom; NULL: no collective
     t.kind,                    -- kernel or copy
     t.device,                  -- device, NULL: all together
     t.calls,                   -- executions
@@ -278,7 +278,7 @@ JOIN _kernel_name n USING (name_id);
 -- 2^53 ns, which is 104 days.
 CREATE VIEW share AS SELECT
     run,                       -- run
-    source_id,                 -- profile
+    source_id,                 -- source, see sources
     CAST(TOTAL(CASE WHEN family IS NOT NULL THEN calls END) AS INTEGER) AS collective_calls, -- executions
     CAST(TOTAL(CASE WHEN family IS NOT NULL THEN total_ns END) AS INTEGER) AS collective_ns, -- their time
     CAST(TOTAL(CASE WHEN kind = 'kernel' THEN total_ns END) AS INTEGER) AS kernel_ns, -- all kernels
@@ -298,7 +298,7 @@ FROM kernel_totals GROUP BY run, source_id;
 -- Messages and copies by size range, as Cray perftools counts them per function.
 CREATE VIEW message_bins AS SELECT
     r.label AS run,            -- run
-    b.source_id,               -- report
+    b.source_id,               -- source, see sources
     b.function,                -- function that made them
     b.what,                    -- MsgSz: messages; HtoA, AtoH, AtoA: copies between host and GPU
     b.low_bytes,               -- range, inclusive

@@ -3,9 +3,9 @@
 -- Connections between ranks and what carries them.
 CREATE VIEW links AS SELECT
     r.label AS run,            -- run
-    m.comm_id,                 -- communicator, NULL when the line does not tell
-    l.src_rank,                -- sender in the communicator
-    l.dst_rank,                -- receiver
+    m.comm_id,                 -- NULL when the line does not tell
+    l.src_rank,                -- sender, rank in the communicator
+    l.dst_rank,                -- receiver, rank in the communicator
     l.direction,               -- send, receive, or NULL
     l.transport,               -- P2P/CUMEM, P2P/IPC, SHM/…, NET/IB, NET/Socket, …
     l.net,                     -- NET plugin's name
@@ -13,8 +13,8 @@ CREATE VIEW links AS SELECT
     l.gdr,                     -- 1 with GPUDirect RDMA, 0 without, NULL: not a NET link
     l.channels,                -- channels that use it
     p.host,                    -- host that logged it
-    s.path,                    -- source
-    l.line,                    -- first of its lines
+    s.path,                    -- path of the source
+    l.line,                    -- first line
     l.excerpt                  -- that line's message
 FROM _link l JOIN _source s USING (source_id) JOIN _run r USING (run_id)
 LEFT JOIN _process p USING (process_id)
@@ -28,8 +28,8 @@ CREATE VIEW settings AS SELECT
     t.origin,                  -- environment, config, invalid
     p.host,                    -- host that logged it
     p.pid,                     -- process that logged it
-    s.path,                    -- source
-    t.line,                    -- line
+    s.path,                    -- path of the source
+    t.line,                    -- line in the source
     t.excerpt                  -- that line's message
 FROM _setting t JOIN _source s USING (source_id) JOIN _run r USING (run_id)
 LEFT JOIN _process p USING (process_id);
@@ -41,7 +41,7 @@ CREATE VIEW facts AS SELECT
     f.value,                   -- text
     f.count,                   -- how often in the source
     p.host,                    -- host that logged it first
-    s.path,                    -- source
+    s.path,                    -- path of the source
     f.line,                    -- first line
     f.excerpt                  -- that line's message
 FROM _fact f JOIN _source s USING (source_id) JOIN _run r USING (run_id)
@@ -53,7 +53,7 @@ CREATE VIEW diagnostics AS SELECT
     d.severity,                -- info, notice, data_loss, error
     d.code,                    -- stable name of the problem
     d.message,                 -- one sentence
-    s.path,                    -- source, NULL: found while matching
+    s.path,                    -- NULL: found while matching
     d.line,                    -- first line
     d.excerpt,                 -- that line, cut
     d.count                    -- occurrences

@@ -4,18 +4,18 @@
 CREATE VIEW measurements AS SELECT
     r.label AS run,            -- run
     m.measurement_id,          -- key
-    m.source_id,               -- file it was read from
+    m.source_id,               -- source, see sources
     m.label,                   -- setting, library or machine measured
-    m.round,                   -- round, when several settings were measured in turns
-    m.op,                      -- operation
+    m.round,                   -- round, when settings were measured in turns
+    m.op,                      -- operation in the library's spelling
     m.datatype,                -- element type
-    m.redop,                   -- reduction
-    m.root,                    -- root rank
+    m.redop,                   -- reduction, NULL where the operation has none
+    m.root,                    -- root rank, NULL where the operation has none
     m.count,                   -- elements as the API takes it
     m.size_bytes,              -- nccl-tests size S of one call
-    m.in_place,                -- 1, 0, or NULL when not known
+    m.in_place,                -- 1, 0; NULL: not known
     m.nranks,                  -- ranks measured
-    m.nnodes,                  -- hosts these ranks ran on
+    m.nnodes,                  -- hosts of these ranks
     m.shape,                   -- point-to-point pattern
     m.calls,                   -- calls of the class in the replayed run
     m.time_us_median,          -- one call on the slowest rank, median over the samples
@@ -36,8 +36,8 @@ CREATE VIEW measurements AS SELECT
     m.status,                  -- ok, wrong, failed, timeout, skipped
     m.message,                 -- what the library said, when status is not ok
     m.scaled_from,             -- ranks of the job, where fewer were measured
-    s.path,                    -- file it was read from
-    m.line                     -- its line there
+    s.path,                    -- path of the source
+    m.line                     -- line in the source
 FROM _measurement m JOIN _run r USING (run_id) JOIN _source s USING (source_id);
 
 -- Every sample of a measurement that has them.
@@ -52,9 +52,9 @@ FROM _sample p JOIN _measurement m USING (measurement_id) JOIN _run r USING (run
 CREATE VIEW copies AS SELECT
     r.label AS run,            -- run
     c.copy_id,                 -- key
-    c.source_id,               -- file it was read from
-    c.label,                   -- setting or machine measured
-    c.round,                   -- round, when everything was measured several times
+    c.source_id,               -- source, see sources
+    c.label,                   -- setting, library or machine measured
+    c.round,                   -- round, when settings were measured in turns
     c.kind,                    -- peer_async, h2d_pinned, ipc_open, …: see schemas/memcpy-csv.md
     c.src_device,              -- GPU copied from, NULL: memory of the host
     c.dst_device,              -- GPU copied to, NULL: memory of the host
@@ -75,8 +75,8 @@ CREATE VIEW copies AS SELECT
     c.runtime,                 -- name and version of the GPU runtime, or of MPI
     c.hostname,                -- host
     c.started,                 -- when, UTC
-    s.path,                    -- file it was read from
-    c.line                     -- its line there
+    s.path,                    -- path of the source
+    c.line                     -- line in the source
 FROM _copy c JOIN _run r USING (run_id) JOIN _source s USING (source_id);
 
 -- Every sample of a copy.
@@ -91,18 +91,18 @@ FROM _copy_sample p JOIN _copy c USING (copy_id) JOIN _run r USING (run_id);
 CREATE VIEW interference AS SELECT
     r.label AS run,            -- run
     i.interference_id,         -- key
-    i.source_id,               -- file it was read from
+    i.source_id,               -- source, see sources
     i.label,                   -- setting, library or machine measured
-    i.round,                   -- round, when several settings were measured in turns
-    i.op,                      -- operation
+    i.round,                   -- round, when settings were measured in turns
+    i.op,                      -- operation in the library's spelling
     i.datatype,                -- element type
-    i.redop,                   -- reduction
+    i.redop,                   -- reduction, NULL where the operation has none
     i.count,                   -- elements as the API takes it
     i.size_bytes,              -- nccl-tests size S of one call
-    i.in_place,                -- 1, 0, or NULL when not known
+    i.in_place,                -- 1, 0; NULL: not known
     i.shape,                   -- point-to-point pattern
     i.nranks,                  -- ranks of the communicator
-    i.nnodes,                  -- hosts these ranks ran on
+    i.nnodes,                  -- hosts of these ranks
     i.rank,                    -- rank whose work it is
     i.backend,                 -- cuda, hip, host
     i.compute,                 -- gemm, kernel, host-thread
@@ -126,27 +126,27 @@ CREATE VIEW interference AS SELECT
     i.multiprocessors,         -- of the GPU
     i.device,                  -- device of the rank
     i.library,                 -- name and version of the library
-    i.runtime,                 -- name and version of the GPU runtime
+    i.runtime,                 -- name and version of the GPU runtime, or of MPI
     i.host,                    -- host of the rank
     i.environment,             -- variables of the libraries that were set
     i.status,                  -- ok, wrong, failed, timeout, uncovered
     i.message,                 -- why, when status is not ok
     i.relative_compute_samples, -- of the rounds that count, JSON
     i.relative_busbw_samples,  -- of the rounds that count, JSON
-    s.path,                    -- file it was read from
-    i.line                     -- its line there
+    s.path,                    -- path of the source
+    i.line                     -- line in the source
 FROM _interference i JOIN _run r USING (run_id) JOIN _source s USING (source_id);
 
 -- Figures of the application: step times, throughput.
 CREATE VIEW metrics AS SELECT
     r.label AS run,            -- run
     m.metric_id,               -- key
-    m.source_id,               -- file it was read from
-    m.label,                   -- setting, library or machine
+    m.source_id,               -- source, see sources
+    m.label,                   -- setting, library or machine measured
     m.name,                    -- what was measured
     m.value,                   -- figure
     m.unit,                    -- its unit, NULL when the source does not tell
     m.higher_is_better,        -- 1, 0, NULL when the unit does not tell
-    s.path,                    -- file it was read from
-    m.line                     -- its line there
+    s.path,                    -- path of the source
+    m.line                     -- line in the source
 FROM _metric m JOIN _run r USING (run_id) JOIN _source s USING (source_id);
