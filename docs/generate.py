@@ -132,7 +132,11 @@ def render(views: tuple[View, ...]) -> str:
     shared.pop("run", None)  # in every view, and said above them
     parts = [f"### Columns of several views\n\n{listing(shared)}"]
     for view in public:
-        own = {c.name: c.comment for c in view.columns if shared.get(c.name, "run") != c.comment}
+        own = {
+            c.name: c.comment
+            for c in view.columns
+            if c.name != "run" and shared.get(c.name) != c.comment
+        }
         others = [c.name for c in view.columns if shared.get(c.name) == c.comment]
         purpose = view.purpose
         if others:

@@ -1,4 +1,4 @@
-"""Interference and pairs, as tables of docs/validation.md, of the files of microbench.sh.
+"""Interference and pairs, as tables of benchmarks/gpu/results.md, of the files of microbench.sh.
 
     python3 benchmarks/gpu/microbench_table.py FOLDER
 

@@ -1,4 +1,4 @@
-"""The replayer beside nccl-tests, as tables of docs/validation.md.
+"""The replayer beside nccl-tests, as tables of benchmarks/gpu/results.md.
 
     python3 benchmarks/gpu/nccl_tests_table.py FOLDER
 
