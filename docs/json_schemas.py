@@ -66,7 +66,7 @@ DOCUMENTS = {
         "microseconds, _bytes bytes. null: not known, or does not apply.",
     ),
     "p2p": (
-        "collscope.reports.p2p_model.P2p",
+        "collscope.analysis.p2p.P2p",
         "What `collscope bench p2p --format json` prints. Units are in the names: _us "
         "microseconds, _bytes bytes, _gbps 1e9 bytes per second. null: not known, or does "
         "not apply.",
@@ -107,6 +107,13 @@ _IN_WORDS: dict[tuple[str, str], dict[str, Any]] = {
     ("Share", "whole"): {"denominator": _WORDS | {"description": "what the percentage is of"}},
     ("Comparison", "notes"): {"notes": _SENTENCES},
     ("Check", "notes"): {"notes": _SENTENCES},
+    ("P2p", "notices"): {
+        "notices": {
+            "type": "array",
+            "items": _WORDS,
+            "description": "what is missing, and what to know of the times",
+        }
+    },
     ("Check", "decision"): {
         "verdict": {"enum": [verdict.value for verdict in Verdict], "description": "outcome"},
         "why": _WORDS | {"description": "one sentence"},

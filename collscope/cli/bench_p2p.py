@@ -69,11 +69,10 @@ def p2p(
     output: Output = None,
 ) -> None:
     """Send/Recv between pairs of ranks, one pair at a time."""
+    from collscope.analysis.p2p import build_p2p, copies_beside
     from collscope.bench.p2p import Wanted, run_p2p
     from collscope.replay.session import Method, Options, Target, make_session
     from collscope.reports.p2p import render_p2p
-    from collscope.reports.p2p_build import build_p2p
-    from collscope.reports.p2p_copies import copies_beside
 
     method = Method(
         backend=backend.value,

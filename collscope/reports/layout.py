@@ -8,7 +8,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,6 +17,8 @@ from collscope.errors import UsageError
 from collscope.writing import inert, visible
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from collscope.reports.html.page import Extras
 
 WIDTH = 120  # columns of the text form where no terminal has another width; most of a sentence
@@ -191,6 +193,11 @@ def _csv_cell(value: object) -> object:
 def to_json(value: object) -> str:
     """A report's records as indented JSON, with a final newline."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
+
+
+def in_words(record: DataclassInstance, **words: object) -> dict[str, object]:
+    """Fields of a dataclass for JSON, some of them in words where the record has codes."""
+    return {field.name: getattr(record, field.name) for field in fields(record)} | words
 
 
 def terminal_width() -> int | None:

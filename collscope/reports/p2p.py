@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from collscope.analysis.p2p import (
+    LEAST_PAIRS,
+    NotMeasured,
+    NotReached,
+    P2p,
+    PairRow,
+    SlowPair,
+)
 from collscope.bench.p2p_plan import LATENCY_BYTES, ONE_WAY, PING_PONG, TWO_WAY
 from collscope.reports.html.page import Extras
 from collscope.reports.layout import (
@@ -12,18 +20,18 @@ from collscope.reports.layout import (
     Section,
     Table,
     in_format,
+    in_words,
     or_unknown,
     percent,
     table,
     to_csv,
 )
-from collscope.reports.p2p_build import LEAST_PAIRS
-from collscope.reports.p2p_model import P2p, PairRow, SlowPair
 from collscope.units import count, format_size
 
 _CSV = tuple(PairRow.__dataclass_fields__)
 _MOST_RANKS = 16  # of a matrix that fits a page
 _MOST_SLOW = 10
+_MOST_NOTICES = 10
 _UNITS = {ONE_WAY: "One-way, GB/s", TWO_WAY: "Two-way, GB/s", PING_PONG: "Latency, us"}
 _Points = dict[tuple[str, str, int], PairRow]  # variant, test, size
 
@@ -33,11 +41,12 @@ def render_p2p(found: P2p, fmt: str) -> str:
 
     raises  UsageError for another format
     """
+    notices = notice_words(found)
     return in_format(
         fmt,
-        found,
+        in_words(found, notices=notices),
         lambda: to_csv(_CSV, ([getattr(row, name) for name in _CSV] for row in found.rows)),
-        lambda: ("collscope bench p2p", _sections(found)),
+        lambda: ("collscope bench p2p", _sections(found, notices)),
         lambda: _extras(found),
     )
 
@@ -49,7 +58,30 @@ def _extras(found: P2p) -> Extras:
     return p2p_extras(found)
 
 
-def _sections(found: P2p) -> Iterator[Section]:
+def notice_words(found: P2p) -> tuple[str, ...]:
+    """What is missing, and what to know of the times."""
+    missing = [n for n in found.notices if isinstance(n, NotMeasured)]
+    words = [_missing(n) for n in missing[:_MOST_NOTICES]]
+    if len(missing) > _MOST_NOTICES:
+        words.append(f"{len(missing) - _MOST_NOTICES} more, see --format csv.")
+    for notice in found.notices:
+        if isinstance(notice, NotReached):
+            points = count(notice.points, "pair and size", "pairs and sizes")
+            words.append(f"{points} were not reached.")
+        elif isinstance(notice, str):
+            words.append(notice)
+    return tuple(words)
+
+
+def _missing(notice: NotMeasured) -> str:
+    why = "" if notice.message is None else f": {notice.message}"
+    return (
+        f"{notice.test} of {format_size(notice.size_bytes)}: {notice.status} in "
+        f"{count(notice.cases, 'case')}{why}"
+    )
+
+
+def _sections(found: P2p, notices: tuple[str, ...]) -> Iterator[Section]:
     yield Section("", (_head(found),))
     ends = (found.curve_src, found.curve_dst)
     back = ends[::-1]
@@ -69,8 +101,8 @@ def _sections(found: P2p) -> Iterator[Section]:
         yield Section("Latency", (latency,))
     if not only_two:
         yield from _matrices(found)
-    if found.notices:
-        yield Section("Notes", found.notices)
+    if notices:
+        yield Section("Notes", notices)
 
 
 def _head(found: P2p) -> str:

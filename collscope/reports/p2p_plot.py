@@ -15,11 +15,11 @@ from matplotlib.colors import Colormap, to_rgb
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 from numpy.typing import NDArray
 
+from collscope.analysis.p2p import P2p, PairRow
 from collscope.bench.p2p_plan import LATENCY_BYTES, ONE_WAY, PING_PONG, TWO_WAY
 from collscope.errors import NoVerdictError
 from collscope.reports.figure import COLOURS, GREY, MARKERS, STYLE, check_plot, write_figure
 from collscope.reports.layout import or_unknown
-from collscope.reports.p2p_model import P2p, PairRow
 from collscope.units import format_size
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ import pytest
 from command import collscope, rows
 from inputs import ROOT
 
+from collscope.analysis.p2p import CopyPoint, P2p, build_p2p, copies_beside
 from collscope.bench.p2p import P2pRun, Result, Wanted, run_p2p
 from collscope.bench.p2p_plan import (
     LATENCY_BYTES,
@@ -39,10 +40,7 @@ from collscope.replay.parse import parse_plan
 from collscope.replay.results import relabel
 from collscope.replay.session import Method, Session, Target
 from collscope.replay.text import plan_text
-from collscope.reports.p2p import render_p2p
-from collscope.reports.p2p_build import build_p2p
-from collscope.reports.p2p_copies import copies_beside
-from collscope.reports.p2p_model import CopyPoint, P2p
+from collscope.reports.p2p import notice_words, render_p2p
 from collscope.reports.p2p_plot import write_p2p_plot
 from collscope.store.connection import open_store
 from collscope.store.copies import insert_copies
@@ -331,7 +329,7 @@ def test_rounds_count_alike_and_wrong_data_has_no_time() -> None:
     there, back = found.rows
     assert (there.time_us, there.samples, there.time_us_mad) == (12.0, 15, 2.0)
     assert (back.time_us, back.algbw_gbps, back.n_wrong) == (None, None, 3)
-    assert found.notices == (
+    assert notice_words(found) == (
         "one-way of 1 MiB: timeout in 1 case",
         "one-way of 1 MiB: wrong in 1 case: element 0 is 1, expected 2",
         "2 pairs and sizes were not reached.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from typing import Any
 from xml.etree import ElementTree
 
@@ -25,6 +24,7 @@ from collscope.reports.layout import (
     Section,
     Table,
     in_format,
+    in_words,
     percent,
     table,
     to_csv,
@@ -97,8 +97,7 @@ def _extras(value: Comparison | Check) -> Extras:
 
 def _record(value: Comparison | Check) -> dict[str, Any]:
     """What JSON has of it."""
-    plain = {field.name: getattr(value, field.name) for field in fields(value)}
-    plain["notes"] = [note_words(note) for note in value.notes]
+    plain = in_words(value, notes=[note_words(note) for note in value.notes])
     if isinstance(value, Check):
         del plain["decision"]  # in words
         plain = {"verdict": value.verdict, "why": why(value.decision), **plain}

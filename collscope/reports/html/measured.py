@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 
 from collscope.analysis.check import Check
 from collscope.analysis.compare import ClassComparison, Comparison, TracedParts, curves
+from collscope.analysis.p2p import P2p, PairRow
 from collscope.bench.p2p_plan import ONE_WAY, PING_PONG, TWO_WAY
 from collscope.model import CollectiveClass
 from collscope.reports.comparison.words import kind_of
@@ -26,7 +27,6 @@ from collscope.reports.html.drawing import (
 )
 from collscope.reports.html.page import Extras, Fact, Figure
 from collscope.reports.layout import NUMBER, TEXT, table
-from collscope.reports.p2p_model import P2p, PairRow
 from collscope.units import count, figure, format_size
 
 if TYPE_CHECKING:

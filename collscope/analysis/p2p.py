@@ -1,26 +1,136 @@
-"""From measurements of pairs to what is told of them (pure)."""
+"""What Send and Recv reach between pairs of ranks, which pairs are slow, and what copies reach."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 from collscope.bench.p2p import P2pRun, Result
 from collscope.bench.p2p_plan import LATENCY_BYTES, ONE_WAY, PING_PONG, TWO_WAY, Exchange
+from collscope.ingest.match import reading
 from collscope.model import Measurement, Op, algorithm_bandwidth
-from collscope.reports.p2p_model import CopyPoint, P2p, PairRow, SlowPair, Spread
 from collscope.stats import MAD_TO_SIGMA, Samples, mad
-from collscope.units import count, format_size
 
+SCHEMA = "collscope.p2p/1"
 _SIGMAS = 3.0  # of noise that a slow pair must exceed,
 _LEAST = 0.05  # and of the median at least: less is no reason to look at a link
 LEAST_PAIRS = 4  # fewer have no median to be held against
-_MOST_NOTICES = 10
 _BAD = ("wrong", "failed", "timeout", "skipped")
 _KINDS = (ONE_WAY, TWO_WAY, PING_PONG)
 _Key = tuple[str, Exchange, int]  # variant, exchange, size in bytes
+
+# Copies that follow each other without waiting, as the messages do; through the host is no ceiling.
+_QUERY = """
+    SELECT size_bytes, src_device, dst_device, bandwidth_gbps FROM copies
+    WHERE kind = 'peer_async' AND direction = 'one' AND access IS NOT 'none' AND status = 'ok'
+        AND device = ? AND bandwidth_gbps IS NOT NULL
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PairRow:
+    """One pair, size and variant, all rounds together.
+
+    Times are of one message: of the slower rank where messages follow each other (one-way,
+    two-way), half a round trip of a ping-pong. Bandwidths are those of one direction; bus and
+    algorithm bandwidth of Send/Recv are the same.
+    """
+
+    variant: str  # label of the setting
+    test: str  # one-way: src sends; two-way: both send; ping-pong: latency
+    src: int  # rank
+    dst: int  # rank
+    size_bytes: int  # of a message
+    # of a message, of a ping-pong half a round trip; median over rounds; None: not measured, or
+    # wrong data
+    time_us: float | None
+    time_us_mad: float | None  # median absolute deviation of the samples
+    algbw_gbps: float | None  # of one direction, GB = 1e9 bytes; None for a ping-pong
+    samples: int  # over all rounds
+    n_wrong: int | None  # wrong elements; None: not checked
+    status: str  # ok, wrong, failed, timeout, skipped
+    message: str | None  # why it is not ok
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Of all pairs measured at one size, where there are several."""
+
+    variant: str  # label of the setting
+    test: str  # one-way, two-way, ping-pong
+    size_bytes: int  # of a message
+    pairs: int  # pairs measured
+    time_us_min: float  # fastest pair
+    time_us_median: float  # median of the pairs
+    time_us_max: float  # slowest pair
+    algbw_gbps_min: float | None  # slowest pair
+    algbw_gbps_median: float | None  # of the median time
+    algbw_gbps_max: float | None  # fastest pair
+
+
+@dataclass(frozen=True, slots=True)
+class SlowPair:
+    """A pair whose time is above the median of the pairs by more than the noise."""
+
+    variant: str  # label of the setting
+    test: str  # one-way, two-way, ping-pong
+    size_bytes: int  # of a message
+    src: int  # rank
+    dst: int  # rank
+    ratio: float  # time over the median time of the pairs
+    noise: float  # what a ratio must exceed to stand out, less 1
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPoint:
+    """What the copy engine reaches between two GPUs, as `bench memcpy` measured it."""
+
+    size_bytes: int  # of a copy
+    algbw_gbps: float  # GB = 1e9 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NotMeasured:
+    """Pairs whose times of one size are missing for one reason."""
+
+    test: str  # one-way, two-way, ping-pong
+    size_bytes: int  # of a message
+    status: str  # wrong, failed, timeout, skipped
+    message: str | None  # why
+    cases: int  # pairs and variants
+
+
+@dataclass(frozen=True, slots=True)
+class NotReached:
+    """Pairs and sizes that the measurement ended before."""
+
+    points: int
+
+
+@dataclass(frozen=True, slots=True)
+class P2p:
+    """What the command tells."""
+
+    nranks: int  # ranks that were started
+    backend: str | None  # cuda, hip, host
+    device: str | None  # several are parted by commas, as in `library`
+    library: str | None  # name and version; several are parted by commas
+    variants: tuple[str, ...]  # labels of the settings measured in turns
+    curve_src: int  # source of the pair whose bandwidth over size is told
+    curve_dst: int  # its destination
+    rows: tuple[PairRow, ...]  # every pair, size and variant
+    spreads: tuple[Spread, ...]  # all pairs of a size
+    slow_pairs: tuple[SlowPair, ...]  # pairs that are slower than the noise allows, worst first
+    # what the copy engine reaches, as bench memcpy measured it; empty: not measured
+    copies: tuple[CopyPoint, ...]
+    notices: tuple[
+        NotMeasured | NotReached | str, ...
+    ]  # what is missing, and what to know of the times
+    schema: str = SCHEMA
 
 
 def build_p2p(done: P2pRun, copies: Sequence[CopyPoint] = ()) -> P2p:
@@ -155,20 +265,41 @@ def _noise(row: PairRow) -> float:
     return MAD_TO_SIGMA * (row.time_us_mad or 0.0) / row.time_us if row.time_us else 0.0
 
 
-def _notices(done: P2pRun, rows: Sequence[PairRow]) -> list[str]:
+def _notices(done: P2pRun, rows: Sequence[PairRow]) -> Iterator[NotMeasured | NotReached | str]:
     """What is missing, alike things counted; and what to know of the times."""
     missing: dict[tuple[str, int, str, str | None], int] = defaultdict(int)
     for row in rows:
         if row.status != "ok":
             missing[row.test, row.size_bytes, row.status, row.message] += 1
-    notices = [
-        f"{test} of {format_size(size)}: {status} in {count(number, 'case')}"
-        f"{'' if message is None else ': ' + message}"
-        for (test, size, status, message), number in list(missing.items())[:_MOST_NOTICES]
-    ]
-    if len(missing) > _MOST_NOTICES:
-        notices.append(f"{len(missing) - _MOST_NOTICES} more, see --format csv.")
+    for what, number in missing.items():
+        yield NotMeasured(*what, number)
     absent = done.points * len(done.variants) - len(rows)
     if absent > 0:
-        notices.append(f"{count(absent, 'pair and size', 'pairs and sizes')} were not reached.")
-    return notices if done.notice is None else [*notices, done.notice]
+        yield NotReached(absent)
+    if done.notice is not None:
+        yield done.notice
+
+
+def copies_beside(done: P2pRun, db: Path) -> tuple[CopyPoint, ...]:
+    """Copies between GPUs of the kind that the first pair has, in any run of a store.
+
+    The pair's own GPUs count, where they were measured, else all of that kind; of several the
+    median. GPUs are numbered as ranks are, on one node.
+
+    returns  by size, rising; nothing for ranks in host memory, or on two nodes
+    raises   InputError when the store cannot be read
+    """
+    pair = done.pairs[0]
+    measured = [
+        r.measured for r in done.results if {r.exchange.src, r.exchange.dst} == set(pair)
+    ]  # fmt: skip
+    devices = {m.device for m in measured if m.device and m.backend != "host" and m.nnodes == 1}
+    if len(devices) != 1:
+        return ()
+    with reading(db) as connection:
+        found = connection.execute(_QUERY, tuple(devices)).fetchall()
+    own = [row for row in found if (row[1], row[2]) == pair]
+    by_size: dict[int, list[float]] = defaultdict(list)
+    for size, _, _, gbps in own or found:
+        by_size[size].append(gbps)
+    return tuple(CopyPoint(size, median(by_size[size])) for size in sorted(by_size))
