@@ -50,7 +50,7 @@ DOCUMENTS = {
         "microseconds, _bytes bytes. null: not known, or does not apply.",
     ),
     "interference": (
-        "collscope.reports.interference_build.InterferenceReport",
+        "collscope.analysis.interference.InterferenceReport",
         "What `collscope bench interference --format json` prints. Ratios are of "
         "performance, 1 is undisturbed; _us microseconds, _bytes bytes, _gbps 1e9 bytes per"
         " second. null: not known, or does not apply.",
@@ -107,6 +107,13 @@ _IN_WORDS: dict[tuple[str, str], dict[str, Any]] = {
     ("Share", "whole"): {"denominator": _WORDS | {"description": "what the percentage is of"}},
     ("Comparison", "notes"): {"notes": _SENTENCES},
     ("Check", "notes"): {"notes": _SENTENCES},
+    ("InterferenceReport", "failed"): {
+        "failed": {
+            "type": "array",
+            "items": _WORDS,
+            "description": "sentences of what has no figures",
+        }
+    },
     ("P2p", "notices"): {
         "notices": {
             "type": "array",

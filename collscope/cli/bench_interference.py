@@ -89,11 +89,11 @@ def interference(
     output: Output = None,
 ) -> None:
     """What computation and collectives cost each other."""
+    from collscope.analysis.interference import build_interference
     from collscope.bench.interference import Wanted, measure_interference
     from collscope.replay.session import Target
     from collscope.replay.variants import parse_assignment
     from collscope.reports.interference import render_interference
-    from collscope.reports.interference_build import build_interference
 
     wanted = Wanted(
         nranks=ranks,

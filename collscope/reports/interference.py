@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import astuple, fields
 
-from collscope.reports.interference_build import InterferenceReport, InterferenceRow
+from collscope.analysis.interference import Failed, InterferenceReport, InterferenceRow
 from collscope.reports.layout import (
     NUMBER,
     TEXT,
     Section,
     Table,
     in_format,
+    in_words,
     or_unknown,
     table,
     to_csv,
@@ -36,22 +37,30 @@ def render_interference(found: InterferenceReport, fmt: str) -> str:
 
     raises  UsageError for another format
     """
+    failed = tuple(map(failed_words, found.failed))
     return in_format(
         fmt,
-        found,
+        in_words(found, failed=failed),
         lambda: to_csv([f.name for f in fields(InterferenceRow)], map(astuple, found.rows)),
-        lambda: ("collscope bench interference", _sections(found)),
+        lambda: ("collscope bench interference", _sections(found, failed)),
     )
 
 
-def _sections(found: InterferenceReport) -> list[Section]:
+def failed_words(one: Failed) -> str:
+    """A measurement without figures, and why."""
+    size = "" if one.size_bytes is None else f" of {one.size_bytes} bytes"
+    why = one.message or "no reason is given"
+    return f"{one.label or ''}: {one.op.value}{size}: {one.status}: {why}"
+
+
+def _sections(found: InterferenceReport, failed: Sequence[str]) -> list[Section]:
     sections = [Section("", tuple(_head(found)))]
     if found.rows:
         sections += [
             Section("Computation beside collectives", (_compute(found.rows),)),
             Section("Collectives beside computation", (_busbw(found.rows),)),
         ]
-    notes = _notes(found)
+    notes = _notes(found, failed)
     if notes:
         sections.append(Section("Notes", tuple(notes)))
     return sections
@@ -156,7 +165,7 @@ def _ratio(value: float | None) -> str | None:
     return None if value is None else f"{value:.4f}"
 
 
-def _notes(found: InterferenceReport) -> list[str]:
+def _notes(found: InterferenceReport, failed: Sequence[str]) -> list[str]:
     notes = []
     within = [
         r for r in found.rows if abs(1 - r.relative_compute) <= (r.relative_compute_noise or 0)
@@ -174,8 +183,8 @@ def _notes(found: InterferenceReport) -> list[str]:
             f"{uncovered} samples do not count: one side ended before the other, even after it was"
             " made longer."
         )
-    notes += found.failed[:_MOST_FAILED]
-    if len(found.failed) > _MOST_FAILED:
-        more = count(len(found.failed) - _MOST_FAILED, "more failure")
+    notes += failed[:_MOST_FAILED]
+    if len(failed) > _MOST_FAILED:
+        more = count(len(failed) - _MOST_FAILED, "more failure")
         notes.append(f"{more} (view interference).")
     return notes

@@ -10,9 +10,9 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from collscope.analysis.interference import InterferenceReport, InterferenceRow, model
 from collscope.errors import NoVerdictError
 from collscope.reports.figure import COLOURS, GREY, MARKERS, STYLE, check_plot, write_figure
-from collscope.reports.interference_build import InterferenceReport, InterferenceRow, model
 from collscope.units import format_size
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import ROOT
 
+from collscope.analysis.interference import InterferenceRow, build_interference, model
 from collscope.bench.interference import channel_variants, parse_channels
 from collscope.bench.start import start_microbench
 from collscope.errors import UsageError
@@ -23,8 +24,7 @@ from collscope.model import Interference, MeasurementSet, Op
 from collscope.parsers.interference_csv import parse, sniff
 from collscope.programs import MICROBENCH, installed
 from collscope.replay.launch import Ended, Job
-from collscope.reports.interference import render_interference
-from collscope.reports.interference_build import InterferenceRow, build_interference, model
+from collscope.reports.interference import failed_words, render_interference
 
 _SCHEMA = ROOT / "schemas" / "interference.schema.json"
 _COLUMNS = (
@@ -177,7 +177,9 @@ def test_settings_computations_and_failures_stay_apart() -> None:
         (2, "kernel"), (2, "gemm"), (16, "kernel"), (None, "kernel"),
     ]  # fmt: skip
     assert report.rows[-1].model is None
-    assert report.failed == ("two: AllReduce of 268435456 bytes: failed: out of memory",)
+    assert tuple(map(failed_words, report.failed)) == (
+        "two: AllReduce of 268435456 bytes: failed: out of memory",
+    )
 
 
 def test_the_model_and_its_caveat() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, median
 
-from collscope.model import Interference, bus_bandwidth
+from collscope.model import Interference, Op, bus_bandwidth
 from collscope.stats import MAD_TO_SIGMA, mean_interval
 
 SCHEMA = "collscope.interference/1"
@@ -52,6 +52,17 @@ class InterferenceRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Failed:
+    """One measurement without figures."""
+
+    label: str | None
+    op: Op
+    size_bytes: int | None
+    status: str
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class InterferenceReport:
     """What `bench interference` found."""
 
@@ -62,7 +73,7 @@ class InterferenceReport:
     priority: str | None
     descriptions: tuple[str, ...]  # of the computation
     rows: tuple[InterferenceRow, ...]
-    failed: tuple[str, ...]  # sentences of what has no figures
+    failed: tuple[Failed, ...]  # what has no figures
     schema: str = SCHEMA
 
 
@@ -86,7 +97,13 @@ def build_interference(measured: Sequence[Interference]) -> InterferenceReport:
         None if first is None else first.priority,
         tuple(dict.fromkeys(m.compute_description for m in measured if m.compute_description)),
         tuple(rows),
-        tuple(dict.fromkeys(_failed(m) for m in measured if m.status != "ok")),
+        tuple(
+            dict.fromkeys(
+                Failed(m.label, m.op, m.size_bytes, m.status, m.message)
+                for m in measured
+                if m.status != "ok"
+            )
+        ),
     )
 
 
@@ -95,11 +112,6 @@ def _key(m: Interference) -> _Key:
         m.label, m.op, m.datatype, m.redop, m.size_bytes, m.count, m.in_place, m.shape, m.nranks,
         m.nnodes, m.compute, m.channels, m.library, m.device,
     )  # fmt: skip
-
-
-def _failed(m: Interference) -> str:
-    size = "" if m.size_bytes is None else f" of {m.size_bytes} bytes"
-    return f"{m.label or ''}: {m.op.value}{size}: {m.status}: {m.message or 'no reason is given'}"
 
 
 def _row(group: Sequence[Interference]) -> InterferenceRow:
