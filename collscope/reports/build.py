@@ -9,16 +9,17 @@ from dataclasses import replace
 from typing import Any
 
 from collscope.analysis.classes import class_rows, read_call_totals
+from collscope.analysis.communicators import communicator_rows
 from collscope.analysis.efficiency import efficiency_of
+from collscope.analysis.overview import read_header, read_seen
 from collscope.analysis.share import read_shares
-from collscope.reports.communicators import communicator_rows
+from collscope.analysis.sizes import histograms
+from collscope.analysis.transports import read_facts, read_settings, read_transports
 from collscope.reports.efficiency import judgement_of
 from collscope.reports.findings import find
 from collscope.reports.judgement import JudgedClass
 from collscope.reports.model import Report, part_kinds
-from collscope.reports.overview import find_gaps, read_coverage, read_header
-from collscope.reports.sizes import histograms
-from collscope.reports.transports import read_facts, read_settings, read_transports
+from collscope.reports.overview import coverage_of, find_gaps
 
 
 def build_report(
@@ -59,7 +60,7 @@ def build_report(
         judgement=judgement_of(efficiency_of(connection, run, classes, shares, (system, label))),
         **parts,
         findings=(),
-        coverage=read_coverage(connection, run, totals, communicators),
+        coverage=coverage_of(read_seen(connection, run, totals, communicators)),
     )
     found = replace(
         report,

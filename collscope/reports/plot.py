@@ -17,9 +17,10 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from numpy.typing import NDArray
 
 from collscope.analysis.curves import Curve, CurvePoint
+from collscope.analysis.sizes import Bin
 from collscope.reports.figure import COLOURS, GREY, MARKERS, STYLE, write_figure
 from collscope.reports.html.figures import class_name, draw_classes, draw_shares
-from collscope.reports.model import Bin, Report
+from collscope.reports.model import Report
 from collscope.units import count, format_size, format_time
 
 if TYPE_CHECKING:

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from collscope.analysis.classes import ClassRow
-from collscope.reports.communicators import compact_ranges
-from collscope.reports.model import (
-    DeviationRow,
-    DiagnosticRow,
-    Evidence,
-    Finding,
-    Report,
-)
+from collscope.analysis.communicators import compact_ranges
+from collscope.analysis.overview import DiagnosticRow
+from collscope.reports.model import DeviationRow, Evidence, Finding, Report
 from collscope.units import are, count, count_of
 
 TINY_BYTES = 4 * 1024

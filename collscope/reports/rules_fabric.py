@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from collscope.reports.model import Evidence, Finding, Report, TransportRow
+from collscope.analysis.transports import TransportRow
+from collscope.reports.model import Evidence, Finding, Report
 from collscope.units import count_of
 
 _FAST_NETWORK = (

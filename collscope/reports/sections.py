@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from collscope.analysis.classes import ClassRow
+from collscope.analysis.overview import Header
 from collscope.analysis.share import IDLE_PERCENT, Bound, Share, alike, bound_by
+from collscope.analysis.transports import TransportRow
 from collscope.model import Op
 from collscope.reports.class_words import class_words
 from collscope.reports.layout import (
@@ -19,13 +21,7 @@ from collscope.reports.layout import (
     scaled,
     table,
 )
-from collscope.reports.model import (
-    Evidence,
-    Finding,
-    Header,
-    Report,
-    TransportRow,
-)
+from collscope.reports.model import Evidence, Finding, Report
 from collscope.reports.sections_calls import classes, communicators, histograms
 from collscope.reports.sections_judgement import gain_sentences, judgement, measured_sentences
 from collscope.reports.share import BOUND_WORDS, denominator, percent_words, range_words

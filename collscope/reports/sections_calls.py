@@ -6,8 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from collscope.analysis.classes import ClassRow
+from collscope.analysis.communicators import CommunicatorRow, OpCalls
+from collscope.analysis.sizes import Bin, Histogram
 from collscope.reports.layout import BAR, NUMBER, TEXT, Table, of_class, percent, scaled, table
-from collscope.reports.model import Bin, CommunicatorRow, Histogram, OpCalls, Report
+from collscope.reports.model import Report
 from collscope.units import count, format_size
 
 _BAR = 20  # characters of the longest bar

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
+from collscope.analysis.communicators import compact_ranges
 from collscope.analysis.judged import Reached
-from collscope.reports.communicators import compact_ranges
 from collscope.reports.judgement import (
     Decomposition,
     JudgedClass,

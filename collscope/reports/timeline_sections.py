@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from collscope.reports.communicators import compact_ranges
+from collscope.analysis.communicators import compact_ranges
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, scaled, table
 from collscope.reports.timeline_records import (
     BesideRow,

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from inputs import ROOT
 from store_builder import StoreBuilder
 
+from collscope.analysis.communicators import compact_ranges
 from collscope.cli.options import write
 from collscope.errors import UsageError
 from collscope.reports import timeline_records as timeline
-from collscope.reports.communicators import compact_ranges
 from collscope.reports.findings import find
 from collscope.reports.layout import FORMATS
 from collscope.reports.model import Report

@@ -1,13 +1,14 @@
-"""The transports section: what carries the data, and the settings and plugins in use."""
+"""What carries the data of a run, and the settings and plugins in use."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from collscope.reports.model import CommunicatorRow, FactRow, SettingRow, TransportRow
+from collscope.analysis.communicators import CommunicatorRow
 
 # A pair is logged by its sender and by its receiver: the sums per direction, not over both.
 _LINKS = """
@@ -35,6 +36,50 @@ _FACTS = """
 SELECT kind, value, SUM(count), path, MIN(line), excerpt
 FROM facts WHERE run = ? GROUP BY kind, value ORDER BY kind, SUM(count) DESC, value
 """
+
+
+@dataclass(frozen=True, slots=True)
+class TransportRow:
+    """Connections of one kind."""
+
+    transport: str
+    net: str | None
+    gdr: bool | None  # GPUDirect RDMA; None: not a NET link
+    pairs: int  # directed pairs of ranks, per communicator
+    mixed: int  # pairs of a row without GDR that have it on other channels
+    channels: int  # over those pairs
+    intra_node: int  # pairs on one host
+    inter_node: int  # pairs on two hosts
+    unknown: int  # pairs whose hosts the sources do not tell
+    source: str  # of the first line that says so
+    line: int
+    excerpt: str | None  # that line's message
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One value of one variable that the library said it used."""
+
+    name: str
+    value: str
+    origin: str  # environment, config, invalid
+    processes: int  # that logged this value
+    of_processes: int  # that logged any setting
+    source: str  # of the first such line
+    line: int
+    excerpt: str | None  # that line's message
+
+
+@dataclass(frozen=True, slots=True)
+class FactRow:
+    """A statement of the library (network, plugin, warning), counted over the sources."""
+
+    kind: str
+    value: str
+    count: int
+    source: str
+    line: int
+    excerpt: str | None  # that line's message
 
 
 class _Line(NamedTuple):

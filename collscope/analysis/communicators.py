@@ -1,13 +1,13 @@
-"""The communicators section: who talks to whom, how that is known, and what went over it."""
+"""The communicators of a run: who talks to whom, how that is known, and what went over it."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from collscope.analysis.classes import CallTotal, ClassRow
-from collscope.reports.model import CommunicatorRow, OpCalls
 
 _COMMUNICATORS = """
 SELECT comm_id, nranks, nnodes, parent_id, matched_by, ranks_seen, name
@@ -17,6 +17,32 @@ FROM communicators WHERE run = ? ORDER BY nranks DESC, comm_id
 _MEMBERS = """
 SELECT comm_id, rank, world_rank, source_id IS NOT NULL FROM members WHERE run = ?
 """
+
+
+@dataclass(frozen=True, slots=True)
+class OpCalls:
+    """Number of calls of one operation."""
+
+    op: str
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommunicatorRow:
+    """One communicator and what went over it."""
+
+    comm_id: int
+    nranks: int | None
+    nnodes: int | None
+    parent_id: int | None
+    matched_by: str  # commId, parent/color, globalrank, inferred
+    name: str | None  # what the program calls it
+    ranks_seen: int
+    missing_ranks: str | None  # compact: ranks without a line, None when all were seen
+    world_ranks: str | None  # compact: 0-3 or 0,2 or 0-56:8 (first-last:step)
+    calls: int
+    total_bytes: int
+    ops: tuple[OpCalls, ...]
 
 
 class _Usage:

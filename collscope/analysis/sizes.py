@@ -1,19 +1,39 @@
-"""The message-size section: calls and bytes over size, in two sets of bins."""
+"""Message sizes of a run: calls and bytes over size, in two sets of bins."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
 from collscope.analysis.classes import ClassRow
-from collscope.reports.communicators import count_ops
-from collscope.reports.model import Bin, Histogram
+from collscope.analysis.communicators import OpCalls, count_ops
 
 KIB, MIB = 1024, 1024**2
 
 # Lower edges of the bins of HPE/Cray Perftools ("<16", "16<=", "256<=", "4KiB<=", "64KiB<=",
 # "1MiB<=", "16MiB<=" in the columns of pat_report): the form that HPC users know.
 PERFTOOLS_EDGES = (0, 16, 256, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Calls with low_bytes <= size < high_bytes."""
+
+    low_bytes: int
+    high_bytes: int | None  # None: no upper limit
+    calls: int
+    total_bytes: int
+    ops: tuple[OpCalls, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Message sizes (nccl-tests size of one call) in bins."""
+
+    name: Annotated[str, ("perftools", "powers_of_two")]
+    bins: tuple[Bin, ...]
 
 
 def histograms(classes: Iterable[ClassRow]) -> tuple[Histogram, ...]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import replace
-
-from collscope.reports.model import DeviationRow
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 _DEVIATIONS = """
 SELECT comm_id, rank, what, COUNT(*), detail, path, MIN(line)
@@ -41,9 +40,39 @@ FROM tails t WHERE EXISTS (
 _CALL = "SELECT op, count, datatype FROM calls WHERE run = ? AND comm_id = ? AND seq = ?"
 
 
-def read_deviations(connection: sqlite3.Connection, run: str) -> tuple[DeviationRow, ...]:
+@dataclass(frozen=True, slots=True)
+class LastCall:
+    """The last call that a rank's log has before it ends, of those that its peers made.
+
+    place  counted from 1; 0: it made none
+    calls  that its peers made
+    """
+
+    place: int
+    calls: int
+    op: str | None
+    count: int | None
+    datatype: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """Calls that one rank of one communicator lacks, or saw otherwise than its peers."""
+
+    comm_id: int
+    rank: int  # in the communicator
+    # missing, stopped (its log lacks the last calls) or differs
+    what: Annotated[str, ("missing", "stopped", "differs")]
+    calls: int
+    detail: str | None  # of the first such call, as matching told it
+    source: str | None  # the rank's source
+    line: int | None  # of the first such call; None: it logged none
+    last: LastCall | None = None  # of a rank that stopped
+
+
+def read_deviations(connection: sqlite3.Connection, run: str) -> tuple[Deviation, ...]:
     """Deviations per communicator, rank and kind; calls lacking to the end are `stopped`."""
-    rows = [DeviationRow(*row) for row in connection.execute(_DEVIATIONS, (run,))]
+    rows = [Deviation(*row) for row in connection.execute(_DEVIATIONS, (run,))]
     if not any(row.what == "missing" for row in rows):
         return tuple(rows)
     stopped = _stopped(connection, run)
@@ -57,16 +86,13 @@ def read_deviations(connection: sqlite3.Connection, run: str) -> tuple[Deviation
     return tuple(found)
 
 
-def _stopped(connection: sqlite3.Connection, run: str) -> dict[tuple[int, int], DeviationRow]:
-    """Ranks whose logs end before those of their peers, each with its last call in words."""
+def _stopped(connection: sqlite3.Connection, run: str) -> dict[tuple[int, int], Deviation]:
+    """Ranks whose logs end before those of their peers, each with its last call."""
     found = {}
     for comm, rank, first, last, path in connection.execute(_TAILS, {"run": run}).fetchall():
         call = connection.execute(_CALL, (run, comm, first - 1)).fetchone()
-        said = f"it made none of {last + 1} calls"
-        if call is not None:
-            op, count, datatype = call
-            what = op if count is None or datatype is None else f"{op} of {count} {datatype}"
-            # the store counts from 0, people from 1
-            said = f"its last call is no. {first} ({what}), of {last + 1}"
-        found[comm, rank] = DeviationRow(comm, rank, "stopped", last + 1 - first, said, path, None)
+        # the store counts from 0, people from 1
+        own = LastCall(0 if call is None else first, last + 1, *(call or (None, None, None)))
+        missing = last + 1 - first
+        found[comm, rank] = Deviation(comm, rank, "stopped", missing, None, path, None, own)
     return found

@@ -1,0 +1,196 @@
+"""What a run consists of, and how much of it its sources show."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from collscope.analysis.classes import CallTotal, ClassRow
+from collscope.analysis.communicators import CommunicatorRow
+from collscope.analysis.deviations import Deviation, read_deviations
+
+_SOURCE_COUNTS = """
+SELECT kind, dialect, COUNT(*) FROM sources WHERE run = ? GROUP BY kind, dialect
+ORDER BY kind, dialect
+"""
+
+_LIBRARIES = """
+SELECT DISTINCT library || coalesce(' ' || library_version, '') FROM sources
+WHERE run = :run AND library IS NOT NULL
+UNION SELECT DISTINCT kind || ' ' || value FROM facts
+WHERE run = :run AND kind IN ('cuda', 'hip', 'rocm', 'driver')
+"""
+
+_HOSTS = "SELECT DISTINCT host FROM members WHERE run = ? AND host <> '' ORDER BY host"
+
+_PROCESSES = """
+SELECT COUNT(*) FROM (SELECT DISTINCT source_id, host, pid FROM members
+                      WHERE run = ? AND source_id IS NOT NULL)
+"""
+
+# A bus id names a device of a host; a device index only one of a process.
+_GPUS = """
+SELECT COUNT(*) FROM (
+    SELECT DISTINCT host, bus_id, CASE WHEN bus_id IS NULL THEN source_id END,
+           CASE WHEN bus_id IS NULL THEN pid END, CASE WHEN bus_id IS NULL THEN cuda_dev END
+    FROM members WHERE run = ? AND (bus_id IS NOT NULL OR cuda_dev IS NOT NULL))
+"""
+
+_GPU_NAMES = "SELECT DISTINCT gpu FROM traces WHERE run = ? AND gpu IS NOT NULL ORDER BY gpu"
+
+_WORLD = "SELECT MAX(world_size) FROM traces WHERE run = ?"
+
+_SOURCES = """
+SELECT path, kind, dialect, library, library_version, lines, parsed, ignored, foreign_lines,
+       damaged
+FROM sources WHERE run = ? ORDER BY source_id
+"""
+
+_DIAGNOSTICS = """
+SELECT severity, code, message, SUM(count), COUNT(DISTINCT path), path, MIN(line), excerpt
+FROM diagnostics WHERE run = ? GROUP BY severity, code
+"""
+
+_SEVERITIES = ("error", "data_loss", "notice", "info")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCount:
+    """How many sources of one kind and dialect the run has."""
+
+    kind: str
+    dialect: str
+    sources: int
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the run consists of."""
+
+    run: str
+    sources: tuple[SourceCount, ...]
+    libraries: tuple[str, ...]  # "rccl 2.21.5", also cuda, hip, rocm, driver
+    hosts: tuple[str, ...]
+    processes: int  # distinct (source, host, pid) behind the communicators' ranks
+    gpus: int | None  # distinct devices of those processes, None when no line names one
+    ranks: int | None  # of the job: as a trace tells them, else of the largest communicator
+    gpu_names: tuple[str, ...]  # as traces tell them
+    nodes: int | None  # hosts of the communicator with the most
+    communicators: int
+    classes: int
+    calls: int
+    total_bytes: int  # over the calls whose size is known
+    calls_without_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLines:
+    """What became of the lines of one source."""
+
+    source: str
+    kind: str
+    dialect: str
+    library: str | None
+    library_version: str | None
+    lines: int | None
+    parsed: int | None
+    ignored: int | None
+    foreign_lines: int | None
+    damaged: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnosticRow:
+    """One kind of content problem, counted over the sources."""
+
+    # info, notice, data_loss, error
+    severity: Annotated[str, ("error", "data_loss", "notice", "info")]
+    code: str
+    message: str
+    count: int
+    sources: int  # sources it was seen in
+    source: str | None  # the first of them; None: found while matching
+    line: int | None
+    excerpt: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How much of the job the sources show, and what was wrong with them.
+
+    complete    calls that every rank of their communicator logged
+    incomplete  calls that not every rank did
+    unknown     calls of communicators whose number of ranks is not known
+    """
+
+    sources: tuple[SourceLines, ...]
+    complete: int
+    incomplete: int
+    unknown: int
+    deviations: tuple[Deviation, ...]
+    diagnostics: tuple[DiagnosticRow, ...]
+
+
+def read_header(
+    connection: sqlite3.Connection,
+    run: str,
+    classes: Sequence[ClassRow],
+    communicators: Sequence[CommunicatorRow],
+) -> Header:
+    """What the run consists of: sources, libraries, machines, ranks and the number of calls."""
+    (processes,) = connection.execute(_PROCESSES, (run,)).fetchone()
+    (gpus,) = connection.execute(_GPUS, (run,)).fetchone()
+    (world,) = connection.execute(_WORLD, (run,)).fetchone()
+    sizes = [world, *(row.nranks for row in communicators)]
+    ranks = max((size for size in sizes if size), default=None)
+    nodes = max((row.nnodes for row in communicators if row.nnodes), default=None)
+    return Header(
+        run=run,
+        sources=tuple(SourceCount(*row) for row in connection.execute(_SOURCE_COUNTS, (run,))),
+        libraries=tuple(row[0] for row in connection.execute(_LIBRARIES, {"run": run})),
+        hosts=tuple(row[0] for row in connection.execute(_HOSTS, (run,))),
+        processes=processes,
+        gpus=gpus or None,
+        gpu_names=tuple(row[0] for row in connection.execute(_GPU_NAMES, (run,))),
+        ranks=ranks,
+        nodes=nodes,
+        communicators=len(communicators),
+        classes=len(classes),
+        calls=sum(row.calls for row in classes),
+        total_bytes=sum(row.total_bytes or 0 for row in classes),
+        calls_without_size=sum(row.calls for row in classes if row.size_bytes is None),
+    )
+
+
+def read_seen(
+    connection: sqlite3.Connection,
+    run: str,
+    totals: Iterable[CallTotal],
+    communicators: Iterable[CommunicatorRow],
+) -> Seen:
+    """How much of the job the sources show, and what was wrong with them."""
+    nranks = {row.comm_id: row.nranks for row in communicators}
+    complete = incomplete = unknown = 0
+    for total in totals:
+        expected = nranks.get(total.comm_id)
+        if expected is None:
+            unknown += total.calls
+        elif total.ranks_seen < expected:
+            incomplete += total.calls
+        else:
+            complete += total.calls
+    diagnostics = [DiagnosticRow(*row) for row in connection.execute(_DIAGNOSTICS, (run,))]
+    return Seen(
+        tuple(SourceLines(*row) for row in connection.execute(_SOURCES, (run,))),
+        complete,
+        incomplete,
+        unknown,
+        read_deviations(connection, run),
+        tuple(sorted(diagnostics, key=_diagnostic_order)),
+    )
+
+
+def _diagnostic_order(row: DiagnosticRow) -> tuple[int, int, str]:
+    return (_SEVERITIES.index(row.severity), -row.count, row.code)
