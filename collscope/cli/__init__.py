@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from collscope import __version__
 from collscope.cli.deferred import Deferred
 from collscope.cli.options import discard_output, tell
+from collscope.cli.values import convert_lightly
 from collscope.errors import CollscopeError, UsageError
 
 # In the order of `--help`. A line is the first of the command's docstring (held by test_cli).
@@ -98,6 +99,11 @@ class _Commands(TyperGroup):
         super().__init__(**attributes)
         for command in COMMANDS:
             self.add_command(command)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as in the base
+        """Parse what stands before the command."""
+        convert_lightly(self)  # typer adds the options of completion last
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - as in the base, of any typer release
         """Run the command of a command line."""

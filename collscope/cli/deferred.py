@@ -10,6 +10,8 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_group
 
+from collscope.cli.values import convert_lightly
+
 
 class Deferred(TyperCommand):
     """Stands for a command, or a group of commands, in a list; becomes it when it is called."""
@@ -39,7 +41,9 @@ class Deferred(TyperCommand):
             holder.add_typer(target, name=self.name)
         else:
             holder.command(self.name, context_settings=self._settings)(target)
-        return get_group(holder).commands[str(self.name)]
+        command = get_group(holder).commands[str(self.name)]
+        convert_lightly(command)
+        return command
 
     def make_context(self, *arguments: Any, **more: Any) -> Any:  # noqa: ANN401 - as in the base
         """Parse the command's arguments; what the context runs is the command itself."""
