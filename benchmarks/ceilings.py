@@ -1,6 +1,6 @@
 """Published measurements against limit, reachable ceiling and latency floor, as Markdown.
 
-    python benchmarks/ceilings.py             # the table of docs/ceilings.md
+    python benchmarks/ceilings.py             # the table of benchmarks/ceilings.md
     python benchmarks/ceilings.py --points    # every point
 
 Each system is judged twice: as shipped, and once more without its own published figures, so that

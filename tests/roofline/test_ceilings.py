@@ -153,7 +153,7 @@ def test_published_figures_keep_below_the_limit_and_near_the_ceiling(system: Sys
         reduced = bounds(system, Request(row.op, row.nranks, row.nnodes, in_network=True))
         assert reduced is not None
         assert found.high_gbps <= max(limit.hard_gbps, reduced.hard_gbps)
-        # docs/ceilings.md says why these two are farther away
+        # docs/roofline.md says why these two are farther away
         if (system.name, row.nranks) not in {("frontier", 16), ("gb200-nvl72", 72)}:
             assert row.busbw_gbps >= 0.85 * found.busbw_gbps
 
