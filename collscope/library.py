@@ -105,7 +105,7 @@ class Store:
         return [row[0] for row in self.sql("SELECT DISTINCT run FROM sources ORDER BY run").rows]
 
     def calls(self, run: str | None = None) -> Table:
-        """The view `calls` of docs/data-model.md, of one run or of all."""
+        """The view `calls` of schemas/views.md, of one run or of all."""
         return self.view("calls", run)
 
     def classes(self, run: str | None = None) -> Table:
@@ -125,7 +125,7 @@ class Store:
         return self.view("kernels", run)
 
     def view(self, name: str, run: str | None = None) -> Table:
-        """A view of docs/data-model.md, of one run or of all.
+        """A view of schemas/views.md, of one run or of all.
 
         raises  UsageError for a view that does not exist
         """

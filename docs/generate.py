@@ -1,8 +1,8 @@
-"""Write what is made from other files: a part of docs/data-model.md, and the JSON Schemas.
+"""Write what is made from other files: the pages of the views, and the JSON Schemas.
 
 usage: python docs/generate.py [--check]    --check writes nothing and fails when it would
 
-The views' part of docs/data-model.md is made from the comments in schemas/views, and
+The list in docs/data-model.md and schemas/views.md are made from the comments in schemas/views,
 schemas/*.schema.json from the records (`json_schemas.py`).
 """
 
@@ -20,6 +20,12 @@ ROOT = Path(__file__).resolve().parent.parent
 SCHEMAS = ROOT / "schemas"
 VIEWS = SCHEMAS / "views"  # files by subject, in the order of their names
 PAGE = ROOT / "docs" / "data-model.md"
+COLUMNS = SCHEMAS / "views.md"
+HEAD = """# Columns of the views
+
+Written by docs/generate.py from schemas/views. Rules: [data model](../docs/data-model.md).
+Every view has `run` too.
+"""
 BEGIN = "<!-- views: written by docs/generate.py from schemas/views -->"
 END = "<!-- end of views -->"
 
@@ -125,13 +131,12 @@ def listing(columns: Mapping[str, str]) -> str:
     return "```text\n" + "".join(f"{n:{width}}{c}\n" for n, c in columns.items()) + "```\n"
 
 
-def render(views: tuple[View, ...]) -> str:
-    """Markdown of the public views: shared columns, then each view's purpose and own columns."""
-    public = tuple(view for view in views if not view.name.startswith("_"))
-    shared = shared_columns(public)
+def columns_page(views: tuple[View, ...]) -> str:
+    """Markdown of all columns: shared ones first, then each view's purpose and own ones."""
+    shared = shared_columns(views)
     shared.pop("run", None)  # in every view, and said above them
-    parts = [f"### Columns of several views\n\n{listing(shared)}"]
-    for view in public:
+    parts = [HEAD, f"## Columns of several views\n\n{listing(shared)}"]
+    for view in views:
         own = {
             c.name: c.comment
             for c in view.columns
@@ -141,15 +146,19 @@ def render(views: tuple[View, ...]) -> str:
         purpose = view.purpose
         if others:
             purpose += f"\n\nShared: {', '.join(f'`{name}`' for name in others)}."
-        parts.append(f"### {view.name}\n\n{purpose}\n" + (f"\n{listing(own)}" if own else ""))
+        parts.append(f"## {view.name}\n\n{purpose}\n" + (f"\n{listing(own)}" if own else ""))
     return "\n".join(parts)
 
 
 def generated_page(page: str, views: tuple[View, ...]) -> str:
-    """`page` with the text between the markers replaced."""
+    """`page` with the list of views between the markers replaced."""
     head, _, rest = page.partition(BEGIN)
     _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}\n\n{render(views)}\n{END}{tail}"
+    rows = ""
+    for view in views:
+        purpose = view.purpose.partition(". ")[0].rstrip(".")
+        rows += f"| [`{view.name}`](../schemas/views.md#{view.name}) | {purpose} |\n"
+    return f"{head}{BEGIN}\n\n| view | rows |\n|---|---|\n{rows}\n{END}{tail}"
 
 
 def main(arguments: list[str]) -> int:
@@ -157,7 +166,11 @@ def main(arguments: list[str]) -> int:
     from json_schemas import DOCUMENTS, schema_text  # noqa: PLC0415 - needs collscope, views do not
 
     page = PAGE.read_text(encoding="utf-8")
-    files = {PAGE: (generated_page(page, read_views(views_text())), "schemas/views")}
+    views = tuple(view for view in read_views(views_text()) if not view.name.startswith("_"))
+    files = {
+        PAGE: (generated_page(page, views), "schemas/views"),
+        COLUMNS: (columns_page(views), "schemas/views"),
+    }
     for name in DOCUMENTS:
         files[SCHEMAS / f"{name}.schema.json"] = (schema_text(name), "the records")
     status = 0
