@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from collscope.analysis.ranks import RankRow, RankWaits
+from collscope.analysis.timeline import DisagreementRow, Timeline
 from collscope.reports.model import Evidence, Finding, Report
-from collscope.reports.timeline_records import (
-    DisagreementRow,
-    RankRow,
-    RankWaits,
-    TimelineReport,
-)
 from collscope.reports.timeline_sections import (
     NO_CAUSE,
     cause_of,
@@ -107,11 +103,11 @@ def stragglers(report: Report) -> Iterable[Finding]:
             )
 
 
-def _why(late: RankWaits, said: TimelineReport) -> str:
+def _why(late: RankWaits, said: Timeline) -> str:
     return cause_sentence(late, said) if isinstance(late, RankRow) else NO_CAUSE
 
 
-def _cause(late: RankWaits, said: TimelineReport) -> str:
+def _cause(late: RankWaits, said: Timeline) -> str:
     return cause_of(late, said).cause if isinstance(late, RankRow) else "untraced"
 
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from collscope.analysis.communicators import compact_ranges
-from collscope.reports.layout import NUMBER, TEXT, Section, Table, scaled, table
-from collscope.reports.timeline_records import (
-    BesideRow,
+from collscope.analysis.hidden_cost import BesideRow
+from collscope.analysis.late_causes import LateCause
+from collscope.analysis.ranks import RankRow, RankWaits
+from collscope.analysis.timeline import (
     ClassTimeRow,
     ClockRow,
     GroupRow,
-    LateCause,
     PlaceRow,
     ProgressRow,
-    RankRow,
-    RankWaits,
     StepRow,
-    TimelineReport,
+    Timeline,
 )
+from collscope.reports.layout import NUMBER, TEXT, Section, Table, scaled, table
+from collscope.reports.part import Part
 from collscope.units import count, figure, format_size, have
 
 _MOST_RANKS = 16  # rows of a table; then the ranks with most exposed time
@@ -33,7 +34,7 @@ _ALIKE = 0.99  # steps of ranks that differ by less are told once
 NO_CAUSE = "Why is not known: a kernel trace shows collectives only."
 
 
-def timeline_sentences(said: TimelineReport) -> Iterable[str]:
+def timeline_sentences(said: Timeline) -> Iterable[str]:
     """The first lines of the report: exposed share, waiting, the late rank."""
     if not said.ranks:
         yield from _logged_sentences(said.logged)
@@ -128,12 +129,12 @@ def _logged_sentences(ranks: Sequence[RankWaits]) -> Iterable[str]:
     )
 
 
-def traced_ranks(said: TimelineReport, ranks: int) -> str:
+def traced_ranks(said: Timeline, ranks: int) -> str:
     """How many ranks something is of, in words; of how many, where some have no trace."""
     return f"{ranks} of {said.traced.world} ranks" if said.traced else count(ranks, "rank")
 
 
-def _split_sentence(said: TimelineReport, wait: int, transfer: int, unknown: int) -> Iterable[str]:
+def _split_sentence(said: Timeline, wait: int, transfer: int, unknown: int) -> Iterable[str]:
     """How the kernel time of collectives splits; what cannot be told is no transfer."""
     whole = wait + transfer + unknown
     if unknown <= _LITTLE * whole:
@@ -162,7 +163,7 @@ def _split_sentence(said: TimelineReport, wait: int, transfer: int, unknown: int
         yield f"How much of the collectives' kernel time is waiting is not known{why}."
 
 
-def idle_percent(said: TimelineReport) -> float | None:
+def idle_percent(said: Timeline) -> float | None:
     """Part of the traced time of all ranks in which nothing ran; None without traces."""
     span = sum(rank.span_ns for rank in said.ranks)
     return 100 * sum(rank.idle_ns for rank in said.ranks) / span if span else None
@@ -183,12 +184,12 @@ def late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
     )
 
 
-def cause_of(rank: RankRow, said: TimelineReport) -> LateCause:
+def cause_of(rank: RankRow, said: Timeline) -> LateCause:
     """Why a straggler is late."""
     return next(cause for cause in said.causes if cause.rank == rank.rank)
 
 
-def cause_sentence(rank: RankRow, said: TimelineReport) -> str:
+def cause_sentence(rank: RankRow, said: Timeline) -> str:
     """Why a straggler is late, with the figures that tell it."""
     cause = cause_of(rank, said)
     others = [other for other in said.ranks if other.rank != rank.rank]
@@ -240,14 +241,14 @@ def matters(rank: RankWaits, ranks: Sequence[RankWaits]) -> bool:
     )
 
 
-def timeline_section(said: TimelineReport) -> Iterable[Section]:
+def timeline_section(said: Timeline) -> Iterable[Section]:
     """Overlap and waiting by rank, times by class, clocks, progress; none without traces."""
     blocks = tuple(_blocks(said))
     if blocks:
         yield Section("Overlap and waiting", blocks)
 
 
-def _blocks(said: TimelineReport) -> Iterable[str | Table]:
+def _blocks(said: Timeline) -> Iterable[str | Table]:
     if said.ranks:
         yield _overlap(said.ranks)
         if len(said.ranks) < 2:
@@ -559,3 +560,12 @@ def _progress(progress: Sequence[ProgressRow]) -> Iterable[str | Table]:
 
 def _us(ns: float) -> str:
     return f"{figure(ns / 1e6)} ms" if abs(ns) >= 1e6 else f"{figure(ns / 1e3)} us"
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineReport(Timeline, Part):
+    """Everything traces and recordings tell; empty where the run has none."""
+
+    def sections(self) -> Iterable[Section]:
+        """Timeline and ranks, where there is something of them."""
+        return timeline_section(self)

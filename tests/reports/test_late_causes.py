@@ -7,8 +7,8 @@ import sqlite3
 import pytest
 from trace_builder import US, Job
 
-from collscope.reports.late_causes import read_late_causes
-from collscope.reports.timeline_records import LateCause, RankRow
+from collscope.analysis.late_causes import LateCause, read_late_causes
+from collscope.analysis.ranks import RankRow
 from collscope.timeline.analyse import Timeline, analyse
 
 _STEPS = 30

@@ -18,9 +18,10 @@ from inputs import ROOT
 from store_builder import StoreBuilder
 
 from collscope.analysis.communicators import compact_ranges
+from collscope.analysis.late_causes import LateCause
+from collscope.analysis.ranks import RankRow
 from collscope.cli.options import write
 from collscope.errors import UsageError
-from collscope.reports import timeline_records as timeline
 from collscope.reports.findings import find
 from collscope.reports.layout import FORMATS
 from collscope.reports.model import Report
@@ -403,13 +404,13 @@ def test_json_follows_its_schema(schema: dict[str, Any], build: Callable[[], Sto
     assert document["schema"] == "collscope.report/1"
 
 
-def _late(rank: int, typical_us: float, caused_ms: float) -> timeline.RankRow:
+def _late(rank: int, typical_us: float, caused_ms: float) -> RankRow:
     """A rank of 100 ms, last in 25 of 26 calls, clearly in 10."""
-    zeros = dict.fromkeys((f.name for f in dataclasses.fields(timeline.RankRow)), 0)
+    zeros = dict.fromkeys((f.name for f in dataclasses.fields(RankRow)), 0)
     late = {"late_of": 26, "late_last": 25, "late_behind": 10, "late_share": 1.0}
     times = {"late_typical_ns": 1e3 * typical_us, "caused_wait_ns": round(1e6 * caused_ms)}
     known = {"rank": rank, "span_ns": 100_000_000, "straggler": caused_ms > 0}
-    return timeline.RankRow(**{**zeros, **late, **times, **known})  # type: ignore[arg-type]
+    return RankRow(**{**zeros, **late, **times, **known})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -422,7 +423,7 @@ def test_a_late_rank_is_a_warning_when_the_others_lose_time(
 ) -> None:
     ranks = tuple(_late(r, typical_us, caused_ms if r == 1 else 0) for r in range(4))
     report = StoreBuilder().report()
-    causes = (timeline.LateCause(1, "slower", None, 0, 3_000_000, 0, None),)
+    causes = (LateCause(1, "slower", None, 0, 3_000_000, 0, None),)
     said = dataclasses.replace(report.timeline, ranks=ranks, causes=causes)
     report = dataclasses.replace(report, timeline=said)
     (finding,) = find(report)

@@ -13,11 +13,11 @@ import numpy as np
 from collscope.analysis.classes import ClassRow, class_rows, read_call_totals
 from collscope.analysis.judged import judge_classes
 from collscope.analysis.serving import Matcher
+from collscope.analysis.timeline import Timeline
 from collscope.analysis.traced_run import read_traced
 from collscope.errors import InputError, NoVerdictError
 from collscope.model import CollectiveClass, Measurement
 from collscope.reports.efficiency import gap_words, match_marks
-from collscope.reports.timeline_read import read_timeline
 from collscope.roofline.chosen import make_roofs
 from collscope.store.measurements import measurement_labels, no_such_label, read_measurements
 from collscope.timeline.predict import NewTime, Transfers, transfers_of
@@ -117,7 +117,7 @@ def _traced(
             others[t.class_id].collective_class,
             NewTime(t.transfer_ns_median, t.transfer_ns_min, t.transfer_ns_max),
         )
-        for t in read_timeline(connection, run).classes
+        for t in Timeline.read(connection, run).classes
         if t.transfer_ns_median is not None
     ]
     found: dict[CollectiveClass, NewTime] = {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from collscope.reports.timeline_records import LateCause, RankRow
+from collscope.analysis.ranks import RankRow
 
 _PART = 0.25  # of the lateness, that a cause explains at least
 _CLEAR = 2.0  # times the next cause
@@ -35,6 +35,19 @@ WHERE k.run = ? AND k.rank = ? AND t.last_rank <> k.rank GROUP BY t.comm_id, t.l
 _LATE_IN = "SELECT comm_id, SUM(lateness_ns) FROM call_times WHERE run = ? AND last_rank = ?"
 
 _Kernels = Mapping[str, tuple[int, int]]  # calls and ns by name
+
+
+@dataclass(frozen=True, slots=True)
+class LateCause:
+    """Why a straggler is late: what it has more of than the others. Times are sums, in ns."""
+
+    rank: int
+    cause: str  # host, idle, more, slower, inherited, unknown
+    idle_host_ns: int | None  # its GPU idles, and the next work is not launched; None: not told
+    more_compute_ns: int  # of compute kernels that the others lack; below 0: it has fewer
+    slower_compute_ns: int  # of the same kernels that last longer; below 0: shorter
+    inherited_ns: int  # it waits itself, in groups where it is not the late one
+    first_rank: int | None  # for this one
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import log
 from statistics import fmean, median
-
-from collscope.reports.timeline_records import BesideRow
 
 _WITHIN = 2.0  # factor between the sizes of the job's class and the measured one
 
@@ -36,6 +35,22 @@ WHERE run = ? AND status = 'ok' AND channels IS NULL AND relative_compute IS NOT
 
 _Key = tuple[str, str | None, int | None]  # operation, datatype, ranks
 _What = tuple[int, str, str, str | None]  # size, computation, label, device
+
+
+@dataclass(frozen=True, slots=True)
+class BesideRow:
+    """A class that computation runs beside, with what such calls cost computation when measured."""
+
+    class_id: int
+    op: str
+    size_bytes: int
+    nranks: int | None
+    hidden_ns: float  # of its kernels beside compute kernels, mean over the ranks that have some
+    relative_compute: float  # measured: performance beside such calls over that alone
+    measured_size_bytes: int
+    compute: str  # what was measured beside the calls: gemm, kernel
+    label: str  # of the measurement
+    device: str | None  # of the measurement
 
 
 def read_beside(connection: sqlite3.Connection, run: str) -> tuple[BesideRow, ...]:

@@ -1,0 +1,88 @@
+"""How long each rank of a run waits in collectives, and how late it comes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+_RANKS = """
+SELECT rank, calls, transfer_ns, wait_ns, unknown_ns, late_of, late_last, late_behind,
+       late_typical_ns, late_total_ns, caused_wait_ns, late_share, straggler,
+       span_ns, compute_ns, copy_ns, collective_ns, exposed_ns, hidden_ns, idle_ns
+FROM rank_times WHERE run = ? ORDER BY rank
+"""
+
+_LOGGED = """
+SELECT rank, calls, transfer_ns, wait_ns, unknown_ns, late_of, late_last, late_behind,
+       late_typical_ns, late_total_ns, caused_wait_ns, late_share, straggler
+FROM rank_waits WHERE run = ? AND origin = 'kernel_log' ORDER BY rank
+"""
+
+_TRUTH = 12  # column of `straggler`
+
+
+@dataclass(frozen=True, slots=True)
+class RankWaits:
+    """How long one rank waits in collectives after the warm-up, and how late it comes."""
+
+    rank: int
+    calls: int
+    transfer_ns: int
+    wait_ns: int
+    unknown_ns: int  # collective time that cannot be split
+    late_of: int  # calls it could be late to
+    late_last: int  # that it came last to, by more than the clocks' error
+    late_behind: int  # of them, those with at least half the typical lateness
+    late_typical_ns: float
+    late_total_ns: int
+    caused_wait_ns: int  # of the other ranks
+    late_share: float  # ratio to the lateness of all ranks
+    straggler: bool
+
+    @property
+    def seen_ns(self) -> int:
+        """Time that the rank was seen: in collectives."""
+        return self.transfer_ns + self.wait_ns + self.unknown_ns
+
+
+@dataclass(frozen=True, slots=True)
+class RankRow(RankWaits):
+    """One rank's GPU time after the warm-up, its waiting, and how late it comes."""
+
+    span_ns: int  # from the end of the warm-up to the last kernel's end
+    compute_ns: int
+    copy_ns: int
+    collective_ns: int
+    exposed_ns: int  # of collective_ns, with no compute kernel beside it
+    hidden_ns: int  # of collective_ns, beside one
+    idle_ns: int
+
+    @property
+    def seen_ns(self) -> int:
+        """Time that the rank was seen: that of its trace."""
+        return self.span_ns
+
+
+_Rank = TypeVar("_Rank", bound=RankWaits)
+
+
+def read_ranks(connection: sqlite3.Connection, run: str) -> tuple[RankRow, ...]:
+    """Ranks of the run's traces."""
+    return _read(connection, _RANKS, run, RankRow)
+
+
+def read_logged_ranks(connection: sqlite3.Connection, run: str) -> tuple[RankWaits, ...]:
+    """Ranks of the kernel trace in the run's logs."""
+    return _read(connection, _LOGGED, run, RankWaits)
+
+
+def _read(
+    connection: sqlite3.Connection, query: str, run: str, kind: Callable[..., _Rank]
+) -> tuple[_Rank, ...]:
+    """Rows of a query as records; the 13th column is a truth value."""
+    return tuple(
+        kind(*row[:_TRUTH], bool(row[_TRUTH]), *row[_TRUTH + 1 :])
+        for row in connection.execute(query, (run,))
+    )

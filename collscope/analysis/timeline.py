@@ -1,0 +1,283 @@
+"""What the traces and recordings of a run tell, out of the store's views."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import defaultdict
+from dataclasses import dataclass
+from statistics import median
+from typing import Annotated, TypeVar
+
+from collscope.analysis.hidden_cost import BesideRow, read_beside
+from collscope.analysis.late_causes import LateCause, read_late_causes
+from collscope.analysis.ranks import RankRow, RankWaits, read_logged_ranks, read_ranks
+
+_CLOCKS = """
+SELECT rank, host, clock_offset_ns, clock_error_ns, clock_component, clock_calls
+FROM traces WHERE run = ? AND used ORDER BY rank
+"""
+
+_GROUPS = """
+SELECT c.name, COUNT(DISTINCT c.comm_id), MAX(c.nranks), COUNT(DISTINCT k.call_id),
+       SUM(k.duration_ns), SUM(k.exposed_ns),
+       CASE WHEN COUNT(k.wait_ns) = COUNT(*) THEN SUM(k.wait_ns) END
+FROM kernels k JOIN call_times t ON t.run = k.run AND t.call_id = k.call_id
+JOIN communicators c ON c.run = t.run AND c.comm_id = t.comm_id
+WHERE k.run = :run AND NOT t.warm_up GROUP BY c.name ORDER BY SUM(k.duration_ns) DESC
+"""
+
+_TRACED = "SELECT COUNT(*), MAX(world_size) FROM traces WHERE run = ? AND used"
+
+_STEPS = """
+SELECT rank, COUNT(*), AVG(duration_ns), MIN(duration_ns), MAX(duration_ns), step_from
+FROM steps WHERE run = ? GROUP BY rank ORDER BY rank
+"""
+
+_CALLS = """
+SELECT class_id, warm_up, COALESCE(ranks_traced < ranks_expected, 1), suspect, transfer_ns,
+       start_skew_ns, end_skew_ns
+FROM call_times WHERE run = ?
+"""
+
+_CLASSES = "SELECT class_id, op, size_bytes, nranks FROM classes WHERE run = ?"
+
+_SUMS = """
+SELECT t.class_id, CAST(TOTAL(k.transfer_ns) AS INTEGER), CAST(TOTAL(k.wait_ns) AS INTEGER)
+FROM kernels k JOIN call_times t USING (call_id) WHERE k.run = ? AND t.run = k.run
+GROUP BY t.class_id
+"""
+
+_DISAGREEMENTS = "SELECT origin, kind, message, count FROM disagreements WHERE run = ?"
+
+_PROGRESS = """
+SELECT group_name, rank, last_called, last_completed, first_missing, first_open
+FROM progress WHERE run = ? ORDER BY group_name, rank
+"""
+
+_KINDS = "SELECT kind FROM rank_places WHERE run = ? GROUP BY kind HAVING COUNT(DISTINCT place) > 1"
+
+_PLACES = """
+SELECT kind, place, ranks, calls, transfer_ns, wait_ns, late_last, caused_wait_ns, busbw_gbps
+FROM place_times WHERE run = ? AND transfer_ns > 0 ORDER BY kind, caused_wait_ns DESC, place
+"""
+
+_Kind = TypeVar("_Kind", bound="Timeline")
+_Call = tuple[int, int, int, int | None, int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRow:
+    """The clock of one rank's trace against the first comparable one; removed from all times."""
+
+    rank: int
+    host: str | None
+    offset_ns: int
+    error_ns: float
+    component: int  # clocks of different ones cannot be compared
+    calls: int  # behind the estimate
+
+
+@dataclass(frozen=True, slots=True)
+class ClassTimeRow:
+    """Calls of one class in the job, warm-up left out. Medians are over calls."""
+
+    class_id: int
+    op: str
+    size_bytes: int | None
+    nranks: int | None
+    calls: int
+    incomplete: int  # calls that lack a rank, traced or not: their transfer is not known
+    warm_up: int  # calls left out
+    suspect: int  # calls whose two estimates of the transfer disagree
+    transfer_ns_median: float | None
+    transfer_ns_min: int | None
+    transfer_ns_max: int | None
+    start_skew_ns_median: float | None
+    end_skew_ns_median: float | None
+    transfer_ns: int  # sums over calls and ranks
+    wait_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class DisagreementRow:
+    """What ranks disagree on, by their recordings or traces."""
+
+    origin: Annotated[str, ("recording", "trace")]  # what tells it: recordings of calls, or traces
+    # stopped, missing, different, open, unmatched, different_size
+    kind: Annotated[str, ("stopped", "missing", "different", "open", "unmatched", "different_size")]
+    message: str  # one sentence
+    count: int  # places
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressRow:
+    """How far one rank got in one group."""
+
+    group_name: str  # process group or communicator as recorded
+    rank: int  # world rank where the group's ranks are told, else rank in the group
+    last_called: int | None  # last collective called
+    last_completed: int | None  # last known to be completed
+    first_missing: int | None  # first that another rank called and this one did not
+    first_open: int | None  # first called and not completed
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """Process groups of one name, warm-up left out. Times are sums over calls and ranks."""
+
+    name: str | None  # what the program calls it; None: groups without a name
+    communicators: int
+    nranks: int | None  # of the largest
+    calls: int
+    kernel_ns: int
+    exposed_ns: int
+    wait_ns: int | None  # None where some of it is not known
+
+
+@dataclass(frozen=True, slots=True)
+class TracedRanks:
+    """Ranks with a trace, and how many the job has."""
+
+    ranks: int
+    world: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceRow:
+    """Ranks of one GPU, node or NIC together. Times are sums over their calls."""
+
+    kind: Annotated[str, ("GPU", "node", "NIC")]
+    place: str
+    ranks: tuple[int, ...]  # a rank may use several NICs
+    calls: int
+    transfer_ns: int
+    wait_ns: int
+    late_last: int  # calls that one of them came last to
+    caused_wait_ns: int  # of other ranks
+    busbw_gbps: float | None  # mean of their calls, weighted by time; None: sizes not known
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """Steps of one rank, with the profiler."""
+
+    rank: int
+    steps: int
+    mean_ns: float
+    min_ns: int
+    max_ns: int
+    step_from: Annotated[str, ("marks", "kernels", "period", "given")]  # as in the view `steps`
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Everything traces and recordings tell; empty where the run has none."""
+
+    ranks: tuple[RankRow, ...]
+    clocks: tuple[ClockRow, ...]
+    classes: tuple[ClassTimeRow, ...]  # most time first
+    disagreements: tuple[DisagreementRow, ...]
+    progress: tuple[ProgressRow, ...]
+    groups: tuple[GroupRow, ...] = ()  # most kernel time first; empty where no group has a name
+    causes: tuple[LateCause, ...] = ()  # one for each straggler
+    traced: TracedRanks | None = None  # None: all ranks, or nothing tells how many there are
+    logged: tuple[RankWaits, ...] = ()  # by the kernel trace of logs, where there is no trace
+    places: tuple[PlaceRow, ...] = ()  # kinds with several places, most costing first
+    beside: tuple[BesideRow, ...] = ()  # most hidden time first; needs interference measurements
+    steps: tuple[StepRow, ...] = ()  # one per rank; empty where no step recurs
+    cpu_activities: bool = False  # the traces of the steps show them: a slower host
+
+    @classmethod
+    def read(cls: type[_Kind], connection: sqlite3.Connection, run: str) -> _Kind:
+        """What the traces and recordings of a run tell."""
+        ranks = read_ranks(connection, run)
+        steps = tuple(StepRow(*row) for row in connection.execute(_STEPS, (run,)))
+        return cls(
+            ranks=ranks,
+            clocks=tuple(ClockRow(*row) for row in connection.execute(_CLOCKS, (run,))),
+            classes=_classes(connection, run),
+            disagreements=tuple(
+                DisagreementRow(*row) for row in connection.execute(_DISAGREEMENTS, (run,))
+            ),
+            progress=tuple(ProgressRow(*row) for row in connection.execute(_PROGRESS, (run,))),
+            groups=_groups(connection, run),
+            causes=read_late_causes(connection, run, ranks),
+            traced=_traced(connection, run),
+            logged=() if ranks else read_logged_ranks(connection, run),
+            places=_places(connection, run),
+            beside=read_beside(connection, run),
+            steps=steps,
+            cpu_activities=bool(steps) and _cpu_activities(connection, run),
+        )
+
+
+def _cpu_activities(connection: sqlite3.Connection, run: str) -> bool:
+    # A report without traces does not load the analysis of them.
+    from collscope.store.traces import read_cpu_activities  # noqa: PLC0415
+
+    return read_cpu_activities(connection, run)
+
+
+def _places(connection: sqlite3.Connection, run: str) -> tuple[PlaceRow, ...]:
+    """Roll-ups by kind of place; none of a kind with one place, which says what the whole does."""
+    kinds = {kind for (kind,) in connection.execute(_KINDS, (run,))}
+    if not kinds:
+        return ()
+    return tuple(
+        PlaceRow(kind, place, tuple(sorted(json.loads(ranks))), *rest)
+        for kind, place, ranks, *rest in connection.execute(_PLACES, (run,))
+        if kind in kinds
+    )
+
+
+def _groups(connection: sqlite3.Connection, run: str) -> tuple[GroupRow, ...]:
+    rows = [GroupRow(*row) for row in connection.execute(_GROUPS, {"run": run})]
+    return tuple(rows) if any(row.name for row in rows) else ()
+
+
+def _traced(connection: sqlite3.Connection, run: str) -> TracedRanks | None:
+    ranks, world = connection.execute(_TRACED, (run,)).fetchone()
+    return TracedRanks(ranks, world) if world is not None and ranks < world else None
+
+
+def _classes(connection: sqlite3.Connection, run: str) -> tuple[ClassTimeRow, ...]:
+    calls: dict[int, list[_Call]] = defaultdict(list)
+    for class_id, *columns in connection.execute(_CALLS, (run,)):
+        calls[class_id].append(tuple(columns))
+    if not calls:
+        return ()
+    sums = {row[0]: row[1:] for row in connection.execute(_SUMS, (run,))}
+    rows = [
+        _class(tuple(key), calls[key[0]], sums.get(key[0], (0, 0)))
+        for key in connection.execute(_CLASSES, (run,))
+        if key[0] in calls
+    ]
+    return tuple(sorted(rows, key=lambda row: -(row.transfer_ns + row.wait_ns)))
+
+
+def _class(
+    key: tuple[int, str, int | None, int | None],
+    calls: list[_Call],
+    sums: tuple[int | None, int | None],
+) -> ClassTimeRow:
+    counted = [call for call in calls if not call[0]]
+    transfers = [call[3] for call in counted if call[3] is not None]
+    return ClassTimeRow(
+        *key,
+        calls=len(counted),
+        incomplete=sum(call[1] for call in counted),
+        warm_up=len(calls) - len(counted),
+        suspect=sum(call[2] for call in counted),
+        transfer_ns_median=_median(transfers),
+        transfer_ns_min=min(transfers, default=None),
+        transfer_ns_max=max(transfers, default=None),
+        start_skew_ns_median=_median([call[4] for call in counted if call[4] is not None]),
+        end_skew_ns_median=_median([call[5] for call in counted if call[5] is not None]),
+        transfer_ns=sums[0] or 0,
+        wait_ns=sums[1] or 0,
+    )
+
+
+def _median(values: list[int]) -> float | None:
+    return float(median(values)) if values else None
