@@ -12,11 +12,12 @@ import numpy as np
 
 from collscope.model import Diagnostic, Severity
 from collscope.model.trace import Call, HostCalls, Ints, Kind, TraceCollective, TraceFile
+from collscope.parsers._calls import NOT_TOLD
+from collscope.parsers._columns import Floats, Index, as_numpy
 from collscope.parsers.traces import kineto_calls
 from collscope.parsers.traces._named import from_name
-from collscope.parsers.traces._table import Floats, Index, Times, as_numpy, columns
+from collscope.parsers.traces._table import Times, columns
 from collscope.parsers.traces.kineto_collect import LATEST_US
-from collscope.parsers.traces.kineto_host import NOT_TOLD
 
 if TYPE_CHECKING:
     from collscope.kernel_names import KernelName

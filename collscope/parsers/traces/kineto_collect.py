@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from collscope.kernel_names import KernelName, classify, looks_related
 from collscope.model import Op
 from collscope.model.trace import Kind
+from collscope.parsers._columns import Index
 from collscope.parsers.traces import kineto_calls
-from collscope.parsers.traces._table import Index, Rows
+from collscope.parsers.traces._table import Rows
 from collscope.parsers.traces.kineto_events import Arguments, Event, ExactEvent
 from collscope.parsers.traces.kineto_host import Host, Spans
 from collscope.parsers.traces.kineto_names import parse_collective

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collscope.model.trace import Call
-from collscope.parsers.traces._table import Floats, Index, as_numpy, launches
+from collscope.parsers._calls import call_kind
+from collscope.parsers._columns import Floats, Index, as_numpy, launches
 
 if TYPE_CHECKING:
     from collscope.model.trace import Ints
@@ -85,7 +84,6 @@ class Host:
         self.duration = array("d")  # -1 where not told
         self.correlation = array("q")
         self.waits: dict[int, tuple[int, int]] = {}  # by correlation: stream and event, -1: untold
-        self._kinds: dict[str | None, int] = {}
 
     def call(
         self,
@@ -95,10 +93,7 @@ class Host:
         timed: tuple[float, float],
     ) -> None:
         """Keep a call of the runtime or driver; `timed` is start and duration."""
-        kind = self._kinds.get(name)
-        if kind is None:
-            kind = self._kinds[name] = call_kind(name or "")
-        self.kind.append(kind)
+        self.kind.append(call_kind(name or ""))
         self.thread.append(self.threads[thread])
         self.start.append(timed[0])
         self.duration.append(timed[1])
@@ -109,26 +104,3 @@ class Host:
         return launches(
             correlation, as_numpy(self.correlation, np.int64), as_numpy(self.start, np.float64)
         )
-
-
-NOT_TOLD = -1
-_KINDS = {
-    "EventRecord": Call.RECORD, "EventRecordWithFlags": Call.RECORD,
-    "StreamWaitEvent": Call.WAIT,
-    "StreamSynchronize": Call.STREAM_SYNC,
-    "DeviceSynchronize": Call.DEVICE_SYNC, "CtxSynchronize": Call.DEVICE_SYNC,
-    "EventSynchronize": Call.EVENT_SYNC,
-}  # fmt: skip
-_API = re.compile(r"(?:cuda|hip|cu)([A-Z]\w*?)(?:_v\d+|_ptsz|_spt)*")
-
-
-def call_kind(name: str) -> int:
-    """What a call of the runtime or driver does by its name; `NOT_TOLD` where that orders nothing.
-
-    Launches are known by what they launched.
-
-    >>> call_kind("hipStreamWaitEvent"), call_kind("cudaEventRecord_ptsz"), call_kind("cudaFree")
-    (<Call.WAIT: 2>, <Call.RECORD: 1>, -1)
-    """
-    found = _API.fullmatch(name)
-    return NOT_TOLD if found is None else _KINDS.get(found[1], NOT_TOLD)

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from collscope.kernel_names import classify
 from collscope.model import Diagnostic, Op, Severity, parse_op
 from collscope.model.trace import Ints, Kind, TraceCollective, TraceColumns, TraceFile
+from collscope.parsers._columns import Index, launches
 from collscope.parsers.traces._named import from_name
-from collscope.parsers.traces._table import Index, launches
 from collscope.parsers.traces.rocprof_records import Correlation
 
 if TYPE_CHECKING:
