@@ -9,7 +9,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
+
+from nsys_builder import SCHEMAS, STATIC, Export, blob
 
 SAMPLES = Path(__file__).resolve().parent.parent / "samples" / "profiles"
 
@@ -144,10 +147,92 @@ def nsys(connection: sqlite3.Connection) -> None:
         connection.execute(sql, row)
 
 
+def nsys_nccl(connection: sqlite3.Connection) -> None:
+    """Two ranks in one export, with NCCL's ranges and payloads. What a rank does, by its kernels:
+
+    - AllReduce of 4096 B, bf16 (by the kernel's name), and one in a group of its own, of 8192 B;
+    - AllGather of 1000 B a rank; Broadcast of 256 B from root 1; Send of 512 B from rank 0 to 1;
+    - one kernel for Send and Recv together, one for two ReduceScatters: no call explains either;
+    - AllReduces whose payload is cut, and whose schema is another: known by their names;
+    - an AllReduce launched before the capture, and a GEMM.
+    """
+    export = Export(connection, nvtx=True)
+    export.insert("TARGET_INFO_GPU", 0, "NVIDIA H200")
+    export.insert("TARGET_INFO_GPU", 1, "NVIDIA H200")
+    export.schemas(SCHEMAS)
+    export.schemas(["ncclAllReduce"])  # the second process registers them again
+    export.reductions()
+    comm = 0xC0FFEE00DDBA11
+    all_reduce, scatter = "AllReduce_Sum_bf16_RING_LL", "ReduceScatter_Sum_bf16_RING_LL"
+    for rank in (0, 1):
+        own, peer = _NcclRank(export, rank), 1 - rank
+        own.call("ncclCommInitRankConfig", blob("ncclCommInitRankConfig", [comm, 2, rank, rank]))
+        export.kernel(_GENERIC.format(all_reduce), (100, 900), (4711 + rank, rank, 7), 1)
+        own.kernel(GEMM)
+        own.call("ncclAllReduce", blob("ncclAllReduce", [comm, 4096, 0]), all_reduce)
+        own.group([("ncclAllReduce", [comm, 8192, 4])], all_reduce)
+        own.call("ncclAllGather", blob("ncclAllGather", [comm, 1000]), "AllGather_RING_LL")
+        own.call("ncclBroadcast", blob("ncclBroadcast", [comm, 256, 1]), "Broadcast_RING_LL")
+        one_way = "ncclRecv" if rank else "ncclSend"
+        own.call(one_way, blob(one_way, [comm, 512, peer]), "SendRecv")
+        own.group([("ncclSend", [comm, 64, peer]), ("ncclRecv", [comm, 64, peer])], "SendRecv")
+        two = [("ncclReduceScatter", [comm, 128, 0]), ("ncclReduceScatter", [comm, 96, 0])]
+        own.group(two, scatter)
+        whole = blob("ncclAllReduce", [comm, 2048, 0])
+        own.call("ncclAllReduce", whole[:-5], all_reduce)
+        foreign = whole[:8] + (STATIC + 99).to_bytes(8, "little") + whole[16:]
+        own.call("ncclAllReduce", foreign, all_reduce)
+
+
+_GENERIC = "ncclDevKernel_{}(ncclDevKernelArgsStorage<4096ul>)"
+
+
+@dataclass
+class _NcclRank:
+    """Calls of one rank in their order; its clock is their correlation id, too."""
+
+    export: Export
+    rank: int
+    clock: int = 1_000
+
+    def kernel(self, name: str) -> None:
+        times = (self.clock + 3_000, self.clock + 8_000)
+        launch = (self.clock, self.clock + 400)
+        self.export.call("cudaLaunchKernelExC_v11060", launch, self._thread, self.clock)
+        self.export.kernel(name, times, (4711 + self.rank, self.rank, 7), self.clock, 24)
+        self.clock += 10_000
+
+    def call(self, function: str, binary: bytes, kernel: str | None = None) -> None:
+        """One call, with the kernel that it launches, if it does."""
+        self._range(function, (self.clock - 100, self.clock + 600), binary)
+        if kernel is None:
+            self.clock += 10_000
+        else:
+            self.kernel(_GENERIC.format(kernel))
+
+    def group(self, calls: list[tuple[str, list[int]]], kernel: str) -> None:
+        """Several calls, whose kernel the end of the group launches."""
+        self._range("ncclGroupStart", (self.clock, self.clock + 10))
+        for function, values in calls:
+            self.clock += 20
+            self._range(function, (self.clock, self.clock + 10), blob(function, values))
+        self.clock += 200
+        self._range("ncclGroupEnd", (self.clock - 100, self.clock + 9_000))
+        self.kernel(_GENERIC.format(kernel))
+
+    @property
+    def _thread(self) -> tuple[int, int]:
+        return 4711 + self.rank, 4811 + self.rank
+
+    def _range(self, name: str, times: tuple[int, int], binary: bytes | None = None) -> None:
+        self.export.range(name, times, self._thread, binary)
+
+
 FILES: dict[str, Callable[[sqlite3.Connection], None]] = {
     "synthetic.rpd": rpd,
     "synthetic.rocpd.sqlite": rocpd,
     "synthetic.nsys.sqlite": nsys,
+    "synthetic.nccl.nsys.sqlite": nsys_nccl,
 }
 
 

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import count
+from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from collscope.ingest.adding import OTHER_KIND, cut_short, unusable
 from collscope.ingest.files import HEAD_BYTES, Input
@@ -17,13 +12,12 @@ from collscope.ingest.measurements import ingest_table
 from collscope.ingest.paths import printable
 from collscope.ingest.profiles import ingest_profile, read_profiles
 from collscope.ingest.result import Ingested
-from collscope.kernel_names import classify
-from collscope.model import Diagnostic, KernelSpan, Profile
-from collscope.model.trace import Kind, RecordedCalls, TraceCollective, TraceColumns, TraceFile
+from collscope.model import Diagnostic
+from collscope.model.trace import RecordedCalls, TraceFile
 from collscope.parsers import deepspeed, key_averages, perftools, registry
 from collscope.parsers.hints import Hints, TableHints
 from collscope.parsers.reader import Fit, is_sqlite, text_of
-from collscope.parsers.traces._named import from_name
+from collscope.parsers.traces.of_profile import profile_traces
 from collscope.store import sources
 from collscope.store.connection import transaction
 from collscope.store.traces import insert_recording, insert_trace
@@ -122,7 +116,7 @@ def _parse(file: Input) -> _Parsed | str:
     head = file.head()
     if is_sqlite(head):
         profiles = read_profiles(file)
-        traces = _profile_traces(profiles.tables[0].profile) if profiles else []
+        traces = profile_traces(profiles.tables[0].profile) if profiles else []
         return _Parsed(traces) if traces else _UNKNOWN
     found = registry.read(TRACE, file, head, Hints()) if _is_trace(head) else None
     if isinstance(found, RecordedCalls):
@@ -150,47 +144,3 @@ def _totals(connection: sqlite3.Connection, store: Path, run: str, file: Input) 
     if not deepspeed.sniff_text(text_of(file.head())):
         return profile
     return ingest_table(connection, store, run, file, TableHints())
-
-
-def _profile_traces(profile: Profile) -> list[TraceFile]:
-    """Traces of a profile's single executions; none where it has totals only.
-
-    Such a profile tells no rank, no process group and no size: what a collective is stands in its
-    kernel's name alone.
-    """
-    by_device: dict[str | None, list[KernelSpan]] = defaultdict(list)
-    for span in profile.spans:
-        by_device[span.device].append(span)
-    devices = sorted(by_device, key=lambda device: device or "")
-    traces = [_device_trace(profile, device, by_device[device]) for device in devices]
-    # What was found while reading is of the file, not of one device.
-    return [replace(traces[0], diagnostics=profile.diagnostics), *traces[1:]] if traces else []
-
-
-def _device_trace(profile: Profile, device: str | None, spans: Sequence[KernelSpan]) -> TraceFile:
-    ordered = sorted(spans, key=lambda span: span.start_ns)
-    names: dict[str, int] = defaultdict(count().__next__)
-    streams: dict[str, int] = defaultdict(count().__next__)
-    name = np.array([names[s.name] for s in ordered], dtype=np.int32)
-    stream = np.array([streams[s.stream or "0"] for s in ordered], dtype=np.int32)
-    entries: dict[TraceCollective, int] = {}
-    of_name = []
-    for text in names:
-        hints = classify(text)
-        entry = None if hints is None else from_name(hints)
-        of_name.append(-1 if entry is None else entries.setdefault(entry, len(entries)))
-    unknown = np.full(len(ordered), -1, dtype=np.int64)
-    kinds = [Kind.KERNEL if s.kind == "kernel" else Kind.COPY for s in ordered]
-    columns = TraceColumns(
-        kind=np.array(kinds, dtype=np.int8),
-        name=name,
-        stream=stream,
-        start_ns=np.array([s.start_ns for s in ordered], dtype=np.int64),
-        end_ns=np.array([s.end_ns for s in ordered], dtype=np.int64),
-        launch_ns=unknown,
-        collective=np.array(of_name, dtype=np.int32)[name],
-        seq=unknown,
-    )
-    return TraceFile(
-        profile.dialect, tuple(names), tuple(streams), tuple(entries), columns, device=device
-    )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from collscope.model import CollectiveClass, Extent, Op, Place, Redop, size_bytes
+from collscope.model import CollectiveClass, Datatype, Extent, Op, Place, Redop, size_bytes
 from collscope.model.trace import HostCalls, Ints, TraceCollective, TraceFile
 
 UNKNOWN_LAUNCH = -(1 << 62)
@@ -60,6 +60,8 @@ def class_key(entry: TraceCollective, nranks: int | None) -> CollectiveClass:
     count, size = api_count(entry, nranks), None
     if count is not None and entry.datatype is not None:
         size = size_bytes(op, count=count, datatype=entry.datatype, nranks=nranks)
+    elif entry.count_bytes is not None:
+        size = size_bytes(op, count=entry.count_bytes, datatype=Datatype.INT8, nranks=nranks)
     redop = Redop.of_label(entry.redop)
     return CollectiveClass(op, entry.datatype, redop, count, size, nranks=nranks)
 
@@ -73,6 +75,9 @@ def api_count(entry: TraceCollective, nranks: int | None) -> int | None:
     op, n_in, n_out = entry.op, entry.in_count, entry.out_count
     if op.sends is Extent.VARIED:
         return None
+    if entry.count_bytes is not None:
+        each = None if entry.datatype is None else entry.datatype.itemsize
+        return None if not each or entry.count_bytes % each else entry.count_bytes // each
     if op.place is Place.PART_OF_RECV:
         return n_in
     if op.place is Place.PART_OF_SEND:
@@ -86,7 +91,7 @@ def api_count(entry: TraceCollective, nranks: int | None) -> int | None:
 def signature(entry: TraceCollective) -> tuple[object, ...]:
     """What must be equal on all ranks of one call."""
     count = None if entry.op in (Op.GATHER, Op.SCATTER) else api_count(entry, 1)
-    return (entry.op, entry.datatype, count)
+    return (entry.op, entry.datatype, count, entry.count_bytes)
 
 
 def gather_rows(traces: Sequence[TraceFile]) -> Rows:

@@ -306,7 +306,9 @@ class _Builder:
         rows = self.rows
         if len(sends) == len(recvs):
             return np.stack([sends, recvs], axis=1)
-        count = np.array([e.in_count or e.out_count or 0 for e in rows.entries] + [0])
+        count = np.array(
+            [e.in_count or e.out_count or e.count_bytes or 0 for e in rows.entries] + [0]
+        )
         both = [(count[rows.entry[r]], rows.start[r], rows.end[r]) for r in (sends, recvs)]
         partner = pair_by_time(*both).partner if len(sends) and len(recvs) else recvs * 0 - 1
         alone = np.setdiff1d(np.arange(len(sends)), partner)
@@ -378,7 +380,10 @@ def _nranks(rows: Rows, group: Group) -> int:
 
 
 def _vague(entry: TraceCollective) -> bool:
-    known = (entry.group, entry.group_ranks, entry.datatype, entry.in_count, entry.out_count)
+    known = (
+        entry.group, entry.group_ranks, entry.datatype, entry.in_count, entry.out_count,
+        entry.count_bytes,
+    )  # fmt: skip
     return all(part is None for part in known)
 
 

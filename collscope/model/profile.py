@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from collscope.model.diagnostic import Diagnostic
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from collscope.model.trace import Ints, TraceCollective
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,35 @@ class KernelSpan:
     device: str | None = None
     stream: str | None = None
     kind: str = "kernel"  # kernel or copy
+    call: int | None = None  # number of the runtime call that launched it
+    blocks: int | None = None  # thread blocks
+    collective: TraceCollective | None = None  # where the source tells more than the name does
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledCalls:
+    """Calls of the CUDA or HIP runtime in a profile, in columns of equal length, in any order."""
+
+    number: Ints  # what `KernelSpan.call` names; 0: nothing names it
+    process: npt.NDArray[np.int32]  # numbered by the first call
+    thread: npt.NDArray[np.int32]  # likewise; threads of two processes differ
+    kind: npt.NDArray[np.int8]  # `model.trace.Call`; -1: only what it launched tells
+    start_ns: Ints
+    end_ns: Ints
+    stream: npt.NDArray[np.int32]  # into `streams`; -1: not told
+    event: npt.NDArray[np.int32]  # events of two processes differ; -1: not told
+    streams: tuple[str, ...]  # labels as those of spans
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledDevice:
+    """What a profile says of one of its devices."""
+
+    device: str | None  # as in spans
+    rank: int | None = None  # world rank of the one process that used it
+    world_size: int | None = None
+    host: str | None = None
+    gpu: str | None = None  # what it is, as NVIDIA H200
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +77,8 @@ class Profile:
     totals: tuple[KernelTotal, ...]
     spans: tuple[KernelSpan, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = field(default=())
+    calls: ProfiledCalls | None = None  # None: the source does not tell them
+    devices: tuple[ProfiledDevice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,11 +48,12 @@ class TraceCollective:
     protocol: str | None = None
     description: str | None = None  # of the group: what the program calls it, as mesh_tp
     blocks: int | None = None  # thread blocks of its kernel: so many multiprocessors it holds
+    count_bytes: int | None = None  # of the API's count argument, where no elements are told
 
 
 def shows_cpu_activities(collectives: Iterable[TraceCollective]) -> bool:
-    """Whether a profiler recorded the host's side: only that tells groups and counts."""
-    return any(c.group is not None or c.in_count is not None for c in collectives)
+    """Whether PyTorch's profiler recorded the host's side: only that tells elements."""
+    return any(c.in_count is not None or c.out_count is not None for c in collectives)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ from collscope.model import Diagnostic, KernelSpan, KernelTotal, Profile, Severi
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from collscope.model.profile import ProfiledCalls, ProfiledDevice
+
 _LIMIT = 2**63  # first value a 64-bit signed integer cannot hold
 _NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?")
 _NUMBER_LENGTH = 64  # characters; no profiler prints more, and int() refuses very long ones
@@ -157,6 +159,11 @@ class Rows:
         self._shared: dict[str, str] = {}  # one object per distinct name, not one per row
 
     @property
+    def launched(self) -> set[int]:
+        """Numbers of the calls that the executions so far name."""
+        return {span.call for span in self._spans if span.call is not None}
+
+    @property
     def empty(self) -> bool:
         """True while no row was kept."""
         return not self._totals and not self._spans
@@ -180,10 +187,11 @@ class Rows:
     ) -> None:
         """Add one execution.
 
-        row   name, start in ns, end in ns, device, stream; the last two are anything printable
+        row   name, start in ns, end in ns, device, stream; the last two are anything printable; and
+              where the source has them the number of the call behind it, and thread blocks
         kind  ``kernel`` or ``copy``
         """
-        name, start, end, device, stream = row
+        name, start, end, device, stream, *more = row
         start_ns, end_ns = whole(start), whole(end)
         if not isinstance(name, str) or not name.strip():
             self.skip("row_without_name", row, line)
@@ -194,7 +202,8 @@ class Rows:
         else:
             name = self._shared.setdefault(name, name)
             where, queue = self._label(device), self._label(stream)
-            self._spans.append(KernelSpan(name, start_ns, end_ns, where, queue, kind))
+            call, blocks = (whole(value) or None for value in (*more, None, None)[:2])
+            self._spans.append(KernelSpan(name, start_ns, end_ns, where, queue, kind, call, blocks))
 
     def _label(self, value: object) -> str | None:
         if value is None or value == "":
@@ -274,7 +283,12 @@ class Rows:
             )
             self.note(Diagnostic(Severity.NOTICE, "partial_top", message))
 
-    def profile(self, dialect: str) -> Profile:
+    def profile(
+        self,
+        dialect: str,
+        calls: ProfiledCalls | None = None,
+        devices: tuple[ProfiledDevice, ...] = (),
+    ) -> Profile:
         """Records of the profile: totals largest first, spans in the source's order."""
         spans = self._believed()
         for span in spans:
@@ -287,7 +301,8 @@ class Rows:
         if not totals and not self._notes:
             message = "The profile holds no kernels and no copies."
             self.note(Diagnostic(Severity.NOTICE, "no_rows", message))
-        return Profile(dialect, tuple(totals), tuple(spans), tuple(self._notes.values()))
+        notes = tuple(self._notes.values())
+        return Profile(dialect, tuple(totals), tuple(spans), notes, calls, devices)
 
 
 def _words(row: object) -> str:
