@@ -46,6 +46,7 @@ _WAKE_NS = 60_000  # a host that waited goes on this soon after the GPU is done
 _SYNC_NS = 5_000  # a synchronising call that finds nothing to wait for, and waking up
 _BEFORE, _BEHIND = 6, 3  # calls around a wait that tell what it is for
 _RECORDS = 16  # so many event records back a wait's own is looked for
+_BACK = 3  # and so many rows with a record on one stream
 _EVER = np.iinfo(np.int64).min // 2
 _RECURS = 0.9  # of a stream's rows: the name is that of the row one step before
 _CONTRADICTED = 0.02  # of a rule's occurrences
@@ -529,6 +530,7 @@ class _Rules:
         self.counts, self.before = build.counts, build.before
         self.explained = np.zeros(len(self.start), dtype=bool)
         self.records, self.behind = records, behind
+        self.recorded_on = [*self._recorded_on()]
         self.by_stream = {
             int(s): (launches.row[launches.stream == s], launches.call[launches.stream == s])
             for s in np.unique(launches.stream)
@@ -538,6 +540,16 @@ class _Rules:
             build.clocks.align(build.rows.launch, build.rows.trace),
             _EVER,
         )
+
+    def _recorded_on(self) -> Iterator[tuple[Ints, Ints]]:
+        """Per stream the rows behind which an event was recorded, each with the first such."""
+        row = self.behind[:, 0]
+        known = np.flatnonzero(row >= 0)
+        for stream in np.unique(self.stream[row[known]]).tolist():
+            mine = known[self.stream[row[known]] == stream]
+            rows, first = np.unique(row[mine], return_index=True)
+            order = np.argsort(first, kind="stable")
+            yield mine[first[order]], rows[order]
 
     def library_order(self, launches: _Launches) -> list[tuple[int, int]]:
         """(row, row before) of collectives that the library runs one after the other.
@@ -613,29 +625,43 @@ class _Rules:
         plain = True  # where nothing shows which: the last event recorded, for the next launch
         for target in targets:
             destination = self._next(target, call)
-            for back in range(_RECORDS):
-                record = latest - back
-                there = (record >= 0) & (destination >= 0)
-                for variant in range(self.behind.shape[1]):
-                    row = np.where(there, self.behind[np.maximum(record, 0), variant], NONE)
-                    good = there & (row >= 0) & (self.stream[row] != target)
-                    if good.sum() < 0.5 * there.sum() or not good.any():
-                        continue
-                    gap = self.start[destination] - self.end[row]
-                    wrong = good & (gap < -_TOLERANCE_NS)
-                    if wrong.sum() > _CONTRADICTED * good.sum():
-                        continue
-                    good &= ~wrong
-                    near = good & (gap <= _AFTER_EVENT_NS) & self._open(destination, row)
-                    if near.any() or plain:
-                        yield _Rule(
-                            group, plain, destination[near], destination[good], row[good],
-                            int(wrong.sum()),
-                        )  # fmt: skip
-                    if plain and waits[0].first:
-                        return  # PyTorch records on the current stream, then waits
-                    plain = False
+            for candidate in self._candidates(latest):
+                row = np.where(destination >= 0, candidate, NONE)
+                good = (row >= 0) & (self.stream[row] != target)
+                if good.sum() < 0.5 * ((candidate != NONE) & (destination >= 0)).sum():
+                    continue
+                if not good.any():
+                    continue
+                gap = self.start[destination] - self.end[row]
+                wrong = good & (gap < -_TOLERANCE_NS)
+                if wrong.sum() > _CONTRADICTED * good.sum():
+                    continue
+                good &= ~wrong
+                near = good & (gap <= _AFTER_EVENT_NS) & self._open(destination, row)
+                if near.any() or plain:
+                    yield _Rule(
+                        group, plain, destination[near], destination[good], row[good],
+                        int(wrong.sum()),
+                    )  # fmt: skip
+                if plain and waits[0].first:
+                    return  # PyTorch records on the current stream, then waits
+                plain = False
             plain = False
+
+    def _candidates(self, latest: Ints) -> Iterator[Ints]:
+        """Rows that waits may be for; -1: none. `latest` is the record before each wait.
+
+        The one behind which an event was recorded so many records ago, or the last of a stream, or
+        the one before it there: steps of unlike layers record unlike numbers of events.
+        """
+        for back in range(_RECORDS):
+            record = latest - back
+            for variant in range(self.behind.shape[1]):
+                yield np.where(record >= 0, self.behind[np.maximum(record, 0), variant], NONE)
+        for record, row in self.recorded_on:
+            place = np.searchsorted(record, latest, side="right") - 1
+            for back in range(_BACK):
+                yield np.where(place >= back, row[np.maximum(place - back, 0)], NONE)
 
     def _open(self, destination: Ints, row: Ints) -> Bools:
         """Neither the launch nor the row before on the stream explains the start better."""

@@ -476,6 +476,51 @@ def test_ranks_of_one_group_are_no_bunches(seed: int) -> None:
         assert bunches(ends_of.astype(np.int64)) == [list(range(ranks))]
 
 
+def layered_step(recorder: Recorder, transfer: float) -> None:
+    """Two layers, each with an AllReduce that its last kernel waits for.
+
+    The second one records events behind a copy on a stream of its own, too.
+    """
+    for layer in range(2):
+        begin = max(recorder.now, *(end_of(e) for e in recorder.events), 0.0) + 20
+        recorder.now = begin - 15
+        recorder.launch(7, begin, begin + 100)
+        recorder.call("cudaEventRecordWithFlags")
+        recorder.call("cudaStreamWaitEvent")
+        recorder.told(19, 0)
+        recorder.call("cudaEventRecord")
+        recorder.call("cudaStreamWaitEvent")  # the library's own
+        recorder.launch(19, begin + 105, begin + 105 + transfer, ALL_REDUCE)
+        recorder.call("cudaEventRecordWithFlags")
+        if layer:
+            recorder.launch(23, begin + 50, begin + 60, "void copy")
+            recorder.call("cudaEventRecordWithFlags")
+            recorder.call("cudaEventRecordWithFlags")
+        for k in range(7):
+            recorder.launch(7, begin + 102 + 10 * k, begin + 110 + 10 * k, f"void {layer} {k}")
+        recorder.call("cudaStreamWaitEvent")
+        recorder.told(7, 0)
+        last = begin + max(172.0, 105 + transfer) + 5
+        recorder.launch(7, last, last + 50, "void last")
+
+
+def test_layers_that_record_unlike_numbers_of_events() -> None:
+    """The event of each wait is found by its stream: both layers' ends move with the AllReduce.
+
+    By hand: the host launches a layer's first kernel 18 us after the GPU has ended the one before.
+    """
+    traces = []
+    for rank in range(2):
+        recorder = Recorder(rank)
+        for _ in range(8):
+            layered_step(recorder, 300.0)
+        traces.append(recorder.trace())
+    recorded = analyse(traces).recorded()
+    longer = play(recorded.graph, Substitutions(recorded.graph.transfer + 100.0 * US))
+    assert recorded.step_ns is not None
+    assert recorded.step(longer) == pytest.approx(recorded.step_ns + 2 * (100 - 18) * US)
+
+
 def test_rows_launched_before_the_trace_wait_for_what_a_later_step_waits_for() -> None:
     """The launches of the first four of eight steps are not in the trace: the same follows."""
     ended = []
