@@ -60,7 +60,13 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[
     # Imported here, as they take longer than many a command that only reads.
     from collscope.ingest.periods import separate_periods
     from collscope.match.run import match_run
-    from collscope.store.matching import has_traces, load_run, store_matching, superseded
+    from collscope.store.matching import (
+        has_logs,
+        has_traces,
+        load_run,
+        store_matching,
+        superseded,
+    )
 
     row = connection.execute("SELECT run_id, matched FROM _run WHERE label = ?", (run,)).fetchone()
     if row is None or row[1]:
@@ -75,7 +81,8 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[
             ) from error
         matched = match_run(given.observed, given.processes, given.kernels)
         waits = _kernel_waits(given.kernels, matched)
-        matched.diagnostics += [*_of_processes(connection, row[0]), *_of_periods(run, periods)]
+        matched.diagnostics += _of_processes(connection, row[0])
+        matched.diagnostics += _of_periods(run, periods, logs=has_logs(connection, row[0]))
         traces = has_traces(connection, row[0])
         traced = _match_traces(connection, row[0], matched) if traces else None
     with transaction(connection, store):
@@ -108,8 +115,11 @@ def _kernel_waits(kernels: Sequence[TracedKernel], matched: Matched) -> KernelWa
     return waits
 
 
-def _of_periods(run: str, periods: list[str]) -> list[Diagnostic]:
-    """Notice of profiled periods or jobs that have runs of their own."""
+def _of_periods(run: str, periods: list[str], *, logs: bool) -> list[Diagnostic]:
+    """Notice of profiled periods or jobs that have runs of their own.
+
+    logs  the run holds logs, too
+    """
     from collscope.model import Diagnostic, Severity
 
     if not periods:
@@ -118,6 +128,11 @@ def _of_periods(run: str, periods: list[str]) -> list[Diagnostic]:
         f"further profiled periods or jobs of the same ranks: each is a run of its own"
         f" ({', '.join(periods)}), this one ({run}) is the first that was read"
     )
+    if logs:
+        text += (
+            ". The logs are joined to the traces of this one alone; to join them to others, ingest"
+            " those and the logs with --run NAME"
+        )
     return [Diagnostic(Severity.NOTICE, "several_periods", text, count=len(periods))]
 
 

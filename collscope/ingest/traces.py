@@ -28,10 +28,7 @@ _EMPTY = "the trace holds no kernel, copy or collective"
 _CUT = (
     "it was cut, or not written to its end, and what is there holds no kernel, copy or collective"
 )
-_UNKNOWN = (
-    "not a known trace: PyTorch profiler JSON, rocprofv3 JSON, flight recorder, NCCL Inspector, "
-    "profiler plugin, RCCL recorder, RPD, rocpd, Nsight Systems SQLite, key_averages table"
-)
+_UNKNOWN = "not a known trace or recording"
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,12 @@ def has_traces(connection: sqlite3.Connection, run: int) -> bool:
     return any(connection.execute(query.format(t), (run,)).fetchone()[0] for t in tables)
 
 
+def has_logs(connection: sqlite3.Connection, run: int) -> bool:
+    """True if the run holds logs."""
+    query = "SELECT EXISTS (SELECT 1 FROM _source WHERE run_id = ? AND kind = 'log')"
+    return bool(connection.execute(query, (run,)).fetchone()[0])
+
+
 def _sources(connection: sqlite3.Connection, run: int) -> list[int]:
     rows = connection.execute("SELECT source_id FROM _source WHERE run_id = ? ORDER BY 1", (run,))
     return [source for (source,) in rows]

@@ -192,6 +192,21 @@ def test_why_a_kernel_has_no_arguments() -> None:
         assert why in note.message
 
 
+@pytest.mark.parametrize("call", ["cudaGraphLaunch", "hipGraphLaunch"])
+def test_kernels_of_a_graph_are_not_the_fault_of_an_old_pytorch(call: str) -> None:
+    """One launch, two kernels; beside them one that a plain launch started."""
+    graph = x("cuda_runtime", call, 50, 3, 963, correlation=9)
+    first, second = kernel(), kernel(ts=110)
+    operator = x("cpu_op", "aten::add", 50, 1)
+    file = one(
+        document(graph, first, second, launch(60, 8), kernel(ts=200, correlation=8), operator)
+    )
+    assert codes(file) == {"graph_collectives": 2, "no_collective_arguments": 1}
+    (note,) = [d for d in file.diagnostics if d.code == "graph_collectives"]
+    assert "PyTorch 2.4" not in note.message
+    assert "NCCL's log" in note.message
+
+
 @pytest.mark.parametrize(("description", "known"), [("mesh_tp", "mesh_tp"), ("undefined", None)])
 def test_names_of_groups_and_gpus(description: str, known: str | None) -> None:
     config = [{"pg_name": "0", "pg_desc": description, "pg_size": 2, "ranks": [0, 1]}]

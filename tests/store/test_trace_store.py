@@ -483,12 +483,20 @@ def test_a_trace_cut_short_says_so(db_path: Path, samples: Path, tmp_path: Path)
     assert rows(db_path, "SELECT COUNT(*) FROM diagnostics WHERE severity = 'data_loss'") != [(0,)]
 
 
+def test_logs_beside_two_periods_say_to_which_they_are_joined(db_path: Path, samples: Path) -> None:
+    said = ingest(db_path, *(samples / "traces" / case for case in ("default", "ringll")))
+    assert "The logs" not in said
+    log = next((samples / "nccl" / "ddp").iterdir())
+    done = collscope("ingest", "log", log, "--db", db_path)
+    assert "The logs are joined to the traces of this one alone" in done.out + done.err
+
+
 def test_what_is_no_trace_is_refused(db_path: Path, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text('{"a": [1, 2]}')
     done = collscope("ingest", "trace", path, "--db", db_path)
     assert done.code == 3
-    assert "not a known trace" in done.err
+    assert done.err.endswith("a.json: not a known trace or recording. Nothing was stored.\n")
 
 
 def test_removing_nothing_of_other_runs(db_path: Path, samples: Path, tmp_path: Path) -> None:

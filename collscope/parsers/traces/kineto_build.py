@@ -32,11 +32,11 @@ def trace_files(seen: Collector, header: Header, problems: list[Diagnostic]) -> 
     call = seen.host.launched_by(as_numpy(seen.rows.correlation, np.int64))
     thread = np.append(as_numpy(seen.host.thread, np.int32), -1)[call]
     launch_us = np.append(as_numpy(seen.host.start, np.float64), np.nan)[call]
-    alone = _look_up(seen, thread, launch_us)
+    alone, in_graphs = _look_up(seen, thread, launch_us)
     collectives = _collectives(seen, header)
     times = _times(seen, header, launch_us)
     rank, world_size = _identity(seen, header)
-    notes = (*problems, *_notes(seen, alone))
+    notes = (*problems, *_notes(seen, alone, in_graphs))
     steps = np.array(seen.steps, dtype=np.float64).reshape(-1, 2)
     step_start = _ns(steps[:, 0], seen.origin_us, header.base_ns)
     step_end = step_start + np.rint(steps[:, 1] * 1000).astype(np.int64)
@@ -99,13 +99,14 @@ def _host_calls(seen: Collector, header: Header, of_row: Ints, times: Times) -> 
     )
 
 
-def _look_up(seen: Collector, thread: Ints, launch_us: Floats) -> int:
+def _look_up(seen: Collector, thread: Ints, launch_us: Floats) -> tuple[int, int]:
     """Find the collectives of kernels without arguments; how many have only their name.
 
     By External id, by the record_param_comms or else the annotation that launched them, or by
-    name. thread and launch_us are of the rows' launches.
+    name. Those that a graph launched are counted apart, second. thread and launch_us are of the
+    rows' launches.
     """
-    rows, host, alone = seen.rows, seen.host, 0
+    rows, host, alone, in_graphs = seen.rows, seen.host, 0, 0
     for row, external in seen.unnamed:
         where = int(thread[row]), float(launch_us[row])
         number = host.records.with_external(external)
@@ -121,8 +122,9 @@ def _look_up(seen: Collector, thread: Ints, launch_us: Floats) -> int:
             continue
         hint = seen.hint(rows.name[row])
         rows.collective[row] = seen.place_of(hint, partial(_named, hint))
-        alone += 1
-    return alone
+        graph = rows.correlation[row] in host.graphs
+        in_graphs, alone = in_graphs + graph, alone + (not graph)
+    return alone, in_graphs
 
 
 def _named(hint: KernelName | None, _groups: kineto_calls.Groups) -> TraceCollective:
@@ -223,7 +225,7 @@ def _gpu(header: Header, device: str | None) -> str | None:
     return header.gpus.get(device or "") or (names.pop() if len(names) == 1 else None)
 
 
-def _notes(seen: Collector, alone: int) -> list[Diagnostic]:
+def _notes(seen: Collector, alone: int, in_graphs: int) -> list[Diagnostic]:
     found = []
     if seen.bad:
         message = "GPU activities without a usable time and duration were skipped."
@@ -234,6 +236,13 @@ def _notes(seen: Collector, alone: int) -> list[Diagnostic]:
             f" are not known. {_why_unnamed(seen)}"
         )
         found.append(Diagnostic(Severity.NOTICE, "no_collective_arguments", message, count=alone))
+    if in_graphs:
+        message = (
+            "Collective kernels launched by a CUDA or HIP graph are known by name only: PyTorch"
+            " records no sizes and groups when a graph runs. NCCL's log tells them where the graph"
+            " is captured: record it as well (collscope record)."
+        )
+        found.append(Diagnostic(Severity.NOTICE, "graph_collectives", message, count=in_graphs))
     if seen.unknown:
         message = "Unknown kernels with a name like a collective's: not counted as collectives."
         name, count = next(iter(seen.unknown)), sum(seen.unknown.values())

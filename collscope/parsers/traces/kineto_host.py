@@ -84,6 +84,7 @@ class Host:
         self.duration = array("d")  # -1 where not told
         self.correlation = array("q")
         self.waits: dict[int, tuple[int, int]] = {}  # by correlation: stream and event, -1: untold
+        self.graphs: set[int] = set()  # correlations of launches of graphs
 
     def call(
         self,
@@ -94,6 +95,8 @@ class Host:
     ) -> None:
         """Keep a call of the runtime or driver; `timed` is start and duration."""
         self.kind.append(call_kind(name or ""))
+        if name is not None and "GraphLaunch" in name:  # cudaGraphLaunch, hipGraphLaunch_spt
+            self.graphs.add(correlation)
         self.thread.append(self.threads[thread])
         self.start.append(timed[0])
         self.duration.append(timed[1])
