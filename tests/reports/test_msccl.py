@@ -306,6 +306,10 @@ def test_first_algorithm_serves_and_the_nearest_miss_is_told() -> None:
     assert (odd.file, odd.why) == (None, "count 1023 not a multiple of 4")
     assert two.why is not None
     assert two.why.startswith("for ")
+    # of files that miss it alike the first one that would be tried tells why
+    other = [(f"{n}.xml", parse(ring_all_reduce(n))) for n in (16, 8)]
+    (told,) = build_msccl(other, None, [row(nranks=2)], "main").classes
+    assert told.why == "for 16 ranks"
     assert report.other_classes == 1
     assert report.algorithms[4].problem is not None
 

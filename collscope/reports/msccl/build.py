@@ -228,7 +228,8 @@ def _library(algorithm: MscclAlgorithm, costs: Costs, size: int) -> tuple[float 
 def _served(found: ClassRow, usable: Sequence[_Usable], costs: Costs | None) -> ServedRow:
     refusals = [(refusal(one.algorithm, found), one) for one in usable]
     serving = [one for why, one in refusals if why is None]
-    nearest = max((why for why, _ in refusals if why is not None), default=None)
+    refused = [why for why, _ in refusals if why is not None]
+    nearest = max(refused, key=lambda why: why[0], default=None)  # of equals the first
     msccl_us = library_us = None
     if serving and costs is not None and found.size_bytes is not None:
         first = serving[0]
