@@ -61,7 +61,7 @@ DOCUMENTS = {
         "microseconds, _bytes bytes, _gbps GB/s. null: not known, or does not apply.",
     ),
     "msccl": (
-        "collscope.reports.msccl.build.MscclReport",
+        "collscope.analysis.msccl.answer.MscclReport",
         "What `collscope msccl --format json` prints. Units are in the names: _us "
         "microseconds, _bytes bytes. null: not known, or does not apply.",
     ),
@@ -97,6 +97,7 @@ DOCUMENTS = {
 }
 
 _WORDS = {"type": "string"}
+_PERHAPS = {"type": ["string", "null"]}
 _SENTENCES = {
     "type": "array",
     "items": _WORDS,
@@ -121,6 +122,11 @@ _IN_WORDS: dict[tuple[str, str], dict[str, Any]] = {
             "description": "what is missing, and what to know of the times",
         }
     },
+    ("AlgorithmRow", "problem"): {
+        "problem": _PERHAPS | {"description": "why it cannot be used, or not be judged"}
+    },
+    ("ServedRow", "why"): {"why": _PERHAPS | {"description": "why none does"}},
+    ("MscclReport", "assumptions"): {"assumptions": {"type": "array", "items": _WORDS}},
     ("Check", "decision"): {
         "verdict": {"enum": [verdict.value for verdict in Verdict], "description": "outcome"},
         "why": _WORDS | {"description": "one sentence"},
@@ -155,7 +161,20 @@ def _document(root: type, description: str) -> dict[str, Any]:
         "title": whole["properties"]["schema"]["const"],
         "description": description,
     }
+    used = _used(whole, shapes)
+    shapes = {name: shape for name, shape in shapes.items() if name in used}
     return {**head, **{k: v for k, v in whole.items() if k != "description"}, "$defs": shapes}
+
+
+def _used(shape: dict[str, Any], shapes: dict[str, dict[str, Any]]) -> set[str]:
+    """Definitions that a shape refers to, also by others; codes that are words are not."""
+    used: set[str] = set()
+    rest = [shape]
+    while rest:
+        named = set(re.findall(r'"#/\$defs/(\w+)"', json.dumps(rest.pop()))) - used
+        used |= named
+        rest += [shapes[name] for name in named]
+    return used
 
 
 def _worded(record: type, field: str) -> bool:
