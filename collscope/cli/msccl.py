@@ -35,8 +35,8 @@ def msccl(
     output: Output = None,
 ) -> None:
     """What MSCCL algorithms would serve of a run, and at what cost."""
-    from collscope.reports.msccl.commands import msccl_report
-    from collscope.reports.msccl.render import render_msccl
+    from collscope.analysis.msccl.answer import msccl_report
+    from collscope.reports.msccl import render_msccl
 
     found = msccl_report(paths, db, run, system, strict=strict)
     write(render_msccl(found, format.value), output)

@@ -30,16 +30,34 @@ class Hops:
 
 
 @dataclass(frozen=True, slots=True)
+class Unpaired:
+    """A connection whose ends do not fit: one GPU sends other messages than the other takes."""
+
+    sender: int
+    receiver: int
+    channel: int
+    sent: int
+    taken: int
+
+
+@dataclass(frozen=True, slots=True)
 class Structure:
     """What does not depend on size; `link_chunks` by (sender, receiver), of one loop.
 
-    problem  why the algorithm could not finish; None where it can
+    unpaired  a connection whose ends do not fit
+    circular  steps wait for each other in a circle
     """
 
     messages: int
     link_chunks: dict[tuple[int, int], int]
-    problem: str | None
+    unpaired: Unpaired | None
+    circular: bool
     order: tuple[tuple[Edge, ...], ...]  # by the step they lead from, which they follow
+
+    @property
+    def finishes(self) -> bool:
+        """Nothing keeps the algorithm from coming to its end."""
+        return self.unpaired is None and not self.circular
 
     def critical(self, ranks_per_node: int, inside_us: float, between_us: float) -> Hops:
         """The chain of dependent messages that takes longest at these times per message.
@@ -67,22 +85,17 @@ def structure_of(algorithm: MscclAlgorithm) -> Structure:
     """Messages, loads and order of an algorithm's steps."""
     edges, ends = _own_edges(algorithm)
     link_chunks: dict[tuple[int, int], int] = defaultdict(int)
-    problem = None
+    unpaired = None
     messages = 0
     for (sender, receiver, channel), (sent, taken) in ends.items():
         if len(sent) != len(taken):
-            problem = (
-                f"GPU {sender} sends {len(sent)} messages to GPU {receiver} on channel {channel}, "
-                f"which receives {len(taken)}"
-            )
+            unpaired = Unpaired(sender, receiver, channel, len(sent), len(taken))
         for (before, count), after in zip(sent, taken, strict=False):
             edges.append(Edge(before, after, (sender, receiver)))
             link_chunks[sender, receiver] += count
             messages += 1
     order = _ordered(edges, algorithm.steps)
-    if problem is None and order is None:
-        problem = "steps wait for each other in a circle: the algorithm would hang"
-    return Structure(messages, dict(link_chunks), problem, order or ())
+    return Structure(messages, dict(link_chunks), unpaired, order is None, order or ())
 
 
 # Of one connection (sender, receiver, channel): steps that send, with chunks; steps that receive.

@@ -1,23 +1,51 @@
-"""The report of `collscope msccl`: algorithms, what they cost, and the classes they would serve."""
+"""What MSCCL algorithms are, what they cost, and the classes of a run that they would serve."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
 
 from collscope.analysis.classes import ClassRow, class_rows, read_call_totals
+from collscope.analysis.msccl.cost import Assumption, Costs, Lack, Load, load_of
+from collscope.analysis.msccl.serve import Refusal, refusal
+from collscope.analysis.msccl.structure import Structure, Unpaired, structure_of
+from collscope.errors import InputError
+from collscope.ingest.files import open_input
+from collscope.ingest.match import reading, require_run
+from collscope.ingest.paths import expand_files, printable
 from collscope.model import Severity
-from collscope.parsers.msccl_xml import MscclAlgorithm, MscclFile
-from collscope.reports.msccl.cost import ASSUMPTIONS, Costs, Load, load_of
-from collscope.reports.msccl.serve import refusal
-from collscope.reports.msccl.structure import Structure, structure_of
+from collscope.parsers.msccl_xml import MOST_BYTES, MscclAlgorithm, MscclFile, parse
+from collscope.roofline.catalogue import load_system
 from collscope.roofline.floors import model_lines
 from collscope.roofline.nccl_model import best_line
 from collscope.roofline.system import System
 
 SCHEMA = "collscope.msccl/1"
 _LEAST_SIZE, _LARGEST_SIZE, _STEP = 1024, 1 << 30, 16  # of the table of costs without a run
+
+
+class Flaw(Enum):
+    """Why an algorithm cannot be used, or not be judged."""
+
+    UNREADABLE = "unreadable"
+    UNPAIRED = "unpaired"
+    CIRCULAR = "circular"
+    SYSTEM = "system"  # it does not tell what a cost needs
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with an algorithm.
+
+    messages  of a file that cannot be read
+    """
+
+    flaw: Flaw
+    messages: tuple[str, ...] = ()
+    unpaired: Unpaired | None = None
+    lack: Lack | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +56,7 @@ class AlgorithmRow:
     """
 
     file: str  # path
-    problem: str | None  # why it cannot be used, or not be judged
+    problem: Problem | None  # why it cannot be used, or not be judged
     name: str | None = None  # in the file
     op: str | None = None
     nranks: int | None = None
@@ -75,7 +103,7 @@ class ServedRow:
     calls: int  # calls in the run
     file: str | None  # first algorithm that serves it; None: none
     others: tuple[str, ...]  # further ones that would
-    why: str | None  # why none does
+    why: Refusal | None  # why none does
     msccl_us: float | None  # cost of one call on the system
     library_us: float | None  # the library's own model
     run_us: float | None  # mean transfer time in the run, where kernel times tell it
@@ -104,7 +132,7 @@ class MscclReport:
     classes: tuple[ServedRow, ...]
     other_classes: int  # of the run, of operations that no algorithm is for
     notes: tuple[FileNote, ...]
-    assumptions: tuple[str, ...]
+    assumptions: tuple[Assumption, ...]  # of the costs
     schema: str = SCHEMA
 
 
@@ -116,6 +144,46 @@ class _Usable:
     algorithm: MscclAlgorithm
     structure: Structure
     load: Load
+
+
+def msccl_report(
+    paths: list[str], db: Path, run: str | None, system: str | None, *, strict: bool = False
+) -> MscclReport:
+    """What the algorithms in files and folders are, and do for a run.
+
+    run     None: the store is not opened
+    strict  a file that cannot be used is an error
+    raises  InputError when a path names nothing, a file cannot be read, or none can be used
+    """
+    machine = None if system is None else load_system(system)
+    files = [(printable(path), _read(path)) for path in _xml_files(paths)]
+    bad = [(path, f) for path, f in files if f.algorithm is None]
+    if len(bad) == len(files) or (strict and bad):
+        path, found = bad[0]
+        more = f" ({len(bad)} of {len(files)} files)" if len(files) > 1 else ""
+        raise InputError(f"{path}: {found.diagnostics[-1].message}{more}")
+    if run is None:
+        return build_msccl(files, machine)
+    with reading(db) as connection:
+        require_run(connection, db, run)
+        classes = class_rows(connection, run, read_call_totals(connection, run))
+        return build_msccl(files, machine, classes, run)
+
+
+def _xml_files(paths: list[str]) -> list[str]:
+    """Files as named; of folders, those whose name ends in .xml."""
+    found = expand_files(paths)
+    named = {path for path in paths if not Path(path).is_dir()}
+    chosen = [path for path in found if path in named or path.endswith(".xml")]
+    if not chosen:
+        raise InputError(f"{paths[0]}: holds no .xml file. Name the folder of the algorithms.")
+    return chosen
+
+
+def _read(path: str) -> MscclFile:
+    """A file's algorithm; no more of it is read than the parser takes."""
+    with open_input(path) as file:
+        return parse(file.head(MOST_BYTES + 1))
 
 
 def build_msccl(
@@ -152,30 +220,22 @@ def build_msccl(
         tuple(_served(found, usable, costs) for found in concerned),
         len(classes or ()) - len(concerned),
         tuple(notes),
-        () if costs is None else ASSUMPTIONS,
+        () if costs is None else tuple(Assumption),
     )
-
-
-def classes_of_run(connection: sqlite3.Connection, run: str) -> tuple[ClassRow, ...]:
-    """Every class of a run, the most expensive first."""
-    return class_rows(connection, run, read_call_totals(connection, run))
 
 
 def _row(file: str, found: MscclFile, costs: Costs | None) -> tuple[AlgorithmRow, _Usable | None]:
     algorithm = found.algorithm
     if algorithm is None:
         errors = [d for d in found.diagnostics if d.severity is Severity.ERROR]
-        return AlgorithmRow(file, " ".join(d.message for d in errors)), None
+        return AlgorithmRow(file, Problem(Flaw.UNREADABLE, tuple(d.message for d in errors))), None
     structure = structure_of(algorithm)
     ranks_per_node = algorithm.nranks if costs is None else costs.ranks_per_node(algorithm)
     load = load_of(algorithm, structure, ranks_per_node)
     hops = structure.critical(ranks_per_node, 1.0, 1.0)
-    problem = structure.problem
-    if problem is None and costs is not None:
-        problem = costs.lacks(algorithm, load)
     row = AlgorithmRow(
         file=file,
-        problem=problem,
+        problem=_problem(algorithm, structure, load, costs),
         name=algorithm.name,
         op=algorithm.op.value,
         nranks=algorithm.nranks,
@@ -189,13 +249,23 @@ def _row(file: str, found: MscclFile, costs: Costs | None) -> tuple[AlgorithmRow
         min_bytes=algorithm.min_bytes,
         max_bytes=algorithm.max_bytes,
         messages=structure.messages,
-        dependent=hops.inside + hops.between if structure.problem is None else None,
+        dependent=hops.inside + hops.between if structure.finishes else None,
         pair_load=load.pair,
         gpu_load=load.gpu,
         node_load=load.node,
     )
-    runs = structure.problem is None
-    return row, _Usable(file, algorithm, structure, load) if runs else None
+    return row, _Usable(file, algorithm, structure, load) if structure.finishes else None
+
+
+def _problem(
+    algorithm: MscclAlgorithm, structure: Structure, load: Load, costs: Costs | None
+) -> Problem | None:
+    if structure.unpaired is not None:
+        return Problem(Flaw.UNPAIRED, unpaired=structure.unpaired)
+    if structure.circular:
+        return Problem(Flaw.CIRCULAR)
+    lack = None if costs is None else costs.lacks(algorithm, load)
+    return None if lack is None else Problem(Flaw.SYSTEM, lack=lack)
 
 
 def _cost_rows(usable: Sequence[_Usable], costs: Costs) -> Iterator[CostRow]:
@@ -229,7 +299,7 @@ def _served(found: ClassRow, usable: Sequence[_Usable], costs: Costs | None) -> 
     refusals = [(refusal(one.algorithm, found), one) for one in usable]
     serving = [one for why, one in refusals if why is None]
     refused = [why for why, _ in refusals if why is not None]
-    nearest = max(refused, key=lambda why: why[0], default=None)  # of equals the first
+    nearest = max(refused, key=lambda one: one.why, default=None)  # of equals the first
     msccl_us = library_us = None
     if serving and costs is not None and found.size_bytes is not None:
         first = serving[0]
@@ -242,7 +312,7 @@ def _served(found: ClassRow, usable: Sequence[_Usable], costs: Costs | None) -> 
         found.nranks, found.calls,
         serving[0].file if serving else None,
         tuple(one.file for one in serving[1:]),
-        None if serving or nearest is None else nearest[1],
+        None if serving else nearest,
         msccl_us, library_us,
         None if found.transfer_ns is None else found.transfer_ns / 1000,
     )  # fmt: skip

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
+from collscope.analysis.msccl.answer import AlgorithmRow, Flaw, MscclReport, Problem, ServedRow
+from collscope.analysis.msccl.cost import Assumption, Lack
+from collscope.analysis.msccl.serve import Refusal, Why
 from collscope.reports.layout import (
     NUMBER,
     PATH,
@@ -12,10 +15,10 @@ from collscope.reports.layout import (
     Section,
     Table,
     in_format,
+    in_words,
     table,
     to_csv,
 )
-from collscope.reports.msccl.build import AlgorithmRow, MscclReport, ServedRow
 from collscope.units import count, format_size
 
 _HEAD = (
@@ -25,29 +28,103 @@ _HEAD = (
 )
 
 
+_ASSUMPTIONS = {
+    Assumption.LIBRARY_LATENCY: "latency per message and per call: the library's constants for a"
+    " ring of the same protocol",
+    Assumption.LINE_RATE: "bandwidth: the usable part of the line rate, every link full duplex",
+    Assumption.PROTOCOL: "LL carries 1 byte of data in 2, LL128 120 in 128",
+    Assumption.NOTHING_HIDDEN: "the chain of messages and the busiest link add up: nothing of one"
+    " hides the other",
+    Assumption.FREE_LOCALLY: "local copies and reductions, and the number of channels, cost"
+    " nothing",
+    Assumption.NODES_FILLED: "ranks fill node after node; a node's NICs share its traffic evenly",
+    Assumption.SLOWEST_LINK: "GPUs without a direct link reach each other at the rate of the"
+    " slowest direct one",
+}
+_LACKS = {
+    Lack.LATENCIES: "the system has no latencies",
+    Lack.LINKS: "the system says nothing about links inside a node",
+    Lack.NICS: "the algorithm crosses nodes, and the system has no NICs",
+    Lack.LINK_BETWEEN: "GPUs that exchange messages have no link",
+}
+
+
 def render_msccl(report: MscclReport, fmt: str) -> str:
     """In one of `layout.FORMATS`; csv has the run's classes, else the costs, else the algorithms.
 
     raises  UsageError for another format
     """
     return in_format(
-        fmt, report, lambda: _csv(report), lambda: ("collscope msccl", _sections(report))
+        fmt,
+        in_words(
+            report,
+            algorithms=[in_words(a, problem=problem_words(a.problem)) for a in report.algorithms],
+            classes=[in_words(c, why=refusal_words(c.why)) for c in report.classes],
+            assumptions=_assumptions(report),
+        ),
+        lambda: _csv(report),
+        lambda: ("collscope msccl", _sections(report)),
     )
+
+
+def problem_words(problem: Problem | None) -> str | None:
+    """Why an algorithm cannot be used, or not be judged."""
+    if problem is None:
+        return None
+    if problem.lack is not None:
+        return _LACKS[problem.lack]
+    pair = problem.unpaired
+    if pair is not None:
+        return (
+            f"GPU {pair.sender} sends {pair.sent} messages to GPU {pair.receiver} on channel"
+            f" {pair.channel}, which receives {pair.taken}"
+        )
+    if problem.flaw is Flaw.CIRCULAR:
+        return "steps wait for each other in a circle: the algorithm would hang"
+    return " ".join(problem.messages)
+
+
+def refusal_words(refused: Refusal | None) -> str | None:
+    """Why an algorithm does not serve a class."""
+    if refused is None:
+        return None
+    sizes = f"{format_size(refused.min_bytes)} and more"
+    if refused.max_bytes is not None:
+        sizes = f"{format_size(refused.min_bytes)} to {format_size(refused.max_bytes)}"
+    return {
+        Why.OTHER_OPERATION: "another operation",
+        Why.OTHER_RANKS: f"for {refused.nranks} ranks",
+        Why.SIZE_UNKNOWN: "the size of the class is not known",
+        Why.OTHER_SIZES: f"for {sizes}",
+        Why.COUNT_NOT_MULTIPLE: f"count {refused.count} not a multiple of {refused.chunks}",
+        Why.NOT_IN_PLACE: "not in place",
+        Why.IN_PLACE_ONLY: "in place only",
+    }[refused.why]
+
+
+def _assumptions(report: MscclReport) -> tuple[str, ...]:
+    return tuple(_ASSUMPTIONS[assumption] for assumption in report.assumptions)
 
 
 def _csv(report: MscclReport) -> str:
     rows = report.classes if report.run is not None else report.costs or report.algorithms
     columns = tuple(rows[0].__dataclass_fields__) if rows else ()
-    return to_csv(columns, ([getattr(row, name) for name in columns] for row in rows))
+    return to_csv(columns, ([_cell(getattr(row, name)) for name in columns] for row in rows))
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, Problem):
+        return problem_words(value)
+    return refusal_words(value) if isinstance(value, Refusal) else value
 
 
 def _sections(report: MscclReport) -> list[Section]:
     usable = [row for row in report.algorithms if row.name is not None]
     sections = [Section("Algorithms", (_HEAD, _algorithms(usable)))] if usable else []
     problems = [
-        f"{_short(row.file)}: {row.problem.removesuffix('.')}."
+        f"{_short(row.file)}: {problem.removesuffix('.')}."
         for row in report.algorithms
-        if row.problem is not None
+        if (problem := problem_words(row.problem)) is not None
     ]
     problems += [
         f"{_short(note.file)}: {note.message}" for note in report.notes if note.severity != "error"
@@ -61,7 +138,7 @@ def _sections(report: MscclReport) -> list[Section]:
             Section(f"Classes of run '{report.run}'", (_sentence(report), _classes(report)))
         )
     if report.assumptions:
-        sections.append(Section("Assumptions", (Item("of the cost", report.assumptions),)))
+        sections.append(Section("Assumptions", (Item("of the cost", _assumptions(report)),)))
     return sections
 
 
@@ -133,7 +210,7 @@ def _classes(report: MscclReport) -> Table:
 
 def _choice(row: ServedRow) -> str:
     if row.file is None:
-        return f"none: {row.why}"
+        return f"none: {refusal_words(row.why)}"
     more = f" (+{len(row.others)})" if row.others else ""
     return _short(row.file) + more
 

@@ -9,22 +9,36 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from enum import Enum
 
+from collscope.analysis.msccl.structure import Hops, Structure
 from collscope.parsers.msccl_xml import MscclAlgorithm
-from collscope.reports.msccl.structure import Hops, Structure
 from collscope.roofline.nccl_constants import PROTOCOLS
 from collscope.roofline.nccl_model import constants_of
 from collscope.roofline.system import System
 
-ASSUMPTIONS = (
-    "latency per message and per call: the library's constants for a ring of the same protocol",
-    "bandwidth: the usable part of the line rate, every link full duplex",
-    "LL carries 1 byte of data in 2, LL128 120 in 128",
-    "the chain of messages and the busiest link add up: nothing of one hides the other",
-    "local copies and reductions, and the number of channels, cost nothing",
-    "ranks fill node after node; a node's NICs share its traffic evenly",
-    "GPUs without a direct link reach each other at the rate of the slowest direct one",
-)
+
+class Assumption(Enum):
+    """What a cost takes for granted."""
+
+    LIBRARY_LATENCY = "library_latency"  # per message and call: the library's, of a ring
+    LINE_RATE = "line_rate"  # the usable part of it, every link full duplex
+    PROTOCOL = "protocol"  # what part of the bytes sent is data
+    NOTHING_HIDDEN = "nothing_hidden"  # the chain of messages and the busiest link add up
+    FREE_LOCALLY = "free_locally"  # copies, reductions and the number of channels cost nothing
+    NODES_FILLED = "nodes_filled"  # ranks fill node after node, whose NICs share its traffic
+    SLOWEST_LINK = "slowest_link"  # between GPUs without a link of their own
+
+
+class Lack(Enum):
+    """What a system does not tell and the cost of an algorithm needs."""
+
+    LATENCIES = "latencies"
+    LINKS = "links"  # inside a node
+    NICS = "nics"
+    LINK_BETWEEN = "link_between"  # two GPUs that exchange messages
+
+
 _CARRIED = {"LL": 0.5, "LL128": 0.9375, "Simple": 1.0}
 
 
@@ -87,16 +101,16 @@ class Costs:
         fabric = self.system.fabric
         return algorithm.nranks if fabric is None else min(algorithm.nranks, fabric.gpus)
 
-    def lacks(self, algorithm: MscclAlgorithm, load: Load) -> str | None:
+    def lacks(self, algorithm: MscclAlgorithm, load: Load) -> Lack | None:
         """What the system does not tell and the algorithm needs; None when nothing is missing."""
         if self.constants is None:
-            return "the system has no latencies"
+            return Lack.LATENCIES
         if load.gpu is not None and self.system.fabric is None:
-            return "the system says nothing about links inside a node"
+            return Lack.LINKS
         if load.node is not None and self.system.network is None:
-            return "the algorithm crosses nodes, and the system has no NICs"
+            return Lack.NICS
         if load.pair is not None and self._pair_gbps(algorithm) == 0:
-            return "GPUs that exchange messages have no link"
+            return Lack.LINK_BETWEEN
         return None
 
     def cost(
