@@ -1,8 +1,8 @@
 """The libraries' own estimate of a collective's time: minimum over algorithm and protocol.
 
 time = latency · factor + size / bandwidth, as ncclTopoTuneModel and ncclTopoGetAlgoTime of
-src/graph/tuning.cc compute it (reference: docs/roofline.md). Ring, Tree and PAT only: NVLS and
-CollNet depend on what the machine switches on. Times in µs, bandwidths in GB/s, sizes in bytes.
+src/graph/tuning.cc compute it. Ring, Tree and PAT only: NVLS and CollNet depend on what the machine
+switches on. Times in µs, bandwidths in GB/s, sizes in bytes.
 """
 
 from __future__ import annotations
