@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from collscope.analysis.curves import Curve, CurvePoint
 from collscope.analysis.sizes import Bin
 from collscope.reports.figure import COLOURS, GREY, MARKERS, STYLE, write_figure
-from collscope.reports.html.figures import class_name, draw_classes, draw_shares
+from collscope.reports.html.figures import class_name, draw_classes, draw_shares, drawn_classes
 from collscope.reports.model import Report
 from collscope.units import count, format_size, format_time
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _MOST_CURVES = len(COLOURS)
 _MOST_BARS = 20
-_MOST_MARKS = 2000
 _FEWEST_POINTS = 2  # of a curve
 _WIDEST_BAR = 0.4  # of a bin
 _DECADES = 1e4  # what is smaller than the largest by more is not told apart
@@ -89,14 +88,18 @@ def draw_figure(drawings: Sequence[Drawing]) -> Figure:
 
 def classes_plot(report: Report) -> Drawing | None:
     """Every class as a mark: size, bus bandwidth, share of the collective time, both ceilings."""
-    rows = [r for r in report.judgement.classes if r.size_bytes and (r.busbw_gbps or 0) > 0]
+    rows, outside = drawn_classes(report.judgement.classes)
     if not rows:
         return None
+    beyond = f", {len(outside)} outside of the axes" if outside else ""
 
     def draw(figure: SubFigure) -> None:
         axis = figure.subplots()
-        draw_classes(axis, rows[:_MOST_MARKS])
-        axis.set_title(f"Classes of run {report.header.run}: area by share of collective time")
+        draw_classes(axis, rows)
+        axis.legend(loc="lower right", ncols=2)
+        axis.set_title(
+            f"Classes of run {report.header.run}: area by share of collective time{beyond}"
+        )
         figure.supxlabel(
             "line up to the reachable ceiling, dot at the fabric's limit",
             fontsize=8,

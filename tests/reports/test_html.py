@@ -7,6 +7,7 @@ import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import ANY
@@ -18,7 +19,7 @@ from command import collscope
 
 from collscope.analysis.p2p import P2p, PairRow
 from collscope.reports.html import timeline
-from collscope.reports.html.figures import classes_figure
+from collscope.reports.html.figures import classes_figure, drawn_classes
 from collscope.reports.html.measured import p2p_extras
 from collscope.reports.html.page import Extras, Fact, Strip, to_html
 from collscope.reports.html.report import report_extras
@@ -218,10 +219,10 @@ def test_pages_open_sort_filter_and_switch(
 def test_a_mark_tells_and_filters(pages: dict[str, Path], browser: Browser) -> None:
     opened = Opened(browser, pages["main.html"])
     page = opened.page
-    mark = page.locator("#class-10 path, #class-10 use").first
+    mark = page.locator(".wide [data-mark=class-10] :is(path, use)").first
     mark.dispatch_event("pointermove", {"clientX": 5, "clientY": 5, "bubbles": True})
     assert "SendRecv of 8 MiB on 4 ranks" in page.locator("#tip").inner_text()
-    page.locator("#class-10").dispatch_event("click")
+    page.locator(".wide [data-mark=class-10]").dispatch_event("click")
     for title in ("#efficiency-and-gain", "#classes"):
         count = page.locator(f"{title} > .table .count").first.inner_text()
         assert count == "1 of 14 rows"
@@ -230,7 +231,7 @@ def test_a_mark_tells_and_filters(pages: dict[str, Path], browser: Browser) -> N
     assert page.locator("#chip").is_hidden()
     assert page.locator("#classes > .table .count").first.inner_text() == "14 of 14 rows"
     # the keyboard reads the marks of a drawing, and filters by them
-    page.locator("#class-10").evaluate("mark => mark.closest('.drawing').focus()")
+    page.locator(".wide [data-mark=class-10]").evaluate("mark => mark.closest('.drawing').focus()")
     page.keyboard.press("ArrowRight")
     assert page.locator("#tip").inner_text().startswith("class ")
     page.keyboard.press("Enter")
@@ -242,10 +243,15 @@ def test_a_mark_tells_and_filters(pages: dict[str, Path], browser: Browser) -> N
 @needs_browser
 def test_series_are_switched_off(pages: dict[str, Path], browser: Browser) -> None:
     opened = Opened(browser, pages["sweep.html"])
-    box = opened.page.locator(".series input").first
-    group = box.get_attribute("data-group")
+    box = opened.page.locator(".keys input").first
+    mark = opened.page.locator(f"[data-mark='{box.get_attribute('data-switch')}']")
+    assert mark.count() == 2  # on wide and on narrow screens
+    assert mark.first.is_visible()
+    assert not mark.last.is_visible()
     box.uncheck()
-    assert opened.page.evaluate(f"document.getElementById('{group}').style.display") == "none"
+    assert not mark.first.is_visible()
+    box.check()
+    assert mark.first.is_visible()
     opened.close()
 
 
@@ -323,9 +329,19 @@ def test_an_accessibility_check_finds_nothing_but_minor_things(
 def test_a_narrow_screen_scrolls_nowhere_but_inside(
     pages: dict[str, Path], browser: Browser
 ) -> None:
-    opened = Opened(browser, pages["traced.html"], viewport={"width": 390, "height": 800})
-    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 390
-    opened.close()
+    for run in ("main", "traced", "sweep"):
+        opened = Opened(browser, pages[f"{run}.html"], viewport={"width": 390, "height": 800})
+        assert opened.page.evaluate("document.documentElement.scrollWidth") <= 390
+        # drawings have a form of their own, whole and with letters that can be read
+        cut = "all => all.filter(d => d.scrollWidth > d.clientWidth).length"
+        assert opened.page.eval_on_selector_all(".drawing", cut) == 0
+        heights = opened.page.eval_on_selector_all(
+            ".drawing text", """all => all.map(t => t.getBoundingClientRect())
+                .map(box => Math.min(box.width, box.height) * (box.width > 0))
+                .filter((least, i) => least > 0 && all[i].textContent.length > 3)""",
+        )  # fmt: skip
+        assert min(heights) > 11
+        opened.close()
 
 
 def collscope_rows(db: Path, query: str) -> list[dict[str, Any]]:
@@ -394,7 +410,7 @@ def test_a_comparison_draws_its_ratios_and_every_curve(
     assert f"{first['cells'][0]['busbw_gbps']:.4g}" in {row[1] for row in curve}
     # marks of one size do not cover each other
     boxes = [
-        page.locator(f"#ratio-{i}").bounding_box()
+        page.locator(f".wide [data-mark=ratio-{i}]").bounding_box()
         for i, row in enumerate(ratios) if row[2] == ratios[0][2]
     ]  # fmt: skip
     assert len({box["x"] for box in boxes if box}) == len(boxes) > 1
@@ -424,6 +440,36 @@ def test_drawings_and_facts_are_made_of_the_report(samples: Path, tmp_path: Path
     drawing = classes_figure(report)
     assert drawing is not None
     assert len(drawing.marks) == len([c for c in report.judgement.classes if c.busbw_gbps])
+
+
+def test_the_picture_of_classes_follows_those_with_the_time(samples: Path, tmp_path: Path) -> None:
+    import sqlite3
+
+    from collscope.reports.build import build_report
+
+    db = tmp_path / "t.db"
+    collscope("ingest", "trace", samples / "traces" / "default", "--db", db)
+    report = build_report(sqlite3.connect(db), "main", system="h200")
+    row = next(r for r in report.judgement.classes if r.busbw_gbps)
+    # 97 % of the time at 8 to 64 MiB and 100 to 300 GB/s; the rest 8 times beyond and more
+    told = ((8 << 20, 100.0, 0.60), (64 << 20, 300.0, 0.37), (1 << 20, 12.5, 0.01),
+            (256, 0.05, 0.01), (512 << 20, 2401.0, 0.01))  # fmt: skip
+    rows = tuple(
+        replace(row, class_id=n, size_bytes=size, busbw_gbps=rate, time_share=share)
+        for n, (size, rate, share) in enumerate(told)
+    )
+    inside, outside = drawn_classes(rows)
+    assert [r.class_id for r in inside] == [0, 1, 2]
+    assert [r.class_id for r in outside] == [3, 4]
+    judgement = replace(report.judgement, classes=rows)
+    drawing = classes_figure(replace(report, judgement=judgement))
+    assert drawing is not None
+    assert "Outside of the axes, with 2.0 % of the time: " in drawing.text
+    assert f"{row.op} 256 B at 0.05 GB/s" in drawing.text
+    assert len(drawing.table.rows) == 5
+    # without times nothing is outside
+    untimed = [replace(r, time_share=None) for r in rows]
+    assert drawn_classes(untimed) == (untimed, ())
 
 
 @needs_browser
@@ -512,7 +558,7 @@ def test_a_tune_shows_every_setting_and_the_step(browser: Browser, tmp_path: Pat
     assert tried[2][4:] == ["1.000", "0.810", "1.200", "-"]
     times = page.evaluate(_FIGURE_ROWS, "Time of one call of each class")
     assert times[0] == ["AllReduce 64 MiB x4", "732.9", "328.5", "328.8", "-", "default"]
-    page.locator("#tried-3-default").hover()
+    page.locator(".wide [data-mark=tried-3-default]").hover()
     assert "default: 328.5 us, 0.448" in page.locator("#tip").inner_text()
     assert page.evaluate("window.hit") is None
     assert opened.problems == []
@@ -542,12 +588,12 @@ def test_a_prediction_is_drawn_as_its_json_tells_it(
     assert f"{low:.2f} to {high:.2f} ms" in facts
     # a bar is as long as its part of the step, and tells it
     widths = [
-        page.locator(f"#bound-0-{side}").bounding_box()["width"]  # type: ignore[index]
+        page.locator(f".wide [data-mark=bound-0-{side}]").bounding_box()["width"]  # type: ignore[index]
         for side in (0, 1)
     ]
     compute = [float(cell) for cell in step["compute"]]
     assert widths[0] / widths[1] == pytest.approx(compute[0] / compute[1], rel=0.01)
-    page.locator("#bound-0-0").hover()
+    page.locator(".wide [data-mark=bound-0-0]").hover()
     assert f"compute, as it is\n{compute[0]:.3f}" in page.locator("#tip").inner_text()
     classes = page.evaluate(_FIGURE_ROWS, "Time of one call, before and after")
     assert [row[1:3] for row in classes] == [

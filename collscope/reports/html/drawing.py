@@ -1,65 +1,169 @@
-"""What all drawings of a page have in common: style, axes, colours of operations, heat maps."""
+"""What all drawings of a page have in common: sizes, style, axes, colours, heat maps."""
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import log2
+from math import ceil, log2
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.colors import to_hex
+from matplotlib.container import BarContainer
+from matplotlib.figure import Figure as Drawing
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from collscope.reports.figure import COLOURS, MARKERS
-from collscope.reports.html.page import Figure
+from collscope.reports.html.page import Figure, Key, Picture
 from collscope.reports.layout import NUMBER, TEXT, table
 from collscope.units import figure, format_size
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 # Stand for the page's own colours in the SVG, so that light, dark and print follow.
 INK, _LINE = "#010203", "#030201"
 _STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none", "text.parse_math": False, "svg.hashsalt": "collscope",
-    "font.family": "sans-serif",
+    "svg.fonttype": "none", "text.parse_math": False, "font.family": "sans-serif",
     "font.size": 10, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": _LINE,
     "xtick.color": INK, "ytick.color": INK, "grid.color": _LINE, "grid.linewidth": 0.5,
     "axes.grid": True, "axes.axisbelow": True, "axes.spines.top": False,
     "axes.spines.right": False, "figure.facecolor": "none", "axes.facecolor": "none",
-    "legend.frameon": False,
 }  # fmt: skip
-WIDE = 12.4  # inches of a drawing as wide as the page
-_NARROW = 6.0  # of one that a telephone can show
+_WIDE, _NARROW = 12.4, 4.4  # inches of a drawing as wide as the page, and as a telephone
+_LEFT, _RIGHT, _TOP, _BOTTOM = 0.72, 0.22, 0.12, 0.58  # inches around an axis with numbers
+_LETTER = 0.085  # inches of one in a name beside an axis, about
+_LONGEST_NAME = 40  # characters of a row's name
+_ROW, _ROW_NARROW = 0.28, 0.46  # inches of a row with its name beside it, and above it
 PLAIN = FuncFormatter(lambda value, _: f"{value:g}")  # labels of a log axis
 _TWO_AND_FIVE = FuncFormatter(
     lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else ""  # the first digit
 )
 _DECADE = 10  # highest over lowest value, below which evenly spaced numbers tell more
 _FEW_TICKS = 30  # highest over lowest value of an axis on which powers of ten are too few
+_SIZE_TICK = 1.1  # inches that a label of the axis of sizes needs
 _SHORT_NAME = 5  # characters of a column's name that needs no room to turn
-_LONGEST_NAME = 40  # characters of a row's name
 _MOST_NUMBERS = 400  # cells of a matrix with a number each
+_CELL, _CELL_NUMBER = 0.62, 0.4  # inches of a cell, and the least with a number in it
+_COLUMN_NAME = 0.2  # inches that the name of a column needs
+# How a legend writes marks and lines: there the page's own text stands for matplotlib's shapes.
+_SIGNS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "_": "▬", "|": "❘"}
+_HOLLOW = {"o": "○", "s": "□"}
+_LINES = {"-": "—", "--": "– –", "-.": "– ·", ":": "···"}
+_HATCHES = {"": "■", "//": "▨", "..": "▩"}
 
 
-def draw(make: Callable[[], Drawing]) -> str:
-    """SVG markup of a drawing: text as text, colours as the page's variables."""
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """What a drawing is made for: the page on a screen, or on a telephone, by inches of width."""
+
+    width: float
+
+    @property
+    def narrow(self) -> bool:
+        """True for a telephone's."""
+        return self.width <= _NARROW
+
+    @property
+    def bar(self) -> float:
+        """Height of a bar in rows: on a narrow sheet its name stands above it."""
+        return 0.42 if self.narrow else 0.72
+
+    def axes(
+        self, height: float, rows: int = 1, *, left: float = _LEFT, bottom: float = _BOTTOM
+    ) -> tuple[Drawing, Sequence[Axes]]:
+        """Axes below each other that share what they show from left to right; all in inches."""
+        drawing = Drawing(figsize=(self.width, height))
+        axes = drawing.subplots(rows, 1, sharex=True, squeeze=False, gridspec_kw={
+            "left": left / self.width, "right": 1 - _RIGHT / self.width,
+            "top": 1 - _TOP / height, "bottom": bottom / height,
+        })  # fmt: skip
+        return drawing, list(axes[:, 0])
+
+    def axis(self, height: float) -> tuple[Drawing, Axes]:
+        """One axis with numbers on both sides."""
+        drawing, (axis,) = self.axes(height)
+        return drawing, axis
+
+    def rows(self, names: Sequence[str], step: float | None = None) -> tuple[Drawing, Axes]:
+        """An axis of rows from the top, each with a name; long names keep their beginning.
+
+        step  inches of a row on a wide sheet
+        """
+        shown = [n if len(n) <= _LONGEST_NAME else f"{n[: _LONGEST_NAME - 1]}…" for n in names]
+        longest = 0.2 if self.narrow else 0.25 + _LETTER * max(map(len, shown))
+        row = _ROW_NARROW if self.narrow else step or _ROW
+        drawing, (axis,) = self.axes(_TOP + _BOTTOM + row * len(names), left=longest)
+        if self.narrow:
+            axis.set_yticks([])
+            for i, name in enumerate(shown):
+                axis.text(0, i - 0.26, name, transform=axis.get_yaxis_transform())
+        else:
+            axis.set_yticks(range(len(names)), shown)
+        axis.set_ylim(len(names) - 0.5, -0.75 if self.narrow else -0.6)
+        axis.grid(visible=False, axis="y")
+        return drawing, axis
+
+
+def draw(make: Callable[[Sheet], Drawing]) -> Picture:
+    """A drawing for screens and for telephones: text as text, colours as the page's variables.
+
+    make  draws it on a sheet; labelled artists make the legend, whose entry switches the marks of
+          the artist's `gid` where it has one. A `gid` with a hyphen is a mark's id.
+    """
+    wide, narrow = Sheet(_WIDE), Sheet(_NARROW)
     with mpl.rc_context(_STYLE):
-        figure = make()
-        out = io.StringIO()
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-        plt.close(figure)
-        wide = figure.get_figwidth() > _NARROW  # is not shrunk to a narrow screen
+        first = make(wide)
+        keys = tuple(_keys(first))
+        forms = [_svg(first, "wide")]
+        if first.get_figwidth() > _NARROW:
+            forms.append(_svg(make(narrow), "narrow"))
+    return Picture("".join(forms), keys)
+
+
+def _svg(drawing: Drawing, form: str) -> str:
+    """SVG markup; `form` is its class, and keeps its ids apart from those of other forms."""
+    out = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": form}):
+        drawing.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     svg = out.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = svg.replace("<svg ", '<svg class="wide" ', 1) if wide else svg
+    small = drawing.get_figwidth() <= _NARROW and form == "wide"
+    svg = svg.replace("<svg ", f'<svg class="{"small" if small else form}" ', 1)
+    svg = re.sub(r' id="[^"-]*_\d+"', "", svg)  # matplotlib's own, which nothing refers to
+    svg = re.sub(r' id="([^"]*-[^"]*)"', r' data-mark="\1"', svg)  # the same in both forms
     return svg.replace(INK, "var(--ink)").replace(_LINE, "var(--line)")
+
+
+def _keys(drawing: Drawing) -> Iterable[Key]:
+    """The legend: labelled artists, each label once."""
+    seen = set()
+    for axis in drawing.axes:
+        for artist, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            if label not in seen:
+                seen.add(label)
+                yield _key(artist, label)
+
+
+def _key(artist: Artist | BarContainer, label: str) -> Key:
+    if isinstance(artist, BarContainer):
+        bar = artist.patches[0]
+        colour, sign = bar.get_facecolor(), _HATCHES[bar.get_hatch() or ""]
+        return Key(label, to_hex(colour), sign)
+    assert isinstance(artist, Line2D)
+    colour, marker = to_hex(artist.get_color()), str(artist.get_marker())
+    if marker in _SIGNS:
+        hollow = artist.get_markerfacecolor() == "none" and marker in _HOLLOW
+        sign, colour = (_HOLLOW if hollow else _SIGNS)[marker], to_hex(artist.get_markeredgecolor())
+    else:
+        sign = _LINES[str(artist.get_linestyle())]
+    return Key(label, "var(--ink)" if colour == INK else colour, sign, artist.get_gid() or "")
 
 
 def colour_of(ops: Sequence[str]) -> Mapping[str, str]:
@@ -84,7 +188,8 @@ def size_axis(axis: Axes, sizes: Sequence[int]) -> None:
     axis.set_xscale("log", base=2)
     axis.set_xlim(low / 2, high * 2)
     first, last = int(log2(low)) - 1, int(log2(high)) + 2
-    step = max(1, (last - first) // 9)
+    most = max(2, int(axis.bbox.width / axis.figure.dpi / _SIZE_TICK))
+    step = max(1, -(-(last - first) // most))
     ticks = [2**k for k in range(first, last, step) if k >= 0]
     axis.set_xticks(ticks, [format_size(t) for t in ticks])
     axis.minorticks_off()
@@ -98,17 +203,10 @@ def log_axis(axis: Axes, which: str) -> None:
     low, high = axis.get_xlim() if which == "x" else axis.get_ylim()
     if high < _DECADE * low:
         side.set_major_locator(MaxNLocator(6))
-        side.set_minor_locator(NullLocator())
+    few = _DECADE * low <= high < _FEW_TICKS * low
+    side.set_minor_locator(LogLocator(subs=(2, 5)) if few else NullLocator())
     side.set_major_formatter(PLAIN)
-    side.set_minor_formatter(_TWO_AND_FIVE if high < _FEW_TICKS * low else NullFormatter())
-
-
-def row_axis(axis: Axes, names: Sequence[str]) -> None:
-    """Rows from the top with a name each; long names keep their beginning."""
-    shown = [n if len(n) <= _LONGEST_NAME else f"{n[: _LONGEST_NAME - 1]}…" for n in names]
-    axis.set_yticks(range(len(names)), shown)
-    axis.set_ylim(len(names) - 0.4, -0.6)
-    axis.grid(visible=False, axis="y")
+    side.set_minor_formatter(_TWO_AND_FIVE if few else NullFormatter())
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,32 +225,41 @@ class Matrix:
 
 def heat_figure(title: str, text: str, matrix: Matrix) -> Figure:
     """A matrix as coloured cells with its values; a missing value stays empty."""
-    rows, columns, values = matrix.rows, matrix.columns, matrix.values
-    grid = np.array([[np.nan if v is None else v for v in row] for row in values], dtype=float)
-    short = max(map(len, columns)) <= _SHORT_NAME
-
-    def make() -> Drawing:
-        size = min(WIDE, 2.8 + 0.62 * len(columns)), (0.9 if short else 1.9) + 0.34 * len(rows)
-        drawing, axis = plt.subplots(figsize=size, layout="constrained")
-        shown = axis.imshow(
-            np.ma.masked_invalid(grid), cmap="viridis", aspect="auto", interpolation="none",
-            extent=(0, len(columns), len(rows), 0),
-        )  # fmt: skip
-        turned, end = (0, "center") if short else (45, "right")
-        axis.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=turned, ha=end)
-        axis.set_yticks(np.arange(len(rows)) + 0.5, rows)
-        axis.grid(visible=False)
-        drawing.colorbar(shown, ax=axis, label=matrix.unit, format=PLAIN)
-        if grid.size <= _MOST_NUMBERS:
-            middle = np.nanmean([np.nanmin(grid), np.nanmax(grid)])
-            for i, j in np.argwhere(~np.isnan(grid)):
-                colour = "black" if grid[i, j] > middle else "white"
-                axis.text(j + 0.5, i + 0.5, figure(grid[i, j]), ha="center", va="center",
-                          fontsize=9, color=colour)  # fmt: skip
-        return drawing
-
     found = table(
-        [(matrix.corner, TEXT), *((f"{column} {matrix.unit}", NUMBER) for column in columns)],
-        ([name, *line] for name, line in zip(rows, values, strict=True)),
+        [(matrix.corner, TEXT), *((f"{c} {matrix.unit}", NUMBER) for c in matrix.columns)],
+        ([name, *line] for name, line in zip(matrix.rows, matrix.values, strict=True)),
     )
-    return Figure(title, text, draw(make), found, {})
+    return Figure(title, text, draw(lambda sheet: _heat_map(matrix, sheet)), found, {})
+
+
+def _heat_map(matrix: Matrix, sheet: Sheet) -> Drawing:
+    rows, columns = matrix.rows, matrix.columns
+    grid = np.array([[np.nan if v is None else v for v in r] for r in matrix.values], dtype=float)
+    longest = max(map(len, columns))
+    turn = 0 if longest <= _SHORT_NAME else 90 if sheet.narrow else 45
+    across, down = ({0: 0.0, 45: 0.75, 90: 0.3}[turn], {0: 0.0, 45: 0.75, 90: 1.0}[turn])
+    left = max(0.25 + _LETTER * max(map(len, rows)), across * _LETTER * longest)
+    bottom, bar = 0.35 + down * _LETTER * longest, 0.95
+    cell = min(_CELL, (sheet.width - left - bar) / len(columns))
+    width, height = left + cell * len(columns) + bar, _TOP + 0.34 * len(rows) + bottom
+    drawing = Drawing(figsize=(width, height))
+    tall = bottom / height, 0.34 * len(rows) / height
+    axis = drawing.add_axes((left / width, tall[0], cell * len(columns) / width, tall[1]))
+    shown = axis.imshow(
+        np.ma.masked_invalid(grid), cmap="viridis", aspect="auto", interpolation="none",
+        extent=(0, len(columns), len(rows), 0),
+    )  # fmt: skip
+    places = range(0, len(columns), ceil(_COLUMN_NAME / cell))
+    axis.set_xticks([i + 0.5 for i in places], [columns[i] for i in places], rotation=turn,
+                    ha="right" if turn == 45 else "center")  # fmt: skip
+    axis.set_yticks(np.arange(len(rows)) + 0.5, rows)
+    axis.grid(visible=False)
+    scale = drawing.add_axes((1 - (bar - 0.15) / width, tall[0], 0.15 / width, tall[1]))
+    drawing.colorbar(shown, cax=scale, label=matrix.unit, format=PLAIN)
+    if grid.size <= _MOST_NUMBERS and cell >= _CELL_NUMBER:
+        middle = np.nanmean([np.nanmin(grid), np.nanmax(grid)])
+        for i, j in np.argwhere(~np.isnan(grid)):
+            colour = "black" if grid[i, j] > middle else "white"
+            axis.text(j + 0.5, i + 0.5, figure(grid[i, j]), ha="center", va="center",
+                      fontsize=9, color=colour)  # fmt: skip
+    return drawing

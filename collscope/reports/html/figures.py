@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import TYPE_CHECKING
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 from collscope.analysis.curves import Curve
@@ -15,12 +14,11 @@ from collscope.reports.figure import COLOURS
 from collscope.reports.html.drawing import (
     INK,
     PLAIN,
-    WIDE,
+    Sheet,
     colour_of,
     draw,
     log_axis,
     marker_of,
-    row_axis,
     series_style,
     size_axis,
 )
@@ -39,40 +37,88 @@ _MOST_MARKS = 2000  # of one drawing; the classes with the least time are left o
 _MOST_BARS = 30
 _MOST_MARKED = 100  # points of a curve with a mark each
 _MOST_SERIES = 12
-_MANY_BINS = 14
+_NEARLY_ALL = 0.95  # of the collective time
+_FAR = 8  # times beyond the sizes and the rates of the classes that have it
+_FEW = 3  # classes that a sentence names
+_MANY_BINS, _MANY_BINS_NARROW = 14, 5  # beyond them their names are turned
 _MOST_RANKS = 64
 
 
 def classes_figure(report: Report) -> Figure | None:
     """The picture that says it all: size against bus bandwidth, area by share of time."""
     judged = report.judgement.classes
-    rows = [r for r in judged if r.size_bytes and r.busbw_gbps and r.busbw_gbps > 0][:_MOST_MARKS]
+    rows, outside = drawn_classes(judged)
     if not rows:
         return None
     marks = {f"class-{row.class_id}": _says(row) for row in rows}
 
-    def make() -> Drawing:
-        figure, axis = plt.subplots(figsize=(WIDE, 4.8), layout="constrained")
+    def make(sheet: Sheet) -> Drawing:
+        drawing, axis = sheet.axis(4.8)
         draw_classes(axis, rows)
-        return figure
+        return drawing
 
     found = table(
         [("class", NUMBER), ("op", TEXT), ("size", NUMBER), ("ranks", NUMBER), ("GB/s", NUMBER),
          ("reachable", NUMBER), ("limit", NUMBER), ("% time", NUMBER)],
         ((r.class_id, r.op, format_size(r.size_bytes), r.nranks, r.busbw_gbps, r.roof_gbps,
           r.limit_gbps, None if r.time_share is None else f"{100 * r.time_share:.2f}")
-         for r in rows),
+         for r in (*rows, *outside)),
     )  # fmt: skip
-    left = len([r for r in judged if r.size_bytes]) - len(rows)
-    rest = f" {left} classes without a time, or with the least, are not drawn." if left else ""
     return Figure(
         "Every class: how large, how fast, how much of the time",
         "Each mark is a class; its area is its share of collective time, its colour the operation. "
         "The bar above a mark is the reachable ceiling, the dotted line the limit of the fabric. "
-        "A click filters the tables." + rest,
+        "A click filters the tables." + _not_drawn(judged, rows, outside),
         draw(make), found, marks,
         filters={f"class-{r.class_id}": f"class={r.class_id}" for r in rows},
     )  # fmt: skip
+
+
+def drawn_classes(
+    judged: Sequence[JudgedClass],
+) -> tuple[Sequence[JudgedClass], Sequence[JudgedClass]]:
+    """Classes with a rate that the picture draws, and those outside of its axes.
+
+    The axes follow the classes that together have nearly all of the time: a class with little time
+    that is far from all of them would press the others into a corner.
+    """
+    known = [r for r in judged if r.size_bytes and r.busbw_gbps and r.busbw_gbps > 0][:_MOST_MARKS]
+    order = sorted(known, key=lambda r: -(r.time_share or 0.0))
+    sums = np.cumsum([r.time_share or 0.0 for r in order])
+    if not order or not sums[-1]:
+        return known, ()
+    heavy = order[: int(np.searchsorted(sums, _NEARLY_ALL * sums[-1])) + 1]
+    sizes, rates = [r.size_bytes or 0 for r in heavy], [r.busbw_gbps or 0.0 for r in heavy]
+
+    def inside(r: JudgedClass) -> bool:
+        return (
+            min(sizes) / _FAR <= (r.size_bytes or 0) <= max(sizes) * _FAR
+            and min(rates) / _FAR <= (r.busbw_gbps or 0) <= max(rates) * _FAR
+        )
+
+    return [r for r in known if inside(r)], [r for r in known if not inside(r)]
+
+
+def _not_drawn(
+    judged: Sequence[JudgedClass], rows: Sequence[JudgedClass], outside: Sequence[JudgedClass]
+) -> str:
+    """What the picture leaves out, in words."""
+    said = []
+    if outside:
+        share = 100 * sum(r.time_share or 0.0 for r in outside)
+        rates = sorted({f"{r.op} {format_size(r.size_bytes)} at {r.busbw_gbps:.3g} GB/s"
+                        for r in outside})  # fmt: skip
+        more = f" and {len(rates) - _FEW} more" if len(rates) > _FEW else ""
+        said.append(
+            f" Outside of the axes, with {share:.1f} % of the time: "
+            f"{', '.join(rates[:_FEW])}{more}."
+        )
+    left = len([r for r in judged if r.size_bytes]) - len(rows) - len(outside)
+    if left:
+        said.append(
+            f" {count(left, 'class', 'classes')} without a time, or with the least, not drawn."
+        )
+    return "".join(said)
 
 
 def draw_classes(axis: Axes, rows: Sequence[JudgedClass]) -> None:
@@ -102,13 +148,11 @@ def draw_classes(axis: Axes, rows: Sequence[JudgedClass]) -> None:
     size_axis(axis, [row.size_bytes or 1 for row in rows])
     log_axis(axis, "y")
     axis.set_ylabel("bus bandwidth (GB/s)")
-    handles = [
-        axis.plot([], [], markers[op], color=colour, label=op)[0] for op, colour in colours.items()
-    ]
-    handles.append(axis.plot([], [], "_", color=INK, ms=12, mew=2.2, label="reachable")[0])
+    for op, colour in colours.items():
+        axis.plot([], [], markers[op], color=colour, label=op)
+    axis.plot([], [], "_", color=INK, ms=12, mew=2.2, label="reachable")
     if limits:
-        handles.append(axis.plot([], [], ":", color=INK, label="limit")[0])
-    axis.legend(handles=handles, loc="lower right", ncols=2)
+        axis.plot([], [], ":", color=INK, label="limit")
 
 
 def _says(row: JudgedClass) -> str:
@@ -145,17 +189,15 @@ def _curves(op: str, curves: Sequence[Curve], total: int, limits: Mapping[int, f
         for c in curves
     ]
     prefix = f"curve-{op}"
-    marks: dict[str, str] = {}
 
-    def make() -> Drawing:
-        figure, axis = plt.subplots(figsize=(WIDE, 4.4), layout="constrained")
+    def make(sheet: Sheet) -> Drawing:
+        drawing, axis = sheet.axis(4.4)
         for i, curve in enumerate(curves):
-            (line,) = axis.plot(
+            axis.plot(
                 [p.size_bytes for p in curve.points], [p.busbw_gbps for p in curve.points],
                 ms=5, lw=1.4, **series_style(i, marked=len(curve.points) <= _MOST_MARKED),
-                label=names[i] if len(names[i]) <= 60 else names[i][:59] + "…",
+                label=names[i], gid=f"{prefix}-{i}",
             )  # fmt: skip
-            line.set_gid(f"{prefix}-{i}")
         shapes = {(c.nranks, c.nnodes): c for c in curves if c.roof_points}
         for n, ((ranks, _), c) in enumerate(shapes.items()):
             axis.plot([p.size_bytes for p in c.roof_points], [p.busbw_gbps for p in c.roof_points],
@@ -167,10 +209,9 @@ def _curves(op: str, curves: Sequence[Curve], total: int, limits: Mapping[int, f
         size_axis(axis, [p.size_bytes for c in curves for p in c.points])
         log_axis(axis, "y")
         axis.set_ylabel("bus bandwidth (GB/s)")
-        figure.legend(loc="outside upper left", ncols=3, fontsize=9)
-        return figure
+        return drawing
 
-    marks |= {
+    marks = {
         f"{prefix}-{i}": f"{name}\nbest {max(p.busbw_gbps for p in c.points):.4g} GB/s"
         for i, (name, c) in enumerate(zip(names, curves, strict=True))
     }
@@ -184,7 +225,6 @@ def _curves(op: str, curves: Sequence[Curve], total: int, limits: Mapping[int, f
         f"Bus bandwidth against size: {op}",
         "Measured, with the reachable ceiling as a broken line." + left,
         draw(make), found, marks,
-        series=[(f"{prefix}-{i}", name) for i, name in enumerate(names)],
     )  # fmt: skip
 
 
@@ -206,19 +246,19 @@ def step_figure(report: Report) -> Figure | None:
         for n, (name, _, ns) in enumerate(parts) for i, r in enumerate(ranks)
     }  # fmt: skip
 
-    def make() -> Drawing:
-        figure, axis = plt.subplots(figsize=(WIDE, 1.4 + 0.28 * len(ranks)), layout="constrained")
+    def make(sheet: Sheet) -> Drawing:
+        drawing, axis = sheet.rows([f"rank {r.rank}" for r in ranks])
         before = np.zeros(len(ranks))
         for n, (name, colour, ns) in enumerate(parts):
             ms = np.array(ns) / 1e6
-            bars = axis.barh(range(len(ranks)), ms, left=before, color=colour, label=name)
+            bars = axis.barh(
+                range(len(ranks)), ms, left=before, color=colour, label=name, height=sheet.bar
+            )
             before += ms
             for bar, r in zip(bars, ranks, strict=True):
                 bar.set_gid(f"step-{r.rank}-{n}")
-        row_axis(axis, [f"rank {r.rank}" for r in ranks])
         axis.set_xlabel("ms, warm-up left out")
-        figure.legend(loc="outside upper left", ncols=4, fontsize=9)
-        return figure
+        return drawing
 
     columns = [(f"{name} ms", NUMBER) for name, _, _ in parts]
     found = table(
@@ -242,15 +282,13 @@ def bars_figure(report: Report) -> Figure | None:
     if not rows:
         return None
 
-    def make() -> Drawing:
-        figure, axis = plt.subplots(figsize=(WIDE, 1.2 + 0.28 * len(shown)), layout="constrained")
-        for n, bars in enumerate(draw_shares(axis, shown)):
+    def make(sheet: Sheet) -> Drawing:
+        drawing, axis = sheet.rows([class_name(row) for row in shown])
+        for n, bars in enumerate(draw_shares(axis, shown, sheet.bar)):
             for bar, row in zip(bars, shown, strict=True):
                 bar.set_gid(f"bar-{row.class_id}-{n}")
-        row_axis(axis, [class_name(row) for row in shown])
         axis.set_xlabel("% of the collective time")
-        figure.legend(loc="outside upper left", ncols=5, fontsize=9)
-        return figure
+        return drawing
 
     parts = {row.class_id: _parts(row) for row in shown}
     found = table(
@@ -282,14 +320,16 @@ PARTS = {  # of the bars, with colour and hatch
 }
 
 
-def draw_shares(axis: Axes, rows: Sequence[JudgedClass]) -> list[BarContainer]:
+def draw_shares(
+    axis: Axes, rows: Sequence[JudgedClass], height: float = 0.72
+) -> list[BarContainer]:
     """Bars of `bars_figure`, for a page as for a file of its own: a container for each part."""
     left = np.zeros(len(rows))
     parts = np.array([_parts(row) for row in rows]) * 100
     drawn = []
     for n, (name, (colour, hatch)) in enumerate(PARTS.items()):
         drawn.append(axis.barh(
-            np.arange(len(rows)), parts[:, n], left=left, color=colour, hatch=hatch, height=0.72,
+            np.arange(len(rows)), parts[:, n], left=left, color=colour, hatch=hatch, height=height,
             edgecolor="white", linewidth=0.5, label=name if parts[:, n].any() else None,
         ))  # fmt: skip
         left += parts[:, n]
@@ -328,27 +368,28 @@ def sizes_figure(report: Report) -> Figure | None:
     names = [format_size(b.low_bytes) for b in bins]
     colours = colour_of([o.op for b in bins for o in b.ops])
 
-    def make() -> Drawing:
-        figure, (top, bottom) = plt.subplots(
-            2, 1, figsize=(WIDE, 4.6), sharex=True, layout="constrained"
-        )
+    def make(sheet: Sheet) -> Drawing:
+        turned = len(bins) > (_MANY_BINS_NARROW if sheet.narrow else _MANY_BINS)
+        drawing, (top, bottom) = sheet.axes(4.6, 2, bottom=1.0 if turned else 0.58)
         base = np.zeros(len(bins))
-        for op, colour in colours.items():
+        for i, (op, colour) in enumerate(colours.items()):
             calls = np.array([sum(o.calls for o in b.ops if o.op == op) for b in bins])
-            bars = top.bar(range(len(bins)), calls, 0.7, bottom=base, color=colour, label=op)
+            bars = top.bar(
+                range(len(bins)), calls, 0.7, bottom=base, color=colour, label=op,
+                hatch="" if i < len(COLOURS) else "//", edgecolor="white", linewidth=0.5,
+            )  # fmt: skip
             base += calls
             for n, bar in enumerate(bars):
                 bar.set_gid(f"size-{n}-{op}")
         bottom.bar(range(len(bins)), [b.total_bytes / 1e6 for b in bins], 0.7, color="#888888")
         top.set_ylabel("calls")
         bottom.set_ylabel("MB of all calls")
-        bottom.set_xticks(range(len(bins)), names, rotation=45 if len(bins) > _MANY_BINS else 0)
-        bottom.set_xlabel("message size, from (a bin ends at the next power of two)")
+        bottom.set_xticks(range(len(bins)), names, rotation=45 if turned else 0)
+        bottom.set_xlabel("message size, from")
         for axis in (top, bottom):
             axis.grid(visible=False, axis="x")
             axis.yaxis.set_major_formatter(PLAIN)
-        figure.legend(loc="outside upper left", ncols=8, fontsize=9)
-        return figure
+        return drawing
 
     found = table(
         [("from", TEXT), ("calls", NUMBER), ("total MB", NUMBER), ("calls per operation", TEXT)],
@@ -361,6 +402,8 @@ def sizes_figure(report: Report) -> Figure | None:
         for n, b in enumerate(bins) for o in b.ops
     }  # fmt: skip
     return Figure(
-        "Calls by message size", "Powers of two that have calls. Bytes are below.", draw(make),
-        found, marks,
+        "Calls by message size",
+        "Powers of two that have calls: above the calls, below their bytes. A bin ends at the next "
+        "power of two.",
+        draw(make), found, marks,
     )  # fmt: skip

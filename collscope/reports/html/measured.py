@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import matplotlib.pyplot as plt
-
 from collscope.analysis.check import Check
 from collscope.analysis.compare import ClassComparison, Comparison, TracedParts, curves
 from collscope.analysis.p2p import P2p, PairRow
@@ -17,8 +15,8 @@ from collscope.model import CollectiveClass
 from collscope.reports.comparison.words import kind_of
 from collscope.reports.html.drawing import (
     INK,
-    WIDE,
     Matrix,
+    Sheet,
     draw,
     heat_figure,
     log_axis,
@@ -114,8 +112,8 @@ def _curve(found: Comparison, curve: Sequence[ClassComparison], n: int, left: in
             key.op.value, key.datatype.value if key.datatype else None, key.nranks, key.in_place)
     ]  # fmt: skip
 
-    def make() -> Drawing:
-        drawing, axis = plt.subplots(figsize=(WIDE, 3.8), layout="constrained")
+    def make(sheet: Sheet) -> Drawing:
+        drawing, axis = sheet.axis(3.8)
         for c in rows:
             rates = _rates(c)
             axis.plot([c.key.size_bytes or 1] * 2, [min(rates), max(rates)], color="#999999", lw=4,
@@ -124,11 +122,10 @@ def _curve(found: Comparison, curve: Sequence[ClassComparison], n: int, left: in
             points = [(c.key.size_bytes, c.cells[i].busbw_gbps) for c in rows
                       if c.cells[i].busbw_gbps]  # fmt: skip
             if points:
-                (line,) = axis.plot(
-                    *zip(*points, strict=True), ms=5, lw=1.4, label=label[:_LONGEST],
+                axis.plot(
+                    *zip(*points, strict=True), ms=5, lw=1.4, label=label, gid=f"label-{n}-{i}",
                     **series_style(i),
                 )  # fmt: skip
-                line.set_gid(f"label-{n}-{i}")
         for x in crossings:
             axis.axvline(x.size_bytes, color=INK, lw=1, ls=":")
             axis.annotate(f" {x.to[:_LONGEST]} from here", (x.size_bytes, 0.03), fontsize=9,
@@ -136,7 +133,6 @@ def _curve(found: Comparison, curve: Sequence[ClassComparison], n: int, left: in
         size_axis(axis, [c.key.size_bytes or 1 for c in rows])
         log_axis(axis, "y")
         axis.set_ylabel("bus bandwidth (GB/s)")
-        drawing.legend(loc="outside upper left", ncols=4, fontsize=9)
         return drawing
 
     labels = found.labels[:_MOST_LABELS]
@@ -151,7 +147,6 @@ def _curve(found: Comparison, curve: Sequence[ClassComparison], n: int, left: in
         "the fastest." + more,
         draw(make), cells,
         {f"label-{n}-{i}": label for i, label in enumerate(labels)},
-        series=[(f"label-{n}-{i}", label) for i, label in enumerate(labels)],
     )  # fmt: skip
 
 
@@ -267,12 +262,12 @@ def _pair_curve(found: P2p) -> Figure | None:
         return None
     names = [test if len(found.variants) == 1 else f"{variant}, {test}" for variant, test in drawn]
 
-    def make() -> Drawing:
-        drawing, axis = plt.subplots(figsize=(WIDE, 3.8), layout="constrained")
+    def make(sheet: Sheet) -> Drawing:
+        drawing, axis = sheet.axis(3.8)
         for n, (name, rows) in enumerate(zip(names, drawn.values(), strict=True)):
             axis.plot(
                 [r.size_bytes for r in rows], [r.algbw_gbps or 0 for r in rows], gid=f"pair-{n}",
-                ms=5, lw=1.4, label=name[:_LONGEST], **series_style(n),
+                ms=5, lw=1.4, label=name, **series_style(n),
             )  # fmt: skip
         if found.copies:
             axis.plot([c.size_bytes for c in found.copies], [c.algbw_gbps for c in found.copies],
@@ -280,7 +275,6 @@ def _pair_curve(found: P2p) -> Figure | None:
         size_axis(axis, [r.size_bytes for rows in drawn.values() for r in rows])
         log_axis(axis, "y")
         axis.set_ylabel("GB/s of one direction")
-        drawing.legend(loc="outside upper left", ncols=4, fontsize=9)
         return drawing
 
     return Figure(
@@ -290,7 +284,6 @@ def _pair_curve(found: P2p) -> Figure | None:
               ((name, format_size(r.size_bytes), r.algbw_gbps, r.time_us)
                for name, rows in zip(names, drawn.values(), strict=True) for r in rows)),
         {f"pair-{n}": name for n, name in enumerate(names)},
-        series=[(f"pair-{n}", name) for n, name in enumerate(names)],
     )  # fmt: skip
 
 
@@ -304,8 +297,8 @@ def _ratios(
     names = list(dict.fromkeys(p.series for p in shown))
     at = _side_by_side(shown)
 
-    def make() -> Drawing:
-        drawing, axis = plt.subplots(figsize=(WIDE, 4.4), layout="constrained")
+    def make(sheet: Sheet) -> Drawing:
+        drawing, axis = sheet.axis(4.4)
         for n, name in enumerate(names):
             style = series_style(n)
             for i, p in enumerate(shown):
@@ -314,7 +307,7 @@ def _ratios(
                 if p.low is not None and p.high is not None:
                     axis.plot([at[i]] * 2, [p.low, p.high], lw=1, color=style["color"], zorder=2)
                 axis.plot(at[i], p.ratio, ms=5, gid=f"ratio-{i}", zorder=3, **style)
-            axis.plot([], [], ls="", label=name[:_LONGEST], **style)
+            axis.plot([], [], ls="", label=name, **style)
         axis.axhline(1, color=INK, lw=1)
         for limit in limits:
             axis.axhline(limit, color=INK, lw=1, ls="--")
@@ -323,7 +316,6 @@ def _ratios(
         axis.set_ylim(min(*ratios, 1) / _ROOM, max(*ratios, *limits, 1) * _ROOM)
         log_axis(axis, "y")
         axis.set_ylabel("ratio")
-        drawing.legend(loc="outside upper left", ncols=4, fontsize=9)
         return drawing
 
     found = table(

@@ -138,9 +138,10 @@
   for (const [key, figure] of Object.entries(data.figures)) {
     const place = document.getElementById(key);
     const marks = [];
-    for (const [id, text] of Object.entries(figure.marks)) {
-      const mark = document.getElementById(id);
-      if (!mark) continue;
+    for (const mark of all("[data-mark]", place)) { // a mark stands in the wide and the narrow form
+      const id = mark.dataset.mark;
+      const text = figure.marks[id];
+      if (text === undefined) continue;
       mark.classList.add("mark");
       mark.setAttribute("tabindex", "-1");
       mark.addEventListener("pointermove", (event) => showTip(text, event.clientX, event.clientY));
@@ -155,17 +156,19 @@
       if (wanted) mark.addEventListener("click", () => choose(chosen === wanted ? "" : wanted));
     }
     place.querySelector(".drawing").addEventListener("keydown", (event) => {
-      const at = marks.indexOf(document.activeElement);
+      const shown = marks.filter((mark) => mark.getClientRects().length);
+      const at = shown.indexOf(document.activeElement);
       const to = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1 }[event.key];
-      if (to !== undefined && marks.length) {
+      if (to !== undefined && shown.length) {
         event.preventDefault();
-        marks[(to + marks.length) % marks.length].focus();
-      } else if (event.key === "Enter" && at >= 0) marks[at].dispatchEvent(new MouseEvent("click"));
+        shown[(to + shown.length) % shown.length].focus();
+      } else if (event.key === "Enter" && at >= 0) shown[at].dispatchEvent(new MouseEvent("click"));
     });
-    for (const box of all(".series input", place)) {
+    for (const box of all("[data-switch]", place)) {
       box.addEventListener("change", () => {
-        const group = document.getElementById(box.dataset.group);
-        if (group) group.style.display = box.checked ? "" : "none";
+        for (const mark of all("[data-mark]", place)) {
+          if (mark.dataset.mark === box.dataset.switch) mark.style.display = box.checked ? "" : "none";
+        }
       });
     }
   }

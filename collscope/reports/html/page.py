@@ -41,22 +41,45 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class Key:
+    """An entry of a drawing's legend.
+
+    colour  as CSS writes it
+    sign    character that looks like the mark or line
+    mark    what the entry switches on and off; empty when it only explains
+    """
+
+    name: str
+    colour: str
+    sign: str
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A drawing as markup, for wide and for narrow screens, and its legend.
+
+    svg  of our own making, in which text from input is escaped
+    """
+
+    svg: str
+    legend: tuple[Key, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Figure:
     """A drawing with the same data as a table.
 
-    svg      markup of our own making, in which text from input is escaped
     table    its data
-    marks    what the pointer and the keyboard read of a mark, by the mark's id in the SVG
-    series   parts that can be switched off: id of the SVG group, name
-    filters  text that a click on a mark puts into a table's filter, by the mark's id
+    marks    what the pointer and the keyboard read of a mark, by its `data-mark` in the SVG
+    filters  text that a click on a mark puts into a table's filter, by the same
     """
 
     title: str
     text: str
-    svg: str
+    picture: Picture
     table: Table
     marks: Mapping[str, str]
-    series: Sequence[tuple[str, str]] = ()
     filters: Mapping[str, str] | None = None
 
 
@@ -151,8 +174,8 @@ def _drawing(drawing: Figure | Strip, key: str, data: dict[str, Any]) -> dict[st
         "marks": {mark: visible(text) for mark, text in drawing.marks.items()},
         "filters": drawing.filters or {},
     }
-    series = [(group, visible(name)) for group, name in drawing.series]
-    return {**common, "kind": "figure", "svg": drawing.svg, "series": series}
+    legend = [replace(key, name=visible(key.name)) for key in drawing.picture.legend]
+    return {**common, "kind": "figure", "svg": drawing.picture.svg, "legend": legend}
 
 
 def _block(block: str | Item | Table) -> dict[str, object]:

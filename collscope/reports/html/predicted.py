@@ -6,10 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-import matplotlib.pyplot as plt
-
 from collscope.reports.figure import COLOURS
-from collscope.reports.html.drawing import INK, WIDE, draw, log_axis, row_axis
+from collscope.reports.html.drawing import INK, Sheet, draw, log_axis
 from collscope.reports.html.page import Extras, Fact, Figure
 from collscope.reports.layout import NUMBER, TEXT, table
 from collscope.reports.prediction.build import BoundBy, ClassChange, PredictionReport
@@ -23,6 +21,7 @@ _KINDS = {  # of what bounds a step, in the order of the bars
     "compute": COLOURS[2], "collective": COLOURS[1], "waiting": COLOURS[3], "host": COLOURS[0],
 }  # fmt: skip
 _OTHER = "#999999"
+_STEP_ROW = 0.6  # inches of a bar of the step, with the range below it
 _SAME = 0.01  # of the old value, a change that is drawn as none
 
 
@@ -81,11 +80,11 @@ def _step(said: PredictionReport) -> Figure:
         for i, (kind, part) in enumerate(sums.items()) for side, name in enumerate(_SIDES)
     }  # fmt: skip
 
-    def make() -> Drawing:
-        figure, axis = plt.subplots(figsize=(WIDE, 2.3), layout="constrained")
+    def make(sheet: Sheet) -> Drawing:
+        drawing, axis = sheet.rows(_SIDES, _STEP_ROW)
         ends = [0.0, 0.0]
         for i, (kind, part) in enumerate(sums.items()):
-            bars = axis.barh((0, 1), [us / 1e3 for us in part], left=ends, height=0.6,
+            bars = axis.barh((0, 1), [us / 1e3 for us in part], left=ends, height=sheet.bar,
                              color=_KINDS.get(kind, _OTHER), label=kind)  # fmt: skip
             ends = [end + us / 1e3 for end, us in zip(ends, part, strict=True)]
             for side, bar in enumerate(bars):
@@ -93,11 +92,9 @@ def _step(said: PredictionReport) -> Figure:
         axis.errorbar(said.new_us / 1e3, 1.38, fmt="|", color=INK, capsize=4, lw=1.4,
                       xerr=[[max(0.0, said.new_us - said.low_us) / 1e3],
                             [max(0.0, said.high_us - said.new_us) / 1e3]])  # fmt: skip
-        row_axis(axis, _SIDES)
         axis.set_xlim(left=0)
         axis.set_xlabel("ms of one step")
-        figure.legend(loc="outside upper left", ncols=6, fontsize=9)
-        return figure
+        return drawing
 
     found = table(
         [("what", TEXT), ("before ms", NUMBER), ("after ms", NUMBER)],
@@ -149,8 +146,8 @@ def _pairs(
     """Rows with a hollow mark for the old value, and a full one for the new, joined by a line."""
     what, unit = words
 
-    def make() -> Drawing:
-        figure, axis = plt.subplots(figsize=(WIDE, 1.4 + 0.28 * len(rows)), layout="constrained")
+    def make(sheet: Sheet) -> Drawing:
+        drawing, axis = sheet.rows([name for name, _, _ in rows])
         for i, (_, old, new) in enumerate(rows):
             colour = COLOURS[1] if new > old else COLOURS[2]
             if abs(new - old) <= _SAME * old:
@@ -162,12 +159,10 @@ def _pairs(
                                     (COLOURS[2], COLOURS[2], "shorter"),
                                     (_OTHER, _OTHER, "the same within 1 %")):  # fmt: skip
             axis.plot([], [], "o", ms=7, mfc=mark, mec=colour, label=label)
-        row_axis(axis, [name for name, _, _ in rows])
         if log:
             log_axis(axis, "x")
         axis.set_xlabel(unit)
-        figure.legend(loc="outside upper left", ncols=4, fontsize=9)
-        return figure
+        return drawing
 
     found = table(
         [(what, TEXT), (f"before, {unit}", NUMBER), (f"after, {unit}", NUMBER), ("ratio", NUMBER)],

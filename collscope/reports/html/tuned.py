@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-import matplotlib.pyplot as plt
-
 from collscope.reports.figure import COLOURS
-from collscope.reports.html.drawing import INK, WIDE, draw, log_axis, row_axis
+from collscope.reports.html.drawing import INK, Sheet, draw, log_axis
 from collscope.reports.html.page import Extras, Fact, Figure
 from collscope.reports.layout import NUMBER, TEXT, table
 from collscope.tuning.choose import PRESENT
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 
 _MOST_CLASSES = 12
 _MOST_SETTINGS = 14  # of a class, the fastest
-_LONGEST = 40  # characters of a setting's name
-_LINE = 0.18  # inches of a setting within its class
+_LINE = 0.2  # inches of a setting within its class
 
 
 def tuning_extras(found: Tuning) -> Extras:
@@ -81,14 +79,13 @@ def _step(found: Tuning) -> Iterable[Figure]:
         for part in (gain.step_high, gain.step, gain.step_low)
     )
 
-    def make() -> Drawing:
-        drawing, axis = plt.subplots(figsize=(WIDE, 1.6), layout="constrained")
-        bars = axis.barh((0, 1), (before, after), color=(COLOURS[0], COLOURS[2]), height=0.6)
+    def make(sheet: Sheet) -> Drawing:
+        drawing, axis = sheet.rows(("as it is", "tuned"))
+        bars = axis.barh((0, 1), (before, after), color=(COLOURS[0], COLOURS[2]), height=sheet.bar)
         for side, bar in enumerate(bars):
             bar.set_gid(f"step-{side}")
         axis.errorbar(after, 1, xerr=[[after - low], [high - after]], fmt="|", color=INK,
                       capsize=4, lw=1.4)  # fmt: skip
-        row_axis(axis, ("as it is", "tuned"))
         axis.set_xlabel("ms")
         return drawing
 
@@ -118,8 +115,8 @@ def _times(shown: Sequence[TunedClass], rest: str) -> Iterable[Figure]:
     if not rows:
         return
 
-    def make() -> Drawing:
-        drawing, axis = plt.subplots(figsize=(WIDE, 1.4 + 0.3 * len(rows)), layout="constrained")
+    def make(sheet: Sheet) -> Drawing:
+        drawing, axis = sheet.rows([_name(c) for c, _ in rows])
         for i, (c, times) in enumerate(rows):
             known = [us for us in times.values() if us]
             axis.plot([min(known), max(known)], [i, i], color="#999999", lw=1, zorder=1,
@@ -130,10 +127,8 @@ def _times(shown: Sequence[TunedClass], rest: str) -> Iterable[Figure]:
                     axis.plot(us, i, mark, ms=12 if mark == "|" else 7, mfc=face, mec=edge)
         for name, mark, face, edge in _KINDS:
             axis.plot([], [], mark, ms=9, mfc=face, mec=edge, label=name)
-        row_axis(axis, [_name(c) for c, _ in rows])
         log_axis(axis, "x")
         axis.set_xlabel("us of one call")
-        drawing.legend(loc="outside upper left", ncols=4, fontsize=9)
         return drawing
 
     found = table(
@@ -167,37 +162,27 @@ def _tried(found: Tuning, shown: Sequence[TunedClass], rest: str) -> Iterable[Fi
         return
     left = sum(len(tried) for _, tried in known) - len(rows)
 
-    def make() -> Drawing:
-        names, places, y, before = [], [], 0, None
-        drawing, axis = plt.subplots(
-            figsize=(WIDE, 1.5 + _LINE * (len(rows) + 2 * len(known))), layout="constrained"
-        )
-        for c, t, chosen in rows:
-            if c != before:
-                y += 1 if before is None else 2
-                axis.axhline(y - 0.6, color="#999999", lw=0.5)
-                names.append(_name(c))
-                places.append(y)
-                before = c
-            y += 1
-            names.append(t.setting if len(t.setting) <= _LONGEST else f"{t.setting[:_LONGEST]}…")
-            places.append(y)
-            _draw_setting(axis, t, y, chosen=chosen)
+    def make(sheet: Sheet) -> Drawing:
+        lines: list[tuple[str, Tried | None, bool]] = []
+        for c, of_class in groupby(rows, key=lambda row: row[0]):
+            lines.append((_name(c), None, False))
+            lines += [(t.setting, t, chosen) for _, t, chosen in of_class]
+        drawing, axis = sheet.rows([name for name, _, _ in lines], _LINE)
+        names = axis.texts if sheet.narrow else axis.get_yticklabels()
+        for y, (name, (_, t, chosen)) in enumerate(zip(names, lines, strict=True)):
+            if t is None:
+                name.set_fontweight("bold")
+                axis.axhline(y - 0.5, color="#999999", lw=0.5)
+            else:
+                _draw_setting(axis, t, y, chosen=chosen)
         for label, style in _STYLES.items():
             axis.plot([], [], **style, ls="", label=label)
         axis.axvline(1, color=INK, lw=1)
-        axis.set_yticks(places, names)
-        for tick in axis.get_yticklabels():
-            if tick.get_text() in {_name(c) for c, _, _ in rows}:
-                tick.set_fontweight("bold")
-        axis.set_ylim(y + 0.8, 0)
-        axis.grid(visible=False, axis="y")
         axis.tick_params(axis="y", length=0)
         ratios = [_ratio(t) for _, t, _ in rows]
         axis.set_xlim(min(ratios) / 1.3, max(ratios) * 1.3)
         log_axis(axis, "x")
         axis.set_xlabel("time against that of the present setting")
-        drawing.legend(loc="outside upper left", ncols=6, fontsize=9)
         return drawing
 
     cells = table(

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import matplotlib.pyplot as plt
 import numpy as np
 from numpy.typing import NDArray
 
-from collscope.reports.html.drawing import PLAIN, WIDE, Matrix, draw, heat_figure, series_style
+from collscope.reports.html.drawing import PLAIN, Matrix, Sheet, draw, heat_figure, series_style
 from collscope.reports.html.page import Figure
 from collscope.reports.html.timeline import Traced
 from collscope.reports.layout import NUMBER, table
@@ -41,8 +40,8 @@ def lateness_figure(traced: Traced) -> Figure | None:
     every = -(-len(calls) // _MOST_MARKS)
     shown = list(enumerate(calls))[::every]
 
-    def make() -> Drawing:
-        figure, axis = plt.subplots(figsize=(WIDE, 3.4), layout="constrained")
+    def make(sheet: Sheet) -> Drawing:
+        drawing, axis = sheet.axis(3.4)
         for n, rank in enumerate(ranks):
             points = [(i, us) for i, (last, us) in shown if last == rank]
             if points:
@@ -51,11 +50,8 @@ def lateness_figure(traced: Traced) -> Figure | None:
         axis.set_yscale("symlog", linthresh=1)
         axis.yaxis.set_major_formatter(PLAIN)
         axis.set_ylabel("late by (us)")
-        axis.set_xlabel(
-            "call in order of time, with a rank that came last beyond the clocks' error"
-        )
-        figure.legend(loc="outside upper left", ncols=_MOST_SERIES, fontsize=9)
-        return figure
+        axis.set_xlabel("these calls, in order of time")
+        return drawing
 
     found = table(
         [("rank", NUMBER), ("last in calls", NUMBER), ("median us", NUMBER), ("sum ms", NUMBER)],
@@ -67,9 +63,10 @@ def lateness_figure(traced: Traced) -> Figure | None:
     rest += f" One of {every} calls is drawn." if every > 1 else ""
     return Figure(
         "Who comes last, and how late",
-        f"{len(calls)} of {total} calls have a rank that came last.{rest}", draw(make), found,
+        f"{len(calls)} of {total} calls have a rank that came last by more than the clocks' error."
+        + rest,
+        draw(make), found,
         {f"late-{rank}": f"rank {rank}: last in {len(sums[rank])} calls" for rank in ranks},
-        series=[(f"late-{rank}", f"rank {rank}") for rank in ranks],
     )  # fmt: skip
 
 
