@@ -2,9 +2,9 @@
 
     torchrun --nproc_per_node 4 benchmarks/gpu/jobs.py OUT [--traces STYLES] [--only pp,moe]
 
-The jobs of job_models.py, one process each, one after the other. No barrier between steps.
-The step times come first, since the profiler's remains slow what follows it. SETTING names the
-environment that the library was started with; jobs.sh runs several.
+The jobs of job_models.py and job_library_models.py, one process a rank, one after the other. No
+barrier between steps. The step times come first, since the profiler's remains slow what follows
+it. SETTING names the environment that the library was started with; jobs.sh runs several.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ import time
 import traceback
 from pathlib import Path
 
+import job_library_models
+import job_models
 import torch
 import torch.distributed as dist
-from job_models import DEVICE, GPU, JOBS, RANK, Step
+from job_models import DEVICE, GPU, RANK, Step
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, schedule
+
+JOBS = job_models.JOBS | job_library_models.JOBS
 
 
 def synchronize() -> None:
