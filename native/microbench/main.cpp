@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <string_view>
 
-#include "interference.h"
-#include "memcpy.h"
+#include "interference/interference.h"
+#include "memcpy/memcpy.h"
 #include "mpi_scope.h"
 #include "start.h"
 

@@ -1,7 +1,7 @@
-// Holds ../../microbench/compute_api.h against the vendors' headers. Compiled only, by
+// Holds ../../microbench/compute/api.h against the vendors' headers. Compiled only, by
 // `make check-abi`: -DCHECK_CUDA with cublas_api.h, nvrtc.h and cuda.h, -DCHECK_HIP
 // -D__HIP_PLATFORM_AMD__ with hip_runtime_api.h and hiprtc.h, and with -DCHECK_ROCBLAS rocblas.h.
-#include "../../microbench/compute_api.h"
+#include "../../microbench/compute/api.h"
 
 #include "signature.h"
 

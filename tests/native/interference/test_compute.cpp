@@ -7,7 +7,7 @@
 #include <string>
 
 #include "check.h"
-#include "compute.h"
+#include "compute/compute.h"
 #include "gpu/loader.h"
 #include "gpu_device.h"
 

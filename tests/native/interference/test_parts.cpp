@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "check.h"
-#include "interference_csv.h"
-#include "interference_options.h"
+#include "interference/rows.h"
+#include "interference/arguments.h"
 
 using namespace collscope;
 

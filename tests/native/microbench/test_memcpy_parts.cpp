@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "check.h"
-#include "memcpy_check.h"
-#include "memcpy_csv.h"
-#include "memcpy_options.h"
+#include "memcpy/check.h"
+#include "memcpy/rows.h"
+#include "memcpy/arguments.h"
 
 using namespace collscope;
 

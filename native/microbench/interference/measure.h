@@ -1,8 +1,8 @@
 // Computation and calls by turns: each alone, each while the other runs all the time.
 #pragma once
 
-#include "compute.h"
-#include "interference_csv.h"
+#include "compute/compute.h"
+#include "interference/rows.h"
 #include "launch.h"
 #include "session.h"
 

@@ -1,11 +1,11 @@
-#include "memcpy_host.h"
+#include "memcpy/host.h"
 
 #include <cstring>
 
 #include "clock.h"
 #include "host_machine.h"
 #include "large_count.h"
-#include "memcpy_check.h"
+#include "memcpy/check.h"
 
 namespace collscope {
 

@@ -1,4 +1,4 @@
-#include "interference_options.h"
+#include "interference/arguments.h"
 
 #include <algorithm>
 #include <array>

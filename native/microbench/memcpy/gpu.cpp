@@ -1,10 +1,10 @@
-#include "memcpy_gpu.h"
+#include "memcpy/gpu.h"
 
 #include <algorithm>
 #include <set>
 
 #include "clock.h"
-#include "memcpy_check.h"
+#include "memcpy/check.h"
 
 namespace collscope {
 

@@ -2,8 +2,8 @@
 #include <cstdlib>
 #include <vector>
 
-#include "compute_library.h"
-#include "compute_load.h"
+#include "compute/library.h"
+#include "compute/load.h"
 #include "gpu_device.h"
 
 namespace collscope {

@@ -1,4 +1,4 @@
-#include "interference_measure.h"
+#include "interference/measure.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "interference_csv.h"
+#include "interference/rows.h"
 
 #include <cmath>
 

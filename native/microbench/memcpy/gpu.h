@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "memcpy_measure.h"
-#include "memcpy_memory.h"
+#include "memcpy/measure.h"
+#include "memcpy/memory.h"
 
 namespace collscope {
 

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "compute.h"
+#include "compute/compute.h"
 
 namespace collscope {
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "compute_api.h"
+#include "compute/api.h"
 #include "gpu/search.h"
 
 namespace collscope::gpu {

@@ -2,8 +2,8 @@
 #include <cstddef>
 #include <thread>
 
-#include "compute.h"
-#include "compute_load.h"
+#include "compute/compute.h"
+#include "compute/load.h"
 #include "gpu_device.h"
 
 namespace collscope {

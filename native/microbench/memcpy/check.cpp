@@ -1,4 +1,4 @@
-#include "memcpy_check.h"
+#include "memcpy/check.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,11 +1,11 @@
-#include "memcpy_measure.h"
+#include "memcpy/measure.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
 
 #include "clock.h"
-#include "memcpy_check.h"
+#include "memcpy/check.h"
 #include "timing.h"
 
 namespace collscope {

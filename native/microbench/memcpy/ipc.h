@@ -6,9 +6,9 @@
 #include <optional>
 #include <utility>
 
-#include "memcpy_measure.h"
-#include "memcpy_memory.h"
-#include "memcpy_partner.h"
+#include "memcpy/measure.h"
+#include "memcpy/memory.h"
+#include "memcpy/partner.h"
 
 namespace collscope {
 

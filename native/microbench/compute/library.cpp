@@ -1,4 +1,4 @@
-#include "compute_library.h"
+#include "compute/library.h"
 
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-#include "memcpy_csv.h"
+#include "memcpy/rows.h"
 
 #include "statistics.h"
 

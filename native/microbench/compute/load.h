@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "compute.h"
+#include "compute/compute.h"
 #include "gpu/runtime_api.h"
 
 namespace collscope {

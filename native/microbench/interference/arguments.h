@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "compute.h"
+#include "compute/compute.h"
 #include "options.h"
 
 namespace collscope {

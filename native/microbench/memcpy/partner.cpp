@@ -1,4 +1,4 @@
-#include "memcpy_partner.h"
+#include "memcpy/partner.h"
 
 #include <cstring>
 

@@ -1,4 +1,4 @@
-#include "memcpy_options.h"
+#include "memcpy/arguments.h"
 
 #include <cmath>
 #include <cstdlib>

@@ -1,13 +1,13 @@
-#include "interference.h"
+#include "interference/interference.h"
 
 #include <algorithm>
 #include <cstdio>
 
 #include "checked_run.h"
 #include "csv_text.h"
-#include "interference_csv.h"
-#include "interference_measure.h"
-#include "interference_options.h"
+#include "interference/rows.h"
+#include "interference/measure.h"
+#include "interference/arguments.h"
 #include "metadata.h"
 #include "start.h"
 

@@ -1,4 +1,4 @@
-#include "memcpy_memory.h"
+#include "memcpy/memory.h"
 
 #include <cstring>
 

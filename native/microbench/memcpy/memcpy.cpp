@@ -1,12 +1,12 @@
-#include "memcpy.h"
+#include "memcpy/memcpy.h"
 
 #include <cstdio>
 
 #include "gpu/loader.h"
 #include "host_machine.h"
-#include "memcpy_gpu.h"
-#include "memcpy_host.h"
-#include "memcpy_ipc.h"
+#include "memcpy/gpu.h"
+#include "memcpy/host.h"
+#include "memcpy/ipc.h"
 #include "start.h"
 
 namespace collscope {

@@ -1,10 +1,10 @@
-#include "memcpy_ipc.h"
+#include "memcpy/ipc.h"
 
 #include <array>
 #include <cstring>
 
 #include "clock.h"
-#include "memcpy_gpu.h"
+#include "memcpy/gpu.h"
 
 namespace collscope {
 
