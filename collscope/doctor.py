@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import collscope
-from collscope.gpu_libraries import LIBRARIES, Library
+from collscope.gpu_vendors import LIBRARIES, VENDORS, Library
 from collscope.programs import (
     INSTALL_MPI,
     Answer,
@@ -127,7 +127,7 @@ def _for_replay(checks: Sequence[Check]) -> str:
     lacking = [name for name in ("mpiexec", "replayer") if name not in found]
     if lacking:
         return f"replay, tune and bench cannot start ranks: {', '.join(lacking)}."
-    if {"CUDA devices", "NCCL"} <= found or {"HIP devices", "RCCL"} <= found:
+    if any({v.runtime.devices, v.collectives.name} <= found for v in VENDORS):
         return "replay, tune and bench have all they need."
     return "replay, tune and bench have MPI, but no GPU with its library: --backend host only."
 
@@ -246,13 +246,14 @@ def library_checks(library: Library, answer: dict[str, str | int | None]) -> lis
 
 
 def _devices(library: Library, status: str | int | None, devices: str | int | None) -> Check:
-    name = library.name.replace("runtime", "devices")
     # 35 cudaErrorInsufficientDriver and 100 {cuda,hip}ErrorNoDevice: no GPU, or no driver for it.
     if status in (35, 100) or (status == 0 and not devices):
-        return Check(name, False, f"no usable GPU ({library.count_symbol} returns {status})")
+        return Check(
+            library.devices, False, f"no usable GPU ({library.count_symbol} returns {status})"
+        )
     if status != 0:
-        return Check(name, None, f"{library.count_symbol} returns {status}")
-    return Check(name, True, str(devices))
+        return Check(library.devices, None, f"{library.count_symbol} returns {status}")
+    return Check(library.devices, True, str(devices))
 
 
 def _run_child(module: str, function: str, *arguments: str) -> Answer:

@@ -1,4 +1,4 @@
-"""Shared libraries of the GPU vendors: where they are, their versions, how many GPUs they see.
+"""What this machine has of the GPU vendors' libraries: paths, versions, number of GPUs.
 
 `probe` opens a library and calls it, so it belongs into a child process: a broken one can crash.
 """
@@ -10,56 +10,9 @@ import json
 import os
 import sysconfig
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-
-@dataclass(frozen=True, slots=True)
-class Library:
-    """A shared library of a GPU vendor and how to ask it for its version."""
-
-    name: str
-    sonames: tuple[str, ...]  # newest first
-    version_symbol: str  # int f(int *version), 0 on success
-    count_symbol: str | None  # int f(int *devices), for runtimes
-    fix: str
-
-    @property
-    def stem(self) -> str:
-        """File name before ``.so``."""
-        return self.sonames[0].split(".so")[0]
-
-
-LIBRARIES = (
-    Library(
-        "RCCL",
-        ("librccl.so.1",),
-        "ncclGetVersion",
-        None,
-        "module load rocm, or: apt install rccl (from AMD's ROCm repository)",
-    ),
-    Library(
-        "NCCL",
-        ("libnccl.so.2",),
-        "ncclGetVersion",
-        None,
-        "module load nccl, or: pip install nvidia-nccl-cu12",
-    ),
-    Library(
-        "HIP runtime",
-        ("libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"),
-        "hipRuntimeGetVersion",
-        "hipGetDeviceCount",
-        "module load rocm, or: apt install libamdhip64-dev",
-    ),
-    Library(
-        "CUDA runtime",
-        ("libcudart.so.13", "libcudart.so.12"),
-        "cudaRuntimeGetVersion",
-        "cudaGetDeviceCount",
-        "module load cuda, or: pip install nvidia-cuda-runtime-cu12",
-    ),
-)
+from collscope.gpu_vendors import LIBRARIES, Library
 
 
 def probe(name: str) -> str:
@@ -95,30 +48,13 @@ def _ask(handle: ctypes.CDLL, library: Library) -> dict[str, str | int | None]:
     """Version and, for a runtime, the status and result of counting devices."""
     version = ctypes.c_int(0)
     status = getattr(handle, library.version_symbol)(ctypes.byref(version))
-    text = format_version(library.version_symbol, version.value) if status == 0 else "?"
+    text = library.version(version.value) if status == 0 else "?"
     if library.count_symbol is None:
         return {"version": text}
     # CUDA leaves the count alone when it fails, so it has to start at 0.
     devices = ctypes.c_int(0)
     status = getattr(handle, library.count_symbol)(ctypes.byref(devices))
     return {"version": text, "status": status, "devices": devices.value}
-
-
-def format_version(symbol: str, code: int) -> str:
-    """Version that a library's integer stands for.
-
-    source  NCCL_VERSION in nccl.h and rccl.h (10000 * major since 2.9, 1000 * major before),
-            CUDART_VERSION in cuda_runtime_api.h, HIP_VERSION in hip_version.h
-
-    >>> format_version("ncclGetVersion", 22809), format_version("hipRuntimeGetVersion", 50221153)
-    ('2.28.9', '5.2.21153')
-    """
-    if symbol == "ncclGetVersion":
-        major = 10_000 if code >= 10_000 else 1000
-        return f"{code // major}.{code % major // 100}.{code % 100}"
-    if symbol == "cudaRuntimeGetVersion":
-        return f"{code // 1000}.{code % 1000 // 10}"
-    return f"{code // 10_000_000}.{code % 10_000_000 // 100_000}.{code % 100_000}"
 
 
 def _mapped_path(stem: str) -> str | None:

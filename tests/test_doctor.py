@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from collscope import doctor, gpu_libraries
+from collscope import doctor, gpu_vendors
 from collscope.doctor import Check
 
 NCCL_2_28_9 = "int ncclGetVersion(int *v) { *v = 22809; return 0; }"
@@ -100,18 +101,18 @@ def test_library_without_the_symbol_is_a_finding(libraries: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("symbol", "code", "version"),
+    ("version", "code", "text"),
     [
         # NCCL_VERSION(2,8,4) was 1000 * 2 + 100 * 8 + 4; since 2.9 it is 10000 * 2 + …
-        ("ncclGetVersion", 2804, "2.8.4"),
-        ("ncclGetVersion", 20903, "2.9.3"),
-        ("ncclGetVersion", 23203, "2.32.3"),
-        ("cudaRuntimeGetVersion", 11080, "11.8"),
-        ("hipRuntimeGetVersion", 60342133, "6.3.42133"),
+        (gpu_vendors.nccl_version, 2804, "2.8.4"),
+        (gpu_vendors.nccl_version, 20903, "2.9.3"),
+        (gpu_vendors.nccl_version, 23203, "2.32.3"),
+        (gpu_vendors.cuda_version, 11080, "11.8"),
+        (gpu_vendors.hip_version, 60342133, "6.3.42133"),
     ],
 )
-def test_version_numbers(symbol: str, code: int, version: str) -> None:
-    assert gpu_libraries.format_version(symbol, code) == version
+def test_version_numbers(version: Callable[[int], str], code: int, text: str) -> None:
+    assert version(code) == text
 
 
 HYDRA = "HYDRA build details:\n    Version:                                 5.0.2\n    CC: cc\n"

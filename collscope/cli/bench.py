@@ -11,6 +11,7 @@ from collscope.cli.bench_interference import interference
 from collscope.cli.bench_memcpy import memcpy
 from collscope.cli.bench_p2p import p2p
 from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, write
+from collscope.gpu_vendors import Backend
 
 bench_app = typer.Typer(no_args_is_help=True, help="Microbenchmarks of this machine.")
 
@@ -22,7 +23,7 @@ def allreduce_wrapper(
         int | None,
         typer.Option("--gpus-per-process", help="GPUs of each process. Default: all.", min=1),
     ] = None,
-    backend: replay_options.BackendOption = replay_options.Backend.AUTO,
+    backend: replay_options.BackendOption = Backend.AUTO,
     library: replay_options.Library = None,
     runtime: replay_options.Runtime = None,
     budget: Annotated[float, typer.Option("--budget", help="Seconds per size.", min=0)] = 0.2,

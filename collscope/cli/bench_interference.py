@@ -10,6 +10,7 @@ import typer
 
 from collscope.cli import replay_options
 from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, tell, write
+from collscope.gpu_vendors import Backend
 
 
 class Computation(str, Enum):
@@ -64,7 +65,7 @@ def interference(
     priority: Annotated[
         Priority, typer.Option("--priority", help="Priority of the collectives' stream.")
     ] = Priority.HIGH,
-    backend: replay_options.BackendOption = replay_options.Backend.AUTO,
+    backend: replay_options.BackendOption = Backend.AUTO,
     library: replay_options.Library = None,
     runtime: replay_options.Runtime = None,
     budget: Annotated[

@@ -9,6 +9,7 @@ import typer
 
 from collscope.cli import replay_options
 from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, write
+from collscope.gpu_vendors import Backend
 
 
 def memcpy(
@@ -19,7 +20,7 @@ def memcpy(
     only: Annotated[
         str | None, typer.Option("--only", help="Some of peer,within,host,ipc. Default: all.")
     ] = None,
-    backend: replay_options.BackendOption = replay_options.Backend.AUTO,
+    backend: replay_options.BackendOption = Backend.AUTO,
     runtime: replay_options.Runtime = None,
     budget: Annotated[float, typer.Option("--budget", help="Seconds per row.", min=0)] = 0.1,
     timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per row.")] = None,

@@ -10,6 +10,7 @@ import typer
 
 from collscope.cli import replay_options
 from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, tell, write
+from collscope.gpu_vendors import Backend
 
 
 class Direction(str, Enum):
@@ -36,7 +37,7 @@ def p2p(
     no_latency: Annotated[
         bool, typer.Option("--no-latency", help="Do not measure latency (ping-pongs).")
     ] = False,
-    backend: replay_options.BackendOption = replay_options.Backend.AUTO,
+    backend: replay_options.BackendOption = Backend.AUTO,
     library: replay_options.Library = None,
     runtime: replay_options.Runtime = None,
     budget: Annotated[

@@ -12,6 +12,7 @@ from collscope.cli import replay_options
 from collscope.cli.options import DEFAULT_DB, Db, Run, checked_label, write
 from collscope.cli.progress import progress
 from collscope.errors import UsageError
+from collscope.gpu_vendors import Backend
 
 
 class Mode(str, Enum):
@@ -71,7 +72,7 @@ def replay(
     csv_layout: Annotated[
         Layout, typer.Option("--csv-layout", help="Columns of the CSV.")
     ] = Layout.COLLSCOPE,
-    backend: replay_options.BackendOption = replay_options.Backend.AUTO,
+    backend: replay_options.BackendOption = Backend.AUTO,
     library: replay_options.Library = None,
     runtime: replay_options.Runtime = None,
     gpus_per_process: replay_options.GpusPerProcess = 1,

@@ -8,14 +8,7 @@ from typing import Annotated
 
 import typer
 
-
-class Backend(str, Enum):
-    """What a replay runs on."""
-
-    AUTO = "auto"
-    CUDA = "cuda"
-    HIP = "hip"
-    HOST = "host"
+from collscope.gpu_vendors import Backend
 
 
 class Threads(str, Enum):

@@ -19,6 +19,7 @@ from collscope.cli.options import (
     write,
 )
 from collscope.cli.progress import progress
+from collscope.gpu_vendors import Backend
 
 
 def tune(
@@ -71,7 +72,7 @@ def tune(
             callback=checked_label,
         ),
     ] = None,
-    backend: replay_options.BackendOption = replay_options.Backend.AUTO,
+    backend: replay_options.BackendOption = Backend.AUTO,
     library: replay_options.Library = None,
     runtime: replay_options.Runtime = None,
     gpus_per_process: replay_options.GpusPerProcess = 1,

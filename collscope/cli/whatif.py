@@ -10,13 +10,13 @@ import typer
 
 from collscope.cli.options import DEFAULT_DB, Db, Format, Output, checked_label, tell, write
 from collscope.cli.replay_options import (
-    Backend,
     Environment,
     Library,
     Mpiexec,
     Runtime,
 )
 from collscope.errors import UsageError
+from collscope.gpu_vendors import Backend
 from collscope.whatif.policies import Policy
 
 whatif_app = typer.Typer(no_args_is_help=True, help="Other settings of a job, tried or predicted.")

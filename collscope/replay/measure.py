@@ -180,7 +180,7 @@ def _check_host(processes: int, session: Session) -> None:
     hosts = hosts_of(os.environ, words)
     method = session.method
     # Who names a library means a GPU.
-    gpu = method.backend in ("cuda", "hip") or method.library or method.gpus_per_process > 1
+    gpu = method.backend not in ("auto", "host") or method.library or method.gpus_per_process > 1
     if hosts is None or gpu:
         return
     try:

@@ -17,7 +17,7 @@ _GPUS = re.compile(r"^\w+ GPUs: [1-9]", re.MULTILINE)
 # hip: unusable: RCCL: librccl.so.1 not found. Give its path with --library, or …
 _ANSWER = re.compile(r"^\w+(?:: unusable| GPUs): ", re.MULTILINE)
 # cuda collectives: nccl 2.28.9, /usr/lib/libnccl.so.2
-_LIBRARY = re.compile(r"^(?:cuda|hip) collectives: (nccl|rccl) (\d+)\.(\d+)", re.MULTILINE)
+_LIBRARY = re.compile(r"^\w+ collectives: (\w+) (\d+)\.(\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

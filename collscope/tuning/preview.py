@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from collscope.gpu_vendors import VENDORS
 from collscope.tuning import confirm
 from collscope.tuning.choose import NOTHING, PRESENT
 from collscope.tuning.intervals import Shape
@@ -86,8 +87,9 @@ def _library(wanted: Wanted) -> tuple[str, str]:
     """The library to plan for, and the sentence that says where it is known from."""
     method = wanted.session.method
     file = Path(method.library or "").name
-    named = next((name for name in ("rccl", "nccl") if name in file), None)
-    named = named or {"hip": "rccl", "cuda": "nccl"}.get(method.backend)
+    libraries = {v.backend.value: v.collectives.name.lower() for v in VENDORS}
+    named = next((name for name in libraries.values() if name in file), None)
+    named = named or libraries.get(method.backend)
     if wanted.library is not None and (named or wanted.library).startswith(wanted.library[:4]):
         return wanted.library, "the library of the job's logs; the first launch shows which it is"
     if named is not None:

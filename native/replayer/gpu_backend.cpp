@@ -40,7 +40,9 @@ public:
 
     Status open(const std::vector<int>& devices, bool urgent);
 
-    std::string name() const override { return gpu::name_of(libraries_.runtime.vendor); }
+    std::string name() const override {
+        return std::string(libraries_.runtime.vendor->name);
+    }
     std::string library() const override { return libraries_.collectives_name(); }
     std::string library_path() const override { return libraries_.collectives.path; }
     std::string runtime() const override { return libraries_.runtime_name(); }
@@ -302,7 +304,7 @@ Status GpuBackend::synchronise(int local) {
 
 }  // namespace
 
-Sight see_gpus(const GpuOptions& options, gpu::Vendor& vendor, std::string& error) {
+Sight see_gpus(const GpuOptions& options, const gpu::Vendor*& vendor, std::string& error) {
     const gpu::Libraries libraries =
         gpu::load_usable(options.backend, options.library, options.runtime);
     error = libraries.error;

@@ -18,9 +18,9 @@
 namespace collscope {
 
 struct GpuOptions {
-    std::string backend = "auto";  // auto, cuda or hip
-    std::string library;           // path of libnccl or librccl; empty: look for it
-    std::string runtime;           // path of libcudart or libamdhip64; empty: look for it
+    std::string backend = "auto";  // auto or a vendor's name
+    std::string library;           // path of NCCL or RCCL; empty: look for it
+    std::string runtime;           // path of the GPU runtime; empty: look for it
     std::vector<int> devices;      // device of each local rank
     bool one_thread = false;       // all local ranks are driven by one thread
     bool urgent = false;           // the streams have the highest priority
@@ -30,7 +30,7 @@ struct GpuOptions {
 // an instance of a GPU has none of its own.
 // None with a sentence in `error` when a library is missing, lacks a symbol, or sees no usable GPU.
 // `vendor` is that of the library. Needs no MPI.
-Sight see_gpus(const GpuOptions& options, gpu::Vendor& vendor, std::string& error);
+Sight see_gpus(const GpuOptions& options, const gpu::Vendor*& vendor, std::string& error);
 
 // The backend of this process's local ranks with a stream and 1024 pairs of events for each; null
 // with a sentence in `error` when a library is missing or a device cannot be used. `plan` must

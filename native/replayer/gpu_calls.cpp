@@ -77,10 +77,10 @@ Status GpuCalls::enqueue(const CallTarget& target, const Class& cls, int which, 
             return status(nccl.reduce(send, recv, count, type, redop, root, comm, stream),
                           "ncclReduce");
         case Op::AllToAll:
-            if (!nccl.all_to_all()) {
+            if (!nccl.all_to_all) {
                 break;
             }
-            return status(nccl.all_to_all()(send, recv, count, type, comm, stream), "ncclAllToAll");
+            return status(nccl.all_to_all(send, recv, count, type, comm, stream), "ncclAllToAll");
         case Op::Gather:
             if (!nccl.gather) {
                 break;

@@ -26,7 +26,7 @@ struct GpuChoice {
 
 // `here`: what each process of this host sees, in their order; `mine`: which of them this is. All
 // processes of a host come to the same way. A name that comes twice is the same GPU, unless
-// `shared_names`: partitions of a GPU of AMD may share theirs.
+// `shared_names`: partitions of one GPU share theirs.
 GpuChoice choose_gpus(const std::vector<Sight>& here, int mine, int per_process, bool shared_names);
 
 }  // namespace collscope

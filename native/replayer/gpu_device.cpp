@@ -19,18 +19,18 @@ thread_local int current_device = -1;
 std::string device_name(const gpu::Runtime& runtime, int ordinal) {
     auto properties = std::make_unique<gpu::DeviceProperties>();
     std::memset(properties.get(), 0, sizeof *properties);
-    const auto get = runtime.get_device_properties_r0600 ? runtime.get_device_properties_r0600
-                                                          : runtime.get_device_properties;
+    const auto get = runtime.new_device_properties ? runtime.new_device_properties
+                                                    : runtime.get_device_properties;
     if (!get || get(properties.get(), ordinal) != gpu::success) {
         return {};
     }
     std::string name(properties->name, strnlen(properties->name, sizeof properties->name));
-    if (runtime.vendor == gpu::Vendor::Cuda) {
+    if (!runtime.vendor->architecture) {
         return name;
     }
-    // HIP adds the architecture, as in gfx942:sramecc+:xnack-, at a place that differs by version.
+    // The place of the architecture differs by version.
     const std::string_view rest(properties->rest, sizeof properties->rest);
-    const std::size_t at = rest.find("gfx");
+    const std::size_t at = rest.find(runtime.vendor->architecture);
     if (at == std::string_view::npos) {
         return name;
     }
@@ -227,8 +227,8 @@ Status GpuDevice::status_of(int rc, const char* function) const {
     }
     // Clears the error, so that the next call is not blamed for it.
     runtime_.get_last_error();
-    return {std::string(gpu::name_of(runtime_.vendor)) + function + ": " +
-            runtime_.get_error_string(rc) + " (error " + std::to_string(rc) + ")"};
+    return {runtime_.function(function) + ": " + runtime_.get_error_string(rc) + " (error " +
+            std::to_string(rc) + ")"};
 }
 
 }  // namespace collscope

@@ -6,16 +6,19 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "gpu/vendors.h"
+
 namespace collscope {
 
 namespace {
 
-constexpr const char* usage_text =
+const std::string usage_text =
     R"(collscope-replayer PLAN --csv OUT.csv [options]
 collscope-replayer --probe [--backend B] [--library PATH] [--runtime PATH]
 
   --csv FILE            where results go, a line for each finished class
-  --backend B           auto (default), cuda, hip, host (MPI on CPU memory)
+  --backend B           auto (default), )" + gpu::vendor_names() +
+    R"(, host (MPI on CPU memory)
   --library PATH        libnccl or librccl to measure
   --runtime PATH        libcudart or libamdhip64
   --gpus-per-process N  default 1
@@ -83,7 +86,7 @@ const std::unordered_map<std::string_view, Setter>& with_value() {
         {"--backend",
          [](Options& o, std::string_view v) {
              o.backend = v;
-             return one_of(v, {"auto", "cuda", "hip", "host"});
+             return gpu::is_backend(v);
          }},
         {"--threads",
          [](Options& o, std::string_view v) {
@@ -142,7 +145,7 @@ std::string what_is_missing(const Options& options, bool graph, bool isolated) {
 
 }  // namespace
 
-const char* usage() { return usage_text; }
+const char* usage() { return usage_text.c_str(); }
 
 ParsedOptions parse_options(int argc, const char* const* argv) {
     ParsedOptions out;

@@ -64,14 +64,14 @@ namespace {
 
 // Of what all processes see, by process.
 GpuChoice choose(const Control& control, const std::vector<std::string>& sights, int per_process,
-                 gpu::Vendor vendor) {
+                 const gpu::Vendor& vendor) {
     std::vector<Sight> here;
     int mine = 0;
     for (const int process : control.here()) {
         mine = process == control.process() ? static_cast<int>(here.size()) : mine;
         here.push_back(sight_of(sights[static_cast<std::size_t>(process)]));
     }
-    GpuChoice out = choose_gpus(here, mine, per_process, vendor == gpu::Vendor::Hip);
+    GpuChoice out = choose_gpus(here, mine, per_process, vendor.partitions_share_address);
     if (!out.error.empty()) {
         out.error = control.host(control.first_rank()) + ": " + out.error +
                     ". Start as many processes as there are GPUs, give each its own (Slurm: "
@@ -92,7 +92,7 @@ std::unique_ptr<Backend> make_backend(const Options& options, const Plan& plan,
     bool host = options.backend == "host";
     GpuChoice choice;
     if (!host) {
-        gpu::Vendor vendor{};
+        const gpu::Vendor* vendor = nullptr;
         const Sight mine = see_gpus(gpu, vendor, error);
         const std::vector<std::string> sights = control.gather_all(text_of(mine));
         const bool none = std::all_of(sights.begin(), sights.end(),
@@ -101,7 +101,7 @@ std::unique_ptr<Backend> make_backend(const Options& options, const Plan& plan,
         host = options.backend == "auto" && none && options.library.empty() &&
                options.gpus_per_process == 1;
         if (!host && !mine.gpus.empty()) {
-            choice = choose(control, sights, options.gpus_per_process, vendor);
+            choice = choose(control, sights, options.gpus_per_process, *vendor);
             error = choice.error;
         }
     }

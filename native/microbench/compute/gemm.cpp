@@ -1,5 +1,4 @@
 #include <cstdint>
-#include <cstdlib>
 #include <vector>
 
 #include "compute/library.h"
@@ -17,7 +16,7 @@ constexpr std::size_t matrix_bytes = std::size_t{order} * order * 2;
 class Blas {
 public:
     // Binds the library and makes a handle for the stream; what is wrong, else empty.
-    std::string open(gpu::Vendor vendor, void* library, gpu::Stream stream);
+    std::string open(gpu::Toolkit toolkit, void* library, gpu::Stream stream);
     void close();
     Status multiply(const void* a, const void* b, void* c) const;
     const std::string& name() const { return name_; }
@@ -32,8 +31,8 @@ private:
     std::string name_;
 };
 
-std::string Blas::open(gpu::Vendor vendor, void* library, gpu::Stream stream) {
-    cuda_ = vendor == gpu::Vendor::Cuda;
+std::string Blas::open(gpu::Toolkit toolkit, void* library, gpu::Stream stream) {
+    cuda_ = toolkit == gpu::Toolkit::Cuda;
     const std::string missing = cuda_ ? gpu::bind(library, cublas_) : gpu::bind(library, rocblas_);
     if (!missing.empty()) {
         return missing;
@@ -126,18 +125,20 @@ private:
 };
 
 std::string Gemm::open(const GpuDevice& device, gpu::Stream stream, const std::string& blas) {
-    const gpu::Vendor vendor = device.runtime().vendor;
-    const char* rocm = std::getenv("ROCM_PATH");
-    const gpu::LibraryFile file =
-        vendor == gpu::Vendor::Cuda
-            ? gpu::LibraryFile{"libcublas", {"libcublas.so.13", "libcublas.so.12",
-                                             "libcublas.so.11"}, "/usr/local/cuda/lib64"}
-            : gpu::LibraryFile{"librocblas", {"librocblas.so.5", "librocblas.so.4",
-                                              "librocblas.so.3", "librocblas.so.0"},
-                               std::string(rocm ? rocm : "/opt/rocm") + "/lib"};
-    return gpu::first_that_works(file, blas, [&](void* library) {
-        return blas_.open(vendor, library, stream);
-    });
+    static constexpr gpu::LibraryFile cublas = {
+        "libcublas", {"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"},
+        "/usr/local/cuda/lib64"};
+    static constexpr gpu::LibraryFile rocblas = {
+        "librocblas",
+        {"librocblas.so.5", "librocblas.so.4", "librocblas.so.3", "librocblas.so.0"},
+        "/opt/rocm/lib", "ROCM_PATH"};
+    const gpu::Toolkit toolkit = device.runtime().vendor->toolkit;
+    if (toolkit == gpu::Toolkit::None) {
+        return "none is known for the " + std::string(device.runtime().vendor->runtime_label);
+    }
+    return gpu::first_that_works(
+        toolkit == gpu::Toolkit::Cuda ? cublas : rocblas, blas,
+        [&](void* library) { return blas_.open(toolkit, library, stream); });
 }
 
 Status Gemm::fill(GpuDevice& device, gpu::Stream stream) {

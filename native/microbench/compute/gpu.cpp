@@ -108,7 +108,7 @@ std::string GpuCompute::choose(const ComputeOptions& options) {
 
 std::optional<int> GpuCompute::multiprocessors() const {
     int out = 0;
-    const int attribute = gpu::multiprocessor_count(runtime_.vendor);
+    const int attribute = runtime_.vendor->multiprocessor_count;
     if (!status_of(runtime_.device_get_attribute(&out, attribute, device_.ordinal()),
                    "DeviceGetAttribute").ok()) {
         return std::nullopt;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdlib>
 #include <vector>
 
 #include "compute/library.h"
@@ -79,7 +78,7 @@ public:
     Status calibrate();
 
 private:
-    bool cuda() const { return device_.runtime().vendor == gpu::Vendor::Cuda; }
+    bool cuda() const { return device_.runtime().vendor->toolkit == gpu::Toolkit::Cuda; }
     std::string compile_and_load(const std::string& compiler);
     std::string load(const std::vector<char>& code);
     std::string take_shared_memory();
@@ -107,7 +106,10 @@ Kernel::~Kernel() {
 // A compiler may be newer than the driver, which then refuses its code: the next one is tried.
 std::string Kernel::compile_and_load(const std::string& path) {
     std::vector<char> code;
-    const char* rocm = std::getenv("ROCM_PATH");
+    if (device_.runtime().vendor->toolkit == gpu::Toolkit::None) {
+        return "no compiler is known for the " +
+               std::string(device_.runtime().vendor->runtime_label);
+    }
     if (cuda()) {
         int major = 0;
         int minor = 0;
@@ -132,7 +134,7 @@ std::string Kernel::compile_and_load(const std::string& path) {
     return gpu::first_that_works(
         // Before ROCm 5.5 the compiler was a part of the runtime.
         {"libhiprtc", {"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libamdhip64.so.5"},
-         std::string(rocm ? rocm : "/opt/rocm") + "/lib"},
+         "/opt/rocm/lib", "ROCM_PATH"},
         path, [&](void* library) {
             gpu::Hiprtc hiprtc;
             const std::string missing = gpu::bind(library, hiprtc);
@@ -145,7 +147,7 @@ std::string Kernel::compile_and_load(const std::string& path) {
 // The driver takes modules for the context that the runtime has made current.
 std::string Kernel::load(const std::vector<char>& code) {
     const gpu::LibraryFile driver =
-        cuda() ? gpu::LibraryFile{"libcuda", {"libcuda.so.1"}, ""} : gpu::LibraryFile{};
+        cuda() ? gpu::LibraryFile{"libcuda", {"libcuda.so.1"}} : gpu::LibraryFile{};
     return gpu::first_that_works(driver, cuda() ? "" : device_.runtime().path, [&](void* library) {
         const std::string missing =
             cuda() ? gpu::bind(library, cuda_module_) : gpu::bind(library, hip_module_);
@@ -172,7 +174,7 @@ std::string Kernel::open(const std::string& compiler) {
     int multiprocessors = 0;
     const gpu::Runtime& runtime = device_.runtime();
     const Status status = device_.status_of(
-        runtime.device_get_attribute(&multiprocessors, gpu::multiprocessor_count(runtime.vendor),
+        runtime.device_get_attribute(&multiprocessors, runtime.vendor->multiprocessor_count,
                                      device_.ordinal()),
         "DeviceGetAttribute");
     blocks_ = static_cast<unsigned>(multiprocessors) * blocks_each;

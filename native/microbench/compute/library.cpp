@@ -44,7 +44,7 @@ std::string first_that_works(const LibraryFile& file, const std::string& given,
             reason = name + ": " + wrong;
         }
     }
-    return reason.empty() ? file.stem + ": not found" : reason;
+    return reason.empty() ? std::string(file.stem) + ": not found" : reason;
 }
 
 }  // namespace collscope::gpu

@@ -5,11 +5,13 @@
 #include <string_view>
 #include <vector>
 
+#include "gpu/vendors.h"
+
 namespace collscope {
 
 namespace {
 
-constexpr const char* usage_text =
+const std::string usage_text =
     R"(collscope-microbench interference PLAN --csv OUT.csv [options]
 
 Every class of the plan (mode unique) beside computation on another stream.
@@ -20,7 +22,8 @@ Every class of the plan (mode unique) beside computation on another stream.
   --compiler PATH    libnvrtc or libhiprtc, for the kernel
   --priority P       of the calls' stream: high (default) or normal
   --channels TEXT    copied to the column of that name
-  --backend B        auto (default), cuda, hip, host (MPI and a thread)
+  --backend B        auto (default), )" + gpu::vendor_names() +
+    R"(, host (MPI and a thread)
   --library PATH     libnccl or librccl to measure
   --runtime PATH     libcudart or libamdhip64
   --budget SECONDS   time spent on a class (default 1.0); five rounds at least
@@ -61,7 +64,7 @@ std::string wrong_value(const InterferenceOptions& options) {
 
 }  // namespace
 
-const char* interference_usage() { return usage_text; }
+const char* interference_usage() { return usage_text.c_str(); }
 
 ParsedInterference parse_interference(int argc, const char* const* argv) {
     ParsedInterference out;

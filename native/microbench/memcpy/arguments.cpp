@@ -6,16 +6,19 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "gpu/vendors.h"
+
 namespace collscope {
 
 namespace {
 
-constexpr const char* usage_text =
+const std::string usage_text =
     R"(collscope-microbench memcpy --csv OUT.csv --sizes BYTES,... [options]
 
   --csv FILE         where results go, a line for each row as it is measured
   --sizes LIST       bytes of one copy, parted by commas
-  --backend B        auto (default), cuda, hip, host (memcpy and MPI)
+  --backend B        auto (default), )" + gpu::vendor_names() +
+    R"(, host (memcpy and MPI)
   --runtime PATH     libcudart or libamdhip64
   --pairs LIST       devices, as in 0:1,1:0 (default: every ordered pair)
   --only LIST        of peer, within, host, ipc (default: all)
@@ -119,7 +122,7 @@ const std::unordered_map<std::string_view, Setter>& with_value() {
         {"--backend",
          [](CopyOptions& o, std::string_view v) {
              o.backend = v;
-             return v == "auto" || v == "cuda" || v == "hip" || v == "host";
+             return gpu::is_backend(v);
          }},
         {"--budget",
          [](CopyOptions& o, std::string_view v) { return to_number(v, 1e-6, o.budget_s); }},
@@ -138,7 +141,7 @@ const std::unordered_map<std::string_view, Setter>& with_value() {
 
 }  // namespace
 
-const char* copy_usage() { return usage_text; }
+const char* copy_usage() { return usage_text.c_str(); }
 
 ParsedCopyOptions parse_copy_options(int argc, const char* const* argv) {
     ParsedCopyOptions out;

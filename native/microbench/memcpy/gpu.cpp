@@ -271,7 +271,7 @@ void GpuCopies::host(std::uint64_t size_bytes) {
     bool too_large = false;
     const Status has_pinned = pinned.allocate(size_bytes, too_large);
     Refusal no_pinned = refusal_of(has_pinned, too_large);
-    no_pinned.status = runtime_.host_alloc() == nullptr ? "skipped" : no_pinned.status;
+    no_pinned.status = runtime_.host_alloc == nullptr ? "skipped" : no_pinned.status;
     const Refusal no_pageable = refusal_of(pageable.allocate(size_bytes, 1), true);
     for (const auto& [number, place] : places_) {
         for (const bool is_pinned : {true, false}) {

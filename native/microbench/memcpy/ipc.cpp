@@ -99,7 +99,7 @@ Status IpcCopies::map(void*& out) const {
     if (const Status status = device_->bind(); !status.ok()) {
         return status;
     }
-    const unsigned flag = gpu::ipc_lazy_enable_peer_access(runtime_.vendor, runtime_.version);
+    const unsigned flag = runtime_.vendor->ipc_flag(runtime_.version);
     return device_->status_of(runtime_.ipc_open_mem_handle(&out, handle_, flag),
                               "IpcOpenMemHandle");
 }

@@ -65,15 +65,15 @@ int run_gpu(const CopyOptions& options, const Control& control, const gpu::Libra
     CopyRow base = base_row(options, control);
     base.runtime = found.runtime_name();
     CopyRows rows(options, control, base);
-    const std::string prefix = gpu::name_of(found.runtime.vendor);
+    const std::string backend(found.runtime.vendor->name);
     GpuCopies copies(options, found.runtime, rows);
     Status status = control.agree(control.writer() ? copies.open(found.devices) : Status{});
     if (!status.ok()) {
         return refuse(control, status.error, exit_library);
     }
     status = rows.open({{"label", options.label},
-                        {"backend", prefix},
-                        {"copy", prefix + "MemcpyAsync of kind Default"},
+                        {"backend", backend},
+                        {"copy", found.runtime.function("MemcpyAsync") + " of kind Default"},
                         {"runtime", found.runtime_name() + " " + found.runtime.path},
                         {"processes", std::to_string(control.processes())}});
     if (!status.ok()) {

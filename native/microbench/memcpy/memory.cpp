@@ -34,20 +34,20 @@ Status DeviceMemory::allocate(std::size_t bytes, bool& too_large) {
 
 PinnedMemory::~PinnedMemory() {
     if (memory_ != nullptr && device_.bind().ok()) {
-        device_.runtime().host_free()(memory_);
+        device_.runtime().host_free(memory_);
     }
 }
 
 Status PinnedMemory::allocate(std::size_t bytes, bool& too_large) {
     const gpu::Runtime& runtime = device_.runtime();
-    const char* name = runtime.vendor == gpu::Vendor::Cuda ? "HostAlloc" : "HostMalloc";
-    if (runtime.host_alloc() == nullptr || runtime.host_free() == nullptr) {
+    const char* name = runtime.vendor->host_alloc;
+    if (runtime.host_alloc == nullptr || runtime.host_free == nullptr) {
         return not_available(runtime, name);
     }
     if (const Status status = device_.bind(); !status.ok()) {
         return status;
     }
-    const int code = runtime.host_alloc()(&memory_, bytes, gpu::host_alloc_default);
+    const int code = runtime.host_alloc(&memory_, bytes, gpu::host_alloc_default);
     too_large = too_large || code == gpu::error_out_of_memory;
     const Status status = device_.status_of(code, name);
     if (!status.ok()) {
@@ -57,7 +57,7 @@ Status PinnedMemory::allocate(std::size_t bytes, bool& too_large) {
 }
 
 Status not_available(const gpu::Runtime& runtime, const char* function) {
-    return {std::string(gpu::name_of(runtime.vendor)) + function + ": not available"};
+    return {runtime.function(function) + ": not available"};
 }
 
 Status PageableMemory::allocate(std::size_t bytes, int shares) {

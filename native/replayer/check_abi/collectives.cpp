@@ -3,6 +3,7 @@
 #include "../gpu/collective_api.h"
 
 #include "../datatype.h"
+#include "../gpu/vendors.h"
 #include "../plan.h"
 #include "signature.h"
 
@@ -57,10 +58,16 @@ static_assert(oldest_collective_version == NCCL_VERSION(2, 10, 0));
         #name);
 COLLSCOPE_COLLECTIVE_REQUIRED(CHECK)
 COLLSCOPE_COLLECTIVE_OPTIONAL(CHECK)
+// A function that vendors spell differently: its name in the table, and its signature.
+#define CHECK_SPELLED(vendor, member, name)                                                      \
+    static_assert(std::string_view(vendor.member) == #name);                                     \
+    static_assert(                                                                               \
+        check_abi::same_signature<decltype(CollectiveLibrary::member), decltype(&name)>, #name);
 #ifdef CHECK_CUDA
-COLLSCOPE_COLLECTIVE_NCCL_ONLY(CHECK)
+CHECK_SPELLED(cuda, all_to_all, ncclAlltoAll)
 #else
-COLLSCOPE_COLLECTIVE_RCCL_ONLY(CHECK)
+CHECK_SPELLED(hip, all_to_all, ncclAllToAll)
+CHECK_SPELLED(hip, all_to_allv, ncclAllToAllv)
 #endif
 static_assert(check_abi::same_signature<decltype(CollectiveLibrary::get_error_string),
                                         decltype(&ncclGetErrorString)>);

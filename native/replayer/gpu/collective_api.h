@@ -45,19 +45,16 @@ inline constexpr int oldest_collective_version = 21000;
     X(recv, ncclRecv, (void*, std::size_t, int, int, CommHandle, StreamHandle))
 
 // Functions that some libraries lack: a call is then made of ncclSend and ncclRecv.
-#define COLLSCOPE_COLLECTIVE_NCCL_ONLY(X) \
-    X(all_to_all_nccl, ncclAlltoAll,      \
-      (const void*, void*, std::size_t, int, CommHandle, StreamHandle))
-#define COLLSCOPE_COLLECTIVE_RCCL_ONLY(X)                                                      \
-    X(all_to_all_rccl, ncclAllToAll,                                                           \
-      (const void*, void*, std::size_t, int, CommHandle, StreamHandle))                        \
-    X(all_to_allv, ncclAllToAllv,                                                              \
-      (const void*, const std::size_t*, const std::size_t*, void*, const std::size_t*,         \
-       const std::size_t*, int, CommHandle, StreamHandle))
 #define COLLSCOPE_COLLECTIVE_OPTIONAL(X)                                                       \
     X(gather, ncclGather, (const void*, void*, std::size_t, int, int, CommHandle, StreamHandle)) \
     X(scatter, ncclScatter,                                                                    \
       (const void*, void*, std::size_t, int, int, CommHandle, StreamHandle))
+// X(member, parameters). The vendor has the name in a field called like the member.
+#define COLLSCOPE_COLLECTIVE_SPELLED(X)                                                        \
+    X(all_to_all, (const void*, void*, std::size_t, int, CommHandle, StreamHandle))            \
+    X(all_to_allv,                                                                             \
+      (const void*, const std::size_t*, const std::size_t*, void*, const std::size_t*,         \
+       const std::size_t*, int, CommHandle, StreamHandle))
 
 // A loaded library. Optional functions that it lacks are null.
 struct CollectiveLibrary {
@@ -67,15 +64,13 @@ struct CollectiveLibrary {
 
 #define COLLSCOPE_MEMBER(member, name, parameters) int(*member) parameters = nullptr;
     COLLSCOPE_COLLECTIVE_REQUIRED(COLLSCOPE_MEMBER)
-    COLLSCOPE_COLLECTIVE_NCCL_ONLY(COLLSCOPE_MEMBER)
-    COLLSCOPE_COLLECTIVE_RCCL_ONLY(COLLSCOPE_MEMBER)
     COLLSCOPE_COLLECTIVE_OPTIONAL(COLLSCOPE_MEMBER)
+#undef COLLSCOPE_MEMBER
+#define COLLSCOPE_MEMBER(member, parameters) int(*member) parameters = nullptr;
+    COLLSCOPE_COLLECTIVE_SPELLED(COLLSCOPE_MEMBER)
 #undef COLLSCOPE_MEMBER
     const char* (*get_error_string)(int) = nullptr;     // required
     const char* (*get_last_error)(CommHandle) = nullptr;  // optional, since 2.13
-
-    // Whichever spelling the library has, null when none.
-    auto all_to_all() const { return all_to_all_nccl ? all_to_all_nccl : all_to_all_rccl; }
 };
 
 }  // namespace collscope::gpu

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string_view>
 
 #include "resolve.h"
@@ -11,24 +10,6 @@
 
 namespace collscope::gpu {
 namespace {
-
-LibraryFile collective_file(Vendor vendor) {
-    if (vendor == Vendor::Cuda) {
-        return {"libnccl", {"libnccl.so.2"}, ""};
-    }
-    const char* rocm = std::getenv("ROCM_PATH");
-    return {"librccl", {"librccl.so.1"}, std::string(rocm ? rocm : "/opt/rocm") + "/lib"};
-}
-
-LibraryFile runtime_file(Vendor vendor) {
-    if (vendor == Vendor::Cuda) {
-        return {"libcudart", {"libcudart.so.13", "libcudart.so.12"}, ""};
-    }
-    const char* rocm = std::getenv("ROCM_PATH");
-    return {"libamdhip64",
-            {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"},
-            std::string(rocm ? rocm : "/opt/rocm") + "/lib"};
-}
 
 void* open(const std::string& name, std::string& reason) {
     void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -44,22 +25,27 @@ void* open(const std::string& name, std::string& reason) {
     return nullptr;
 }
 
-std::string not_found(const LibraryFile& file, Vendor vendor, bool runtime, std::string reason) {
+std::string not_found(std::string_view label, const LibraryFile& file, const char* option,
+                      std::string reason) {
     if (reason.empty()) {
-        for (const std::string& soname : file.sonames) {
+        for (const std::string& soname : sonames_of(file)) {
             reason += (reason.empty() ? "" : ", ") + soname;
         }
         reason += " not found";
     }
-    return std::string(label(vendor, runtime)) + ": " + reason + ". Give its path with " +
-           (runtime ? "--runtime" : "--library") + ", or its folder in LD_LIBRARY_PATH.";
+    return std::string(label) + ": " + reason + ". Give its path with " + option +
+           ", or its folder in LD_LIBRARY_PATH.";
+}
+
+std::string runtime_not_found(const Vendor& vendor, const std::string& reason) {
+    return not_found(vendor.runtime_label, vendor.runtime, "--runtime", reason);
 }
 
 void count_devices(Libraries& out) {
     // CUDA leaves the count alone when it fails, so it has to start at 0.
     int count = 0;
     const int rc = out.runtime.get_device_count(&count);
-    const std::string function = std::string(name_of(out.runtime.vendor)) + "GetDeviceCount";
+    const std::string function = out.runtime.function("GetDeviceCount");
     if (rc == success && count > 0) {
         out.devices = count;
         out.no_gpu.clear();
@@ -74,11 +60,11 @@ void count_devices(Libraries& out) {
 }
 
 // Names of the runtime in the order to try them.
-std::vector<std::string> runtime_candidates(Vendor vendor, const std::string& nccl_path) {
-    std::vector<std::string> names = candidates(runtime_file(vendor));
-    if (vendor == Vendor::Cuda) {
-        // NCCL carries a runtime of its own and takes streams of any other, since both share the
-        // driver's primary context; one of the same major needs no newer driver than NCCL does.
+std::vector<std::string> runtime_candidates(const Vendor& vendor, const std::string& nccl_path) {
+    std::vector<std::string> names = candidates(vendor.runtime);
+    if (!vendor.linked_to_runtime) {
+        // NCCL takes streams of another runtime than its own, since both share the driver's primary
+        // context. One of the same major version needs no newer driver than NCCL does.
         const std::string major = ".so." + std::to_string(cuda_major_of_nccl(nccl_path));
         std::stable_partition(names.begin(), names.end(), [&](const std::string& name) {
             const std::size_t at = name.find(major);
@@ -89,9 +75,9 @@ std::vector<std::string> runtime_candidates(Vendor vendor, const std::string& nc
     return names;
 }
 
-// HIP's streams are objects of the runtime, so it has to be the one that RCCL was linked to.
-void* runtime_of_rccl() {
-    for (const std::string& soname : runtime_file(Vendor::Hip).sonames) {
+// The runtime that came with the library.
+void* linked_runtime(const Vendor& vendor) {
+    for (const std::string& soname : sonames_of(vendor.runtime)) {
         if (void* handle = dlopen(soname.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)) {
             return handle;
         }
@@ -99,16 +85,16 @@ void* runtime_of_rccl() {
     return nullptr;
 }
 
-void use_runtime(void* handle, Vendor vendor, const std::string& opened, Libraries& out) {
+void use_runtime(void* handle, const Vendor& vendor, const std::string& opened, Libraries& out) {
     out.error = resolve_runtime(handle, vendor, opened, out.runtime, out.runtime_symbols);
     if (out.ok()) {
         count_devices(out);
     }
 }
 
-void find_runtime(Vendor vendor, Libraries& out) {
-    if (void* linked = vendor == Vendor::Hip ? runtime_of_rccl() : nullptr) {
-        use_runtime(linked, vendor, runtime_file(vendor).stem, out);
+void find_runtime(const Vendor& vendor, Libraries& out) {
+    if (void* linked = vendor.linked_to_runtime ? linked_runtime(vendor) : nullptr) {
+        use_runtime(linked, vendor, vendor.runtime.stem, out);
         return;
     }
     // The first that works is taken, unless a later one sees GPUs: an old driver refuses a new one.
@@ -129,7 +115,7 @@ void find_runtime(Vendor vendor, Libraries& out) {
         }
     }
     if (best == Absent) {
-        out.error = not_found(runtime_file(vendor), vendor, true, reason);
+        out.error = runtime_not_found(vendor, reason);
         return;
     }
     out.runtime = std::move(chosen.runtime);
@@ -139,20 +125,19 @@ void find_runtime(Vendor vendor, Libraries& out) {
     out.no_gpu = std::move(chosen.no_gpu);
 }
 
-void open_runtime(Vendor vendor, const std::string& path, Libraries& out) {
+void open_runtime(const Vendor& vendor, const std::string& path, Libraries& out) {
     std::string reason;
     void* handle = open(path, reason);
     if (!handle) {
-        out.error = not_found(runtime_file(vendor), vendor, true, reason);
+        out.error = runtime_not_found(vendor, reason);
         return;
     }
     use_runtime(handle, vendor, path, out);
 }
 
-void find_collectives(Vendor vendor, const std::string& path, Libraries& out) {
-    const LibraryFile file = collective_file(vendor);
+void find_collectives(const Vendor& vendor, const std::string& path, Libraries& out) {
     std::string reason;
-    for (const std::string& name : path.empty() ? candidates(file) : std::vector{path}) {
+    for (const std::string& name : path.empty() ? candidates(vendor.library) : std::vector{path}) {
         void* handle = open(name, reason);
         if (!handle) {
             continue;
@@ -161,20 +146,20 @@ void find_collectives(Vendor vendor, const std::string& path, Libraries& out) {
                                         out.collective_symbols);
         return;
     }
-    out.error = not_found(file, vendor, false, reason);
+    out.error = not_found(vendor.library_label, vendor.library, "--library", reason);
 }
 
 // Those of the first vendor that `load` finds a usable GPU with; else `error` tells why, for each.
 template <typename Load>
-Libraries first_usable(const std::vector<Vendor>& vendors, Load load) {
+Libraries first_usable(const std::vector<const Vendor*>& open, Load load) {
     std::string errors;
-    for (const Vendor vendor : vendors) {
-        Libraries loaded = load(vendor);
+    for (const Vendor* vendor : open) {
+        Libraries loaded = load(*vendor);
         if (loaded.ok() && loaded.devices > 0) {
             return loaded;
         }
         const std::string error =
-            loaded.ok() ? std::string(name_of(vendor)) + ": no usable GPU: " + loaded.no_gpu +
+            loaded.ok() ? std::string(vendor->name) + ": no usable GPU: " + loaded.no_gpu +
                               ". Check the driver, or use --backend host."
                         : loaded.error;
         errors += (errors.empty() ? "" : " ") + error;
@@ -184,21 +169,27 @@ Libraries first_usable(const std::vector<Vendor>& vendors, Load load) {
     return none;
 }
 
-// A runtime that was named tells its vendor by its file name.
-std::vector<Vendor> vendors_for_runtime(const std::string& backend, const std::string& runtime) {
-    if (backend == "auto" && !runtime.empty()) {
-        const std::string name = runtime.substr(runtime.find_last_of('/') + 1);
-        return {name.find("hip") != std::string::npos ? Vendor::Hip : Vendor::Cuda};
+std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+// A runtime that was named tells its vendor by its file name, as libamdhip64.so does.
+std::vector<const Vendor*> vendors_for_runtime(const std::string& backend,
+                                               const std::string& runtime) {
+    if (backend != "auto" || runtime.empty()) {
+        return vendors_for(backend, "");
     }
-    return vendors_for(backend, "");
+    const auto named = std::ranges::find_if(vendors, [&](const Vendor* vendor) {
+        return file_name(runtime).find(vendor->name) != std::string_view::npos;
+    });
+    return {named == vendors.end() ? vendors.front() : *named};
 }
 
 }  // namespace
 
-Libraries load_libraries(Vendor vendor, const std::string& library, const std::string& runtime) {
+Libraries load_libraries(const Vendor& vendor, const std::string& library,
+                         const std::string& runtime) {
     Libraries out;
-    out.runtime.vendor = vendor;
-    // A runtime that was asked for is opened first, so that RCCL is linked to it.
+    out.runtime.vendor = &vendor;
+    // A runtime that was asked for is opened first, so that the library is linked to it.
     if (!runtime.empty()) {
         open_runtime(vendor, runtime, out);
     }
@@ -212,44 +203,41 @@ Libraries load_libraries(Vendor vendor, const std::string& library, const std::s
             out.error = error;
         }
     }
-    if (vendor == Vendor::Hip && out.ok()) {
-        const std::vector<std::string> files = loaded_files("libamdhip64.so");
+    if (vendor.linked_to_runtime && out.ok()) {
+        const std::vector<std::string> files =
+            loaded_files(std::string(vendor.runtime.stem) + ".so");
         if (files.size() > 1) {
-            out.error = "HIP runtime: " + files[0] + " and " + files[1] +
-                        " are both loaded. Use an RCCL that was built for the runtime.";
+            out.error = std::string(vendor.runtime_label) + ": " + files[0] + " and " + files[1] +
+                        " are both loaded. Use an " + std::string(vendor.library_label) +
+                        " that was built for the runtime.";
         }
     }
     return out;
 }
 
-std::vector<Vendor> vendors_for(const std::string& backend, const std::string& library) {
-    if (backend == "cuda") {
-        return {Vendor::Cuda};
+std::vector<const Vendor*> vendors_for(const std::string& backend, const std::string& library) {
+    if (const Vendor* named = vendor_named(backend)) {
+        return {named};
     }
-    if (backend == "hip") {
-        return {Vendor::Hip};
+    for (const Vendor* vendor : vendors) {
+        if (file_name(library).find(vendor->library_name) != std::string_view::npos) {
+            return {vendor};
+        }
     }
-    const std::string name = library.substr(library.find_last_of('/') + 1);
-    if (name.find("rccl") != std::string::npos) {
-        return {Vendor::Hip};
-    }
-    if (name.find("nccl") != std::string::npos) {
-        return {Vendor::Cuda};
-    }
-    return {Vendor::Cuda, Vendor::Hip};
+    return {vendors.begin(), vendors.end()};
 }
 
 Libraries load_usable(const std::string& backend, const std::string& library,
                       const std::string& runtime) {
-    return first_usable(vendors_for(backend, library), [&](Vendor vendor) {
+    return first_usable(vendors_for(backend, library), [&](const Vendor& vendor) {
         return load_libraries(vendor, library, runtime);
     });
 }
 
 Libraries load_usable_runtime(const std::string& backend, const std::string& runtime) {
-    return first_usable(vendors_for_runtime(backend, runtime), [&](Vendor vendor) {
+    return first_usable(vendors_for_runtime(backend, runtime), [&](const Vendor& vendor) {
         Libraries out;
-        out.runtime.vendor = vendor;
+        out.runtime.vendor = &vendor;
         if (runtime.empty()) {
             find_runtime(vendor, out);
         } else {
@@ -260,8 +248,8 @@ Libraries load_usable_runtime(const std::string& backend, const std::string& run
 }
 
 std::string Libraries::runtime_name() const {
-    return std::string(name_of(runtime.vendor)) + " " +
-           format_runtime_version(runtime.vendor, runtime.version);
+    return std::string(runtime.vendor->name) + " " +
+           runtime.vendor->runtime_version(runtime.version);
 }
 
 std::string Libraries::collectives_name() const {

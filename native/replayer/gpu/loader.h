@@ -25,11 +25,11 @@ struct Libraries {
 
 // Opens `library` and `runtime` where given. Otherwise looks for them, newest first, by soname (as
 // LD_LIBRARY_PATH and the system's configuration say), in the folders of COLLSCOPE_LIBRARY_PATH
-// (parted by colons), and for HIP in $ROCM_PATH/lib or /opt/rocm/lib.
-Libraries load_libraries(Vendor vendor, const std::string& library, const std::string& runtime);
+// (parted by colons), and where the vendor installs them.
+Libraries load_libraries(const Vendor& vendor, const std::string& library, const std::string& runtime);
 
-// The vendors that `backend` ("auto", "cuda" or "hip") and the file name of `library` leave open.
-std::vector<Vendor> vendors_for(const std::string& backend, const std::string& library);
+// The vendors that `backend` ("auto" or a vendor's name) and the file name of `library` leave open.
+std::vector<const Vendor*> vendors_for(const std::string& backend, const std::string& library);
 
 // Libraries of the first vendor with a usable GPU. Without any, `error` tells why, for each vendor.
 Libraries load_usable(const std::string& backend, const std::string& library,

@@ -51,10 +51,10 @@ bool print_unique_id(const std::string& what, const CollectiveLibrary& library, 
     return rc == collective_success && !blank;
 }
 
-bool probe_vendor(Vendor vendor, const std::string& library, const std::string& runtime,
+bool probe_vendor(const Vendor& vendor, const std::string& library, const std::string& runtime,
                   std::ostream& out) {
     const Libraries found = load_libraries(vendor, library, runtime);
-    const std::string prefix = name_of(vendor);
+    const std::string prefix(vendor.name);
     print_library(prefix + " runtime", found.runtime_name(), found.runtime.path,
                   found.runtime_symbols, out);
     print_library(prefix + " collectives", found.collectives_name(), found.collectives.path,
@@ -78,8 +78,8 @@ bool probe_vendor(Vendor vendor, const std::string& library, const std::string& 
 int probe(const std::string& backend, const std::string& library, const std::string& runtime,
           std::ostream& out) {
     bool usable = false;
-    for (const Vendor vendor : vendors_for(backend, library)) {
-        usable = probe_vendor(vendor, library, runtime, out) || usable;
+    for (const Vendor* vendor : vendors_for(backend, library)) {
+        usable = probe_vendor(*vendor, library, runtime, out) || usable;
         out.flush();
     }
     return usable ? 0 : 5;

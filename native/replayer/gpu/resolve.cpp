@@ -23,26 +23,18 @@ std::string path_of(void* symbol, const std::string& opened) {
     return info.dli_fname;
 }
 
-std::string lacks(const std::string& what, const std::string& path, const Symbols& symbols) {
+std::string lacks(std::string_view what, const std::string& path, const Symbols& symbols) {
     std::string names;
     for (const std::string& name : symbols.missing_required) {
         names += (names.empty() ? "" : ", ") + name;
     }
-    return what + ": " + path + " lacks " + names + ". Use a newer one.";
+    return std::string(what) + ": " + path + " lacks " + names + ". Use a newer one.";
 }
 
 }  // namespace
 
-const char* label(Vendor vendor, bool runtime) {
-    if (runtime) {
-        return vendor == Vendor::Cuda ? "CUDA runtime" : "HIP runtime";
-    }
-    return vendor == Vendor::Cuda ? "NCCL" : "RCCL";
-}
-
-std::string resolve_collectives(void* handle, Vendor vendor, const std::string& opened,
+std::string resolve_collectives(void* handle, const Vendor& vendor, const std::string& opened,
                                 CollectiveLibrary& api, Symbols& symbols) {
-    const bool cuda = vendor == Vendor::Cuda;
 #define COLLSCOPE_RESOLVE(member, name, parameters) \
     resolve(handle, #name, required, api.member, symbols);
     bool required = true;
@@ -50,17 +42,18 @@ std::string resolve_collectives(void* handle, Vendor vendor, const std::string& 
     resolve(handle, "ncclGetErrorString", required, api.get_error_string, symbols);
     required = false;
     COLLSCOPE_COLLECTIVE_OPTIONAL(COLLSCOPE_RESOLVE)
-    if (cuda) {
-        COLLSCOPE_COLLECTIVE_NCCL_ONLY(COLLSCOPE_RESOLVE)
-    } else {
-        COLLSCOPE_COLLECTIVE_RCCL_ONLY(COLLSCOPE_RESOLVE)
-    }
-    resolve(handle, "ncclGetLastError", required, api.get_last_error, symbols);
 #undef COLLSCOPE_RESOLVE
-    api.name = cuda ? "nccl" : "rccl";
+#define COLLSCOPE_RESOLVE(member, parameters)                           \
+    if (vendor.member) {                                                \
+        resolve(handle, vendor.member, required, api.member, symbols);  \
+    }
+    COLLSCOPE_COLLECTIVE_SPELLED(COLLSCOPE_RESOLVE)
+#undef COLLSCOPE_RESOLVE
+    resolve(handle, "ncclGetLastError", required, api.get_last_error, symbols);
+    api.name = vendor.library_name;
     api.path = path_of(reinterpret_cast<void*>(api.get_version), opened);
     if (!symbols.missing_required.empty()) {
-        return lacks(label(vendor, false), api.path, symbols);
+        return lacks(vendor.library_label, api.path, symbols);
     }
     if (const int rc = api.get_version(&api.version); rc != collective_success) {
         return api.path + ": ncclGetVersion failed with " + std::to_string(rc) +
@@ -73,31 +66,30 @@ std::string resolve_collectives(void* handle, Vendor vendor, const std::string& 
     return {};
 }
 
-std::string resolve_runtime(void* handle, Vendor vendor, const std::string& opened, Runtime& api,
-                            Symbols& symbols) {
-    const std::string prefix = name_of(vendor);
+std::string resolve_runtime(void* handle, const Vendor& vendor, const std::string& opened,
+                            Runtime& api, Symbols& symbols) {
+    api.vendor = &vendor;
 #define COLLSCOPE_RESOLVE(member, name, parameters) \
-    resolve(handle, prefix + #name, required, api.member, symbols);
+    resolve(handle, api.function(#name), required, api.member, symbols);
     bool required = true;
     COLLSCOPE_RUNTIME_REQUIRED(COLLSCOPE_RESOLVE)
-    resolve(handle, prefix + "GetErrorString", required, api.get_error_string, symbols);
+    resolve(handle, api.function("GetErrorString"), required, api.get_error_string, symbols);
     required = false;
     COLLSCOPE_RUNTIME_OPTIONAL(COLLSCOPE_RESOLVE)
-    if (vendor == Vendor::Hip) {
-        COLLSCOPE_RUNTIME_HIP_PINNED(COLLSCOPE_RESOLVE)
-        COLLSCOPE_RUNTIME_HIP_ONLY(COLLSCOPE_RESOLVE)
-    } else {
-        COLLSCOPE_RUNTIME_CUDA_PINNED(COLLSCOPE_RESOLVE)
-    }
 #undef COLLSCOPE_RESOLVE
-    api.vendor = vendor;
+#define COLLSCOPE_RESOLVE(member, parameters)                                         \
+    if (vendor.member) {                                                              \
+        resolve(handle, api.function(vendor.member), required, api.member, symbols);  \
+    }
+    COLLSCOPE_RUNTIME_SPELLED(COLLSCOPE_RESOLVE)
+#undef COLLSCOPE_RESOLVE
     api.path = path_of(reinterpret_cast<void*>(api.runtime_get_version), opened);
     if (!symbols.missing_required.empty()) {
-        return lacks(label(vendor, true), api.path, symbols);
+        return lacks(vendor.runtime_label, api.path, symbols);
     }
     if (const int rc = api.runtime_get_version(&api.version); rc != success) {
-        return api.path + ": " + prefix + "RuntimeGetVersion failed with " + std::to_string(rc) +
-               ". Use another one.";
+        return api.path + ": " + api.function("RuntimeGetVersion") + " failed with " +
+               std::to_string(rc) + ". Use another one.";
     }
     return {};
 }
@@ -107,14 +99,6 @@ std::string format_collective_version(int version) {
     const int major = version >= 10000 ? 10000 : 1000;
     return std::to_string(version / major) + "." + std::to_string(version % major / 100) + "." +
            std::to_string(version % 100);
-}
-
-std::string format_runtime_version(Vendor vendor, int version) {
-    if (vendor == Vendor::Cuda) {
-        return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-    }
-    return std::to_string(version / 10000000) + "." + std::to_string(version % 10000000 / 100000) +
-           "." + std::to_string(version % 100000);
 }
 
 }  // namespace collscope::gpu

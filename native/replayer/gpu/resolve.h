@@ -22,17 +22,12 @@ struct Symbols {
 
 // Both return a sentence when the library cannot be used; `api` and `symbols` then tell the rest.
 // `handle` is from dlopen, `opened` the name it was opened by.
-std::string resolve_collectives(void* handle, Vendor vendor, const std::string& opened,
+std::string resolve_collectives(void* handle, const Vendor& vendor, const std::string& opened,
                                 CollectiveLibrary& api, Symbols& symbols);
-std::string resolve_runtime(void* handle, Vendor vendor, const std::string& opened, Runtime& api,
-                            Symbols& symbols);
-
-// "CUDA runtime", "HIP runtime", "NCCL", "RCCL"
-const char* label(Vendor vendor, bool runtime);
+std::string resolve_runtime(void* handle, const Vendor& vendor, const std::string& opened,
+                            Runtime& api, Symbols& symbols);
 
 // 22809 -> "2.28.9" (NCCL_VERSION)
 std::string format_collective_version(int version);
-// CUDA: 13000 -> "13.0" (CUDART_VERSION); HIP: 50731921 -> "5.7.31921" (HIP_VERSION)
-std::string format_runtime_version(Vendor vendor, int version);
 
 }  // namespace collscope::gpu

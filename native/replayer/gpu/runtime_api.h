@@ -1,19 +1,16 @@
 // The part of the CUDA and HIP runtimes that the replayer calls, in declarations of our own.
 //
-// One list serves both: but for pinned host memory the functions differ by their prefix only. native/replayer/check_abi holds
-// every value and signature here against the vendors' headers. Left out on purpose, because they
-// differ: GraphInstantiate (other arguments).
+// One list serves both: functions differ by their prefix only. vendors.h has what differs besides.
+// native/replayer/check_abi holds every value and signature here against the vendors' headers.
+// GraphInstantiate is left out on purpose: its arguments differ.
 #pragma once
 
 #include <cstddef>
 #include <string>
 
+#include "vendors.h"
+
 namespace collscope::gpu {
-
-enum class Vendor { Cuda, Hip };
-
-// "cuda" or "hip": the backend's name and the prefix of the runtime's functions.
-inline const char* name_of(Vendor vendor) { return vendor == Vendor::Cuda ? "cuda" : "hip"; }
 
 using Stream = void*;
 using Event = void*;
@@ -36,13 +33,7 @@ inline constexpr int capture_mode_thread_local = 1;
 inline constexpr int cuda_capability_major = 75;  // attributes of a device
 inline constexpr int cuda_capability_minor = 76;
 inline constexpr int cuda_shared_memory_optin = 97;  // the most bytes for a block
-// The attribute, whose number differs.
-constexpr int multiprocessor_count(Vendor vendor) { return vendor == Vendor::Cuda ? 16 : 63; }
 inline constexpr unsigned host_alloc_default = 0;
-// Vendors want this flag and no other where IPC handles are opened. HIP 5.7's is 0, HIP 6.4's is 1.
-constexpr unsigned ipc_lazy_enable_peer_access(Vendor vendor, int version) {
-    return vendor == Vendor::Hip && version < 60000000 ? 0 : 1;
-}
 
 // A name for memory of another process. Passed by value.
 struct IpcMemHandle {
@@ -97,35 +88,29 @@ struct DeviceProperties {
     X(ipc_get_mem_handle, IpcGetMemHandle, (IpcMemHandle*, void*))            \
     X(ipc_open_mem_handle, IpcOpenMemHandle, (void**, IpcMemHandle, unsigned)) \
     X(ipc_close_mem_handle, IpcCloseMemHandle, (void*))
-// Pinned host memory.
-#define COLLSCOPE_RUNTIME_CUDA_PINNED(X)                           \
-    X(host_alloc_cuda, HostAlloc, (void**, std::size_t, unsigned)) \
-    X(host_free_cuda, FreeHost, (void*))
-#define COLLSCOPE_RUNTIME_HIP_PINNED(X)                            \
-    X(host_alloc_hip, HostMalloc, (void**, std::size_t, unsigned)) \
-    X(host_free_hip, HostFree, (void*))
-// HIP 6 and newer: what its header makes of hipGetDeviceProperties.
-#define COLLSCOPE_RUNTIME_HIP_ONLY(X) \
-    X(get_device_properties_r0600, GetDevicePropertiesR0600, (DeviceProperties*, int))
+// X(member, parameters). The vendor has the name in a field called like the member; all are optional.
+#define COLLSCOPE_RUNTIME_SPELLED(X)                 \
+    X(host_alloc, (void**, std::size_t, unsigned))   \
+    X(host_free, (void*))                            \
+    X(new_device_properties, (DeviceProperties*, int))
 
 // A loaded runtime. An optional function that it lacks is null.
 struct Runtime {
-    Vendor vendor = Vendor::Cuda;
+    const Vendor* vendor = vendors.front();
     std::string path;
     int version = 0;  // as RuntimeGetVersion gives it
 
 #define COLLSCOPE_MEMBER(member, name, parameters) int(*member) parameters = nullptr;
     COLLSCOPE_RUNTIME_REQUIRED(COLLSCOPE_MEMBER)
     COLLSCOPE_RUNTIME_OPTIONAL(COLLSCOPE_MEMBER)
-    COLLSCOPE_RUNTIME_CUDA_PINNED(COLLSCOPE_MEMBER)
-    COLLSCOPE_RUNTIME_HIP_PINNED(COLLSCOPE_MEMBER)
-    COLLSCOPE_RUNTIME_HIP_ONLY(COLLSCOPE_MEMBER)
+#undef COLLSCOPE_MEMBER
+#define COLLSCOPE_MEMBER(member, parameters) int(*member) parameters = nullptr;
+    COLLSCOPE_RUNTIME_SPELLED(COLLSCOPE_MEMBER)
 #undef COLLSCOPE_MEMBER
     const char* (*get_error_string)(int) = nullptr;
 
-    // In the vendor's spelling, null when none.
-    auto host_alloc() const { return vendor == Vendor::Cuda ? host_alloc_cuda : host_alloc_hip; }
-    auto host_free() const { return vendor == Vendor::Cuda ? host_free_cuda : host_free_hip; }
+    // "cudaMalloc"
+    std::string function(const char* name) const { return std::string(vendor->name) + name; }
 };
 
 }  // namespace collscope::gpu

@@ -52,10 +52,23 @@ int collect_name(dl_phdr_info* info, std::size_t, void* names) {
 
 }  // namespace
 
+std::vector<std::string> sonames_of(const LibraryFile& file) {
+    std::vector<std::string> names;
+    for (const char* soname : file.sonames) {
+        if (soname) {
+            names.emplace_back(soname);
+        }
+    }
+    return names;
+}
+
 std::vector<std::string> candidates(const LibraryFile& file) {
-    std::vector<std::string> found = file.sonames;
+    std::vector<std::string> found = sonames_of(file);
     std::vector<std::string> folders = parted_by_colons(std::getenv("COLLSCOPE_LIBRARY_PATH"));
-    if (!file.installed_in.empty()) {
+    const char* root = file.root_variable ? std::getenv(file.root_variable) : nullptr;
+    if (root) {
+        folders.push_back(std::string(root) + "/lib");
+    } else if (file.installed_in) {
         folders.push_back(file.installed_in);
     }
     for (const std::string& folder : folders) {

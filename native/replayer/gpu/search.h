@@ -4,14 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "vendors.h"
+
 namespace collscope::gpu {
 
-// A library as the loader knows it.
-struct LibraryFile {
-    std::string stem;                  // "libnccl"
-    std::vector<std::string> sonames;  // newest first
-    std::string installed_in;          // a folder to look into last; empty: none
-};
+std::vector<std::string> sonames_of(const LibraryFile& file);
 
 // What to hand to dlopen, best first: sonames, then files of the folders of COLLSCOPE_LIBRARY_PATH.
 std::vector<std::string> candidates(const LibraryFile& file);

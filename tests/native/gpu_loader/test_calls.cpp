@@ -111,10 +111,10 @@ void all_to_all_with_and_without() {
           "( send s0 4 type 6 to 0 send s8 4 type 6 to 1 send s16 4 type 6 to 2"
           " recv r0 4 type 6 from 0 recv r8 4 type 6 from 1 recv r16 4 type 6 from 2)");
     gpu::CollectiveLibrary nccl = library();
-    nccl.all_to_all_nccl = all_to_all;
+    nccl.all_to_all = all_to_all;
     CHECK(enqueued(nccl, cls) == "all-to-all s0 r0 4 type 6");
     gpu::CollectiveLibrary rccl = library();
-    rccl.all_to_all_rccl = all_to_all;
+    rccl.all_to_all = all_to_all;
     CHECK(enqueued(rccl, cls) == "all-to-all s0 r0 4 type 6");
     // The job used Send and Recv, so the library's function is not the same thing.
     Class shaped = cls;

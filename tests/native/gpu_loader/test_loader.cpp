@@ -16,18 +16,18 @@ bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
-Libraries load(Vendor vendor, const std::string& library, const std::string& runtime) {
+Libraries load(const Vendor& vendor, const std::string& library, const std::string& runtime) {
     return load_libraries(vendor, fakes + library, fakes + runtime);
 }
 
 // Sonames come first, so the machine's own libraries are out of the way only where it has none.
-Libraries search(Vendor vendor, const std::string& library, const std::string& folder) {
+Libraries search(const Vendor& vendor, const std::string& library, const std::string& folder) {
     setenv("COLLSCOPE_LIBRARY_PATH", ("/nowhere::" + fakes + folder).c_str(), 1);
     return load_libraries(vendor, fakes + library, "");
 }
 
 void good() {
-    const Libraries found = load(Vendor::Cuda, "/good/libnccl.so.2", "/good/libcudart.so.13");
+    const Libraries found = load(cuda, "/good/libnccl.so.2", "/good/libcudart.so.13");
     CHECK(found.ok());
     CHECK(found.devices == 2 && found.no_gpu.empty());
     CHECK(found.collectives_name() == "nccl 2.28.9" && found.runtime_name() == "cuda 13.0");
@@ -36,23 +36,23 @@ void good() {
     const std::vector<std::string> missing{"ncclScatter", "ncclAlltoAll", "ncclGetLastError"};
     CHECK(found.collective_symbols.missing_optional == missing);
     CHECK(found.collectives.gather && !found.collectives.scatter);
-    CHECK(!found.collectives.all_to_all());
+    CHECK(!found.collectives.all_to_all);
     CHECK(found.runtime_symbols.resolved() == found.runtime_symbols.wanted - 1);
 }
 
 void lacking() {
-    const Libraries found = load(Vendor::Cuda, "/lacking/libnccl.so.2", "/good/libcudart.so.12");
+    const Libraries found = load(cuda, "/lacking/libnccl.so.2", "/good/libcudart.so.12");
     CHECK(found.error ==
           "NCCL: " + fakes + "/lacking/libnccl.so.2 lacks ncclBroadcast. Use a newer one.");
 }
 
 void old() {
-    const Libraries found = load(Vendor::Cuda, "/old/libnccl.so.2", "/good/libcudart.so.12");
+    const Libraries found = load(cuda, "/old/libnccl.so.2", "/good/libcudart.so.12");
     CHECK(contains(found.error, "version 2.8.4 is too old. Use 2.10 or newer."));
 }
 
 void absent() {
-    const Libraries found = load(Vendor::Cuda, "/good/libnccl.so.3", "/good/libcudart.so.12");
+    const Libraries found = load(cuda, "/good/libnccl.so.3", "/good/libcudart.so.12");
     CHECK(contains(found.error, "libnccl.so.3: cannot open shared object file"));
     CHECK(contains(found.error, "Give its path with --library"));
 }
@@ -67,40 +67,40 @@ void nogpu() {
 
 // The runtime of the library's own major refuses the driver, another one works.
 void usable() {
-    const Libraries found = search(Vendor::Cuda, "/good/libnccl.so.2", "/nogpu");
+    const Libraries found = search(cuda, "/good/libnccl.so.2", "/nogpu");
     CHECK(found.ok() && found.devices == 1);
     CHECK(found.runtime.path == fakes + "/nogpu/libcudart.so.13");
 }
 
 // The library says +cuda12.4: runtime 12 is taken, though 13 is newer.
 void major() {
-    const Libraries found = search(Vendor::Cuda, "/good/libnccl.so.2", "/good");
+    const Libraries found = search(cuda, "/good/libnccl.so.2", "/good");
     CHECK(found.ok());
     CHECK(found.runtime.path == fakes + "/good/libcudart.so.12");
 }
 
 // RCCL was linked to runtime 6, so 7 beside it is not for it.
 void rccl() {
-    const Libraries found = search(Vendor::Hip, "/rocm/librccl.so.1", "/rocm");
+    const Libraries found = search(hip, "/rocm/librccl.so.1", "/rocm");
     CHECK(found.ok() && found.devices == 4);
     CHECK(found.runtime_name() == "hip 6.4.43484" && found.collectives.name == "rccl");
     CHECK(found.runtime.path == fakes + "/rocm/libamdhip64.so.6");
 }
 
 void two_runtimes() {
-    const Libraries found = load(Vendor::Hip, "/rocm/librccl.so.1", "/rocm/libamdhip64.so.7");
+    const Libraries found = load(hip, "/rocm/librccl.so.1", "/rocm/libamdhip64.so.7");
     CHECK(contains(found.error, "libamdhip64.so.6") && contains(found.error, "are both loaded"));
 }
 
 void names() {
     CHECK(format_collective_version(2708) == "2.7.8");
     CHECK(format_collective_version(22203) == "2.22.3");
-    CHECK(format_runtime_version(Vendor::Cuda, 12090) == "12.9");
-    CHECK(format_runtime_version(Vendor::Hip, 50221153) == "5.2.21153");
-    CHECK(vendors_for("auto", "/opt/rocm/lib/librccl.so.1.0") == std::vector{Vendor::Hip});
-    CHECK(vendors_for("auto", "/rccl/libnccl.so.2") == std::vector{Vendor::Cuda});
+    CHECK(cuda.runtime_version(12090) == "12.9");
+    CHECK(hip.runtime_version(50221153) == "5.2.21153");
+    CHECK(vendors_for("auto", "/opt/rocm/lib/librccl.so.1.0") == std::vector{&hip});
+    CHECK(vendors_for("auto", "/rccl/libnccl.so.2") == std::vector{&cuda});
     CHECK(vendors_for("auto", "").size() == 2);
-    CHECK(vendors_for("hip", "/x/libnccl.so.2") == std::vector{Vendor::Hip});
+    CHECK(vendors_for("hip", "/x/libnccl.so.2") == std::vector{&hip});
 }
 
 }  // namespace
