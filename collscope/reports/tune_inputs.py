@@ -98,6 +98,7 @@ def make_wanted(asked: Asked, progress: Progress) -> tuple[Wanted, tuple[str, ..
             kept.setdefault(name, os.environ[name])
     wanted = Wanted(
         planned.plan,
+        planned.class_ids,
         replace(asked.session, environment=()),
         present,
         tuple(sorted(kept.items())),

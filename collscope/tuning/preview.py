@@ -131,7 +131,8 @@ def _classes(wanted: Wanted, shapes: dict[int, Shape], found: Offered) -> tuple[
         shape = shapes[c.id]
         rows.append(
             TunedClass(
-                class_id=c.id,
+                class_id=wanted.report_id(c.id),
+                plan_id=c.id,
                 op=c.op.value,
                 datatype=c.datatype.value,
                 size_bytes=c.size(shape.nranks),

@@ -42,7 +42,8 @@ class JobTime:
 class TunedClass:
     """One class of the plan and how it came out."""
 
-    class_id: int  # of the plan
+    class_id: int  # as report shows it and --only takes it; of the plan where no run is known
+    plan_id: int  # of the plan, as replay.csv and confirm.csv have it
     op: str
     datatype: str
     size_bytes: int  # nccl-tests size S
@@ -63,7 +64,7 @@ class TunedClass:
 class Tried:
     """One setting on one class in the search."""
 
-    class_id: int
+    class_id: int  # as in `classes`
     setting: str
     rounds: int  # that it was measured in
     time_us: float  # median over them

@@ -28,6 +28,7 @@ FILES = (SEARCH_CSV, CONFIRM_CSV, TUNER_CSV, ENV, OPTIMIZER_CSV, EVIDENCE)
 class Wanted:
     """What to tune, and how.
 
+    class_ids   number that the report has for a class of the plan; empty: made from no run
     present     the job's own knobs
     kept        other variables, which hold for every launch; empty: not set there
     candidates  settings of the user's own, tried beside ours
@@ -40,6 +41,7 @@ class Wanted:
     """
 
     plan: Plan
+    class_ids: Mapping[int, int]
     session: Session
     present: tuple[Variable, ...]
     kept: tuple[tuple[str, str], ...]
@@ -57,6 +59,10 @@ class Wanted:
     prefix: str = ""
     time_limit_s: float = 300.0
     seed: int = 1
+
+    def report_id(self, class_id: int) -> int:
+        """The number of a class of the plan for people: the report's where there is one."""
+        return self.class_ids.get(class_id, class_id)
 
 
 @dataclass(slots=True)

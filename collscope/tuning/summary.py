@@ -64,6 +64,7 @@ def _class(state: State, class_id: int) -> TunedClass:
         weight = calls * max(0.0, now - (roof or 0.0)) * state.wanted.job.exposed / 1e6
     known = next((c for c in state.candidates if c.class_id == class_id), None)
     return TunedClass(
+        state.wanted.report_id(class_id),
         class_id,
         m.op.value,
         (m.datatype or Datatype.UNKNOWN).value,
@@ -140,7 +141,7 @@ def _tried(state: State) -> list[Tried]:
             known_interval = against is not None and against.rounds > 1
             found.append(
                 Tried(
-                    class_id,
+                    state.wanted.report_id(class_id),
                     name,
                     len(times),
                     median(times.values()),

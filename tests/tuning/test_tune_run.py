@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -384,6 +385,20 @@ def test_a_dry_run_tells_the_settings_and_starts_nothing(samples: Path, tmp_path
     assert "ends after 60 s" in found["why"]
     assert not out.exists()
     assert collscope(*words, "--backend", "host").code == 5
+
+
+def test_a_dry_run_names_classes_as_the_report_does(samples: Path, tmp_path: Path) -> None:
+    db = tmp_path / "t.db"
+    assert collscope("ingest", "log", samples / "nccl" / "mixed", "--db", db).code == 0
+    with sqlite3.connect(db) as connection:
+        rows = connection.execute("SELECT class_id, op, size_bytes FROM classes").fetchall()
+    words = ("tune", "--db", db, "--dry-run", "--format", "json")
+    classes = json.loads(collscope(*words).out)["classes"]
+    assert sorted((c["class_id"], c["op"], c["size_bytes"]) for c in classes) == sorted(rows)
+    # The plan numbers from 0 on, as replay.csv does.
+    assert [c["plan_id"] for c in classes] == list(range(14))
+    (only,) = json.loads(collscope(*words, "--only", "13").out)["classes"]
+    assert only["class_id"] == 13
 
 
 def test_bad_words(tune: Tune, tmp_path: Path) -> None:
