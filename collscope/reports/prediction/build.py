@@ -148,8 +148,8 @@ def read_wanted(db: Path, wanted: Wanted) -> tuple[Traced, Times, float | None]:
             times = _relative(times, before)
     if not times.times:
         raise NoVerdictError(
-            f"{db}: {times.name} have no time for any class of run '{wanted.run}'. Measure them "
-            "with collscope replay."
+            f"{db}: '{wanted.system or wanted.label}' gives no class of run '{wanted.run}' a time."
+            " Measure the classes with collscope replay."
         )
     return traced, times, None if wanted.step_us is None else wanted.step_us * 1000
 
