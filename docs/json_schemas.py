@@ -72,7 +72,7 @@ DOCUMENTS = {
         "not apply.",
     ),
     "predict": (
-        "collscope.reports.prediction.build.PredictionReport",
+        "collscope.analysis.predict.PredictionReport",
         "What `collscope predict --format json` prints. A step's time before and after. "
         "Times in us; gains are ratios of step times, minus one. null: not known.",
     ),
@@ -115,6 +115,8 @@ _IN_WORDS: dict[tuple[str, str], dict[str, Any]] = {
             "description": "sentences of what has no figures",
         }
     },
+    ("PredictionReport", "times_from"): {"times_from": _WORDS | {"description": "in words"}},
+    ("PredictionReport", "assumptions"): {"assumptions": {"type": "array", "items": _WORDS}},
     ("P2p", "notices"): {
         "notices": {
             "type": "array",

@@ -51,8 +51,8 @@ def predict(
         raise UsageError("predict: give either --with LABEL or --system NAME.")
     if before is not None and label is None:
         raise UsageError("predict: --from goes with --with.")
-    from collscope.reports.prediction.build import Wanted, predict_run
-    from collscope.reports.prediction.formats import render_prediction
+    from collscope.analysis.predict import Wanted, predict_run
+    from collscope.reports.prediction import render_prediction
 
     step_us = None if step_ms is None else step_ms * 1000
     found = predict_run(db, Wanted(run, label, before, system, step_us))
@@ -78,8 +78,8 @@ def export_perfetto(
 
     With --with or --system the predicted timeline stands beside the recorded one.
     """
+    from collscope.analysis.predict import Wanted
     from collscope.reports.perfetto import export_trace
-    from collscope.reports.prediction.build import Wanted
 
     if label is not None and system is not None:
         raise UsageError("export perfetto: give --with LABEL or --system NAME, not both.")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from collscope.analysis.application_metrics import ApplicationMetric, SpeedUp
-from collscope.analysis.classes import ClassRow
 from collscope.analysis.efficiency import Efficiency, JudgedLabel
 from collscope.analysis.judged import Judged
+from collscope.analysis.marks import Mark, Reason, marks_of
 from collscope.analysis.profile_kernels import ProfileKernel
-from collscope.analysis.serving import Match
 from collscope.analysis.time_breakdown import Basis, Breakdown, Fraction, Uplift
-from collscope.model import CollectiveClass, Gap
+from collscope.model import Gap
 from collscope.reports import judgement as told
 from collscope.reports.share import denominator
 from collscope.units import are, count, count_of, format_size
@@ -27,43 +26,35 @@ _BASES = {
     " time",
     Basis.ALONE: "times measured alone x calls; the job's own time is not known",
 }
-_GAP_WORDS = {
+_PLAIN_MARKS: dict[Gap | Reason, str] = {
     Gap.NODES_UNKNOWN: "the nodes are not known",
     Gap.SHAPE_UNKNOWN: "the shape is not known",
     Gap.PLACE_UNKNOWN: "in place or out of place is not known",
     Gap.DATATYPE_UNKNOWN: "the datatype is not known",
     Gap.REDOP_UNKNOWN: "the reduction is not known",
     Gap.ROOT_UNKNOWN: "the root is not known",
+    Reason.ON_HOST: "measured in host memory",
+}
+_MARK_WORDS = {  # with the values of the mark
+    Gap.NODES_DIFFER: "measured on {}",
+    Gap.ROOT_DIFFERS: "measured with root {}",
+    Reason.FEWER_RANKS: "measured on {}, scaled",
+    Reason.SMALLER_JOB: "measured in a job of fewer than its {} ranks, scaled",
 }
 
 
-def gap_words(gaps: Iterable[Gap], measured: Sequence[CollectiveClass]) -> Iterable[str]:
-    """Gaps but that of scaling in words; `measured` are the classes that serve."""
-    for gap in gaps:
-        if gap is Gap.NODES_DIFFER:
-            nodes = sorted({c.nnodes for c in measured if c.nnodes is not None})
-            yield f"measured on {' and '.join(count(n, 'node') for n in nodes)}"
-        elif gap is Gap.ROOT_DIFFERS:
-            roots = sorted({c.root for c in measured if c.root is not None})
-            yield f"measured with root {' and '.join(map(str, roots))}"
-        elif gap is not Gap.SCALED:
-            yield _GAP_WORDS[gap]
-
-
-def match_marks(match: Match, row: ClassRow) -> Iterable[str]:
+def mark_words(mark: Mark) -> str:
     """What keeps a measurement from being of exactly a class."""
-    if match.status != "ok":
-        yield f"replay {match.status}"
-    if not match.nearest:
-        return
-    first = match.nearest[0].measurement
-    if Gap.SCALED in match.gaps and first.nranks != row.nranks:
-        yield f"measured on {count(first.nranks, 'rank')}, scaled"
-    elif Gap.SCALED in match.gaps:
-        yield f"measured in a job of fewer than its {first.scaled_from} ranks, scaled"
-    yield from gap_words(match.gaps, [s.collective_class for s in match.nearest])
-    if any(s.measurement.on_host for s in match.nearest):
-        yield "measured in host memory"
+    if mark.of in _PLAIN_MARKS:
+        return _PLAIN_MARKS[mark.of]
+    if mark.of is Reason.NO_TIME:
+        return f"replay {mark.status}"
+    values = " and ".join(map(str, mark.values))
+    if mark.of is Gap.NODES_DIFFER:
+        values = " and ".join(count(n, "node") for n in mark.values)
+    elif mark.of is Reason.FEWER_RANKS:
+        values = count(mark.values[0], "rank")
+    return _MARK_WORDS[mark.of].format(values)
 
 
 def judgement_of(found: Efficiency) -> told.Judgement:
@@ -123,7 +114,7 @@ def _class(j: Judged, whole_s: float) -> told.JudgedClass:
 
 def _marks(j: Judged) -> Iterable[str]:
     if j.match is not None:
-        yield from match_marks(j.match, j.row)
+        yield from map(mark_words, marks_of(j.match, j.row))
     if j.time_in_job:
         yield told.IN_JOB
 

@@ -10,10 +10,11 @@ from typing import BinaryIO, cast
 
 import msgspec
 
+from collscope.analysis.predict import Wanted, read_wanted
 from collscope.analysis.traced_run import read_traced
 from collscope.errors import InputError, UsageError
 from collscope.ingest.match import reading, require_run
-from collscope.reports.prediction.build import Wanted, read_wanted
+from collscope.reports.prediction import origin_words
 from collscope.timeline.perfetto import MOST_PARTS, Event, Simulated, longest_calls, trace_events
 from collscope.timeline.predict import simulate
 from collscope.writing import replaced
@@ -38,7 +39,7 @@ def export_trace(
         traced, times, measured = read_wanted(db, wanted)
         recorded = traced.recorded()
         played = simulate(recorded, times.times, traced=times.transfers, measured_step_ns=measured)
-        predicted = Simulated(f"predicted with {times.name}", played)
+        predicted = Simulated(f"predicted with {origin_words(times.origin)}", played)
     else:
         with reading(db) as connection:
             require_run(connection, db, run)

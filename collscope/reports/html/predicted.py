@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from collscope.analysis.predict import BoundBy, ClassChange, PredictionReport
 from collscope.reports.figure import COLOURS
 from collscope.reports.html.drawing import INK, Sheet, draw, log_axis
 from collscope.reports.html.page import Extras, Fact, Figure
 from collscope.reports.layout import NUMBER, TEXT, table
-from collscope.reports.prediction.build import BoundBy, ClassChange, PredictionReport
+from collscope.reports.prediction import origin_words
 from collscope.units import count, figure, format_size
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _facts(said: PredictionReport) -> Iterable[Fact]:
                    f"{figure(most.old_us or 0, 4)} to {figure(most.new_us or 0, 4)} us a call"
                    + (f", {count(most.calls, 'call')}" if most.calls else ""),
                    "Classes that change")  # fmt: skip
-    yield Fact("With", said.times_from)
+    yield Fact("With", origin_words(said.times_from))
 
 
 def _sums(bounds: Iterable[BoundBy]) -> dict[str, tuple[float, float]]:

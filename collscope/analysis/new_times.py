@@ -7,17 +7,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
 from collscope.analysis.classes import ClassRow, class_rows, read_call_totals
 from collscope.analysis.judged import judge_classes
+from collscope.analysis.marks import Mark, gap_marks, marks_of
 from collscope.analysis.serving import Matcher
 from collscope.analysis.timeline import Timeline
 from collscope.analysis.traced_run import read_traced
 from collscope.errors import InputError, NoVerdictError
 from collscope.model import CollectiveClass, Measurement
-from collscope.reports.efficiency import gap_words, match_marks
 from collscope.roofline.chosen import make_roofs
 from collscope.store.measurements import measurement_labels, no_such_label, read_measurements
 from collscope.timeline.predict import NewTime, Transfers, transfers_of
@@ -27,14 +28,28 @@ from collscope.units import count
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
-    """Times by class, and where they come from in words."""
+class TimesFrom:
+    """Where times come from.
 
+    kind     measurements of a label, traces of a run, system: its roof, or ceiling: one by name
+    name     of the label, run, system or ceiling
+    against  the times of the recorded setting that these are taken with, as ratios
+    """
+
+    kind: Annotated[str, ("measurements", "traces", "system", "ceiling")]
     name: str
+    against: TimesFrom | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Times by class, and where they come from."""
+
+    origin: TimesFrom
     times: dict[CollectiveClass, NewTime]
     wrong: int = 0  # classes without a time because a result was wrong, or the call failed
     # why a time may not be of exactly a class, with the number of classes
-    marks: Mapping[str, int] = field(default_factory=dict)
+    marks: Mapping[Mark, int] = field(default_factory=dict)
     transfers: Transfers | None = None  # of every call of another run's traces
     starts: Starts | None = None  # where that run's collectives started
 
@@ -55,7 +70,7 @@ def label_times(
     for candidate in (run, *(r for r in runs if r != run)):
         stored = read_measurements(connection, run=candidate, label=label)
         if any(s.measurement.usable for s in stored):
-            name = f"measurements with label {label}"
+            name = TimesFrom("measurements", label)
             return _measured(name, [s.measurement for s in stored], rows)
         bad = bad or len(stored)
     if label in runs and label != run:
@@ -82,12 +97,12 @@ def label_times(
 
 
 def _measured(
-    name: str, measured: Sequence[Measurement], rows: Mapping[CollectiveClass, ClassRow]
+    origin: TimesFrom, measured: Sequence[Measurement], rows: Mapping[CollectiveClass, ClassRow]
 ) -> Times:
     matcher = Matcher(measured)
     found: dict[CollectiveClass, NewTime] = {}
     wrong = 0
-    marks: Counter[str] = Counter()
+    marks: Counter[Mark] = Counter()
     for key, row in rows.items():
         match = matcher.match(row)
         wrong += match is not None and not match.measured
@@ -95,8 +110,8 @@ def _measured(
             continue
         low, high = np.percentile(match.samples_us, (5, 95)) * 1000
         found[key] = NewTime(match.time_us * 1000, float(low), float(high))
-        marks.update(match_marks(match, row))
-    return Times(name, found, wrong, dict(marks))
+        marks.update(marks_of(match, row))
+    return Times(origin, found, wrong, dict(marks))
 
 
 def _traced(
@@ -109,7 +124,7 @@ def _traced(
         (run,),
     ).fetchone()
     if not traces:
-        return Times(f"the traces of run {run}", {})
+        return Times(TimesFrom("traces", run), {})
     others = {c.class_id: c for c in class_rows(connection, run, read_call_totals(connection, run))}
     timeline = read_traced(connection, db, run).timeline
     timed = [
@@ -121,17 +136,17 @@ def _traced(
         if t.transfer_ns_median is not None
     ]
     found: dict[CollectiveClass, NewTime] = {}
-    marks: Counter[str] = Counter()
+    marks: Counter[Mark] = Counter()
     for key, row in rows.items():
         wanted = row.collective_class
         near = [(d, k) for k, (c, _) in enumerate(timed) if (d := wanted.distance(c)) is not None]
         if near:
             other, found[key] = timed[min(near)[1]]
-            marks.update(gap_words(wanted.fits(other) or (), [other]))
+            marks.update(gap_marks(wanted.fits(other) or (), [other]))
     rows_, calls = timeline.rows, timeline.calls
     steps = find_steps(rows_, calls, timeline.times)
     return Times(
-        f"the traces of run {run}", found, marks=dict(marks),
+        TimesFrom("traces", run), found, marks=dict(marks),
         transfers=transfers_of(rows_, calls, timeline.times),
         starts=find_starts(rows_, calls, steps, rows_.start, rows_.end),
     )  # fmt: skip
@@ -148,4 +163,5 @@ def roof_times(system: str, rows: Mapping[CollectiveClass, ClassRow]) -> Times:
         (judged,) = judge_classes([row], Matcher(()), roofs, None)
         if judged.roof is not None:
             found[key] = NewTime(judged.roof.time_us * 1000, bound=True)
-    return Times(f"the roof of {system}" if roofs is None else roofs.name, found)
+    origin = TimesFrom("system", system) if roofs is None else TimesFrom("ceiling", roofs.name)
+    return Times(origin, found)

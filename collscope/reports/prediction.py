@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from collscope.analysis.new_times import TimesFrom
+from collscope.analysis.predict import Basis, ClassChange, PredictionReport
+from collscope.reports.efficiency import mark_words
 from collscope.reports.html.page import Extras
-from collscope.reports.layout import NUMBER, TEXT, Section, Table, in_format, table, to_csv
-from collscope.reports.prediction.build import ClassChange, PredictionReport
+from collscope.reports.layout import (
+    NUMBER,
+    TEXT,
+    Section,
+    Table,
+    in_format,
+    in_words,
+    table,
+    to_csv,
+)
+from collscope.timeline.predict import SLOWDOWN_PRIOR
 from collscope.units import count, format_size
 
 _HOST_BOUND = 0.2
@@ -30,7 +42,11 @@ def render_prediction(said: PredictionReport, fmt: str, *, explain: bool = False
     """
     title = f"collscope predict, run {said.run}"
     return in_format(
-        fmt, said, lambda: _csv(said),
+        fmt,
+        in_words(
+            said, times_from=origin_words(said.times_from), assumptions=_assumptions(said)
+        ),
+        lambda: _csv(said),
         lambda: (title, _sections(said, explain or fmt == "html")), lambda: _extras(said),
     )  # fmt: skip
 
@@ -55,7 +71,7 @@ def _sections(said: PredictionReport, explain: bool) -> Iterable[Section]:
     if said.unchanged:
         text = "Without a new time, so left as recorded:"
         yield Section("Classes that stay", (text, _table(said.unchanged)))
-    yield Section("Assumptions", said.assumptions)
+    yield Section("Assumptions", _assumptions(said))
 
 
 def _answer(said: PredictionReport) -> Iterable[str]:
@@ -68,7 +84,7 @@ def _answer(said: PredictionReport) -> Iterable[str]:
     yield (
         f"Step time {_ms(said.step_us)} -> {_ms(said.new_us)} ms"
         f"{f' ({low} to {high})' if low != high else ''}, {_change(said.step_us, said.new_us)}, "
-        f"with {said.times_from}."
+        f"with {origin_words(said.times_from)}."
     )
     yield (
         f"By the uplift formula alone: {_ms(said.simple_us)} ms, "
@@ -104,7 +120,7 @@ def _starts(said: PredictionReport) -> str:
         text += " from where they did"
     if said.other_starts_off_us is not None:
         off = 100 * said.other_starts_off_us / said.recorded_us
-        text += f", and with {said.times_from} {off:.1f} % from where those did"
+        text += f", and with {origin_words(said.times_from)} {off:.1f} % from where those did"
     return text
 
 
@@ -153,6 +169,96 @@ def _table(changes: Iterable[ClassChange]) -> Table:
             for c in changes
         ),
     )
+
+
+def origin_words(origin: TimesFrom) -> str:
+    """Where times come from."""
+    words = {
+        "measurements": f"measurements with label {origin.name}",
+        "traces": f"the traces of run {origin.name}",
+        "system": f"the roof of {origin.name}",
+        "ceiling": origin.name,
+    }[origin.kind]
+    return words if origin.against is None else f"{words} against {origin_words(origin.against)}"
+
+
+def _assumptions(said: PredictionReport) -> tuple[str, ...]:
+    """What the new times stand for, what is not known, and what would tell it."""
+    return (
+        *_of_times(said.assumptions),
+        *_of_calls(said.assumptions),
+        *_of_host(said),
+        *_of_compute(said),
+    )
+
+
+def _of_times(basis: Basis) -> Iterator[str]:
+    if basis.wrong:
+        yield (
+            f"{count(basis.wrong, 'class', 'classes')} measured with wrong results, or failed:"
+            " left as recorded."
+        )
+    for mark, classes in basis.marks:
+        yield f"{count(classes, 'new time', 'new times')}: {mark_words(mark)}."
+
+
+def _of_calls(basis: Basis) -> Iterator[str]:
+    if basis.system:
+        yield (
+            "Every collective is assumed to reach the roof; one that was faster in the job is left"
+            " as recorded."
+        )
+    elif basis.by_call:
+        yield "Every call takes as long as the call at its place of the step in the other run."
+    elif basis.in_job:
+        yield "The new times are those of a call in the job, not alone."
+
+
+def _of_host(said: PredictionReport) -> Iterator[str]:
+    known = said.known
+    if said.low_us < said.high_us:
+        yield (
+            "The range holds the spread of the new times, the host's pace, the slowdown of compute "
+            "beside the collectives, and 3 % from start to start."
+        )
+    style = "CPU and CUDA" if known.cpu_activities else "CUDA"
+    low, high = known.host_low, known.host_high
+    if not said.assumptions.step_told:
+        yield (
+            f"What the profiler ({style} activities) costs the host is not known: its work is "
+            f"taken to need {low:.2f} to {high:.2f} of the recorded time without it. --step-ms "
+            "narrows the range."
+        )
+    elif known.host_determined:
+        yield f"The host needs {low:.2f} to {high:.2f} of the recorded time without the profiler."
+    else:
+        yield (
+            "The GPU bounds the recorded step, so that the host's own pace does not show: its "
+            f"work is taken to need {low:.2f} to {high:.2f} of the recorded time. A recording of "
+            "a faster setting, with its step time, narrows the range."
+        )
+
+
+def _of_compute(said: PredictionReport) -> Iterator[str]:
+    known = said.known
+    if known.slowdown is None:
+        yield (
+            "Too few kernels ran both alone and beside a collective: compute beside the new ones"
+            " is assumed to last as long as recorded, and the range allows for a slowdown of "
+            f"{100 * SLOWDOWN_PRIOR:.0f} %."
+        )
+        return
+    slower = f"Compute beside collectives runs {100 * known.slowdown:.0f} % longer than alone"
+    if known.blocks is None:
+        yield f"{slower}. How many multiprocessors the new ones hold is not known."
+    elif abs(known.blocks - 1) < 0.01:
+        yield f"{slower}, and beside the new ones, too: they have as many thread blocks."
+    else:
+        low, high = sorted((known.slowdown, known.blocks * known.slowdown))
+        yield (
+            f"{slower}. The new ones have {known.blocks:.2g} times as many thread blocks: beside "
+            f"them it may run {100 * low:.2g} to {100 * high:.2g} % longer."
+        )
 
 
 def _ms(us: float) -> str:

@@ -1,4 +1,4 @@
-"""`collscope predict`: from the store to a prediction."""
+"""What a step of a traced run would take with other times of its collectives."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Annotated
 
 from collscope.analysis.classes import ClassRow
+from collscope.analysis.marks import Mark
+from collscope.analysis.new_times import Times, TimesFrom, label_times, roof_times
 from collscope.analysis.traced_run import Traced, read_traced
 from collscope.errors import NoVerdictError
 from collscope.ingest.match import reading, require_run
 from collscope.model import CollectiveClass
-from collscope.reports.prediction.times import Times, label_times, roof_times
-from collscope.timeline.predict import SLOWDOWN_PRIOR, predict
+from collscope.timeline.predict import predict
 from collscope.timeline.records import Prediction
-from collscope.units import count, format_size
+from collscope.units import format_size
 
 SCHEMA = "collscope.predict/1"
 
@@ -81,13 +82,33 @@ class Known:
     idle_unexplained: float  # of the step
 
 
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """How the new times were come by; with `Known` it gives the assumptions.
+
+    wrong      classes without a new time: all measured results are wrong, or failed
+    marks      what keeps new times from being of exactly their class, and of how many it does
+    system     every collective takes its time at a system's roof
+    by_call    each call has the time of the call at its place in another run
+    in_job     some new times have no old one beside them: they count as times in a job
+    step_told  the step time without the profiler was given
+    """
+
+    wrong: int
+    marks: tuple[tuple[Mark, int], ...]
+    system: bool
+    by_call: bool
+    in_job: bool
+    step_told: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionReport:
     """A step's time before and after. Times in us; gains are ratios of step times, minus one."""
 
     schema: str = SCHEMA
     run: str  # whose traces are simulated
-    times_from: str  # in words
+    times_from: TimesFrom  # in words
     ranks: int  # that are simulated
     steps: int  # that the step time is the mean of
     # marks: the profiler's; kernels, period: recurring kernels or collectives; given: --steps;
@@ -108,7 +129,7 @@ class PredictionReport:
     unchanged: tuple[ClassChange, ...]
     bounds: tuple[BoundBy, ...]  # what bounds the step, the most of the old one first
     known: Known  # what the prediction rests on; shares are of 1, paces of the recorded one
-    assumptions: tuple[str, ...]
+    assumptions: Basis
 
 
 def predict_run(db: Path, wanted: Wanted) -> PredictionReport:
@@ -157,7 +178,7 @@ def read_wanted(db: Path, wanted: Wanted) -> tuple[Traced, Times, float | None]:
 def _relative(times: Times, before: Times) -> Times:
     """Ratios of two labels; classes that only one of them has stay as they are."""
     return Times(
-        f"{times.name} against {before.name}",
+        replace(times.origin, against=before.origin),
         {
             key: replace(time, old_ns=before.times[key].time_ns)
             for key, time in times.times.items()
@@ -182,7 +203,7 @@ def _report(
     changed = sorted(found.changed, key=lambda c: -c.calls * abs(c.new_ns - c.old_ns))
     return PredictionReport(
         run=wanted.run,
-        times_from=times.name,
+        times_from=times.origin,
         ranks=ranks,
         steps=found.steps,
         step_from=found.step_from,
@@ -217,7 +238,14 @@ def _report(
             edges_unknown=known.edges_unknown,
             idle_unexplained=known.idle_unexplained,
         ),
-        assumptions=(*_told(times), *_assumed(wanted, times, found)),
+        assumptions=Basis(
+            wrong=times.wrong,
+            marks=tuple(times.marks.items()),
+            system=wanted.system is not None,
+            by_call=times.transfers is not None,
+            in_job=any(times.times[c.key].old_ns is None for c in found.changed),
+            step_told=wanted.step_us is not None,
+        ),
     )
 
 
@@ -251,66 +279,3 @@ def _change(
     if row is None:
         return ClassChange(key.op.value, datatype, key.count, key.size_bytes, key.nranks, *times)
     return ClassChange(row.op, row.datatype, row.count, row.size_bytes, row.nranks, *times)
-
-
-def _told(times: Times) -> Iterator[str]:
-    if times.wrong:
-        yield (
-            f"{count(times.wrong, 'class', 'classes')} measured with wrong results, or failed:"
-            " left as recorded."
-        )
-    for mark, classes in times.marks.items():
-        yield f"{count(classes, 'new time', 'new times')}: {mark}."
-
-
-def _assumed(wanted: Wanted, times: Times, found: Prediction) -> Iterator[str]:
-    """What the new times stand for, what is not known, and what would tell it."""
-    known = found.knowledge
-    if wanted.system is not None:
-        yield (
-            "Every collective is assumed to reach the roof; one that was faster in the job is left"
-            " as recorded."
-        )
-    elif times.transfers is not None:
-        yield "Every call takes as long as the call at its place of the step in the other run."
-    elif any(times.times[c.key].old_ns is None for c in found.changed):
-        yield "The new times are those of a call in the job, not alone."
-    if found.low_ns < found.high_ns:
-        yield (
-            "The range holds the spread of the new times, the host's pace, the slowdown of compute "
-            "beside the collectives, and 3 % from start to start."
-        )
-    style = "CPU and CUDA" if known.full else "CUDA"
-    low, high = known.host_low, known.host_high
-    if wanted.step_us is None:
-        yield (
-            f"What the profiler ({style} activities) costs the host is not known: its work is "
-            f"taken to need {low:.2f} to {high:.2f} of the recorded time without it. --step-ms "
-            "narrows the range."
-        )
-    elif known.host_determined:
-        yield f"The host needs {low:.2f} to {high:.2f} of the recorded time without the profiler."
-    else:
-        yield (
-            "The GPU bounds the recorded step, so that the host's own pace does not show: its "
-            f"work is taken to need {low:.2f} to {high:.2f} of the recorded time. A recording of "
-            "a faster setting, with its step time, narrows the range."
-        )
-    if known.slowdown is None:
-        yield (
-            "Too few kernels ran both alone and beside a collective: compute beside the new ones"
-            " is assumed to last as long as recorded, and the range allows for a slowdown of "
-            f"{100 * SLOWDOWN_PRIOR:.0f} %."
-        )
-        return
-    slower = f"Compute beside collectives runs {100 * known.slowdown:.0f} % longer than alone"
-    if known.blocks is None:
-        yield f"{slower}. How many multiprocessors the new ones hold is not known."
-    elif abs(known.blocks - 1) < 0.01:
-        yield f"{slower}, and beside the new ones, too: they have as many thread blocks."
-    else:
-        low, high = sorted((known.slowdown, known.blocks * known.slowdown))
-        yield (
-            f"{slower}. The new ones have {known.blocks:.2g} times as many thread blocks: beside "
-            f"them it may run {100 * low:.2g} to {100 * high:.2g} % longer."
-        )

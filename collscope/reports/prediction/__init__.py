@@ -1,1 +1,0 @@
-"""Step time of a traced run after a change of its collectives."""
