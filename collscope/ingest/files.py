@@ -13,11 +13,12 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path, PurePath
-from typing import IO, BinaryIO
+from typing import IO, TYPE_CHECKING, BinaryIO
 
 import zstandard
 
@@ -25,6 +26,11 @@ from collscope.errors import InputError
 from collscope.ingest.foreign_sqlite import open_foreign
 from collscope.ingest.paths import STDIN, printable
 from collscope.units import format_size
+
+if TYPE_CHECKING:
+    from bz2 import BZ2Decompressor
+    from lzma import LZMADecompressor
+    from types import ModuleType
 
 CHUNK_BYTES = 8 << 20  # the scanner shares each between two threads, which meet at its end
 HEAD_BYTES = 65_536  # what readers tell their own files by
@@ -38,15 +44,12 @@ MOST_UNPACKED_BYTES = 64 << 30
 
 _ZIP = b"PK\x03\x04"
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_XZ, _BZIP2 = b"\xfd7zXZ\0", re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # a block, or none
 # A piece of zstd input of 4 bytes may stand for a block of 128 KiB: 64 MiB for one of these.
 _ZSTD_PIECE, _GZIP_PIECE = 2 << 10, 256 << 10
 _MOST_WINDOW_BYTES = 128 << 20  # what zstd's own command unpacks without being asked
 _SPOOLED_BYTES = 64 << 20  # standard input in memory; more of it goes into a temporary file
-_FOREIGN = (
-    (re.compile(rb"\xfd7zXZ\0"), "compressed with xz"),
-    (re.compile(rb"BZh[1-9]1AY&SY"), "compressed with bzip2"),
-    (re.compile(rb"\x04\x22\x4d\x18"), "compressed with lz4"),
-)
+_LZ4 = b"\x04\x22\x4d\x18"
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _RAISE = "If that is right, give 'collscope ingest' a larger --max-size"
 
@@ -273,6 +276,12 @@ class Input:
             yield from self._bounded(self._gunzip(self._pieces(first, blocks, _GZIP_PIECE)))
         elif first[:4] == _ZSTD:
             yield from self._bounded(self._unzstd(self._pieces(first, blocks, _ZSTD_PIECE)))
+        elif first.startswith(_XZ):
+            yield from self._bounded(self._unxz(self._pieces(first, blocks, _GZIP_PIECE)))
+        elif _BZIP2.match(first):
+            pieces = self._pieces(first, blocks, _GZIP_PIECE)
+            new = self._module("bz2", "bzip2").BZ2Decompressor
+            yield from self._bounded(self._members(new, pieces))
         elif first and self._packed_bytes is None:
             yield from self._bounded(_chain(first, blocks), compressed=False)
         elif first:
@@ -323,6 +332,52 @@ class Input:
         except zstandard.ZstdError:
             self.truncated = True
 
+    def _unxz(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """All streams of an xz file."""
+        lzma = self._module("lzma", "xz")
+        try:
+            yield from self._members(
+                lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _MOST_WINDOW_BYTES), pieces
+            )
+        except lzma.LZMAError as error:
+            if "Memory usage limit" not in str(error):
+                self.truncated = True
+                return
+            why = f"compressed with xz, and takes over {format_size(_MOST_WINDOW_BYTES)} to unpack"
+            raise UnreadableError(self.path, why, "Unpack it first, with xz -d") from error
+
+    def _module(self, name: str, what: str) -> ModuleType:
+        """A module of Python that a build without the library's headers lacks."""
+        try:
+            return import_module(name)
+        except ImportError as error:
+            why = f"compressed with {what}, which this Python was built without"
+            raise UnreadableError(self.path, why, "Unpack it first") from error
+
+    def _members(
+        self,
+        new: Callable[[], BZ2Decompressor | LZMADecompressor],
+        pieces: Iterator[bytes],
+    ) -> Iterator[bytes]:
+        """All members, each unpacked by a new one of Python's decompressors."""
+        member, started = new(), False
+        try:
+            for piece in pieces:
+                rest = piece
+                while rest or (started and not member.needs_input):
+                    if not started:
+                        rest = rest.lstrip(b"\0")  # between the streams of an xz file
+                        if not rest:
+                            break
+                    started = True
+                    yield member.decompress(rest, CHUNK_BYTES)
+                    rest = b""
+                    if member.eof:
+                        rest, member, started = member.unused_data, new(), False
+            self.truncated = started
+        except OSError:  # bzip2's for damage
+            self.truncated = True
+
     def _check_window(self, frame: bytes) -> None:
         """Raise UnreadableError for a frame of `zstd --long` that takes too much memory."""
         try:
@@ -351,10 +406,10 @@ class Input:
             raise UnreadableError(self.path, why, remedy)
 
     def _refuse_foreign(self, head: bytes) -> None:
-        """Raise UnreadableError for what must be unpacked first."""
-        what = next((why for magic, why in _FOREIGN if magic.match(head)), None)
-        if what is not None:
-            raise UnreadableError(self.path, what, "Unpack it, and name the unpacked files")
+        """Raise UnreadableError for what must be unpacked first: Python has no lz4."""
+        if head.startswith(_LZ4):
+            remedy = "Unpack it, and name the unpacked files"
+            raise UnreadableError(self.path, "compressed with lz4", remedy)
 
     @staticmethod
     def _as_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:

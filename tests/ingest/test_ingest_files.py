@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 
 import pytest
-import zstandard
 from command import CALLS, CLASSES, collscope, dump, rows
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from packers import PACKERS
 
 from collscope.ingest.files import Input, open_input
 from collscope.ingest.paths import expand
@@ -33,17 +33,15 @@ def _same_calls(db: Path, plain: Path) -> None:
 def _compress(samples: Path, folder: Path, suffix: str) -> Path:
     for log in sorted((samples / "nccl" / "mixed").iterdir()):
         data = log.read_bytes()
-        if suffix == "zst":
-            packed = zstandard.ZstdCompressor().compress(data)
-        elif suffix == "gz":
-            packed = gzip.compress(data)
+        if suffix in PACKERS:
+            packed = PACKERS[suffix](data)
         else:  # two members, cut in the middle of a line
             packed = gzip.compress(data[:20001]) + gzip.compress(data[20001:])
         (folder / f"{log.name}.{suffix}").write_bytes(packed)
     return folder
 
 
-@pytest.mark.parametrize("suffix", ["gz", "zst", "members.gz"])
+@pytest.mark.parametrize("suffix", [*PACKERS, "members.gz"])
 def test_compressed_files_give_the_same_calls(
     samples: Path, plain: Path, tmp_path: Path, suffix: str
 ) -> None:
@@ -55,7 +53,7 @@ def test_compressed_files_give_the_same_calls(
     _same_calls(db, plain)
 
 
-@pytest.mark.parametrize("suffix", ["gz", "zst"])
+@pytest.mark.parametrize("suffix", PACKERS)
 @pytest.mark.parametrize("share", [0.3, 0.9, 0.999])
 def test_a_cut_compressed_file_keeps_its_beginning(
     samples: Path, tmp_path: Path, suffix: str, share: float
@@ -63,8 +61,7 @@ def test_a_cut_compressed_file_keeps_its_beginning(
     # Many small frames or blocks, as a logger that flushes writes them.
     data = (samples / "nccl" / "mixed" / "rank0.log").read_bytes()
     parts = [data[i : i + 4000] for i in range(0, len(data), 4000)]
-    packer = gzip.compress if suffix == "gz" else zstandard.ZstdCompressor().compress
-    packed = b"".join(packer(part) for part in parts)
+    packed = b"".join(PACKERS[suffix](part) for part in parts)
     cut = tmp_path / f"cut.log.{suffix}"
     cut.write_bytes(packed[: int(len(packed) * share)])
     db = tmp_path / "t.db"
@@ -81,15 +78,16 @@ def test_a_cut_compressed_file_keeps_its_beginning(
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 3000), st.sampled_from(["gz", "zst"]), st.data())
+@given(st.integers(0, 3000), st.sampled_from(sorted(PACKERS)), st.data())
 def test_a_compressed_file_cut_or_damaged_anywhere_raises_nothing(
     size: int, suffix: str, data: st.DataObject
 ) -> None:
     import io
 
     plain = bytes(i * i % 251 for i in range(size))
-    packed = gzip.compress(plain) if suffix == "gz" else zstandard.ZstdCompressor().compress(plain)
-    at = data.draw(st.integers(4, len(packed) - 1))
+    packed = PACKERS[suffix](plain)
+    told = {"xz": 6, "bz2": 10}.get(suffix, 4)  # bytes that tell the compression
+    at = data.draw(st.integers(told, len(packed) - 1))
     cut = Input("x", io.BytesIO(packed[:at]))
     assert plain.startswith(cut.whole())
     assert cut.truncated

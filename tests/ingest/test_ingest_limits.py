@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import io
+import lzma
 import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import tracemalloc
 from pathlib import Path
@@ -15,6 +17,7 @@ from pathlib import Path
 import pytest
 import zstandard
 from command import CALLS, collscope, rows
+from packers import PACKERS
 
 from collscope.ingest import files
 from collscope.ingest.files import Input, UnreadableError, open_input
@@ -58,11 +61,10 @@ def test_a_bomb_among_files_is_skipped(bomb: Path, samples: Path, db_path: Path)
     assert strict.code == 3
 
 
-@pytest.mark.parametrize("suffix", ["gz", "zst"])
+@pytest.mark.parametrize("suffix", PACKERS)
 def test_every_chunk_is_bounded(suffix: str) -> None:
     plain = bytes(100 << 20)
-    pack = gzip.compress if suffix == "gz" else zstandard.ZstdCompressor(level=1).compress
-    file = Input("x", io.BytesIO(pack(plain)), len(plain))
+    file = Input("x", io.BytesIO(PACKERS[suffix](plain)), len(plain))
     sizes = [len(chunk) for chunk in file.chunks()]
     assert sum(sizes) == len(plain)
     assert max(sizes) <= files.CHUNK_BYTES + files.ANY_RATIO_BYTES
@@ -133,19 +135,30 @@ def test_zstd_with_a_long_window_is_named() -> None:
         Input("x", io.BytesIO(packed)).whole()
 
 
-@pytest.mark.parametrize(
-    ("data", "what"),
-    [(b"\xfd7zXZ\0" + bytes(100), "xz"), (b"BZh91AY&SY" + bytes(100), "bzip2")],
-)
-@pytest.mark.parametrize("kind", ["log", "trace", "auto"])
-def test_what_must_be_unpacked_is_refused(
-    tmp_path: Path, db_path: Path, data: bytes, what: str, kind: str
+def test_xz_with_a_large_dictionary_is_named() -> None:
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 256 << 20}]
+    packed = lzma.compress(bytes(1000), filters=filters)
+    with pytest.raises(UnreadableError, match=r"xz, and takes over 128 MiB to unpack\. Unpack it"):
+        Input("x", io.BytesIO(packed)).whole()
+
+
+@pytest.mark.parametrize(("suffix", "module"), [("xz", "lzma"), ("bz2", "bz2")])
+def test_a_python_without_a_library_says_so(
+    monkeypatch: pytest.MonkeyPatch, suffix: str, module: str
 ) -> None:
+    packed = PACKERS[suffix](b"x")
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UnreadableError, match=r"which this Python was built without"):
+        Input("x", io.BytesIO(packed)).whole()
+
+
+@pytest.mark.parametrize("kind", ["log", "trace", "auto"])
+def test_what_must_be_unpacked_is_refused(tmp_path: Path, db_path: Path, kind: str) -> None:
     path = tmp_path / "file"
-    path.write_bytes(data)
+    path.write_bytes(b"\x04\x22\x4d\x18" + bytes(100))
     done = collscope("ingest", kind, path, "--db", db_path)
     assert done.code == 3
-    assert done.err.startswith(f"collscope: {path}: compressed with {what}")
+    assert done.err.startswith(f"collscope: {path}: compressed with lz4")
     assert done.err.endswith("Unpack it, and name the unpacked files.\n")
 
 
