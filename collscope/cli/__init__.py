@@ -38,7 +38,7 @@ COMMANDS = (
     Deferred(
         "compare",
         "judge:compare",
-        "Labels or traced runs side by side: speed-ups, crossovers.",
+        "Compare labels or traced runs: speed-ups, crossovers.",
     ),
     Deferred(
         "check",
@@ -66,11 +66,11 @@ COMMANDS = (
         "What a fabric allows: bounds of every operation, roof by size.",
     ),
     Deferred("bench", "bench:bench_app", "Microbenchmarks of this machine."),
-    Deferred("whatif", "whatif:whatif_app", "Other settings of a job, tried or predicted."),
+    Deferred("whatif", "whatif:whatif_app", "What other gradient buckets would take."),
     Deferred(
         "msccl",
         "msccl:msccl",
-        "What MSCCL algorithms would serve of a run, and at what cost.",
+        "Which classes of a run MSCCL algorithms serve, and their cost.",
     ),
     Deferred("export", "predict:export_app", "Write what the store holds for other tools."),
     Deferred(

@@ -37,7 +37,7 @@ def allreduce_wrapper(
 ) -> None:
     """An all-reduce wrapper's value, time and fusion tests.
 
-    In its two modes; the fusion is that of ResNet50's gradients.
+    In both of its modes. The fusion test uses ResNet50's gradients.
     """
     from collscope.replay.session import Method, Options, Target, make_session
     from collscope.reports.wrapper import render_wrapper

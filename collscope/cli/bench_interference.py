@@ -71,7 +71,10 @@ def interference(
     budget: Annotated[
         float, typer.Option("--budget", help="Seconds per class and launch.", min=0)
     ] = 1.0,
-    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per class.")] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", help="End the run after this many seconds without progress."),
+    ] = None,
     env: replay_options.Environment = None,
     label: Annotated[
         str | None, typer.Option("--label", help="Label of the results.", callback=checked_label)

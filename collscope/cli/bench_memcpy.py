@@ -22,8 +22,13 @@ def memcpy(
     ] = None,
     backend: replay_options.BackendOption = Backend.AUTO,
     runtime: replay_options.Runtime = None,
-    budget: Annotated[float, typer.Option("--budget", help="Seconds per row.", min=0)] = 0.1,
-    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per row.")] = None,
+    budget: Annotated[
+        float, typer.Option("--budget", help="Seconds to spend on each row.", min=0)
+    ] = 0.1,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", help="End the run after this many seconds without progress."),
+    ] = None,
     rounds: Annotated[
         int, typer.Option("--rounds", help="How often to measure everything.", min=1)
     ] = 1,
@@ -41,9 +46,9 @@ def memcpy(
     format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     output: Output = None,
 ) -> None:
-    """Copies between GPUs, within each, and from the host.
+    """Plain copies: between GPUs, within one, from and to the host.
 
-    Also to the host, and over IPC handles.
+    IPC handles too: copies, and what opening one costs.
     """
     from collscope.analysis.memcpy import build_copies
     from collscope.bench.memcpy import CopyWanted, measure_copies

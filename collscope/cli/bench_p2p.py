@@ -41,14 +41,16 @@ def p2p(
     library: replay_options.Library = None,
     runtime: replay_options.Runtime = None,
     budget: Annotated[
-        float, typer.Option("--budget", help="Seconds per pair and size.", min=0)
+        float, typer.Option("--budget", help="Seconds to spend on each pair and size.", min=0)
     ] = 0.1,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", help="Seconds per pair and size.")
+        float | None,
+        typer.Option("--timeout", help="End a launch after this many seconds without progress."),
     ] = None,
     env: replay_options.Environment = None,
     variant: Annotated[
-        list[str] | None, typer.Option("--variant", help="LABEL:NAME=VALUE,library=PATH,...")
+        list[str] | None,
+        typer.Option("--variant", help="A setting: LABEL:NAME=VALUE,library=PATH,..."),
     ] = None,
     rounds: Annotated[
         int | None, typer.Option("--rounds", help="How often to measure every variant.", min=1)

@@ -99,7 +99,7 @@ def ingest_csv(
     max_size: MaxSize = None,
     strict: Strict = False,
 ) -> None:
-    """CSVs of `collscope replay` and of ROCm's old rccl_replayer.
+    """CSVs of `collscope replay` and `bench`, and of rccl_replayer.
 
     With an option, a file that is in the run already is read again.
     """
@@ -130,10 +130,10 @@ def ingest_table(
     max_size: MaxSize = None,
     strict: Strict = False,
 ) -> None:
-    """Tables of nccl-tests and rccl-tests, latency tables, summaries.
+    """Benchmark tables: nccl-tests, rccl-tests, OSU and others.
 
-    Text, JSON and CSV. The options say what a table does not say itself, and count more than what
-    it says. With one, a file that is in the run already is read again.
+    Text, JSON and CSV. The options count more than what a table says. With one of them, a file
+    that is in the run already is read again.
     """
     from collscope.ingest import commands
     from collscope.parsers.hints import table_hints
@@ -181,7 +181,7 @@ def ingest_auto(
     max_size: MaxSize = None,
     strict: Strict = False,
 ) -> None:
-    """All of these, told apart by their content.
+    """Files of any kind, told apart by their content.
 
     A document may hold several kinds. Texts above 8 MiB are read as logs, or as the profile they
     begin with.

@@ -49,7 +49,7 @@ def compare(
     ] = False,
     output: Output = None,
 ) -> None:
-    """Labels or traced runs side by side: speed-ups, crossovers."""
+    """Compare labels or traced runs: speed-ups, crossovers."""
     if explain:
         from collscope.reports.comparison.explained import explain_runs, render_explained
 

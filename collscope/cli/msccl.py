@@ -34,7 +34,7 @@ def msccl(
     format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     output: Output = None,
 ) -> None:
-    """What MSCCL algorithms would serve of a run, and at what cost."""
+    """Which classes of a run MSCCL algorithms serve, and their cost."""
     from collscope.analysis.msccl.answer import msccl_report
     from collscope.reports.msccl import render_msccl
 

@@ -101,7 +101,8 @@ def replay(
     ] = False,
     env: replay_options.Environment = None,
     variant: Annotated[
-        list[str] | None, typer.Option("--variant", help="LABEL:NAME=VALUE,library=PATH,...")
+        list[str] | None,
+        typer.Option("--variant", help="A setting: LABEL:NAME=VALUE,library=PATH,..."),
     ] = None,
     rounds: Annotated[
         int | None, typer.Option("--rounds", help="How often to measure every variant.", min=1)

@@ -18,7 +18,9 @@ class Threads(str, Enum):
     ONE = "one"
 
 
-BackendOption = Annotated[Backend, typer.Option("--backend", help="GPU runtime, or host: no GPU.")]
+BackendOption = Annotated[
+    Backend, typer.Option("--backend", help="GPU runtime; host: MPI on the CPU, no GPU.")
+]
 Library = Annotated[str | None, typer.Option("--library", help="File of NCCL or RCCL to load.")]
 Runtime = Annotated[
     str | None, typer.Option("--runtime", help="File of the CUDA or HIP runtime to load.")

@@ -19,7 +19,7 @@ from collscope.errors import UsageError
 from collscope.gpu_vendors import Backend
 from collscope.whatif.policies import Policy
 
-whatif_app = typer.Typer(no_args_is_help=True, help="Other settings of a job, tried or predicted.")
+whatif_app = typer.Typer(no_args_is_help=True, help="What other gradient buckets would take.")
 
 
 class Order(str, Enum):
@@ -92,8 +92,12 @@ def fusion(
     backend: Annotated[Backend, typer.Option("--backend", help="Where to measure.")] = Backend.AUTO,
     library: Library = None,
     runtime: Runtime = None,
-    budget: Annotated[float | None, typer.Option("--budget", help="Seconds per size.")] = None,
-    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per size.")] = None,
+    budget: Annotated[
+        float | None, typer.Option("--budget", help="--measure: seconds for each size.")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", help="--measure: seconds without progress.")
+    ] = None,
     env: Environment = None,
     mpiexec: Mpiexec = None,
     db: Db = DEFAULT_DB,

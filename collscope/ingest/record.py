@@ -77,9 +77,9 @@ def new_folder(folder: Path | None) -> Path:
     try:
         chosen.mkdir(parents=True, exist_ok=True)
         if any(chosen.iterdir()):
-            raise InputError(f"{chosen}: not empty. Name a new folder with -o.")
+            raise InputError(f"{chosen}: not empty. Name a new folder with --out.")
     except OSError as error:
-        raise InputError(f"{chosen}: {error.strerror}. Name another folder with -o.") from error
+        raise InputError(f"{chosen}: {error.strerror}. Name another folder with --out.") from error
     return chosen.absolute()
 
 

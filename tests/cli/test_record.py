@@ -122,7 +122,7 @@ def test_what_cannot_be_run(tmp_path: Path) -> None:
     (tmp_path / "files" / "old").write_text("x")
     done = collscope(*start, sys.executable, "-c", "")
     assert done.code == 3
-    assert "not empty" in done.err
+    assert "not empty. Name a new folder with --out." in done.err
 
 
 def test_environment() -> None:
