@@ -46,7 +46,7 @@ def memcpy(
     format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     output: Output = None,
 ) -> None:
-    """Plain copies: between GPUs, within one, from and to the host.
+    """Plain copies: between GPUs, within one, with the host.
 
     IPC handles too: copies, and what opening one costs.
     """
