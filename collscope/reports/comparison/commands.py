@@ -14,10 +14,10 @@ from collscope.analysis.limits import limited, limits
 from collscope.analysis.notes import no_results
 from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.reports.comparison.inputs import Runs, load, name_traced_runs
-from collscope.reports.comparison.words import no_result_words
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.roof import Roofs
 from collscope.roofline.system import System
+from collscope.units import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,11 @@ def _compare(db: Path, names: Sequence[str], runs: Runs) -> tuple[Comparison, li
     weights = inputs.weights
     without = no_results(inputs.labels)
     if without:
+        first = without[0]
+        classes = count(first.wrong + first.failed, "class", "classes")
         raise NoVerdictError(
-            f"compare: {no_result_words(without)}. Measure again, or name another label."
+            f"compare: label '{first.label}' has no right result: {classes}, all wrong or failed."
+            " Measure again, or name another label."
         )
     found = compare(inputs.labels, runs.weights, None if weights is None else weights.calls)
     notes = () if weights is None else weights.notes
