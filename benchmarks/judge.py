@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from collscope.analysis.judge import Names, check_labels, compare_labels
 from collscope.model import Datatype, Measurement, Op, algorithm_bandwidth, bus_bandwidth
-from collscope.reports.comparison.commands import Names, check_labels, compare_labels
 from collscope.reports.comparison.formats import render_check, render_compare
 from collscope.store import sources
 from collscope.store.connection import open_store, transaction

@@ -59,11 +59,17 @@ def compare(
             )
         write(render_explained(explain_runs(db, labels), format.value), output)
         return
-    from collscope.reports.comparison.commands import compare_labels
+    from collscope.analysis.inputs import Runs
+    from collscope.analysis.judge import compare_labels
     from collscope.reports.comparison.formats import render_compare
-    from collscope.reports.comparison.inputs import Runs
 
-    found = compare_labels(db, labels, Runs(run, weights), system, plot)
+    found = compare_labels(db, labels, Runs(run, weights), system)
+    if plot is not None:
+        from collscope.reports.comparison.plot import plot_compare
+        from collscope.roofline.catalogue import load_system
+        from collscope.roofline.roof import Roofs
+
+        plot_compare(found, plot, None if system is None else Roofs(load_system(system)))
     write(render_compare(found, format.value), output)
 
 
@@ -114,9 +120,9 @@ def check(
     An improvement is a pass. No verdict: nothing was measured, or too noisily to judge.
     """
     from collscope.analysis.check import Rules
-    from collscope.reports.comparison.commands import Names, check_labels
+    from collscope.analysis.inputs import Runs
+    from collscope.analysis.judge import Names, check_labels
     from collscope.reports.comparison.formats import render_check
-    from collscope.reports.comparison.inputs import Runs
 
     given = [*(names or ()), *(name for name in (baseline, current) if name is not None)]
     if len(given) != 2 or (names and len(names) != 2):

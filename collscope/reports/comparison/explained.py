@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from collscope.analysis.inputs import Runs, name_traced_runs
 from collscope.analysis.traced_run import read_traced
 from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.ingest.match import reading
 from collscope.model import CollectiveClass
-from collscope.reports.comparison.inputs import Runs, name_traced_runs
 from collscope.reports.comparison.words import kind_of
 from collscope.reports.html.page import Extras, Fact
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, in_format, table, to_csv

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -12,7 +11,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from collscope.analysis.compare import ClassComparison, Comparison, curves
 from collscope.errors import UsageError
-from collscope.model import CollectiveClass
 from collscope.reports.comparison.words import kind_of
 from collscope.reports.figure import COLOURS, MARKERS, check_plot, write_figure
 from collscope.roofline.roof import Roofs, Workload
@@ -25,18 +23,11 @@ _Y_STEPS = (1.0, 2.0, 5.0)  # of a decade, that have a number on the axis, unles
 _WIDE = 1e3
 
 
-@dataclass(frozen=True, slots=True)
-class RoofOf:
-    """Whose roof is drawn, and on how many nodes each class ran."""
-
-    roofs: Roofs
-    nnodes: Mapping[CollectiveClass, int]
-
-
-def plot_compare(comparison: Comparison, path: Path, roof: RoofOf | None = None) -> None:
+def plot_compare(comparison: Comparison, path: Path, roofs: Roofs | None = None) -> None:
     """Draw the curves with the most sizes into a file.
 
     path    .png, .svg or .pdf; an earlier file is overwritten
+    roofs   of the system whose roof is drawn
     raises  UsageError for another ending, or nothing to draw; InputError when it cannot be written
     """
     check_plot(path)
@@ -47,7 +38,7 @@ def plot_compare(comparison: Comparison, path: Path, roof: RoofOf | None = None)
             " plot. Leave --plot out."
         )
     chosen = sorted(drawn, key=lambda curve: -len(curve))[:_PANELS]
-    write_figure(_figure(comparison, chosen, len(drawn), roof), path)
+    write_figure(_figure(comparison, chosen, len(drawn), roofs), path)
 
 
 def _each(comparison: Comparison) -> range:
@@ -58,14 +49,14 @@ def _figure(
     comparison: Comparison,
     chosen: Sequence[Sequence[ClassComparison]],
     number: int,
-    roof: RoofOf | None,
+    roofs: Roofs | None,
 ) -> Figure:
     across = min(_ROWS_OF, len(chosen))
     down = -(-len(chosen) // across)
     figure = Figure(figsize=(_WIDTH * across, _HEIGHT * down + 0.4), layout="constrained")
     panels = figure.subplots(down, across, squeeze=False).flat
     for axes, curve in zip(panels, chosen, strict=False):
-        _panel(axes, comparison, curve, roof)
+        _panel(axes, comparison, curve, roofs)
     for unused in list(figure.axes)[len(chosen) :]:
         unused.set_axis_off()
     handles = {
@@ -81,7 +72,7 @@ def _figure(
 
 
 def _panel(
-    axes: Axes, comparison: Comparison, curve: Sequence[ClassComparison], roof: RoofOf | None
+    axes: Axes, comparison: Comparison, curve: Sequence[ClassComparison], roofs: Roofs | None
 ) -> None:
     key = curve[0].key
     for i, label in enumerate(comparison.labels):
@@ -90,8 +81,8 @@ def _panel(
         # A dollar sign would begin a formula.
         name = label.replace("$", r"\$")
         axes.plot(*_columns(points), label=name, color=colour, marker=marker, markersize=4)
-    if roof is not None:
-        _roof(axes, curve, roof)
+    if roofs is not None:
+        _roof(axes, curve, roofs)
     datatype = None if key.datatype is None else key.datatype.value
     family = (key.op.value, datatype, key.nranks, key.in_place)
     for change in comparison.crossovers:
@@ -116,15 +107,16 @@ def _panel(
     axes.grid(visible=True, color="0.9")
 
 
-def _roof(axes: Axes, curve: Sequence[ClassComparison], roof: RoofOf) -> None:
+def _roof(axes: Axes, curve: Sequence[ClassComparison], roofs: Roofs) -> None:
     """Draw the target roof at the measured sizes, if the system says something of them."""
     key = curve[0].key
+    nodes = key.nnodes or roofs.system.fewest_nodes(key.nranks or 1)
     points, name = [], ""
     for row in curve:
         size = row.key.size_bytes or 0
-        work = Workload(key.op, size, key.nranks or 1, roof.nnodes[key])
+        work = Workload(key.op, size, key.nranks or 1, nodes)
         try:
-            ceilings = roof.roofs.ceilings(work)
+            ceilings = roofs.ceilings(work)
         except UsageError:
             return
         if ceilings is not None:

@@ -1,4 +1,4 @@
-"""Where the labels of a comparison come from: the store, or replay CSVs named by path."""
+"""Where the sides of a comparison come from: labels and traced runs of the store, replay CSVs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from collscope.analysis.labels import Label, aligned, load_labels
 from collscope.analysis.notes import Damaged, Note
@@ -23,7 +24,10 @@ from collscope.stats import Samples
 from collscope.store.connection import open_store
 from collscope.store.measurements import measurement_labels, no_such_label
 
-_OLD = "To weight the classes by the calls of that run write --weights {}."
+if TYPE_CHECKING:
+    from collscope.analysis.traced import TracedRun
+
+_METHODS = {True: "trace of CPU and CUDA activities", False: "trace of CUDA activities"}
 _FILES = (".csv", ".csv.gz", ".csv.zst")
 
 
@@ -94,7 +98,8 @@ def load(db: Path, names: Sequence[str], runs: Runs, *, of_first: bool = False) 
     stored = [name for name in names if name not in files]
     if runs.of is not None and not stored:
         raise UsageError(
-            f"--run {runs.of}: no label of the store is named, only files. {_OLD.format(runs.of)}"
+            f"--run {runs.of}: no label of the store is named, only files. To weight the classes by"
+            f" the calls of that run write --weights {runs.of}."
         )
     labels, notes = _from_files(files)
     if not db.exists():
@@ -111,6 +116,32 @@ def load(db: Path, names: Sequence[str], runs: Runs, *, of_first: bool = False) 
         weighted = found[:1] if of_first else found
         weights = None if runs.weights is None else run_weights(store, runs.weights, weighted)
         return Inputs(found, weights, notes)
+
+
+def load_traced(db: Path, names: Sequence[str]) -> list[TracedRun]:
+    """Runs of these names, which all have traces."""
+    with reading(db) as store:
+        return [_load_traced(store, db, name) for name in names]
+
+
+def _load_traced(store: sqlite3.Connection, db: Path, run: str) -> TracedRun:
+    # They load numpy, which measurements do not need.
+    from collscope.analysis.traced import traced_run  # noqa: PLC0415
+    from collscope.analysis.traced_run import read_traced  # noqa: PLC0415
+
+    traced = read_traced(store, db, run)
+    recorded = traced.recorded()
+    query = "SELECT DISTINCT gpu FROM traces WHERE run = ? AND used AND gpu IS NOT NULL ORDER BY 1"
+    versions = (
+        "SELECT DISTINCT library || ' ' || library_version FROM sources"
+        " WHERE run = ? AND library_version IS NOT NULL ORDER BY 1"
+    )
+    circumstances = {
+        "method": (_METHODS[recorded.full],),
+        "device": tuple(gpu for (gpu,) in store.execute(query, (run,))),
+        "library": tuple(v for (v,) in store.execute(versions, (run,)) if v),
+    }
+    return traced_run(run, recorded, traced.keys, circumstances)
 
 
 def _aligned(labels: list[Label]) -> list[Label]:
@@ -141,7 +172,8 @@ def _refuse_other_runs(
             told = ", ".join(map(repr, own)) or "none"
             raise InputError(
                 f"run '{run}': no measurements with label '{name}' (labels there: {told}). "
-                f"--run names the run of the measurements. {_OLD.format(run)}"
+                "--run names the run of the measurements. To weight the classes by the calls of"
+                f" that run write --weights {run}."
             )
 
 

@@ -9,14 +9,12 @@ from pathlib import Path
 
 from collscope.analysis.check import DEFAULT_RULES, Check, Rules, check
 from collscope.analysis.compare import Comparison, compare
+from collscope.analysis.inputs import Runs, load, load_traced, name_traced_runs
 from collscope.analysis.labels import Label
 from collscope.analysis.limits import limited, limits
 from collscope.analysis.notes import no_results
 from collscope.errors import InputError, NoVerdictError, UsageError
-from collscope.reports.comparison.inputs import Runs, load, name_traced_runs
 from collscope.roofline.catalogue import load_system
-from collscope.roofline.roof import Roofs
-from collscope.roofline.system import System
 from collscope.units import count
 
 
@@ -39,32 +37,26 @@ def compare_labels(
     names: Sequence[str],
     runs: Runs = Runs(),  # noqa: B008 - frozen
     system: str | None = None,
-    plot: Path | None = None,
 ) -> Comparison:
     """Compare labels of the store, or replay CSVs, with the first of them.
 
     runs    of the measurements, and whose calls weight the classes
-    system  whose roof is drawn, and whose limits the values are held against
-    plot    file that the curves are drawn into
-    raises  UsageError, InputError: see `compare`, `load`, `load_system` and `plot_compare`;
-            NoVerdictError when a label has no right result
+    system  whose limits the values are held against
+    raises  UsageError, InputError: see `compare`, `load` and `load_system`; NoVerdictError when a
+            label has no right result
     """
     _distinct("compare", names)
     on = None if system is None else load_system(system)
     if name_traced_runs(db, names, runs):
         # Imported here: measurements need no numpy.
         from collscope.analysis.traced import compare_traced  # noqa: PLC0415
-        from collscope.reports.comparison.traced import load_traced  # noqa: PLC0415
 
         traced = load_traced(db, names)
         found, labels = compare_traced(traced), [run.label for run in traced]
     else:
         found, labels = _compare(db, names, runs)
     limit_notes = () if on is None else limits(on, labels).notes
-    found = replace(found, notes=(*found.notes, *limit_notes))
-    if plot is not None:
-        _plot(found, plot, on, labels[0])
-    return found
+    return replace(found, notes=(*found.notes, *limit_notes))
 
 
 def _compare(db: Path, names: Sequence[str], runs: Runs) -> tuple[Comparison, list[Label]]:
@@ -82,17 +74,6 @@ def _compare(db: Path, names: Sequence[str], runs: Runs) -> tuple[Comparison, li
     found = compare(inputs.labels, runs.weights, None if weights is None else weights.calls)
     notes = () if weights is None else weights.notes
     return replace(found, notes=(*inputs.notes, *notes, *found.notes)), inputs.labels
-
-
-def _plot(found: Comparison, path: Path, system: System | None, first: Label) -> None:
-    # Loading matplotlib takes longer than all the rest.
-    from collscope.reports.comparison.plot import RoofOf, plot_compare  # noqa: PLC0415
-
-    roof = None
-    if system is not None:
-        nodes = {key: key.nnodes or system.fewest_nodes(key.nranks or 1) for key in first.classes}
-        roof = RoofOf(Roofs(system), nodes)
-    plot_compare(found, path, roof)
 
 
 def check_labels(
@@ -115,7 +96,6 @@ def check_labels(
     on = None if system is None else load_system(system)
     if name_traced_runs(db, names.all, runs):
         from collscope.analysis.traced import check_traced  # noqa: PLC0415
-        from collscope.reports.comparison.traced import load_traced  # noqa: PLC0415
 
         baseline, current, *control = load_traced(db, names.all)
         found = check_traced(
