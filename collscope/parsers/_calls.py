@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collscope.model.profile import ProfiledCalls
-from collscope.model.trace import Call
-from collscope.parsers._columns import Index, as_numpy
+from collscope.model.trace import Call, HostCalls
+from collscope.parsers._columns import Index, as_numpy, launches
 
 if TYPE_CHECKING:
     from collections.abc import Container
+
+    from collscope.model.trace import Ints
 
 NOT_TOLD = -1
 _KINDS = {
@@ -107,3 +109,70 @@ class CallRows:
             event=as_numpy(self._event, np.int32),
             streams=self._streams.values,
         )
+
+
+def host_calls(
+    calls: ProfiledCalls | None, number: Ints, others: Ints, streams: Index[str]
+) -> tuple[Ints, HostCalls | None]:
+    """Start of the call behind each row of a device, -1 where not known, and its process' calls.
+
+    A process that launched work on other devices, too, orders the work of all: None for its calls.
+
+    number   of the call behind each row; 0: not told
+    others   numbers of the calls behind the rows of all other devices
+    streams  labels of the device's streams; those that only calls name are added
+    """
+    if calls is None:
+        return np.full(len(number), -1, dtype=np.int64), None
+    call, other = (launches(rows, calls.number, calls.start_ns) for rows in (number, others))
+    launch = np.where(call < 0, -1, calls.start_ns[call])
+    process = np.unique(calls.process[call[call >= 0]])
+    if len(process) != 1 or (calls.process[other[other >= 0]] == process[0]).any():
+        return launch, None
+    kind = calls.kind.copy()
+    kind[call[call >= 0]] = Call.LAUNCH
+    kept = np.flatnonzero((kind != NOT_TOLD) & (calls.process == process[0]))
+    kept = kept[np.argsort(calls.start_ns[kept], kind="stable")]
+    place = np.full(len(kind) + 1, -1, dtype=np.int32)
+    place[kept] = np.arange(len(kept))
+    label = np.array([*(streams[name] for name in calls.streams), NOT_TOLD], dtype=np.int32)
+    _, thread = np.unique(calls.thread[kept], return_inverse=True)
+    return launch, HostCalls(
+        kind=kind[kept],
+        thread=thread.astype(np.int32),
+        start_ns=calls.start_ns[kept],
+        end_ns=calls.end_ns[kept],
+        stream=label[calls.stream[kept]],
+        event=calls.event[kept],
+        of_row=place[call],
+    )
+
+
+# {"event":"0x7f12","stream":"0x55ce"}, graphExec = 0x24922d90 | stream = 0x0
+_ARGUMENT = re.compile(
+    r"\b(stream|event)\"?\s{0,9}[:=]\s{0,9}\"?(0x[0-9a-fA-F]{1,16}|\(nil\)|nullptr)"
+)
+_NULL = "0x0"
+
+
+def pointer(text: object) -> str | None:
+    """A printed pointer in one spelling; None where the text is none.
+
+    >>> pointer("0x00007F1"), pointer("(nil)"), pointer("5")
+    ('0x7f1', '0x0', None)
+    """
+    if text in ("(nil)", "nullptr"):
+        return _NULL
+    if not isinstance(text, str) or not re.fullmatch("0x[0-9a-fA-F]{1,16}", text):
+        return None
+    return f"0x{int(text, 16):x}"
+
+
+def stream_and_event(text: object) -> tuple[str | None, str | None]:
+    """Pointers of the stream and the event among a call's printed arguments.
+
+    >>> stream_and_event("graphExec = 0x24922d90 | stream = 0x0")
+    ('0x0', None)
+    """
+    found = dict(_ARGUMENT.findall(text)) if isinstance(text, str) else {}
+    return pointer(found.get("stream")), pointer(found.get("event"))

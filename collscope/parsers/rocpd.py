@@ -5,13 +5,22 @@ Released schemas keep start and end in the row; drafts point to ``rocpd_timestam
 ``rocpd_track``. The views of the schema repeat them and are not read; where these tables are
 missing, tables with the names and columns of the views ``kernels`` and ``memory_copies``, then
 ``top_kernels`` are (source/share/rocprofiler-sdk-rocpd of ROCm/rocprofiler-sdk).
+
+Calls are regions; an event's ``stack_id`` is the correlation id that a call shares with what it
+launched. Streams are numbers in dispatches and pointers in the arguments of calls: which number a
+pointer has is seen in the launches (source/lib/output/generateRocpd.cpp of the same project).
 """
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from collscope.model import Diagnostic, Profile, Severity
+from collscope.model.profile import ProfiledDevice
+from collscope.parsers._calls import CallRows, pointer
 from collscope.parsers._rows import Rows, top_columns
 from collscope.parsers._sqlite import (
     base_tables,
@@ -25,10 +34,15 @@ from collscope.parsers._sqlite import (
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Mapping
 
 _DISPATCH = "rocpd_kernel_dispatch"
 _COPY = "rocpd_memory_copy"
 _FLAT = (("kernels", "kernel"), ("memory_copies", "copy"))
+# A call's number: the process' place among the table sets, and its correlation id below.
+_PROCESS = 1 << 40
+# Variables of rank and number of ranks that each process has of its own: torchrun, Open MPI.
+_RANKS = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
 # Device of a copy: the GPU side. Types are CPU and GPU.
 _COPY_AGENT = "CASE WHEN dst.type = 'GPU' THEN dst.absolute_index ELSE src.absolute_index END"
 
@@ -45,18 +59,37 @@ def parse(connection: sqlite3.Connection) -> Profile:
     returns     times in ns; devices as ``Agent <absolute index>``, as in rocprofv3's CSV
     """
     rows = Rows()
+    processes: list[_Process] = []
+    calls = CallRows(())
+    devices: tuple[ProfiledDevice, ...] = ()
     with damage_noted(connection, rows):
         names = base_tables(connection)
-        for suffix in _suffixes(names):
-            _read_dispatches(connection, rows, names, suffix)
-            _read_copies(connection, rows, names, suffix)
+        for place, suffix in enumerate(_suffixes(names)):
+            processes.append(_Process(suffix, place * _PROCESS))
+            _read_dispatches(connection, rows, names, processes[-1])
+            _read_copies(connection, rows, names, processes[-1])
+        calls = CallRows(rows.launched)
+        for process in processes:
+            _read_calls(connection, calls, names, process)
         if rows.empty:
             for table, kind in _FLAT:
                 if table in names:
                     _read_flat(connection, rows, table, kind)
         if rows.empty and "top_kernels" in names:
             _read_top(connection, rows)
-    return rows.profile("rocpd")
+        devices = _devices(connection, names, processes)
+    return rows.profile("rocpd", calls.columns(), devices)
+
+
+@dataclass
+class _Process:
+    """One process' tables."""
+
+    suffix: str
+    first: int  # number below its calls
+    devices: set[str] = field(default_factory=set)
+    # Streams by the call that launched on them; several of a graph's.
+    streams_of: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
 
 
 def _suffixes(names: set[str]) -> list[str]:
@@ -85,40 +118,163 @@ def _complete(rows: Rows, names: set[str], suffix: str, needed: tuple[str, ...])
     return not missing
 
 
+def _call(
+    connection: sqlite3.Connection, names: set[str], table: str, process: _Process
+) -> tuple[str, str]:
+    """SQL for the number of the call behind an execution, and the join it needs."""
+    event = "rocpd_event" + process.suffix
+    if event not in names or "event_id" not in columns(connection, table + process.suffix):
+        return "NULL", ""
+    number = f"CASE WHEN c.stack_id > 0 THEN c.stack_id + {process.first} END"
+    return number, f" LEFT JOIN {quoted(event)} c ON c.id = k.event_id"
+
+
 def _read_dispatches(
-    connection: sqlite3.Connection, rows: Rows, names: set[str], suffix: str
+    connection: sqlite3.Connection, rows: Rows, names: set[str], process: _Process
 ) -> None:
+    suffix = process.suffix
     needed = (_DISPATCH, "rocpd_info_kernel_symbol", "rocpd_info_agent")
     if not _complete(rows, names, suffix, needed):
         return
     start, end, at, joins = _place(connection, _DISPATCH, suffix)
+    number, event = _call(connection, names, _DISPATCH, process)
+    known = columns(connection, _DISPATCH + suffix)
+    blocks = _blocks(known)
     sql = (
         f"SELECT COALESCE(y.display_name, y.kernel_name), {start}, {end},"
-        f" 'Agent ' || a.absolute_index, {at}.stream_id"
-        f" FROM {quoted(_DISPATCH + suffix)} k{joins}"
+        f" 'Agent ' || a.absolute_index, {at}.stream_id, {number}, {blocks}"
+        f" FROM {quoted(_DISPATCH + suffix)} k{joins}{event}"
         f" LEFT JOIN {quoted('rocpd_info_kernel_symbol' + suffix)} y ON y.id = k.kernel_id"
         f" LEFT JOIN {quoted('rocpd_info_agent' + suffix)} a ON a.id = {at}.agent_id"
     )
     for row in select(connection, sql):
+        _take(process, row)
         rows.add_span(row)
 
 
-def _read_copies(connection: sqlite3.Connection, rows: Rows, names: set[str], suffix: str) -> None:
+def _blocks(known: Mapping[str, str]) -> str:
+    """SQL for a dispatch's thread blocks: a grid counts threads."""
+    sides = [(f"grid_size_{axis}", f"workgroup_size_{axis}") for axis in "xyz"]
+    if not {name for side in sides for name in side} <= known.keys():
+        return "NULL"
+    grid, group = (" * ".join(f"k.{name}" for name in names) for names in zip(*sides, strict=True))
+    return f"({grid}) / ({group})"
+
+
+def _take(process: _Process, row: tuple[object, ...]) -> None:
+    """Remember the device of an execution, and on which stream its call launched."""
+    _, _, _, device, stream, call, *_ = row
+    if isinstance(device, str):
+        process.devices.add(device)
+    if isinstance(call, int) and stream is not None:
+        process.streams_of[call].add(str(stream))
+
+
+def _read_copies(
+    connection: sqlite3.Connection, rows: Rows, names: set[str], process: _Process
+) -> None:
+    suffix = process.suffix
     if _COPY + suffix not in names:
         return
     if not _complete(rows, names, suffix, ("rocpd_string", "rocpd_info_agent")):
         return
     start, end, at, joins = _place(connection, _COPY, suffix)
+    number, event = _call(connection, names, _COPY, process)
     agents = quoted("rocpd_info_agent" + suffix)
     sql = (
-        f"SELECT n.string, {start}, {end}, 'Agent ' || {_COPY_AGENT}, {at}.stream_id"
-        f" FROM {quoted(_COPY + suffix)} k{joins}"
+        f"SELECT n.string, {start}, {end}, 'Agent ' || {_COPY_AGENT}, {at}.stream_id, {number}"
+        f" FROM {quoted(_COPY + suffix)} k{joins}{event}"
         f" LEFT JOIN {quoted('rocpd_string' + suffix)} n ON n.id = k.name_id"
         f" LEFT JOIN {agents} dst ON dst.id = k.dst_agent_id"
         f" LEFT JOIN {agents} src ON src.id = k.src_agent_id"
     )
     for row in select(connection, sql):
+        _take(process, row)
         rows.add_span(row, "copy")
+
+
+def _read_calls(
+    connection: sqlite3.Connection, found: CallRows, names: set[str], process: _Process
+) -> None:
+    region, event, string = (
+        table + process.suffix for table in ("rocpd_region", "rocpd_event", "rocpd_string")
+    )
+    if not {region, event, string} <= names:
+        return
+    first, number = len(found), f"CASE WHEN e.stack_id > 0 THEN e.stack_id + {process.first} END"
+    place: dict[object, tuple[int, int]] = {}  # of a call by its event: and its number
+    sql = (
+        f'SELECT n.string, {number}, r.tid, r.start, r."end", r.event_id'
+        f" FROM {quoted(region)} r LEFT JOIN {quoted(event)} e ON e.id = r.event_id"
+        f" LEFT JOIN {quoted(string)} n ON n.id = r.name_id"
+    )
+    for name, own, tid, start, end, event_id in select(connection, sql):
+        count = len(found)
+        found.add(name, own, (process.suffix, tid), (start, end))
+        if len(found) > count:
+            place[event_id] = count, own or 0
+    arguments = "rocpd_arg" + process.suffix
+    if len(found) == first or arguments not in names:
+        return
+    told: dict[object, dict[str, str]] = defaultdict(dict)
+    for event_id, name, value in select(
+        connection,
+        f"SELECT event_id, name, value FROM {quoted(arguments)}"
+        " WHERE name = 'stream' OR name = 'event'",
+    ):
+        own_pointer = pointer(value)
+        if event_id in place and own_pointer is not None:
+            told[event_id][name] = own_pointer
+    number_of: dict[str, set[str]] = defaultdict(set)
+    for event_id, values in told.items():
+        labels = process.streams_of.get(place[event_id][1], set())
+        if len(labels) == 1 and "stream" in values:
+            number_of[values["stream"]] |= labels
+    for event_id, values in told.items():
+        # A pointer that was given to several streams, one after the other, tells none.
+        labels = number_of.get(values.get("stream", ""), set())
+        label = next(iter(labels)) if len(labels) == 1 else None
+        found.tell(place[event_id][0], label, values.get("event"))
+
+
+def _devices(
+    connection: sqlite3.Connection, names: set[str], processes: list[_Process]
+) -> tuple[ProfiledDevice, ...]:
+    """What the processes' tables say of their devices."""
+    found = []
+    for process in processes:
+        others = {d for p in processes if p is not process for d in p.devices}
+        alone = len(process.devices) == 1
+        rank, size = _rank(connection, names, process.suffix) if alone else (None, None)
+        host = _only(connection, names, "rocpd_info_node" + process.suffix, "hostname")
+        mine = process.devices - others
+        found += [ProfiledDevice(device, rank, size, host) for device in sorted(mine)]
+    return tuple(found)
+
+
+def _rank(
+    connection: sqlite3.Connection, names: set[str], suffix: str
+) -> tuple[int | None, int | None]:
+    """Rank and world size by the process' environment."""
+    text = _only(connection, names, "rocpd_info_process" + suffix, "environment")
+    try:
+        variables = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return None, None
+    for names_of in _RANKS:
+        values = [variables.get(name) for name in names_of] if isinstance(variables, dict) else []
+        told = [int(v) for v in values if isinstance(v, str) and v.isdecimal() and len(v) < 10]
+        if len(told) == len(names_of) and told[0] < told[1]:
+            return told[0], told[1]
+    return None, None
+
+
+def _only(connection: sqlite3.Connection, names: set[str], table: str, column: str) -> str | None:
+    """The text of a column in a table of one row."""
+    if table not in names or column not in columns(connection, table):
+        return None
+    found = list(select(connection, f"SELECT {column} FROM {quoted(table)}"))
+    return found[0][0] if len(found) == 1 and isinstance(found[0][0], str) else None
 
 
 def _read_flat(connection: sqlite3.Connection, rows: Rows, table: str, kind: str) -> None:

@@ -256,6 +256,9 @@ class _Build:
         else:
             self._events(host, told, launches)
             self._events_of_before(trace)
+            # What waits for what inside of a graph no call tells.
+            several = np.bincount(launches.call, minlength=1)[launches.call] > 1
+            self._events_by_end(trace, launches.row[several])
 
     # Host: synchronising calls, and which of them each launch follows.
 
@@ -361,42 +364,54 @@ class _Build:
         And a collective follows what its rank launched before it, unless its stream is seen not to.
         """
         rows = self.rows
-        mine = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
-        if not len(mine):
+        self._events_by_end(trace, np.arange(rows.bounds[trace], rows.bounds[trace + 1]))
+        compute = rows.entry[launches.row] < 0
+        chosen = np.flatnonzero(~compute)
+        if not compute.any() or not len(chosen):
             return
-        by_end = mine[np.argsort(self.end[mine], kind="stable")]
-        place = np.searchsorted(self.end[by_end], self.start[mine], side="right") - 1
+        earlier = np.searchsorted(np.flatnonzero(compute), chosen) - 1
+        source = np.where(earlier >= 0, launches.row[compute][earlier], NONE)
+        row = launches.row[chosen]
+        apart = (source >= 0) & (rows.stream[source] != rows.stream[row])
+        wrong = apart & (self.end[source] > self.start[row] + _TOLERANCE_NS)
+        for stream in np.unique(rows.stream[row]).tolist():
+            on = rows.stream[row] == stream
+            if wrong[on].sum() <= _CONTRADICTED * on.sum():
+                self._hold_all(row[on & apart & ~wrong], source[on & apart & ~wrong])
+
+    def _events_by_end(self, trace: int, mine: Ints) -> None:
+        """Edges of some rows to what ended on another stream right before they started."""
+        rows = self.rows
+        by_end, ends = self.by_end[trace]
+        if not len(mine) or not len(by_end):
+            return
+        place = np.searchsorted(ends, self.start[mine], side="right") - 1
         last = np.where(place >= 0, by_end[place], NONE)
         near = (last >= 0) & (self.start[mine] - self.end[last] <= _AFTER_EVENT_NS)
         near &= rows.stream[mine] != rows.stream[last]
-        before = self.before[mine]
-        launch = np.where(rows.launch[mine] == UNKNOWN_LAUNCH, _EVER, rows.launch[mine])
+        before, launch = self.before[mine], rows.launch[mine]
+        told = self.clocks.align(launch, rows.trace[mine])
+        launch = np.where(launch == UNKNOWN_LAUNCH, _EVER, told)
         shown = np.maximum(np.where(before >= 0, self.end[before], _EVER), launch)
-        found = [(mine[near & (self.end[last] > shown)], last[near & (self.end[last] > shown)])]
-        compute = rows.entry[launches.row] < 0
-        chosen = np.flatnonzero(~compute)
-        if compute.any() and len(chosen):
-            earlier = np.searchsorted(np.flatnonzero(compute), chosen) - 1
-            source = np.where(earlier >= 0, launches.row[compute][earlier], NONE)
-            row = launches.row[chosen]
-            apart = (source >= 0) & (rows.stream[source] != rows.stream[row])
-            wrong = apart & (self.end[source] > self.start[row] + _TOLERANCE_NS)
-            for stream in np.unique(rows.stream[row]).tolist():
-                on = rows.stream[row] == stream
-                if wrong[on].sum() <= _CONTRADICTED * on.sum():
-                    found.append((row[on & apart & ~wrong], source[on & apart & ~wrong]))
-        for destinations, sources in found:
-            self.counts["inferred"] += len(destinations)
-            for pair in zip(destinations.tolist(), sources.tolist(), strict=True):
-                self._hold(*pair)
+        good = near & (self.end[last] > shown)
+        self._hold_all(mine[good], last[good])
+
+    def _hold_all(self, destinations: Ints, sources: Ints) -> None:
+        self.counts["inferred"] += len(destinations)
+        for pair in zip(destinations.tolist(), sources.tolist(), strict=True):
+            self._hold(*pair)
 
     def _events(self, host: HostCalls, told: Ints, launches: _Launches) -> None:
         records = np.flatnonzero(host.kind == Call.RECORD)
         waits = self._waits(host, told, launches)
-        if not len(records) or not waits:
+        if not len(launches.row) or not waits:
             self.counts["unknown"] += len(waits)
             return
-        rules = _Rules(self, launches, records, _recorded(host, records, launches))
+        behind = _recorded(host, records, launches)
+        if not len(records):
+            # Some tracers leave them out: an event may be recorded behind any launch.
+            records, behind = launches.call, launches.row[:, None]
+        rules = _Rules(self, launches, records, behind)
         for destination, source in rules.library_order(launches):
             self._hold(destination, source)
         found: dict[tuple[tuple[int, int], ...], list[_Wait]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,12 +11,14 @@ import numpy.typing as npt
 from collscope.kernel_names import classify
 from collscope.model import Diagnostic, Op, Severity, parse_op
 from collscope.model.trace import Ints, Kind, TraceCollective, TraceColumns, TraceFile
+from collscope.parsers._calls import CallRows, host_calls
 from collscope.parsers._columns import Index, launches
 from collscope.parsers.traces._named import from_name
 from collscope.parsers.traces.rocprof_records import Correlation
 
 if TYPE_CHECKING:
-    from collscope.parsers.traces.rocprof_records import Call, Copy, Dispatch, Process
+    from collscope.model.profile import ProfiledCalls
+    from collscope.parsers.traces.rocprof_records import Call, Copy, Dispatch, DispatchInfo, Process
 
 _LIMIT = 2**63
 _MEMORY_COPY = "MEMORY_COPY"
@@ -30,8 +33,8 @@ class _Builder:
         self.names: Index[str] = Index()
         self.streams: Index[str] = Index()
         self.collectives: Index[TraceCollective] = Index()
-        # kind, name, stream, start, end, correlation, ancestor, agent
-        self.rows: list[tuple[int, int, int, int, int, int, int, int]] = []
+        # kind, name, stream, start, end, correlation, ancestor, agent, blocks
+        self.rows: list[tuple[int, ...]] = []
         self.bad = 0
         self.nameless = 0
         self.kernels = {
@@ -49,7 +52,7 @@ class _Builder:
         stream = record.stream_id
         queue = "" if info.queue_id is None else f"queue {info.queue_id.handle}"
         label = queue if stream is None else str(stream.handle)
-        self._row(Kind.KERNEL, name, label, record, info.agent_id.handle)
+        self._row(Kind.KERNEL, name, label, record, info.agent_id.handle, _blocks(info))
 
     def copy(self, record: Copy) -> None:
         """Take a copy; it belongs to the GPU among its ends, the destination first."""
@@ -66,14 +69,23 @@ class _Builder:
         names = kinds[kind].operations if 0 <= kind < len(kinds) else []
         return names[number] if 0 <= number < len(names) else None
 
-    def _row(self, kind: Kind, name: str, stream: str, record: Dispatch | Copy, agent: int) -> None:
+    def _row(
+        self,
+        kind: Kind,
+        name: str,
+        stream: str,
+        record: Dispatch | Copy,
+        agent: int,
+        blocks: int = -1,
+    ) -> None:
         start, end = record.start_timestamp, record.end_timestamp
         if not 0 <= start <= end < _LIMIT:
             self.bad += 1
             return
         call = record.correlation_id or Correlation()
         row = (kind, self.names[name], self.streams[stream], start, end)
-        self.rows.append((*row, _small(call.internal), _small(call.ancestor), _small(agent)))
+        numbers = call.internal, call.ancestor, agent, blocks
+        self.rows.append((*row, *(_small(number) for number in numbers)))
 
 
 def trace_files(process: Process, problems: list[Diagnostic]) -> list[TraceFile]:
@@ -84,13 +96,18 @@ def trace_files(process: Process, problems: list[Diagnostic]) -> list[TraceFile]
         builder.kernel(dispatch)
     for copy in buffers.memory_copy:
         builder.copy(copy)
-    rows = np.array(builder.rows, dtype=np.int64).reshape(-1, 8)
+    rows = np.array(builder.rows, dtype=np.int64).reshape(-1, 9)
     rows = rows[np.argsort(rows[:, 3], kind="stable")]
     calls = [*buffers.hip_api, *buffers.rccl_api]
     launch = _launches(rows, calls)
     collective = _collectives(builder, rows)
+    runtime = _runtime(builder, rows)
     notes = (*problems, *_notes(builder))
     node = process.metadata.node
+    parts = [
+        (agent, mine, host_calls(runtime, rows[mine, 5], rows[~mine, 5], builder.streams)[1])
+        for agent, mine in _by_agent(rows)
+    ]
     return [
         TraceFile(
             dialect="rocprof_json",
@@ -100,10 +117,24 @@ def trace_files(process: Process, problems: list[Diagnostic]) -> list[TraceFile]
             columns=_columns(rows[mine], launch[mine], collective[mine]),
             host=None if node is None else node.hostname,
             device=_device(builder, agent),
+            calls=calls,
+            gpu=builder.gpus[agent].product_name if agent in builder.gpus else None,
             diagnostics=notes,
         )
-        for agent, mine in _by_agent(rows)
+        for agent, mine, calls in parts
     ]
+
+
+def _runtime(builder: _Builder, rows: Ints) -> ProfiledCalls | None:
+    """Calls of the HIP runtime."""
+    found = CallRows(set(rows[:, 5].tolist()))
+    for call in builder.process.buffer_records.hip_api:
+        number = 0 if call.correlation_id is None else call.correlation_id.internal
+        count, times = len(found), (call.start_timestamp, call.end_timestamp)
+        found.add(builder.operation(call.kind, call.operation), number, (0, call.thread_id), times)
+        if len(found) > count and call.stream_id is not None and call.stream_id.handle:
+            found.tell(count, str(call.stream_id.handle), None)
+    return found.columns()
 
 
 def _by_agent(rows: Ints) -> list[tuple[int, npt.NDArray[np.bool_]]]:
@@ -147,15 +178,23 @@ def _collectives(builder: _Builder, rows: Ints) -> Ints:
     }
     hints = [classify(name) for name in builder.names.values]
     found = np.full(len(rows), -1, dtype=np.int64)
-    for row, (kind, name, *_, internal, ancestor, _) in enumerate(rows.tolist()):
+    for row, (kind, name, *_, internal, ancestor, _, blocks) in enumerate(rows.tolist()):
         hint = hints[name]
         if kind != Kind.KERNEL or hint is None:
             continue
         op = ops.get(internal) or ops.get(ancestor) or Op.UNKNOWN
         # ncclGroupEnd launches for the calls before it: their operations are not told apart.
         call = from_name(hint) if op is Op.UNKNOWN else TraceCollective(op)
-        found[row] = builder.collectives[call]
+        found[row] = builder.collectives[replace(call, blocks=blocks if blocks > 0 else None)]
     return found
+
+
+def _blocks(info: DispatchInfo) -> int:
+    """Thread blocks of a dispatch, whose grid counts threads; -1 where not told."""
+    grid, group = info.grid_size, info.workgroup_size
+    if grid is None or group is None or not group.x * group.y * group.z > 0:
+        return -1
+    return grid.x * grid.y * grid.z // (group.x * group.y * group.z)
 
 
 def _device(builder: _Builder, agent: int) -> str | None:

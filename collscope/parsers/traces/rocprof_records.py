@@ -42,12 +42,22 @@ class Symbol(msgspec.Struct, gc=False):
     formatted_kernel_name: str | None = None
 
 
+class Sides(msgspec.Struct, gc=False):
+    """Three dimensions."""
+
+    x: int = 1
+    y: int = 1
+    z: int = 1
+
+
 class DispatchInfo(msgspec.Struct, gc=False):
     """Where a kernel ran."""
 
     agent_id: Handle
     kernel_id: int
     queue_id: Handle | None = None
+    workgroup_size: Sides | None = None
+    grid_size: Sides | None = None  # threads
 
 
 class Dispatch(msgspec.Struct, gc=False):
@@ -80,7 +90,9 @@ class Call(msgspec.Struct, gc=False):
     end_timestamp: int
     kind: int = -1
     operation: int = -1
+    thread_id: int = 0
     correlation_id: Correlation | None = None
+    stream_id: Handle | None = None  # of calls that name a stream; 0: the default one, or none
 
 
 class Kinds(msgspec.Struct, gc=False):
