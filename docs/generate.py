@@ -68,6 +68,11 @@ def read_views(sql: str) -> tuple[View, ...]:
     return tuple(views)
 
 
+def public_views(sql: str) -> tuple[View, ...]:
+    """Those of `read_views` whose names do not begin with an underscore."""
+    return tuple(view for view in read_views(sql) if not view.name.startswith("_"))
+
+
 def _columns(body: str) -> Iterator[Column]:
     """Columns of a select list; `body` starts after SELECT and may go on after its FROM."""
     lines = list(takewhile(lambda line: not line.startswith("FROM "), body.split("\n")))
@@ -150,15 +155,25 @@ def columns_page(views: tuple[View, ...]) -> str:
     return "\n".join(parts)
 
 
-def generated_page(page: str, views: tuple[View, ...]) -> str:
+def subjects() -> str:
+    """Markdown of the subject of each SQL file, with the views in it."""
+    lines = ""
+    for path in sorted(VIEWS.glob("*.sql")):
+        sql = path.read_text(encoding="utf-8")
+        head = " ".join(
+            line.removeprefix("--").strip() for line in sql.partition("\n\n")[0].split("\n")
+        )
+        names = [view.name for view in public_views(sql)]
+        links = ", ".join(f"[`{name}`](../schemas/views.md#{name})" for name in names)
+        lines += f"- {head.partition('.')[0]}: {links}\n"
+    return lines
+
+
+def generated_page(page: str) -> str:
     """`page` with the list of views between the markers replaced."""
     head, _, rest = page.partition(BEGIN)
     _, _, tail = rest.partition(END)
-    rows = ""
-    for view in views:
-        purpose = view.purpose.partition(". ")[0].rstrip(".")
-        rows += f"| [`{view.name}`](../schemas/views.md#{view.name}) | {purpose} |\n"
-    return f"{head}{BEGIN}\n\n| view | rows |\n|---|---|\n{rows}\n{END}{tail}"
+    return f"{head}{BEGIN}\n\n{subjects()}\n{END}{tail}"
 
 
 def main(arguments: list[str]) -> int:
@@ -166,10 +181,9 @@ def main(arguments: list[str]) -> int:
     from json_schemas import DOCUMENTS, schema_text  # noqa: PLC0415 - needs collscope, views do not
 
     page = PAGE.read_text(encoding="utf-8")
-    views = tuple(view for view in read_views(views_text()) if not view.name.startswith("_"))
     files = {
-        PAGE: (generated_page(page, views), "schemas/views"),
-        COLUMNS: (columns_page(views), "schemas/views"),
+        PAGE: (generated_page(page), "schemas/views"),
+        COLUMNS: (columns_page(public_views(views_text())), "schemas/views"),
     }
     for name in DOCUMENTS:
         files[SCHEMAS / f"{name}.schema.json"] = (schema_text(name), "the records")

@@ -1,4 +1,4 @@
--- What ran on the GPUs: kernels and traces one by one, totals of profiles.
+-- What ran on the GPUs.
 
 -- Single executions of kernels and copies with times.
 CREATE VIEW kernels AS SELECT

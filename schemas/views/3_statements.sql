@@ -1,4 +1,4 @@
--- What a library said of itself and its surroundings, and what was wrong with the sources.
+-- What a library said, and what was wrong with the sources.
 
 -- Connections between ranks and what carries them.
 CREATE VIEW links AS SELECT

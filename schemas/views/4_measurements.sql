@@ -1,4 +1,4 @@
--- What was measured: collectives, copies, computation beside them, the application itself.
+-- What was measured.
 
 -- Measured classes: replays, benchmark tables.
 CREATE VIEW measurements AS SELECT
