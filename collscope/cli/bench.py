@@ -27,7 +27,10 @@ def allreduce_wrapper(
     library: replay_options.Library = None,
     runtime: replay_options.Runtime = None,
     budget: Annotated[float, typer.Option("--budget", help="Seconds per size.", min=0)] = 0.2,
-    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds per size.")] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", help="End a launch after this many seconds without progress."),
+    ] = None,
     env: replay_options.Environment = None,
     mpiexec: replay_options.Mpiexec = None,
     db: Db = DEFAULT_DB,

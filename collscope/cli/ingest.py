@@ -91,7 +91,7 @@ def ingest_csv(
     db: Db = DEFAULT_DB,
     run: Run = "main",
     nranks: Annotated[
-        int | None, typer.Option("--nranks", help="Ranks of an rccl_replayer CSV.", min=1)
+        int | None, typer.Option("-n", "--ranks", help="Ranks of an rccl_replayer CSV.", min=1)
     ] = None,
     label: Annotated[
         str | None, typer.Option("--label", help="Label for every row.", callback=checked_label)
@@ -119,8 +119,8 @@ def ingest_table(
     op: Annotated[
         str | None, typer.Option("--op", help="Operation, such as AllReduce or all_reduce.")
     ] = None,
-    nranks: Annotated[int | None, typer.Option("--nranks", help="Ranks.", min=1)] = None,
-    nnodes: Annotated[int | None, typer.Option("--nnodes", help="Hosts.", min=1)] = None,
+    nranks: Annotated[int | None, typer.Option("-n", "--ranks", help="Ranks.", min=1)] = None,
+    nnodes: Annotated[int | None, typer.Option("--nodes", help="Nodes.", min=1)] = None,
     datatype: Annotated[
         str | None, typer.Option("--datatype", help="Element type, such as float or bfloat16.")
     ] = None,

@@ -64,10 +64,10 @@ def export_perfetto(
     output: Annotated[Path, typer.Option("-o", "--output", help="File, .json or .json.gz.")],
     db: Db = DEFAULT_DB,
     run: Run = "main",
-    most: Annotated[
+    limit: Annotated[
         int | None,
         typer.Option(
-            "--most", help="Write at most this many kernels, of the longest calls.", min=1
+            "--limit", help="Write at most this many kernels, of the longest calls.", min=1
         ),
     ] = None,
     label: With = None,
@@ -87,4 +87,4 @@ def export_perfetto(
         raise UsageError("export perfetto: --step-ms goes with --with or --system.")
     step_us = None if step_ms is None else step_ms * 1000
     wanted = Wanted(run, label, None, system, step_us) if label or system else None
-    write(export_trace(db, run, output, most, wanted), None)
+    write(export_trace(db, run, output, limit, wanted), None)

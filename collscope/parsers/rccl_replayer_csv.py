@@ -40,7 +40,7 @@ _NUMBER_TEXT = "Rows with an unreadable number were skipped."
 _CLASS_TEXT = "Rows with an unknown function or datatype were skipped."
 _NRANKS_TEXT = (
     "The file does not give the number of ranks, so there is no bus bandwidth. Give it with"
-    " collscope ingest csv --nranks N"
+    " collscope ingest csv --ranks N"
 )
 _TWICE_TEXT = (
     "rccl_replayer prints 2*S/t as the bus bandwidth of an AllReduce, whatever the number of "

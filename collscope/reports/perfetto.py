@@ -54,7 +54,7 @@ def export_trace(
         raise InputError(f"{output}: {error.strerror}. Name another file with -o.") from error
     calls = len(longest_calls(timeline, limit))
     left_out = len(timeline.calls) - calls
-    rest = f", the {left_out:,} shortest calls left out (--most)" if left_out else ""
+    rest = f", the {left_out:,} shortest calls left out (--limit)" if left_out else ""
     return f"{output}: {calls:,} calls, {events:,} events, {size:,} bytes{rest}"
 
 

@@ -36,7 +36,7 @@ _HOW = (
 )
 _NO_RANKS = (
     "Not judged: the measurements lack ranks or sizes. Ingest them into another run with the "
-    "ranks (collscope ingest table or csv PATH --nranks N --run NAME)."
+    "ranks (collscope ingest table or csv PATH --ranks N --run NAME)."
 )
 _MOST_REACHED = 12  # operations in the first lines
 

@@ -199,6 +199,6 @@ def test_export_refuses_another_name(db: Path, tmp_path: Path) -> None:
 
 def test_export_is_bounded(db: Path, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    arguments = ("--db", db, "--run", "default", "-o", path, "--most", "8")
+    arguments = ("--db", db, "--run", "default", "-o", path, "--limit", "8")
     assert "16 shortest calls left out" in collscope("export", "perfetto", *arguments).out
     assert sum(e.get("cat") == "transfer" for e in json.loads(path.read_text())["traceEvents"]) == 8

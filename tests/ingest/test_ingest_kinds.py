@@ -139,9 +139,9 @@ def test_auto_reads_standard_input(
 @pytest.mark.parametrize(
     ("kind", "options", "query", "expected"),
     [
-        ("csv", ["--nranks", "8"], "SELECT DISTINCT nranks FROM measurements", [(8,)]),
+        ("csv", ["--ranks", "8"], "SELECT DISTINCT nranks FROM measurements", [(8,)]),
         ("csv", ["--label", "other"], "SELECT DISTINCT label FROM measurements", [("other",)]),
-        ("table", ["--nranks", "4"], "SELECT DISTINCT nranks FROM measurements", [(4,)]),
+        ("table", ["--ranks", "4"], "SELECT DISTINCT nranks FROM measurements", [(4,)]),
         ("table", ["--datatype", "float"], "SELECT DISTINCT datatype FROM measurements",
          [("Float32",)]),
         ("metric", ["--name", "gpt"], "SELECT DISTINCT name FROM metrics", [("gpt",)]),

@@ -20,7 +20,7 @@ DIFFERENT = "SELECT code, count FROM diagnostics WHERE code LIKE 'reported%'"
 def test_guide_rows_get_the_bus_bandwidth_of_eight_ranks(tmp_path: Path, db_path: Path) -> None:
     csv = tmp_path / "guide.csv"
     csv.write_text(GUIDE)
-    outcome = collscope("ingest", "csv", csv, "--db", db_path, "--nranks", "8")
+    outcome = collscope("ingest", "csv", csv, "--db", db_path, "--ranks", "8")
     assert outcome.code == 0
     found = rows(
         db_path,

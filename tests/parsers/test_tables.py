@@ -576,9 +576,9 @@ def test_ingest_is_seen_in_the_views(samples: Path, db_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
-        (["--nranks", "8", "--label", "v5"], 0, "latency_table: 42 measurements"),
+        (["--ranks", "8", "--label", "v5"], 0, "latency_table: 42 measurements"),
         (["--op", "nonsense"], 2, "--op nonsense: not an operation"),
-        (["--nranks", "0"], 2, "--nranks"),
+        (["--ranks", "0"], 2, "--ranks"),
     ],
 )
 def test_command(samples: Path, db_path: Path, options: list[str], code: int, says: str) -> None:

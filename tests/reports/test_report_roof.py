@@ -75,7 +75,7 @@ def test_the_guide_from_its_files(samples: Path, tmp_path: Path) -> None:
     for words in (
         ("log", samples / "rccl" / "guide-coll-klke.log"),
         ("profile", samples / "profiles" / "guide-top.txt"),
-        ("csv", replay, "--nranks", "8"),
+        ("csv", replay, "--ranks", "8"),
     ):
         assert collscope("ingest", *words, "--db", db).code == 0
     asked = ("report", "--db", db, "--system", "mi300x")
@@ -573,7 +573,7 @@ def test_measurements_that_tell_no_ranks_ask_for_them() -> None:
     store = StoreBuilder()
     _measured(store, 5000.0, nranks=None)
     said = render(store.report(system="mi300x"), "text")
-    assert "--nranks N" in said
+    assert "--ranks N" in said
     assert "measure the classes" not in said
 
 

@@ -38,7 +38,7 @@ _IN_PLACE_TEXT = "SendRecv and AllToAll have no in-place form: the in-place colu
 _DIFFERS_TEXT = (
     "A printed bus bandwidth does not follow from the printed time, size and ranks: it was"
     " computed again. Check the operation and the number of ranks (collscope ingest table "
-    "--op NAME --nranks N)."
+    "--op NAME --ranks N)."
 )
 _ZERO_TEXT = "Rows of size zero time a call without data: they were left out."
 _NUMBER_TEXT = "Results without a readable time were left out."

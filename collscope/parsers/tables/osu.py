@@ -63,7 +63,7 @@ _OTHER_TEXT = (
 )
 _RANKS_TEXT = (
     "The size of a whole call depends on the number of ranks, which the text does not give: rows"
-    " were left out. Give it with collscope ingest table --nranks N"
+    " were left out. Give it with collscope ingest table --ranks N"
 )
 _CUT_TEXT = "Rows that are cut or broken were left out."
 

@@ -57,17 +57,17 @@ _RANKS_TEXT = (
 )
 _NO_RANKS_TEXT = (
     "The text does not give the number of ranks, so there is no bus bandwidth. Give it with"
-    " collscope ingest table --nranks N"
+    " collscope ingest table --ranks N"
 )
 _PART_TEXT = (
     "The sizes are one rank's part, and the text does not give the number of ranks: the table was"
-    " left out. Give it with collscope ingest table --nranks N"
+    " left out. Give it with collscope ingest table --ranks N"
 )
 _SIZE_TEXT = (
     "Sizes do not fit the count, element type and ranks of this operation. Check operation and"
     " ranks: collscope"
     " ingest "
-    "table --op NAME --nranks N"
+    "table --op NAME --ranks N"
 )
 
 

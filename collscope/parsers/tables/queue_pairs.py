@@ -32,7 +32,7 @@ _SIZE = re.compile(r"(?<![\w.])(\d{1,6}(?:\.\d{1,3})?\s?[KMGT]i?B)(?![\w/])", re
 _SIZE_TEXT = "A table over queue pairs was left out because its title gives no message size."
 _RANKS_TEXT = (
     "A table of bus bandwidths does not give the number of ranks, so there are no times. Give it"
-    " with collscope ingest table --nranks N"
+    " with collscope ingest table --ranks N"
 )
 _NUMBER_TEXT = "Rows without a readable number of queue pairs, or a bandwidth, were left out."
 

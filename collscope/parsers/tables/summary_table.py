@@ -41,7 +41,7 @@ _OTHER = re.compile(r"latency|\btime\b|\bus\b|relative|speed-?\s?up|per second",
 _UNIT_TEXT = "Tables with sizes but no unit were left out: what they hold is not known."
 _RANKS_TEXT = (
     "A table of bus bandwidths does not give the number of ranks, so there are no times. Give it"
-    " with collscope ingest table --nranks N"
+    " with collscope ingest table --ranks N"
 )
 _NUMBER_TEXT = "Cells without a readable bandwidth were left out."
 _BELOW_TEXT = "Bandwidths printed as zero are below the digits printed: they were left out."
