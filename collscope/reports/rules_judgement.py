@@ -28,12 +28,16 @@ def waiting_dominates(report: Report) -> Iterable[Finding]:
     if 2 * waited <= every:
         return
     worst = max(timed, key=lambda row: (row.wait_ns or 0) * (row.kernel_observations or 0))
+    ranks = report.timeline.ranks or report.timeline.logged
+    unknown = sum(rank.unknown_ns for rank in ranks)
+    known = ", where it is known" if unknown else ""
+    left = f"; of another {unknown / 1e6:.3f} ms it is not known" if unknown else ""
     yield Finding(
         severity="warning",
         code="waiting_dominates",
-        title=f"{100 * waited / every:.1f} % of the time in collective kernels is waiting",
+        title=f"{100 * waited / every:.1f} % of the time in collective kernels is waiting{known}",
         detail=f"{waited / 1e6:.3f} of {every / 1e6:.3f} ms over all ranks, most of it in "
-        f"{class_words(worst)}.",
+        f"{class_words(worst)}{left}.",
         advice=f"Faster collectives will not help here: {_late(report)}.",
     )
 
