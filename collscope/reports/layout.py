@@ -39,14 +39,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells by row, already formatted; a missing value is `-`.
-
-    queries  what gives each row by `collscope sql`; empty where no table has that
-    """
+    """Cells by row, already formatted; a missing value is `-`."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
-    queries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,32 +61,16 @@ class Section:
     blocks: tuple[str | Item | Table, ...]
 
 
-def table(
-    columns: Sequence[tuple[str, str]],
-    rows: Iterable[Sequence[object]],
-    queries: Iterable[str] = (),
-) -> Table:
+def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[object]]) -> Table:
     """Table of plain values.
 
     columns  (title with unit, kind)
     rows     values; None becomes `-`, a float four digits
-    queries  what gives each row by `collscope sql`
     """
     return Table(
         tuple(Column(title, kind) for title, kind in columns),
         tuple(tuple(cell(value) for value in row) for row in rows),
-        tuple(queries),
     )
-
-
-def of_class(view: str, run: str, class_id: int) -> str:
-    """Query for the rows of a view that are of one class.
-
-    >>> of_class("calls", "it's", 3)
-    "SELECT * FROM calls WHERE run = 'it''s' AND class_id = 3"
-    """
-    quoted = run.replace("'", "''")
-    return f"SELECT * FROM {view} WHERE run = '{quoted}' AND class_id = {class_id}"
 
 
 def cell(value: object) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.communicators import CommunicatorRow, OpCalls
 from collscope.analysis.sizes import Bin, Histogram
-from collscope.reports.layout import BAR, NUMBER, TEXT, Table, of_class, percent, scaled, table
+from collscope.reports.layout import BAR, NUMBER, TEXT, Table, percent, scaled, table
 from collscope.reports.model import Report
 from collscope.units import count, format_size
 
@@ -37,9 +37,7 @@ def classes(report: Report) -> Iterable[str | Table]:
         ("% bytes", NUMBER),
         ("algorithm", TEXT),
     ]
-    run = report.header.run
-    queries = (of_class("calls", run, row.class_id) for row in report.classes)
-    yield table(columns, (_class_cells(row) for row in report.classes), queries)
+    yield table(columns, (_class_cells(row) for row in report.classes))
     yield (
         "op rN: root N. size B: nccl-tests size of one call. place: in or out. MB = 1e6 bytes. "
         "% bytes: of the bytes of all calls. algorithm/protocol/channels: of most calls with a "
@@ -153,10 +151,11 @@ def _bin_cells(row: Bin, every: int) -> tuple[object, ...]:
     part = row.calls / every if every else 0.0
     # a bin with calls never looks empty
     bar = "#" * max(round(_BAR * part), 1 if row.calls else 0)
-    return (_interval(row), row.calls, percent(part), row.total_bytes / 1e6, bar, _ops(row.ops))
+    return (bin_words(row), row.calls, percent(part), row.total_bytes / 1e6, bar, _ops(row.ops))
 
 
-def _interval(row: Bin) -> str:
+def bin_words(row: Bin) -> str:
+    """Sizes of a bin in binary units."""
     low = format_size(row.low_bytes)
     if row.high_bytes is None:
         return f">= {low}"

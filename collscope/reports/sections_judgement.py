@@ -22,7 +22,6 @@ from collscope.reports.layout import (
     Item,
     Table,
     cell,
-    of_class,
     percent,
     table,
 )
@@ -106,7 +105,7 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         return
     if judged:
         shown = judged[: len(report.classes)] or judged
-        yield from _classes(shown, said, report.header.run)
+        yield from _classes(shown, said)
         if not report.classes and said.classes_total > len(said.classes):
             more = count(said.classes_total - len(said.classes), "more class", "more classes")
             yield f"{more} not shown (--top 0): the smallest of each operation."
@@ -143,13 +142,12 @@ _MEASURED_COLUMNS = [
 ]  # fmt: skip
 
 
-def _classes(rows: Sequence[JudgedClass], said: Judgement, run: str) -> Iterable[str | Table]:
+def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Table]:
     label = f" with label {said.label}" if said.label else ""
     roofs = {row.roof for row in rows if row.roof}
     if any(row.calls for row in rows):
-        queries = (of_class("classes", run, row.class_id) for row in rows)
         cells = (_class_cells(row) for row in rows)
-        yield _without_the_only_roof(table(_CLASS_COLUMNS, cells, queries), roofs)
+        yield _without_the_only_roof(table(_CLASS_COLUMNS, cells), roofs)
         guessed = any(
             row.time_share is not None and row.measured_us is None and not row.kernel_us
             for row in rows
@@ -188,7 +186,7 @@ def _without_the_only_roof(found: Table, roofs: Collection[str]) -> Table:
     """The table without its last column, `ceiling`, unless the rows have several."""
     if len(roofs) > 1:
         return found
-    return Table(found.columns[:-1], tuple(row[:-1] for row in found.rows), found.queries)
+    return Table(found.columns[:-1], tuple(row[:-1] for row in found.rows))
 
 
 def _class_cells(row: JudgedClass) -> tuple[object, ...]:

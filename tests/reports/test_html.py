@@ -478,10 +478,27 @@ def test_a_row_is_shown_as_sql(pages: dict[str, Path], browser: Browser) -> None
     opened.page.locator("#efficiency-and-gain > .table button.sql").first.click()
     query = opened.page.locator("dialog pre").inner_text()
     assert query == "SELECT * FROM classes WHERE run = 'main' AND class_id = 10"
-    done = collscope("sql", query, "--db", pages["main.html"].parent / "t.db", "--format", "json")
-    assert len(json.loads(done.out)["rows"]) == 1
     assert opened.problems == []
     opened.close()
+
+
+def test_every_query_of_a_page_gives_rows_of_the_store(pages: dict[str, Path]) -> None:
+    from html import unescape
+
+    import collscope as library
+
+    store = library.open(pages["main.html"].parent / "t.db")
+    views = set()
+    for run in ("main", "traced", "sweep"):
+        page = pages[f"{run}.html"].read_text(encoding="utf-8")
+        queries = {unescape(text) for text in re.findall(r'data-sql="([^"]*)"', page)}
+        for query in queries:
+            assert len(list(store.sql(query))) > 0, query
+            views.add(query.split()[3])
+    assert views >= {
+        "calls", "call_times", "classes", "communicators", "diagnostics", "facts",
+        "kernel_totals", "links", "measurements", "rank_times", "rank_waits", "settings", "sources",
+    }  # fmt: skip
 
 
 def test_tables_and_reports_show_themselves_in_a_notebook(samples: Path, tmp_path: Path) -> None:

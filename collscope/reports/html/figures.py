@@ -304,8 +304,11 @@ def bars_figure(report: Report) -> Figure | None:
     }  # fmt: skip
     left = len(rows) - len(shown)
     rest = f" {count(left, 'more class', 'more classes')} not drawn." if left else ""
+    whole = report.judgement.decomposition
     return Figure(
-        "Collective time by class", "The largest first. A click filters the tables." + rest,
+        "Collective time by class",
+        "The largest first. A click filters the tables. "
+        + ("" if whole is None else f"Collective time: {whole.basis}.") + rest,
         draw(make), found, marks,
         filters={mark: f"class={mark.split('-')[1]}" for mark in marks},
     )  # fmt: skip

@@ -10,8 +10,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _FOLDER = Path(__file__).parent
+Queries = Callable[[Table], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +100,16 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What only a page shows: the first screen's facts, and drawings by section title."""
+    """What only a page shows.
+
+    facts     of the first screen
+    drawings  by section title; a drawing of a section that is not there is left out
+    queries   gives what yields each row of a table by `collscope sql`; empty where nothing does
+    """
 
     facts: tuple[Fact, ...] = ()
-    drawings: Mapping[str, Sequence[Figure | Strip]] | None = None
+    drawings: Mapping[str, Sequence[Figure | Strip]] = field(default_factory=dict)
+    queries: Queries = lambda _: ()
 
 
 def to_html(title: str, sections: Iterable[Section], extras: Extras | None = None) -> str:
@@ -110,20 +117,20 @@ def to_html(title: str, sections: Iterable[Section], extras: Extras | None = Non
 
     title     of the document, and its first heading
     sections  the first one, without a title, is the answer
-    extras    facts and drawings; a drawing of a section that is not there is left out
     """
     extras = extras or Extras()
     known = tuple(sections)
     anchors = {s.title: _anchor(s.title, number) for number, s in enumerate(known)}
-    drawings = extras.drawings or {}
     data: dict[str, Any] = {"figures": {}, "strips": {}}
     parts = []
     for section in known:
-        shown = [_drawing(d, f"d{len(data['figures']) + len(data['strips'])}-{i}", data)
-                 for i, d in enumerate(drawings.get(section.title, ()))]  # fmt: skip
+        shown = []
+        for drawing in extras.drawings.get(section.title, ()):
+            key = f"d{len(data['figures']) + len(data['strips'])}"
+            shown.append(_drawing(drawing, key, data, extras.queries))
         parts.append({
             "title": visible(section.title), "anchor": anchors[section.title], "drawings": shown,
-            "blocks": [_block(block) for block in section.blocks],
+            "blocks": [_block(block, extras.queries) for block in section.blocks],
         })  # fmt: skip
     script = _asset("page.js")
     return _environment().get_template("page.html.j2").render(
@@ -162,10 +169,12 @@ def _shown(fact: Fact) -> Fact:
     )  # fmt: skip
 
 
-def _drawing(drawing: Figure | Strip, key: str, data: dict[str, Any]) -> dict[str, object]:
+def _drawing(
+    drawing: Figure | Strip, key: str, data: dict[str, Any], queries: Queries
+) -> dict[str, object]:
     common = {
         "key": key, "title": visible(drawing.title), "text": visible(drawing.text),
-        "table": _table(drawing.table),
+        "table": _table(drawing.table, queries),
     }  # fmt: skip
     if isinstance(drawing, Strip):
         data["strips"][key] = drawing.document
@@ -178,9 +187,9 @@ def _drawing(drawing: Figure | Strip, key: str, data: dict[str, Any]) -> dict[st
     return {**common, "kind": "figure", "svg": drawing.picture.svg, "legend": legend}
 
 
-def _block(block: str | Item | Table) -> dict[str, object]:
+def _block(block: str | Item | Table, queries: Queries) -> dict[str, object]:
     if isinstance(block, Table):
-        return {"kind": "table", "table": _table(block)}
+        return {"kind": "table", "table": _table(block, queries)}
     if isinstance(block, str):
         return {"kind": "text", "text": visible(block)}
     return {
@@ -189,13 +198,13 @@ def _block(block: str | Item | Table) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _table(found: Table) -> dict[str, object]:
+def _table(found: Table, queries: Queries) -> dict[str, object]:
     shown = [i for i, c in enumerate(found.columns) if c.kind != BAR]
     columns = [(visible(found.columns[i].title), found.columns[i].kind == NUMBER) for i in shown]
     rows = [[visible(row[i]) for i in shown] for row in found.rows]
-    queries = found.queries or ("",) * len(rows)
-    return {"columns": columns, "rows": list(zip(rows, queries, strict=True)),
-            "queries": bool(found.queries)}  # fmt: skip
+    of_rows = queries(found) or ("",) * len(rows)
+    return {"columns": columns, "rows": list(zip(rows, of_rows, strict=True)),
+            "queries": any(of_rows)}  # fmt: skip
 
 
 def _anchor(title: str, number: int) -> str:

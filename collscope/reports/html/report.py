@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterable
 
 from collscope.analysis.classes import ClassRow
+from collscope.reports.html.evidence import row_queries, rows_of
 from collscope.reports.html.figures import (
     bars_figure,
     classes_figure,
@@ -17,7 +18,6 @@ from collscope.reports.html.page import Extras, Fact
 from collscope.reports.html.timeline import make_strip, read_traced
 from collscope.reports.html.waiting import lateness_figure, wait_figures
 from collscope.reports.judgement import JudgedClass
-from collscope.reports.layout import of_class
 from collscope.reports.model import Report
 from collscope.reports.sections import measured_only
 from collscope.reports.share import denominator, percent_words, range_words
@@ -39,7 +39,7 @@ def report_extras(report: Report, connection: sqlite3.Connection) -> Extras:
         "Message sizes": (sizes_figure(report),),
     }  # fmt: skip
     there = {title: [d for d in found if d is not None] for title, found in drawings.items()}
-    return Extras(tuple(_facts(report)), there)
+    return Extras(tuple(_facts(report)), there, row_queries(report))
 
 
 def _timeline_title(report: Report) -> str:
@@ -56,12 +56,12 @@ def _facts(report: Report) -> Iterable[Fact]:
     for uplift in report.judgement.uplifts:
         spread = (
             "" if uplift.low is None or uplift.high is None
-            else f"{100 * uplift.low:.1f} to {100 * uplift.high:.1f} %"
+            else f" ({100 * uplift.low:.1f} to {100 * uplift.high:.1f} %)"
         )  # fmt: skip
-        if len(report.judgement.uplifts) > 1:
-            spread = ", ".join(filter(None, (*uplift.profiles, spread)))
-        yield Fact("Gain of the job at the reachable ceiling", f"{100 * uplift.gain:.1f} %",
-                   spread, "Efficiency and gain")  # fmt: skip
+        of = f"; {', '.join(uplift.profiles)}" if len(report.judgement.uplifts) > 1 else ""
+        yield Fact("The job would be faster by", f"{100 * uplift.gain:.1f} %",
+                   f"if every measured class reached its ceiling{spread}{of}",
+                   "Efficiency and gain")  # fmt: skip
     if report.findings:
         first = report.findings[0]
         yield Fact("Do next", first.advice, first.title, "Findings")
@@ -72,16 +72,12 @@ def _share(report: Report) -> Fact:
     if not shares:
         return Fact(label, "not known", "no profile and no trace of the job in this run")
     of = {denominator(share) for share in shares}
-    note = f"of {of.pop()}" if len(of) == 1 else "the whole differs by profile"
+    note = f"of the time of {of.pop()}" if len(of) == 1 else "the whole differs by profile"
     if len(shares) == 1:
         return Fact(label, percent_words(shares[0]), note, "Share of GPU time",
-                    _of_run("share", report))  # fmt: skip
-    return Fact(label, range_words(shares), f"{note}; {len(shares)} profiles", "Share of GPU time",
-                _of_run("share", report))  # fmt: skip
-
-
-def _of_run(view: str, report: Report) -> str:
-    return f"SELECT * FROM {view} WHERE run = '{report.header.run.replace(chr(39), chr(39) * 2)}'"
+                    rows_of("share", report.header.run))  # fmt: skip
+    return Fact(label, range_words(shares), f"{note}; least and most of {len(shares)} profiles",
+                "Share of GPU time", rows_of("share", report.header.run))  # fmt: skip
 
 
 def _worst(report: Report) -> Iterable[Fact]:
@@ -94,19 +90,20 @@ def _worst(report: Report) -> Iterable[Fact]:
     if top is not None:
         yield Fact(
             "Most of the collective time", _class_words(top),
-            f"{100 * (top.time_share or 0):.0f} % of it" + _reached(top), "Efficiency and gain",
-            of_class("classes", run, top.class_id) if report.header.calls else "",
+            f"{100 * (top.time_share or 0):.0f} % of it{_waits(top)}{_reached(top)}",
+            "Efficiency and gain",
+            rows_of("classes", run, class_id=top.class_id) if report.header.calls else "",
         )  # fmt: skip
     elif report.classes:
         most = report.classes[0]
         yield Fact("Most of the bytes", _class_words(most),
                    count(most.calls, "call"), "Classes",
-                   of_class("classes", run, most.class_id))  # fmt: skip
+                   rows_of("classes", run, class_id=most.class_id))  # fmt: skip
     if worst is not None and (top is None or worst.class_id != top.class_id):
         yield Fact(
             "Most to win" if won else "Farthest from reachable", _class_words(worst),
             _reached(worst).removeprefix(", "), "Efficiency and gain",
-            of_class("classes", run, worst.class_id) if report.header.calls else "",
+            rows_of("classes", run, class_id=worst.class_id) if report.header.calls else "",
         )  # fmt: skip
 
 
@@ -115,17 +112,24 @@ def _class_words(row: JudgedClass | ClassRow) -> str:
     return f"{row.op} {size}" + ("" if row.nranks is None else f" x{row.nranks}")
 
 
+def _waits(row: JudgedClass) -> str:
+    """How much of a class's time is waiting, in brackets; empty where it is not known."""
+    if row.wait_us is None or not row.transfer_us:
+        return ""
+    return f" ({100 * row.wait_us / (row.wait_us + row.transfer_us):.0f} % of that is waiting)"
+
+
 def _reached(row: JudgedClass) -> str:
     """How far a class is from the reachable ceiling, after a comma; empty without a ceiling."""
     if row.efficiency is None:
         return ""
     if row.efficiency >= 1:
-        return ", at the reachable ceiling"
+        return ", transfers at the reachable ceiling"
     rates = (
         f" ({figure(row.busbw_gbps, 4)} of {figure(row.roof_gbps, 4)} GB/s)"
         if row.busbw_gbps and row.roof_gbps else ""
     )  # fmt: skip
-    return f", at {100 * row.efficiency:.0f} % of reachable{rates}"
+    return f", transfers at {100 * row.efficiency:.0f} % of reachable{rates}"
 
 
 def _late(report: Report) -> Fact:
@@ -150,4 +154,4 @@ def _late(report: Report) -> Fact:
     if report.timeline.traced is not None:
         words += f"; {traced_ranks(report.timeline, len(ranks))} {have(len(ranks))} a trace"
     view = "rank_times" if report.timeline.ranks else "rank_waits"
-    return Fact(label, value, words, _timeline_title(report), _of_run(view, report))
+    return Fact(label, value, words, _timeline_title(report), rows_of(view, report.header.run))
