@@ -533,10 +533,10 @@ def _tuning(name: str) -> Tuning:
             "device": "NVIDIA H200", "nranks": 4, "seed": 1, "present": [], "kept": [],
             "job": {"seconds": 6.3688e-3, "basis": "a step of 6.3688 ms (--step-ms)"},
             "classes": [
-                {"class_id": i, "op": "AllReduce", "datatype": "Bfloat16", "size_bytes": size,
-                 "nranks": 4, "nnodes": 1, "calls": 1, "roof_us": None, "weight_s": now,
-                 "kept": True, "setting": "default", "present_us": now, "default_us": default,
-                 "tuned_us": tuned, "noise_floor": 0.02}
+                {"class_id": i, "plan_id": i, "op": "AllReduce", "datatype": "Bfloat16",
+                 "size_bytes": size, "nranks": 4, "nnodes": 1, "calls": 1, "roof_us": None,
+                 "weight_s": now, "kept": True, "setting": "default", "present_us": now,
+                 "default_us": default, "tuned_us": tuned, "noise_floor": 0.02}
                 for i, (now, default, tuned, size) in times.items()
             ],
             "settings": [], "environment": [], "unset": ["NCCL_PROTO"], "rows": [],
