@@ -21,7 +21,7 @@ from collscope.errors import InputError, NoVerdictError
 from collscope.model import CollectiveClass, Measurement
 from collscope.roofline.chosen import make_roofs
 from collscope.store.measurements import measurement_labels, no_such_label, read_measurements
-from collscope.timeline.predict import NewTime, Transfers, transfers_of
+from collscope.timeline.predict import NewTime, Transfers, link, transfers_of
 from collscope.timeline.starts import Starts, find_starts
 from collscope.timeline.steps import find_steps
 from collscope.units import count
@@ -75,7 +75,7 @@ def label_times(
         bad = bad or len(stored)
     if label in runs and label != run:
         times = _traced(connection, db, label, rows)
-        if times.times:
+        if times.times or times.transfers:
             return times
     if bad:
         raise NoVerdictError(
@@ -145,10 +145,11 @@ def _traced(
             marks.update(gap_marks(wanted.fits(other) or (), [other]))
     rows_, calls = timeline.rows, timeline.calls
     steps = find_steps(rows_, calls, timeline.times)
+    linked, times = link(rows_, calls, timeline.times, timeline.clocks)
     return Times(
         TimesFrom("traces", run), found, marks=dict(marks),
-        transfers=transfers_of(rows_, calls, timeline.times),
-        starts=find_starts(rows_, calls, steps, rows_.start, rows_.end),
+        transfers=transfers_of(rows_, linked, times),
+        starts=find_starts(rows_, linked, steps, rows_.start, rows_.end),
     )  # fmt: skip
 
 

@@ -80,6 +80,8 @@ class Known:
     edges_contradicted: int  # left out
     edges_unknown: int
     idle_unexplained: float  # of the step
+    # Share of the Sends and Recvs whose partner is not known; None: the traces name every peer.
+    exchanges_alone: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,7 @@ def read_wanted(db: Path, wanted: Wanted) -> tuple[Traced, Times, float | None]:
         if wanted.before is not None:
             before = label_times(connection, db, wanted.run, wanted.before, traced.rows)
             times = _relative(times, before)
-    if not times.times:
+    if not times.times and not times.transfers:
         raise NoVerdictError(
             f"{db}: '{wanted.system or wanted.label}' gives no class of run '{wanted.run}' a time."
             " Measure the classes with collscope replay."
@@ -237,13 +239,15 @@ def _report(
             edges_contradicted=known.edges_contradicted,
             edges_unknown=known.edges_unknown,
             idle_unexplained=known.idle_unexplained,
+            exchanges_alone=known.exchanges_alone,
         ),
         assumptions=Basis(
             wrong=times.wrong,
             marks=tuple(times.marks.items()),
             system=wanted.system is not None,
             by_call=times.transfers is not None,
-            in_job=any(times.times[c.key].old_ns is None for c in found.changed),
+            in_job=times.transfers is None
+            and any(times.times[c.key].old_ns is None for c in found.changed),
             step_told=wanted.step_us is not None,
         ),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from collscope.analysis.new_times import TimesFrom
-from collscope.analysis.predict import Basis, ClassChange, PredictionReport
+from collscope.analysis.predict import Basis, ClassChange, Known, PredictionReport
 from collscope.reports.efficiency import mark_words
 from collscope.reports.html.page import Extras
 from collscope.reports.layout import (
@@ -187,6 +187,7 @@ def _assumptions(said: PredictionReport) -> tuple[str, ...]:
     return (
         *_of_times(said.assumptions),
         *_of_calls(said.assumptions),
+        *_of_exchanges(said.known),
         *_of_host(said),
         *_of_compute(said),
     )
@@ -212,6 +213,21 @@ def _of_calls(basis: Basis) -> Iterator[str]:
         yield "Every call takes as long as the call at its place of the step in the other run."
     elif basis.in_job:
         yield "The new times are those of a call in the job, not alone."
+
+
+def _of_exchanges(known: Known) -> Iterator[str]:
+    """How Sends and Recvs that name no peer are known."""
+    if known.exchanges_alone is not None:
+        yield (
+            "The traces name no peer of some Sends and Recvs: each is taken to exchange with the "
+            "kernel of another rank that ends when it does."
+        )
+    if known.exchanges_alone:
+        yield (
+            f"{100 * known.exchanges_alone:.0f} % of the Sends and Recvs end with no other: how "
+            "long they wait for their peers is not known, and the range allows for it. Traces of "
+            "all ranks on one clock narrow it."
+        )
 
 
 def _of_host(said: PredictionReport) -> Iterator[str]:

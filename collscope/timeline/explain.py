@@ -141,7 +141,7 @@ class _Swap:
         self.own, self.other, self.slow = own, other, slow
         self.priors = (_prior(own), _prior(other))
         self.factors, self.changed, self.unchanged = transfer_factors(
-            own, transfers_of(other.rows, other.calls, other.times)
+            own, transfers_of(other.rows, other.linked, other.linked_times)
         )
         self._transfer = recorded_transfers(own)
         paces = _paces(own, other)

@@ -17,11 +17,12 @@ from collscope.model.trace import HostCalls, Ints, shows_cpu_activities
 from collscope.timeline.causal import FIRST, HOST, Graph, build_graph
 from collscope.timeline.clocks import Clocks
 from collscope.timeline.contention import Contention, measure_contention
+from collscope.timeline.exchanges import with_exchanges
 from collscope.timeline.play import Played, Substitutions, longest_path, play
 from collscope.timeline.records import Bound, ChangedClass, Knowledge, Prediction
 from collscope.timeline.starts import Starts, find_starts
 from collscope.timeline.steps import Steps, find_steps
-from collscope.timeline.waits import CallTimes
+from collscope.timeline.waits import CallTimes, call_times
 
 Floats = npt.NDArray[np.float64]
 
@@ -96,6 +97,9 @@ class Recorded:
     steps: Steps
     graph: Graph
     contention: Contention
+    # The calls of the graph: with Sends and Recvs whose peer no trace names, by the clock.
+    linked: Calls
+    linked_times: CallTimes
     full: bool  # the profiler recorded CPU activities, too
 
     @cached_property
@@ -111,12 +115,12 @@ class Recorded:
     @cached_property
     def starts(self) -> Starts | None:
         """Where the collectives of a step started."""
-        return find_starts(self.rows, self.calls, self.steps, self.rows.start, self.rows.end)
+        return find_starts(self.rows, self.linked, self.steps, self.rows.start, self.rows.end)
 
     def starts_off_ns(self, played: Played, starts: Starts | None) -> float | None:
         """How far played collectives start from `starts`, at the median."""
         begin = played.time[self.graph.start_node]
-        found = find_starts(self.rows, self.calls, self.steps, begin, played.end)
+        found = find_starts(self.rows, self.linked, self.steps, begin, played.end)
         return None if found is None or starts is None else found.apart_ns(starts)
 
     def step(self, played: Played) -> float:
@@ -134,20 +138,41 @@ def prepare(
 ) -> Recorded:
     """Steps and causes of a record; several predictions may share them."""
     steps = find_steps(rows, calls, times)
-    graph = build_graph(rows, host, calls, times, clocks)
+    linked, linked_times = link(rows, calls, times, clocks)
+    graph = build_graph(rows, host, linked, linked_times, clocks)
+    contention = measure_contention(rows, linked)
     full = shows_cpu_activities(rows.entries)
     return Recorded(
-        rows, calls, times, exposed, steps, graph, measure_contention(rows, calls), full
+        rows, calls, times, exposed, steps, graph, contention, linked, linked_times, full
     )
+
+
+def link(rows: Rows, calls: Calls, times: CallTimes, clocks: Clocks) -> tuple[Calls, CallTimes]:
+    """The calls that a graph is made of: with Sends and Recvs paired by the clock."""
+    linked, same = with_exchanges(rows, calls, clocks)
+    return linked, times if linked is calls else call_times(rows, linked, same)
 
 
 def transfers_of(rows: Rows, calls: Calls, times: CallTimes) -> Transfers:
     """All that a prediction takes from another run: its calls' transfers, and thread blocks."""
-    blocks = _blocks(rows, calls)
+    blocks, transfer = _blocks(rows, calls), _known_transfers(calls, times)
     return {
-        sequence: Traced(np.where(times.known[mine], times.transfer[mine], np.nan), blocks[mine])
-        for sequence, mine in _sequences(rows, calls)
+        sequence: Traced(transfer[mine], blocks[mine]) for sequence, mine in _sequences(rows, calls)
     }
+
+
+def _known_transfers(calls: Calls, times: CallTimes) -> Floats:
+    """Transfer of each call, ns; NaN where not known.
+
+    Of Sends and Recvs none of which has a partner the shortest kernel is the one that waited least.
+    """
+    found = np.where(times.known, times.transfer, np.nan)
+    duration = times.end - times.start
+    for k in np.unique(calls.class_[calls.p2p]).tolist():
+        mine = calls.class_ == k
+        if not np.isfinite(found[mine]).any():
+            found[mine & calls.p2p] = duration[mine[calls.call_of_part]].min()
+    return found
 
 
 def _blocks(rows: Rows, calls: Calls) -> Floats:
@@ -205,6 +230,8 @@ def predict(
         others.append((1 + (new_step - old) / base,))
     idle = float((recorded.graph.idle_ns / recorded.steps.count.max()).mean()) / step
     margin = _STARTS + max(0.0, idle - _IDLE) + max(0.0, abs(simulated / step - 1) - _STARTS)
+    alone, waits = _alone(recorded)
+    margin += waits / step
     if factors.exact and (factors.middle == 1).all():
         others, margin = [], 0.0
     low, high = _range(ratio, others, margin)
@@ -240,6 +267,7 @@ def predict(
             edges_contradicted=recorded.graph.edges.contradicted,
             edges_unknown=recorded.graph.edges.unknown,
             idle_unexplained=idle,
+            exchanges_alone=alone,
             full=recorded.full,
         ),
         bound_before=_bounds(recorded, before, base / old),
@@ -335,7 +363,7 @@ class _Player:
 
 def recorded_transfers(recorded: Recorded) -> Floats:
     """Transfer of each part; where waiting cannot be told from it, the shortest of its class."""
-    graph, calls = recorded.graph, recorded.calls
+    graph, calls = recorded.graph, recorded.linked
     class_ = calls.class_[calls.call_of_part]
     least = np.full(len(calls.classes), np.inf)
     np.minimum.at(least, class_, graph.transfer)
@@ -418,10 +446,10 @@ def _readings(
 
 def _blocks_change(recorded: Recorded, traced: Transfers | None) -> float | None:
     """Thread blocks of the other run's kernels against ours, by time; None where not told."""
-    calls = recorded.calls
+    calls = recorded.linked
     blocks = _blocks(recorded.rows, calls)
     spent = np.zeros(len(calls))
-    np.add.at(spent, calls.call_of_part, recorded.times.end - recorded.times.start)
+    np.add.at(spent, calls.call_of_part, recorded.linked_times.end - recorded.linked_times.start)
     old = new = 0.0
     for sequence, mine in _sequences(recorded.rows, calls):
         theirs = None if traced is None else traced.get(sequence)
@@ -493,7 +521,7 @@ def _factors(
     recorded: Recorded, new: Mapping[CollectiveClass, NewTime], traced: Transfers | None
 ) -> tuple[_Factors, tuple[ChangedClass, ...], tuple[CollectiveClass, ...]]:
     """Factor of each part's transfer; classes with a new time, and those without."""
-    calls, times = recorded.calls, recorded.times
+    calls, times = recorded.linked, recorded.linked_times
     factors = np.ones((3, len(calls)))
     if traced is not None:
         known = _by_place(recorded, traced, factors)
@@ -536,7 +564,7 @@ def _by_class(
     recorded: Recorded, new: Mapping[CollectiveClass, NewTime], factors: Floats
 ) -> set[int]:
     """Set the factors of classes with one new time each; which they are."""
-    calls, counts = recorded.calls, ~recorded.times.warm_up
+    calls, counts = recorded.linked, ~recorded.linked_times.warm_up
     of_call = np.zeros(len(calls))
     np.maximum.at(of_call, calls.call_of_part, recorded_transfers(recorded))
     known = set()
@@ -559,28 +587,31 @@ def _by_place(recorded: Recorded, traced: Transfers, factors: Floats) -> set[int
 
     Where the places cannot be told, all calls of a class change by the ratio of the means.
     """
-    calls, times = recorded.calls, recorded.times
+    calls = recorded.linked
+    transfer = _known_transfers(calls, recorded.linked_times)
     steps = max(1, int(recorded.steps.count.max(initial=1)))
     known = set()
     for sequence, mine in _sequences(recorded.rows, calls):
-        theirs = traced.get(sequence)
-        if theirs is None:
+        own, theirs = transfer[mine], traced.get(sequence)
+        per_step = _per_step(recorded, mine, steps)
+        if theirs is None or not (np.isfinite(theirs.transfer).any() and np.isfinite(own).any()):
+            # Other ranks of the class tell it.
             alike = [v.transfer for s, v in traced.items() if s.key == sequence.key]
             other = np.concatenate(alike) if alike else np.empty(0)
+            own, per_step = transfer[calls.class_ == calls.class_[mine[0]]], 0
         else:
             other = theirs.transfer
-        own = np.where(times.known[mine], times.transfer[mine], np.nan)
         if np.isfinite(other).sum() == 0 or np.isfinite(own).sum() == 0:
             continue
         known.add(int(calls.class_[mine[0]]))
-        per_step = _per_step(recorded, mine, steps)
-        factors[:, mine] = _ratio(own, other, per_step if sequence in traced else 0)
+        found = _ratio(own, other, per_step)
+        factors[:, mine] = found if per_step else found[:, :1]
     return known
 
 
 def _widen_unknown(recorded: Recorded, known: set[int], factors: Floats) -> None:
     """Let classes that the other run tells nothing of change at most as the others do."""
-    calls = recorded.calls
+    calls = recorded.linked
     of_call = np.zeros(len(calls))
     np.maximum.at(of_call, calls.call_of_part, recorded_transfers(recorded))
     there = np.isin(calls.class_, sorted(known))
@@ -592,7 +623,7 @@ def _widen_unknown(recorded: Recorded, known: set[int], factors: Floats) -> None
 
 def _per_step(recorded: Recorded, mine: Ints, steps: int) -> int:
     """Calls of a sequence a step; 0 where the steps differ in it."""
-    rows, calls = recorded.rows, recorded.calls
+    rows, calls = recorded.rows, recorded.linked
     first = calls.offsets[mine]
     trace = calls.trace[first]
     begin, finish = recorded.steps.span(rows.end, len(rows.ranks))
@@ -650,6 +681,24 @@ def bounds(recorded: Recorded) -> tuple[Bound, ...]:
     return _bounds(recorded, play(recorded.graph, Substitutions()), 1.0)
 
 
+def _alone(recorded: Recorded) -> tuple[float | None, float]:
+    """Share of a step's Sends and Recvs that have no partner; what they may wait for it, ns a step.
+
+    No share where the traces name all peers, or there is no Send and no Recv.
+    """
+    calls, rows, steps = recorded.linked, recorded.rows, recorded.steps
+    begin, finish = steps.span(rows.end, len(rows.ranks))
+    end = rows.end[calls.row]
+    inside = (end > begin[calls.trace]) & (end <= finish[calls.trace])
+    point = inside & calls.p2p[calls.call_of_part]
+    alone = point & (calls.seen < calls.expected)[calls.call_of_part]
+    if len(calls) == len(recorded.calls) or not point.any():
+        return None, 0.0
+    longer = recorded.graph.transfer - recorded_transfers(recorded)
+    of_rank = np.bincount(calls.trace[alone], weights=longer[alone], minlength=1)
+    return float(alone.sum() / point.sum()), float(of_rank.max() / steps.count.max())
+
+
 def _bounds(recorded: Recorded, played: Played, scale: float) -> tuple[Bound, ...]:
     """What bounds a step: the longest path through the steps by kind, ns a step, the most first."""
     graph, rows, steps = recorded.graph, recorded.rows, recorded.steps
@@ -661,14 +710,14 @@ def _bounds(recorded: Recorded, played: Played, scale: float) -> tuple[Bound, ..
     part = graph.part[path.node - FIRST]
     class_of = np.full(len(path.node), -1)
     on = (path.slot == HOST) & (part >= 0)
-    class_of[on] = recorded.calls.class_[recorded.calls.call_of_part[part[on]]]
+    class_of[on] = recorded.linked.class_[recorded.linked.call_of_part[part[on]]]
     count = max(1, int(steps.count.max()))
     found = [Bound("host", None, float(path.work.sum()) / count * scale),
              Bound("compute", None, float(path.lasted.sum()) / count * scale),
              Bound("waiting", None, float(path.gap.sum()) / count * scale)]  # fmt: skip
     for k in np.unique(class_of[class_of >= 0]).tolist():
         total = float(path.transfer[class_of == k].sum())
-        found.append(Bound("collective", recorded.calls.classes[k], total / count * scale))
+        found.append(Bound("collective", recorded.linked.classes[k], total / count * scale))
     return tuple(sorted(found, key=lambda b: -b.ns))
 
 
@@ -677,7 +726,8 @@ def _simple_saving(recorded: Recorded, factor: Floats) -> float:
 
     source  s = sum of f * e * phi * (1 - eta) over classes; the mean over ranks
     """
-    calls, times, steps, rows = recorded.calls, recorded.times, recorded.steps, recorded.rows
+    calls, times = recorded.linked, recorded.linked_times
+    steps, rows = recorded.steps, recorded.rows
     begin, finish = steps.span(rows.end, len(rows.ranks))
     end = rows.end[calls.row]
     inside = (end > begin[calls.trace]) & (end <= finish[calls.trace])

@@ -133,6 +133,8 @@ class Knowledge:
     edges_contradicted: int  # left out
     edges_unknown: int  # waits for which nothing was found
     idle_unexplained: float  # of the step: streams' idle time without a known cause
+    # Share of the Sends and Recvs whose partner is not known; None: the traces name every peer.
+    exchanges_alone: float | None
     full: bool  # the profiler recorded CPU activities, too
 
 

@@ -1,0 +1,170 @@
+"""Kernels of Send and Recv that name no peer, and the kernels they exchange with (pure).
+
+A profiler calls them SendRecv, and tells no peer. Both kernels of an exchange run at once and end
+together, but for a sender whose bytes fit the library's buffer: it leaves before its receiver
+comes. Ranks that exchange do so again and again, so that pairs of ranks tell chance from exchange.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from collscope.match.groups import Group
+from collscope.match.rows import Rows, class_key
+from collscope.match.traces import Calls
+from collscope.model import CollectiveClass
+from collscope.model.trace import Ints
+from collscope.timeline.clocks import Clocks
+
+Bools = npt.NDArray[np.bool_]
+_AT_ONCE_NS = (20_000, 60_000)  # ends of an exchange scatter by less than this at least, at most,
+_AT_ONCE = 0.1  # and by less than this part of the shorter kernel in between
+_OFTEN, _FEWEST = 0.2, 3  # of the kernels of two ranks that are known to exchange: at least so many
+# A receiver copies what its sender left in the buffer: for so long, in parts of what an exchange
+# takes that waits for nobody, which is what one in twenty kernels lasts at most.
+_DRAIN, _SHORT = 0.5, 0.05
+_NEIGHBOURS = 16  # kernels that end next, of whatever rank
+_ROUNDS = 3
+
+
+def with_exchanges(rows: Rows, calls: Calls, clocks: Clocks) -> tuple[Calls, Clocks]:
+    """`calls` and behind them one for each Send, Recv or SendRecv that had no partner.
+
+    Those whose partner the clock tells have two parts; the others one, of two ranks expected.
+    Traces of ranks that exchange share a clock: theirs can be compared.
+    """
+    row = calls.unpaired
+    if not len(row):
+        return calls, clocks
+    pairs = _pairs(rows, clocks, row)
+    single = np.setdiff1d(row, pairs)
+    alone = np.stack([single, np.full(len(single), -1)], axis=1)
+    component = clocks.component.copy()
+    for one, other in np.unique(component[rows.trace[pairs]], axis=0).tolist():
+        same = np.isin(component, component[np.isin(clocks.component, [one, other])])
+        component[same] = component[same].min()
+    return (
+        _extended(rows, calls, np.concatenate([pairs, alone])),
+        replace(clocks, component=component),
+    )
+
+
+def _pairs(rows: Rows, clocks: Clocks, row: Ints) -> Ints:
+    """Rows that exchange, shape (pairs, 2); the one of the lower trace first."""
+    end = clocks.align(rows.end[row], rows.trace[row])
+    row = row[np.argsort(end, kind="stable")]
+    trace = rows.trace[row]
+    start, end = (clocks.align(v[row], trace) for v in (rows.start, rows.end))
+    duration = end - start
+    left = np.arange(len(row))
+    strict = np.clip(_AT_ONCE * duration, *_AT_ONCE_NS).astype(np.int64)
+    met = _mutual(left, (trace, start, end), strict, _comparable(rows, clocks))
+    known = _often(trace, met, len(rows.ranks))
+    drain = np.full(len(row), _DRAIN * np.quantile(duration, _SHORT))
+    loose = np.maximum(strict, drain.astype(np.int64))
+    found = []
+    for _ in range(_ROUNDS):
+        met = _mutual(left, (trace, start, end), loose, known)
+        found.append(met)
+        left = np.setdiff1d(left, met)
+    pairs = row[np.concatenate(found)]
+    return np.sort(pairs, axis=1)  # rows of a lower trace are lower
+
+
+def _comparable(rows: Rows, clocks: Clocks) -> Bools:
+    """Pairs of traces whose times may be compared: hosts that are not told may be the same."""
+    told = np.array([host is not None for host in rows.hosts], dtype=bool)
+    same = clocks.component[:, None] == clocks.component[None, :]
+    unlike = np.arange(len(told))[:, None] != np.arange(len(told))[None, :]
+    found: Bools = (same | ~(told[:, None] & told[None, :])) & unlike
+    return found
+
+
+def _mutual(
+    left: Ints, at: tuple[npt.NDArray[np.int32], Ints, Ints], limit: Ints, allowed: Bools
+) -> Ints:
+    """Places that are each other's nearest by their ends, shape (pairs, 2).
+
+    left   places to choose from, rising, and with them their ends
+    at     trace, start and end of each place
+    limit  ends of two places differ by no more than the lesser of theirs
+    """
+    trace, start, end = (v[left] for v in at)
+    most = limit[left]
+    n = len(left)
+    best, apart = np.full(n, -1), np.full(n, np.inf)
+    for k in range(1, min(_NEIGHBOURS, n - 1) + 1):
+        i, j = np.arange(n - k), np.arange(k, n)
+        distance = end[j] - end[i]
+        good = (distance <= np.minimum(most[i], most[j])) & (start[j] < end[i])
+        good &= allowed[trace[i], trace[j]]
+        for one, other in ((i, j), (j, i)):
+            nearer = good & (distance < apart[one])
+            apart[one[nearer]] = distance[nearer]
+            best[one[nearer]] = other[nearer]
+    first = np.flatnonzero(best > np.arange(n))
+    first = first[best[best[first]] == first]
+    return np.stack([left[first], left[best[first]]], axis=1)
+
+
+def _often(trace: npt.NDArray[np.int32], met: Ints, n: int) -> Bools:
+    """Pairs of traces that meet so often that it is no chance."""
+    count = np.zeros((n, n), dtype=np.int64)
+    np.add.at(count, (trace[met[:, 0]], trace[met[:, 1]]), 1)
+    count = count + count.T
+    own = np.bincount(trace, minlength=n)
+    enough = np.maximum(_FEWEST, _OFTEN * np.minimum(own[:, None], own[None, :]))
+    found: Bools = count >= enough
+    return found
+
+
+def _extended(rows: Rows, calls: Calls, matrix: Ints) -> Calls:
+    """Calls, and those of the matrix behind them; there -1 stands for a row that is not known."""
+    groups, classes = [*calls.groups], [*calls.classes]
+    number_of: dict[CollectiveClass, int] = {key: k for k, key in enumerate(classes)}
+    order, group, seq = [], [], []
+    for members, mine in _by_members(rows, matrix):
+        own = tuple(matrix[mine, column] for column in range(len(members)))
+        groups.append(Group("inferred", None, None, 2, members, own))
+        order.append(mine)
+        group.append(np.full(len(mine), len(groups) - 1))
+        seq.append(np.arange(len(mine)))
+    matrix = matrix[np.concatenate(order)]
+    there = matrix >= 0
+    entry = rows.entry[matrix[:, 0]]
+    of_entry = np.zeros(len(rows.entries), dtype=np.int64)
+    for e in np.unique(entry).tolist():
+        key = class_key(rows.entries[e], 2)
+        of_entry[e] = number_of.setdefault(key, len(number_of))
+    n = len(matrix)
+    two = np.full(n, 2, dtype=np.int32)
+    return replace(
+        calls,
+        groups=tuple(groups),
+        classes=tuple(number_of),
+        group=np.concatenate([calls.group, *group]).astype(np.int32),
+        seq=np.concatenate([calls.seq, *seq]),
+        class_=np.concatenate([calls.class_, of_entry[entry]]).astype(np.int32),
+        expected=np.concatenate([calls.expected, two]),
+        nranks=np.concatenate([calls.nranks, two]),
+        mismatched=np.concatenate([calls.mismatched, np.zeros(n, dtype=bool)]),
+        p2p=np.concatenate([calls.p2p, np.ones(n, dtype=bool)]),
+        offsets=np.concatenate([calls.offsets, calls.offsets[-1] + np.cumsum(there.sum(axis=1))]),
+        row=np.concatenate([calls.row, matrix[there]]),
+        trace=np.concatenate([calls.trace, rows.trace[matrix[there]]]),
+        realigned=(*calls.realigned, *(False for _ in group)),
+        unpaired=calls.unpaired[:0],
+    )
+
+
+def _by_members(rows: Rows, matrix: Ints) -> Iterator[tuple[tuple[int, ...], Ints]]:
+    """Traces of rows that exchange, and their places in the matrix in the order of time."""
+    trace = np.where(matrix >= 0, rows.trace[matrix], -1)
+    for members in np.unique(trace, axis=0).tolist():
+        mine = np.flatnonzero((trace == members).all(axis=1))
+        mine = mine[np.argsort(rows.start[matrix[mine, 0]], kind="stable")]
+        yield tuple(t for t in members if t >= 0), mine
