@@ -92,10 +92,10 @@ def tune(
     output: Output = None,
 ) -> None:
     """Find better settings for a job's collectives, and confirm them."""
+    from collscope.cli.tune_inputs import Asked, make_wanted
     from collscope.replay.command import Choice, Source
     from collscope.replay.session import Method, Options, make_session
     from collscope.reports.tune import dry_tune, render_tuning, run_tune
-    from collscope.reports.tune_inputs import Asked, make_wanted
 
     method = Method(
         backend=backend.value,
