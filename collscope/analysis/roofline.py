@@ -6,9 +6,9 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from collscope.errors import InputError, NoVerdictError, UsageError
+from collscope.errors import NoVerdictError, UsageError
 from collscope.ingest.match import reading
-from collscope.model import Measurement, Op, parse_op
+from collscope.model import Op, parse_op
 from collscope.roofline.catalogue import SystemRow, catalogue_rows, load_system
 from collscope.roofline.fit import Curve, Fit, fit
 from collscope.roofline.tables import (
@@ -19,6 +19,7 @@ from collscope.roofline.tables import (
     bound_rows,
     roof_rows,
 )
+from collscope.store.measurements import measurement_labels, no_such_label, read_measurements
 from collscope.units import count
 
 SCHEMA = "collscope.roofline/2"
@@ -139,20 +140,7 @@ def fit_of_label(connection: sqlite3.Connection, label: str, nnodes: int) -> Fit
     nnodes  of measurements that do not tell
     raises  InputError when there are none, NoVerdictError when none has size, ranks and time
     """
-    rows = connection.execute(
-        "SELECT op, size_bytes, nranks, nnodes, time_us_median, n_wrong, status FROM measurements"
-        " WHERE label = ?",
-        (label,),
-    ).fetchall()
+    rows = read_measurements(connection, label=label)
     if not rows:
-        query = "SELECT DISTINCT label FROM measurements ORDER BY label"
-        known = ", ".join(f"'{row[0]}'" for row in connection.execute(query)) or "none"
-        raise InputError(f"--fit '{label}': no measurements (labels: {known}). Choose one of them.")
-    measurements = [
-        Measurement(
-            parse_op(op), size_bytes=size, nranks=nranks, nnodes=nodes, time_us_median=time_us,
-            n_wrong=wrong, status=status,
-        )
-        for op, size, nranks, nodes, time_us, wrong, status in rows
-    ]  # fmt: skip
-    return fit(measurements, label, nnodes=nnodes)
+        raise no_such_label(label, measurement_labels(connection))
+    return fit((row.measurement for row in rows), label, nnodes=nnodes)

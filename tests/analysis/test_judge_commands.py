@@ -548,7 +548,9 @@ def test_roofline_fits_a_label(store: Path) -> None:
     other = collscope(*arguments, "old", "--op", "AllGather")
     assert other.code == 4
     assert "measured: AllReduce on 4 ranks of 1 node)" in other.err
-    assert collscope(*arguments, "none").code == 3
+    unknown = collscope(*arguments, "odl")
+    assert unknown.code == 3
+    assert "label 'odl': no measurements. Did you mean 'old'?" in unknown.err
 
 
 @pytest.mark.parametrize(
