@@ -48,18 +48,8 @@ class ClassRow:
     @property
     def collective_class(self) -> CollectiveClass:
         """What a measurement must be of to serve these calls."""
-        return CollectiveClass(
-            parse_op(self.op),
-            Datatype.of_label(self.datatype),
-            Redop.of_label(self.redop),
-            self.count,
-            self.size_bytes,
-            self.root,
-            self.in_place,
-            self.nranks,
-            self.nnodes,
-            self.shape,
-        )
+        datatype, redop = Datatype.of_label(self.datatype), Redop.of_label(self.redop)
+        return CollectiveClass.of(parse_op(self.op), datatype, redop, self)
 
 
 class CallTotal(NamedTuple):

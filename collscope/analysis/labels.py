@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from collscope.errors import InputError
-from collscope.model import CollectiveClass, Gap, Redop
+from collscope.model import CollectiveClass, Gap
 from collscope.stats import Samples
 from collscope.store.measurements import (
     StoredMeasurement,
@@ -111,18 +111,12 @@ def _circumstance(row: StoredMeasurement, name: str) -> object:
 
 def key_of(row: StoredMeasurement) -> CollectiveClass:
     """Class that a measurement is compared by: of known size, so that the count says no more."""
-    m = row.measurement
-    return CollectiveClass(
-        m.op,
-        m.datatype,
-        Redop.of_label(m.redop) if m.op.reduces else None,
-        None,
-        m.size_bytes,
-        m.root if m.op.rooted else None,
-        m.in_place,
-        m.nranks,
-        m.nnodes,
-        m.shape,
+    found = row.measurement.collective_class
+    return replace(
+        found,
+        redop=found.redop if found.op.reduces else None,
+        count=None,
+        root=found.root if found.op.rooted else None,
     )
 
 

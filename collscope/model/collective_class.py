@@ -47,6 +47,10 @@ _GAPS = tuple(Gap)
 _NO_DISTANCE: Distance = (0,) * len(_GAPS)
 
 
+# Parts of a class that every kind of row has as they stand here.
+_OTHER_PARTS = ("count", "size_bytes", "root", "in_place", "nranks", "nnodes", "shape")
+
+
 @dataclass(frozen=True, slots=True)
 class CollectiveClass:
     """Calls that cost the same; None: not known, or the operation has no such part."""
@@ -61,6 +65,13 @@ class CollectiveClass:
     nranks: int | None = None
     nnodes: int | None = None
     shape: str | None = None  # of a group of Send and Recv; None: the library's own function
+
+    @classmethod
+    def of(
+        cls, op: Op, datatype: Datatype | None, redop: Redop | None, row: object
+    ) -> CollectiveClass:
+        """The class of a row that has the other parts as fields of the same names."""
+        return cls(op, datatype, redop, *(getattr(row, name) for name in _OTHER_PARTS))
 
     @property
     def family(self) -> CollectiveClass:

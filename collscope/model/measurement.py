@@ -83,18 +83,7 @@ class Measurement:
     @property
     def collective_class(self) -> CollectiveClass:
         """What was measured; the ranks and the size are those of the measurement."""
-        return CollectiveClass(
-            self.op,
-            self.datatype,
-            Redop.of_label(self.redop),
-            self.count,
-            self.size_bytes,
-            self.root,
-            self.in_place,
-            self.nranks,
-            self.nnodes,
-            self.shape,
-        )
+        return CollectiveClass.of(self.op, self.datatype, Redop.of_label(self.redop), self)
 
 
 @dataclass(frozen=True, slots=True)
