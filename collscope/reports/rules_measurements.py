@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, islice, pairwise
 
 from collscope.reports.judgement import IN_JOB, JudgedClass
@@ -43,7 +43,7 @@ _Case = tuple[float, JudgedClass, JudgedClass]  # how bad, above 1, and the clas
 
 def times_fall(report: Report) -> Iterable[Finding]:
     """A larger message took less time than a smaller one of the same family."""
-    found = _worst(fall for rows in _families(report, places=True) for fall in _falls(rows))
+    found = _worst(report, _falls)
     if found:
         yield Finding(
             severity="warning",
@@ -89,7 +89,7 @@ def switch_costs(report: Report) -> Iterable[Finding]:
 
     A size that took longer than a larger one is an outlier of its own (`times_fall`).
     """
-    found = _worst(jump for rows in _families(report, places=True) for jump in _jumps(rows))
+    found = _worst(report, _jumps)
     if found:
         told = _told(
             f"{_what(small)} took {_us(small)}, {format_size(large.size_bytes)} {_us(large)}"
@@ -128,7 +128,7 @@ def _switch(small: JudgedClass, large: JudgedClass) -> str:
 
 def places_differ(report: Report) -> Iterable[Finding]:
     """In place and out of place of one class take different times."""
-    found = _worst(pair for rows in _families(report, places=False) for pair in _apart(rows))
+    found = _worst(report, _apart, places=False)
     if found:
         yield Finding(
             severity="note",
@@ -160,7 +160,7 @@ def _apart(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
 
 def far_below_reachable(report: Report) -> Iterable[Finding]:
     """Large messages stay below half of the reachable ceiling, at every large size measured."""
-    found = _worst(best for rows in _families(report, places=False) for best in _far(rows))
+    found = _worst(report, _far, places=False)
     if found:
         yield Finding(
             severity="problem",
@@ -192,7 +192,14 @@ def _far(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
             yield ratio, best, best
 
 
-def _worst(found: Iterable[_Case]) -> list[_Case]:
+def _worst(
+    report: Report,
+    cases: Callable[[Sequence[JudgedClass]], Iterable[_Case]],
+    *,
+    places: bool = True,
+) -> list[_Case]:
+    """What a rule finds in the families of classes, the worst first; `places` as `_families`."""
+    found = (case for rows in _families(report, places=places) for case in cases(rows))
     return sorted(found, key=lambda case: -case[0])
 
 
