@@ -117,6 +117,9 @@ _IN_WORDS: dict[tuple[str, str], dict[str, Any]] = {
     },
     ("PredictionReport", "times_from"): {"times_from": _WORDS | {"description": "in words"}},
     ("PredictionReport", "assumptions"): {"assumptions": {"type": "array", "items": _WORDS}},
+    ("ApplicationMetric", "speed_up_of"): {
+        "speed_up_of": _PERHAPS | {"description": "which collectives these are"}
+    },
     ("P2p", "notices"): {
         "notices": {
             "type": "array",

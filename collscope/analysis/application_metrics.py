@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import NamedTuple
 
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.jobs import job_of_figure, same_job
@@ -26,17 +27,6 @@ _FILLERS = {"the", "nccl", "rccl", "net", "level"}
 
 
 @dataclass(frozen=True, slots=True)
-class SpeedUp:
-    """How much faster the collectives are with one label than with another.
-
-    of  classes of the run, by their calls; or the largest class that both measured
-    """
-
-    value: float
-    of: int | CollectiveClass
-
-
-@dataclass(frozen=True, slots=True)
 class ApplicationMetric:
     """An application's figure with one label against the first label it was recorded with."""
 
@@ -47,12 +37,22 @@ class ApplicationMetric:
     reference_value: float
     value: float
     gain: float | None  # end to end; None: the unit does not tell which direction is better
-    faster: SpeedUp | None
+    collective_speed_up: float | None  # of the measured collectives, reference / label
+    # which collectives these are: of so many classes of the run, by their calls, or of one class,
+    # the largest that both labels measured
+    speed_up_of: int | CollectiveClass | None
     implied_share: float | None  # exposed share that gain and speed-up imply
     # From the speed-up and the exposed collective share of the same job; None: no profile is known
     # to be of the same job. The second counts what an excerpt does not list as collectives too.
     predicted_gain: float | None
-    predicted_high: float | None
+    predicted_high: float | None  # the same where all that an excerpt does not list is collectives
+
+
+class _SpeedUp(NamedTuple):
+    """How much faster the collectives are with one label than with another, and which."""
+
+    value: float
+    of: int | CollectiveClass
 
 
 def application_metrics(
@@ -99,7 +99,7 @@ def _row(
     what: tuple[str, str | None, int | None],
     labels: tuple[str, str],
     values: tuple[float, float],
-    faster: SpeedUp | None,
+    faster: _SpeedUp | None,
     fraction: Fraction | None,
 ) -> ApplicationMetric:
     name, unit, better = what
@@ -116,7 +116,8 @@ def _row(
         reference_value=old,
         value=new,
         gain=gain,
-        faster=faster,
+        collective_speed_up=g,
+        speed_up_of=None if faster is None else faster.of,
         implied_share=None if gain is None or g is None else implied_share(gain, g),
         predicted_gain=_predicted(fraction, g, high=False),
         predicted_high=_predicted(fraction, g, high=True),
@@ -153,7 +154,7 @@ def _speed_up(
     reference: str,
     label: str,
     classes: Sequence[ClassRow],
-) -> SpeedUp | None:
+) -> _SpeedUp | None:
     """Of the run's calls where both labels measured them, else of the largest common message."""
     old, new = by_label.get(plain(reference), ()), by_label.get(plain(label), ())
     if not old or not new:
@@ -163,7 +164,7 @@ def _speed_up(
 
 def _of_calls(
     old: Iterable[Measurement], new: Iterable[Measurement], classes: Sequence[ClassRow]
-) -> SpeedUp | None:
+) -> _SpeedUp | None:
     before, after = Matcher(old), Matcher(new)
     old_s = new_s = 0.0
     counted = 0
@@ -174,10 +175,10 @@ def _of_calls(
         old_s += device_calls(row) * first.time_us
         new_s += device_calls(row) * second.time_us
         counted += 1
-    return SpeedUp(old_s / new_s, counted) if new_s else None
+    return _SpeedUp(old_s / new_s, counted) if new_s else None
 
 
-def _of_largest(old: Iterable[Measurement], new: Iterable[Measurement]) -> SpeedUp | None:
+def _of_largest(old: Iterable[Measurement], new: Iterable[Measurement]) -> _SpeedUp | None:
     before = MeasurementIndex(m for m in old if m.usable)
     after: dict[CollectiveClass, list[float]] = defaultdict(list)
     for m in new:
@@ -190,5 +191,5 @@ def _of_largest(old: Iterable[Measurement], new: Iterable[Measurement]) -> Speed
             continue
         nearest = min(s.distance for s in serving)
         times = [s.measurement.time_us_median or 0.0 for s in serving if s.distance == nearest]
-        return SpeedUp(median(times) / median(after[largest]), largest)
+        return _SpeedUp(median(times) / median(after[largest]), largest)
     return None

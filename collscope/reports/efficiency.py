@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from collscope.analysis.application_metrics import ApplicationMetric, SpeedUp
+from collscope.analysis.application_metrics import ApplicationMetric
 from collscope.analysis.efficiency import Efficiency, JudgedLabel
 from collscope.analysis.judged import Judged
 from collscope.analysis.marks import Mark, Reason, marks_of
@@ -68,7 +68,7 @@ def judgement_of(found: Efficiency) -> told.Judgement:
         kernels=tuple(map(_kernel, found.kernels)),
         decomposition=None if found.breakdown is None else _decomposition(found.breakdown),
         uplifts=tuple(map(_uplift, found.uplifts)),
-        metrics=tuple(map(_metric, found.metrics)),
+        metrics=found.metrics,
         curves=found.curves,
         reached=found.reached,
         outliers=found.outliers,
@@ -228,29 +228,15 @@ def _assumptions(found: Uplift) -> Iterable[str]:
         yield "the range is over the samples and the ceiling's own range"
 
 
-def _metric(found: ApplicationMetric) -> told.MetricRow:
-    return told.MetricRow(
-        name=found.name,
-        unit=found.unit,
-        reference=found.reference,
-        label=found.label,
-        reference_value=found.reference_value,
-        value=found.value,
-        gain=found.gain,
-        collective_speed_up=None if found.faster is None else found.faster.value,
-        speed_up_of=None if found.faster is None else _speed_up_of(found.faster),
-        implied_share=found.implied_share,
-        predicted_gain=found.predicted_gain,
-        predicted_high=found.predicted_high,
-    )
-
-
-def _speed_up_of(faster: SpeedUp) -> str:
-    if isinstance(faster.of, int):
-        return f"the run's calls, {count(faster.of, 'class', 'classes')}"
-    size = format_size(faster.of.size_bytes or 0)
-    ranks = count(faster.of.nranks, "rank")
-    return f"{faster.of.op.value} of {size} on {ranks}, the largest measured"
+def speed_up_of(metric: ApplicationMetric) -> str | None:
+    """Which collectives the speed-up beside a figure is of."""
+    of = metric.speed_up_of
+    if of is None:
+        return None
+    if isinstance(of, int):
+        return f"the run's calls, {count(of, 'class', 'classes')}"
+    size, ranks = format_size(of.size_bytes or 0), count(of.nranks, "rank")
+    return f"{of.op.value} of {size} on {ranks}, the largest measured"
 
 
 def _label_notes(label: JudgedLabel) -> Iterable[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from collscope.analysis.application_metrics import ApplicationMetric
 from collscope.analysis.curves import Curve
 from collscope.analysis.judged import Reached
 from collscope.analysis.outliers import Outlier
@@ -105,26 +106,6 @@ class Uplift:
     assumptions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MetricRow:
-    """An application's figure with one label against the first label it was recorded with."""
-
-    name: str
-    unit: str | None
-    reference: str
-    label: str
-    reference_value: float
-    value: float
-    gain: float | None  # end to end; None: the unit does not tell which direction is better
-    collective_speed_up: float | None  # of the measured collectives, reference / label
-    speed_up_of: str | None  # which collectives these are
-    implied_share: float | None  # exposed share that gain and speed-up imply
-    # From the speed-up and the exposed collective share of the same job; None: no profile is known
-    # to be of the same job. The second counts what an excerpt does not list as collectives too.
-    predicted_gain: float | None
-    predicted_high: float | None  # the same where all that an excerpt does not list is collectives
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """How good the collectives of a run are, and what better ones would give."""
@@ -137,7 +118,7 @@ class Judgement:
     kernels: tuple[JudgedKernel, ...]
     decomposition: Decomposition | None
     uplifts: tuple[Uplift, ...]  # one for each job that the profiles are of
-    metrics: tuple[MetricRow, ...]
+    metrics: tuple[ApplicationMetric, ...]
     curves: tuple[Curve, ...]
     reached: tuple[Reached, ...]  # by operation and ranks; empty where the run has calls
     outliers: tuple[Outlier, ...]  # of the label, the slowest first

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from collscope.analysis.classes import ClassRow
+from collscope.reports.efficiency import speed_up_of
 from collscope.reports.html.page import Extras
 from collscope.reports.judgement import JudgedClass
 from collscope.reports.layout import in_format, to_csv
@@ -56,6 +57,8 @@ def _record(report: Report) -> dict[str, Any]:
         }
         for share, row in zip(report.shares, body["shares"], strict=True)
     ]
+    for metric, row in zip(report.judgement.metrics, body["judgement"]["metrics"], strict=True):
+        row["speed_up_of"] = speed_up_of(metric)
     return body
 
 

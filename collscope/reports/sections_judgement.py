@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
+from collscope.analysis.application_metrics import ApplicationMetric
 from collscope.analysis.communicators import compact_ranges
 from collscope.analysis.judged import Reached
+from collscope.reports.efficiency import speed_up_of
 from collscope.reports.judgement import (
     Decomposition,
     JudgedClass,
     JudgedKernel,
     Judgement,
-    MetricRow,
     Uplift,
 )
 from collscope.reports.layout import (
@@ -262,7 +263,7 @@ def _kernel_table(rows: Sequence[JudgedKernel]) -> Table:
     )  # fmt: skip
 
 
-def _metric_table(rows: Sequence[MetricRow]) -> Table:
+def _metric_table(rows: Sequence[ApplicationMetric]) -> Table:
     columns = [
         ("figure", TEXT), ("label", TEXT), ("value", NUMBER), ("against", NUMBER),
         ("gain %", NUMBER), ("pred. %", NUMBER), ("coll. x", NUMBER),
@@ -280,7 +281,7 @@ def _metric_table(rows: Sequence[MetricRow]) -> Table:
     )  # fmt: skip
 
 
-def _metric_words(rows: Sequence[MetricRow]) -> Iterable[str]:
+def _metric_words(rows: Sequence[ApplicationMetric]) -> Iterable[str]:
     references = ", ".join(dict.fromkeys(row.reference for row in rows))
     yield (
         f"against: the figure with the first label ({references}). coll. x: speed-up of the"
@@ -289,11 +290,11 @@ def _metric_words(rows: Sequence[MetricRow]) -> Iterable[str]:
         "that job. "
         "implied: exposed collective share that explains the gain."
     )
-    for text in dict.fromkeys(row.speed_up_of for row in rows if row.speed_up_of):
+    for text in dict.fromkeys(filter(None, map(speed_up_of, rows))):
         yield f"Speed-up of collectives: {text}."
 
 
-def _predicted(row: MetricRow) -> str | None:
+def _predicted(row: ApplicationMetric) -> str | None:
     """The predicted gain in percent; its range where the profile is an excerpt."""
     if row.predicted_gain is None or row.predicted_gain == row.predicted_high:
         return _one(row.predicted_gain)

@@ -20,6 +20,7 @@ from store_builder import StoreBuilder, Value
 from collscope.analysis.profile_kernels import _over_all
 from collscope.analysis.share import KernelShare, Share
 from collscope.errors import InputError, NoVerdictError
+from collscope.reports.efficiency import speed_up_of
 from collscope.reports.judgement import Decomposition, JudgedClass, Judgement
 from collscope.reports.render import render
 
@@ -788,7 +789,8 @@ def test_a_profile_predicts_the_figures() -> None:
         store.metric(log, label, value)
     _, row = store.report().judgement.metrics
     assert (row.reference, row.label, row.gain) == ("TCP", "plugin", pytest.approx(0.4))
-    assert (row.collective_speed_up, row.speed_up_of) == (4.0, "the run's calls, 1 class")
+    assert (row.collective_speed_up, row.speed_up_of) == (4.0, 1)
+    assert speed_up_of(row) == "the run's calls, 1 class"
     assert row.predicted_gain == pytest.approx(1 / (1 - 0.4 * 0.75) - 1)
     assert row.implied_share == pytest.approx((1 - 1 / 1.4) / 0.75)
 
