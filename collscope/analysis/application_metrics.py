@@ -13,10 +13,10 @@ from typing import NamedTuple
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.jobs import job_of_figure, same_job
 from collscope.analysis.judged import device_calls
-from collscope.analysis.serving import Matcher
+from collscope.analysis.serving import Matcher, MeasurementIndex
 from collscope.analysis.time_breakdown import Fraction
 from collscope.analysis.uplift import implied_share, predicted_gain
-from collscope.model import CollectiveClass, Gap, Measurement, MeasurementIndex
+from collscope.model import CollectiveClass, Gap, Measurement
 
 _METRICS = """
 SELECT name, unit, higher_is_better, label, value FROM metrics WHERE run = ? ORDER BY metric_id

@@ -29,7 +29,6 @@ from collscope.model.log import (
     Setting,
 )
 from collscope.model.measurement import Measurement, MeasurementSet
-from collscope.model.measurement_index import MeasurementIndex, Serving
 from collscope.model.metric import Metric, MetricSet
 from collscope.model.op import Bus, Extent, Op, Place, parse_op
 from collscope.model.profile import (
@@ -63,7 +62,6 @@ __all__ = [
     "Link",
     "LogRecord",
     "Measurement",
-    "MeasurementIndex",
     "MeasurementSet",
     "Metric",
     "MetricSet",
@@ -73,7 +71,6 @@ __all__ = [
     "ProfileSet",
     "ProfileTable",
     "Redop",
-    "Serving",
     "Setting",
     "Severity",
     "SizeBin",

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from store_builder import StoreBuilder
 
-from collscope.model import CollectiveClass, Datatype, Gap, Measurement, MeasurementIndex, Op
+from collscope.analysis.serving import MeasurementIndex
+from collscope.model import CollectiveClass, Datatype, Gap, Measurement, Op
 from collscope.store.measurements import measurement_labels, no_such_label, read_measurements
 
 _WANTED = CollectiveClass(
