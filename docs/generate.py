@@ -1,9 +1,11 @@
-"""Write what is made from other files: the pages of the views, and the JSON Schemas.
+"""Write what is made from other files: the view of measurements, the pages of the views, and the
+JSON Schemas.
 
 usage: python docs/generate.py [--check]    --check writes nothing and fails when it would
 
 The list in docs/data-model.md and schemas/views.md are made from the comments in schemas/views,
-schemas/*.schema.json from the records (`json_schemas.py`).
+schemas/*.schema.json from the records (`json_schemas.py`), and so are the columns of the view
+`measurements`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMAS = ROOT / "schemas"
 VIEWS = SCHEMAS / "views"  # files by subject, in the order of their names
+MEASURED = VIEWS / "4_measurements.sql"
 PAGE = ROOT / "docs" / "data-model.md"
 COLUMNS = SCHEMAS / "views.md"
 HEAD = """# Columns of the views
@@ -176,12 +179,42 @@ def generated_page(page: str) -> str:
     return f"{head}{BEGIN}\n\n{subjects()}\n{END}{tail}"
 
 
+def measurements_view(sql: str) -> str:
+    """The SQL of the view with its columns replaced: the fields of the record `Measurement`."""
+    from json_schemas import comments  # noqa: PLC0415 - needs collscope, views do not
+
+    from collscope.model import Measurement  # noqa: PLC0415
+
+    told = {name: re.sub(r"\bNone\b", "NULL", text) for name, text in comments(Measurement)}
+    first, last = ("label", "round"), ("line",)
+    names = [n for n in told if n not in (*first, *last, "samples_us")]
+    columns = [
+        ("r.label AS run", "run"),
+        ("m.measurement_id", "key"),
+        ("m.source_id", "source, see sources"),
+        *((f"m.{name}", told[name]) for name in (*first, *names)),
+        ("s.path", "path of the source"),
+        *((f"m.{name}", told[name]) for name in last),
+    ]
+    lines = [
+        f"    {name + ',' * (at < len(columns)):<26} -- {text}\n"
+        for at, (name, text) in enumerate(columns, 1)
+    ]
+    head, begin, rest = sql.partition("CREATE VIEW measurements AS SELECT\n")
+    _, end, tail = rest.partition("FROM _measurement m")
+    return f"{head}{begin}{''.join(lines)}{end}{tail}"
+
+
 def main(arguments: list[str]) -> int:
     """Write the files, or with --check compare them; returns the exit status."""
     from json_schemas import DOCUMENTS, schema_text  # noqa: PLC0415 - needs collscope, views do not
 
     page = PAGE.read_text(encoding="utf-8")
+    view = measurements_view(MEASURED.read_text(encoding="utf-8"))
+    if "--check" not in arguments:
+        MEASURED.write_text(view, encoding="utf-8")  # first: the pages tell its columns
     files = {
+        MEASURED: (view, "the record Measurement"),
         PAGE: (generated_page(page), "schemas/views"),
         COLUMNS: (columns_page(public_views(views_text())), "schemas/views"),
     }

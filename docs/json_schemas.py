@@ -243,7 +243,7 @@ def _told(record: type) -> tuple[str, dict[str, str]]:
     told, items = _docstring(inspect.getdoc(record) or "")
     fields: dict[str, str] = {}
     for base in reversed(record.__mro__[:-1]):
-        fields |= _docstring(inspect.getdoc(base) or "")[1] | dict(_comments(base))
+        fields |= _docstring(inspect.getdoc(base) or "")[1] | dict(comments(base))
     names = {field.name for field in dataclasses.fields(record)}
     fields |= {name: text for name, text in items.items() if name in names}
     return _json(told), {n: _json(text) for n, text in fields.items() if n in names and text}
@@ -267,8 +267,8 @@ def _docstring(text: str) -> tuple[str, dict[str, str]]:
     return " ".join(" ".join(rest).split()), items
 
 
-def _comments(record: type) -> Iterator[tuple[str, str]]:
-    """Comments of a record's fields: at the end of a field's line, or alone above it."""
+def comments(record: type) -> Iterator[tuple[str, str]]:
+    """Comments of a record's fields, in order: at the end of a field's line, or alone above it."""
     source = textwrap.dedent(inspect.getsource(record))
     lines = source.split("\n")
     comments = {

@@ -18,42 +18,44 @@ class Measurement:
     """What one class of collectives took on one machine with one setting.
 
     Times are of the slowest rank and one call, in microseconds; bandwidths are as nccl-tests
-    defines them (GB = 1e9 bytes).
+    defines them (GB = 1e9 bytes). The view `measurements` is made of these fields and their
+    comments (docs/generate.py), and the replay CSV has them as columns of the same names.
     """
 
-    op: Op
-    datatype: Datatype | None = None
-    redop: str | None = None  # Redop's label
-    root: int | None = None
+    op: Op  # operation in the library's spelling
+    datatype: Datatype | None = None  # element type
+    redop: str | None = None  # reduction, None where the operation has none
+    root: int | None = None  # root rank, None where the operation has none
     count: int | None = None  # elements as the API takes it
-    size_bytes: int | None = None  # nccl-tests size S
-    in_place: bool | None = None
-    nranks: int | None = None
-    nnodes: int | None = None
-    shape: str | None = None  # point-to-point shape: alltoall, alltoallv, gather, scatter, shift, …
-    calls: int | None = None  # of the class in the run it was planned from
-    time_us_median: float | None = None
-    time_us_min: float | None = None
-    time_us_max: float | None = None
-    time_us_mad: float | None = None
-    iterations: int | None = None
-    algbw_gbps: float | None = None
+    size_bytes: int | None = None  # nccl-tests size S of one call
+    in_place: bool | None = None  # 1, 0; None: not known
+    nranks: int | None = None  # ranks measured
+    nnodes: int | None = None  # hosts of these ranks
+    shape: str | None = None  # point-to-point pattern
+    calls: int | None = None  # calls of the class in the replayed run
+    time_us_median: float | None = None  # one call on the slowest rank, median over the samples
+    time_us_min: float | None = None  # shortest sample
+    time_us_max: float | None = None  # longest sample
+    time_us_mad: float | None = None  # median absolute deviation of the samples
+    iterations: int | None = None  # calls timed, all samples together
+    algbw_gbps: float | None = None  # size / time, GB = 1e9 bytes
+    # algbw times the operation's factor; None when nranks is 1 or unknown
     busbw_gbps: float | None = None
     reported_busbw_gbps: float | None = None  # as a foreign tool printed it; never used
-    n_wrong: int | None = None  # None: not checked
-    checked: str | None = None  # all, sample
+    n_wrong: int | None = None  # wrong elements over all ranks, None when not checked
+    checked: str | None = None  # all or sample: what n_wrong looked at
     method: str | None = None  # batch, graph, isolated, sequence, or what a foreign tool does
     backend: str | None = None  # cuda, hip, host
-    library: str | None = None  # name and version
-    device: str | None = None
-    host: str | None = None
+    library: str | None = None  # name and version of the library
+    device: str | None = None  # device of the slowest rank
+    host: str | None = None  # host of the slowest rank
     status: str = "ok"  # ok, wrong, failed, timeout, skipped
-    message: str | None = None
-    label: str | None = None  # setting, library or machine; None: that of the ingest
-    round: int | None = None  # of settings measured in turns
+    message: str | None = None  # what the library said, when status is not ok
+    label: str | None = None  # setting, library or machine measured
+    round: int | None = None  # round, when settings were measured in turns
     scaled_from: int | None = None  # ranks of the job, where fewer were measured
-    samples_us: tuple[float, ...] = ()
-    line: int | None = None
+    samples_us: tuple[float, ...] = ()  # one call on the slowest rank each, in the order taken
+    line: int | None = None  # line in the source
 
     @property
     def right(self) -> bool:

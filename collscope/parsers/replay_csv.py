@@ -6,7 +6,8 @@ time, size and ranks, so that every figure of the store comes from one place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from collscope.model import (
     Datatype,
@@ -29,11 +30,12 @@ _HEADER_START = "op,datatype,redop,root,count,"
 _NEEDED = {"op", "nranks", "time_us_median", "status"}
 _STATUSES = {"ok", "wrong", "failed", "timeout", "skipped"}
 _TOLERANCE = 0.005  # of a bandwidth computed again, for the digits that the file rounds away
-_INTEGERS = (
-    "root", "count", "size_bytes", "nranks", "nnodes", "calls", "iterations", "n_wrong", "round",
-    "scaled_from",
-)  # fmt: skip
-_REALS = ("time_us_median", "time_us_min", "time_us_max", "time_us_mad")
+# Columns of the file are fields of the record by the same name, but for what is computed here.
+_COMPUTED = {"algbw_gbps", "busbw_gbps", "reported_busbw_gbps", "line"}
+_READ = tuple(f for f in fields(Measurement) if f.name not in _COMPUTED)
+_INTEGERS = tuple(f.name for f in _READ if f.type == "int | None")
+_REALS = tuple(f.name for f in _READ if f.type == "float | None")
+_TEXTS = tuple(f.name for f in _READ if f.type == "str | None")
 
 _VERSION_TEXT = f"The file is of another version than {VERSION}. Read it with a newer release."
 _TORN_TEXT = "Rows with too few or too many fields, or with an unknown status, were skipped."
@@ -129,44 +131,23 @@ def _measurement(
     where: tuple[Notes, int, str],
 ) -> Measurement:
     op, datatype = what
-    wholes, times = numbers.wholes, numbers.times_us
-    size, nranks, median = wholes["size_bytes"], wholes["nranks"], times["time_us_median"]
+    read: dict[str, Any] = {**numbers.wholes, **numbers.reals}
+    read |= {name: row.get(name) or None for name in _TEXTS}
+    size, median = read["size_bytes"], read["time_us_median"]
     seconds = None if median is None else median * 1e-6
-    busbw = bus_bandwidth(op, size=size, time_s=seconds, nranks=nranks)
+    busbw = bus_bandwidth(op, size=size, time_s=seconds, nranks=read["nranks"])
     _compare(row.get("busbw_gbps", ""), busbw, where)
+    read["label"] = read["label"] or label
     return Measurement(
         op=op,
         datatype=datatype,
-        redop=row.get("redop") or None,
-        root=wholes["root"],
-        count=wholes["count"],
-        size_bytes=size,
         in_place={"1": True, "0": False}.get(row.get("in_place", "")),
-        nranks=nranks,
-        nnodes=wholes["nnodes"],
-        shape=row.get("shape") or None,
-        calls=wholes["calls"],
-        time_us_median=median,
-        time_us_min=times["time_us_min"],
-        time_us_max=times["time_us_max"],
-        time_us_mad=times["time_us_mad"],
-        iterations=wholes["iterations"],
         algbw_gbps=algorithm_bandwidth(size, seconds),
         busbw_gbps=busbw,
-        n_wrong=wholes["n_wrong"],
-        checked=row.get("checked") or None,
-        method=row.get("method") or None,
-        backend=row.get("backend") or None,
-        library=row.get("library") or None,
-        device=row.get("device") or None,
-        host=row.get("host") or None,
         status=row["status"],
-        message=row.get("message") or None,
-        label=row.get("label") or label,
-        round=wholes["round"],
-        scaled_from=wholes["scaled_from"],
         samples_us=numbers.samples_us,
         line=where[1],
+        **read,
     )
 
 
@@ -175,20 +156,20 @@ class _Numbers:
     """Numbers of a row by column; None where the field is empty."""
 
     wholes: dict[str, int | None]
-    times_us: dict[str, float | None]
+    reals: dict[str, float | None]
     samples_us: tuple[float, ...]
 
 
 def _numbers(row: dict[str, str]) -> _Numbers | None:
     """Numbers of a row; None when one cannot be read."""
     wholes = {name: whole(row.get(name, "")) for name in _INTEGERS}
-    times = {name: _real(row.get(name, "")) for name in _REALS}
+    reals = {name: _real(row.get(name, "")) for name in _REALS}
     parts = [part for part in row.get("samples_us", "").split(";") if part]
     samples = [value for part in parts if (value := _real(part)) is not None]
-    read: dict[str, float | None] = {**wholes, **times}
+    read: dict[str, float | None] = {**wholes, **reals}
     if any(value is None and row.get(name) for name, value in read.items()):
         return None
-    return None if len(samples) != len(parts) else _Numbers(wholes, times, tuple(samples))
+    return None if len(samples) != len(parts) else _Numbers(wholes, reals, tuple(samples))
 
 
 def _real(text: str) -> float | None:
