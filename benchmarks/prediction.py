@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -87,8 +87,24 @@ def main() -> None:
 
 def predict_folder(folder: Path, only: str) -> Iterator[Case]:
     steps = read_steps(folder / "steps.jsonl")
-    known_cases = {case for case, _ in steps}
-    known_settings = {setting for _, setting in steps}
+    for (job, style), by_setting in recordings(folder, steps):
+        if only not in f"{job} {style}":
+            continue
+        with tempfile.TemporaryDirectory() as scratch:
+            db = ingest(by_setting, Path(scratch))
+            for old in by_setting:
+                for new in by_setting:
+                    if old != new:
+                        truth = ratios(steps[job, old], steps[job, new])
+                        yield from predict_change(db, (job, style), (old, new), truth, steps)
+
+
+def recordings(
+    folder: Path, known: Collection[tuple[str, str]]
+) -> Iterator[tuple[tuple[str, str], Mapping[str, list[Path]]]]:
+    """Traces by setting, of each job and style; jobs and settings are those of `known`."""
+    known_cases = {case for case, _ in known}
+    known_settings = {setting for _, setting in known}
     found: dict[tuple[str, str], dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
     for path in sorted(folder.rglob("*rank*.json*")):
         parts = [*path.relative_to(folder).parts[:-1], path.name.split("rank")[0].strip("._")]
@@ -100,19 +116,16 @@ def predict_folder(folder: Path, only: str) -> Iterator[Case]:
             continue
         style = " ".join(p.replace("_", " ") for p in parts if p and p not in {job, setting})
         found[job, style or "full"][setting].append(path)
-    for (job, style), by_setting in sorted(found.items()):
-        if only not in f"{job} {style}":
-            continue
-        with tempfile.TemporaryDirectory() as scratch:
-            db = Path(scratch) / "store.db"
-            for setting, paths in by_setting.items():
-                plain = [unpacked(path, Path(scratch) / setting) for path in paths]
-                collscope("ingest", "trace", *map(str, plain), "--db", str(db), "--run", setting)
-            for old in by_setting:
-                for new in by_setting:
-                    if old != new:
-                        truth = ratios(steps[job, old], steps[job, new])
-                        yield from predict_change(db, (job, style), (old, new), truth, steps)
+    yield from sorted(found.items())
+
+
+def ingest(by_setting: Mapping[str, list[Path]], scratch: Path) -> Path:
+    """Store with a run of each setting."""
+    db = scratch / "store.db"
+    for setting, paths in by_setting.items():
+        plain = [unpacked(path, scratch / setting) for path in paths]
+        collscope("ingest", "trace", *map(str, plain), "--db", str(db), "--run", setting)
+    return db
 
 
 def unpacked(path: Path, folder: Path) -> Path:

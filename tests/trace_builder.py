@@ -36,6 +36,7 @@ class Job:
     seed: int = 0
     base: int = 1_790_000_000_000_000_000
     jitter_ns: int = 300
+    host_work: int = 0  # ns from launch to launch; 0: a host that is far ahead of the GPU
     rows: dict[int, list[Row]] = field(default_factory=lambda: defaultdict(list))
     compute_free: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     comm_free: dict[int, int] = field(default_factory=lambda: defaultdict(int))
@@ -45,16 +46,17 @@ class Job:
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
 
-    def _launch(self, rank: int, start: int) -> int:
-        """A host that launches something every 5 µs, far ahead of the GPU."""
-        self.host[rank] = min(self.host[rank] + 5 * US, start - 6 * US)
-        return self.host[rank]
+    def _launch(self, rank: int, ready: int) -> tuple[int, int]:
+        """Start of a row that the GPU is ready for, and its launch."""
+        if self.host_work:
+            self.host[rank] += self.host_work
+            return max(ready, self.host[rank] + 6 * US), self.host[rank]
+        self.host[rank] = min(self.host[rank] + 5 * US, ready - 6 * US)
+        return ready, self.host[rank]
 
     def compute(self, rank: int, duration: int, gap: int = 2 * US) -> None:
-        start = self.compute_free[rank] + gap
-        self.rows[rank].append(
-            Row(Kind.KERNEL, 0, COMPUTE, start, start + duration, self._launch(rank, start))
-        )
+        start, launch = self._launch(rank, self.compute_free[rank] + gap)
+        self.rows[rank].append(Row(Kind.KERNEL, 0, COMPUTE, start, start + duration, launch))
         self.compute_free[rank] = start + duration
 
     def collective(
@@ -68,15 +70,18 @@ class Job:
         comm: int = COMM,
     ) -> None:
         """All of `ranks` meet; blocking ones hold up the compute stream until they are done."""
-        start = {r: max(self.compute_free[r], self.comm_free[r]) + 2 * US for r in ranks}
-        arrival = max(start.values())
+        started = {
+            r: self._launch(r, max(self.compute_free[r], self.comm_free[r]) + 2 * US) for r in ranks
+        }
+        arrival = max(start for start, _ in started.values())
         entry = TraceCollective(
             op, Datatype.BFLOAT16, count, count, str(ranks), len(ranks), ranks, "Sum"
         )
         for r in ranks:
             end = arrival + transfer - self.random.randint(0, self.jitter_ns)
-            row = Row(Kind.KERNEL, 1, comm, start[r], end, self._launch(r, start[r]), entry)
-            row.wait = arrival - start[r]
+            start, launch = started[r]
+            row = Row(Kind.KERNEL, 1, comm, start, end, launch, entry)
+            row.wait = arrival - start
             self.rows[r].append(row)
             self.comm_free[r] = end
             if blocking:

@@ -7,6 +7,10 @@ Both runs' graphs are played with what differs between them swapped, in every co
 - collectives: the transfers, and how much they slow down the compute beside them;
 - arrivals: what of host and compute differs from rank to rank, so that ranks come late.
 
+They are played without what the profiler costs the hosts, as far as that is known: a host that is
+slowed down hides what the GPU needs. What the profiler costs one run more than the other is the
+fifth part.
+
 A part is the mean of what its swap adds over all orders of swapping (Shapley value), so that no
 order is preferred and the parts sum to what all swaps together do. What they do not reach of the
 measured difference is the remainder.
@@ -16,10 +20,10 @@ source  L. Shapley, A value for n-person games, 1953; factors in either state, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import combinations
-from math import factorial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+from math import copysign, factorial, hypot, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +34,10 @@ from collscope.timeline.causal import FIRST, HOST
 from collscope.timeline.play import Substitutions, play
 from collscope.timeline.predict import (
     HOST_PRIOR,
+    STARTS,
     Recorded,
+    clock_change,
+    lone_exchanges,
     recorded_transfers,
     transfer_factors,
     transfers_of,
@@ -39,7 +46,10 @@ from collscope.timeline.records import ChangedClass
 
 Floats = npt.NDArray[np.float64]
 Swapped = frozenset[str]
+Pair = tuple[float, float]
+"""Of a run and of the other."""
 FACTORS = ("host", "compute", "collectives", "arrivals")
+PROFILER = "profiler"
 _NONE, _ALL = frozenset[str](), frozenset(FACTORS)
 _AS_RECORDED = (1.0, 1.0)
 _FLOOR = 0.01  # of a step: graphs that miss the other's step by less are equally good
@@ -50,10 +60,10 @@ _MOST_SLOWDOWN, _HALVINGS = 4.0, 20
 class Part:
     """What one factor adds to a step. ns."""
 
-    factor: str
-    ns: int
-    low_ns: int  # least and most over first and last, both graphs, the spread of the transfers,
-    high_ns: int  # and hosts with and without the profiler's cost; with the remainder
+    factor: str  # one of FACTORS, or PROFILER
+    ns: int | None  # None: nothing of it could be swapped
+    low_ns: int  # its range; what is not known is independent of each other, and adds in squares
+    high_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +74,8 @@ class Explanation:
     second_ns: int
     parts: tuple[Part, ...]
     remainder_ns: int
-    reached: tuple[float, float]  # the first's graph with everything of the second; the other way
+    reached: Pair  # the first's graph with everything of the second; the other way
+    unprofiled: Pair  # both steps with the middle of what the profiler may cost
     pace: float | None  # time of the second's host work / the first's; None: no launches alike
     slowdowns: tuple[float | None, float | None]  # of compute beside collectives
     slowdown_assumed: bool  # one run tells it: compute alone is taken to be as fast in both
@@ -72,6 +83,7 @@ class Explanation:
     alone_second: float
     classes: tuple[ChangedClass, ...]  # whose transfers were swapped, most time first
     unmatched: tuple[CollectiveClass, ...]  # of either run, whose transfers could not be
+    unswapped: Pair  # exposed time of all collectives that could not be
 
 
 def explain(first: Recorded, second: Recorded) -> Explanation | None:
@@ -79,48 +91,105 @@ def explain(first: Recorded, second: Recorded) -> Explanation | None:
     if not first.step_ns or not second.step_ns or first.rows.ranks != second.rows.ranks:
         return None
     slow, others = _slowdowns(first, second)
-    there, back = _Swap(first, second, slow), _Swap(second, first, slow[::-1])
-    values = [swap.play_all() for swap in (there, back)]
-    misses = np.array([
-        abs(values[0][_ALL] / second.step_ns - 1), abs(values[1][_ALL] / first.step_ns - 1)
-    ])  # fmt: skip
-    weights = 1 / np.maximum(misses, _FLOOR) ** 2
-    weights = weights / weights.sum()
-    one, other = (_shapley(v) for v in values)
-    middle = {f: round(float(weights[0] * one[f] - weights[1] * other[f])) for f in FACTORS}
-    remainder = round(second.step_ns) - round(first.step_ns) - sum(middle.values())
-    otherwise = [
-        pair for slower in others
-        for pair in ((_Swap(first, second, slower), 1), (_Swap(second, first, slower[::-1]), -1))
-    ]  # fmt: skip
+    both = _Both(first, second, slow)
+    paces = _host_readings(first, second)
+    values = _shapley(lambda swapped: both.change(swapped, paces[0]))
+    unswapped = both.unswapped()
+    parts: dict[str, float | None] = {**values, PROFILER: both.profiler(paces[0])}
+    if not both.there.changed and any(unswapped):
+        parts["collectives"] = None
+    rounded = {factor: None if ns is None else round(ns) for factor, ns in parts.items()}
+    difference = round(second.step_ns) - round(first.step_ns)
+    remainder = difference - sum(ns or 0 for ns in rounded.values())
+    alike = [_Both(first, second, slower) for slower in others]
     ends = {
-        f: [middle[f], round(one[f]), -round(other[f]),
-            *(round(sign * v) for swap, sign in ((there, 1), (back, -1)) for v in swap.changes(f)),
-            *(round(sign * v) for swap, sign in otherwise for v in swap.ends(f))]
-        for f in FACTORS
-    }  # fmt: skip
-    # What is not explained may belong to any part.
-    parts = (
-        Part(f, middle[f], min(ends[f]) + min(0, remainder), max(ends[f]) + max(0, remainder))
-        for f in FACTORS
-    )
+        factor: _range(values[factor], _doubts(factor, values, both, alike, paces))
+        for factor in FACTORS
+    }
+    profiler = both.profiler(paces[0])
+    ends[PROFILER] = _range(profiler, [np.array([both.profiler(p) - profiler for p in paces])])
     return Explanation(
         first_ns=round(first.step_ns),
         second_ns=round(second.step_ns),
-        parts=tuple(parts),
+        parts=tuple(Part(f, rounded[f], *ends[f]) for f in (*FACTORS, PROFILER)),
         remainder_ns=remainder,
-        reached=(values[0][_ALL], values[1][_ALL]),
-        pace=there.pace,
+        reached=both.reached,
+        unprofiled=both.unprofiled(paces[0]),
+        pace=both.there.pace,
         slowdowns=(first.contention.mean, second.contention.mean),
         slowdown_assumed=bool(others),
-        alone_first=there.unlike_ns,
-        alone_second=back.unlike_ns,
-        classes=there.changed,
-        unmatched=tuple(dict.fromkeys((*there.unchanged, *back.unchanged))),
+        alone_first=both.there.unlike_ns,
+        alone_second=both.back.unlike_ns,
+        classes=both.there.changed,
+        unmatched=tuple(dict.fromkeys((*both.there.unchanged, *both.back.unchanged))),
+        unswapped=unswapped,
     )
 
 
-def _shapley(values: Mapping[Swapped, float]) -> dict[str, float]:
+def _doubts(
+    factor: str,
+    values: Mapping[str, float],
+    both: _Both,
+    alike: Sequence[_Both],
+    paces: Sequence[Pair],
+) -> Iterator[Floats]:
+    """What a part may be more or less, thing by thing that is not known; ns.
+
+    alike  with other slowdowns of compute that are as possible
+    paces  of the hosts, the middle first
+    """
+    middle = paces[0]
+    yield np.concatenate([both.ends(factor, p) for p in paces]) - values[factor]
+    # What is not explained may belong to any part.
+    yield np.array([both.missed(p) for p in (_AS_RECORDED, *paces)])
+    for other in alike:
+        yield other.ends(factor, middle) - both.ends(factor, middle)
+    if factor in ("compute", "collectives"):
+        # Two starts of one setting differ, but in no part by more than all that it takes.
+        steps, costs = both.unprofiled(middle), both.costs(factor, middle)
+        starts = hypot(*(min(STARTS * s, cost) for s, cost in zip(steps, costs, strict=True)))
+        yield np.array([-starts, starts])
+        clock = _by_clock(values, steps, both.costs("compute", middle))
+        yield np.array([clock if factor == "collectives" else -clock])
+    if factor == "collectives":
+        for spread in (1, 2):
+            yield both.ends(factor, middle, spread) - both.ends(factor, middle)
+        first, second = both.unswapped()
+        yield np.array([-first, second])
+
+
+def _by_clock(values: Mapping[str, float], steps: Pair, costs: Pair) -> float:
+    """How much of the compute kernels' part may be due to the collectives; ns.
+
+    A GPU at its power cap computes faster where it waits more: no trace tells whether it is at it.
+    """
+    compute = values["compute"]
+    if compute * values["collectives"] >= 0:
+        return 0.0
+    most = abs(clock_change(steps[1] / steps[0]) - 1) * max(costs)
+    return copysign(min(abs(compute), most), compute)
+
+
+def _range(value: float, doubts: Iterable[Floats]) -> tuple[int, int]:
+    """Ends of a part: what is not known is independent of each other, and adds in squares."""
+    found = list(doubts)
+    down = hypot(*(max(0.0, -float(d.min())) for d in found))
+    up = hypot(*(max(0.0, float(d.max())) for d in found))
+    return round(value - down), round(value + up)
+
+
+def _host_readings(first: Recorded, second: Recorded) -> tuple[Pair, ...]:
+    """Time of both hosts' work without the profiler in parts of the recorded, the middle first.
+
+    The same profiler costs two runs of a job alike; that of other activities does not.
+    """
+    one, other = (HOST_PRIOR["full" if r.full else "light"] for r in (first, second))
+    middle = sqrt(one[0] * one[1]), sqrt(other[0] * other[1])
+    alike = zip(one, other, strict=True)
+    return middle, *(alike if first.full == second.full else product(one, other))
+
+
+def _shapley(value: Callable[[Swapped], float]) -> dict[str, float]:
     """Mean over all orders of what each factor adds."""
     n = len(FACTORS)
     found = {}
@@ -128,18 +197,71 @@ def _shapley(values: Mapping[Swapped, float]) -> dict[str, float]:
         rest = [f for f in FACTORS if f != factor]
         found[factor] = sum(
             factorial(k) * factorial(n - 1 - k) / factorial(n)
-            * (values[frozenset((*others, factor))] - values[frozenset(others)])
+            * (value(frozenset((*others, factor))) - value(frozenset(others)))
             for k in range(n) for others in combinations(rest, k)
         )  # fmt: skip
     return found
 
 
-class _Swap:
-    """One run's graph, and the other's values at its places."""
+class _Both:
+    """Each run's graph with the other's values, seen from the first run to the second."""
 
-    def __init__(self, own: Recorded, other: Recorded, slow: tuple[float, float]) -> None:
-        self.own, self.other, self.slow = own, other, slow
-        self.priors = (_prior(own), _prior(other))
+    def __init__(self, first: Recorded, second: Recorded, slow: Pair) -> None:
+        """Take the slowdowns of compute beside the collectives of both runs."""
+        self.there, self.back = _Swap(first, second, slow), _Swap(second, first, slow[::-1])
+        self.steps = first.step_ns or 0.0, second.step_ns or 0.0
+        self.reached = self._steps(_ALL, _AS_RECORDED)
+        # The graph that comes closer to the other run's step counts more.
+        misses = np.abs(np.divide(self.reached, self.steps[::-1]) - 1)
+        weights = 1 / np.maximum(misses, _FLOOR) ** 2
+        self.weights = weights / weights.sum()
+
+    def unprofiled(self, paces: Pair) -> Pair:
+        """Steps of both runs with other paces of their hosts, ns."""
+        return self._steps(_NONE, paces)
+
+    def change(self, swapped: Swapped, paces: Pair) -> float:
+        """What swapping adds to a step, but for a constant; ns."""
+        there, back = self._steps(swapped, paces)
+        return float(self.weights @ (there, -back))
+
+    def missed(self, paces: Pair) -> float:
+        """What all swaps together do not reach, ns."""
+        (first, second), (there, back) = self.unprofiled(paces), self._steps(_ALL, paces)
+        return float(self.weights @ (second - there, back - first))
+
+    def profiler(self, paces: Pair) -> float:
+        """What the profiler costs the second run's step more than the first's, ns."""
+        first, second = self.unprofiled(paces)
+        return (self.steps[1] - second) - (self.steps[0] - first)
+
+    def ends(self, factor: str, paces: Pair, spread: int = 0) -> Floats:
+        """What a factor adds to a step when it is swapped first, and last, in either graph; ns."""
+        one, rest = frozenset((factor,)), _ALL - {factor}
+        sides = (self.there, paces, 1), (self.back, paces[::-1], -1)
+        return np.array([
+            sign * (swap.step(with_it, pair, spread) - swap.step(without, pair))
+            for swap, pair, sign in sides for with_it, without in ((one, _NONE), (_ALL, rest))
+        ])  # fmt: skip
+
+    def costs(self, factor: str, paces: Pair) -> Pair:
+        """What compute, or the collectives, take of both runs' steps at all; ns."""
+        return self.there.cost(factor, paces), self.back.cost(factor, paces[::-1])
+
+    def unswapped(self) -> Pair:
+        """Exposed time of collectives whose transfers could not be swapped, ns a step."""
+        known = {c.key for c in self.there.changed}
+        return _unswapped(self.there.own, known), _unswapped(self.back.own, known)
+
+    def _steps(self, swapped: Swapped, paces: Pair) -> Pair:
+        return self.there.step(swapped, paces), self.back.step(swapped, paces[::-1])
+
+
+class _Swap:
+    """One run's graph, and the other's values at its places. Pair are its own and the other's."""
+
+    def __init__(self, own: Recorded, other: Recorded, slow: Pair) -> None:
+        self.own, self.other = own, other
         self.factors, self.changed, self.unchanged = transfer_factors(
             own, transfers_of(other.rows, other.linked, other.linked_times)
         )
@@ -152,41 +274,12 @@ class _Swap:
         self._slow = tuple(_slowdown(own, mean) for mean in slow)
         self._alone = own.contention.alone(own.graph.duration, self._slow[0])
         self._common, self._apart, self.unlike_ns = _kernels(own, other, slow)
-        self._known: dict[tuple[Swapped, tuple[float, float], int], float] = {}
+        self._known: dict[tuple[Swapped, Pair, int], float] = {}
 
-    def play_all(self) -> dict[Swapped, float]:
-        """Step with every combination of factors swapped, ns."""
-        return {
-            swapped: self.step(swapped)
-            for k in range(len(FACTORS) + 1)
-            for swapped in map(frozenset, combinations(FACTORS, k))
-        }
-
-    def changes(self, factor: str) -> Iterator[float]:
-        """What a factor adds to a step, first and last, with and without the profiler's cost, ns.
-
-        Collectives also with either end of the spread of their transfers.
-        """
-        yield from self.ends(factor)
-        yield from self.ends(factor, self.priors)
-        if factor == "collectives":
-            for spread in (1, 2):
-                yield from self.ends(factor, _AS_RECORDED, spread)
-                yield from self.ends(factor, self.priors, spread)
-
-    def ends(
-        self, factor: str, paces: tuple[float, float] = _AS_RECORDED, spread: int = 0
-    ) -> Iterator[float]:
-        """What a factor adds to a step when it is swapped first, and last; ns."""
-        yield self.step(frozenset((factor,)), paces, spread) - self.step(_NONE, paces)
-        yield self.step(_ALL, paces, spread) - self.step(_ALL - {factor}, paces)
-
-    def step(
-        self, swapped: Swapped, paces: tuple[float, float] = _AS_RECORDED, spread: int = 0
-    ) -> float:
+    def step(self, swapped: Swapped, paces: Pair, spread: int = 0) -> float:
         """Step in ns.
 
-        paces   of this run's host and of the other's, in parts of the recorded
+        paces   time of this run's host work and of the other's, in parts of the recorded
         spread  1 and 2: the transfers at either end of their spread
         """
         key = swapped, paces, spread
@@ -194,14 +287,24 @@ class _Swap:
             self._known[key] = self._play(*key)
         return self._known[key]
 
-    def _play(self, swapped: Swapped, paces: tuple[float, float], spread: int) -> float:
+    def cost(self, factor: str, paces: Pair) -> float:
+        """What this run's step would be shorter by without its compute, or its collectives; ns."""
+        graph = self.own.graph
+        new = Substitutions(None, paces[0], self._alone, self._slow[0])
+        if factor == "compute":
+            new = replace(new, alone=np.where(graph.compute, 0.0, self._alone))
+        else:
+            new = replace(new, transfer=np.zeros(len(graph.transfer)), slowdown=None)
+        return self.step(_NONE, paces) - self.own.step(play(graph, new))
+
+    def _play(self, swapped: Swapped, paces: Pair, spread: int) -> float:
         own, graph = self.own, self.own.graph
         host = np.full(len(own.rows.ranks), paces[0])
         alone = self._alone
         transfer = graph.transfer.astype(np.float64)
         slow = self._slow[0]
         if "host" in swapped:
-            host = host / paces[0] * self._pace_common * paces[1]
+            host = np.full(len(host), self._pace_common * paces[1])
         if "compute" in swapped:
             alone = alone * self._common
         if "arrivals" in swapped:
@@ -212,9 +315,21 @@ class _Swap:
         return own.step(play(graph, Substitutions(transfer, host[graph.trace], alone, slow)))
 
 
-def _prior(recorded: Recorded) -> float:
-    """Least that the host's work may take without the profiler, in parts of the recorded."""
-    return HOST_PRIOR["full" if recorded.full else "light"][0]
+def _unswapped(recorded: Recorded, swapped: Set[CollectiveClass]) -> float:
+    """Exposed time of a step's collectives that are of no swapped class, ns, of the most hit rank.
+
+    Calls that could not be matched are of none. With what Sends and Recvs that have no partner may
+    have waited for it.
+    """
+    rows, calls, ranks = recorded.rows, recorded.linked, len(recorded.rows.ranks)
+    lonely = rows.entry >= 0
+    known = np.array([key in swapped for key in calls.classes], dtype=bool)
+    lonely[calls.row[known[calls.class_[calls.call_of_part]]]] = False
+    begin, finish = recorded.steps.span(rows.end, ranks)
+    lonely &= (rows.end > begin[rows.trace]) & (rows.end <= finish[rows.trace])
+    exposed = np.bincount(rows.trace[lonely], recorded.exposed[lonely], minlength=ranks)
+    _, waits = lone_exchanges(recorded)
+    return float(exposed.max(initial=0.0)) / max(1, int(recorded.steps.count.max())) + waits
 
 
 def _paces(own: Recorded, other: Recorded) -> Floats:
@@ -275,9 +390,7 @@ def _names(own: Recorded, other: Recorded) -> dict[str, int]:
     return {n: k for k, n in enumerate(dict.fromkeys((*own.rows.names, *other.rows.names)))}
 
 
-def _kernels(
-    own: Recorded, other: Recorded, slow: tuple[float, float]
-) -> tuple[Floats, Floats, float]:
+def _kernels(own: Recorded, other: Recorded, slow: Pair) -> tuple[Floats, Floats, float]:
     """Factors of each row's time alone, common and of its rank; ns a step that has no counterpart.
 
     By kernel name: the other run's time a step over this one's, so that more calls of a kernel are
@@ -304,9 +417,7 @@ def _kernels(
     )
 
 
-def _slowdowns(
-    first: Recorded, second: Recorded
-) -> tuple[tuple[float, float], list[tuple[float, float]]]:
+def _slowdowns(first: Recorded, second: Recorded) -> tuple[Pair, list[Pair]]:
     """Slowdowns of compute beside the collectives of both runs, and others that are as possible.
 
     Where only one run tells it, the other's is the one with which compute alone is as fast in both,

@@ -34,7 +34,7 @@ source  a loop of small launches on 4 x H200, torch 2.11 (`benchmarks/gpu/jobs.p
         of 3.16 s took 6.17 with the latter (kineto's issues). The least cost measured is the upper
         end; the lower one lies below the most: ranks that share a host's cores bear more.
 """
-_STARTS = 0.03  # two starts of one setting differ by so much; stated, not measured per job
+STARTS = 0.03  # two starts of one setting differ by so much; stated, not measured per job
 SLOWDOWN_PRIOR = 0.4
 """Most that collectives slow down a job's compute beside them, where the record does not tell it.
 
@@ -229,8 +229,8 @@ def predict(
         # The profiler slowed the GPU, too. What the change adds or saves may not have been.
         others.append((1 + (new_step - old) / base,))
     idle = float((recorded.graph.idle_ns / recorded.steps.count.max()).mean()) / step
-    margin = _STARTS + max(0.0, idle - _IDLE) + max(0.0, abs(simulated / step - 1) - _STARTS)
-    alone, waits = _alone(recorded)
+    margin = STARTS + max(0.0, idle - _IDLE) + max(0.0, abs(simulated / step - 1) - STARTS)
+    alone, waits = lone_exchanges(recorded)
     margin += waits / step
     if factors.exact and (factors.middle == 1).all():
         others, margin = [], 0.0
@@ -500,9 +500,13 @@ def _other_clock(player: _Player, middle: _Scenario, old: float, ratio: float) -
     Collectives take less power than compute: where the step gets longer by them, compute gets
     faster, and the other way round. No trace tells whether the GPU is at the cap.
     """
-    faster = float(np.clip(ratio**_CLOCK_EXPONENT, 1 / _MOST_CLOCK, _MOST_CLOCK))
-    beside = replace(middle.beside, alone=middle.beside.alone / faster)
+    beside = replace(middle.beside, alone=middle.beside.alone / clock_change(ratio))
     return player.new_step(replace(middle, beside=beside)) / old
+
+
+def clock_change(ratio: float) -> float:
+    """Clock of a GPU at its power cap where its collectives make the step `ratio` as long."""
+    return float(np.clip(ratio**_CLOCK_EXPONENT, 1 / _MOST_CLOCK, _MOST_CLOCK))
 
 
 def _range(ratio: float, others: list[tuple[float, ...]], margin: float) -> tuple[float, float]:
@@ -681,7 +685,7 @@ def bounds(recorded: Recorded) -> tuple[Bound, ...]:
     return _bounds(recorded, play(recorded.graph, Substitutions()), 1.0)
 
 
-def _alone(recorded: Recorded) -> tuple[float | None, float]:
+def lone_exchanges(recorded: Recorded) -> tuple[float | None, float]:
     """Share of a step's Sends and Recvs that have no partner; what they may wait for it, ns a step.
 
     No share where the traces name all peers, or there is no Send and no Recv.

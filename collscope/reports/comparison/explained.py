@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import hypot
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ from collscope.reports.comparison.words import kind_of
 from collscope.reports.html.page import Extras, Fact
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, in_format, table, to_csv
 from collscope.timeline.explain import Explanation, explain
-from collscope.timeline.predict import Recorded
+from collscope.timeline.predict import STARTS, Recorded
 from collscope.units import count, format_size
 
 SCHEMA = "collscope.explain/1"
@@ -26,20 +27,25 @@ _PARTS = {
     "compute": "compute kernels",
     "collectives": "collectives",
     "arrivals": "ranks apart from each other",
+    "profiler": "cost of the profiler",
     "remainder": "not explained",
 }
+_MEANINGS = (
+    "Pace of the hosts: work between launches, the same factor for every rank. Compute kernels:"
+    " what they take of a step alone. Collectives: transfers from the last arrival on, and what"
+    " they cost the compute beside them. Ranks apart from each other: what of host and compute"
+    " differs from rank to rank, so that some come late and others wait. Cost of the profiler: what"
+    " it adds to the second run's step more than to the first's; all other parts are without it."
+)
 _RANGES = (
     "A part is what swapping it adds, the mean over all orders of swapping and over both graphs,"
-    " each weighted by how close it comes to the other run. Its range holds every order, the spread"
-    " of the transfers, hosts with and without what the profiler costs them, and the remainder,"
-    " which may belong to any part."
+    " each weighted by how close it comes to the other run. Its range holds every order, what the"
+    " profiler may cost, and what is not explained, which may belong to any part. For compute and"
+    " collectives it also holds what differs from start to start and what the GPU's clock may do,"
+    " for collectives the spread of the transfers and those that could not be swapped."
 )
-_MEANINGS = (
-    "Pace of the hosts: work between launches, the same factor for every rank. Compute kernels: "
-    "what they take of a step alone. Collectives: transfers from the last arrival on, and what "
-    "they cost the compute beside them. Ranks apart from each other: what of host and compute "
-    "differs from rank to rank, so that some come late and others wait."
-)
+# Parts smaller than this share of the largest one, or of the step, are left to the table.
+_NOTABLE, _SMALL = 0.2, 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +54,12 @@ class ExplainedPart:
 
     # host: work between launches, the same factor for every rank; compute: kernels alone;
     # collectives: transfers, and what they cost the compute beside them; arrivals: what differs
-    # from rank to rank
-    part: Annotated[str, ("host", "compute", "collectives", "arrivals")]
-    ns: int  # what it adds to a step: the mean over all orders of swapping
-    low_ns: int  # its range
+    # from rank to rank; profiler: what it costs the second run more than the first
+    part: Annotated[str, ("host", "compute", "collectives", "arrivals", "profiler")]
+    # what it adds to a step without the profiler: the mean over all orders of swapping; null: not
+    # known, and counted in the remainder
+    ns: int | None
+    low_ns: int  # its range; where it holds 0, the recordings do not tell the sign
     high_ns: int  # its other end
 
 
@@ -77,9 +85,11 @@ class ExplainedRun:
     steps: int  # that this is the mean of
     cpu_activities: bool  # the profiler recorded them, too: a slower host
     reached_ns: float  # its graph with everything of the other run, whose step it should be
+    unprofiled_ns: float  # step with the middle of what the profiler may cost its hosts
     # of compute beside collectives, a ratio minus one; None: the traces do not tell it
     slowdown: float | None
     alone_ns: float  # kernels and copies that only this run has, the mean over the ranks
+    unswapped_ns: float  # exposed time of collectives whose transfers could not be swapped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +100,7 @@ class Explained:
     first: ExplainedRun  # the reference
     second: ExplainedRun  # what is explained
     difference_ns: int  # step of the second run minus that of the first
-    parts: tuple[ExplainedPart, ...]  # in this order: host, compute, collectives, arrivals
+    parts: tuple[ExplainedPart, ...]  # host, compute, collectives, arrivals, profiler
     remainder_ns: int  # not explained
     # time of the second's host work / the first's, mean over the ranks; None: not known
     host_pace: float | None
@@ -138,11 +148,12 @@ def _explained(
 ) -> Explained:
     one, other = (
         ExplainedRun(
-            name, step, int(r.steps.count.max()), r.full, reached, r.contention.mean, alone
+            name, step, int(r.steps.count.max()), r.full, reached, unprofiled, r.contention.mean,
+            alone, unswapped,
         )
-        for name, step, r, reached, alone in zip(
-            names, (found.first_ns, found.second_ns), recorded, found.reached,
-            (found.alone_first, found.alone_second), strict=True,
+        for name, step, r, reached, unprofiled, alone, unswapped in zip(
+            names, (found.first_ns, found.second_ns), recorded, found.reached, found.unprofiled,
+            (found.alone_first, found.alone_second), found.unswapped, strict=True,
         )
     )  # fmt: skip
     changed = sorted(found.classes, key=lambda c: -c.calls * abs(c.new_ns - c.old_ns))
@@ -185,32 +196,96 @@ def render_explained(said: Explained, fmt: str) -> str:
 def _extras(said: Explained) -> Extras:
     return Extras(
         (Fact("Difference of the step", f"{_ms(said.difference_ns)} ms"),
-         *(Fact(_PARTS[p.part], f"{_ms(p.ns)} ms", f"{_ms(p.low_ns)} to {_ms(p.high_ns)}")
+         *(Fact(_PARTS[p.part], "not known" if p.ns is None else f"{_ms(p.ns)} ms",
+                f"{_ms(p.low_ns)} to {_ms(p.high_ns)}")
            for p in said.parts)), {},
     )  # fmt: skip
 
 
-def _rows(said: Explained) -> Iterator[tuple[str, int, int | None, int | None]]:
+def _rows(said: Explained) -> Iterator[tuple[str, int | None, int | None, int | None]]:
     for p in said.parts:
         yield (p.part, p.ns, p.low_ns, p.high_ns)
     yield ("remainder", said.remainder_ns, None, None)
 
 
 def _sections(said: Explained) -> list[Section]:
-    one, other = said.first, said.second
-    change = 100 * said.difference_ns / one.step_ns
-    head: list[str | Table] = [
-        f"A step of '{one.run}' takes {one.step_ns / 1e6:.2f} ms, one of '{other.run}'"
-        f" {other.step_ns / 1e6:.2f} ms: {_ms(said.difference_ns)} ms, {change:+.1f} %. Both as"
-        f" recorded, with the profiler; means of {one.steps} and {count(other.steps, 'step')}.",
-        _part_table(said),
-        _RANGES,
-        _MEANINGS,
-    ]
-    sections = [Section("", tuple(head)), Section("What this rests on", tuple(_rests_on(said)))]
+    head: tuple[str | Table, ...] = (*_answer(said), _part_table(said), _MEANINGS, _RANGES)
+    sections = [Section("", head), Section("What this rests on", tuple(_rests_on(said)))]
     if said.classes:
         sections.append(Section("Collectives, as swapped", (_class_table(said),)))
     return sections
+
+
+def _answer(said: Explained) -> Iterator[str]:
+    one, other = said.first, said.second
+    change = 100 * said.difference_ns / one.step_ns
+    yield (
+        f"A step of '{other.run}' takes {abs(said.difference_ns) / 1e6:.2f} ms"
+        f" {'longer' if said.difference_ns > 0 else 'shorter'} than one of '{one.run}'"
+        f" ({other.step_ns / 1e6:.2f} ms, not {one.step_ns / 1e6:.2f}; {change:+.1f} %)."
+        f" {_causes(said)}"
+    )
+    yield (
+        f"Both steps are as recorded, with the profiler: means of {one.steps} and"
+        f" {count(other.steps, 'step')}. Without it they may take about"
+        f" {one.unprofiled_ns / 1e6:.1f} and {other.unprofiled_ns / 1e6:.1f} ms."
+    )
+    yield from _open_questions(said)
+
+
+def _causes(said: Explained) -> str:
+    """The parts that matter, the largest first; those whose sign is known before the others."""
+    known = [(p, p.ns) for p in said.parts if p.ns is not None]
+    least = max(_NOTABLE * max(abs(ns) for _, ns in known), _SMALL * said.first.step_ns)
+    large = [p for p, ns in sorted(known, key=lambda k: -abs(k[1])) if abs(ns) >= least]
+    told = [
+        f"{word}: {', '.join(map(_with_range, parts))}."
+        for word, parts in (
+            ("Why", [p for p in large if _firm(p)]),
+            ("Possibly", [p for p in large if not _firm(p)]),
+        )
+        if parts
+    ]
+    return " ".join(told) or "No part of it stands out."
+
+
+def _with_range(part: ExplainedPart) -> str:
+    return f"{_PARTS[part.part]} {_ms(part.ns or 0)} ms ({_ms(part.low_ns)} to {_ms(part.high_ns)})"
+
+
+def _firm(part: ExplainedPart) -> bool:
+    return part.low_ns > 0 or part.high_ns < 0
+
+
+def _open_questions(said: Explained) -> Iterator[str]:
+    """Why the answer is not better, and what would make it so."""
+    one, other = said.first, said.second
+    parts = {p.part: p for p in said.parts}
+    if abs(said.difference_ns) < STARTS * hypot(one.step_ns, other.step_ns):
+        yield (
+            f"Two starts of one setting differ by about {100 * STARTS:.0f} % of a step: this"
+            " difference may be no more than that."
+        )
+    if parts["collectives"].ns is None:
+        yield (
+            "What the collectives add is not known: no class of calls whose transfers can be told"
+            f" from waiting is in both runs. They are exposed for {one.unswapped_ns / 1e6:.1f} and"
+            f" {other.unswapped_ns / 1e6:.1f} ms of the steps."
+        )
+    elif not _firm(parts["collectives"]) and _by_profiler(parts):
+        yield (
+            "The hosts bound a recorded step, and the profiler slows hosts: by how much is not in"
+            " the recordings, and so it is not known what the collectives add without it. Record"
+            " with CUDA activities alone, or time the steps without the profiler and give that of"
+            f" '{one.run}' to collscope predict --run {one.run} --with {other.run} --step-ms."
+        )
+
+
+def _by_profiler(parts: Mapping[str, ExplainedPart]) -> bool:
+    """What the profiler may cost is a large part of what is not known of the collectives."""
+    profiler, collectives = parts["profiler"], parts["collectives"]
+    wide = collectives.high_ns - collectives.low_ns
+    return max(abs(profiler.low_ns), abs(profiler.high_ns)) > _NOTABLE * wide
 
 
 def _part_table(said: Explained) -> Table:

@@ -1,0 +1,158 @@
+"""`compare --explain` of recorded jobs against step times that were measured without the profiler.
+
+    python benchmarks/explain.py FOLDER [FOLDER ...] [--only TEXT]
+
+Folders are as for `prediction.py`. Every pair of settings of a job and style is explained. Where
+the settings differ in the collectives alone, the difference of the measured steps is their part;
+with `slowcompute` it is that of the compute kernels, and the collectives' is nothing.
+
+The truth is the difference of the medians; its interval holds that of every two measurements.
+Sign: of the part, where the interval tells one. `known`: the part's range does not hold 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import msgspec
+from prediction import RefusedError, collscope, ingest, read_steps, recordings
+
+SLOW_COMPUTE, SLOW_HOST = "slowcompute", "slowhost"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One part of one difference; ms a step."""
+
+    job: str
+    style: str
+    settings: tuple[str, str]
+    part: str
+    truth: tuple[float, float, float]  # least, middle, largest
+    told: float | None  # None: said to be not known
+    low: float
+    high: float
+    step: float  # measured, of the first setting
+
+    @property
+    def decided(self) -> bool:
+        """The measurements tell the sign."""
+        return self.truth[0] > 0 or self.truth[2] < 0
+
+    @property
+    def sign(self) -> str:
+        if not self.decided:
+            return "-"
+        if self.told is None:
+            return "not told"
+        return "yes" if (self.told > 0) == (self.truth[1] > 0) else "NO"
+
+    @property
+    def known(self) -> bool:
+        return self.low > 0 or self.high < 0
+
+    @property
+    def misled(self) -> bool:
+        """A range without 0 on the wrong side."""
+        return self.known and self.decided and (self.low > 0) != (self.truth[1] > 0)
+
+    @property
+    def holds(self) -> bool:
+        return self.low <= self.truth[1] <= self.high
+
+    @property
+    def width(self) -> float:
+        return (self.high - self.low) / self.step
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folders", type=Path, nargs="+")
+    parser.add_argument("--only", default="", help="part of 'job style'")
+    given = parser.parse_args()
+    cases = [case for folder in given.folders for case in explain_folder(folder, given.only)]
+    print("\n".join(table(cases)))
+    print(summary(cases))
+
+
+def explain_folder(folder: Path, only: str) -> Iterator[Case]:
+    steps = read_steps(folder / "steps.jsonl")
+    for (job, style), by_setting in recordings(folder, steps):
+        if only not in f"{job} {style}":
+            continue
+        with tempfile.TemporaryDirectory() as scratch:
+            db = ingest(by_setting, Path(scratch))
+            for pair in combinations(sorted(by_setting), 2):
+                try:
+                    said = msgspec.json.decode(
+                        collscope(
+                            "compare", "--explain", *pair, "--db", str(db), "--format", "json"
+                        )
+                    )
+                except RefusedError as error:
+                    print(f"no answer: {job} {style}, {pair}: {error}", file=sys.stderr)
+                    continue
+                first, second = (steps[job, setting] for setting in pair)
+                yield judge((job, style), pair, (first, second), said)
+
+
+def judge(
+    what: tuple[str, str],
+    pair: tuple[str, str],
+    steps: tuple[list[float], list[float]],
+    said: dict[str, list[dict[str, float]]],
+) -> Case:
+    first, second = steps
+    middle = statistics.median(second) - statistics.median(first)
+    truth = min(second) - max(first), middle, max(second) - min(first)
+    part = "collectives"
+    if SLOW_COMPUTE in pair:
+        part = "compute"
+    elif SLOW_HOST in pair:
+        truth = 0.0, 0.0, 0.0
+    (found,) = (p for p in said["parts"] if p["part"] == part)
+    told = None if found["ns"] is None else found["ns"] / 1e6
+    return Case(
+        *what, pair, part, truth, told, found["low_ns"] / 1e6, found["high_ns"] / 1e6,
+        statistics.median(first),
+    )  # fmt: skip
+
+
+def table(cases: Iterable[Case]) -> Iterator[str]:
+    yield (
+        f"{'job':7}{'style':16}{'settings':24}{'part':12}{'truth, ms a step':24}{'told':>8}"
+        f"  {'range':17}{'sign':9}{'known':7}holds"
+    )
+    for c in cases:
+        low, middle, high = c.truth
+        told = "-" if c.told is None else f"{c.told:+.1f}"
+        truth, span = f"{middle:+.1f} ({low:+.1f} to {high:+.1f})", f"{c.low:+.1f} to {c.high:+.1f}"
+        yield (
+            f"{c.job:7}{c.style:16}{' -> '.join(c.settings):24}{c.part:12}{truth:24}{told:>8}"
+            f"  {span:17}{c.sign:9}{'yes' if c.known else '-':7}{'yes' if c.holds else 'NO'}"
+        )
+
+
+def summary(cases: list[Case]) -> str:
+    decided = [c for c in cases if c.decided]
+    told = [c for c in decided if c.told is not None]
+    errors = [abs(c.told - c.truth[1]) / c.step for c in told if c.told is not None]
+    return (
+        f"\n{len(cases)} differences: sign right in {sum(c.sign == 'yes' for c in told)} of"
+        f" {len(told)} that have one and are told ({sum(c.misled for c in decided)} wrong with a"
+        f" range that says so, {len(decided) - len(told)} said to be not known); the range holds"
+        f" the truth in {sum(c.holds for c in cases)}, its median width is"
+        f" {100 * statistics.median(c.width for c in cases):.0f} % of the step; the median error"
+        f" of those told is {100 * statistics.median(errors):.1f} % of it."
+    )
+
+
+if __name__ == "__main__":
+    main()
