@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from collscope.cli import replay_options
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, tell, write
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, tell, write
 from collscope.gpu_vendors import Backend
 
 
@@ -76,9 +76,7 @@ def interference(
         typer.Option("--timeout", help="End the run after this many seconds without progress."),
     ] = None,
     env: replay_options.Environment = None,
-    label: Annotated[
-        str | None, typer.Option("--label", help="Label of the results.", callback=checked_label)
-    ] = None,
+    label: replay_options.ResultsLabel = None,
     microbench: replay_options.Microbench = None,
     mpiexec: replay_options.Mpiexec = None,
     db: Db = DEFAULT_DB,

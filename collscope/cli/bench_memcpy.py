@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from collscope.cli import replay_options
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, write
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, write
 from collscope.gpu_vendors import Backend
 
 
@@ -33,9 +33,7 @@ def memcpy(
         int, typer.Option("--rounds", help="How often to measure everything.", min=1)
     ] = 1,
     env: replay_options.Environment = None,
-    label: Annotated[
-        str | None, typer.Option("--label", help="Label of the results.", callback=checked_label)
-    ] = None,
+    label: replay_options.ResultsLabel = None,
     mpiexec: replay_options.Mpiexec = None,
     microbench: replay_options.Microbench = None,
     db: Db = DEFAULT_DB,

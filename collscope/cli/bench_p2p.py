@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from collscope.cli import replay_options
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, checked_label, tell, write
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, tell, write
 from collscope.gpu_vendors import Backend
 
 
@@ -48,16 +48,9 @@ def p2p(
         typer.Option("--timeout", help="End a launch after this many seconds without progress."),
     ] = None,
     env: replay_options.Environment = None,
-    variant: Annotated[
-        list[str] | None,
-        typer.Option("--variant", help="A setting: LABEL:NAME=VALUE,library=PATH,..."),
-    ] = None,
-    rounds: Annotated[
-        int | None, typer.Option("--rounds", help="How often to measure every variant.", min=1)
-    ] = None,
-    label: Annotated[
-        str | None, typer.Option("--label", help="Label of the results.", callback=checked_label)
-    ] = None,
+    variant: replay_options.Variants = None,
+    rounds: replay_options.Rounds = None,
+    label: replay_options.ResultsLabel = None,
     mpiexec: replay_options.Mpiexec = None,
     oversubscribe: replay_options.Oversubscribe = False,
     db: Db = DEFAULT_DB,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from collscope.cli import replay_options
-from collscope.cli.options import DEFAULT_DB, Db, Run, checked_label, write
+from collscope.cli.options import DEFAULT_DB, Db, Run, write
 from collscope.cli.progress import progress
 from collscope.errors import UsageError
 from collscope.gpu_vendors import Backend
@@ -80,9 +80,7 @@ def replay(
     budget: Annotated[
         float | None, typer.Option("--budget", help="Seconds to spend on each class.")
     ] = None,
-    graph: Annotated[
-        bool, typer.Option("--graph", help="Time the calls captured in a CUDA or HIP graph.")
-    ] = False,
+    graph: replay_options.Graph = False,
     isolated: Annotated[
         bool,
         typer.Option("--isolated", help="Time each call alone, as a blocking program sees it."),
@@ -100,17 +98,9 @@ def replay(
         bool, typer.Option("--resume", help="Measure only what is missing in the file of --csv.")
     ] = False,
     env: replay_options.Environment = None,
-    variant: Annotated[
-        list[str] | None,
-        typer.Option("--variant", help="A setting: LABEL:NAME=VALUE,library=PATH,..."),
-    ] = None,
-    rounds: Annotated[
-        int | None, typer.Option("--rounds", help="How often to measure every variant.", min=1)
-    ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option("--label", help="Label of the results.", callback=checked_label),
-    ] = None,
+    variant: replay_options.Variants = None,
+    rounds: replay_options.Rounds = None,
+    label: replay_options.ResultsLabel = None,
     replayer: replay_options.Replayer = None,
     mpiexec: replay_options.Mpiexec = None,
     oversubscribe: replay_options.Oversubscribe = False,

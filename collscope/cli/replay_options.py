@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from collscope.cli.options import checked_label
 from collscope.gpu_vendors import Backend
 
 
@@ -35,6 +36,19 @@ Oversubscribe = Annotated[
 ]
 Environment = Annotated[
     list[str] | None, typer.Option("--env", help="Set NAME=VALUE for the ranks.")
+]
+Variants = Annotated[
+    list[str] | None,
+    typer.Option("--variant", help="A setting: LABEL:NAME=VALUE,library=PATH,..."),
+]
+Rounds = Annotated[
+    int | None, typer.Option("--rounds", help="How often to measure every variant.", min=1)
+]
+Graph = Annotated[
+    bool, typer.Option("--graph", help="Time the calls captured in a CUDA or HIP graph.")
+]
+ResultsLabel = Annotated[
+    str | None, typer.Option("--label", help="Label of the results.", callback=checked_label)
 ]
 Replayer = Annotated[
     Path | None, typer.Option("--replayer", help="The collscope-replayer to start.")

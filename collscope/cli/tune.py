@@ -77,9 +77,7 @@ def tune(
     runtime: replay_options.Runtime = None,
     gpus_per_process: replay_options.GpusPerProcess = 1,
     threads: replay_options.ThreadsOption = None,
-    graph: Annotated[
-        bool, typer.Option("--graph", help="Time the calls captured in a CUDA or HIP graph.")
-    ] = False,
+    graph: replay_options.Graph = False,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Print what would be tried and how long it takes; stop."),
