@@ -161,11 +161,6 @@ def render(rows: Sequence[TunerRow], comments: Sequence[str] = ()) -> str:
     return "\n".join(lines) + "\n"
 
 
-def first_match(rows: Iterable[TunerRow], call: TunerCall) -> TunerRow | None:
-    """The row that the plugin applies to a call, as long as the library offers what it asks for."""
-    return next((row for row in rows if row.matches(call)), None)
-
-
 def _line(row: TunerRow) -> str:
     optional = (row.max_bytes, row.channels, row.nnodes, row.nranks, row.pipe_ops, row.registered)
     most, *rest = (-1 if value is None else int(value) for value in optional)

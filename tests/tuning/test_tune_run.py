@@ -27,7 +27,7 @@ from inputs import ROOT
 
 from collscope.programs import installed_replayer, launchers
 from collscope.tuning import csv_format, optimizer_csv
-from collscope.tuning.csv_format import TunerCall, first_match
+from collscope.tuning.csv_format import TunerCall
 from collscope.tuning.plugin import installed_plugin
 
 _SOURCES = ROOT / "tests" / "native" / "tune"
@@ -147,7 +147,7 @@ def _check_rows(tune: Tune) -> None:
     read = csv_format.parse((tune.out / "tuner.csv").read_text())
     assert read.diagnostics == ()
     by_size = {
-        size: first_match(read.rows, TunerCall(read.rows[-1].op, size, 2))
+        size: next((r for r in read.rows if r.matches(TunerCall(read.rows[-1].op, size, 2))), None)
         for size in (4096, 262144, 4194304)
     }
     assert by_size[4096] is None

@@ -7,6 +7,7 @@ import io
 import random
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,6 @@ from collscope.tuning.csv_format import (
     MOST_ROWS,
     TunerCall,
     TunerRow,
-    first_match,
     parse,
     render,
 )
@@ -134,6 +134,11 @@ def test_names_of_logs_and_environment() -> None:
     }  # fmt: skip
     assert {name: plugin_name(name) for name in spellings} == spellings
     assert plugin_name("butterfly") is None
+
+
+def first_match(rows: Iterable[TunerRow], call: TunerCall) -> TunerRow | None:
+    """The row that a plugin applies, as long as the library offers what it asks for."""
+    return next((row for row in rows if row.matches(call)), None)
 
 
 def example_choice(text: str, call: TunerCall) -> tuple[str, str, int] | None:
