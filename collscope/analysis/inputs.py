@@ -27,7 +27,7 @@ from collscope.store.measurements import measurement_labels, no_such_label
 if TYPE_CHECKING:
     from collscope.analysis.traced import TracedRun
 
-_METHODS = {True: "trace of CPU and CUDA activities", False: "trace of CUDA activities"}
+_METHODS = {"full": "trace of CPU and CUDA activities", "light": "trace of CUDA activities"}
 _FILES = (".csv", ".csv.gz", ".csv.zst")
 
 
@@ -137,7 +137,7 @@ def _load_traced(store: sqlite3.Connection, db: Path, run: str) -> TracedRun:
         " WHERE run = ? AND library_version IS NOT NULL ORDER BY 1"
     )
     circumstances = {
-        "method": (_METHODS[recorded.full],),
+        "method": (_METHODS.get(recorded.profiler, f"trace of {recorded.rows.dialects[0]}"),),
         "device": tuple(gpu for (gpu,) in store.execute(query, (run,))),
         "library": tuple(v for (v,) in store.execute(versions, (run,)) if v),
     }

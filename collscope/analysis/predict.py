@@ -73,6 +73,9 @@ class Known:
     host_high: float
     host_determined: bool  # by the given step time
     cpu_activities: bool  # the profiler recorded them, too: a slower host
+    profilers: tuple[str, ...]  # dialects of the traces; what others than kineto cost is not known
+    host_calls: bool  # the traces tell the host's calls
+    event_records: bool  # and with the waits for events the records of these
     slowdown: float | None  # of compute beside collectives, as the traces tell it
     blocks: float | None  # thread blocks of the new collectives' kernels, in parts of the old
     edges_told: int  # event edges whose waiting stream the traces name
@@ -232,6 +235,9 @@ def _report(
             host_high=known.host_high,
             host_determined=known.host_determined,
             cpu_activities=known.full,
+            profilers=known.dialects,
+            host_calls=known.host_calls,
+            event_records=known.event_records,
             slowdown=known.slowdown,
             blocks=known.blocks,
             edges_told=known.edges_told,

@@ -187,6 +187,7 @@ class Timeline:
     beside: tuple[BesideRow, ...] = ()  # most hidden time first; needs interference measurements
     steps: tuple[StepRow, ...] = ()  # one per rank; empty where no step recurs
     cpu_activities: bool = False  # the traces of the steps show them: a slower host
+    profilers: tuple[str, ...] = ()  # dialects of the traces and recordings, where there are steps
 
     @classmethod
     def read(cls: type[_Kind], connection: sqlite3.Connection, run: str) -> _Kind:
@@ -209,7 +210,13 @@ class Timeline:
             beside=read_beside(connection, run),
             steps=steps,
             cpu_activities=bool(steps) and _cpu_activities(connection, run),
+            profilers=_profilers(connection, run) if steps else (),
         )
+
+
+def _profilers(connection: sqlite3.Connection, run: str) -> tuple[str, ...]:
+    query = "SELECT DISTINCT dialect FROM sources WHERE run = ? AND kind = 'trace' ORDER BY 1"
+    return tuple(dialect for (dialect,) in connection.execute(query, (run,)))
 
 
 def _cpu_activities(connection: sqlite3.Connection, run: str) -> bool:

@@ -116,7 +116,7 @@ def traced_run(
     here = {c: circumstances.get(c, ()) for c in CIRCUMSTANCES}
     on_host = sum(b.ns for b in bounds(recorded) if b.kind == "host") if found else 0.0
     host = min(1.0, on_host / (recorded.step_ns or 1.0))
-    prior = HOST_PRIOR["full" if recorded.full else "light"][0]
+    prior = HOST_PRIOR[recorded.profiler][0]
     return TracedRun(
         Label(name, classes, 0, here),
         max(0, len(ends) - 1),

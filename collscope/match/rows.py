@@ -38,6 +38,7 @@ class Rows:
     steps: tuple[tuple[tuple[int, int], ...], ...]  # per trace, since base
     duplicates: tuple[int, ...] = ()  # indices of input traces left out: their rank came before
     world_size: int | None = None  # ranks of the job, where a trace tells them
+    dialects: tuple[str, ...] = ()  # of the traces, each once
 
     def __len__(self) -> int:
         """Rows of all traces."""
@@ -144,6 +145,7 @@ def gather_rows(traces: Sequence[TraceFile]) -> Rows:
         steps=tuple(tuple((s - base, e - base) for s, e in f.steps) for f in files),
         duplicates=duplicates,
         world_size=max((f.world_size for f in files if f.world_size), default=None),
+        dialects=tuple(sorted({f.dialect for f in files})),
     )
 
 

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
     from collscope.model.trace import Ints, TraceCollective
 
+OTHER_PROFILERS = {
+    "nsys": "Nsight Systems", "rocpd": "rocprofv3", "rocprof_json": "rocprofv3", "rpd": "RPD",
+}  # fmt: skip
+"""Profilers beside that of PyTorch, by the dialect of their traces: what they cost is not known."""
+
 
 @dataclass(frozen=True, slots=True)
 class KernelTotal:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from collscope.analysis.new_times import TimesFrom
 from collscope.analysis.predict import Basis, ClassChange, Known, PredictionReport
+from collscope.model.profile import OTHER_PROFILERS
 from collscope.reports.efficiency import mark_words
 from collscope.reports.html.page import Extras
 from collscope.reports.layout import (
@@ -237,11 +238,11 @@ def _of_host(said: PredictionReport) -> Iterator[str]:
             "The range holds the spread of the new times, the host's pace, the slowdown of compute "
             "beside the collectives, and 3 % from start to start."
         )
-    style = "CPU and CUDA" if known.cpu_activities else "CUDA"
     low, high = known.host_low, known.host_high
+    yield from _of_calls_told(known)
     if not said.assumptions.step_told:
         yield (
-            f"What the profiler ({style} activities) costs the host is not known: its work is "
+            f"What the profiler ({_profiler(known)}) costs the host is not known: its work is "
             f"taken to need {low:.2f} to {high:.2f} of the recorded time without it. --step-ms "
             "narrows the range."
         )
@@ -252,6 +253,28 @@ def _of_host(said: PredictionReport) -> Iterator[str]:
             "The GPU bounds the recorded step, so that the host's own pace does not show: its "
             f"work is taken to need {low:.2f} to {high:.2f} of the recorded time. A recording of "
             "a faster setting, with its step time, narrows the range."
+        )
+
+
+def _profiler(known: Known) -> str:
+    """Which profiler it was; of PyTorch's, what it recorded."""
+    names = dict.fromkeys(OTHER_PROFILERS[d] for d in known.profilers if d in OTHER_PROFILERS)
+    if names:
+        return " and ".join(names)
+    return "CPU and CUDA activities" if known.cpu_activities else "CUDA activities"
+
+
+def _of_calls_told(known: Known) -> Iterator[str]:
+    """What the traces lack of the host's side."""
+    if not known.host_calls:
+        yield (
+            "Not all traces tell the host's calls (nsys --trace=cuda; rocprofv3 --hip-trace): what"
+            " rows wait for is inferred from their times."
+        )
+    elif not known.event_records:
+        yield (
+            "The traces hold waits for events and no record of one (RPD leaves hipEventRecord"
+            " out): what they wait for is inferred from the order of launches."
         )
 
 

@@ -19,6 +19,7 @@ from collscope.analysis.timeline import (
     StepRow,
     Timeline,
 )
+from collscope.model.profile import OTHER_PROFILERS
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, scaled, table
 from collscope.reports.part import Part
 from collscope.units import count, figure, format_size, have
@@ -39,7 +40,7 @@ def timeline_sentences(said: Timeline) -> Iterable[str]:
     if not said.ranks:
         yield from _logged_sentences(said.logged)
         return
-    yield from _step_sentence(said.steps, cpu_activities=said.cpu_activities)
+    yield from _step_sentence(said.steps, _cost(said))
     span = sum(r.span_ns for r in said.ranks)
     if span:
         exposed, hidden, idle = (
@@ -82,11 +83,28 @@ def _no_single_rank(ranks: Sequence[RankWaits]) -> Iterable[str]:
         yield "No single rank is late: which one comes last changes from call to call."
 
 
-def _step_sentence(steps: Sequence[StepRow], *, cpu_activities: bool) -> Iterable[str]:
-    """The step time, and that the profiler is in it.
+def _cost(said: Timeline) -> str:
+    """What the profiler costs the host.
 
     source  of the factors: docs/validation.md, "Cost of the profiler"
     """
+    names = dict.fromkeys(OTHER_PROFILERS[d] for d in said.profilers if d in OTHER_PROFILERS)
+    if names:
+        return f"By how much {' and '.join(names)} does, was not measured."
+    if said.cpu_activities:
+        return (
+            "The traces show CPU activities: with them loops of launches on H200 took 1.16 to "
+            "1.52 x as long as without the profiler, training jobs up to 1.64 x."
+        )
+    return (
+        "The traces show no CPU activities: with those of the GPU alone, loops of "
+        "launches on H200 took 1.06 to 1.26 x as long as without the profiler, training jobs "
+        "up to 1.42 x."
+    )
+
+
+def _step_sentence(steps: Sequence[StepRow], cost: str) -> Iterable[str]:
+    """The step time, and that the profiler is in it."""
     if not steps:
         yield (
             "No step recurs in the traces, so the step time is not known. If each trace holds N"
@@ -99,15 +117,7 @@ def _step_sentence(steps: Sequence[StepRow], *, cpu_activities: bool) -> Iterabl
     yield (
         f"A step takes {longest.mean_ns / 1e6:.2f} ms with the profiler (mean of "
         f"{count(longest.steps, 'step')} of rank {longest.rank}{ranks}), which slows the host. "
-        + (
-            "The traces show CPU activities: with them loops of launches on H200 took 1.16 to "
-            "1.52 x as long as without the profiler, training jobs up to 1.64 x."
-            if cpu_activities
-            else "The traces show no CPU activities: with those of the GPU alone, loops of "
-            "launches on H200 took 1.06 to 1.26 x as long as without the profiler, training jobs "
-            "up to 1.42 x."
-        )
-        + " Time steps without the profiler, and give predict that time as --step-ms."
+        f"{cost} Time steps without the profiler, and give predict that time as --step-ms."
     )
 
 

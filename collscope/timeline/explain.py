@@ -183,7 +183,7 @@ def _host_readings(first: Recorded, second: Recorded) -> tuple[Pair, ...]:
 
     The same profiler costs two runs of a job alike; that of other activities does not.
     """
-    one, other = (HOST_PRIOR["full" if r.full else "light"] for r in (first, second))
+    one, other = (HOST_PRIOR[r.profiler] for r in (first, second))
     middle = sqrt(one[0] * one[1]), sqrt(other[0] * other[1])
     alike = zip(one, other, strict=True)
     return middle, *(alike if first.full == second.full else product(one, other))

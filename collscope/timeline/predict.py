@@ -13,7 +13,8 @@ import numpy.typing as npt
 from collscope.match.rows import Rows
 from collscope.match.traces import Calls
 from collscope.model import CollectiveClass
-from collscope.model.trace import HostCalls, Ints, shows_cpu_activities
+from collscope.model.profile import OTHER_PROFILERS
+from collscope.model.trace import Call, HostCalls, Ints, shows_cpu_activities
 from collscope.timeline.causal import FIRST, HOST, Graph, build_graph
 from collscope.timeline.clocks import Clocks
 from collscope.timeline.contention import Contention, measure_contention
@@ -26,13 +27,15 @@ from collscope.timeline.waits import CallTimes, call_times
 
 Floats = npt.NDArray[np.float64]
 
-HOST_PRIOR = {"light": (0.6, 0.95), "full": (0.4, 0.87)}
+HOST_PRIOR = {"light": (0.6, 0.95), "full": (0.4, 0.87), "other": (0.4, 0.95)}
 """Time of the host's work without the profiler, in parts of that with it.
 
 source  a loop of small launches on 4 x H200, torch 2.11 (`benchmarks/gpu/jobs.py`, `calibrate`):
         1.06 to 1.26 x slower with CUDA activities, 1.16 to 1.52 x with CPU activities too; a step
         of 3.16 s took 6.17 with the latter (kineto's issues). The least cost measured is the upper
         end; the lower one lies below the most: ranks that share a host's cores bear more.
+        What other profilers cost was not measured: both ranges together. They record calls and
+        kernels, as PyTorch's does without CPU activities, so that the middle is the one of that.
 """
 STARTS = 0.03  # two starts of one setting differ by so much; stated, not measured per job
 SLOWDOWN_PRIOR = 0.4
@@ -101,6 +104,15 @@ class Recorded:
     linked: Calls
     linked_times: CallTimes
     full: bool  # the profiler recorded CPU activities, too
+    host_calls: bool  # all traces tell the calls of their hosts
+    event_records: bool  # and those that wait for events tell the records of these, too
+
+    @property
+    def profiler(self) -> str:
+        """What was recorded, and how: a key of `HOST_PRIOR`."""
+        if not OTHER_PROFILERS.keys().isdisjoint(self.rows.dialects):
+            return "other"
+        return "full" if self.full else "light"
 
     @cached_property
     def step_ns(self) -> float | None:
@@ -141,10 +153,15 @@ def prepare(
     linked, linked_times = link(rows, calls, times, clocks)
     graph = build_graph(rows, host, linked, linked_times, clocks)
     contention = measure_contention(rows, linked)
-    full = shows_cpu_activities(rows.entries)
+    told = [h for h in host if h is not None]
     return Recorded(
-        rows, calls, times, exposed, steps, graph, contention, linked, linked_times, full
-    )
+        rows, calls, times, exposed, steps, graph, contention, linked, linked_times,
+        full=shows_cpu_activities(rows.entries),
+        host_calls=len(told) == len(host),
+        event_records=all(
+            (h.kind == Call.RECORD).any() or not (h.kind == Call.WAIT).any() for h in told
+        ),
+    )  # fmt: skip
 
 
 def link(rows: Rows, calls: Calls, times: CallTimes, clocks: Clocks) -> tuple[Calls, CallTimes]:
@@ -269,6 +286,9 @@ def predict(
             idle_unexplained=idle,
             exchanges_alone=alone,
             full=recorded.full,
+            dialects=recorded.rows.dialects,
+            host_calls=recorded.host_calls,
+            event_records=recorded.event_records,
         ),
         bound_before=_bounds(recorded, before, base / old),
         bound_after=_bounds(recorded, after, base / old),
@@ -375,9 +395,11 @@ def _host_pace(player: _Player, measured_ns: float | None, beside: _Beside) -> _
 
     The step time without the profiler tells it where the host is what bounds that step.
     """
-    low, high = HOST_PRIOR["full" if player.recorded.full else "light"]
+    profiler = player.recorded.profiler
+    low, high = HOST_PRIOR[profiler]
+    usual = float(np.sqrt(np.prod(HOST_PRIOR["light" if profiler == "other" else profiler])))
     if measured_ns is None:
-        return _Range(low, float(np.sqrt(low * high)), high, determined=False)
+        return _Range(low, usual, high, determined=False)
 
     def step(place: int) -> float:
         return player.old_step(_PACES[place], beside)
@@ -390,7 +412,7 @@ def _host_pace(player: _Player, measured_ns: float | None, beside: _Beside) -> _
         return _Range(least, (least + most) / 2, most)
     # The GPU bounds the step: what the host would need is not in the record.
     lower, upper = max(least, min(low, most)), min(most, max(high, least))
-    middle = min(max(float(np.sqrt(low * high)), lower), upper)
+    middle = min(max(usual, lower), upper)
     return _Range(lower, middle, upper, determined=False)
 
 

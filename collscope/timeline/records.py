@@ -136,6 +136,9 @@ class Knowledge:
     # Share of the Sends and Recvs whose partner is not known; None: the traces name every peer.
     exchanges_alone: float | None
     full: bool  # the profiler recorded CPU activities, too
+    dialects: tuple[str, ...]  # of the traces
+    host_calls: bool  # all traces tell the calls of their hosts
+    event_records: bool  # and those that wait for events tell the records of these, too
 
 
 @dataclass(frozen=True, slots=True)

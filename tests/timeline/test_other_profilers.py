@@ -94,6 +94,22 @@ def test_the_prediction_is_that_of_the_record(
             assert other.knowledge == replace(own.knowledge, blocks=other.knowledge.blocks)
 
 
+def test_what_another_profiler_costs_is_not_known() -> None:
+    """The host's range is that of both ways of PyTorch's; what is missing is told."""
+    kineto = predicted(overlapping_job(60.0), overlapping_job(400.0))
+    for form in FORMATS:
+        found = predicted(*(converted(overlapping_job(v), form) for v in (60.0, 400.0)))
+        known = found.knowledge
+        assert (known.host_low, known.host_high) == (0.4, 0.95)
+        assert known.host_calls
+        assert known.event_records == (form != WITHOUT_RECORDS)
+        assert found.new_ns == pytest.approx(kineto.new_ns, rel=1e-3)
+        assert found.low_ns <= kineto.new_ns <= found.high_ns
+        assert found.high_ns / found.low_ns > 0.99 * kineto.high_ns / kineto.low_ns
+    bare = [replace(trace, calls=None) for trace in overlapping_job(60.0)]
+    assert not predicted(bare, overlapping_job(400.0)).knowledge.host_calls
+
+
 def as_kineto(trace: TraceFile) -> TraceFile:
     return replace(trace, dialect="kineto")
 

@@ -131,6 +131,16 @@ def kineto(folder: Path, job: dict[str, Any]) -> None:
         (folder / f"rank{rank}.json.gz").write_bytes(gzip.compress(body, 1, mtime=0))
 
 
+def convert(folder: Path, form: str, *sources: Path) -> None:
+    """Recorded traces of PyTorch's profiler as another one would have written them."""
+    from readers import parse
+    from trace_converter import write
+
+    traces = [t for path in sources for t in parse([zstandard.decompress(path.read_bytes())], "t")]
+    for _ in write(traces, form, folder):
+        pass
+
+
 def _kineto_events(job: dict[str, Any], rank: int) -> Iterator[dict[str, Any]]:
     late, step = job["late_us"], float(job["step_us"])
     jitter = random.Random(rank)
