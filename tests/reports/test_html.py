@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shutil
@@ -478,6 +479,26 @@ def test_a_row_is_shown_as_sql(pages: dict[str, Path], browser: Browser) -> None
     opened.page.locator("#efficiency-and-gain > .table button.sql").first.click()
     query = opened.page.locator("dialog pre").inner_text()
     assert query == "SELECT * FROM classes WHERE run = 'main' AND class_id = 10"
+    assert opened.problems == []
+    opened.close()
+
+
+@needs_browser
+def test_the_rows_shown_are_copied_as_csv(pages: dict[str, Path], browser: Browser) -> None:
+    opened = Opened(browser, pages["main.html"])
+    opened.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    table = opened.page.locator("#message-sizes > .table").first
+    table.locator(".filter").fill("allreduce")
+    table.locator(".copy").click()
+    opened.page.wait_for_selector("#message-sizes button:text('Copied')")
+    copied = opened.page.evaluate("navigator.clipboard.readText()").splitlines()
+    rows = [[cell.strip() for cell in row] for row in csv.reader(copied)]
+    # the column of SQL, which some of these rows have, is no data
+    assert rows[0] == ["Perftools bin", "calls", "% calls", "total MB", "calls per operation"]
+    assert {len(row) for row in rows} == {5}
+    shown = table.locator("tbody tr:not([hidden])")
+    assert len(rows) == 1 + shown.count() < 1 + table.locator("tbody tr").count()
+    assert rows[1][0] == shown.first.locator("td").first.inner_text()
     assert opened.problems == []
     opened.close()
 

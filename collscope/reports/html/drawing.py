@@ -45,7 +45,7 @@ _TWO_AND_FIVE = FuncFormatter(
     lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else ""  # the first digit
 )
 _DECADE = 10  # highest over lowest value, below which evenly spaced numbers tell more
-_FEW_TICKS = 30  # highest over lowest value of an axis on which powers of ten are too few
+_FEW_TICKS = 100  # highest over lowest value of an axis on which powers of ten are too few
 _SIZE_TICK = 1.1  # inches that a label of the axis of sizes needs
 _SHORT_NAME = 5  # characters of a column's name that needs no room to turn
 _MOST_NUMBERS = 400  # cells of a matrix with a number each

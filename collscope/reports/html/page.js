@@ -25,7 +25,7 @@
     const found = /^(-?[\d.]+(?:e[+-]?\d+)?)\s*([KMGT]?i?B)?/i.exec(text);
     return found ? Number(found[1]) * (UNITS[found[2]] || 1) : null;
   };
-  const cells = (row) => Array.from(row.cells).filter((cell) => !cell.querySelector(".sql"));
+  const cells = (row) => Array.from(row.cells).filter((cell) => !cell.classList.contains("of-sql"));
   // A cell that a spreadsheet would run as a formula is made inert; numbers stay numbers.
   const csvCell = (text) => {
     const safe = /^[=+@\t\r]|^-(?![\d.])/.test(text) ? `'${text}` : text;
@@ -117,8 +117,7 @@
     table.querySelector(".filter").addEventListener("input", () => applyFilter(table));
     table.querySelector(".copy").addEventListener("click", (event) => {
       const rows = [table.querySelector("thead tr"), ...Array.from(body.rows).filter((r) => !r.hidden)];
-      const text = rows.map((row, i) => cells(row)
-        .filter((cell) => i > 0 || cell.querySelector(".sort"))
+      const text = rows.map((row) => cells(row)
         .map((cell) => csvCell(cell.textContent.trim())).join(",")).join("\n");
       copy(`${text}\n`, event.target);
     });

@@ -23,6 +23,7 @@ _KINDS = {  # of what bounds a step, in the order of the bars
 }  # fmt: skip
 _OTHER = "#999999"
 _STEP_ROW = 0.6  # inches of a bar of the step, with the range below it
+_LEAST_CHANGE = 0.0005  # of the step, less than the printed digits show
 _SAME = 0.01  # of the old value, a change that is drawn as none
 
 
@@ -38,9 +39,10 @@ def prediction_extras(said: PredictionReport) -> Extras:
 
 def _facts(said: PredictionReport) -> Iterable[Fact]:
     change = said.new_us / said.step_us - 1 if said.step_us > 0 else None
-    words = "" if change is None else (
-        f", {100 * abs(change):.1f} % {'longer' if change > 0 else 'shorter'}"
-    )  # fmt: skip
+    words = ""
+    if change is not None:
+        words = f", {100 * abs(change):.1f} % {'longer' if change > 0 else 'shorter'}"
+        words = words if abs(change) >= _LEAST_CHANGE else ", as long as before"
     yield Fact("A step after the change", f"{said.new_us / 1e3:.2f} ms",
                f"{said.low_us / 1e3:.2f} to {said.high_us / 1e3:.2f} ms{words}",
                "Assumptions")  # fmt: skip
@@ -83,14 +85,14 @@ def _step(said: PredictionReport) -> Figure:
 
     def make(sheet: Sheet) -> Drawing:
         drawing, axis = sheet.rows(_SIDES, _STEP_ROW)
-        ends = [0.0, 0.0]
+        ends, height = [0.0, 0.0], min(0.5, sheet.bar)
         for i, (kind, part) in enumerate(sums.items()):
-            bars = axis.barh((0, 1), [us / 1e3 for us in part], left=ends, height=sheet.bar,
+            bars = axis.barh((0, 1), [us / 1e3 for us in part], left=ends, height=height,
                              color=_KINDS.get(kind, _OTHER), label=kind)  # fmt: skip
             ends = [end + us / 1e3 for end, us in zip(ends, part, strict=True)]
             for side, bar in enumerate(bars):
                 bar.set_gid(f"bound-{i}-{side}")
-        axis.errorbar(said.new_us / 1e3, 1.38, fmt="|", color=INK, capsize=4, lw=1.4,
+        axis.errorbar(said.new_us / 1e3, 1.1 + height / 2, fmt="|", color=INK, capsize=4, lw=1.4,
                       xerr=[[max(0.0, said.new_us - said.low_us) / 1e3],
                             [max(0.0, said.high_us - said.new_us) / 1e3]])  # fmt: skip
         axis.set_xlim(left=0)

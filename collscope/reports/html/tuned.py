@@ -40,13 +40,13 @@ def _facts(found: Tuning) -> Iterable[Fact]:
     if found.gain is not None and found.outcome == TUNED:
         g = found.gain
         yield Fact(
-            "Collective time", _less(g.collective), _between(g.collective_low, g.collective_high),
-            "Classes",
+            "Collective time, tuned", _less(g.collective),
+            _between(g.collective_low, g.collective_high), "Classes",
         )  # fmt: skip
         if g.step is None:
-            yield Fact("The job's time", "not known", "give --step-ms, or ingest a profile")
+            yield Fact("The job's time, tuned", "not known", "give --step-ms, or ingest a profile")
         else:
-            yield Fact("The job's time", _less(g.step), _between(g.step_low, g.step_high))
+            yield Fact("The job's time, tuned", _less(g.step), _between(g.step_low, g.step_high))
     won = [c for c in found.classes if c.setting and c.present_us and c.tuned_us]
     if won and found.outcome == TUNED:
         best = max(won, key=lambda c: ((c.present_us or 0) - (c.tuned_us or 0)) * c.calls)
