@@ -62,7 +62,8 @@ _IDLE_SYNC_NS = (
 class Edges:
     """How many event edges there are, by how they are known."""
 
-    told: int  # the trace names the stream that waits; for which row is inferred from its order
+    told: int  # the trace names the stream that waits; for which row, where no record is told, is
+    # inferred from its order
     inferred: int  # both are
     contradicted: int  # dropped
     unknown: int  # waits for which no rule was found
@@ -174,6 +175,12 @@ class _Launches:
         mine = self._of_streams.get(stream, np.empty(0, dtype=np.int64))
         place = int(np.searchsorted(self.call[mine], call)) - 1
         return NONE if place < 0 else int(self.row[mine[place]])
+
+    def next(self, stream: int, call: int) -> int:
+        """Row that a stream is given next after a call; -1: none."""
+        mine = self._of_streams.get(stream, np.empty(0, dtype=np.int64))
+        place = int(np.searchsorted(self.call[mine], call, side="right"))
+        return NONE if place == len(mine) else int(self.row[mine[place]])
 
     def all_last(self, call: int) -> list[int]:
         """Last rows of all streams before a call."""
@@ -403,7 +410,8 @@ class _Build:
 
     def _events(self, host: HostCalls, told: Ints, launches: _Launches) -> None:
         records = np.flatnonzero(host.kind == Call.RECORD)
-        waits = self._waits(host, told, launches)
+        known = self._told_events(host, told, launches)
+        waits = [w for w in self._waits(host, told, launches) if w.call not in known]
         if not len(launches.row) or not waits:
             self.counts["unknown"] += len(waits)
             return
@@ -420,6 +428,33 @@ class _Build:
             found.setdefault(key, []).append(wait)
         for destination, source in rules.edges(list(found.values())):
             self._hold(destination, source)
+
+    def _told_events(self, host: HostCalls, told: Ints, launches: _Launches) -> set[int]:
+        """Hold the edges of waits whose event and its record the source tells; these waits.
+
+        A wait is for the last record of its event before it (cudaStreamWaitEvent).
+        """
+        tells = (host.event >= 0) & (told >= 0)
+        record = host.kind == Call.RECORD
+        latest: dict[int, int] = {}
+        known = set()
+        for call in np.flatnonzero(tells & (record | (host.kind == Call.WAIT))).tolist():
+            event = int(host.event[call])
+            if record[call]:
+                latest[event] = call
+                continue
+            if event not in latest:
+                continue
+            known.add(call)
+            source = launches.last(int(told[latest[event]]), latest[event])
+            destination = launches.next(int(told[call]), call)
+            if NONE in (source, destination) or told[call] == told[latest[event]]:
+                continue  # nothing to wait for, or nothing that waits
+            wrong = self.end[source] > self.start[destination] + _TOLERANCE_NS
+            self.counts["contradicted" if wrong else "told"] += 1
+            if not wrong:
+                self._hold(destination, source)
+        return known
 
     def _events_of_before(self, trace: int) -> None:
         """Edges of rows that were launched before the trace began: those of a later step's rows.

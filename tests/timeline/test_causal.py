@@ -155,6 +155,52 @@ def test_an_overlapped_collective(old: float, new: float) -> None:
     assert found.low_ns <= found.new_ns <= found.high_ns
 
 
+def named_events_job(*, records: bool) -> list[TraceFile]:
+    """Two AllReduces of 60 us beside 100 of compute: the optimizer waits for the one on stream 19,
+    whose event was recorded before that of the other. `records`: the trace tells those."""
+    traces = []
+    for rank in range(2):
+        recorder, told = Recorder(rank), list[tuple[str, int]]()
+        for _ in range(8):
+            begin = max(recorder.now, *(end_of(e) for e in recorder.events), 0.0) + 20
+            recorder.now = begin - 15
+            recorder.launch(7, begin, begin + 100)
+            for stream, event in ((19, 1), (20, 2)):
+                recorder.launch(stream, begin + 5, begin + 65, ALL_REDUCE)
+                recorder.call("cudaEventRecord")
+                told.append((str(stream), event))
+            recorder.call("cudaStreamWaitEvent")
+            recorder.told(7, 1)
+            recorder.launch(7, begin + 105, begin + 155, "void optimizer")
+            recorder.call("cudaDeviceSynchronize", begin + 160 - recorder.now)
+        trace = recorder.trace()
+        assert trace.calls is not None
+        stream_of, event_of = trace.calls.stream.copy(), trace.calls.event.copy()
+        recorded = np.flatnonzero(trace.calls.kind == Call.RECORD) if records else []
+        for k, (label, event) in zip(recorded, told, strict=False):
+            stream_of[k], event_of[k] = trace.streams.index(label), event
+        traces.append(replace(trace, calls=replace(trace.calls, stream=stream_of, event=event_of)))
+    return traces
+
+
+@pytest.mark.parametrize("records", [True, False])
+def test_a_wait_is_for_the_event_that_is_told(records: bool) -> None:
+    """An AllReduce of 400 us holds the first optimizer up by 300, less 5 for its event; where no
+    record is told, the last one before the wait is taken, which is that of the other."""
+    recorded = analyse(named_events_job(records=records)).recorded()
+    graph, rows = recorded.graph, recorded.rows
+    assert graph.edges.contradicted == 0
+    first = next(k for k, n in enumerate(rows.name.tolist()) if rows.names[n] == "void optimizer")
+    of_part = [rows.streams[s][1] for s in rows.stream[recorded.calls.row].tolist()]
+    moved = {}
+    for stream in ("19", "20"):
+        longer = np.where(np.array(of_part) == stream, 400.0 * US, graph.transfer)
+        before, after = play(graph, Substitutions()), play(graph, Substitutions(longer))
+        moved[stream] = after.time[graph.start_node[first]] - before.time[graph.start_node[first]]
+    assert moved["19" if records else "20"] == pytest.approx(303 * US, abs=4 * US)
+    assert moved["20" if records else "19"] == 0
+
+
 def test_no_faster_collective_makes_a_step_longer() -> None:
     """Whatever step time is given, also one far below what the GPU took in the record."""
     recorded = analyse(overlapping_job(150.0)).recorded()
