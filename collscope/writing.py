@@ -89,3 +89,10 @@ def write_file(path: Path, text: str) -> None:
     """
     with replaced(path) as file:
         file.write(text.encode("utf-8", "replace"))
+
+
+def to_json(value: object) -> str:
+    """A report's records as indented JSON, with a final newline."""
+    import msgspec  # noqa: PLC0415 - who writes plain text needs none
+
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"

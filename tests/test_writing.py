@@ -17,8 +17,8 @@ from command import collscope
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collscope.reports.layout import to_csv, to_json
-from collscope.writing import inert, one_line, replaced, visible, write_file
+from collscope.reports.layout import to_csv
+from collscope.writing import inert, one_line, replaced, to_json, visible, write_file
 
 _EVIL = "\x1b]0;owned\x07\x1b[31m\x9b2J\u202etxt.exe\u2066\x7f\r"
 

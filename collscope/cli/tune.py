@@ -93,7 +93,8 @@ def tune(
     from collscope.cli.tune_inputs import Asked, make_wanted
     from collscope.replay.command import Choice, Source
     from collscope.replay.session import Method, Options, make_session
-    from collscope.reports.tune import dry_tune, render_tuning, run_tune
+    from collscope.reports.tune import render_tuning
+    from collscope.tuning.command import dry_tune, run_tune
 
     method = Method(
         backend=backend.value,

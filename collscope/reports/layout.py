@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from collscope.errors import UsageError
-from collscope.writing import inert, visible
+from collscope.writing import inert, to_json, visible
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -168,11 +166,6 @@ def _csv_cell(value: object) -> object:
         return int(value)
     text = "; ".join(map(str, value)) if isinstance(value, tuple) else value
     return inert(text) if isinstance(text, str) else text
-
-
-def to_json(value: object) -> str:
-    """A report's records as indented JSON, with a final newline."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
 
 
 def in_words(record: DataclassInstance, **words: object) -> dict[str, object]:

@@ -1,13 +1,11 @@
-"""`collscope tune`: run it, keep its evidence, and say it as text, Markdown, JSON or a page."""
+"""`collscope tune` as text, Markdown, JSON or a page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
-from collscope.errors import CollscopeError, InputError, UsageError
-from collscope.replay.measure import ReplayInterruptedError
+from collscope.errors import UsageError
 from collscope.reports.html.page import Extras
 from collscope.reports.layout import FORMATS as ALL_FORMATS
 from collscope.reports.layout import (
@@ -19,80 +17,14 @@ from collscope.reports.layout import (
     or_unknown,
     percent,
     table,
-    to_json,
     to_readable,
 )
-from collscope.tuning import previous_results
-from collscope.tuning.choose import NOTHING, Choice
-from collscope.tuning.gpus import refuse_host
-from collscope.tuning.preview import preview
-from collscope.tuning.records import DRY_RUN, INTERRUPTED, TUNED, UNCONFIRMED, TunedClass, Tuning
-from collscope.tuning.run import prepare, tune
-from collscope.tuning.state import EARLIER, ENV, EVIDENCE, TUNER_CSV, State, Wanted
-from collscope.tuning.summary import summary
+from collscope.tuning.records import DRY_RUN, TUNED, UNCONFIRMED, TunedClass, Tuning
+from collscope.tuning.state import ENV, TUNER_CSV
 from collscope.units import count, figure, format_size
-from collscope.writing import write_file
+from collscope.writing import to_json
 
 FORMATS = tuple(fmt for fmt in ALL_FORMATS if fmt != "csv")
-
-
-def run_tune(wanted: Wanted, notices: tuple[str, ...]) -> tuple[Tuning, CollscopeError | None]:
-    """Tune; what was measured is in the folder, however it ends.
-
-    returns  the answer, and the error to end with where it ended early
-    raises   CollscopeError when nothing could be measured
-    """
-    state = prepare(wanted)
-    state.notices += notices
-    error: CollscopeError | None = None
-    try:
-        tune(state)
-    except KeyboardInterrupt:
-        error = ReplayInterruptedError(
-            f"tune: interrupted. {count(state.search.launches.count, 'launch', 'launches')} "
-            f"and {EVIDENCE} are kept in {wanted.out}."
-        )
-    except CollscopeError as problem:
-        error = problem
-    except OSError as problem:
-        error = _unwritable(wanted.out, problem)
-    try:
-        if error is not None:
-            _leave(state)
-        if error is not None and not state.search.first and previous_results.put_back(wanted.out):
-            raise error
-        write_file(wanted.out / EVIDENCE, to_json(summary(state)))
-        if error is None:
-            previous_results.discard(wanted.out)
-    except OSError as problem:
-        raise _unwritable(wanted.out, problem) from problem
-    if error is not None and not state.search.first:
-        raise error
-    return summary(state), error
-
-
-def dry_tune(wanted: Wanted, notices: tuple[str, ...]) -> Tuning:
-    """What `run_tune` would try; it starts and writes nothing.
-
-    raises  MissingToolError on the host backend, which has no settings
-    """
-    refuse_host(wanted.session)
-    found = preview(wanted)
-    return replace(found, notices=(*found.notices, *notices))
-
-
-def _unwritable(out: Path, problem: OSError) -> InputError:
-    return InputError(f"{out}: {problem.strerror}. Name another folder with --out.")
-
-
-def _leave(state: State) -> None:
-    """Nothing that is not confirmed may look like an answer."""
-    state.outcome, state.why = INTERRUPTED, "nothing is decided"
-    state.tuned, state.unset, state.choice = None, (), Choice(NOTHING, {})
-    if (state.wanted.out / EARLIER / EVIDENCE).exists():
-        state.notices.append(f"results of the earlier tune are in {state.wanted.out / EARLIER}")
-    for name in (TUNER_CSV, ENV):
-        (state.wanted.out / name).unlink(missing_ok=True)
 
 
 def render_tuning(found: Tuning, fmt: str, out: Path) -> str:

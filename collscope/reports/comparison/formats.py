@@ -28,10 +28,10 @@ from collscope.reports.layout import (
     percent,
     table,
     to_csv,
-    to_json,
     to_readable,
 )
 from collscope.units import count
+from collscope.writing import to_json
 
 CHECK_FORMATS = tuple(dict.fromkeys(("text", "md", "json", "junit", "github", *READABLE)))
 _COMPARE_CSV = (

@@ -1,0 +1,78 @@
+"""`collscope tune`: run it, and keep what was measured, however it ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from collscope.errors import CollscopeError, InputError
+from collscope.replay.measure import ReplayInterruptedError
+from collscope.tuning import previous_results
+from collscope.tuning.choose import NOTHING, Choice
+from collscope.tuning.gpus import refuse_host
+from collscope.tuning.preview import preview
+from collscope.tuning.records import INTERRUPTED, Tuning
+from collscope.tuning.run import prepare, tune
+from collscope.tuning.state import EARLIER, ENV, EVIDENCE, TUNER_CSV, State, Wanted
+from collscope.tuning.summary import summary
+from collscope.units import count
+from collscope.writing import to_json, write_file
+
+
+def run_tune(wanted: Wanted, notices: tuple[str, ...]) -> tuple[Tuning, CollscopeError | None]:
+    """Tune; what was measured is in the folder, however it ends.
+
+    returns  the answer, and the error to end with where it ended early
+    raises   CollscopeError when nothing could be measured
+    """
+    state = prepare(wanted)
+    state.notices += notices
+    error: CollscopeError | None = None
+    try:
+        tune(state)
+    except KeyboardInterrupt:
+        error = ReplayInterruptedError(
+            f"tune: interrupted. {count(state.search.launches.count, 'launch', 'launches')} "
+            f"and {EVIDENCE} are kept in {wanted.out}."
+        )
+    except CollscopeError as problem:
+        error = problem
+    except OSError as problem:
+        error = _unwritable(wanted.out, problem)
+    try:
+        if error is not None:
+            _leave(state)
+        if error is not None and not state.search.first and previous_results.put_back(wanted.out):
+            raise error
+        write_file(wanted.out / EVIDENCE, to_json(summary(state)))
+        if error is None:
+            previous_results.discard(wanted.out)
+    except OSError as problem:
+        raise _unwritable(wanted.out, problem) from problem
+    if error is not None and not state.search.first:
+        raise error
+    return summary(state), error
+
+
+def dry_tune(wanted: Wanted, notices: tuple[str, ...]) -> Tuning:
+    """What `run_tune` would try; it starts and writes nothing.
+
+    raises  MissingToolError on the host backend, which has no settings
+    """
+    refuse_host(wanted.session)
+    found = preview(wanted)
+    return replace(found, notices=(*found.notices, *notices))
+
+
+def _unwritable(out: Path, problem: OSError) -> InputError:
+    return InputError(f"{out}: {problem.strerror}. Name another folder with --out.")
+
+
+def _leave(state: State) -> None:
+    """Nothing that is not confirmed may look like an answer."""
+    state.outcome, state.why = INTERRUPTED, "nothing is decided"
+    state.tuned, state.unset, state.choice = None, (), Choice(NOTHING, {})
+    if (state.wanted.out / EARLIER / EVIDENCE).exists():
+        state.notices.append(f"results of the earlier tune are in {state.wanted.out / EARLIER}")
+    for name in (TUNER_CSV, ENV):
+        (state.wanted.out / name).unlink(missing_ok=True)
