@@ -189,8 +189,8 @@ class Store:
         system   whose limits the values are held against
         raises   InputError for an unknown label, run or system
         """
-        from collscope.analysis.inputs import Runs  # noqa: PLC0415
         from collscope.analysis.judge import Names, check_labels  # noqa: PLC0415
+        from collscope.analysis.sides import Runs  # noqa: PLC0415
 
         names = Names(baseline, current, control)
         return check_labels(self.path, names, Runs(run, weights), system)

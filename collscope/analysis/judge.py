@@ -9,10 +9,10 @@ from pathlib import Path
 
 from collscope.analysis.check import DEFAULT_RULES, Check, Rules, check
 from collscope.analysis.compare import Comparison, compare
-from collscope.analysis.inputs import Runs, load, load_traced, name_traced_runs
 from collscope.analysis.labels import Label
 from collscope.analysis.limits import limited, limits
 from collscope.analysis.notes import no_results
+from collscope.analysis.sides import Runs, load, load_traced, name_traced_runs
 from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.roofline.catalogue import load_system
 from collscope.units import count
@@ -49,7 +49,7 @@ def compare_labels(
     on = None if system is None else load_system(system)
     if name_traced_runs(db, names, runs):
         # Imported here: measurements need no numpy.
-        from collscope.analysis.traced import compare_traced  # noqa: PLC0415
+        from collscope.analysis.compare_traced import compare_traced  # noqa: PLC0415
 
         traced = load_traced(db, names)
         found, labels = compare_traced(traced), [run.label for run in traced]
@@ -95,7 +95,7 @@ def check_labels(
         raise UsageError("check: --threshold and --resolution are percentages. Give numbers.")
     on = None if system is None else load_system(system)
     if name_traced_runs(db, names.all, runs):
-        from collscope.analysis.traced import check_traced  # noqa: PLC0415
+        from collscope.analysis.compare_traced import check_traced  # noqa: PLC0415
 
         baseline, current, *control = load_traced(db, names.all)
         found = check_traced(

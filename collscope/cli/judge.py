@@ -59,8 +59,8 @@ def compare(
             )
         write(render_explained(explain_runs(db, labels), format.value), output)
         return
-    from collscope.analysis.inputs import Runs
     from collscope.analysis.judge import compare_labels
+    from collscope.analysis.sides import Runs
     from collscope.reports.comparison.formats import render_compare
 
     found = compare_labels(db, labels, Runs(run, weights), system)
@@ -120,8 +120,8 @@ def check(
     An improvement is a pass. No verdict: nothing was measured, or too noisily to judge.
     """
     from collscope.analysis.check import Rules
-    from collscope.analysis.inputs import Runs
     from collscope.analysis.judge import Names, check_labels
+    from collscope.analysis.sides import Runs
     from collscope.reports.comparison.formats import render_check
 
     given = [*(names or ()), *(name for name in (baseline, current) if name is not None)]

@@ -101,7 +101,7 @@ def sql(
 ) -> None:
     """Query the store in SQL (read-only), or list its views."""
     from collscope.library import Store
-    from collscope.reports.rows import render_rows
+    from collscope.reports.query import render_rows
 
     query = (query or "").strip()
     with _ended_after(timeout):

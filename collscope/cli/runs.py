@@ -31,7 +31,7 @@ def runs(
     The files that a run was read from stay as they are.
     """
     from collscope.ingest.match import reading, require_run
-    from collscope.reports.rows import render_rows
+    from collscope.reports.query import render_rows
     from collscope.store.runs import COLUMNS, list_runs, remove_run
 
     if (action is None) != (name is None):

@@ -13,7 +13,7 @@ from collscope.reports import (
     rules_judgement,
     rules_measurements,
     rules_sources,
-    timeline_rules,
+    rules_timeline,
 )
 from collscope.reports.model import Finding, Report
 
@@ -23,7 +23,7 @@ RULES = (
     *rules_sources.RULES,
     *rules_judgement.RULES,
     *rules_measurements.RULES,
-    *timeline_rules.RULES,
+    *rules_timeline.RULES,
     *rules_fabric.RULES,
     *rules_environment.RULES,
     *rules_calls.RULES,

@@ -20,7 +20,7 @@ from collscope.analysis.sizes import Histogram
 from collscope.analysis.transports import FactRow, SettingRow, TransportRow
 from collscope.reports.judgement import Judgement
 from collscope.reports.part import Part
-from collscope.reports.timeline_sections import TimelineReport
+from collscope.reports.sections_timeline import TimelineReport
 
 SCHEMA = "collscope.report/1"
 

@@ -24,12 +24,12 @@ from collscope.reports.layout import (
 from collscope.reports.model import Evidence, Finding, Report
 from collscope.reports.sections_calls import classes, communicators, histograms
 from collscope.reports.sections_judgement import gain_sentences, judgement, measured_sentences
-from collscope.reports.share import BOUND_WORDS, denominator, percent_words, range_words
-from collscope.reports.timeline_sections import (
+from collscope.reports.sections_timeline import (
     idle_percent,
     timeline_sentences,
     traced_ranks,
 )
+from collscope.reports.share import BOUND_WORDS, denominator, percent_words, range_words
 from collscope.units import count, format_size, format_time
 
 _MOST_SENTENCES = 4  # profiles named in the first lines

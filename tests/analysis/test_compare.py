@@ -21,7 +21,7 @@ from collscope.model import CollectiveClass, Datatype, Measurement, Op, Redop
 from collscope.reports.comparison.formats import render_compare
 from collscope.reports.comparison.plot import plot_compare
 from collscope.reports.comparison.words import note_words
-from collscope.reports.measured import render_measured
+from collscope.reports.replay import render_measured
 from collscope.stats import (
     Effect,
     Samples,

@@ -18,7 +18,7 @@ from inputs import ROOT
 from trace_builder import US, Job
 
 from collscope.analysis.compare import Comparison
-from collscope.analysis.traced import TracedRun, check_traced, compare_traced, traced_run
+from collscope.analysis.compare_traced import TracedRun, check_traced, compare_traced, traced_run
 from collscope.analysis.verdict import Verdict
 from collscope.reports.comparison.formats import render_check, render_compare
 from collscope.timeline.analyse import analyse

@@ -25,8 +25,8 @@ from collscope.errors import UsageError
 from collscope.reports.findings import find
 from collscope.reports.layout import FORMATS
 from collscope.reports.model import Report
+from collscope.reports.query import render_rows
 from collscope.reports.render import render
-from collscope.reports.rows import render_rows
 from collscope.reports.sections import sections
 from collscope.reports.share import denominator
 

@@ -8,7 +8,7 @@ from math import hypot
 from pathlib import Path
 from typing import Annotated
 
-from collscope.analysis.inputs import Runs, name_traced_runs
+from collscope.analysis.sides import Runs, name_traced_runs
 from collscope.analysis.traced_run import read_traced
 from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.ingest.match import reading

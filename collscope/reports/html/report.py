@@ -20,8 +20,8 @@ from collscope.reports.html.waiting import lateness_figure, wait_figures
 from collscope.reports.judgement import JudgedClass
 from collscope.reports.model import Report
 from collscope.reports.sections import measured_only
+from collscope.reports.sections_timeline import matters, timeline_section, traced_ranks
 from collscope.reports.share import denominator, percent_words, range_words
-from collscope.reports.timeline_sections import matters, timeline_section, traced_ranks
 from collscope.units import count, figure, format_size, have
 
 

@@ -25,7 +25,7 @@ from collscope.store.connection import open_store
 from collscope.store.measurements import measurement_labels, no_such_label
 
 if TYPE_CHECKING:
-    from collscope.analysis.traced import TracedRun
+    from collscope.analysis.compare_traced import TracedRun
 
 _METHODS = {"full": "trace of CPU and CUDA activities", "light": "trace of CUDA activities"}
 _FILES = (".csv", ".csv.gz", ".csv.zst")
@@ -126,7 +126,7 @@ def load_traced(db: Path, names: Sequence[str]) -> list[TracedRun]:
 
 def _load_traced(store: sqlite3.Connection, db: Path, run: str) -> TracedRun:
     # They load numpy, which measurements do not need.
-    from collscope.analysis.traced import traced_run  # noqa: PLC0415
+    from collscope.analysis.compare_traced import traced_run  # noqa: PLC0415
     from collscope.analysis.traced_run import read_traced  # noqa: PLC0415
 
     traced = read_traced(store, db, run)

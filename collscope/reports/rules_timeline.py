@@ -8,7 +8,7 @@ from itertools import groupby
 from collscope.analysis.ranks import RankRow, RankWaits
 from collscope.analysis.timeline import DisagreementRow, Timeline
 from collscope.reports.model import Evidence, Finding, Report
-from collscope.reports.timeline_sections import (
+from collscope.reports.sections_timeline import (
     NO_CAUSE,
     cause_of,
     cause_sentence,
@@ -68,6 +68,39 @@ _KINDS = {
         "Sender and receiver disagree on the count or the type.",
     ),
 }
+# A node is late as a rank is (`timeline.late`); one rank with so much of it is named by itself.
+_MOSTLY, _TIMES_EVEN, _MATTERS, _ALONE = 0.75, 3, 0.01, 2 / 3
+
+
+def late_node(report: Report) -> Iterable[Finding]:
+    """A node whose ranks come last, none of them alone enough to be named."""
+    said = report.timeline
+    nodes = [place for place in said.places if place.kind == "node"]
+    every = sum(node.caused_wait_ns for node in nodes)
+    ranks = {rank.rank: rank for rank in said.ranks or said.logged}
+    for node in nodes:
+        own = [ranks[rank] for rank in node.ranks if rank in ranks]
+        late = [rank for rank in own if rank.late_last]
+        others = sum(r.seen_ns for r in ranks.values() if r.rank not in node.ranks)
+        alone = max((rank.caused_wait_ns for rank in own), default=0)
+        if (
+            node.caused_wait_ns >= min(_MOSTLY, _TIMES_EVEN / len(nodes)) * every
+            and node.caused_wait_ns >= _MATTERS * others
+            and len(late) > 1
+            and alone < _ALONE * node.caused_wait_ns
+        ):
+            yield Finding(
+                severity="warning",
+                code="late_node",
+                title=f"node {node.place} is late: the others wait",
+                detail=f"One of its {count(len(node.ranks), 'rank')} comes last in "
+                f"{count(node.late_last, 'call')}; the others wait "
+                f"{node.caused_wait_ns / 1e6:.4g} ms for that, "
+                f"{100 * node.caused_wait_ns / every:.0f} % of all such waiting. Ranks "
+                f"{', '.join(str(rank.rank) for rank in late)} take turns.",
+                advice="Look at what these ranks share: the host's processors, memory and input, "
+                "its clocks and power, its NICs. Tuning collectives does not shorten this wait.",
+            )
 
 
 def stragglers(report: Report) -> Iterable[Finding]:
@@ -141,4 +174,4 @@ def _by(row: DisagreementRow) -> tuple[str, str]:
     return row.kind, row.origin
 
 
-RULES = (stragglers, disagreements)
+RULES = (late_node, stragglers, disagreements)
