@@ -127,9 +127,9 @@ def _starts(said: PredictionReport) -> str:
 
 def _bounds_table(said: PredictionReport) -> Table:
     columns = [("what", TEXT), ("of", TEXT), ("before ms", NUMBER), ("after ms", NUMBER)]
-    return table(
-        columns, ((b.kind, b.of, b.before_us / 1000, b.after_us / 1000) for b in said.bounds)
-    )
+    rows = [(b.kind, b.of, b.before_us / 1000, b.after_us / 1000) for b in said.bounds]
+    total = ("step", None, said.step_us / 1000, said.new_us / 1000)
+    return table(columns, [*rows, total] if rows else rows)
 
 
 def _rests_on(said: PredictionReport) -> Iterable[str]:
@@ -141,9 +141,9 @@ def _rests_on(said: PredictionReport) -> Iterable[str]:
         f"{known.edges_unknown} not known."
     )
     yield (
-        "The longest path through the steps, without the profiler where its cost is known: "
-        "collective is transfer time that nothing hides, waiting the time from a cause to its "
-        "effect."
+        "The parts are what the longest path through the steps goes through, and sum to the step. "
+        "Collective: transfer time that nothing hides. Waiting: from a cause to its effect, as from"
+        " a launch to the start of its kernel."
     )
 
 

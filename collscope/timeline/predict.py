@@ -290,8 +290,8 @@ def predict(
             host_calls=recorded.host_calls,
             event_records=recorded.event_records,
         ),
-        bound_before=_bounds(recorded, before, base / old),
-        bound_after=_bounds(recorded, after, base / old),
+        bound_before=_bounds(recorded, before, base),
+        bound_after=_bounds(recorded, after, base * ratio),
     )
 
 
@@ -704,7 +704,7 @@ def bounds(recorded: Recorded) -> tuple[Bound, ...]:
     """What bounds a recorded step, ns a step, the most first; none without steps."""
     if not recorded.step_ns:
         return ()
-    return _bounds(recorded, play(recorded.graph, Substitutions()), 1.0)
+    return _bounds(recorded, play(recorded.graph, Substitutions()), recorded.step_ns)
 
 
 def lone_exchanges(recorded: Recorded) -> tuple[float | None, float]:
@@ -725,11 +725,16 @@ def lone_exchanges(recorded: Recorded) -> tuple[float | None, float]:
     return float(alone.sum() / point.sum()), float(of_rank.max() / steps.count.max())
 
 
-def _bounds(recorded: Recorded, played: Played, scale: float) -> tuple[Bound, ...]:
-    """What bounds a step: the longest path through the steps by kind, ns a step, the most first."""
+def _bounds(recorded: Recorded, played: Played, step_ns: float) -> tuple[Bound, ...]:
+    """What bounds a step: the longest path through the steps by kind, the most first.
+
+    step_ns  what the parts sum to; the played steps are as long but for a factor
+    """
     graph, rows, steps = recorded.graph, recorded.rows, recorded.steps
     begin, finish = steps.span(played.end, len(rows.ranks))
-    trace = int((finish - begin).argmax())
+    # The rank whose steps are the longest, as in `Steps.mean_ns`.
+    of_step = (finish - begin)[steps.traces] / steps.count
+    trace = int(steps.traces[of_step.argmax()])
     of_rank = steps.last_rows(trace)
     row = int(of_rank[played.end[of_rank].argmax()])
     path = longest_path(graph, played, int(graph.end_node[row]), float(begin[trace]))
@@ -737,13 +742,16 @@ def _bounds(recorded: Recorded, played: Played, scale: float) -> tuple[Bound, ..
     class_of = np.full(len(path.node), -1)
     on = (path.slot == HOST) & (part >= 0)
     class_of[on] = recorded.linked.class_[recorded.linked.call_of_part[part[on]]]
-    count = max(1, int(steps.count.max()))
-    found = [Bound("host", None, float(path.work.sum()) / count * scale),
-             Bound("compute", None, float(path.lasted.sum()) / count * scale),
-             Bound("waiting", None, float(path.gap.sum()) / count * scale)]  # fmt: skip
+    scale = step_ns / float(finish[trace] - begin[trace])
+    found = [
+        Bound("host", None, float(path.work.sum()) * scale),
+        # A last row that is no collective ends its duration after its node.
+        Bound("compute", None, float(path.lasted.sum() + played.duration[row]) * scale),
+        Bound("waiting", None, float(path.gap.sum()) * scale),
+    ]
     for k in np.unique(class_of[class_of >= 0]).tolist():
         total = float(path.transfer[class_of == k].sum())
-        found.append(Bound("collective", recorded.linked.classes[k], total / count * scale))
+        found.append(Bound("collective", recorded.linked.classes[k], total * scale))
     return tuple(sorted(found, key=lambda b: -b.ns))
 
 
