@@ -62,7 +62,7 @@ def application_metrics(
     classes: Sequence[ClassRow],
     fractions: Sequence[Fraction],
 ) -> tuple[ApplicationMetric, ...]:
-    """Every figure with every label against its first label, in the order they were read.
+    """Each figure of each label against that of its first label, in the order they were read.
 
     rows       measurements of the run: they tell how much faster the collectives became
     fractions  collective shares of the time, one for each job
@@ -132,7 +132,7 @@ def _predicted(fraction: Fraction | None, faster: float | None, *, high: bool) -
 
 
 def plain(label: str) -> str:
-    """Label as it is compared: people write one setting in several ways.
+    """The label in a form that can be compared: people write one setting in several ways.
 
     >>> plain("With the Plugin + GDR=3"), plain("with plugin, NCCL_NET_GDR_LEVEL=3")
     ('with plugin gdr 3', 'with plugin gdr 3')
@@ -155,7 +155,7 @@ def _speed_up(
     label: str,
     classes: Sequence[ClassRow],
 ) -> _SpeedUp | None:
-    """Of the run's calls where both labels measured them, else of the largest common message."""
+    """Speed-up of the run's calls where both labels measured them, else of the largest message."""
     old, new = by_label.get(plain(reference), ()), by_label.get(plain(label), ())
     if not old or not new:
         return None

@@ -1,4 +1,4 @@
-"""The verdict of `collscope check`: slower, faster, neither, or nobody can tell (pure).
+"""The verdict of `collscope check`: slower, faster, neither, or not known (pure).
 
 A class counts as changed when its effect is beyond a threshold and survives false-discovery
 control over all classes; `collscope.analysis.verdict` tells what follows from it.
@@ -94,7 +94,7 @@ class Check:
 
     @property
     def verdict(self) -> Verdict:
-        """That of the decision."""
+        """The verdict of the decision."""
         return self.decision.verdict
 
 
@@ -174,7 +174,7 @@ def check(
 
 
 def _believed(found: Sequence[Effect], *labels: Label) -> list[Effect]:
-    """The effects, those of few launches on a host's cores without an error.
+    """The effects; those of few launches on a host's cores lose their error.
 
     What is assumed of launches holds for GPUs: on shared cores one may take many times another's.
     """
@@ -186,7 +186,7 @@ def _believed(found: Sequence[Effect], *labels: Label) -> list[Effect]:
 def _times(
     baseline: Label, weights: Mapping[CollectiveClass, int] | None
 ) -> dict[CollectiveClass, float]:
-    """Time of each class of the baseline in the job, over all ranks; of one call where unknown."""
+    """Time of each class of the baseline in the job, over all ranks; without a job, of one call."""
     classes = baseline.classes
     if weights is not None:
         return {k: total_us(baseline, k, weights.get(k, 0)) for k in classes}
@@ -228,7 +228,7 @@ def _broken(baseline: Label, current: Label) -> Broken | None:
 
 
 def _control_floor(control: tuple[Label, Label] | None) -> float:
-    """Effect that two measurements of the same thing reach."""
+    """The effect that two measurements of the same thing can show."""
     if control is None:
         return 0.0
     first, second = control
@@ -310,7 +310,7 @@ def _row(j: Judged, baseline: Label, current: Label) -> ClassVerdict:
 
 
 def _without_times(baseline: Label, current: Label, threshold: float) -> list[ClassVerdict]:
-    """Rows of the classes that a label has wrong or failed."""
+    """Rows of the classes whose results are wrong or failed in a label."""
     found = []
     for key in sorted(baseline.measured & current.measured):
         if key in baseline.classes and key in current.classes:

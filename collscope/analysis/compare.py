@@ -105,7 +105,7 @@ class TracedSteps:
 
 @dataclass(frozen=True, slots=True)
 class PartCell:
-    """A part of the step of one run. Interval as that of a class; None also: not to be stated."""
+    """A part of the step of one run; an interval that cannot be stated is None, as in a class."""
 
     label: str  # run
     time_us: float | None  # median over its steps; None: not known
@@ -289,7 +289,7 @@ def curves(classes: Sequence[ClassComparison]) -> list[list[ClassComparison]]:
 
 
 class _Leads:
-    """Which of two labels is surely the faster, class by class."""
+    """Which of two labels is surely faster, class by class."""
 
     def __init__(
         self,
@@ -320,7 +320,7 @@ class _Leads:
 
 
 def _crossovers(classes: Sequence[ClassComparison], leads: _Leads) -> list[Crossover]:
-    """Changes of the leader, where both were sure: the old one ahead before, now the new one."""
+    """Sizes at which another label becomes the fastest; both leads must be sure."""
     found = []
     for curve in curves(classes):
         leader: str | None = None
@@ -368,7 +368,7 @@ def _outliers(labels: Sequence[Label]) -> Iterator[Note]:
 
 
 def _differing(labels: Sequence[Label]) -> Iterator[tuple[str, list[str]]]:
-    """Parts of the key of which no value is common to all labels, and the first of each label."""
+    """Parts of the key without a value that all labels share, and each label's first value."""
     for field in ("op", "datatype", "nranks", "in_place", "size_bytes"):
         sets = [{_shown(getattr(key, field)) for key in label.classes} for label in labels]
         if not set.intersection(*sets):

@@ -1,4 +1,4 @@
-"""Calls that a rank lacks, alone or from some place on, or saw otherwise than its peers."""
+"""Calls that one rank lacks, or saw differently than its peers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LastCall:
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """Calls that one rank of one communicator lacks, or saw otherwise than its peers."""
+    """Calls that one rank of one communicator lacks, or saw differently than its peers."""
 
     comm_id: int
     rank: int  # in the communicator
@@ -71,7 +71,7 @@ class Deviation:
 
 
 def read_deviations(connection: sqlite3.Connection, run: str) -> tuple[Deviation, ...]:
-    """Deviations per communicator, rank and kind; calls lacking to the end are `stopped`."""
+    """Deviations per communicator, rank and kind; a rank without the last calls has `stopped`."""
     rows = [Deviation(*row) for row in connection.execute(_DEVIATIONS, (run,))]
     if not any(row.what == "missing" for row in rows):
         return tuple(rows)

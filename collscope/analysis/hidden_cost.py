@@ -1,4 +1,4 @@
-"""What collectives hidden behind computation cost it, by interference measured on such classes.
+"""What collectives cost the computation that hides them, from measured interference.
 
 First order (T_step = T_exposed_comp / R + T_exposed_comm): computation that took h beside
 collectives would have taken R h without them, so they cost it (1 - R) h.
@@ -39,7 +39,7 @@ _What = tuple[int, str, str, str | None]  # size, computation, label, device
 
 @dataclass(frozen=True, slots=True)
 class BesideRow:
-    """A class that computation runs beside, with what such calls cost computation when measured."""
+    """A class that runs beside computation, with what such calls cost computation when measured."""
 
     class_id: int
     op: str
@@ -54,7 +54,7 @@ class BesideRow:
 
 
 def read_beside(connection: sqlite3.Connection, run: str) -> tuple[BesideRow, ...]:
-    """Classes that computation runs beside and that were measured so; most hidden time first."""
+    """Classes that run beside computation and were measured so; most hidden time first."""
     measured: dict[_Key, dict[_What, list[tuple[int, float]]]] = defaultdict(
         lambda: defaultdict(list)
     )
@@ -77,7 +77,7 @@ def read_beside(connection: sqlite3.Connection, run: str) -> tuple[BesideRow, ..
 
 
 def _nearest(measured: Sequence[_What], size: int) -> _What | None:
-    """The measured size nearest by factor, a matrix product before a kernel; None: none is near."""
+    """The nearest measured size by factor, matrix products before kernels; None: none is near."""
     near = [what for what in measured if size / _WITHIN <= what[0] <= size * _WITHIN]
     return min(
         near, key=lambda w: (abs(log(w[0] / size)), w[1] != "gemm", w[1], w[2]), default=None

@@ -1,4 +1,4 @@
-"""What interference measurements say of a class and a setting, over ranks and rounds (pure)."""
+"""Interference by class and setting, over ranks and rounds (pure)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ _Key = tuple[object, ...]
 
 
 def build_interference(measured: Sequence[Interference]) -> InterferenceReport:
-    """Ranks and rounds of each class and setting put together, settings in order of channels."""
+    """One row for each class and setting, over ranks and rounds; settings in order of channels."""
     groups: dict[_Key, list[Interference]] = defaultdict(list)
     for m in measured:
         if m.status == "ok" and m.relative_compute and m.relative_busbw:

@@ -26,7 +26,7 @@ def job_of_figure(name: str) -> str:
 
 
 def job_of_profile(path: str, jobs: Iterable[str]) -> str | None:
-    """The one of `jobs` that a profile's file is named after; None where none or several are.
+    """The job of `jobs` that a profile's file is named after; None for none, or several.
 
     A word names a job when no other job has it; all words with a digit must be there.
 

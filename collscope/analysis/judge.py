@@ -1,4 +1,4 @@
-"""What `collscope compare` and `collscope check` do, from names to an answer."""
+"""`collscope compare` and `collscope check`: from the names of labels or runs to the answer."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def compare_labels(
 
 
 def _compare(db: Path, names: Sequence[str], runs: Runs) -> tuple[Comparison, list[Label]]:
-    """Labels of measurements compared."""
+    """Compare labels of measurements."""
     inputs = load(db, names, runs)
     weights = inputs.weights
     without = no_results(inputs.labels)
@@ -108,7 +108,7 @@ def check_labels(
 
 
 def _check(db: Path, names: Names, runs: Runs, rules: Rules) -> tuple[Check, list[Label]]:
-    """A label of measurements judged."""
+    """Judge a label of measurements."""
     inputs = load(db, names.all, runs, of_first=True)
     baseline, current, *control = inputs.labels
     for label in control:

@@ -59,14 +59,14 @@ class Judged:
 
     @property
     def efficiency(self) -> float | None:
-        """Roof time over measured time; None of host memory against the roof of a system."""
+        """Roof time over measured time; None for host memory against the roof of a system."""
         if self.roof is None or not self.measured_us or (self.foreign and not self.transfer_us):
             return None
         return self.roof.time_us / self.measured_us
 
     @property
     def least_us(self) -> float | None:
-        """The shorter of alone and in the job: more than that cannot be won back by tuning."""
+        """The shorter of the times alone and in the job: tuning cannot win back more."""
         if self.alone_us and self.transfer_us:
             return min(self.alone_us, self.transfer_us)
         return self.alone_us or self.transfer_us
@@ -95,7 +95,7 @@ class Judged:
 
     @property
     def samples(self) -> int | None:
-        """How many times are behind the one that is told."""
+        """How many samples the time rests on."""
         if self.match is not None and self.match.measured:
             return len(self.match.samples_us)
         return self.row.kernel_calls if self.transfer_us is not None else None
@@ -150,7 +150,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What an operation of a run without calls reaches at best, and against its roof at worst."""
+    """An operation of a run without calls: its best bandwidth, and its lowest efficiency."""
 
     op: str
     nranks: int  # of the communicator
@@ -252,7 +252,7 @@ def _roof(row: ClassRow, match: Match | None, roofs: AnyRoofs) -> RoofAt | str:
 
 
 def reached_of(judged: Iterable[Judged]) -> tuple[Reached, ...]:
-    """The highest bus bandwidth of each operation, ranks and nodes, and the least efficiency."""
+    """The highest bus bandwidth and the lowest efficiency of each operation, ranks and nodes."""
     groups: dict[tuple[str, int, int | None], list[tuple[float, Judged]]] = defaultdict(list)
     for j in judged:
         busbw = j.busbw_gbps

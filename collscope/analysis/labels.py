@@ -45,7 +45,7 @@ class Label:
 
     @property
     def measured(self) -> frozenset[CollectiveClass]:
-        """Every class that was measured, with whatever result."""
+        """Every class that was measured, whatever the result."""
         return frozenset(self.failed | self.wrong | self.classes.keys())
 
     def status(self, key: CollectiveClass) -> str:
@@ -110,7 +110,7 @@ def _circumstance(row: StoredMeasurement, name: str) -> object:
 
 
 def key_of(row: StoredMeasurement) -> CollectiveClass:
-    """Class that a measurement is compared by: of known size, so that the count says no more."""
+    """The class that a measurement is compared by; with a known size the count adds nothing."""
     found = row.measurement.collective_class
     return replace(
         found,
@@ -121,7 +121,7 @@ def key_of(row: StoredMeasurement) -> CollectiveClass:
 
 
 def aligned(first: Label, other: Label) -> Label:
-    """A label with its classes named as those of the first which they serve.
+    """A label whose classes are named as those classes of the first that they serve.
 
     A class that serves no class of the first, or several equally well, keeps its name.
     """
@@ -153,7 +153,7 @@ def aligned(first: Label, other: Label) -> Label:
 def _once(
     rows: Iterable[tuple[CollectiveClass, StoredMeasurement]],
 ) -> list[tuple[CollectiveClass, StoredMeasurement]]:
-    """Rows with their classes, without those that another run has from a copy of the same file.
+    """Rows with their classes; of copies of one file in several runs only the first counts.
 
     Equal rows of one source are all kept: a file may well measure the same twice.
     """

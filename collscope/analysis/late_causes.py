@@ -126,7 +126,7 @@ def _cause(
 
 
 def _compute(own: _Rank, others: Sequence[_Rank]) -> tuple[float, float]:
-    """Compute time beyond that of the others: of more kernels, and of the same that last longer."""
+    """Compute time beyond that of the others: of further kernels, and of slower equal ones."""
     more = slower = 0.0
     for name in {name for rank in (own, *others) for name in rank.kernels}:
         mine, ns = own.kernels.get(name, (0, 0))
@@ -144,7 +144,7 @@ def _compute(own: _Rank, others: Sequence[_Rank]) -> tuple[float, float]:
 def _inherited(
     connection: sqlite3.Connection, run: str, rank: int, seen: set[int]
 ) -> tuple[int | None, float]:
-    """The first rank of the chain that holds this one up in groups where it is not the late one.
+    """The rank that first holds this one up, through groups in which this one is not the late rank.
 
     returns  that rank, and how long this one waits there in ns
     """

@@ -19,7 +19,7 @@ _DIGITS = 0.005  # part of a bandwidth that tables round away
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What was found above the hard limit of a system, and what could not be looked at."""
+    """What was found above the hard limit of a system, and what could not be checked."""
 
     system: str
     impossible: tuple[Impossible, ...]
@@ -27,7 +27,7 @@ class Limits:
 
 
 def limits(system: System, labels: Iterable[Label]) -> Limits:
-    """Hold every class with a bus bandwidth against the hard limit of its shape.
+    """Check every class with a bus bandwidth against the hard limit of its shape.
 
     The limit is that of the links at their line rate or, where the switches can reduce, of that.
     """

@@ -1,4 +1,4 @@
-"""What `collscope bench memcpy` measured: one row for each thing measured, whatever the rounds."""
+"""What `collscope bench memcpy` measured: one row for each kind and size, over all rounds."""
 
 from __future__ import annotations
 

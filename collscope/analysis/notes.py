@@ -1,4 +1,4 @@
-"""What keeps an answer about labels from being like for like: one record for each kind of remark.
+"""Remarks on an answer about labels, most on what is not like for like: one record for each kind.
 
 `collscope.reports.comparison.words` puts them into sentences.
 """
@@ -23,7 +23,7 @@ class Unlike:
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """Every label has several values of a circumstance that it should have one of."""
+    """Every label has several values of a circumstance, where it should have one."""
 
     circumstance: str
     values: tuple[str, ...]
@@ -57,7 +57,7 @@ class NotEverywhere:
 
 @dataclass(frozen=True, slots=True)
 class NoCounterpart:
-    """Classes of a label of which the other has no time."""
+    """Classes of a label for which the other has no time."""
 
     label: str
     classes: int
@@ -113,7 +113,7 @@ class FewLaunches:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of a run the measured classes are; parts are None where the run has nothing."""
+    """How much of a run was measured; parts are None where the run has nothing."""
 
     run: str
     classes: int
@@ -215,7 +215,7 @@ def no_results(labels: Sequence[Label]) -> tuple[NoResult, ...]:
 
 
 def without_times(label: Label) -> Iterator[Note]:
-    """What has no number in a comparison."""
+    """Classes and rows of a label that have no time."""
     if label.wrong:
         yield WrongResults(label.name, len(label.wrong), min(label.wrong))
     if label.left_out:
@@ -223,7 +223,7 @@ def without_times(label: Label) -> Iterator[Note]:
 
 
 def unlike(labels: Sequence[Label]) -> Iterator[Note]:
-    """Circumstances in which labels differ, or a label from itself: perhaps meant, perhaps not."""
+    """Circumstances in which labels differ, or one label has several values."""
     for name in CIRCUMSTANCES:
         values = tuple((label.name, label.circumstances[name]) for label in labels)
         if len({v for _, v in values}) > 1:

@@ -58,7 +58,7 @@ class PairRow:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Of all pairs measured at one size, where there are several."""
+    """The slowest, median and fastest of several pairs at one size."""
 
     variant: str  # label of the setting
     test: str  # one-way, two-way, ping-pong
@@ -113,7 +113,7 @@ class NotReached:
 
 @dataclass(frozen=True, slots=True)
 class P2p:
-    """What the command tells."""
+    """The answer of `collscope bench p2p`."""
 
     nranks: int  # ranks that were started
     backend: str | None  # cuda, hip, host
@@ -238,7 +238,7 @@ def _spread(same: Sequence[PairRow]) -> Spread:
 
 
 def _slow(same: Sequence[PairRow]) -> list[SlowPair]:
-    """Pairs above the median of all by more than their own noise and that of the median pair.
+    """Pairs above the median time by more than their own noise and that of the median pair.
 
     The noise is that of the samples, not the spread over the pairs: of four GPUs one that is slow
     makes half of the pairs slow, and a spread over the pairs would hide it.

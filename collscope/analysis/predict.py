@@ -89,7 +89,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """How the new times were come by; with `Known` it gives the assumptions.
+    """Where the new times are from; with `Known` it gives the assumptions.
 
     wrong      classes without a new time: all measured results are wrong, or failed
     marks      what keeps new times from being of exactly their class, and of how many it does

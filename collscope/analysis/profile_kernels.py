@@ -59,7 +59,7 @@ def judge_kernels(
 
 
 def _over_all(shares: Sequence[Share]) -> Iterable[KernelShare]:
-    """Each kernel once: times and calls of all profiles, its part of their time together.
+    """Each kernel once, with its times and calls in all profiles and its part of their time.
 
     As the share of the whole run: of the sum of their times, else the mean of their percentages.
     """
@@ -119,7 +119,7 @@ def _stock_msccl(limit: int, roofs: AnyRoofs) -> _Largest | None:
 
 
 def _largest_class(name: KernelName, judged: Sequence[Judged]) -> _Largest | None:
-    """The class with the longest roof among those that the kernel's name allows."""
+    """The class with the longest roof time among those that the kernel's name allows."""
     fitting = [j for j in judged if j.roof is not None and _may_serve(name, j)]
     slowest = max(fitting, key=lambda j: j.roof.time_us if j.roof else 0.0, default=None)
     if slowest is None or slowest.roof is None:

@@ -14,7 +14,7 @@ _NAME = re.compile(r"(.*?)_?(kernel|memory_copy)_(trace|stats)\.csv(?:\.\w+)?", 
 
 
 def again(paths: Iterable[str]) -> Mapping[str, str]:
-    """Files of totals to the trace of the same process that holds the same executions.
+    """Files of totals, each with the trace of the same process that holds the same executions.
 
     >>> again(["7_kernel_stats.csv", "7_kernel_trace.csv", "8_kernel_stats.csv"])
     {'7_kernel_stats.csv': '7_kernel_trace.csv'}
@@ -28,7 +28,7 @@ def again(paths: Iterable[str]) -> Mapping[str, str]:
 
 
 def kernels_of(paths: Iterable[str]) -> Mapping[str, str]:
-    """Files of copies to the file with the kernels of the same process; none counted twice.
+    """Files of copies, each with the file of kernels of the same process; none is counted twice.
 
     >>> kernels_of(["7_kernel_trace.csv", "7_memory_copy_stats.csv", "8_memory_copy_trace.csv"])
     {'7_memory_copy_stats.csv': '7_kernel_trace.csv'}

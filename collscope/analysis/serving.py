@@ -1,4 +1,4 @@
-"""Measurements of a run, and those that serve a class of it."""
+"""Which measurements serve a class, and which label of a run is judged."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class MeasurementIndex:
         return found
 
     def _of_size(self, wanted: CollectiveClass) -> Iterable[_Entry]:
-        """Measurements of the operation and ranks whose size is not another one."""
+        """Measurements of the operation and ranks with the same size, or none known."""
         by_size = self._whole.get((wanted.op, wanted.nranks), {})
         if wanted.size_bytes is None:
             return chain.from_iterable(by_size.values())
@@ -148,7 +148,7 @@ def share_source(rows: Iterable[StoredMeasurement], label: str) -> bool:
 
 
 def as_classes(measurements: Iterable[Measurement]) -> tuple[ClassRow, ...]:
-    """What was measured as classes of no calls, for a run that holds nothing else."""
+    """The measured classes as classes without calls, for a run that holds nothing else."""
     classes = dict.fromkeys(m.collective_class for m in measurements if m.size_bytes and m.nranks)
     return tuple(_class_of_no_calls(number, c) for number, c in enumerate(classes, start=1))
 
@@ -177,7 +177,7 @@ class Matcher:
         self._own = own
 
     def match(self, row: ClassRow) -> Match | None:
-        """Measurements of a class, None when none serves it (`CollectiveClass.fits`)."""
+        """The nearest measurements that serve a class (`CollectiveClass.fits`); None: none does."""
         wanted = row.collective_class
         found = self._index.serving(wanted)
         if self._own:

@@ -176,7 +176,7 @@ def _one_per_process(
 
 
 def _copies_alone(profile: _Profile) -> bool:
-    """True of a profile without any kernel: it tells nothing about the share of collectives."""
+    """Whether a profile has copies only: it tells nothing about the share of collectives."""
     return not (profile.kernel_ns or profile.collective_ns or _partial(profile))
 
 
@@ -314,13 +314,13 @@ def bound_by(share: Share) -> Bound | None:
 
 
 def alike(shares: Sequence[Share]) -> bool:
-    """Several profiles of one dialect, as the ranks of a job have; not the tables of a report."""
+    """Whether profiles look like those of one job's ranks: several of one dialect, no tables."""
     dialects = {share.dialect for share in shares}
     return len(shares) > 1 and len(dialects) == 1 and dialects.isdisjoint(PASTED_TABLES)
 
 
 def hidden_percent(share: Share) -> float:
-    """Percent of the GPU time that may be collectives beside those counted."""
+    """Percent of the GPU time that may be further collectives."""
     if share.dialect == HOST_FUNCTIONS:
         return 100 - (share.percent or 0.0)
     return max(0.0, 100 - (share.reported_coverage or 0.0)) if share.partial else 0.0

@@ -48,7 +48,7 @@ class Fraction:
 def fractions_of(
     connection: sqlite3.Connection, run: str, shares: Sequence[Share], jobs: Sequence[str] = ()
 ) -> tuple[Fraction, ...]:
-    """From traces, which have wall time and overlap, else from profiles; none without either.
+    """Collective shares of the time: of traces, which tell overlap, else of profiles.
 
     One for each job: profiles of one dialect with times are of the ranks of one job, unless they
     are named after different `jobs`; pasted tables and excerpts stand for themselves.
@@ -262,7 +262,7 @@ def uplift_of(
 
 
 def _spread(counted: Sequence[tuple[Part, Judged]]) -> Spread | None:
-    """Over the samples of the measurements, and over the best of other labels as a roof.
+    """The gain's range: over the samples, and with the best of other labels as a roof.
 
     A class known only by its transfers in the job may be slowed by the job alone: the lower end
     counts nothing for it.

@@ -227,7 +227,7 @@ def _cpu_activities(connection: sqlite3.Connection, run: str) -> bool:
 
 
 def _places(connection: sqlite3.Connection, run: str) -> tuple[PlaceRow, ...]:
-    """Roll-ups by kind of place; none of a kind with one place, which says what the whole does."""
+    """Sums by kind of place; a kind with one place is left out, as it equals the whole run."""
     kinds = {kind for (kind,) in connection.execute(_KINDS, (run,))}
     if not kinds:
         return ()

@@ -1,6 +1,6 @@
 """Which changes decide the verdict of `collscope check` (pure).
 
-A change of one class alone is an accident until shown otherwise: the verdict needs two
+A change of one class alone may be chance, so the verdict needs two
 neighbouring sizes of one curve, classes that carry a large share of the time together, one whose
 change is sure and moves the total, or the share-weighted total.
 """
@@ -83,7 +83,7 @@ class Judged:
 
     @property
     def seen(self) -> bool:
-        """Whether the class says something: that it changed, or that it did not."""
+        """Whether the class was judged: it changed, or it did not."""
         return self.doubt is None or self.slower or self.faster
 
 
@@ -108,7 +108,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Too much of it: which doubt has most of the time that cannot be judged."""
+    """Too much noise: which doubt has most of the time that cannot be judged."""
 
     seen: float  # part of the baseline's time that can be judged
     doubt: Doubt
@@ -203,7 +203,7 @@ def _noise(judged: Sequence[Judged], covered: float, seen: float) -> Noise:
 
 
 def _enough_resolution(unseen: Sequence[Judged], covered: float, seen: float) -> float | None:
-    """Least effect to resolve at which enough could be judged; None when that says too little."""
+    """The resolution at which enough could be judged; None when it would say too little."""
     for half, share in sorted(
         (half, j.share) for j in unseen if (half := j.effect.half_width()) is not None
     ):
@@ -245,6 +245,6 @@ def moved(j: Judged) -> float:
 
 
 def _sure(j: Judged) -> bool:
-    """Whether the effect is beyond the threshold itself, not only beyond none."""
+    """Whether the whole interval of the effect lies beyond the threshold, not only beyond zero."""
     beyond = abs(j.effect.log_ratio) - j.threshold
     return replace(j.effect, log_ratio=beyond).p_slower() < TOTAL_P

@@ -1,4 +1,4 @@
-"""What a measured class counts for in a job: the run's calls, laid on the measured classes."""
+"""How much each measured class counts in a job: the run's calls, by measured class."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Weights:
 
 
 def run_weights(connection: sqlite3.Connection, run: str, labels: Sequence[Label]) -> Weights:
-    """Calls of the run's classes on the classes that every label has.
+    """The run's calls, given to the classes that every label has.
 
     A class of the run counts once, for the nearest of the measured classes that serve it.
     """

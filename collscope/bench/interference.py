@@ -81,7 +81,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was measured, also when it ended early, and then why."""
+    """What was measured; if it ended early, also why."""
 
     rows: tuple[Interference, ...]
     error: CollscopeError | None = None

@@ -43,7 +43,7 @@ class CopyWanted:
 
 @dataclass(frozen=True, slots=True)
 class CopiesMeasured:
-    """What was measured, also when it ended early, and then why."""
+    """What was measured; if it ended early, also why."""
 
     found: MeasurementSet
     error: CollscopeError | None = None

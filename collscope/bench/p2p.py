@@ -47,7 +47,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class P2pRun:
-    """What was measured, also when it ended early, and then why."""
+    """What was measured; if it ended early, also why."""
 
     nranks: int
     pairs: tuple[Pair, ...]  # as asked for

@@ -75,7 +75,7 @@ def read_csv(csv: Path) -> str:
 def error_of(
     ended: Ended | None, where: str, target: Target, *, rows: int, good: int
 ) -> CollscopeError | None:
-    """What an end means, None when all went well.
+    """The error of a program that failed; None when all went well.
 
     ended   None: interrupted
     rows    that the benchmark left

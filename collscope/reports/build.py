@@ -71,7 +71,7 @@ def build_report(
 
 
 def _most_telling(rows: Sequence[JudgedClass]) -> Sequence[JudgedClass]:
-    """In the order to keep them: as they stand, or, without calls, every operation by size.
+    """Rows in the order in which a cut keeps them.
 
     The largest of each operation, then the next largest of each: a cut leaves all operations, and
     the sizes that tell their bandwidth.

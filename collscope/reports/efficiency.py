@@ -240,7 +240,7 @@ def speed_up_of(metric: ApplicationMetric) -> str | None:
 
 
 def _label_notes(label: JudgedLabel) -> Iterable[str]:
-    """Which of several labels is judged, and how many of its measurements have no number."""
+    """Which of several labels is judged, and how many of its measurements have no time."""
     if label.name is not None and not label.asked:
         which = "the most recent"
         if label.one_of_a_file:

@@ -99,7 +99,7 @@ def _told(rows: Sequence[InterferenceRow]) -> list[int]:
 
 
 def _alike(rows: Sequence[InterferenceRow]) -> str:
-    """What all calls have in common, which no column tells."""
+    """What all calls have in common; it has no column."""
     told, first = _told(rows), rows[0]
     place = {True: "in-place", False: "out of place", None: None}[first.in_place]
     ranks = None if first.nranks is None else count(first.nranks, "rank")

@@ -1,4 +1,4 @@
-"""How good the collectives of a run are: records of the report, in its JSON as they stand here.
+"""How good the collectives of a run are: records of the report and of its JSON.
 
 Ratios lie in 0..1; `_s` are seconds. None means "not known". Formulas: docs/report.md.
 """

@@ -48,7 +48,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class DeviationRow:
-    """Calls that one rank of one communicator lacks, or saw otherwise than its peers."""
+    """Calls that one rank of one communicator lacks, or saw differently than its peers."""
 
     comm_id: int  # communicator
     rank: int  # in the communicator

@@ -305,7 +305,7 @@ def _ms(us: float) -> str:
 
 
 def _change(old_us: float, new_us: float) -> str:
-    """Change of the time, which is not that of the speed: 5 -> 6 ms is 20 % longer."""
+    """Change of the time, not of the speed: 5 -> 6 ms is 20 % longer."""
     if old_us <= 0:
         return "change not defined"
     change = new_us / old_us - 1

@@ -51,7 +51,7 @@ def _late(report: Report) -> str:
 
 
 def skew_dominated(report: Report) -> Iterable[Finding]:
-    """Kernels of a profile that take over three roofs of the largest message they can serve."""
+    """Kernels of a profile whose mean is over three times the roof of their largest message."""
     kernels = [kernel for kernel in report.judgement.kernels if kernel.skewed]
     if not kernels:
         return
@@ -80,7 +80,7 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
 
 
 def skew_dominated_classes(report: Report) -> Iterable[Finding]:
-    """Classes whose kernels in the job take over three roofs, and over twice the class alone.
+    """Classes whose kernels take over three times the roof, and over twice the time alone.
 
     Where the time alone is not known it is at most the transfer in the job: the rest is waiting.
     """

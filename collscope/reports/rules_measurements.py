@@ -1,8 +1,8 @@
-"""Rules about what was measured: times that fall, switches that cost, curves far from reachable,
-places that differ, rounds and nodes slower than the others.
+"""Rules about what was measured: times that fall with size, costly switches of algorithm, curves
+far below the reachable ceiling, places that differ, rounds and nodes slower than the others.
 
-They look at the judged classes, which are those of one label. A time counts where its results were
-right; what the ceiling's own range explains is no finding.
+They look at the classes of the judged label. A time counts only where its results were right. What
+the range of the ceiling explains is no finding.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def times_fall(report: Report) -> Iterable[Finding]:
 
 
 def _falls(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
-    """Rows of a family that took longer than a larger message: how often so long, than which."""
+    """Rows of a family that took longer than a larger message: by what factor, and which."""
     ordered = sorted(rows, key=lambda r: r.size_bytes or 0)
     sizes = [row.size_bytes or 0 for row in ordered]
     least_from = _least_from(ordered)
@@ -108,7 +108,7 @@ def switch_costs(report: Report) -> Iterable[Finding]:
 
 
 def _jumps(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
-    """Neighbouring sizes of a family: how often as long as by the bandwidth of the smaller."""
+    """Neighbouring sizes of a family: the time over that at the bandwidth of the smaller size."""
     fallen = {small.class_id for _, small, _ in _falls(rows)}
     ordered = [row for row in rows if row.class_id not in fallen]
     for small, large in pairwise(sorted(ordered, key=lambda r: r.size_bytes or 0)):
@@ -143,7 +143,7 @@ def places_differ(report: Report) -> Iterable[Finding]:
 
 
 def _apart(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
-    """Sizes of a family whose places differ: how often as long, the slower and the faster."""
+    """Sizes of a family whose places differ: by what factor, the slower and the faster."""
     by_size: dict[int, dict[bool, JudgedClass]] = defaultdict(dict)
     for row in rows:
         if row.in_place is not None and row.size_bytes:
@@ -177,7 +177,7 @@ def far_below_reachable(report: Report) -> Iterable[Finding]:
 
 
 def _far(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
-    """The best large message of a family, where even it is far: how often as long as it could."""
+    """The best large message of a family, if even it is far off: its time over the ceiling's."""
     large = [
         r for r in rows
         if (r.size_bytes or 0) >= _LARGE and r.efficiency is not None and not r.calls

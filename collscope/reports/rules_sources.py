@@ -1,4 +1,4 @@
-"""Rules about what a run was put together from: other jobs, or one job twice."""
+"""Rules about the sources of a run: other jobs, or one job twice."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ _MOSTLY, _TIMES_EVEN, _MATTERS, _ALONE = 0.75, 3, 0.01, 2 / 3
 
 
 def late_node(report: Report) -> Iterable[Finding]:
-    """A node whose ranks come last, none of them alone enough to be named."""
+    """A node whose ranks come last in turns; none of them is late enough to be named alone."""
     said = report.timeline
     nodes = [place for place in said.places if place.kind == "node"]
     every = sum(node.caused_wait_ns for node in nodes)

@@ -65,7 +65,7 @@ def sections(report: Report) -> tuple[Section, ...]:
 
 
 def measured_only(report: Report) -> bool:
-    """Measurements are all that the run tells about time."""
+    """Whether measurements are all that the run tells about time."""
     return bool(report.judgement.reached) and not report.header.calls and not report.shares
 
 
@@ -117,7 +117,7 @@ def _share_answer(report: Report) -> Iterable[str]:
 
 
 def _together(shares: Sequence[Share], whole: str, idles: bool) -> str:
-    """One sentence over ranks of one job: with one word for it, if each deserves that word."""
+    """One sentence over the ranks of a job; what it is bound by is told if all ranks agree."""
     bounds = {None if idles else bound_by(share) for share in shares}
     bound = bounds.pop() if len(bounds) == 1 else None
     return f"{_collectives(bound)} take {_range(shares, whole)}."

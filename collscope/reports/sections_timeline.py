@@ -140,12 +140,12 @@ def _logged_sentences(ranks: Sequence[RankWaits]) -> Iterable[str]:
 
 
 def traced_ranks(said: Timeline, ranks: int) -> str:
-    """How many ranks something is of, in words; of how many, where some have no trace."""
+    """The number of ranks in words, with the whole where some have no trace."""
     return f"{ranks} of {said.traced.world} ranks" if said.traced else count(ranks, "rank")
 
 
 def _split_sentence(said: Timeline, wait: int, transfer: int, unknown: int) -> Iterable[str]:
-    """How the kernel time of collectives splits; what cannot be told is no transfer."""
+    """How the kernel time of collectives splits; what is not known does not count as transfer."""
     whole = wait + transfer + unknown
     if unknown <= _LITTLE * whole:
         if whole:
@@ -180,7 +180,7 @@ def idle_percent(said: Timeline) -> float | None:
 
 
 def late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
-    """How often and how much a straggler is late; `last in` is what the table calls it.
+    """How often and how much a straggler is late; the table calls the first `last in`.
 
     The others wait for other ranks too: how much less they would is what it alone costs them.
     """
@@ -244,7 +244,7 @@ def _between(values: Sequence[int]) -> str:
 
 
 def matters(rank: RankWaits, ranks: Sequence[RankWaits]) -> bool:
-    """True when the others lose time worth a search: 1 % of theirs, and 20 us a call."""
+    """Whether the others lose enough to look for the cause: 1 % of their time, and 20 us a call."""
     others = sum(other.seen_ns for other in ranks if other.rank != rank.rank)
     return (
         rank.caused_wait_ns >= _LEAST_WAIT * others and rank.late_typical_ns >= _LEAST_LATENESS_NS

@@ -1,4 +1,4 @@
-"""The share of collectives in words: what it is, of what, and what the job is bound by."""
+"""The share of collectives in words: the number, its denominator, and what the job is bound by."""
 
 from __future__ import annotations
 

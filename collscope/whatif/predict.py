@@ -18,7 +18,7 @@ from collscope.whatif.times import HIGH, LOW, Floats, Times
 
 @dataclass(frozen=True, slots=True)
 class Production:
-    """When gradients are there: µs since the backward pass began, by the part of the bytes.
+    """When gradients are ready: µs since the backward pass began, by the part of the bytes.
 
     parts     rising from 0 to 1
     ready_us  not falling; the last is when the backward pass ends
@@ -35,7 +35,7 @@ class Production:
         return self.ready_us[-1]
 
     def of(self, buckets: Sequence[Bucket]) -> Floats:
-        """µs at which each bucket's last gradient is there."""
+        """µs at which each bucket's last gradient is ready."""
         sums = np.cumsum([bucket.size_bytes for bucket in buckets], dtype=np.float64)
         return np.asarray(np.interp(sums / sums[-1], self.parts, self.ready_us))
 
@@ -46,7 +46,7 @@ def uniform(backward_us: float) -> Production:
 
 
 def recorded(sizes: Sequence[int], ready_us: Sequence[float]) -> Production:
-    """From recorded calls: each one's bytes were there when it began.
+    """From recorded calls: the bytes of each were ready when it began.
 
     ready_us  on any clock, one per size, two at least. What was produced before the first call is
               taken to have come at the mean rate between the first and the last

@@ -1,4 +1,4 @@
-"""Which threshold to take, and whether it is worth it (pure)."""
+"""Which threshold to take, and whether that pays (pure)."""
 
 from __future__ import annotations
 

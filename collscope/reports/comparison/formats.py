@@ -127,7 +127,7 @@ def _compare_sections(comparison: Comparison) -> list[Section]:
 
 
 def _short_names(labels: Sequence[str]) -> dict[str, str]:
-    """What labels are called in headings: themselves, or letters where one is too long."""
+    """Names of the labels for headings; letters where one is too long."""
     if max(map(len, labels)) <= _LONGEST_LABEL:
         return {label: label for label in labels}
     return {label: _letter(number) for number, label in enumerate(labels)}
@@ -227,7 +227,7 @@ def _place(in_place: bool | None) -> str:
 
 
 def _where(key: CollectiveClass) -> str:
-    """Nodes and root where they are not one and the first, and the place."""
+    """Nodes and root where they are not one node and rank 0, and the place."""
     nodes = f" on {count(key.nnodes, 'node')}" if (key.nnodes or 1) > 1 else ""
     root = f", root {key.root}" if key.root else ""
     return f"{nodes}{root}{_place(key.in_place)}"

@@ -159,7 +159,7 @@ def _total(reason: Reason, total: Effect) -> str:
 
 
 def step_words(step: JudgedStep) -> str:
-    """The step of two traced runs: what it became, or why that cannot be told."""
+    """The step of two traced runs: how it changed, or why that is not known."""
     few = " and ".join(f"'{run}' has {count(steps, 'step')}" for run, steps in step.steps)
     if step.ratio is None or step.low is None or step.high is None:
         return f"the noise of the step is not known: {few}; record several steps of each run"
@@ -264,7 +264,7 @@ def _remedy(noise: Noise, of: int) -> str:
 
 
 def _percent(effect: float) -> int:
-    """Change in whole % that is not less than an effect."""
+    """An effect as a change in whole %, rounded up."""
     return math.ceil(100 * math.expm1(effect))
 
 
