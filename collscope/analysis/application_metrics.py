@@ -70,7 +70,7 @@ def application_metrics(
     values: dict[tuple[str, str | None, int | None], dict[str, list[float]]] = defaultdict(dict)
     for name, unit, better, label, value in connection.execute(_METRICS, (run,)):
         values[name, unit, better].setdefault(label, []).append(value)
-    by_label = _by_plain_label(rows)
+    by_label = _by_plain_label(rows) if values else {}
     jobs = [job_of_figure(name) for name, _, _ in values]
     found = []
     for (name, unit, better), labels in values.items():

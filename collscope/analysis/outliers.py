@@ -51,11 +51,15 @@ def outliers_of(measured: Sequence[Measurement], label: str | None) -> Iterator[
 
 
 def _times(measured: Iterable[tuple[Measurement, Hashable]]) -> _Times:
+    """Times by class and place; none where there are too few places to compare."""
+    placed = [(m, place) for m, place in measured if place is not None]
+    if len({place for _, place in placed}) <= _FEWEST:
+        return {}
     samples: dict[CollectiveClass, dict[Hashable, list[float]]] = defaultdict(
         lambda: defaultdict(list)
     )
-    for m, place in measured:
-        if place is not None and m.time_us_median:
+    for m, place in placed:
+        if m.time_us_median:
             samples[m.collective_class][place].append(m.time_us_median)
     return {
         key: {place: median(times) for place, times in places.items()}

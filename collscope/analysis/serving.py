@@ -73,33 +73,28 @@ class Match:
     """Measurements that serve one class.
 
     nearest     those of the least distance
+    measured    of these what the time is of; empty where there is none
     gaps        what keeps them from being of exactly this class
     status      ok; else why there is no time: wrong, failed, timeout, skipped
     samples_us  every sample, or the median where a source gives nothing else
     time_us     median of the samples
-    set_aside   the time is not used: the job's own tells more
     """
 
     nearest: tuple[Serving, ...] = ()
+    measured: tuple[Measurement, ...] = ()
     gaps: tuple[Gap, ...] = ()
     status: str = "ok"
     samples_us: tuple[float, ...] = ()
     time_us: float | None = None
-    set_aside: bool = False
 
     def aside(self) -> Match:
-        """The same without its time."""
-        return replace(self, samples_us=(), time_us=None, set_aside=True)
-
-    @property
-    def measured(self) -> tuple[Measurement, ...]:
-        """What the time is of; empty where there is none."""
-        return () if self.set_aside else tuple(s.measurement for s in self.nearest)
+        """The same without its time: the job's own tells more."""
+        return replace(self, measured=(), samples_us=(), time_us=None)
 
     @property
     def scaled(self) -> bool:
         """True when fewer ranks were measured than the job has."""
-        return not self.set_aside and Gap.SCALED in self.gaps
+        return bool(self.measured) and Gap.SCALED in self.gaps
 
     @property
     def on_host(self) -> bool:
@@ -198,4 +193,4 @@ class Matcher:
         if self._own:
             gaps = tuple(gap for gap in gaps if gap is Gap.SCALED)
         samples = tuple(chain.from_iterable(m.times_us for m in measured))
-        return Match(tuple(chosen), gaps, "ok", samples, median(samples))
+        return Match(tuple(chosen), measured, gaps, "ok", samples, median(samples))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 
 from collscope.model.datatype import Datatype
 from collscope.model.op import Bus, Extent, Op
@@ -53,6 +54,7 @@ def transfers_size_bytes(
     return max([0, *sent.values(), *received.values()])
 
 
+@cache
 def bus_factor(op: Op, nranks: int | None) -> float | None:
     """busbw / algbw of an operation on `nranks` ranks; None when nranks is 1 or unknown.
 

@@ -22,6 +22,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import lru_cache
+from operator import attrgetter
 
 from collscope.model.datatype import Datatype
 from collscope.model.op import Op
@@ -48,7 +50,7 @@ _NO_DISTANCE: Distance = (0,) * len(_GAPS)
 
 
 # Parts of a class that every kind of row has as they stand here.
-_OTHER_PARTS = ("count", "size_bytes", "root", "in_place", "nranks", "nnodes", "shape")
+_other_parts = attrgetter("count", "size_bytes", "root", "in_place", "nranks", "nnodes", "shape")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +68,10 @@ class CollectiveClass:
     nnodes: int | None = None
     shape: str | None = None  # of a group of Send and Recv; None: the library's own function
 
-    @classmethod
-    def of(
-        cls, op: Op, datatype: Datatype | None, redop: Redop | None, row: object
-    ) -> CollectiveClass:
+    @staticmethod
+    def of(op: Op, datatype: Datatype | None, redop: Redop | None, row: object) -> CollectiveClass:
         """The class of a row that has the other parts as fields of the same names."""
-        return cls(op, datatype, redop, *(getattr(row, name) for name in _OTHER_PARTS))
+        return _made_once(op, datatype, redop, *_other_parts(row))
 
     @property
     def family(self) -> CollectiveClass:
@@ -156,16 +156,13 @@ class CollectiveClass:
             told.append(Gap.NODES_UNKNOWN)
         elif self.nnodes != other.nnodes:
             told.append(Gap.NODES_DIFFER)
-        for gap, mine, theirs in (
-            (Gap.SHAPE_UNKNOWN, self._shape, other._shape),
-            (Gap.PLACE_UNKNOWN, self.in_place, other.in_place),
-            (Gap.DATATYPE_UNKNOWN, _known(self.datatype), _known(other.datatype)),
-            *([(Gap.REDOP_UNKNOWN, self._redop, other._redop)] if self.op.reduces else ()),
-        ):
-            if mine is None or theirs is None:
-                told.append(gap)
-            elif mine != theirs:
-                return None
+        mine, theirs = self._known, other._known
+        if None in mine or mine != theirs:
+            for gap, own, measured in zip(_UNKNOWN, mine, theirs, strict=True):
+                if own is None or measured is None:
+                    told.append(gap)
+                elif own != measured:
+                    return None
         if self.op.rooted and (self.root is None or other.root is None):
             told.append(Gap.ROOT_UNKNOWN)
         elif self.op.rooted and self.root != other.root:
@@ -173,16 +170,19 @@ class CollectiveClass:
         return tuple(told)
 
     @property
-    def _shape(self) -> str | None:
-        """The exchange; None of a SendRecv that does not say which ranks it is between."""
-        if self.shape is None and self.op is Op.SEND_RECV:
-            return None
-        return (self.shape or self.op.value).lower()
+    def _known(self) -> tuple[object, ...]:
+        """Shape, place, datatype and reduction as they are compared; None: not known."""
+        return (
+            self.shape.lower() if self.shape else _SHAPES[self.op],
+            self.in_place,
+            None if self.datatype is _NO_DATATYPE else self.datatype,
+            (None if self.redop is _CUSTOM else self.redop) if self.op.reduces else "",
+        )
 
-    @property
-    def _redop(self) -> Redop | None:
-        return None if self.redop is Redop.CUSTOM else self.redop
 
-
-def _known(datatype: Datatype | None) -> Datatype | None:
-    return None if datatype is Datatype.UNKNOWN else datatype
+# An operation is a shape; a SendRecv does not say which ranks it is between.
+_SHAPES = {op: None if op is Op.SEND_RECV else op.value.lower() for op in Op}
+_UNKNOWN = (Gap.SHAPE_UNKNOWN, Gap.PLACE_UNKNOWN, Gap.DATATYPE_UNKNOWN, Gap.REDOP_UNKNOWN)
+# Many rows are of one class, and each is asked for it again and again.
+_made_once = lru_cache(maxsize=1 << 16, typed=True)(CollectiveClass)
+_NO_DATATYPE, _CUSTOM = Datatype.UNKNOWN, Redop.CUSTOM

@@ -87,10 +87,12 @@ def read_measurements(
     given = {"run": run, "label": label}
     named = [f"m.{name} = :{name}" for name, value in given.items() if value is not None]
     where = f"WHERE {' AND '.join(named)}" if named else ""
+    # Samples know their run: without a label no join is needed for each of them.
+    of_label = "JOIN measurements m USING (measurement_id) " if label is not None else "m "
     samples: dict[int, list[float]] = defaultdict(list)
     for measurement, time_us in connection.execute(
-        "SELECT measurement_id, time_us FROM measurement_samples JOIN measurements m"
-        f" USING (measurement_id) {where} ORDER BY measurement_id, ordinal",
+        f"SELECT measurement_id, time_us FROM measurement_samples {of_label}{where}"
+        " ORDER BY measurement_id, ordinal",
         given,
     ):
         samples[measurement].append(time_us)
