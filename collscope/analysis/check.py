@@ -73,6 +73,20 @@ class ClassVerdict:
 
 
 @dataclass(frozen=True, slots=True)
+class StepVerdict:
+    """The step of two traced runs as judged."""
+
+    ratio: float | None  # current / baseline, as recorded with the profiler; None: no steps
+    low: float | None  # its 95 % interval, widened by what the profiler may cost either run
+    high: float | None  # None: the noise is not known
+    outcome: Annotated[str, ("slower", "faster", "same", "unsure")]
+    # What keeps the interval too wide to judge by. None: nothing; profiler: the host bounds a step,
+    # and what the profiler costs it is not known; unknown: a single step, or none; assumed, spread,
+    # launches: too much noise
+    doubt: Annotated[str | None, (*(d.value for d in Doubt), None)]
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """Answer of `collscope check`."""
 
@@ -90,6 +104,7 @@ class Check:
     notes: tuple[Note, ...]
     # of traced runs: their steps, and the parts of a step; None: measurements
     traced: TracedParts | None = None
+    step: StepVerdict | None = None  # of traced runs
     schema: str = SCHEMA
 
     @property

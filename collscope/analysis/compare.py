@@ -91,6 +91,10 @@ class TracedSteps:
     """What the steps of one run are."""
 
     label: str  # run
+    store: str  # path of the store that it is in
+    # what was recorded: light, GPU activities alone; full, CPU activities too; other, by another
+    # profiler than PyTorch's. All of them slow the host.
+    profiler: Annotated[str, ("light", "full", "other")]
     steps: int  # steps that are samples; 0: none were found
     # marks: the profiler's; kernels, period: recurring kernels or collectives; given: --steps;
     # window: no step was found

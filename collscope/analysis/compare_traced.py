@@ -9,11 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from collscope.analysis.check import DEFAULT_RULES, Check, Rules, check, control_floor, doubt_of
+from collscope.analysis.check import (
+    DEFAULT_RULES,
+    Check,
+    Rules,
+    StepVerdict,
+    check,
+    control_floor,
+    doubt_of,
+)
 from collscope.analysis.compare import (
     Comparison,
     KernelComparison,
@@ -77,6 +86,8 @@ class TracedRun:
     """One run's traces, in samples of its steps."""
 
     label: Label  # its classes: transfer of a call, the mean over the calls of a step
+    store: Path  # that it is in
+    profiler: str  # what was recorded, and how: a key of `HOST_PRIOR`
     steps: int  # 0: none were found
     step_from: str  # marks: the profiler's; kernels, period: recurring kernels or collectives
     ranks: tuple[int, ...]  # traced
@@ -96,6 +107,7 @@ class TracedRun:
 
 def traced_run(
     name: str,
+    store: Path,
     recorded: Recorded,
     keys: Sequence[CollectiveClass | None],
     circumstances: Mapping[str, tuple[str, ...]],
@@ -119,6 +131,8 @@ def traced_run(
     prior = HOST_PRIOR[recorded.profiler][0]
     return TracedRun(
         Label(name, classes, 0, here),
+        store,
+        recorded.profiler,
         max(0, len(ends) - 1),
         steps.source,
         rows.ranks,
@@ -302,7 +316,19 @@ def check_traced(
         decision=_decide(found.decision, step),
         notes=(*_notes((baseline, current)), *kept),
         traced=_traced_parts((baseline, current)),
-    )
+        step=StepVerdict(
+            step.ratio, step.low, step.high, _outcome(step),
+            None if step.doubt is None else step.doubt.value,
+        ),
+    )  # fmt: skip
+
+
+def _outcome(step: JudgedStep) -> str:
+    if step.slower or step.faster:
+        return "slower" if step.slower else "faster"
+    if step.doubt is not None or step.low is None or step.high is None:
+        return "unsure"
+    return "same" if step.low <= 1 <= step.high else "unsure"
 
 
 def _decide(classes: Decision, step: JudgedStep) -> Decision:
@@ -326,8 +352,9 @@ def _decide(classes: Decision, step: JudgedStep) -> Decision:
 def _judge_step(baseline: TracedRun, current: TracedRun, rules: Rules, floor: float) -> JudgedStep:
     effect = _effect(baseline, current, STEP)
     steps = ((baseline.name, baseline.steps), (current.name, current.steps))
+    store = str(baseline.store)
     if effect is None:
-        return JudgedStep(steps, None, None, None, Doubt.UNKNOWN, slower=False, faster=False)
+        return JudgedStep(steps, store, None, None, None, Doubt.UNKNOWN, slower=False, faster=False)
     matters = max(math.log1p(TOTAL_THRESHOLD), floor)
     # Ratios that the profiler's cost leaves open: all of it in one run, none in the other.
     least, most = (
@@ -342,6 +369,7 @@ def _judge_step(baseline: TracedRun, current: TracedRun, rules: Rules, floor: fl
         doubt = Doubt.PROFILER
     return JudgedStep(
         steps,
+        store,
         math.exp(effect.log_ratio),
         low,
         high,
@@ -390,7 +418,17 @@ def _traced_parts(runs: Sequence[TracedRun]) -> TracedParts:
     )
     return TracedParts(
         tuple(
-            TracedSteps(r.name, r.steps, r.step_from, len(r.ranks), r.world_size, r.host, r.least)
+            TracedSteps(
+                r.name,
+                str(r.store),
+                r.profiler,
+                r.steps,
+                r.step_from,
+                len(r.ranks),
+                r.world_size,
+                r.host,
+                r.least,
+            )
             for r in runs
         ),
         tuple(p for p in parts if any(c.time_us is not None for c in p.cells)),

@@ -141,7 +141,7 @@ def _load_traced(store: sqlite3.Connection, db: Path, run: str) -> TracedRun:
         "device": tuple(gpu for (gpu,) in store.execute(query, (run,))),
         "library": tuple(v for (v,) in store.execute(versions, (run,)) if v),
     }
-    return traced_run(run, recorded, traced.keys, circumstances)
+    return traced_run(run, db, recorded, traced.keys, circumstances)
 
 
 def _aligned(labels: list[Label]) -> list[Label]:

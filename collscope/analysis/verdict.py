@@ -121,6 +121,7 @@ class JudgedStep:
     """The step of two traced runs."""
 
     steps: tuple[tuple[str, int], tuple[str, int]]  # runs, and how many steps each has
+    store: str  # that they are in
     ratio: float | None  # current / baseline, as recorded; None: a run has no steps
     # Its 95 % interval, widened by what the profiler may cost either run; None: noise not known
     low: float | None

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import combinations, product
-from math import copysign, factorial, hypot, sqrt
+from math import copysign, factorial, hypot
 
 import numpy as np
 import numpy.typing as npt
@@ -33,10 +33,10 @@ from collscope.model import CollectiveClass
 from collscope.timeline.causal import FIRST, HOST
 from collscope.timeline.play import Substitutions, play
 from collscope.timeline.predict import (
-    HOST_PRIOR,
     STARTS,
     Recorded,
     clock_change,
+    host_prior,
     lone_exchanges,
     recorded_transfers,
     transfer_factors,
@@ -183,10 +183,10 @@ def _host_readings(first: Recorded, second: Recorded) -> tuple[Pair, ...]:
 
     The same profiler costs two runs of a job alike; that of other activities does not.
     """
-    one, other = (HOST_PRIOR[r.profiler] for r in (first, second))
-    middle = sqrt(one[0] * one[1]), sqrt(other[0] * other[1])
-    alike = zip(one, other, strict=True)
-    return middle, *(alike if first.full == second.full else product(one, other))
+    (low, middle, high), (other_low, other_middle, other_high) = map(host_prior, (first, second))
+    ends = (low, high), (other_low, other_high)
+    alike = zip(*ends, strict=True) if first.profiler == second.profiler else product(*ends)
+    return (middle, other_middle), *alike
 
 
 def _shapley(value: Callable[[Swapped], float]) -> dict[str, float]:

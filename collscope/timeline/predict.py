@@ -390,14 +390,20 @@ def recorded_transfers(recorded: Recorded) -> Floats:
     return np.where(graph.alone, np.minimum(least[class_], graph.transfer), graph.transfer)
 
 
+def host_prior(recorded: Recorded) -> tuple[float, float, float]:
+    """Least, usual and most of the host's work without the profiler, in parts of the recorded."""
+    profiler = recorded.profiler
+    low, high = HOST_PRIOR[profiler]
+    usual = float(np.sqrt(np.prod(HOST_PRIOR["light" if profiler == "other" else profiler])))
+    return low, usual, high
+
+
 def _host_pace(player: _Player, measured_ns: float | None, beside: _Beside) -> _Range:
     """Time of the host's work without the profiler, in parts of the recorded.
 
     The step time without the profiler tells it where the host is what bounds that step.
     """
-    profiler = player.recorded.profiler
-    low, high = HOST_PRIOR[profiler]
-    usual = float(np.sqrt(np.prod(HOST_PRIOR["light" if profiler == "other" else profiler])))
+    low, usual, high = host_prior(player.recorded)
     if measured_ns is None:
         return _Range(low, usual, high, determined=False)
 

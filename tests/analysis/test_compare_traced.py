@@ -48,7 +48,7 @@ def run_of(
             job.collective((0, 1), transfer * US, count=count)
     recorded = analyse(job.traces()).recorded()
     return traced_run(
-        name, recorded, [recorded.calls.classes[c] for c in recorded.calls.class_], {}
+        name, Path("a.db"), recorded, [recorded.calls.classes[c] for c in recorded.calls.class_], {}
     )
 
 
@@ -167,7 +167,12 @@ def test_what_the_profiler_may_cost_the_host_is_in_the_step_s_interval() -> None
     assert plain.high is not None
     assert step.low == pytest.approx(plain.low / 2)
     assert step.high == pytest.approx(plain.high * 2)
-    assert "collscope predict --run base --with slow --step-ms N" in render_check(found, "github")
+    told = render_check(found, "github")
+    assert "collscope predict --db a.db --run base --with slow --step-ms N" in told
+    document = json.loads(render_check(found, "json"))
+    jsonschema.validate(document, schema("check"))
+    assert (document["step"]["outcome"], document["step"]["doubt"]) == ("unsure", "profiler")
+    assert {run["profiler"] for run in document["traced"]["runs"]} == {"full"}
     assert check_traced(slow, base).verdict is Verdict.NO_VERDICT
     thrice = replace(steady("thrice", factor=3), least=0.5)
     assert check_traced(base, thrice).verdict is Verdict.REGRESSION
@@ -179,7 +184,7 @@ def test_compare_says_that_the_profiler_slows_the_host() -> None:
     base, other = replace(steady("a b"), least=0.5), steady("other")
     told = " ".join(render_compare(compare_traced([base, other]), "text").split())
     assert "as little as 50 % (a b) of the time here" in told
-    assert "collscope predict --run 'a b' --with other --step-ms N" in told
+    assert "collscope predict --db a.db --run 'a b' --with other --step-ms N" in told
     assert "Totals ------ Transfer only, without waiting" in told
     assert "The profiler slows" not in render_compare(compare_traced([other, steady("b")]), "text")
 

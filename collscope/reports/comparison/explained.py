@@ -13,7 +13,7 @@ from collscope.analysis.traced_run import read_traced
 from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.ingest.match import reading
 from collscope.model import CollectiveClass
-from collscope.reports.comparison.words import kind_of
+from collscope.reports.comparison.words import kind_of, predict_command
 from collscope.reports.html.page import Extras, Fact
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, in_format, table, to_csv
 from collscope.timeline.explain import Explanation, explain
@@ -97,6 +97,7 @@ class Explained:
     """The difference of two steps; the parts and the remainder sum to it. ns a step."""
 
     schema: str = SCHEMA
+    store: str  # path of the store that both runs are in
     first: ExplainedRun  # the reference
     second: ExplainedRun  # what is explained
     difference_ns: int  # step of the second run minus that of the first
@@ -140,11 +141,11 @@ def explain_runs(db: Path, names: Sequence[str]) -> Explained:
     found = explain(first, second)
     if found is None:
         raise NoVerdictError("compare --explain: the traces hold no step. Record several steps.")
-    return _explained(names, (first, second), found)
+    return _explained(db, names, (first, second), found)
 
 
 def _explained(
-    names: Sequence[str], recorded: tuple[Recorded, Recorded], found: Explanation
+    db: Path, names: Sequence[str], recorded: tuple[Recorded, Recorded], found: Explanation
 ) -> Explained:
     one, other = (
         ExplainedRun(
@@ -158,6 +159,7 @@ def _explained(
     )  # fmt: skip
     changed = sorted(found.classes, key=lambda c: -c.calls * abs(c.new_ns - c.old_ns))
     return Explained(
+        store=str(db),
         first=one,
         second=other,
         difference_ns=found.second_ns - found.first_ns,
@@ -260,6 +262,7 @@ def _firm(part: ExplainedPart) -> bool:
 def _open_questions(said: Explained) -> Iterator[str]:
     """Why the answer is not better, and what would make it so."""
     one, other = said.first, said.second
+    cpu = one.cpu_activities or other.cpu_activities
     parts = {p.part: p for p in said.parts}
     if abs(said.difference_ns) < STARTS * hypot(one.step_ns, other.step_ns):
         yield (
@@ -275,9 +278,10 @@ def _open_questions(said: Explained) -> Iterator[str]:
     elif not _firm(parts["collectives"]) and _by_profiler(parts):
         yield (
             "The hosts bound a recorded step, and the profiler slows hosts: by how much is not in"
-            " the recordings, and so it is not known what the collectives add without it. Record"
-            " with CUDA activities alone, or time the steps without the profiler and give that of"
-            f" '{one.run}' to collscope predict --run {one.run} --with {other.run} --step-ms."
+            " the recordings, and so it is not known what the collectives add without it."
+            f" {'Record with GPU activities alone, or measure' if cpu else 'Measure'} the step of"
+            f" '{one.run}' without the profiler, then run"
+            f" '{predict_command(said.store, one.run, other.run)}'."
         )
 
 

@@ -84,14 +84,15 @@ def _profiler(traced: TracedParts, step: PartComparison) -> Iterator[str]:
         return
     least = ", ".join(f"{100 * r.least_unprofiled:.0f} % ({r.label})" for r in slowed)
     first, other = (run.label for run in traced.runs[:2])
+    command = predict_command(traced.runs[0].store, first, other)
     known = any(cell.low is not None for cell in step.cells)
     held = ", and the interval of the step holds that" * known
     yield (
         "The profiler slows the host, by a factor that is not known for these runs, so the steps"
         " without it may compare differently. Without it the step may take as little as"
         f" {least} of the time here{held}. Measure the step of"
-        f" {first} without the profiler: '{predict_command(first, other)}' then tells what the"
-        f" collectives of {other} change."
+        f" {first} without the profiler: '{command}' then tells what the collectives of {other}"
+        " change."
     )
 
 

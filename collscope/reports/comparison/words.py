@@ -171,7 +171,7 @@ def step_words(step: JudgedStep) -> str:
         return (
             f"the step takes {became}, which is too wide a range to judge: what the profiler costs"
             f" the host is not known; measure the step of '{first}' without the profiler, then run"
-            f" '{predict_command(first, other)}'"
+            f" '{predict_command(step.store, first, other)}'"
         )
     if step.doubt is not None:
         return (
@@ -183,9 +183,10 @@ def step_words(step: JudgedStep) -> str:
     return f"no change of the step beyond the noise: {became}"
 
 
-def predict_command(first: str, other: str) -> str:
+def predict_command(store: str, first: str, other: str) -> str:
     """The command that compares two traced runs from the first's step without the profiler."""
-    return f"collscope predict --run {shlex.quote(first)} --with {shlex.quote(other)} --step-ms N"
+    words = ["collscope", "predict", "--db", store, "--run", first, "--with", other]
+    return f"{shlex.join(words)} --step-ms N"
 
 
 def no_result_words(found: Sequence[NoResult]) -> str:
