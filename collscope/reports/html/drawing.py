@@ -36,7 +36,7 @@ _STYLE: dict[Any, Any] = {
     "axes.spines.right": False, "figure.facecolor": "none", "axes.facecolor": "none",
 }  # fmt: skip
 _WIDE, _NARROW = 12.4, 4.4  # inches of a drawing as wide as the page, and as a telephone
-_LEFT, _RIGHT, _TOP, _BOTTOM = 0.72, 0.22, 0.12, 0.58  # inches around an axis with numbers
+_LEFT, _RIGHT, _TOP, _BOTTOM = 0.72, 0.34, 0.12, 0.58  # inches around an axis with numbers
 _LETTER = 0.085  # inches of one in a name beside an axis, about
 _LONGEST_NAME = 40  # characters of a row's name
 _ROW, _ROW_NARROW = 0.28, 0.46  # inches of a row with its name beside it, and above it
@@ -229,7 +229,13 @@ def heat_figure(title: str, text: str, matrix: Matrix) -> Figure:
         [(matrix.corner, TEXT), *((f"{c} {matrix.unit}", NUMBER) for c in matrix.columns)],
         ([name, *line] for name, line in zip(matrix.rows, matrix.values, strict=True)),
     )
-    return Figure(title, text, draw(lambda sheet: _heat_map(matrix, sheet)), found, {})
+    picture = draw(lambda sheet: _heat_map(matrix, sheet))
+    cells = [
+        [f"{row}, {column}: " + ("none" if v is None else f"{figure(v, 4)} {matrix.unit}")
+         for column, v in zip(matrix.columns, values, strict=True)]
+        for row, values in zip(matrix.rows, matrix.values, strict=True)
+    ]  # fmt: skip
+    return Figure(title, text, picture, found, {}, cells=cells)
 
 
 def _heat_map(matrix: Matrix, sheet: Sheet) -> Drawing:
@@ -247,7 +253,7 @@ def _heat_map(matrix: Matrix, sheet: Sheet) -> Drawing:
     axis = drawing.add_axes((left / width, tall[0], cell * len(columns) / width, tall[1]))
     shown = axis.imshow(
         np.ma.masked_invalid(grid), cmap="viridis", aspect="auto", interpolation="none",
-        extent=(0, len(columns), len(rows), 0),
+        extent=(0, len(columns), len(rows), 0), gid="heat-map",
     )  # fmt: skip
     places = range(0, len(columns), ceil(_COLUMN_NAME / cell))
     axis.set_xticks([i + 0.5 for i in places], [columns[i] for i in places], rotation=turn,

@@ -154,6 +154,16 @@
       const wanted = figure.filters[id];
       if (wanted) mark.addEventListener("click", () => choose(chosen === wanted ? "" : wanted));
     }
+    for (const map of figure.cells.length ? all("[data-mark=heat-map]", place) : []) {
+      map.classList.add("mark");
+      map.addEventListener("pointermove", (event) => {
+        const box = map.getBoundingClientRect();
+        const part = (at, from, size, count) => Math.max(0, Math.min(count - 1, Math.floor((at - from) / size * count)));
+        const row = figure.cells[part(event.clientY, box.top, box.height, figure.cells.length)];
+        showTip(row[part(event.clientX, box.left, box.width, row.length)], event.clientX, event.clientY);
+      });
+      map.addEventListener("pointerleave", hideTip);
+    }
     place.querySelector(".drawing").addEventListener("keydown", (event) => {
       const shown = marks.filter((mark) => mark.getClientRects().length);
       const at = shown.indexOf(document.activeElement);
@@ -333,6 +343,7 @@
         if (list.length < 2) continue;
         const last = list.reduce((a, b) => (this.wait[b[1]] < this.wait[a[1]] ? b : a));
         const x = margin + (this.start[last[1]] - this.from) * scale;
+        if (x < margin) continue; // began before the window
         for (const [r, i] of list) {
           if (r === last[0] || this.wait[i] === 0xffffffff || this.wait[i] * scale < 3) continue;
           const y = (r + 0.5) * lane;

@@ -74,6 +74,7 @@ class Figure:
     table    its data
     marks    what the pointer and the keyboard read of a mark, by its `data-mark` in the SVG
     filters  text that a click on a mark puts into a table's filter, by the same
+    cells    of a heat map, by row and column: what the pointer reads; it is the mark `heat-map`
     """
 
     title: str
@@ -81,7 +82,8 @@ class Figure:
     picture: Picture
     table: Table
     marks: Mapping[str, str]
-    filters: Mapping[str, str] | None = None
+    filters: Mapping[str, str] = field(default_factory=dict)
+    cells: Sequence[Sequence[str]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,8 @@ def _drawing(
         return {**common, "kind": "strip"}
     data["figures"][key] = {
         "marks": {mark: visible(text) for mark, text in drawing.marks.items()},
-        "filters": drawing.filters or {},
+        "filters": drawing.filters,
+        "cells": [[visible(text) for text in row] for row in drawing.cells],
     }
     legend = [replace(key, name=visible(key.name)) for key in drawing.picture.legend]
     return {**common, "kind": "figure", "svg": drawing.picture.svg, "legend": legend}
