@@ -142,20 +142,20 @@ class Export:
 
     def sync(
         self, kind: int, times: tuple[int, int], at: tuple[int, int, int], correlation: int,
-        event: int = -1,
+        event: int = -1, link: int = 0,
     ) -> None:  # fmt: skip
         """`kind` of ENUM_CUPTI_SYNC_TYPE: 1 event, 2 wait, 3 stream, 4 context."""
         pid, device, stream = at
         self.insert(
             "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", *times, device, stream, correlation,
-            global_pid(pid), kind, event & 0xFFFFFFFF, 0,
+            global_pid(pid), kind, event & 0xFFFFFFFF, link,
         )  # fmt: skip
 
-    def record(self, at: tuple[int, int, int], correlation: int, event: int) -> None:
+    def record(self, at: tuple[int, int, int], correlation: int, event: int, link: int = 0) -> None:
         pid, device, stream = at
         self.insert(
             "CUPTI_ACTIVITY_KIND_CUDA_EVENT", 0, device, stream, correlation, global_pid(pid),
-            event, 0,
+            event, link,
         )  # fmt: skip
 
     def range(

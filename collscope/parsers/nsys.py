@@ -11,11 +11,10 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from collscope.kernel_names import classify
 from collscope.model import Diagnostic, Profile, Severity
 from collscope.model.profile import ProfiledDevice
 from collscope.parsers import nsys_nccl, nvtx_payload
-from collscope.parsers._calls import CallRows
+from collscope.parsers._calls import NOT_TOLD, CallRows, call_kind
 from collscope.parsers._rows import Rows
 from collscope.parsers._sqlite import (
     base_tables,
@@ -178,6 +177,7 @@ def _read_calls(
         return None, {}
     used = f"SELECT id, value FROM StringIds WHERE id IN (SELECT nameId FROM {_RUNTIME})"
     functions = dict(select(connection, used))
+    ordering = {k for k, name in functions.items() if call_kind(str(name)) != NOT_TOLD}
     launched = rows.launched
     found = CallRows(launched)
     first: dict[int, tuple[int, int]] = {}
@@ -186,6 +186,8 @@ def _read_calls(
     number = _NUMBER.format(process=process, correlation="r.correlationId")
     sql = f'SELECT r.nameId, {number}, {process}, r.globalTid, r.start, r."end" FROM {_RUNTIME} r'
     for name, own, pid, thread, start, end in select(connection, sql):
+        if own not in launched and name not in ordering:
+            continue
         count = len(found)
         found.add(functions.get(name), own, (pid, thread), (start, end))
         if len(found) == count:
@@ -339,7 +341,9 @@ def _with_calls_of_nccl(
     profile: Profile, ranges: list[Range], launched: dict[int, tuple[int, int]]
 ) -> Profile:
     """The profile with what NCCL's ranges tell of its collective kernels."""
-    mine = [k for k, s in enumerate(profile.spans) if s.kind == "kernel" and classify(s.name)]
+    mine = [
+        k for k, s in enumerate(profile.spans) if s.kind == "kernel" and nsys_nccl.hint_of(s.name)
+    ]
     if not mine:
         return profile
     spans = list(profile.spans)

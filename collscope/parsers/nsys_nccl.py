@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from collscope.kernel_names import classify
@@ -29,7 +30,7 @@ REDUCTION = "Reduction operation"
 _START, _END = "ncclGroupStart", ("ncclGroupEnd", "ncclGroupSimulateEnd")
 _LARGEST = 1 << 31
 
-Numbered = tuple[int, "KernelSpan"]
+hint_of = lru_cache(maxsize=4096)(classify)  # a file has few names and many kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,14 +203,14 @@ def _collective(
 
 def _typed(told: TraceCollective, kernel: KernelSpan) -> TraceCollective:
     """With the datatype that the kernel's name has, where that is of this operation."""
-    hint = classify(kernel.name)
+    hint = hint_of(kernel.name)
     if hint is None or not told.op.reduces or hint.op_hint != told.op.value:
         return told
     return replace(told, datatype=Datatype.of_label(hint.datatype_hint))
 
 
 def _hinted(kernel: KernelSpan) -> Op | None:
-    hint = classify(kernel.name)
+    hint = hint_of(kernel.name)
     return None if hint is None or hint.op_hint is None else Op(hint.op_hint)
 
 

@@ -90,7 +90,7 @@ def _cost(said: Timeline) -> str:
     """
     names = dict.fromkeys(OTHER_PROFILERS[d] for d in said.profilers if d in OTHER_PROFILERS)
     if names:
-        return f"By how much {' and '.join(names)} does, was not measured."
+        return f"What {' and '.join(names)} costs the host was not measured."
     if said.cpu_activities:
         return (
             "The traces show CPU activities: with them loops of launches on H200 took 1.16 to "

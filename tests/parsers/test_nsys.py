@@ -192,6 +192,21 @@ def test_host_calls_with_their_streams_and_events(memory: sqlite3.Connection) ->
     assert trace.columns.launch_ns.tolist() == [3, 9, 9]
 
 
+def test_an_event_that_is_recorded_twice(memory: sqlite3.Connection) -> None:
+    """eventSyncId tells which record a wait is for, where the event's own id comes back."""
+    export = Export(memory)
+    export.call("cudaLaunchKernel_v7000", (3, 4), (5, 6), 2)
+    export.kernel("gemm", (20, 30), (5, 0, 7), 2)
+    for number, link in ((3, 1001), (4, 1002)):
+        export.call("cudaEventRecord_v3020", (number * 10, number * 10 + 1), (5, 6), number)
+        export.record((5, 0, 7), number, 99, link)
+    export.call("cudaStreamWaitEvent_v3020", (50, 51), (5, 6), 5)
+    export.sync(2, (50, 51), (5, 0, 13), 5, 99, 1001)
+    (trace,) = profile_traces(nsys.parse(memory))
+    assert trace.calls is not None
+    assert trace.calls.event.tolist() == [-1, 0, 1, 0]
+
+
 def test_a_process_with_two_devices_keeps_its_launch_times_only(
     memory: sqlite3.Connection,
 ) -> None:
