@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from collscope.model import Diagnostic, Profile, Severity
+from collscope.kernel_names import classify
+from collscope.model import Diagnostic, Op, Profile, Severity, parse_op
 from collscope.model.profile import ProfiledDevice
+from collscope.model.trace import TraceCollective
 from collscope.parsers._calls import CallRows, pointer
 from collscope.parsers._rows import Rows, top_columns
 from collscope.parsers._sqlite import (
@@ -35,6 +37,8 @@ from collscope.parsers._sqlite import (
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping
+
+    from collscope.model import KernelSpan
 
 _DISPATCH = "rocpd_kernel_dispatch"
 _COPY = "rocpd_memory_copy"
@@ -78,7 +82,17 @@ def parse(connection: sqlite3.Connection) -> Profile:
         if rows.empty and "top_kernels" in names:
             _read_top(connection, rows)
         devices = _devices(connection, names, processes)
-    return rows.profile("rocpd", calls.columns(), devices)
+    profile = rows.profile("rocpd", calls.columns(), devices)
+    ops = {call: op for process in processes for call, op in process.ops.items()}
+    return replace(profile, spans=tuple(_with_op(span, ops) for span in profile.spans))
+
+
+def _with_op(span: KernelSpan, ops: Mapping[int, Op]) -> KernelSpan:
+    """The operation of the RCCL call that launched a collective's kernel, where it is known."""
+    op = ops.get(span.call or 0)
+    if op is None or span.kind != "kernel" or classify(span.name) is None:
+        return span
+    return replace(span, collective=TraceCollective(op))
 
 
 @dataclass
@@ -90,6 +104,7 @@ class _Process:
     devices: set[str] = field(default_factory=set)
     # Streams by the call that launched on them; several of a graph's.
     streams_of: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
+    ops: dict[int, Op] = field(default_factory=dict)  # of RCCL, by the call that launched
 
 
 def _suffixes(names: set[str]) -> list[str]:
@@ -123,7 +138,8 @@ def _call(
 ) -> tuple[str, str]:
     """SQL for the number of the call behind an execution, and the join it needs."""
     event = "rocpd_event" + process.suffix
-    if event not in names or "event_id" not in columns(connection, table + process.suffix):
+    known = columns(connection, table + process.suffix)
+    if "event_id" not in known or not _has(connection, names, event, {"id", "stack_id"}):
         return "NULL", ""
     number = f"CASE WHEN c.stack_id > 0 THEN c.stack_id + {process.first} END"
     return number, f" LEFT JOIN {quoted(event)} c ON c.id = k.event_id"
@@ -199,22 +215,51 @@ def _read_calls(
     region, event, string = (
         table + process.suffix for table in ("rocpd_region", "rocpd_event", "rocpd_string")
     )
-    if not {region, event, string} <= names:
+    of_region = {"name_id", "tid", "start", "end", "event_id"}
+    if (
+        string not in names
+        or not _has(connection, names, region, of_region)
+        or not _has(connection, names, event, {"id", "stack_id"})
+    ):
         return
-    first, number = len(found), f"CASE WHEN e.stack_id > 0 THEN e.stack_id + {process.first} END"
+    parent = first_of(columns(connection, event), "e", "parent_stack_id")
+    number, above = (
+        f"CASE WHEN {column} > 0 THEN {column} + {process.first} END"
+        for column in ("e.stack_id", parent)
+    )
+    parents: dict[int, int] = {}
     place: dict[object, tuple[int, int]] = {}  # of a call by its event: and its number
     sql = (
-        f'SELECT n.string, {number}, r.tid, r.start, r."end", r.event_id'
+        f'SELECT n.string, {number}, {above}, r.tid, r.start, r."end", r.event_id'
         f" FROM {quoted(region)} r LEFT JOIN {quoted(event)} e ON e.id = r.event_id"
         f" LEFT JOIN {quoted(string)} n ON n.id = r.name_id"
     )
-    for name, own, tid, start, end, event_id in select(connection, sql):
+    for name, own, of, tid, start, end, event_id in select(connection, sql):
         count = len(found)
+        op = parse_op(name) if isinstance(name, str) and name.startswith("nccl") else Op.UNKNOWN
+        if own is not None and op is not Op.UNKNOWN:
+            process.ops[own] = op
         found.add(name, own, (process.suffix, tid), (start, end))
         if len(found) > count:
             place[event_id] = count, own or 0
+            parents[own or 0] = of or 0
+    # ncclGroupEnd launches for the calls before it: their operations are not told apart.
+    for own, of in parents.items():
+        if of in process.ops:
+            process.ops.setdefault(own, process.ops[of])
+    _tell_streams(connection, found, names, process, place)
+
+
+def _tell_streams(
+    connection: sqlite3.Connection,
+    found: CallRows,
+    names: set[str],
+    process: _Process,
+    place: Mapping[object, tuple[int, int]],
+) -> None:
+    """Set the streams and events of calls, by their events, from their arguments."""
     arguments = "rocpd_arg" + process.suffix
-    if len(found) == first or arguments not in names:
+    if not place or not _has(connection, names, arguments, {"event_id", "name", "value"}):
         return
     told: dict[object, dict[str, str]] = defaultdict(dict)
     for event_id, name, value in select(
@@ -235,6 +280,10 @@ def _read_calls(
         labels = number_of.get(values.get("stream", ""), set())
         label = next(iter(labels)) if len(labels) == 1 else None
         found.tell(place[event_id][0], label, values.get("event"))
+
+
+def _has(connection: sqlite3.Connection, names: set[str], table: str, needed: set[str]) -> bool:
+    return table in names and needed <= columns(connection, table).keys()
 
 
 def _devices(

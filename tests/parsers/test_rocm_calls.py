@@ -11,6 +11,7 @@ import pytest
 from readers import parse
 from trace_converter import HostCall, Recording, Row, rocpd, rocprof_json, rpd
 
+from collscope.model import Op
 from collscope.model.trace import Call, Kind, TraceFile
 from collscope.parsers import rocpd as rocpd_parser
 from collscope.parsers import rpd as rpd_parser
@@ -68,6 +69,32 @@ def test_rocpd_streams_are_known_by_what_was_launched_on_them(memory: sqlite3.Co
     assert trace.calls is not None
     assert trace.calls.of_row.tolist() == [-1, 0, 1, 2, 2]
     assert trace.calls.thread.tolist() == [0, 0, 0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("function", "op"), [("ncclAllGather", Op.ALL_GATHER), ("ncclGroupEnd", Op.UNKNOWN)]
+)
+def test_rocpd_the_rccl_call_around_a_launch_tells_the_operation(
+    memory: sqlite3.Connection, function: str, op: Op
+) -> None:
+    kernel = "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)"
+    rows = tuple(
+        Row(Kind.KERNEL, name, 7, 20 + k, 30 + k, 1 + k, 4) for k, name in enumerate((kernel, "k"))
+    )
+    own = Recording(0, 1, rows, example().calls[:2])
+    rocpd(memory, own)
+    # The call's own event is 900; that of the launch of each kernel has it for its parent.
+    memory.executescript(
+        f"""
+        INSERT INTO rocpd_string_1f VALUES (90, 'g', '{function}');
+        INSERT INTO rocpd_event_1f VALUES (900, 'g', 1, 500, 0, 0);
+        INSERT INTO rocpd_region_1f VALUES (500, 'g', 1, 4711, 101, 0, 4, 90, 900);
+        UPDATE rocpd_event_1f SET parent_stack_id = 500 WHERE stack_id IN (1, 2);
+        """
+    )
+    (trace,) = profile_traces(rocpd_parser.parse(memory))
+    assert [(c.op, c.blocks) for c in trace.collectives] == [(op, 4)]
+    assert trace.columns.collective.tolist() == [0, -1]
 
 
 def test_a_pointer_of_two_streams_tells_none(memory: sqlite3.Connection) -> None:
