@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, fields
 
 from collscope.analysis.interference import Failed, InterferenceReport, InterferenceRow
 from collscope.reports.layout import (
@@ -14,8 +13,8 @@ from collscope.reports.layout import (
     in_format,
     in_words,
     or_unknown,
+    records_csv,
     table,
-    to_csv,
 )
 from collscope.units import count, format_size
 
@@ -41,7 +40,7 @@ def render_interference(found: InterferenceReport, fmt: str) -> str:
     return in_format(
         fmt,
         in_words(found, failed=failed),
-        lambda: to_csv([f.name for f in fields(InterferenceRow)], map(astuple, found.rows)),
+        lambda: records_csv(InterferenceRow, found.rows),
         lambda: ("collscope bench interference", _sections(found, failed)),
     )
 

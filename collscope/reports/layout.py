@@ -161,6 +161,12 @@ def to_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     return out.getvalue()
 
 
+def records_csv(kind: type[DataclassInstance], rows: Iterable[DataclassInstance]) -> str:
+    """CSV of records of one kind: a column for each field."""
+    names = [field.name for field in fields(kind)]
+    return to_csv(names, ([getattr(row, name) for name in names] for row in rows))
+
+
 def _csv_cell(value: object) -> object:
     if isinstance(value, bool):
         return int(value)

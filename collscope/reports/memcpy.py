@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 from collscope.analysis.memcpy import CopyReport, CopyRow
 from collscope.reports.layout import (
@@ -13,9 +12,9 @@ from collscope.reports.layout import (
     Table,
     in_format,
     or_unknown,
+    records_csv,
     scaled,
     table,
-    to_csv,
 )
 from collscope.units import count, format_size
 
@@ -35,7 +34,10 @@ def render_copies(found: CopyReport, fmt: str) -> str:
     raises  UsageError for another format
     """
     return in_format(
-        fmt, found, lambda: _csv(found), lambda: ("collscope bench memcpy", sections(found))
+        fmt,
+        found,
+        lambda: records_csv(CopyRow, found.rows),
+        lambda: ("collscope bench memcpy", sections(found)),
     )
 
 
@@ -237,8 +239,3 @@ def _not_measured(rows: Sequence[CopyRow]) -> Section:
     columns = [("status", TEXT), ("kinds", TEXT), ("sizes", TEXT), ("why", TEXT)]
     made: tuple[Table, ...] = (table(columns, body),) if body else ()
     return Section("Not measured, or not right", made)
-
-
-def _csv(found: CopyReport) -> str:
-    names = [f.name for f in fields(CopyRow)]
-    return to_csv(names, ([getattr(row, name) for name in names] for row in found.rows))

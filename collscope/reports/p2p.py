@@ -23,12 +23,11 @@ from collscope.reports.layout import (
     in_words,
     or_unknown,
     percent,
+    records_csv,
     table,
-    to_csv,
 )
 from collscope.units import count, format_size
 
-_CSV = tuple(PairRow.__dataclass_fields__)
 _MOST_RANKS = 16  # of a matrix that fits a page
 _MOST_SLOW = 10
 _MOST_NOTICES = 10
@@ -45,7 +44,7 @@ def render_p2p(found: P2p, fmt: str) -> str:
     return in_format(
         fmt,
         in_words(found, notices=notices),
-        lambda: to_csv(_CSV, ([getattr(row, name) for name in _CSV] for row in found.rows)),
+        lambda: records_csv(PairRow, found.rows),
         lambda: ("collscope bench p2p", _sections(found, notices)),
         lambda: _extras(found),
     )

@@ -16,8 +16,8 @@ from collscope.reports.layout import (
     Table,
     in_format,
     in_words,
+    records_csv,
     table,
-    to_csv,
 )
 from collscope.timeline.predict import SLOWDOWN_PRIOR
 from collscope.units import count, format_size
@@ -59,9 +59,7 @@ def _extras(said: PredictionReport) -> Extras:
 
 
 def _csv(said: PredictionReport) -> str:
-    names = tuple(ClassChange.__dataclass_fields__)
-    changes = (*said.changed, *said.unchanged)
-    return to_csv(names, ([getattr(change, name) for name in names] for change in changes))
+    return records_csv(ClassChange, (*said.changed, *said.unchanged))
 
 
 def _sections(said: PredictionReport, explain: bool) -> Iterable[Section]:
