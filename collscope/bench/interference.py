@@ -35,7 +35,7 @@ DEFAULT_LABEL = "interference"
 DEFAULT_SWEEP = "allreduce,allgather,sendrecv:1M,16M,256M"
 _WHERE = "bench interference"
 _ROUNDS = 3  # of several settings, where the command line says nothing
-# Not inherited from the shell: a launch without a number of channels is of the library's choice.
+# Not inherited from the shell: without a number of channels the library chooses.
 CHANNEL_VARIABLES = (
     "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
     "NCCL_MIN_P2P_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS",
@@ -105,7 +105,7 @@ def measure_interference(wanted: Wanted, target: Target) -> Measured:
         ended: Ended | None = None  # None: interrupted
         with contextlib.suppress(KeyboardInterrupt):
             ended = _launch_all(wanted, plan.nranks, (path, csv), variants, rounds)
-        # One that did not begin leaves what another start wrote there.
+        # A start that did not begin leaves the file of an earlier one.
         rows = parse(read_csv(csv)).interference if digest(csv) != before else ()
         if rows:
             ingest_csvs([str(csv)], target.db, target.run)
@@ -218,7 +218,7 @@ def _launch_all(
     variants: Sequence[tuple[int | None, Variant]],
     rounds: int,
 ) -> Ended:
-    """Every setting in every round; a class that fails in one does not keep the others out."""
+    """Run every setting in every round; a class that fails in one does not stop the others."""
     channels_of = {variant.label: number for number, variant in variants}
     several = len(variants) > 1 or rounds > 1
     worst = Ended(0)

@@ -1,4 +1,4 @@
-"""`collscope bench memcpy`: plain copies, the ceiling of what a library's transfer could reach."""
+"""`collscope bench memcpy`: plain copies, which bound what a library's transfer can reach."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def measure_copies(wanted: CopyWanted, target: Target) -> CopiesMeasured:
                 wanted.launcher,
             )
             ended = start_microbench(job, csv, _WHERE)
-        # One that did not begin leaves what another start wrote there.
+        # A start that did not begin leaves the file of an earlier one.
         began = digest(csv) != before
         found = parse(read_csv(csv) if began else "")
         if found.copies:

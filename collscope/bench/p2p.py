@@ -59,7 +59,7 @@ class P2pRun:
 
 
 def run_p2p(wanted: Wanted, session: Session, target: Target) -> P2pRun:
-    """Measure pairs one after the other; one that fails does not keep the others out.
+    """Measure pairs one after the other; one that fails does not stop the others.
 
     raises  CollscopeError when nothing was measured at all
     """

@@ -135,7 +135,7 @@ def prepare(
     wanted = _exchanges(sizes, kinds)
     both = list(dict.fromkeys((min(pair), max(pair)) for pair in sizes))
     comms = tuple(PlanComm(number, pair) for number, pair in enumerate(both))
-    # Of a size all pairs are measured close in time: a drift must not look like a slow pair.
+    # All pairs are measured close in time at each size: a drift must not look like a slow pair.
     runs = sorted({(size, exchange) for exchange, some in wanted.items() for size in some})
     classes = tuple(
         _class(

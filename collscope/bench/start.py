@@ -1,4 +1,4 @@
-"""What the benchmarks of collscope-microbench share: start it, read its CSV, tell its end."""
+"""What benchmarks of collscope-microbench share: start it, read its CSV, explain how it ended."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from collscope.replay.mpi import RUN_ALONE, launched
 from collscope.replay.session import Target, check_target
 
 PROGRAM_OPTION = "--microbench"  # names another executable
-# What the program's exit statuses mean; it has said itself what was wrong.
+# What the program's exit statuses mean. It has printed what was wrong.
 _ERRORS: dict[int, type[CollscopeError]] = {2: UsageError, 3: InputError, 5: MissingToolError}
 
 
 class BenchInterruptedError(ReplayError):
-    """A signal asked the benchmark to end; it did, and kept what was finished."""
+    """A signal ended the benchmark; what was finished is kept."""
 
     exit_code = 130
 

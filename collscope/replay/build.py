@@ -34,7 +34,7 @@ _Part = list[_Slots]  # what one plan class stands for
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan with what it could not take over.
+    """A plan, and what of the run it leaves out.
 
     notices    sentences about what is left out or assumed, each with its count
     kernel_ns  duration of one call in the job by plan class, waiting included, where known
@@ -112,7 +112,7 @@ def _reason(found: RunClass, slot: RunSlot, ranks: Mapping[int, tuple[int, ...]]
 
 
 def _missing(found: RunClass, slot: RunSlot, nranks: int) -> str | None:
-    """What calls lack that the plan must say."""
+    """What the plan must say and the calls do not."""
     if found.shape is not None or found.op in ONLY_TRANSFERS:
         moved = sum(t.elements for t in slot.transfers)
         return None if found.shape and moved else "whose transfers are not known"
@@ -124,7 +124,7 @@ def _missing(found: RunClass, slot: RunSlot, nranks: int) -> str | None:
 
 
 def _left_out(reasons: Counter[str]) -> list[str]:
-    """Sentences; a reason that begins with a question mark is no omission but a doubt."""
+    """Sentences. A reason that begins with a question mark is a doubt, not an omission."""
     notices = [
         f"left out: {n} calls of {reason}" for reason, n in reasons.items() if reason[0] != "?"
     ]
@@ -185,7 +185,7 @@ def _plan_class(
     key: int, found: RunClass, part: _Part, ranks: Mapping[int, tuple[int, ...]]
 ) -> PlanClass:
     datatype = found.datatype
-    assert datatype is not None  # `_reason` has seen to it
+    assert datatype is not None  # `_reason` refuses such calls
     slots = [slot for _, slot in part]
     nranks = len(ranks[slots[0].comm_id])
     transfers = () if found.shape is None else tuple(

@@ -1,4 +1,4 @@
-"""What `collscope replay` does: a plan from where it was asked for, and its measurement."""
+"""What `collscope replay` does: make a plan from its source, and measure it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def make_plan(source: Source, progress: Progress) -> Planned:
 
 @contextmanager
 def opened(source: Source, progress: Progress) -> Iterator[sqlite3.Connection]:
-    """The store of the recorded run; logs given on the command line get one for the moment."""
+    """The store of the recorded run; logs on the command line go into a temporary one."""
     if not source.logs:
         with reading(source.db) as connection:
             yield connection

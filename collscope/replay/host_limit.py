@@ -10,9 +10,9 @@ from collscope.errors import UsageError
 
 # 64 ranks on 2 cores still measure a small plan in seconds; more only wait for each other.
 RANKS_PER_CORE = 32
-# What a rank of MPICH takes with its share of MPI's shared memory, generously.
+# Memory of a rank of MPICH with its share of MPI's shared memory: a generous bound.
 BYTES_PER_RANK = 64 << 20
-# Variables that name the hosts to a launcher: how many ranks a host gets is then its matter.
+# Variables that name a launcher's hosts: it then decides how many ranks a host gets.
 _HOST_FILES = ("HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE")
 
 

@@ -146,7 +146,7 @@ def _held() -> Iterator[Collection[int]]:
 def _started(
     command: Sequence[str], environment: dict[str, str], mask: Collection[int]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """The process, in a session of its own: one that outlives the block is killed with its kin."""
+    """The process, in a session of its own: what outlives the block is killed, children too."""
     try:
         process = subprocess.Popen(
             command,
@@ -172,7 +172,7 @@ def _started(
 
 
 def _end_with_parent(mask: Collection[int]) -> None:
-    """Have the kernel send SIGTERM when collscope is gone, be it killed; signals as before."""
+    """Let the kernel send SIGTERM when collscope ends, even by SIGKILL; restore the signal mask."""
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -52,26 +52,26 @@ from collscope.replay.variants import Variant, schedule
 from collscope.units import are, count, count_of
 from collscope.writing import write_file
 
-# What the replayer's exit statuses mean; it has said itself what was wrong.
+# What the replayer's exit statuses mean. It has printed what was wrong.
 _ERRORS: dict[int, type[CollscopeError]] = {2: UsageError, 3: InputError, 5: MissingToolError}
 _BAD = ("wrong", "failed", "timeout")
 # MPICH aborts by itself where it finds a PMI that it does not speak, and names no remedy.
 _PMI_OF_SLURM = (
     " Where MPI could not start: MPICH needs 'srun --mpi=pmi2', Open MPI 'srun --mpi=pmix'."
 )
-# Of the replayer itself (start.h, watchdog.h); any other is of what starts the ranks.
+# Statuses of the replayer (start.h, watchdog.h); any other comes from what starts the ranks.
 _OF_THE_REPLAYER = (2, 3, 5, 6)
 
 
 class ReplayInterruptedError(ReplayError):
-    """A signal asked the replay to end; it did, and kept what was finished."""
+    """A signal ended the replay; what was finished is kept."""
 
     exit_code = 130
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was measured, also when it ended early, and then why; what to know of the times."""
+    """What was measured, why it ended early if it did, and what to know of the times."""
 
     measurements: tuple[Measurement, ...]
     error: CollscopeError | None = None
@@ -111,7 +111,7 @@ def measure_parts(parts: Sequence[Part], session: Session, target: Target) -> Ou
             with contextlib.suppress(KeyboardInterrupt):
                 ended = _run_all(parts, session, target, (folder, csv))
         finally:
-            # One that refused a file to resume has left that of another replay there.
+            # A replay that refused to resume has left another replay's file there.
             resumed = target.resume and (ended is None or ended.status not in _ERRORS)
             if first and digest(csv) != before:
                 relabel(csv, {key: text for p in parts for key, text in p.suffix_of.items()})
@@ -179,7 +179,7 @@ def _check_host(processes: int, session: Session) -> None:
     words = () if session.launcher is None else launcher_words(session.launcher)[1]
     hosts = hosts_of(os.environ, words)
     method = session.method
-    # Who names a library means a GPU.
+    # A library is named: a GPU is wanted.
     gpu = method.backend not in ("auto", "host") or method.library or method.gpus_per_process > 1
     if hosts is None or gpu:
         return
@@ -205,7 +205,7 @@ def _files(target: Target, place: Place | None) -> Iterator[tuple[Path, Path]]:
 def _run_all(
     parts: Sequence[Part], session: Session, target: Target, files: tuple[Path, Path]
 ) -> Ended:
-    """Every variant in every round; a failing class of one does not keep the others out.
+    """Run every variant in every round; a class that fails in one does not stop the others.
 
     files  folder for the plans, and the CSV
     """
@@ -264,7 +264,7 @@ def replayer_arguments(
     arguments = [str(files[0]), *(part for pair in given for part in pair)]
     if method.timing != "batch":
         arguments.append(f"--{method.timing}")
-    # The ranks write to a pipe: whether a person looks on is known here only.
+    # The ranks write to a pipe: only this process knows whether there is a terminal.
     if sys.stderr.isatty():
         arguments.append("--progress")
     return arguments

@@ -132,7 +132,7 @@ def launch_command(
 
 
 def _slots() -> int:
-    """Ranks that Open MPI starts here unasked; inside an allocation it knows better."""
+    """Ranks that Open MPI starts here without --oversubscribe; an allocation tells it itself."""
     if "SLURM_JOB_ID" in os.environ:
         return 1 << 30
     # It counts cores, of which the system may show two threads each.

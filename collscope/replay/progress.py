@@ -1,4 +1,4 @@
-"""What a job says while it runs: its progress and messages, passed on to standard error."""
+"""Progress and messages of a running job, passed on to standard error."""
 
 from __future__ import annotations
 

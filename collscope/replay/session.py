@@ -90,7 +90,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says of settings and ranks, as it says it."""
+    """Settings and ranks, as the command line gives them."""
 
     variants: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
@@ -126,7 +126,7 @@ def make_session(method: Method, options: Options) -> Session:
 
 @contextlib.contextmanager
 def first_rank_speaks() -> Iterator[None]:
-    """Of the ranks that a launcher started let the first alone speak.
+    """Let only the first of the ranks that a launcher started print.
 
     Errors that all ranks have, being those of the command line and of the replay, end the others
     without a word; what only one rank may have, such as a file it cannot see, is said by it.

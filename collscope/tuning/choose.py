@@ -192,7 +192,7 @@ def _points(classes: Sequence[Candidate], settings: Mapping[str, Setting]) -> li
 
 
 def _handicap(setting: Setting) -> float:
-    """What the more complicated of two equals must be better by."""
+    """By how much the more complicated of two choices must be better."""
     if setting.name == DEFAULT.name:
         return 1.0
     return 1 + _SIMPLER if setting.channels is not None else _UNPROVEN

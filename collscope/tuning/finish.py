@@ -44,7 +44,7 @@ def apply(state: State) -> None:
 
 
 def confirm(state: State) -> None:
-    """Measure the choice against what it replaces; rows that do not keep their promise go."""
+    """Measure the choice against what it replaces; remove rows that are not confirmed."""
     apply(state)
     assert state.tuned is not None  # `apply` made it
     wanted, search, clock = state.wanted, state.search, state.search.clock
@@ -74,7 +74,7 @@ def confirm(state: State) -> None:
 
 
 def _classes(state: State) -> list[int]:
-    """All classes of the plan, as variables reach them all; of many those of most time."""
+    """All classes of the plan, since variables reach them all; of many, those with most time."""
     weighed = sorted(state.weighed(), key=lambda w: -w.time_s)
     kept = [w.class_id for w in weighed[:MOST_CONFIRMED]]
     if len(weighed) > MOST_CONFIRMED:
@@ -85,7 +85,7 @@ def _classes(state: State) -> list[int]:
 
 
 def _settle(state: State, found: Confirmed, classes: Collection[int]) -> None:
-    """The outcome; a row goes at the first doubt, all of a result only when it is surely worse."""
+    """The outcome. A row goes at the first doubt; the whole only when it is surely worse."""
     if state.choice.kind == PLUGIN:
         _take_back(state, judging.doubtful(state, found, classes), "worse when confirmed")
         _take_back(state, judging.unproven(state, found, classes), "no sure gain when confirmed")

@@ -54,7 +54,7 @@ def why_withdrawn(state: State, found: Confirmed, classes: Collection[int]) -> s
 
 
 def slower_than_present(state: State, found: Confirmed, classes: Collection[int]) -> set[int]:
-    """Classes that surely lose by what wins for the whole."""
+    """Classes that surely lose although the whole wins."""
     kept = [c for c in classes if c not in state.taken_back]
     return {c for c in kept if _surely_worse(state, found, c, PRESENT)}
 

@@ -22,7 +22,7 @@ from collscope.tuning.settings import Setting
 from collscope.units import count_of
 from collscope.writing import one_line
 
-# Nothing of these goes away with another setting.
+# Errors that another setting does not mend.
 _FATAL = {2: UsageError, 3: InputError, 5: MissingToolError}
 
 
@@ -130,6 +130,6 @@ def _since(begin: float) -> float:
 
 
 def say(text: str, *, always: bool = False) -> None:
-    """A line for whoever looks on; `always` where what the replayer prints needs it."""
+    """Print a line for the user; `always` where what the replayer prints needs it."""
     if always or sys.stderr.isatty():
         sys.stderr.write(f"tune: {one_line(text)}\n")

@@ -19,7 +19,7 @@ from collscope.tuning.settings import (
 )
 from collscope.tuning.state import State, Wanted
 
-MODEL_FACTOR = 2.0  # a setting that the model puts so far above the measured default is not tried
+MODEL_FACTOR = 2.0  # a setting that the model puts so far above the measured default is left out
 
 
 def offer(state: State) -> dict[int, list[str]]:

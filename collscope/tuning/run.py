@@ -43,7 +43,7 @@ def prepare(wanted: Wanted) -> State:
 
 
 def tune(state: State) -> None:
-    """Find out, decide, confirm and write; what is known stands in `state` at any time.
+    """Measure, decide, confirm and write; `state` holds what is known at any time.
 
     raises  ReplayError when neither the present setting nor the default could be measured;
             what launching raises; KeyboardInterrupt

@@ -188,7 +188,7 @@ class Search:
         return rounds * len(self._references()) * self.clock.launch_s(len(self.classes))
 
     def _narrow(self, others: Collection[str]) -> None:
-        """Keep the faster half of the settings where there is no time for all, at last none."""
+        """Keep the faster half of the settings while there is no time for all; in the end none."""
         ranked = sorted(others, key=lambda name: (self._mean_ratio(name), name))
         kept = {*ranked[: len(ranked) // 2], *self._references()}
         for class_id in self.classes:

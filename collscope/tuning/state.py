@@ -101,7 +101,7 @@ class State:
         return self.shape(class_id), self.search.first[class_id].size_bytes or 0
 
     def weighed(self) -> list[Weighed]:
-        """Classes with the time of now: with the present setting, else with the default."""
+        """Classes with their present time: with the present setting, else with the default."""
         found = []
         for class_id, calls in self.calls.items():
             times = self.search.times[class_id]

@@ -135,7 +135,7 @@ def _tried(state: State) -> list[Tried]:
             if not times:
                 continue
             standing = None if known is None else known.standings.get(name)
-            # The interval that was decided by; nothing was, where the search was cut short.
+            # The interval that decided; there is none where the search was cut short.
             decided = None if standing is None else standing.against_present
             against = improvement(reference, times) if decided is None else decided
             known_interval = against is not None and against.rounds > 1

@@ -10,7 +10,7 @@ namespace align {
 
 struct MergedOrder {
     std::vector<std::int32_t> order;  // nodes 0..nodes-1, each once
-    std::size_t contradictions = 0;   // places at which the chains want a circle
+    std::size_t contradictions = 0;   // links left out because the chains contradict each other
 };
 
 // Order of the nodes 0..nodes-1 in which the nodes of every chain rise by their first occurrence

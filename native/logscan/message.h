@@ -1,4 +1,4 @@
-// Everything that is said rarely: sorted into kinds here, parsed in Python.
+// Messages that are rare: sorted into kinds here, parsed in Python.
 #pragma once
 
 #include <string_view>

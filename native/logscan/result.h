@@ -1,4 +1,4 @@
-// What a scan gives out: one struct of columns per table. Names and units: collscope/_logscan.pyi.
+// The result of a scan: one struct of columns per table. Names and units: collscope/_logscan.pyi.
 #pragma once
 
 #include <array>

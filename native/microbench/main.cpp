@@ -1,4 +1,4 @@
-// collscope-microbench: what this machine can do by itself, beside what a library makes of it.
+// collscope-microbench: benchmarks of the machine itself, without the library or beside it.
 #include <cstdio>
 #include <string_view>
 
@@ -20,7 +20,7 @@ constexpr const char* usage_text =
 
 using Benchmark = int (*)(int, char**);
 
-// That of the first word; null when there is none of this name.
+// The benchmark that the first word names; null when there is none.
 Benchmark benchmark_named(std::string_view name) {
     if (name == "memcpy") {
         return run_memcpy;

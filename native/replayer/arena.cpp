@@ -25,7 +25,7 @@ void Arena::reserve(Backend& backend, const Control& control, std::vector<double
 
 Status Arena::allocate(Backend& backend, std::uint64_t bytes) {
     for (std::size_t local = 0; local < memory_.size(); ++local) {
-        // What it got for a larger need, that another rank was refused, will do.
+        // Memory for a larger need, which another rank was refused, is kept.
         if (sizes_[local] >= bytes) {
             continue;
         }

@@ -1,4 +1,5 @@
-// How the processes agree: who is where, did it work everywhere, how long took the slowest.
+// What the processes tell each other: where each runs, whether a step succeeded everywhere, how long
+// the slowest took.
 //
 // Every function is collective over all processes, and only the thread that initialised MPI calls it.
 #pragma once
@@ -40,9 +41,10 @@ public:
     const std::vector<std::string>& hosts() const { return hosts_; }  // by process
 
     void barrier() const { MPI_Barrier(comm_); }
-    // Fine when it is fine everywhere; else, everywhere, the text of the first process that is not.
+    // Ok when every process is ok; otherwise every process gets the text of the first that is not.
     Status agree(const Status& mine) const;
-    // The largest of all, and what agree gives; one message when all is well.
+    // Sets `value` to the largest of all processes and returns what `agree` does, in one message
+    // when all are ok.
     Status slowest(const Status& mine, double& value) const;
     Slowest slowest_rank(Slowest mine) const;
     void max_each(std::vector<double>& values) const;

@@ -44,7 +44,7 @@ double algbw_gbps(const Row& row);  // of the median; 0 without samples or size
 std::string line_of(const Row& row);  // without the line's end
 std::string header_line();
 
-// What of an existing file stays, when a run resumes.
+// What --resume keeps of an existing file.
 struct Kept {
     std::string error;             // it cannot be resumed
     std::string text;              // metadata, header and the rows to keep

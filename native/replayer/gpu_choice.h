@@ -1,7 +1,7 @@
-// Which of the GPUs that it sees a process takes, from what all processes of its host see.
+// Which GPUs a process takes, decided from what all processes of its host see.
 //
 // Two ways of launching are common. Either every process sees all GPUs of the host, and takes those
-// of its place; or a launcher gave it GPUs of its own (--gpus-per-task, CUDA_VISIBLE_DEVICES,
+// at its place; or a launcher gave it GPUs of its own (--gpus-per-task, CUDA_VISIBLE_DEVICES,
 // HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES per rank), which it sees from number 0 on.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace collscope {
 
-// The GPUs that a process sees: a name of each, or "" where there is none that is its own.
+// The GPUs that a process sees, by name; "" where a GPU has no name of its own.
 struct Sight {
     std::vector<std::string> gpus;
 };
@@ -25,7 +25,7 @@ struct GpuChoice {
 };
 
 // `here`: what each process of this host sees, in their order; `mine`: which of them this is. All
-// processes of a host come to the same way. A name that comes twice is the same GPU, unless
+// processes of a host decide alike. A name that comes twice is the same GPU, unless
 // `shared_names`: partitions of one GPU share theirs.
 GpuChoice choose_gpus(const std::vector<Sight>& here, int mine, int per_process, bool shared_names);
 

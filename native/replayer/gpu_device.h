@@ -10,7 +10,7 @@
 
 namespace collscope {
 
-// The model as the runtime names it, of HIP with its architecture; empty where it tells none.
+// The model as the runtime names it, with the architecture where the vendor has one; may be empty.
 std::string device_name(const gpu::Runtime& runtime, int ordinal);
 
 // Everything but `leave` is called from one thread at a time.

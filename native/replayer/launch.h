@@ -19,7 +19,7 @@ struct Call {
     Buffers buffers;
 };
 
-// What verification must know of a call besides.
+// What verification needs to know of a call as well.
 struct CallPart {
     int item = 0;  // index into the items that the launch was built from
     int rank = 0;  // of the communicator

@@ -71,7 +71,7 @@ int replay(const Options& options) {
     if (ranks != plan.nranks) {
         return refuse(control,
                       options.plan + ": it needs " + std::to_string(plan.nranks) +
-                          " ranks, there are " + std::to_string(ranks) +
+                          " ranks, and there are " + std::to_string(ranks) +
                           ". Start as many processes, or plan with --scale-ranks.",
                       exit_input);
     }
@@ -81,7 +81,7 @@ int replay(const Options& options) {
     }
     if (options.timing == Timing::Graph && !backend->has_graphs()) {
         return refuse(control,
-                      "--graph: the " + backend->name() + " backend has none. Leave it out.",
+                      "--graph: the " + backend->name() + " backend has no graphs. Leave it out.",
                       exit_usage);
     }
     CsvWriter csv;

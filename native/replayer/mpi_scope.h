@@ -1,4 +1,4 @@
-// MPI from where this is made to the end of the scope.
+// Initialises MPI, and finalises it at the end of the scope.
 #pragma once
 
 #include <mpi.h>
@@ -7,8 +7,8 @@ namespace collscope {
 
 class Mpi {
 public:
-    // MULTIPLE because the watchdog's thread may call MPI_Abort. It also makes MPICH give way to
-    // others while it waits, without which more ranks than cores hardly get on.
+    // MULTIPLE because the watchdog's thread may call MPI_Abort. It also makes MPICH yield
+    // the processor while it waits; more ranks than cores would hardly progress otherwise.
     Mpi(int& argc, char**& argv) {
         int provided = MPI_THREAD_SINGLE;
         MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);

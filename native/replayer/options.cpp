@@ -1,12 +1,10 @@
 #include "options.h"
 
-#include <cmath>
-#include <cstdlib>
-#include <functional>
 #include <string_view>
 #include <unordered_map>
 
 #include "gpu/vendors.h"
+#include "option_values.h"
 
 namespace collscope {
 
@@ -40,45 +38,8 @@ collscope-replayer --probe [--backend B] [--library PATH] [--runtime PATH]
 Exit codes: 0 ok, 2 usage, 3 plan or CSV unusable, 5 library or GPU missing, 6 a class failed.
 )";
 
-bool to_double(std::string_view text, double least, double& out) {
-    const std::string copy(text);
-    char* end = nullptr;
-    out = std::strtod(copy.c_str(), &end);
-    return !copy.empty() && *end == '\0' && std::isfinite(out) && out >= least;
-}
-
-template <typename T>
-bool to_whole(std::string_view text, std::uint64_t least, std::uint64_t most, T& out) {
-    if (text.empty() || text.size() > 18 ||
-        text.find_first_not_of("0123456789") != std::string_view::npos) {
-        return false;
-    }
-    const std::uint64_t value = std::strtoull(std::string(text).c_str(), nullptr, 10);
-    out = static_cast<T>(value);
-    return value >= least && value <= most;
-}
-
-bool one_of(std::string_view text, std::initializer_list<std::string_view> allowed) {
-    for (const std::string_view name : allowed) {
-        if (text == name) {
-            return true;
-        }
-    }
-    return false;
-}
-
-// Takes a value; false when it is none of what the option means.
-using Setter = std::function<bool(Options&, std::string_view)>;
-
-Setter text_of(std::string Options::* member) {
-    return [member](Options& o, std::string_view value) {
-        o.*member = value;
-        return !value.empty();
-    };
-}
-
-const std::unordered_map<std::string_view, Setter>& with_value() {
-    static const std::unordered_map<std::string_view, Setter> setters = {
+const std::unordered_map<std::string_view, Setter<Options>>& with_value() {
+    static const std::unordered_map<std::string_view, Setter<Options>> setters = {
         {"--csv", text_of(&Options::csv)},
         {"--library", text_of(&Options::library)},
         {"--runtime", text_of(&Options::runtime)},
@@ -91,7 +52,7 @@ const std::unordered_map<std::string_view, Setter>& with_value() {
         {"--threads",
          [](Options& o, std::string_view v) {
              o.one_thread = v == "one";
-             return one_of(v, {"one", "per-gpu"});
+             return v == "one" || v == "per-gpu";
          }},
         {"--round",
          [](Options& o, std::string_view v) {
@@ -167,7 +128,7 @@ ParsedOptions parse_options(int argc, const char* const* argv) {
             const std::string_view value = joined ? word.substr(name.size() + 1) : argv[++i];
             if (!setter->second(out.options, value)) {
                 out.error = std::string(name) + ": `" + std::string(value) +
-                            "` is not possible. See --help.";
+                            "` is not a valid value. See --help.";
                 return out;
             }
         } else if (word.starts_with("-") || !out.options.plan.empty()) {

@@ -91,7 +91,7 @@ private:
 
     void version(std::string_view word, std::string_view& rest) {
         if (word != "collscope-plan") {
-            fail("this is no plan: it begins with " + quoted(word),
+            fail("this is not a plan: it begins with " + quoted(word),
                  "Give a file whose first statement is `collscope-plan 1`");
         }
         if (const std::string_view v = next_field(rest); v != "1") {
@@ -103,7 +103,7 @@ private:
 
     static void once(bool first, std::string_view word) {
         if (!first) {
-            fail(std::string(word) + " is there already", "Keep one of them");
+            fail(std::string(word) + " stands twice", "Keep one of them");
         }
     }
 
@@ -148,7 +148,7 @@ private:
                  "List each of its ranks once");
         }
         if (!comm_index_.try_emplace(comm.id, static_cast<int>(plan_.comms.size())).second) {
-            fail("communicator " + std::to_string(comm.id) + " is there already",
+            fail("communicator " + std::to_string(comm.id) + " is defined twice",
                  "Give each its own id");
         }
         plan_.comms.push_back(std::move(comm));
@@ -176,7 +176,7 @@ private:
         }
         check_class(plan_, cls, keys_);
         if (!class_index_.try_emplace(cls.id, static_cast<int>(plan_.classes.size())).second) {
-            fail("class " + std::to_string(cls.id) + " is there already", "Give each its own id");
+            fail("class " + std::to_string(cls.id) + " is defined twice", "Give each its own id");
         }
         stated_.push_back({line_, std::find(keys_.begin(), keys_.end(), "size_bytes") != keys_.end()});
         plan_.classes.push_back(std::move(cls));
@@ -252,7 +252,7 @@ private:
         const int index = comm_of(small_number(text, "a communicator", INT32_MAX));
         const auto at = std::find(cls.comms.begin(), cls.comms.end(), index);
         if (at == cls.comms.end()) {
-            fail("communicator " + std::string(text) + " is none of class " +
+            fail("communicator " + std::string(text) + " does not belong to class " +
                      std::to_string(cls.id),
                  "Add it to the `comms=` of the class");
         }

@@ -96,7 +96,7 @@ Kept keep_finished(const std::string& text, const std::string& digest, const std
         }
         const std::vector<std::string> fields = split(line);
         if (!has_header || fields.size() != columns.all) {
-            out.error = "it is no result file of this version";
+            out.error = "it is not a result file of this version";
             return out;
         }
         const bool in_sequence = fields[columns.method] == "sequence";
@@ -122,7 +122,7 @@ Kept keep_all(const std::string& text) {
     Kept out;
     out.text = text.substr(0, text.rfind('\n') + 1);
     if (out.text.find(header_line() + '\n') == std::string::npos) {
-        out.error = text.empty() ? "" : "it is no result file of this version";
+        out.error = text.empty() ? "" : "it is not a result file of this version";
         out.text.clear();
     }
     return out;

@@ -62,7 +62,7 @@ std::string read_everywhere(const Control& control, const std::string& path, boo
 
 namespace {
 
-// Of what all processes see, by process.
+// `sights`: what each process sees, by process.
 GpuChoice choose(const Control& control, const std::vector<std::string>& sights, int per_process,
                  const gpu::Vendor& vendor) {
     std::vector<Sight> here;
@@ -97,7 +97,7 @@ std::unique_ptr<Backend> make_backend(const Options& options, const Plan& plan,
         const std::vector<std::string> sights = control.gather_all(text_of(mine));
         const bool none = std::all_of(sights.begin(), sights.end(),
                                       [](const std::string& sight) { return sight.empty(); });
-        // Who names a library means a GPU.
+        // A library is named: a GPU is wanted.
         host = options.backend == "auto" && none && options.library.empty() &&
                options.gpus_per_process == 1;
         if (!host && !mine.gpus.empty()) {

@@ -17,16 +17,16 @@ inline constexpr int exit_usage = 2;
 inline constexpr int exit_input = 3;
 inline constexpr int exit_library = 5;
 
-// What `work` returns. It does not run, and one line is said, where a launcher started several
-// processes of which MPI knows nothing. Of what it throws, as when memory runs out, one line is said, and all
-// processes end: the others wait for this one.
+// Runs `work` and returns its exit code. Prints one line and does not run it where a launcher started
+// several processes that MPI takes for jobs of their own. When `work` throws, as when memory runs
+// out, prints one line and ends all processes, since the others wait for this one.
 int guarded(const char* program, const std::function<int()>& work);
 
-// Says on the writer what is wrong, and returns `code`.
+// Prints what is wrong, on the writer only. Returns `code`.
 int refuse(const Control& control, const std::string& what, int code);
 
-// Text of a file on every process, read by the writer; `status` tells when there is none but must
-// be. Collective, as the two below.
+// The text of a file, which the writer reads, on every process. `status` is an error when the file
+// cannot be read and `must_be` is set. Collective, like the two functions below.
 std::string read_everywhere(const Control& control, const std::string& path, bool must_be,
                             Status& status);
 

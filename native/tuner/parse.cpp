@@ -109,7 +109,7 @@ const char* parse_row(std::string_view line, Row& row) {
         return "unknown collective";
     }
     if (!parse_sizes(fields, row)) {
-        return "sizes are not two numbers that rise";
+        return "the sizes are not two increasing numbers";
     }
     if (!named(algorithm_names, fields.text[3], row.algorithm)) {
         return "unknown algorithm";

@@ -15,9 +15,9 @@ struct Source {
     Parsed parsed;
 };
 
-// Read by the first call and kept until the library closes the plugin: an edit during the job must
-// not part the ranks of a communicator. What is wrong with it is said through `log`, once, by that first call. A process
-// that runs out of memory over it gets an empty one.
+// Read by the first call and kept until the library closes the plugin: after an edit during the job,
+// ranks of one communicator would choose differently. The first call also logs what is wrong with
+// the file, once. A process that runs out of memory while reading gets an empty table.
 const Source& source(Logger log);
 
 }  // namespace collscope::tuner

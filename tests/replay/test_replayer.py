@@ -272,7 +272,7 @@ def test_bad_plans_are_refused_by_line(replayer: Replayer) -> None:
     assert "a.plan: line 11: statement `speed` is unknown" in done.err
     done = replayer(_SMALL, ranks=2)
     assert done.code == 3
-    assert "it needs 4 ranks, there are 2" in done.err
+    assert "it needs 4 ranks, and there are 2" in done.err
     assert not done.csv.exists()
 
 

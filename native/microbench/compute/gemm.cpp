@@ -134,7 +134,7 @@ std::string Gemm::open(const GpuDevice& device, gpu::Stream stream, const std::s
         "/opt/rocm/lib", "ROCM_PATH"};
     const gpu::Toolkit toolkit = device.runtime().vendor->toolkit;
     if (toolkit == gpu::Toolkit::None) {
-        return "none is known for the " + std::string(device.runtime().vendor->runtime_label);
+        return "no BLAS is known for the " + std::string(device.runtime().vendor->runtime_label);
     }
     return gpu::first_that_works(
         toolkit == gpu::Toolkit::Cuda ? cublas : rocblas, blas,

@@ -87,7 +87,7 @@ std::string GpuCompute::choose(const ComputeOptions& options) {
         load_ = make_gemm(device_, stream_, options.blas, no_gemm);
     }
     std::string no_kernel;
-    // Who names a BLAS means it.
+    // A BLAS that is named is not replaced by a kernel.
     if (!load_ && options.kind != "gemm" && options.blas.empty()) {
         kind_ = "kernel";
         load_ = make_kernel(device_, stream_, options.compiler, no_kernel);

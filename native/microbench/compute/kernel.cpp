@@ -29,7 +29,7 @@ constexpr unsigned block_threads = 1024;
 // Blocks of a launch for each multiprocessor, which holds one at a time (see shared_bytes): the
 // time of a launch then follows the number of multiprocessors to 0.4 %.
 constexpr unsigned blocks_each = 256;
-// What a compute unit of AMD has and a block may take without asking.
+// What an AMD compute unit has; a block may take it without a request.
 constexpr int hip_shared_bytes = 64 * 1024;
 constexpr double launch_us = 1000;  // wanted, by the number of iterations
 constexpr int trial_iterations = 64;
@@ -184,7 +184,7 @@ std::string Kernel::open(const std::string& compiler) {
     return (status.ok() ? device_.allocate(block_threads * sizeof(float), out_) : status).error;
 }
 
-// More than 48 KiB are given to a kernel of CUDA only when it asks.
+// CUDA gives a kernel more than 48 KiB only on request.
 std::string Kernel::take_shared_memory() {
     if (!cuda()) {
         return {};

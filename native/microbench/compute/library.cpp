@@ -39,7 +39,7 @@ std::string first_that_works(const LibraryFile& file, const std::string& given,
         if (wrong.empty()) {
             return {};
         }
-        // A soname that is nowhere says nothing of a file that is there and does not work.
+        // A soname that does not exist must not hide the error of a file that does.
         if ((handle || !given.empty()) && reason.empty()) {
             reason = name + ": " + wrong;
         }

@@ -54,10 +54,10 @@ std::string* value_of(InterferenceOptions& options, std::string_view name) {
 std::string wrong_value(const InterferenceOptions& options) {
     const std::string& kind = options.compute.kind;
     if (kind != "auto" && kind != "gemm" && kind != "kernel") {
-        return "--compute: `" + kind + "` is not possible. See --help.";
+        return "--compute: `" + kind + "` is not a valid value. See --help.";
     }
     if (options.priority != "high" && options.priority != "normal") {
-        return "--priority: `" + options.priority + "` is not possible. See --help.";
+        return "--priority: `" + options.priority + "` is not a valid value. See --help.";
     }
     return {};
 }

@@ -60,7 +60,7 @@ std::string metadata_text(const Run& run) {
     return run.file.has_header() ? out : out + interference_header() + '\n';
 }
 
-// This rank's row; the session's current one has the class's key and how it went.
+// This rank's row. The session's current row has the class's key and status.
 InterferenceRow row_of(const Run& run, const Row& of_class, Disturbance measured) {
     InterferenceRow out;
     out.of_class = of_class;
@@ -128,7 +128,7 @@ Status report_rows(Run& run, const InterferenceRow& mine, bool member) {
     return run.session.control.agree(status);
 }
 
-// A class that fails leaves the stream as it is: what follows would wait for it.
+// A failed class leaves work on the stream that never ends; everything after it would wait.
 Status run_class(Run& run, std::size_t index, double need, bool& failed, bool& lost) {
     Session& session = run.session;
     Launch launch = build_launch(session.plan, items_of(session.plan, index),

@@ -177,7 +177,7 @@ Status Turns::warm_up() {
     return status;
 }
 
-// How much work and how many calls a measurement has: the same on all ranks, as the slowest needs.
+// Chooses the work and the calls of a measurement: as the slowest rank needs them, the same for all.
 Status Turns::choose_lengths() {
     const Control& control = session_.control;
     Status status = warm_up();
@@ -196,7 +196,7 @@ Status Turns::choose_lengths() {
         calls_ = at_most(batch_us / call, most_calls);
     }
     calls_alone_ = calls_;
-    // Beside work a call may take a hundred times as long, so that few of them tell how long.
+    // Beside work a call may take a hundred times as long, so a few of them are enough for an estimate.
     calls_ = std::min(calls_, trial_calls);
     units_beside_ = at_most(1 + cover * call * calls_ / unit, most_units);
     Timed trial;
@@ -207,7 +207,7 @@ Status Turns::choose_lengths() {
     calls_ = std::min(calls_alone_, at_most(batch_us / call, most_calls));
     calls_beside_ = at_most(1 + cover * unit * units_ / call, most_calls);
     units_beside_ = at_most(1 + cover * call * calls_ / std::max(trial.other_us, 0.1), most_units);
-    // What is still too short is made longer.
+    // Makes longer what is still too short.
     status = status.ok() ? compute_covered(trial) : status;
     return status.ok() ? comm_covered(trial) : status;
 }

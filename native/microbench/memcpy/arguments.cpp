@@ -1,12 +1,11 @@
 #include "memcpy/arguments.h"
 
-#include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <string_view>
 #include <unordered_map>
 
 #include "gpu/vendors.h"
+#include "option_values.h"
 
 namespace collscope {
 
@@ -32,22 +31,6 @@ Two processes measure what passes between processes too.
 Exit codes: 0 ok, 2 usage, 3 CSV unusable, 5 library or GPU missing, 6 a row failed for another
 reason than its size.
 )";
-
-bool to_number(std::string_view text, double least, double& out) {
-    const std::string copy(text);
-    char* end = nullptr;
-    out = std::strtod(copy.c_str(), &end);
-    return !copy.empty() && *end == '\0' && std::isfinite(out) && out >= least;
-}
-
-bool to_whole(std::string_view text, std::uint64_t least, std::uint64_t most, std::uint64_t& out) {
-    if (text.empty() || text.size() > 18 ||
-        text.find_first_not_of("0123456789") != std::string_view::npos) {
-        return false;
-    }
-    out = std::strtoull(std::string(text).c_str(), nullptr, 10);
-    return out >= least && out <= most;
-}
 
 // Calls `take` with each part between commas until it refuses one.
 bool for_each_part(std::string_view text, const std::function<bool(std::string_view)>& take) {
@@ -101,18 +84,8 @@ bool to_groups(CopyOptions& o, std::string_view text) {
     });
 }
 
-// Takes a value; false when it is none of what the option means.
-using Setter = std::function<bool(CopyOptions&, std::string_view)>;
-
-Setter text_of(std::string CopyOptions::* member) {
-    return [member](CopyOptions& o, std::string_view value) {
-        o.*member = value;
-        return !value.empty();
-    };
-}
-
-const std::unordered_map<std::string_view, Setter>& with_value() {
-    static const std::unordered_map<std::string_view, Setter> setters = {
+const std::unordered_map<std::string_view, Setter<CopyOptions>>& with_value() {
+    static const std::unordered_map<std::string_view, Setter<CopyOptions>> setters = {
         {"--csv", text_of(&CopyOptions::csv)},
         {"--runtime", text_of(&CopyOptions::runtime)},
         {"--label", text_of(&CopyOptions::label)},
@@ -125,16 +98,10 @@ const std::unordered_map<std::string_view, Setter>& with_value() {
              return gpu::is_backend(v);
          }},
         {"--budget",
-         [](CopyOptions& o, std::string_view v) { return to_number(v, 1e-6, o.budget_s); }},
+         [](CopyOptions& o, std::string_view v) { return to_double(v, 1e-6, o.budget_s); }},
         {"--timeout",
-         [](CopyOptions& o, std::string_view v) { return to_number(v, 0.1, o.timeout_s); }},
-        {"--rounds",
-         [](CopyOptions& o, std::string_view v) {
-             std::uint64_t rounds = 0;
-             const bool fine = to_whole(v, 1, 1000, rounds);
-             o.rounds = static_cast<int>(rounds);
-             return fine;
-         }},
+         [](CopyOptions& o, std::string_view v) { return to_double(v, 0.1, o.timeout_s); }},
+        {"--rounds", [](CopyOptions& o, std::string_view v) { return to_whole(v, 1, 1000, o.rounds); }},
     };
     return setters;
 }
@@ -163,7 +130,7 @@ ParsedCopyOptions parse_copy_options(int argc, const char* const* argv) {
         const std::string_view value = argv[++i];
         if (!setter->second(out.options, value)) {
             out.error = std::string(name) + ": `" + std::string(value) +
-                        "` is not possible. See --help.";
+                        "` is not a valid value. See --help.";
             return out;
         }
     }

@@ -19,8 +19,8 @@ struct Groups {
 struct CopyOptions {
     std::string csv;
     std::vector<std::uint64_t> sizes;  // bytes of one copy
-    std::string backend = "auto";      // auto, cuda, hip or host
-    std::string runtime;               // path of libcudart or libamdhip64; empty: look for it
+    std::string backend = "auto";      // auto, host or a vendor's name
+    std::string runtime;               // path of the GPU runtime; empty: look for it
     std::vector<std::pair<int, int>> pairs;  // source and destination device; empty: all
     Groups groups;
     double budget_s = 0.1;  // per row

@@ -40,7 +40,7 @@ public:
     void run(std::uint64_t size_bytes);
 
 private:
-    // What is measured, by which of the wishes in memcpy_host.cpp; 0: by process 0 alone.
+    // What is measured, and the wish of host.cpp that does it; 0: process 0 measures alone.
     struct Kind {
         const char* name;
         Timing timing;

@@ -143,7 +143,7 @@ void CopyRows::refuse(CopyRow row, const Refusal& refusal) {
 
 void CopyRows::complain(const CopyRow& row) {
     failed_ = true;
-    std::fprintf(stderr, "%s: %s. The rest is measured all the same.\n", title_of(row).c_str(),
+    std::fprintf(stderr, "%s: %s. The other rows are still measured.\n", title_of(row).c_str(),
                  row.status == "wrong" ? "wrong bytes arrived" : row.message.c_str());
 }
 

@@ -18,7 +18,7 @@ struct Timed {
     Timing timing = Timing::Batch;
     // Repeats it `calls` times; gives microseconds of one.
     std::function<Status(int calls, double& us)> run;
-    // Does it once with known bytes and adds those that are wrong; none: nothing is copied.
+    // Copies known bytes once and adds the wrong ones to its argument. Empty: nothing is copied.
     std::function<Status(std::uint64_t& n_wrong)> check;
 };
 
@@ -29,11 +29,10 @@ struct Refusal {
     bool too_large = false;  // the size does not fit: no failure of the run
 };
 
-// What is told of a status: memory that is not there is a matter of the row's size.
+// The refusal of a row for an error. Too little memory concerns only the row's size.
 Refusal refusal_of(const Status& status, bool too_large = false);
 
-// Samples of a repetition: warm-up until the time no longer falls, then a schedule as the replayer
-// has it.
+// Takes samples: warms up until the time no longer falls, then keeps to the replayer's schedule.
 Status take_samples(const Timed& timed, double budget_s, CopyRow& row);
 
 // Where rows go. Process 0 measures; the other one's refusals do nothing.

@@ -4,7 +4,7 @@
 namespace collscope {
 
 // `argv[0]` is the word `memcpy`. MPI is initialised; one process measures what needs no second
-// one, two measure all. Returns the exit code (memcpy_options.h). Collective.
+// one, two measure everything. Returns the exit code that --help lists. Collective.
 int run_memcpy(int argc, char** argv);
 
 }  // namespace collscope

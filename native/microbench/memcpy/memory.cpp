@@ -64,7 +64,7 @@ Status PageableMemory::allocate(std::size_t bytes, int shares) {
     const std::size_t free = available_bytes() / static_cast<std::size_t>(shares);
     if (bytes > free) {
         return {"out of memory: " + std::to_string(bytes) + " bytes wanted, " +
-                std::to_string(free) + " are there"};
+                std::to_string(free) + " are available"};
     }
     const std::size_t whole = (bytes + page - 1) / page * page;  // aligned_alloc wants multiples
     memory_.reset();

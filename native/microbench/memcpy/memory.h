@@ -9,7 +9,7 @@
 
 namespace collscope {
 
-// Of a GPU. It begins where the allocation does, as sharing it with a process needs.
+// Of a GPU. It begins where the allocation begins: an IPC handle needs that.
 class DeviceMemory {
 public:
     explicit DeviceMemory(GpuDevice& device) : device_(device) {}
@@ -17,7 +17,7 @@ public:
     DeviceMemory(const DeviceMemory&) = delete;
     DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-    // `too_large` tells when it failed because there is not as much.
+    // Sets `too_large` when there is not enough memory.
     Status allocate(std::size_t bytes, bool& too_large);
     std::byte* data() const { return static_cast<std::byte*>(memory_); }
 
@@ -26,7 +26,7 @@ private:
     void* memory_ = nullptr;
 };
 
-// Of the host, known to the GPUs and never moved.
+// Pinned memory of the host.
 class PinnedMemory {
 public:
     explicit PinnedMemory(GpuDevice& device) : device_(device) {}
@@ -45,13 +45,13 @@ private:
 // "cudaHostAlloc: not available"
 Status not_available(const gpu::Runtime& runtime, const char* function);
 
-// Host memory, touched, so that no copy pays for that. It begins with a page: where two buffers lie
-// within their pages sways a copy. AMD's `rep movsb` is thirty times as slow when the destination
-// lies 16 bytes further than the source (measured; sourceware.org bug 30994), which is where malloc
-// may put it.
+// Host memory, touched, so that no copy pays for that. It begins with a page, since a copy's time
+// depends on where the two buffers lie within their pages. AMD's `rep movsb` takes thirty times as
+// long when the destination lies 16 bytes further than the source (measured; sourceware.org bug
+// 30994), which is where malloc may put it.
 class PageableMemory {
 public:
-    // Refused when there is not as much for each of `shares` that are taken at the same time.
+    // Refused when the host has less than that for each of `shares` allocations at the same time.
     Status allocate(std::size_t bytes, int shares);
     std::byte* data() { return memory_.get(); }
 

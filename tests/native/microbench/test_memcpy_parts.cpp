@@ -39,7 +39,7 @@ void bad_options_are_named() {
         {"--timeout", "soon"}, {"--label", ""}};
     for (const auto& [name, value] : bad) {
         const std::string error = parsed({"--csv", "a", "--sizes", "8", name, value}).error;
-        CHECK(error == std::string(name) + ": `" + value + "` is not possible. See --help.");
+        CHECK(error == std::string(name) + ": `" + value + "` is not a valid value. See --help.");
     }
     CHECK(parsed({"--csv", "a"}).error == "command line: --csv or --sizes is missing. See --help.");
     CHECK(parsed({"--csv"}).error == "--csv: its value is missing. See --help.");

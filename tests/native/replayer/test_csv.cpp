@@ -93,7 +93,7 @@ void keeps_a_sequence_as_a_whole() {
 void refuses_to_resume_another_file() {
     CHECK(keep_finished(file_of(""), "00000000000000bb", "", "").error ==
           "it holds results of another plan");
-    const std::string foreign = "it is no result file of this version";
+    const std::string foreign = "it is not a result file of this version";
     CHECK(keep_finished("a,b\n1,2\n", "00000000000000aa", "", "").error == foreign);
     CHECK(keep_all("a,b\n1,2\n").error == foreign);
     CHECK(keep_all("").error.empty() && keep_all("").text.empty());

@@ -74,14 +74,14 @@ const std::string reduce = "class 0 op=AllReduce datatype=Float32 redop=Sum coun
 
 const Refusal refusals[] = {
     {"", "line 0: the plan ends before"},
-    {"mode unique\n", "line 1: this is no plan"},
+    {"mode unique\n", "line 1: this is not a plan"},
     {"collscope-plan 2\n", "line 1: plan version `2` is unknown, this replayer reads version 1"},
     {"collscope-plan 1\nmode both\n", "line 2: mode `both` is unknown"},
     {"collscope-plan 1\nmode unique\nnranks 0\n", "line 3: nranks is 0"},
     {"collscope-plan 1\nmode unique\nnranks -1\n", "line 3: nranks is `-1`"},
     {"collscope-plan 1\ncomm 0 0-3\n", "line 2: comm comes before nranks"},
     {head, "line 4: the plan has no class"},
-    {head + "comm 0 1\n", "line 5: communicator 0 is there already"},
+    {head + "comm 0 1\n", "line 5: communicator 0 is defined twice"},
     {head + "comm 1 0,4\n", "line 5: a rank is `4`"},
     {head + "comm 1 2,0-3\n", "line 5: communicator 1 has no rank, or one twice"},
     {head + "comm 1\n", "line 5: communicator 1 has no rank"},
@@ -96,7 +96,7 @@ const Refusal refusals[] = {
     {head + reduce + " calls=0\n", "line 5: class 0 has no communicator or no calls"},
     {head + reduce + " in_place=2\n", "line 5: in_place is `2`"},
     {head + reduce + " size_bytes=17\n", "line 5: class 0 has size_bytes 17, but its count says 16"},
-    {head + reduce + "\n" + reduce + "\n", "line 6: class 0 is there already"},
+    {head + reduce + "\n" + reduce + "\n", "line 6: class 0 is defined twice"},
     {head + reduce + "\nstep 0@0\n", "line 6: a step in mode unique"},
     {head + reduce + "\ntransfers 0 0 0>1:4\n", "line 6: class 0 has transfers but no shape"},
     {head + "class 0 op=AllReduce datatype=Int8 count=4 comms=0\n", "line 5: class 0 has no redop"},
@@ -135,16 +135,16 @@ const Refusal refusals[] = {
             "transfers 0 0 0>1:9\n",
      "line 5: class 0 has size_bytes 0, but its transfers say 9"},
     // Ranks were checked against the first of them.
-    {head + "nranks 2\n" + reduce + "\n", "line 5: nranks is there already"},
-    {head + "mode sequence\n", "line 5: mode is there already"},
-    {head + "scaled_from 8\nscaled_from 16\n", "line 6: scaled_from is there already"},
+    {head + "nranks 2\n" + reduce + "\n", "line 5: nranks stands twice"},
+    {head + "mode sequence\n", "line 5: mode stands twice"},
+    {head + "scaled_from 8\nscaled_from 16\n", "line 6: scaled_from stands twice"},
     {head + "class 0 op=AllGather datatype=Int8 count=0 comms=0\n", "line 5: class 0 has no count"},
     {sequence_head + reduce + "\n", "line 5: the plan has no step"},
     {sequence_head + reduce + "\nstep\n", "line 6: a step without a class"},
     {sequence_head + reduce + "\nstep 0@1\n", "line 6: communicator 1 is not defined"},
     {sequence_head + reduce + "\nstep 1@0\n", "line 6: class 1 is not defined"},
     {sequence_head + "comm 1 0-3\n" + reduce + "\nstep 0@1\n",
-     "line 7: communicator 1 is none of class 0"},
+     "line 7: communicator 1 does not belong to class 0"},
 };
 
 void refuses_and_says_where() {
