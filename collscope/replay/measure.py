@@ -155,7 +155,7 @@ def _check(nranks: int, parts: int, session: Session, target: Target) -> None:
     if place is not None and place.size * per_process != nranks:
         raise UsageError(
             f"replay: the plan needs {count(nranks, 'rank')}, the launcher started {place.size} "
-            f"processes for {per_process} each. Start {nranks // per_process}."
+            f"processes of {count(per_process, 'rank')} each. Start {nranks // per_process}."
         )
     if place is not None and max(1, len(session.variants)) * session.rounds * parts > 1:
         raise UsageError(
@@ -163,7 +163,10 @@ def _check(nranks: int, parts: int, session: Session, target: Target) -> None:
             f"variants or rounds. {RUN_ALONE}"
         )
     if target.resume and target.layout != COLLSCOPE:
-        raise UsageError("replay: --resume goes on with a CSV of its own layout. Name it by --csv.")
+        raise UsageError(
+            f"replay: --resume cannot continue a CSV with --csv-layout {target.layout}. "
+            "Leave --csv-layout out."
+        )
     if target.label is not None and session.variants:
         raise UsageError("replay: each variant has its own label. Leave --label out.")
     check_target(target)
