@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations, product
 from math import copysign, factorial, hypot
 
@@ -210,11 +211,19 @@ class _Both:
         """Take the slowdowns of compute beside the collectives of both runs."""
         self.there, self.back = _Swap(first, second, slow), _Swap(second, first, slow[::-1])
         self.steps = first.step_ns or 0.0, second.step_ns or 0.0
-        self.reached = self._steps(_ALL, _AS_RECORDED)
-        # The graph that comes closer to the other run's step counts more.
+
+    @cached_property
+    def reached(self) -> Pair:
+        """Steps of both graphs with everything of the other run, ns."""
+        return self._steps(_ALL, _AS_RECORDED)
+
+    @cached_property
+    def weights(self) -> Floats:
+        """The graph that comes closer to the other run's step counts more."""
         misses = np.abs(np.divide(self.reached, self.steps[::-1]) - 1)
         weights = 1 / np.maximum(misses, _FLOOR) ** 2
-        self.weights = weights / weights.sum()
+        found: Floats = weights / weights.sum()
+        return found
 
     def unprofiled(self, paces: Pair) -> Pair:
         """Steps of both runs with other paces of their hosts, ns."""
@@ -274,7 +283,8 @@ class _Swap:
         self._slow = tuple(_slowdown(own, mean) for mean in slow)
         self._alone = own.contention.alone(own.graph.duration, self._slow[0])
         self._common, self._apart, self.unlike_ns = _kernels(own, other, slow)
-        self._known: dict[tuple[Swapped, Pair, int], float] = {}
+        self._known: dict[tuple[Swapped, float, int], float] = {}
+        self._costs: dict[tuple[str, float], float] = {}
 
     def step(self, swapped: Swapped, paces: Pair, spread: int = 0) -> float:
         """Step in ns.
@@ -282,13 +292,18 @@ class _Swap:
         paces   time of this run's host work and of the other's, in parts of the recorded
         spread  1 and 2: the transfers at either end of their spread
         """
-        key = swapped, paces, spread
+        key = swapped, paces["host" in swapped], spread
         if key not in self._known:
             self._known[key] = self._play(*key)
         return self._known[key]
 
     def cost(self, factor: str, paces: Pair) -> float:
         """What this run's step would be shorter by without its compute, or its collectives; ns."""
+        if (factor, paces[0]) not in self._costs:
+            self._costs[factor, paces[0]] = self._cost(factor, paces)
+        return self._costs[factor, paces[0]]
+
+    def _cost(self, factor: str, paces: Pair) -> float:
         graph = self.own.graph
         new = Substitutions(None, paces[0], self._alone, self._slow[0])
         if factor == "compute":
@@ -297,14 +312,14 @@ class _Swap:
             new = replace(new, transfer=np.zeros(len(graph.transfer)), slowdown=None)
         return self.step(_NONE, paces) - self.own.step(play(graph, new))
 
-    def _play(self, swapped: Swapped, paces: Pair, spread: int) -> float:
+    def _play(self, swapped: Swapped, pace: float, spread: int) -> float:
         own, graph = self.own, self.own.graph
-        host = np.full(len(own.rows.ranks), paces[0])
+        host = np.full(len(own.rows.ranks), pace)
         alone = self._alone
         transfer = graph.transfer.astype(np.float64)
         slow = self._slow[0]
         if "host" in swapped:
-            host = np.full(len(host), self._pace_common * paces[1])
+            host = host * self._pace_common
         if "compute" in swapped:
             alone = alone * self._common
         if "arrivals" in swapped:
