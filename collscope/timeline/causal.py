@@ -560,6 +560,7 @@ class _Build:
 class _Rule:
     group: int  # of waits
     plain: bool  # stands without evidence
+    kinds: int  # of rows that are waited for: of one name, on one stream
     tight: Ints  # rows whose start it explains
     destination: Ints  # rows that wait
     row: Ints  # each for this one
@@ -579,6 +580,8 @@ class _Rules:
         self.rows = build.rows
         self.counts, self.before = build.counts, build.before
         self.explained = np.zeros(len(self.start), dtype=bool)
+        self.group = np.full(len(self.start), NONE)  # of each collective that is in a call
+        self.group[build.calls.row] = build.calls.group[build.calls.call_of_part]
         self.records, self.behind = records, behind
         self.recorded_on = [*self._recorded_on()]
         self.by_stream = {
@@ -604,23 +607,21 @@ class _Rules:
     def library_order(self, launches: _Launches) -> list[tuple[int, int]]:
         """(row, row before) of collectives that the library runs one after the other.
 
-        Those of one communicator do, on whatever streams. Where groups are not told, a pair of
-        streams whose collectives never overlap and are seen to wait for each other has one.
+        Those of one communicator do, on whatever streams, whatever those of others are launched in
+        between: a pair of streams whose collectives never overlap, and of which one is seen to wait
+        for the other, has one.
         """
-        rows = self.rows
-        collective = np.flatnonzero(rows.entry[launches.row] >= 0)
-        row = launches.row[collective]
-        stream = launches.stream[collective]
-        group = np.array([hash((e.group, e.group_ranks)) for e in rows.entries] or [0])
-        change = np.flatnonzero(
-            (stream[1:] != stream[:-1])
-            & (group[rows.entry[row[1:]]] == group[rows.entry[row[:-1]]])
-        )
+        collective = np.flatnonzero(self.rows.entry[launches.row] >= 0)
+        collective = collective[np.argsort(self.group[launches.row[collective]], kind="stable")]
+        row, stream = launches.row[collective], launches.stream[collective]
+        group = self.group[row]
+        change = np.flatnonzero((stream[1:] != stream[:-1]) & (group[1:] == group[:-1]))
         source, destination = row[change], row[change + 1]
         gap = self.start[destination] - self.end[source]
         near = (gap >= -_TOLERANCE_NS) & (gap <= _AFTER_EVENT_NS)
         near &= self._open(destination, source)
-        pair = stream[change] * (int(stream.max(initial=0)) + 1) + stream[change + 1]
+        low, high = np.sort([stream[change], stream[change + 1]], axis=0)
+        pair = low * (int(stream.max(initial=0)) + 1) + high
         edges: list[tuple[int, int]] = []
         for key in np.unique(pair).tolist():
             mine = pair == key
@@ -635,23 +636,25 @@ class _Rules:
     def edges(self, groups: list[list[_Wait]]) -> list[tuple[int, int]]:
         """(row, row that it waits for) of all waits; those of a group stand among the same calls.
 
-        Every group gets the rule that explains most starts that no other rule explains already.
+        Every group gets the rule that explains most starts that no other rule explains already. Of
+        rules that explain as many it is the one with the fewest kinds of rows: what stands among
+        the same calls waits for the same.
         """
         rules = [rule for number, waits in enumerate(groups) for rule in self._rules(number, waits)]
         explained = self.explained
         chosen: dict[int, _Rule] = {}
-        heap = [(-len(rule.tight), k) for k, rule in enumerate(rules)]
+        heap = [(-len(rule.tight), rule.kinds, k) for k, rule in enumerate(rules)]
         heapify(heap)
         while heap:
-            value, k = heappop(heap)
+            value, kinds, k = heappop(heap)
             rule = rules[k]
             if rule.group in chosen:
                 continue
             now = -int((~explained[rule.tight]).sum())
             if now == 0 and not rule.plain:
                 continue
-            if now > value and heap and (now, k) > heap[0]:
-                heappush(heap, (now, k))
+            if now > value and heap and (now, kinds, k) > heap[0]:
+                heappush(heap, (now, kinds, k))
                 continue
             chosen[rule.group] = rule
             explained[rule.tight] = True
@@ -689,8 +692,9 @@ class _Rules:
                 good &= ~wrong
                 near = good & (gap <= _AFTER_EVENT_NS) & self._open(destination, row)
                 if near.any() or plain:
+                    kinds = np.unique(self.rows.name[row[good]] + 1j * self.stream[row[good]])
                     yield _Rule(
-                        group, plain, destination[near], destination[good], row[good],
+                        group, plain, len(kinds), destination[near], destination[good], row[good],
                         int(wrong.sum()),
                     )  # fmt: skip
                 if plain and waits[0].first:

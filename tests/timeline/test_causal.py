@@ -567,6 +567,40 @@ def test_layers_that_record_unlike_numbers_of_events() -> None:
     assert recorded.step(longer) == pytest.approx(recorded.step_ns + 2 * (100 - 18) * US)
 
 
+def test_one_communicator_runs_one_collective_after_the_other() -> None:
+    """An AllGather that takes 500 us for 100 holds up the ReduceScatter behind it, too.
+
+    In the record only AllGathers wait, for the ReduceScatter before them.
+    """
+    gather, scatter = (ALL_REDUCE.replace("AllReduce_Sum_bf16", op)
+                       for op in ("AllGather", "ReduceScatter_Sum_bf16"))  # fmt: skip
+    traces = []
+    for rank in range(2):
+        recorder = Recorder(rank)
+        begin = 500.0
+        for _ in range(8):
+            recorder.launch(19, begin, begin + 100, gather)
+            recorder.launch(7, begin + 2, begin + 150, "void a")
+            recorder.launch(7, begin + 152, begin + 295, "void b")
+            recorder.call("cudaEventRecordWithFlags")
+            recorder.call("cudaStreamWaitEvent")
+            recorder.told(23, 0)
+            recorder.call("cudaEventRecord")
+            recorder.call("cudaStreamWaitEvent")  # the library's own
+            recorder.launch(23, begin + 300, begin + 400, scatter)
+            begin += 402
+        traces.append(recorder.trace())
+    recorded = analyse(traces).recorded()
+    assert [g.members for g in recorded.calls.groups] == [(0, 1)]
+    names = [key.op for key in recorded.calls.classes]
+    gathers = recorded.calls.class_[recorded.calls.call_of_part] == names.index(Op.ALL_GATHER)
+    longer = recorded.graph.transfer + np.where(gathers, 400.0 * US, 0.0)
+    played = play(recorded.graph, Substitutions(longer))
+    begun = played.time[recorded.graph.start_node[recorded.calls.row[gathers]]]
+    # By hand: 500 us, 3 until the ReduceScatter begins, 100, and 2 until the next AllGather.
+    assert np.diff(np.unique(begun)) == pytest.approx(np.full(7, 605.0 * US), abs=4 * US)
+
+
 def test_rows_launched_before_the_trace_wait_for_what_a_later_step_waits_for() -> None:
     """The launches of the first four of eight steps are not in the trace: the same follows."""
     ended = []
