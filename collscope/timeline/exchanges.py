@@ -16,7 +16,7 @@ import numpy.typing as npt
 from collscope.match.groups import Group
 from collscope.match.rows import Rows, class_key
 from collscope.match.traces import Calls
-from collscope.model import CollectiveClass
+from collscope.model import CollectiveClass, Op
 from collscope.model.trace import Ints
 from collscope.timeline.clocks import Clocks
 
@@ -35,25 +35,66 @@ def with_exchanges(rows: Rows, calls: Calls, clocks: Clocks) -> tuple[Calls, Clo
     """`calls` and behind them one for each Send, Recv or SendRecv that had no partner.
 
     Those whose partner the clock tells have two parts; the others one, of two ranks expected.
-    Traces of ranks that exchange share a clock: theirs can be compared.
+    SendRecv kernels of two ranks that were matched by their order alone are among them. Traces of
+    ranks that exchange share a clock: theirs can be compared.
     """
-    row = calls.unpaired
+    comparable = _comparable(rows, clocks)
+    by_order = _by_order(calls, comparable)
+    row = np.union1d(calls.unpaired, calls.row[by_order[calls.call_of_part]])
+    together = [*_exchanging(calls)]
     if not len(row):
-        return calls, clocks
-    pairs = _pairs(rows, clocks, row)
+        return calls, _joined(clocks, together)
+    pairs = _pairs(rows, clocks, row, comparable)
     single = np.setdiff1d(row, pairs)
     alone = np.stack([single, np.full(len(single), -1)], axis=1)
+    together += np.unique(rows.trace[pairs], axis=0).tolist()
+    found = _extended(rows, _without(calls, by_order), np.concatenate([pairs, alone]))
+    return found, _joined(clocks, together)
+
+
+def _by_order(calls: Calls, comparable: Bools) -> Bools:
+    """Calls of SendRecv kernels of two ranks, any of which may have sent without waiting."""
+    unclear = np.array([c.op is Op.SEND_RECV for c in calls.classes] + [False])[calls.class_]
+    members = [g.members for g in calls.groups]
+    two = np.array([len(m) == 2 and comparable[m[0], m[1]] for m in members] + [False], dtype=bool)
+    found: Bools = unclear & ~calls.p2p & two[calls.group]
+    return found
+
+
+def _exchanging(calls: Calls) -> Iterator[list[int]]:
+    """Traces whose SendRecv kernels are calls of all of them: they end together on one clock."""
+    for group in np.unique(calls.group[~calls.p2p]).tolist():
+        mine = calls.class_[(calls.group == group) & ~calls.p2p]
+        if len(calls.groups[group].members) > 2 and any(
+            calls.classes[k].op is Op.SEND_RECV for k in np.unique(mine).tolist()
+        ):
+            yield [*calls.groups[group].members]
+
+
+def _joined(clocks: Clocks, together: list[list[int]]) -> Clocks:
+    """Clocks of which those of the traces in each list are of one component."""
     component = clocks.component.copy()
-    for one, other in np.unique(component[rows.trace[pairs]], axis=0).tolist():
-        same = np.isin(component, component[np.isin(clocks.component, [one, other])])
-        component[same] = component[same].min()
-    return (
-        _extended(rows, calls, np.concatenate([pairs, alone])),
-        replace(clocks, component=component),
+    for traces in together:
+        component[np.isin(component, component[traces])] = component[traces].min()
+    return replace(clocks, component=component)
+
+
+def _without(calls: Calls, left_out: Bools) -> Calls:
+    part = ~left_out[calls.call_of_part]
+    return replace(
+        calls,
+        **{
+            name: getattr(calls, name)[~left_out]
+            for name in ("group", "seq", "class_", "expected", "nranks", "mismatched", "p2p")
+        },
+        offsets=np.concatenate([[0], np.cumsum(calls.seen[~left_out])]),
+        row=calls.row[part],
+        trace=calls.trace[part],
+        outside=frozenset(),
     )
 
 
-def _pairs(rows: Rows, clocks: Clocks, row: Ints) -> Ints:
+def _pairs(rows: Rows, clocks: Clocks, row: Ints, comparable: Bools) -> Ints:
     """Rows that exchange, shape (pairs, 2); the one of the lower trace first."""
     end = clocks.align(rows.end[row], rows.trace[row])
     row = row[np.argsort(end, kind="stable")]
@@ -62,7 +103,7 @@ def _pairs(rows: Rows, clocks: Clocks, row: Ints) -> Ints:
     duration = end - start
     left = np.arange(len(row))
     strict = np.clip(_AT_ONCE * duration, *_AT_ONCE_NS).astype(np.int64)
-    met = _mutual(left, (trace, start, end), strict, _comparable(rows, clocks))
+    met = _mutual(left, (trace, start, end), strict, comparable)
     known = _often(trace, met, len(rows.ranks))
     drain = np.full(len(row), _DRAIN * np.quantile(duration, _SHORT))
     loose = np.maximum(strict, drain.astype(np.int64))

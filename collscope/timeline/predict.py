@@ -167,7 +167,8 @@ def prepare(
 def link(rows: Rows, calls: Calls, times: CallTimes, clocks: Clocks) -> tuple[Calls, CallTimes]:
     """The calls that a graph is made of: with Sends and Recvs paired by the clock."""
     linked, same = with_exchanges(rows, calls, clocks)
-    return linked, times if linked is calls else call_times(rows, linked, same)
+    alike = linked is calls and np.array_equal(same.component, clocks.component)
+    return linked, times if alike else call_times(rows, linked, same)
 
 
 def transfers_of(rows: Rows, calls: Calls, times: CallTimes) -> Transfers:
@@ -724,7 +725,7 @@ def lone_exchanges(recorded: Recorded) -> tuple[float | None, float]:
     inside = (end > begin[calls.trace]) & (end <= finish[calls.trace])
     point = inside & calls.p2p[calls.call_of_part]
     alone = point & (calls.seen < calls.expected)[calls.call_of_part]
-    if len(calls) == len(recorded.calls) or not point.any():
+    if calls is recorded.calls or not point.any():
         return None, 0.0
     longer = recorded.graph.transfer - recorded_transfers(recorded)
     of_rank = np.bincount(calls.trace[alone], weights=longer[alone], minlength=1)

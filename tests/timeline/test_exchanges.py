@@ -45,26 +45,28 @@ def trace(rank: int, kernels: list[Kernel], ranks: int) -> TraceFile:
 COMPUTE = (100.0, 200.0, 50.0)  # us of each rank
 
 
-def pipeline_kernels(transfer: float, steps: int = 8) -> list[list[Kernel]]:
+def pipeline_kernels(
+    transfer: float, compute: tuple[float, ...] = COMPUTE, steps: int = 8
+) -> list[list[Kernel]]:
     """Each rank computes and sends to the next one, which waits for it; the last to the first.
 
     2 us pass between two kernels of a rank; a receiver leaves 1 us after its sender.
     """
-    kernels: list[list[Kernel]] = [[] for _ in COMPUTE]
-    free = [1000.0] * len(COMPUTE)
+    kernels: list[list[Kernel]] = [[] for _ in compute]
+    free = [1000.0] * len(compute)
     for _ in range(steps):
-        for rank, lasts in enumerate(COMPUTE):
+        for rank, lasts in enumerate(compute):
             half, done = free[rank] + lasts / 2, free[rank] + lasts
             kernels[rank] += [("void a", free[rank], half), ("void b", half, done)]
-            receiver, sent = (rank + 1) % len(COMPUTE), done + 2 + transfer
+            receiver, sent = (rank + 1) % len(compute), done + 2 + transfer
             kernels[rank].append((SEND_RECV, done + 2, sent))
             kernels[receiver].append((SEND_RECV, free[receiver], sent + 1))
             free[rank], free[receiver] = sent + 2, sent + 3
     return kernels
 
 
-def pipeline(transfer: float) -> list[TraceFile]:
-    kernels = pipeline_kernels(transfer)
+def pipeline(transfer: float, compute: tuple[float, ...] = COMPUTE) -> list[TraceFile]:
+    kernels = pipeline_kernels(transfer, compute)
     return [trace(rank, own, len(kernels)) for rank, own in enumerate(kernels)]
 
 
@@ -92,6 +94,16 @@ def test_a_pipeline(old: float, new: float) -> None:
     assert recorded.step_ns == pytest.approx((365 + 3 * old) * US)
     assert ratio == pytest.approx((365 + 3 * new) / (365 + 3 * old), rel=0.01)
     assert low <= ratio <= high
+
+
+def test_two_ranks_exchange_by_the_clock_too() -> None:
+    """By hand: 300 us of compute, two transfers, and 5 us with each."""
+    old, new = (analyse(pipeline(transfer, COMPUTE[:2])) for transfer in (40.0, 140.0))
+    recorded, ratio, _, _, alone = change(old, new)
+    assert recorded.linked.seen.tolist() == [2] * 16
+    assert recorded.linked_times.known.all()
+    assert alone == 0
+    assert ratio == pytest.approx((310 + 2 * 140) / (310 + 2 * 40), rel=0.01)
 
 
 def test_the_command_predicts_a_pipeline(tmp_path: Path) -> None:
