@@ -27,13 +27,14 @@ from collscope.timeline.waits import CallTimes, call_times
 
 Floats = npt.NDArray[np.float64]
 
-HOST_PRIOR = {"light": (0.6, 0.95), "full": (0.4, 0.87), "other": (0.4, 0.95)}
+HOST_PRIOR = {"light": (0.6, 1.0), "full": (0.4, 0.95), "other": (0.4, 1.0)}
 """Time of the host's work without the profiler, in parts of that with it.
 
-source  a loop of small launches on 4 x H200, torch 2.11 (`benchmarks/gpu/jobs.py`, `calibrate`):
-        1.06 to 1.26 x slower with CUDA activities, 1.16 to 1.52 x with CPU activities too; a step
-        of 3.16 s took 6.17 with the latter (kineto's issues). The least cost measured is the upper
-        end; the lower one lies below the most: ranks that share a host's cores bear more.
+source  a loop of small launches on 4 x H200, torch 2.11 (`benchmarks/gpu/jobs.py`, `calibrate`), in
+        twelve starts: 0.89 to 1.31 x as long with CUDA activities, 1.07 to 1.52 x with CPU
+        activities too; a step of 3.16 s took 6.17 with the latter (kineto's issues). The least cost
+        measured is the upper end, but no profiler makes a host faster; the lower one lies below
+        the most: ranks that share a host's cores bear more.
         What other profilers cost was not measured: both ranges together. They record calls and
         kernels, as PyTorch's does without CPU activities, so that the middle is the one of that.
 """
@@ -241,7 +242,7 @@ def predict(
         return None
     ratio = new_step / old
     others = [*_alternatives(player, middle, factors, host, readings)]
-    hosts = _other_hosts(player, middle)
+    hosts = _other_hosts(player, middle, host)
     others += [hosts, (_other_clock(player, middle, old, ratio),)]
     if old > base * (1 + _GIVEN):
         # The profiler slowed the GPU, too. What the change adds or saves may not have been.
@@ -411,9 +412,7 @@ def _host_pace(player: _Player, measured_ns: float | None, beside: _Beside) -> _
     def step(place: int) -> float:
         return player.old_step(_PACES[place], beside)
 
-    if measured_ns >= step(len(_PACES) - 1):
-        return _Range(1.0, 1.0, 1.0)  # the profiler made nothing slower
-    goal = max(measured_ns, step(0))
+    goal = min(max(measured_ns, step(0)), step(len(_PACES) - 1))
     least, most = (_pace(step, goal * (1 + change)) for change in (-_GIVEN, _GIVEN))
     if most - least < 0.2 * most:
         return _Range(least, (least + most) / 2, most)
@@ -470,6 +469,10 @@ def _readings(
     middle, least, greatest = (
         _Beside(alone, old, old * scale) for scale in (float(np.sqrt(low * high)), low, high)
     )
+    if more > 1:
+        # What a few blocks do not slow down many may.
+        prior = np.where(graph.compute, SLOWDOWN_PRIOR, 0.0)
+        greatest = replace(greatest, new=np.maximum(greatest.new, prior))
     return middle, least, greatest
 
 
@@ -514,12 +517,17 @@ def _alternatives(
     yield tuple(ratio(replace(middle, beside=r)) for r in readings[1:] if r is not middle.beside)
 
 
-def _other_hosts(player: _Player, middle: _Scenario) -> tuple[float, ...]:
-    """New step against the old one where the other start's host has a pace of its own."""
-    old = player.old_step(middle.host, middle.beside)
+def _other_hosts(player: _Player, middle: _Scenario, host: _Range) -> tuple[float, ...]:
+    """New step against the old one where the other start's host has a pace of its own.
+
+    Where the host does not show in the recorded step at all, any of its paces is as likely.
+    """
+    least, most = (player.old_step(pace, middle.beside) for pace in (host.low, host.high))
+    hidden = not host.determined and most <= least * (1 + _GIVEN)
+    paces = (host.low, host.high) if hidden else (host.middle, host.middle)
     return tuple(
-        player.new_step(replace(middle, host=middle.host * change)) / old
-        for change in (1 - _HOST_STARTS, 1 + _HOST_STARTS)
+        player.new_step(replace(middle, host=pace * change)) / player.old_step(pace, middle.beside)
+        for pace, change in zip(paces, (1 - _HOST_STARTS, 1 + _HOST_STARTS), strict=True)
     )
 
 
@@ -527,10 +535,20 @@ def _other_clock(player: _Player, middle: _Scenario, old: float, ratio: float) -
     """New step against the old one where the GPU is at its power cap: its clock changes.
 
     Collectives take less power than compute: where the step gets longer by them, compute gets
-    faster, and the other way round. No trace tells whether the GPU is at the cap.
+    faster, and the other way round. No trace tells whether the GPU is at the cap. What the clock
+    follows is the step that it makes: the ratio that it was taken from is the one that is found.
     """
-    beside = replace(middle.beside, alone=middle.beside.alone / clock_change(ratio))
-    return player.new_step(replace(middle, beside=beside)) / old
+
+    def with_clock(of: float) -> float:
+        beside = replace(middle.beside, alone=middle.beside.alone / clock_change(of))
+        return player.new_step(replace(middle, beside=beside)) / old
+
+    first = with_clock(ratio)
+    if first == ratio:
+        return ratio
+    second = with_clock(first)
+    slope = (second - first) / (first - ratio)  # not positive
+    return (first - slope * ratio) / (1 - slope)
 
 
 def clock_change(ratio: float) -> float:
@@ -643,15 +661,17 @@ def _by_place(recorded: Recorded, traced: Transfers, factors: Floats) -> set[int
 
 
 def _widen_unknown(recorded: Recorded, known: set[int], factors: Floats) -> None:
-    """Let classes that the other run tells nothing of change at most as the others do."""
+    """Let classes that the other run tells nothing of change at most as any other does."""
     calls = recorded.linked
     of_call = np.zeros(len(calls))
     np.maximum.at(of_call, calls.call_of_part, recorded_transfers(recorded))
+    changes = [1.0]
+    for k in sorted(known):
+        mine = calls.class_ == k
+        total = float(of_call[mine].sum())
+        changes += [float((of_call * factors[0])[mine].sum()) / total] if total > 0 else []
     there = np.isin(calls.class_, sorted(known))
-    total = float(of_call[there].sum())
-    if total > 0:
-        change = float((of_call * factors[0])[there].sum()) / total
-        factors[1:, ~there] = [[min(1.0, change)], [max(1.0, change)]]
+    factors[1:, ~there] = [[min(changes)], [max(changes)]]
 
 
 def _per_step(recorded: Recorded, mine: Ints, steps: int) -> int:

@@ -601,6 +601,30 @@ def test_one_communicator_runs_one_collective_after_the_other() -> None:
     assert np.diff(np.unique(begun)) == pytest.approx(np.full(7, 605.0 * US), abs=4 * US)
 
 
+def test_the_clock_follows_the_step_that_it_makes() -> None:
+    """Compute and AllReduce take turns, 400 us each; the AllReduce will take 200.
+
+    By hand: at the power cap compute takes 400 x ratio**-0.67 us, of the ratio that this gives.
+    """
+    recorders = [Recorder(0), Recorder(1)]
+    for recorder in recorders:
+        for step in range(8):
+            begin = 115.0 + 804 * step
+            recorder.launch(7, begin, begin + 200, "void a")
+            recorder.launch(7, begin + 200, begin + 400, "void b")
+            recorder.launch(7, begin + 402, begin + 802, ALL_REDUCE)
+    recorded = analyse([recorder.trace() for recorder in recorders]).recorded()
+    (key,) = recorded.calls.classes
+    found = predict(recorded, {key: NewTime(200_000.0)}, measured_step_ns=804.0 * US)
+    assert found is not None
+    ratio = clocked = 604 / 804
+    for _ in range(50):
+        clocked = (204 + 400 * clocked**-0.67) / 804
+    assert found.new_ns / found.step_ns == pytest.approx(ratio)
+    margin = np.hypot(0.03, clocked / ratio - 1)
+    assert found.high_ns / found.step_ns == pytest.approx(ratio * (1 + margin), rel=0.003)
+
+
 def test_rows_launched_before_the_trace_wait_for_what_a_later_step_waits_for() -> None:
     """The launches of the first four of eight steps are not in the trace: the same follows."""
     ended = []

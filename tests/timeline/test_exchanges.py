@@ -15,7 +15,7 @@ from collscope.model import Op
 from collscope.model.trace import TraceFile
 from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.exchanges import with_exchanges
-from collscope.timeline.predict import Recorded, predict, transfers_of
+from collscope.timeline.predict import HOST_PRIOR, NewTime, Recorded, predict, transfers_of
 
 US = 1_000
 SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
@@ -104,6 +104,19 @@ def test_two_ranks_exchange_by_the_clock_too() -> None:
     assert recorded.linked_times.known.all()
     assert alone == 0
     assert ratio == pytest.approx((310 + 2 * 140) / (310 + 2 * 40), rel=0.01)
+
+
+def test_a_host_that_does_not_show_is_not_known() -> None:
+    """All kernels are launched long before: no step time tells what the host needs."""
+    recorded = analyse(pipeline(40.0)).recorded()
+    (key,) = recorded.linked.classes
+    for given in (0.9, 1.0, 1.1):
+        assert recorded.step_ns is not None
+        step = given * recorded.step_ns
+        found = predict(recorded, {key: NewTime(20_000.0)}, measured_step_ns=step)
+        assert found is not None
+        assert not found.knowledge.host_determined
+        assert (found.knowledge.host_low, found.knowledge.host_high) == HOST_PRIOR["light"]
 
 
 def test_the_command_predicts_a_pipeline(tmp_path: Path) -> None:
