@@ -356,6 +356,41 @@ def collscope_rows(db: Path, query: str) -> list[dict[str, Any]]:
     return [dict(zip(done["columns"], row, strict=True)) for row in done["rows"]]
 
 
+def test_exposed_time_is_split_into_waiting_and_classes(pages: dict[str, Path]) -> None:
+    import sqlite3
+
+    from collscope.reports.build import build_report
+
+    db = pages["traced.html"].parent / "t.db"
+    sums: dict[tuple[int, int | None], float] = defaultdict(float)
+    for k in collscope_rows(
+        db,
+        "SELECT k.*, c.class_id FROM kernels k JOIN call_times c USING (run, call_id)"
+        " WHERE run = 'traced'",
+    ):
+        # beyond the transfer only waiting can be exposed
+        wait = max(0, k["exposed_ns"] - k["transfer_ns"]) if k["transfer_ns"] else 0
+        sums[k["rank"], None] += wait / 1e6
+        sums[k["rank"], k["class_id"]] += (k["exposed_ns"] - wait) / 1e6
+    connection = sqlite3.connect(db)
+    extras = report_extras(build_report(connection, "traced"), connection)
+    drawing = next(d for d in extras.drawings[""] if d.title == "Where the time of each rank goes")
+    titles = [column.title for column in drawing.table.columns]
+    whole = {r["rank"]: r for r in collscope_rows(db, "SELECT * FROM rank_times")}
+    for row in drawing.table.rows:
+        cells = dict(zip(titles, map(float, row), strict=True))
+        rank = int(cells.pop("rank"))
+        assert cells.pop("traced ms") == pytest.approx(sum(cells.values()), rel=1e-3)
+        exposed = {title: ms for title, ms in cells.items() if title.startswith("exposed")}
+        assert sum(exposed.values()) == pytest.approx(whole[rank]["exposed_ns"] / 1e6, rel=1e-3)
+        waits = exposed["exposed: waiting for the last rank ms"]
+        assert waits == pytest.approx(sums[rank, None], rel=1e-3)
+        for title, ms in exposed.items():
+            if "#" in title:
+                of = sums[rank, int(title.split("#")[1].split()[0])]
+                assert ms == pytest.approx(of, rel=1e-3)
+
+
 def test_no_rank_is_blamed_where_none_stands_out(samples: Path, tmp_path: Path) -> None:
     import sqlite3
 

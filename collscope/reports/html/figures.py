@@ -8,6 +8,7 @@ from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collscope.analysis.curves import Curve
 from collscope.reports.figure import COLOURS
@@ -23,6 +24,7 @@ from collscope.reports.html.drawing import (
     size_axis,
 )
 from collscope.reports.html.page import Figure
+from collscope.reports.html.timeline import Traced
 from collscope.reports.judgement import JudgedClass
 from collscope.reports.layout import NUMBER, TEXT, table
 from collscope.reports.model import Report
@@ -42,6 +44,8 @@ _FAR = 8  # times beyond the sizes and the rates of the classes that have it
 _FEW = 3  # classes that a sentence names
 _MANY_BINS, _MANY_BINS_NARROW = 14, 5  # beyond them their names are turned
 _MOST_RANKS = 64
+_EXPOSED = (COLOURS[1], COLOURS[5], COLOURS[0])  # of the classes with the most exposed time
+_OTHER, _IDLE = "#555555", "#AAAAAA"
 
 
 def classes_figure(report: Report) -> Figure | None:
@@ -228,18 +232,28 @@ def _curves(op: str, curves: Sequence[Curve], total: int, limits: Mapping[int, f
     )  # fmt: skip
 
 
-def step_figure(report: Report) -> Figure | None:
-    """What each rank's GPU did: compute, exposed collectives, copies alone, nothing."""
+def step_figure(report: Report, traced: Traced, names: Mapping[int, str]) -> Figure | None:
+    """What each rank's GPU did: compute, waiting, exposed classes, copies alone, nothing.
+
+    names  of classes
+    """
     ranks = report.timeline.ranks[:_MOST_RANKS]
     if not ranks:
         return None
-    parts = [
-        ("compute, collectives beside it included", COLOURS[2], [r.compute_ns for r in ranks]),
-        ("collectives, exposed", COLOURS[1], [r.exposed_ns for r in ranks]),
-        ("idle", "#999999", [r.idle_ns for r in ranks]),
-    ]
-    rest = [r.span_ns - r.compute_ns - r.exposed_ns - r.idle_ns for r in ranks]
-    parts.insert(2, ("copies alone", COLOURS[4], [max(0, ns) for ns in rest]))
+    waiting, by_class = _exposed(traced, {r.rank: r.exposed_ns for r in ranks})
+    shown = sorted(by_class, key=lambda i: -by_class[i].sum())[: len(_EXPOSED)]
+    parts = [("compute, collectives beside it included", COLOURS[2],
+              np.array([r.compute_ns for r in ranks])),
+             ("exposed: waiting for the last rank", COLOURS[3], waiting)]  # fmt: skip
+    parts += [(f"exposed: {names.get(i, 'class')} #{i}", colour, by_class[i])
+              for i, colour in zip(shown, _EXPOSED, strict=False)]  # fmt: skip
+    rest = np.array([r.exposed_ns for r in ranks]) - sum(ns for _, _, ns in parts[1:])
+    idle = np.array([r.idle_ns for r in ranks])
+    copies = np.array([r.span_ns - r.compute_ns - r.exposed_ns for r in ranks]) - idle
+    parts += [("exposed: other collectives", _OTHER, np.maximum(rest, 0)),
+              ("copies alone", COLOURS[4], np.maximum(copies, 0)),
+              ("idle: the GPU has no work", _IDLE, idle)]  # fmt: skip
+    parts = [(name, colour, ns) for name, colour, ns in parts if ns.max() >= 1]
     marks = {
         f"step-{r.rank}-{n}": f"rank {r.rank}\n{name}\n"
         f"{ns[i] / 1e6:.3f} ms of {r.span_ns / 1e6:.3f}"
@@ -250,7 +264,7 @@ def step_figure(report: Report) -> Figure | None:
         drawing, axis = sheet.rows([f"rank {r.rank}" for r in ranks])
         before = np.zeros(len(ranks))
         for n, (name, colour, ns) in enumerate(parts):
-            ms = np.array(ns) / 1e6
+            ms = ns / 1e6
             bars = axis.barh(
                 range(len(ranks)), ms, left=before, color=colour, label=name, height=sheet.bar
             )
@@ -269,9 +283,36 @@ def step_figure(report: Report) -> Figure | None:
     left = len(report.timeline.ranks) - len(ranks)
     return Figure(
         "Where the time of each rank goes",
-        "Traced time of each rank's GPU." + (f" {left} more ranks are not drawn." if left else ""),
+        "Traced time of each rank's GPU. Exposed: no compute beside it. Waiting: the exposed time "
+        "beyond the call's transfer; where compute runs beside a part of a call, more of the "
+        "class's time may be waiting." + (f" {left} more ranks are not drawn." if left else ""),
         draw(make), found, marks,
     )  # fmt: skip
+
+
+def _exposed(
+    traced: Traced, ranks: Mapping[int, int]
+) -> tuple[NDArray[np.float64], dict[int, NDArray[np.float64]]]:
+    """Exposed time of each rank in ns: what is surely waiting, and the rest by class.
+
+    ranks  exposed time of each, which collectives that overlap each other share
+    """
+    chosen = np.isin(traced.kernels[:, 0], list(ranks))
+    kernels, exposed = traced.kernels[chosen], traced.exposed[chosen]
+    order = sorted(ranks)
+    place = np.searchsorted(order, kernels[:, 0])
+    ids, klass = np.unique(kernels[:, 4], return_inverse=True)
+    transfer = kernels[:, 2] - np.maximum(kernels[:, 3], 0)
+    wait = np.where(kernels[:, 3] < 0, 0, np.maximum(exposed - transfer, 0))
+    waiting = np.bincount(place, wait, len(order))
+    rest = np.bincount(place * len(ids) + klass, exposed - wait, len(order) * len(ids))
+    by_class = rest.reshape(len(order), len(ids))
+    told = waiting + by_class.sum(1)
+    part = np.minimum(1, np.array([ranks[rank] for rank in order]) / np.maximum(told, 1))
+    back = np.searchsorted(order, list(ranks))  # into the order of the bars
+    return (waiting * part)[back], {
+        i: (by_class[:, n] * part)[back] for n, i in enumerate(ids.tolist())
+    }
 
 
 def bars_figure(report: Report) -> Figure | None:

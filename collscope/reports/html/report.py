@@ -30,7 +30,7 @@ def report_extras(report: Report, connection: sqlite3.Connection) -> Extras:
     traced = read_traced(connection, report.header.run)
     names = {c.class_id: f"{c.op} {format_size(c.size_bytes)}" for c in report.classes}
     drawings = {
-        "": (classes_figure(report), step_figure(report)),
+        "": (classes_figure(report), step_figure(report, traced, names)),
         _timeline_title(report): (
             make_strip(traced.kernels, names) if len(traced.kernels) else None,
             lateness_figure(traced), *wait_figures(traced, names),
