@@ -41,14 +41,17 @@ $(STAMP): pyproject.toml $(NATIVE) $(wildcard schemas/* schemas/views/*)
 	touch $@
 
 # As users install it, without what development needs. A wheel in dist/ (make wheel) saves compiling.
+# Reports are shown with the packages that they need; the rest is installed before the replay.
 ALONE := $(abspath build/demo/bin)
 DEMO := $(if $(wildcard $(STAMP)),$(BIN),$(ALONE))
+DEMO_PIP := $(ALONE)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 $(ALONE)/collscope:
 	test -x $(ALONE)/python || $(PYTHON) -m venv build/demo
+	$(DEMO_PIP) typer numpy msgspec zstandard "tomli; python_version < '3.11'"
 	tag=$$($(ALONE)/python -c 'import sys; print("abi3" if sys.version_info >= (3, 12) else "cp%d%d" % sys.version_info[:2])') && \
 	wheel=$$(ls dist/*-$$tag-*.whl 2>/dev/null | head -n 1) && \
-	$(ALONE)/python -m pip install --quiet --disable-pip-version-check --no-compile "$${wheel:-.}[replay]"
+	$(DEMO_PIP) --no-deps "$${wheel:-.}"
 
 demo: $(DEMO)/collscope
 	@db=$$(mktemp -d) && trap '{ set +x; } 2>/dev/null; rm -rf "$$db"' EXIT && \
@@ -58,6 +61,7 @@ demo: $(DEMO)/collscope
 	collscope ingest log samples/rccl/guide-coll-klke.log --run guide && \
 	collscope ingest profile samples/profiles/guide-top.txt --run guide && \
 	collscope report --run guide && \
+	$(if $(wildcard $(STAMP)),,$(DEMO_PIP) 'collscope[replay]' &&) \
 	collscope replay --backend host --budget 0.1
 
 test: lint types imports native pytest
