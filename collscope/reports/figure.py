@@ -10,6 +10,7 @@ import matplotlib as mpl
 mpl.use("Agg")  # files only: a machine without a display must do
 
 import matplotlib.pyplot as plt
+from matplotlib.ticker import FuncFormatter
 
 from collscope.errors import InputError, UsageError
 from collscope.writing import replaced
@@ -22,6 +23,11 @@ FORMATS = (".png", ".svg", ".pdf")
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 GREY = "#444444"
+# Labels of log axes, which matplotlib writes as powers of ten in TeX; the second of minor ticks.
+PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
+TWO_AND_FIVE = FuncFormatter(
+    lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else ""  # the first digit
+)
 STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.spines.top": False,

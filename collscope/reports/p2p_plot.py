@@ -12,13 +12,22 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import Colormap, to_rgb
-from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import NullFormatter, NullLocator
 from numpy.typing import NDArray
 
 from collscope.analysis.p2p import P2p, PairRow
 from collscope.bench.p2p_plan import LATENCY_BYTES, ONE_WAY, PING_PONG, TWO_WAY
 from collscope.errors import NoVerdictError
-from collscope.reports.figure import COLOURS, GREY, MARKERS, STYLE, check_plot, write_figure
+from collscope.reports.figure import (
+    COLOURS,
+    GREY,
+    MARKERS,
+    PLAIN,
+    STYLE,
+    TWO_AND_FIVE,
+    check_plot,
+    write_figure,
+)
 from collscope.reports.layout import or_unknown
 from collscope.units import format_size
 
@@ -31,9 +40,6 @@ _MOST_NUMBERS = 16  # ranks up to which a cell holds its value
 _TWO_ROWS = 4  # panels that stand in two rows of two
 _MOST_TICKS = 8
 _FEW_DECADES = 100  # highest over lowest bandwidth, where the tens alone are too few labels
-_TWO_AND_FIVE = FuncFormatter(
-    lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else ""  # the first digit
-)
 
 
 def write_p2p_plot(found: P2p, path: Path) -> None:
@@ -169,9 +175,9 @@ def _draw_curve(axis: Axes, found: P2p) -> None:
     ticks = sizes[:: -(-len(sizes) // _MOST_TICKS)]
     axis.set_xticks(ticks, labels=[format_size(size) for size in ticks])
     axis.xaxis.set_minor_locator(NullLocator())
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    axis.yaxis.set_major_formatter(PLAIN)
     low, high = axis.get_ylim()
-    axis.yaxis.set_minor_formatter(_TWO_AND_FIVE if high / low < _FEW_DECADES else NullFormatter())
+    axis.yaxis.set_minor_formatter(TWO_AND_FIVE if high / low < _FEW_DECADES else NullFormatter())
     axis.tick_params(axis="x", labelrotation=30)
     axis.grid(visible=True, color="#dddddd", linewidth=0.6)
     axis.set_axisbelow(True)

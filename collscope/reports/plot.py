@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 
 from collscope.analysis.curves import Curve, CurvePoint
 from collscope.analysis.sizes import Bin
-from collscope.reports.figure import COLOURS, GREY, MARKERS, STYLE, write_figure
+from collscope.reports.figure import (
+    COLOURS,
+    GREY,
+    MARKERS,
+    PLAIN,
+    STYLE,
+    TWO_AND_FIVE,
+    write_figure,
+)
 from collscope.reports.html.figures import class_name, draw_classes, draw_shares, drawn_classes
 from collscope.reports.model import Report
 from collscope.units import count, format_size, format_time
@@ -38,10 +46,6 @@ _PANEL = {1: (7.5, 5.2), 2: (7.5, 5.2), 3: (5.2, 3.9)}  # inches of one, by colu
 _CAPTION_LINE = 0.2  # inches
 _FEW_TICKS = 30  # highest over lowest bandwidth
 _WIDEST = 14.0  # inches
-_PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
-_TWO_AND_FIVE = FuncFormatter(
-    lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else ""  # the first digit
-)
 _GRID: dict[Any, Any] = {
     "axes.grid": True,
     "axes.axisbelow": True,
@@ -181,7 +185,7 @@ def _draw_curves(axis: Axes, shown: Sequence[Curve], names: Mapping[str, str]) -
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_size(int(value))))
-    axis.yaxis.set_major_formatter(_PLAIN)
+    axis.yaxis.set_major_formatter(PLAIN)
     _fit_axes(axis, [p for curve in shown for p in (*curve.points, *curve.roof_points)])
     axis.tick_params(axis="x", labelrotation=30)
     axis.set_xlabel("message size (nccl-tests size S)")
@@ -198,7 +202,7 @@ def _fit_axes(axis: Axes, points: Sequence[CurvePoint]) -> None:
         axis.set_xlim(size / 4, size * 4)
         axis.set_ylim(lowest / 2, highest * 2)
     narrow = highest < _FEW_TICKS * lowest
-    axis.yaxis.set_minor_formatter(_TWO_AND_FIVE if narrow else NullFormatter())
+    axis.yaxis.set_minor_formatter(TWO_AND_FIVE if narrow else NullFormatter())
 
 
 def _most_telling(curves: Sequence[Curve], judged: str | None) -> list[Curve]:
@@ -259,7 +263,7 @@ def sizes_plot(report: Report) -> Drawing | None:
                 hatch="" if index < len(COLOURS) else "//",
             )  # fmt: skip
         top.set_yscale("log")
-        top.yaxis.set_major_formatter(_PLAIN)
+        top.yaxis.set_major_formatter(PLAIN)
         top.set_ylim(bottom=0.7)
         top.set_ylabel("calls")
         # beside the panel: no corner of it is always free
@@ -335,4 +339,4 @@ def _draw_heat(
     axis.grid(visible=False)
     axis.set_xlabel("message size: from (a cell ends at the next)")
     axis.set_title("Time above the roof: seconds over all calls and devices", fontweight="bold")
-    figure.colorbar(image, ax=axis, label="recoverable time (s)", format=_PLAIN)
+    figure.colorbar(image, ax=axis, label="recoverable time (s)", format=PLAIN)

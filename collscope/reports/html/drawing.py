@@ -15,9 +15,9 @@ from matplotlib.colors import to_hex
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from collscope.reports.figure import COLOURS, MARKERS
+from collscope.reports.figure import COLOURS, MARKERS, PLAIN, TWO_AND_FIVE
 from collscope.reports.html.page import Figure, Key, Picture
 from collscope.reports.layout import NUMBER, TEXT, table
 from collscope.units import figure, format_size
@@ -40,10 +40,6 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 0.72, 0.34, 0.12, 0.58  # inches around an axis w
 _LETTER = 0.085  # inches of one in a name beside an axis, about
 _LONGEST_NAME = 40  # characters of a row's name
 _ROW, _ROW_NARROW = 0.28, 0.46  # inches of a row with its name beside it, and above it
-PLAIN = FuncFormatter(lambda value, _: f"{value:g}")  # labels of a log axis
-_TWO_AND_FIVE = FuncFormatter(
-    lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else ""  # the first digit
-)
 _DECADE = 10  # highest over lowest value, below which evenly spaced numbers tell more
 _FEW_TICKS = 100  # highest over lowest value of an axis on which powers of ten are too few
 _SIZE_TICK = 1.1  # inches that a label of the axis of sizes needs
@@ -206,7 +202,7 @@ def log_axis(axis: Axes, which: str) -> None:
     few = _DECADE * low <= high < _FEW_TICKS * low
     side.set_minor_locator(LogLocator(subs=(2, 5)) if few else NullLocator())
     side.set_major_formatter(PLAIN)
-    side.set_minor_formatter(_TWO_AND_FIVE if few else NullFormatter())
+    side.set_minor_formatter(TWO_AND_FIVE if few else NullFormatter())
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collscope.analysis.curves import Curve
-from collscope.reports.figure import COLOURS
+from collscope.reports.figure import COLOURS, PLAIN
 from collscope.reports.html.drawing import (
     INK,
-    PLAIN,
     Sheet,
     colour_of,
     draw,

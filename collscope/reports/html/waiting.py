@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from collscope.reports.html.drawing import PLAIN, Matrix, Sheet, draw, heat_figure, series_style
+from collscope.reports.figure import PLAIN
+from collscope.reports.html.drawing import Matrix, Sheet, draw, heat_figure, series_style
 from collscope.reports.html.page import Figure
 from collscope.reports.html.timeline import Traced
 from collscope.reports.layout import NUMBER, table
