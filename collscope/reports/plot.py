@@ -339,4 +339,5 @@ def _draw_heat(
     axis.grid(visible=False)
     axis.set_xlabel("message size: from (a cell ends at the next)")
     axis.set_title("Time above the roof: seconds over all calls and devices", fontweight="bold")
-    figure.colorbar(image, ax=axis, label="recoverable time (s)", format=PLAIN)
+    bar = figure.colorbar(image, ax=axis, label="recoverable time (s)", format=PLAIN)
+    bar.ax.yaxis.set_minor_formatter(TWO_AND_FIVE)
