@@ -82,7 +82,12 @@ def label_times(
             f"{db}: label '{label}' has no right result: {count(bad, 'measurement')}, all wrong or "
             "failed. Measure again, or name another label."
         )
-    if label in runs and label != run:
+    if label == run and label in runs:
+        raise InputError(
+            f"{db}: label '{label}': that is the run itself, and no measurements have that label. "
+            "Name another traced run, or measurements."
+        )
+    if label in runs:
         if not rows:
             raise InputError(
                 f"{db}: the traces of run '{run}' tell no class of a collective: nothing can take "

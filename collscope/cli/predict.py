@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -21,8 +22,19 @@ With = Annotated[
         callback=checked_label,
     ),
 ]
+
+
+def _positive(value: float | None) -> float | None:
+    if value is not None and not 0 < value < math.inf:
+        raise typer.BadParameter(f"{value:g} is no step time. Give a number greater than 0")
+    return value
+
+
 StepMs = Annotated[
-    float | None, typer.Option("--step-ms", help="Step time without the profiler, in ms.", min=0)
+    float | None,
+    typer.Option(
+        "--step-ms", help="Step time without the profiler, in ms; above 0.", callback=_positive
+    ),
 ]
 
 

@@ -23,6 +23,9 @@ from collscope.timeline.predict import SLOWDOWN_PRIOR
 from collscope.units import count, format_size
 
 _HOST_BOUND = 0.2
+# A given step that is off the recorded one by so much was given in another unit: profilers make
+# steps at most a few times as long (docs/validation.md, cost of the profiler).
+_OFF = 20
 _STEP_FROM = {
     "marks": "between the profiler's step marks",
     "kernels": "from the kernels that recur: the profiler marked no steps",
@@ -75,10 +78,16 @@ def _sections(said: PredictionReport, explain: bool) -> Iterable[Section]:
 
 def _answer(said: PredictionReport) -> Iterable[str]:
     low, high = _ms(said.low_us), _ms(said.high_us)
+    if not 1 / _OFF <= said.step_us / said.recorded_us <= _OFF:
+        yield (
+            f"--step-ms {said.step_us / 1000:g} is {said.step_us / said.recorded_us:.3g} times the "
+            f"recorded step of {_ms(said.recorded_us)} ms: give milliseconds."
+        )
     if said.known.host_bound >= _HOST_BOUND:
         yield (
             f"The host limits the recorded step: {100 * said.known.host_bound:.0f} % of "
-            "the launches found the GPU idle. Faster collectives gain little then."
+            "the launches found the GPU idle. While the host is the limit, other collectives "
+            "change little."
         )
     yield (
         f"Step time {_ms(said.step_us)} -> {_ms(said.new_us)} ms"
@@ -307,4 +316,9 @@ def _change(old_us: float, new_us: float) -> str:
     if old_us <= 0:
         return "change not defined"
     change = new_us / old_us - 1
-    return f"{100 * abs(change):.1f} % {'longer' if change > 0 else 'shorter'}"
+    percent = f"{100 * abs(change):.1f}"
+    if percent == "0.0":
+        if _ms(old_us) == _ms(new_us):
+            return "no change"
+        percent = "under 0.1"
+    return f"{percent} % {'longer' if change > 0 else 'shorter'}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ import jsonschema
 import pytest
 from command import collscope
 from inputs import ROOT
+
+from collscope.analysis.predict import Wanted, predict_run
+from collscope.reports.prediction import render_prediction
 
 # steps.jsonl of the recordings: median step without the profiler, ms
 MEASURED = {"default": 5.7059, "ringll": 6.3022}
@@ -158,12 +162,61 @@ def test_text_states_assumptions(db: Path) -> None:
             "label 'nothing': no measurements or traced",
         ),
         (["--run", "nothing", "--with", "half"], 3, "no run 'nothing'"),
+        (["--run", "default", "--with", "default"], 3, "label 'default': that is the run itself"),
+        (["--system", "h200", "--step-ms", "0"], 2, "greater than 0"),
+        (["--system", "h200", "--step-ms", "-3"], 2, "greater than 0"),
+        (["--system", "h200", "--step-ms", "nan"], 2, "greater than 0"),
     ],
 )
 def test_what_cannot_be_asked(db: Path, arguments: list[str], code: int, text: str) -> None:
     done = collscope("predict", "--db", db, *arguments)
     assert done.code == code
     assert text in done.err
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        (100.0, "is 100 times the recorded step of"),
+        (0.01, "is 0.01 times the recorded step of"),
+        (19.0, None),
+        (0.06, None),
+    ],
+)
+def test_a_step_in_another_unit_is_told(db: Path, step: float, told: str | None) -> None:
+    """Profilers make steps a few times as long at most: 20 times is another unit."""
+    recorded = predicted(db, "--run", "ringll", "--with", "half")["recorded_us"] / 1000
+    given = ("--step-ms", str(step * recorded))
+    said = collscope("predict", "--db", db, "--run", "ringll", "--with", "half", *given).out
+    first = " ".join(said.split("\n\n")[0].split())
+    assert ("give milliseconds" in first) == (told is not None)
+    assert (told or "") in first
+
+
+@pytest.mark.parametrize(
+    ("old_us", "new_us", "words"),
+    [
+        (5000.0, 5000.0, "no change"),
+        (5000.0, 4999.9999, "no change"),
+        (5000.0, 5001.0, "under 0.1 % longer"),
+        (5000.0, 4999.0, "under 0.1 % shorter"),
+        (5000.0, 6000.0, "20.0 % longer"),
+        (5000.0, 4000.0, "20.0 % shorter"),
+    ],
+)
+def test_a_step_that_stays_is_no_change(db: Path, old_us: float, new_us: float, words: str) -> None:
+    said = predict_run(db, Wanted("ringll", "half", "half"))
+    made = replace(said, step_us=old_us, new_us=new_us, simple_us=new_us)
+    for fmt in ("text", "md"):
+        assert " ".join(render_prediction(made, fmt).split()).count(f", {words}") == 2
+
+
+def test_the_words_for_a_host_that_is_the_limit_hold_both_ways(db: Path) -> None:
+    said = predict_run(db, Wanted("ringll", "default"))
+    bound = replace(said, known=replace(said.known, host_bound=0.56), new_us=2 * said.step_us)
+    text = " ".join(render_prediction(bound, "text").split())
+    assert "56 % of the launches found the GPU idle. While the host is the limit, other" in text
+    assert "Faster collectives" not in text
 
 
 def test_a_run_without_traces(db_path: Path, samples: Path) -> None:
