@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.marks import Mark
@@ -153,6 +153,8 @@ def predict_run(db: Path, wanted: Wanted) -> PredictionReport:
         raise NoVerdictError(
             f"{db}: the traces of run '{wanted.run}' hold no step. Record several steps."
         )
+    if not found.changed:
+        refuse_unchanged(db, wanted)
     return _report(wanted, times, found, traced.rows, len(traced.timeline.rows.ranks))
 
 
@@ -173,11 +175,29 @@ def read_wanted(db: Path, wanted: Wanted) -> tuple[Traced, Times, float | None]:
             before = label_times(connection, db, wanted.run, wanted.before, traced.rows)
             times = _relative(times, before)
     if not times.times and not times.transfers:
-        raise NoVerdictError(
-            f"{db}: '{wanted.system or wanted.label}' gives no class of run '{wanted.run}' a time."
-            " Measure the classes with collscope replay."
-        )
+        sizes = [row.size_bytes for row in traced.rows.values()]
+        if None in sizes and not any(sizes):
+            raise NoVerdictError(
+                f"{db}: '{wanted.system or wanted.label}' gives no class of run '{wanted.run}' a "
+                "time: sizes are not known. Ingest the job's logs, or trace with "
+                "ProfilerActivity.CPU."
+            )
+        refuse_unchanged(db, wanted)
     return traced, times, None if wanted.step_us is None else wanted.step_us * 1000
+
+
+def refuse_unchanged(db: Path, wanted: Wanted) -> NoReturn:
+    """Raise the error for new times of which no class of the run takes one."""
+    if wanted.system is not None:
+        raise NoVerdictError(
+            f"{db}: '{wanted.system}' gives no class of run '{wanted.run}' a time. Measure the "
+            "classes with collscope replay."
+        )
+    raise NoVerdictError(
+        f"{db}: '{wanted.label}' gives no class of run '{wanted.run}' a time: the two have no "
+        "class of collectives in common. Name a run of the same job, traced alike, or measure its "
+        "classes with collscope replay."
+    )
 
 
 def _relative(times: Times, before: Times) -> Times:

@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from collscope.analysis.predict import Wanted, read_wanted
+from collscope.analysis.predict import Wanted, read_wanted, refuse_unchanged
 from collscope.analysis.traced_run import read_traced
 from collscope.errors import InputError, UsageError
 from collscope.ingest.match import reading, require_run
@@ -39,6 +39,8 @@ def export_trace(
         traced, times, measured = read_wanted(db, wanted)
         recorded = traced.recorded()
         played = simulate(recorded, times.times, traced=times.transfers, measured_step_ns=measured)
+        if played is None:
+            refuse_unchanged(db, wanted)
         predicted = Simulated(f"predicted with {origin_words(times.origin)}", played)
     else:
         with reading(db) as connection:

@@ -303,9 +303,14 @@ def simulate(
     *,
     traced: Transfers | None = None,
     measured_step_ns: float | None = None,
-) -> Played:
-    """The record played with the middle of all that `predict` takes the same for."""
-    factors, _, _ = _factors(recorded, new, traced)
+) -> Played | None:
+    """The record played with the middle of all that `predict` takes the same for.
+
+    None where no class has a new time.
+    """
+    factors, changed, _ = _factors(recorded, new, traced)
+    if not changed:
+        return None
     readings = _readings(recorded, factors.middle, traced)
     player = _Player(recorded)
     host = _host_pace(player, measured_step_ns, readings[0])

@@ -49,6 +49,25 @@ def db(tmp_path_factory: pytest.TempPathFactory, samples: Path) -> Path:
     return folder / "a.db"
 
 
+@pytest.fixture(scope="module")
+def unsized(db: Path, tmp_path_factory: pytest.TempPathFactory, samples: Path) -> Path:
+    """The same, and both settings as runs NAME-light of traces that tell no sizes."""
+    folder = tmp_path_factory.mktemp("unsized")
+    mine = Path(shutil.copy(db, folder / "a.db"))
+    for case in MEASURED:
+        (folder / case).mkdir()
+        for path in sorted((samples / "traces" / case).glob("rank*.json.gz")):
+            trace = json.loads(gzip.decompress(path.read_bytes()))
+            for event in trace["traceEvents"]:
+                for name in ("In msg nelems", "Out msg nelems"):
+                    event.get("args", {}).pop(name, None)
+            (folder / case / path.stem).write_text(json.dumps(trace))
+        to_run = ("--db", mine, "--run", f"{case}-light")
+        done = collscope("ingest", "trace", folder / case, *to_run)
+        assert done.code == 0, done.err
+    return mine
+
+
 def predicted(db: Path, *arguments: str) -> dict[str, Any]:
     done = collscope("predict", "--db", db, "--format", "json", *arguments)
     assert done.code == 0, done.err
@@ -217,6 +236,27 @@ def test_the_words_for_a_host_that_is_the_limit_hold_both_ways(db: Path) -> None
     text = " ".join(render_prediction(bound, "text").split())
     assert "56 % of the launches found the GPU idle. While the host is the limit, other" in text
     assert "Faster collectives" not in text
+
+
+def test_runs_of_different_collectives_are_refused(unsized: Path, tmp_path: Path) -> None:
+    """No class of the one is one of the other: nothing would change."""
+    wanted = ("--db", unsized, "--run", "default", "--with", "ringll-light")
+    page = tmp_path / "a.json"
+    for command in (("predict",), ("export", "perfetto", "-o", page)):
+        refused = collscope(*command, *wanted)
+        assert refused.code == 4
+        assert (
+            "'ringll-light' gives no class of run 'default' a time: the two have no" in refused.err
+        )
+        assert not refused.out
+    assert not page.exists()
+
+
+def test_what_lacks_is_the_sizes(unsized: Path) -> None:
+    refused = collscope("predict", "--db", unsized, "--run", "default-light", "--system", "h200")
+    assert refused.code == 4
+    assert "sizes are not known. Ingest the job's logs, or trace with ProfilerAc" in refused.err
+    assert "replay" not in refused.err
 
 
 def test_a_run_without_traces(db_path: Path, samples: Path) -> None:
