@@ -29,6 +29,14 @@ WHERE k.run = :run AND NOT t.warm_up GROUP BY c.name ORDER BY SUM(k.duration_ns)
 
 _TRACED = "SELECT COUNT(*), MAX(world_size) FROM traces WHERE run = ? AND used"
 
+_CUT = """
+SELECT DISTINCT t.rank FROM traces t
+JOIN sources s ON s.run = t.run AND s.source_id = t.source_id
+JOIN diagnostics d ON d.run = s.run AND d.path = s.path
+WHERE t.run = ? AND t.used AND d.severity = 'data_loss'
+AND d.code IN ('truncated_trace', 'truncated_compression', 'cut_database') ORDER BY t.rank
+"""
+
 _STEPS = """
 SELECT rank, COUNT(*), AVG(duration_ns), MIN(duration_ns), MAX(duration_ns), step_from
 FROM steps WHERE run = ? GROUP BY rank ORDER BY rank
@@ -188,6 +196,7 @@ class Timeline:
     steps: tuple[StepRow, ...] = ()  # one per rank; empty where no step recurs
     cpu_activities: bool = False  # the traces of the steps show them: a slower host
     profilers: tuple[str, ...] = ()  # dialects of the traces and recordings, where there are steps
+    cut: tuple[int, ...] = ()  # ranks whose trace lacks its end
 
     @classmethod
     def read(cls: type[_Kind], connection: sqlite3.Connection, run: str) -> _Kind:
@@ -211,6 +220,7 @@ class Timeline:
             steps=steps,
             cpu_activities=bool(steps) and _cpu_activities(connection, run),
             profilers=_profilers(connection, run) if steps else (),
+            cut=tuple(rank for (rank,) in connection.execute(_CUT, (run,))),
         )
 
 

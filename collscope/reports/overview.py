@@ -6,6 +6,12 @@ from collscope.analysis.deviations import Deviation, LastCall
 from collscope.analysis.overview import Seen
 from collscope.reports.model import Coverage, DeviationRow, Gap, Report
 
+NO_SIZES = "the sizes of the calls are not known"
+TELL_SIZES = (
+    "log with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL beside the traces, or trace with "
+    "ProfilerActivity.CPU"
+)
+
 
 def coverage_of(seen: Seen) -> Coverage:
     """The report's record of what was seen; gaps come last."""
@@ -56,7 +62,13 @@ def find_gaps(report: Report) -> tuple[Gap, ...]:
             "then collscope ingest log PATH",
         ),
     )
+    header = report.header
     with_calls = (
+        (
+            header.calls != header.calls_without_size or not header.calls,
+            "sizes of the calls, and so efficiency and gain: no source tells them",
+            TELL_SIZES,
+        ),
         (
             any(row.split_ns for row in report.classes),
             "transfer and waiting of each class: no call with kernel times that tell them",

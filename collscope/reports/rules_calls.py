@@ -141,6 +141,8 @@ def communicators_inferred(report: Report) -> Iterable[Finding]:
     if not rows:
         return
     ids = compact_ranges(row.comm_id for row in rows)
+    header = report.header
+    known = "sizes are known and " * (0 < header.calls == header.calls_without_size)
     yield Finding(
         severity="note",
         code="communicators_inferred",
@@ -148,8 +150,8 @@ def communicators_inferred(report: Report) -> Iterable[Finding]:
         " inferred",
         detail=f"Communicator{'s' * (len(rows) > 1)} {ids}: no INIT line names their ranks; ranks"
         " with the same calls were put together.",
-        advice="Log with NCCL_DEBUG_SUBSYS=INIT,COLL, so that communicators are joined by their"
-        " id.",
+        advice=f"Log with NCCL_DEBUG_SUBSYS=INIT,COLL, so that {known}communicators are joined by"
+        " their id.",
     )
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 
 from collscope.analysis.rocprof_files import again
+from collscope.model import Op
 from collscope.reports.model import Evidence, Finding, Report
 from collscope.units import count
 
 _MOST_NAMED = 3
+_UNLIKE = 1.25  # steps of two jobs; those of one differ by less, as its ranks wait for each other
 
 # Per diagnostic: title, what it counts, detail.
 _SEVERAL = {
@@ -63,6 +66,46 @@ def several_jobs(report: Report) -> Iterable[Finding]:
             )
 
 
+def unlike_traces(report: Report) -> Iterable[Finding]:
+    """Traces without a common collective that no one job can have in one period.
+
+    Steps of one job are of one length on all its ranks, whatever groups they are in. And where all
+    ranks have a trace, a collective of all of them is in two traces at least.
+    """
+    said = report.timeline
+    component = {clock.rank: clock.component for clock in said.clocks}
+    sets = len(set(component.values()))
+    if sets < 2:
+        return
+    steps: dict[int, float] = defaultdict(float)
+    for row in said.steps:
+        if row.rank in component and not said.cut:
+            at = component[row.rank]
+            steps[at] = max(steps[at], row.mean_ns)
+    least, most = min(steps.values(), default=1.0), max(steps.values(), default=1.0)
+    differ = most > _UNLIKE * least
+    joint = said.traced is None and any(
+        row.ranks_seen == len(component) and any(Op(used.op).synchronises for used in row.ops)
+        for row in report.communicators
+    )
+    if not differ and not joint:
+        return
+    what = f"No collective of one set of ranks was found in the traces of another ({sets} sets)."
+    if differ:
+        what += (
+            f" A step takes {least / 1e6:.2f} ms in one of them, {most / 1e6:.2f} ms in another:"
+            f" {most / least:.1f} x."
+        )
+    yield Finding(
+        severity="warning",
+        code="unlike_traces",
+        title="the ranks' traces share no collective: traces of two jobs?",
+        detail=what,
+        advice="If so, give each job a run of its own (--run NAME): the figures of this report mix"
+        " them. If it is one job, trace the same steps on every rank.",
+    )
+
+
 def several_periods(report: Report) -> Iterable[Finding]:
     """Profiled periods or jobs that were read together and have runs of their own."""
     for row in report.coverage.diagnostics:
@@ -109,4 +152,11 @@ def totals_beside_trace(report: Report) -> Iterable[Finding]:
     )
 
 
-RULES = (library_differs, several_jobs, several_periods, logged_twice, totals_beside_trace)
+RULES = (
+    library_differs,
+    several_jobs,
+    unlike_traces,
+    several_periods,
+    logged_twice,
+    totals_beside_trace,
+)

@@ -22,9 +22,11 @@ from collscope.reports.layout import (
     table,
 )
 from collscope.reports.model import Evidence, Finding, Report
+from collscope.reports.overview import NO_SIZES, TELL_SIZES
 from collscope.reports.sections_calls import classes, communicators, histograms
 from collscope.reports.sections_judgement import gain_sentences, judgement, measured_sentences
 from collscope.reports.sections_timeline import (
+    cut_sentence,
     idle_percent,
     timeline_sentences,
     traced_ranks,
@@ -71,11 +73,14 @@ def measured_only(report: Report) -> bool:
 
 def _answer(report: Report) -> Iterable[str]:
     header = report.header
+    yield from cut_sentence(report.timeline.cut)
     yield from measured_sentences(report.judgement)
     if not measured_only(report):
         yield from _share_answer(report)
     yield from timeline_sentences(report.timeline)
     yield from gain_sentences(report)
+    if no_sizes(report):
+        yield f"No gain is told: {NO_SIZES}. To know them: {TELL_SIZES}."
     if header.communicators or header.calls:
         yield _size(header)
     if measured_only(report):
@@ -88,6 +93,13 @@ def _answer(report: Report) -> Iterable[str]:
         report.classes and all(row.kernel_ns for row in report.classes)
     ):
         yield "Classes are ordered by kernel time where it is known, the others by bytes."
+
+
+def no_sizes(report: Report) -> bool:
+    """Whether there are calls and no gain, as the size of no call is known."""
+    header = report.header
+    unknown = header.calls and header.calls == header.calls_without_size
+    return bool(unknown) and not report.judgement.uplifts
 
 
 def _share_answer(report: Report) -> Iterable[str]:

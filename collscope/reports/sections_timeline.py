@@ -22,7 +22,7 @@ from collscope.analysis.timeline import (
 from collscope.model.profile import OTHER_PROFILERS
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, scaled, table
 from collscope.reports.part import Part
-from collscope.units import count, figure, format_size, have
+from collscope.units import are, count, figure, format_size, have
 
 _MOST_RANKS = 16  # rows of a table; then the ranks with most exposed time
 _MOST_CLASSES = 20
@@ -40,7 +40,8 @@ def timeline_sentences(said: Timeline) -> Iterable[str]:
     if not said.ranks:
         yield from _logged_sentences(said.logged)
         return
-    yield from _step_sentence(said.steps, _cost(said))
+    if not said.cut:
+        yield from _step_sentence(said.steps, _cost(said))
     span = sum(r.span_ns for r in said.ranks)
     if span:
         exposed, hidden, idle = (
@@ -63,6 +64,17 @@ def timeline_sentences(said: Timeline) -> Iterable[str]:
         if rank.straggler and matters(rank, said.ranks)
     )
     yield from _no_single_rank(said.ranks)
+
+
+def cut_sentence(ranks: Sequence[int]) -> Iterable[str]:
+    """Whose trace lacks its end; steps are found in all traces together, so none is told."""
+    if ranks:
+        several = "s" * (len(ranks) > 1)
+        yield (
+            f"The trace{several} of rank{several} {compact_ranges(ranks)} {are(len(ranks))} cut: "
+            "figures are of the part before the cut, and the step time is not told. Copy the "
+            f"file{several} again, or trace again."
+        )
 
 
 def _no_single_rank(ranks: Sequence[RankWaits]) -> Iterable[str]:

@@ -483,6 +483,82 @@ def test_a_trace_cut_short_says_so(db_path: Path, samples: Path, tmp_path: Path)
     assert rows(db_path, "SELECT COUNT(*) FROM diagnostics WHERE severity = 'data_loss'") != [(0,)]
 
 
+def test_the_first_lines_say_that_a_trace_is_cut(
+    db_path: Path, samples: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "cut"
+    shutil.copytree(samples / "traces" / "default", folder)
+    path = folder / "rank1.json.gz"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+    ingest(db_path, folder)
+    first, *_ = report(db_path).splitlines()[2:]
+    assert first.startswith("The trace of rank 1 is cut: figures are of the part before the cut,")
+    assert "A step takes" not in report(db_path)
+    assert "No step recurs" not in report(db_path)
+
+
+def test_without_sizes_the_first_lines_say_why_no_gain_is_told(
+    db_path: Path, samples: Path, tmp_path: Path
+) -> None:
+    def light(rank: int, document: dict[str, Any]) -> None:
+        events = document["traceEvents"]
+        document["traceEvents"] = kept = [e for e in events if e.get("cat") == "kernel"]
+        for event in kept:
+            event["args"] = {k: event["args"][k] for k in ("device", "stream")}
+
+    ingest(db_path, edited(samples / "traces" / "default", tmp_path / "light", light))
+    head, _, rest = " ".join(report(db_path, "--system", "h200").split()).partition("Findings")
+    why = "the sizes of the calls are not known"
+    assert f"No gain is told: {why}. To know them: log with NCCL_DEBUG=INFO" in head
+    assert "Not known: sizes of the calls, and so efficiency and gain" in rest
+    assert "so that sizes are known and communicators are joined by their id" in rest
+    assert why in report(db_path, "--system", "h200", "--format", "html")
+
+
+def two_jobs(folder: Path, step_us: dict[int, float]) -> Path:
+    """Traces of two ranks that call unlike all-reduces; a step is one call."""
+    folder.mkdir()
+    for rank, length in step_us.items():
+        events = []
+        for step in range(20):
+            args = {
+                "Collective name": "allreduce", "In msg nelems": 1024 << rank,
+                "Out msg nelems": 1024 << rank, "Group size": 2, "dtype": "Float",
+                "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "stream": 7,
+                "device": rank,
+            }  # fmt: skip
+            for name, tid, start, duration, told in (
+                ("gemm", 3, 0.0, 400.0, {"stream": 3, "device": rank}),
+                (f"tail{rank}", 3, 410.0, 50.0, {"stream": 3, "device": rank}),
+                ("ncclDevKernel_AllReduce_Sum_f32_RING_LL()", 7, 470.0, 100.0, args),
+            ):
+                events.append(
+                    {
+                        "ph": "X", "cat": "kernel", "name": name, "pid": rank, "tid": tid,
+                        "ts": 1e6 + step * length + start, "dur": duration, "args": told,
+                    }
+                )  # fmt: skip
+        document = {
+            "schemaVersion": 1,
+            "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2},
+            "traceEvents": events,
+        }
+        (folder / f"{rank}.json").write_text(json.dumps(document))
+    return folder
+
+
+def test_traces_of_two_jobs_in_one_folder_are_asked_about(db_path: Path, tmp_path: Path) -> None:
+    ingest(db_path, two_jobs(tmp_path / "jobs", {0: 1000.0, 1: 2300.0}))
+    text = " ".join(report(db_path).split())
+    assert "[warning] the ranks' traces share no collective: traces of two jobs?" in text
+    assert "A step takes 1.00 ms in one of them, 2.30 ms in another: 2.3 x." in text
+
+
+def test_traces_of_one_job_are_not_asked_about(db_path: Path, samples: Path) -> None:
+    ingest(db_path, samples / "traces" / "default")
+    assert "traces of two jobs?" not in report(db_path)
+
+
 def test_logs_beside_two_periods_say_to_which_they_are_joined(db_path: Path, samples: Path) -> None:
     said = ingest(db_path, *(samples / "traces" / case for case in ("default", "ringll")))
     assert "The logs" not in said

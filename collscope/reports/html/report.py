@@ -19,7 +19,8 @@ from collscope.reports.html.timeline import make_strip, read_traced
 from collscope.reports.html.waiting import lateness_figure, wait_figures
 from collscope.reports.judgement import JudgedClass
 from collscope.reports.model import Report
-from collscope.reports.sections import measured_only
+from collscope.reports.overview import NO_SIZES, TELL_SIZES
+from collscope.reports.sections import measured_only, no_sizes
 from collscope.reports.sections_timeline import matters, timeline_section, traced_ranks
 from collscope.reports.share import denominator, percent_words, range_words
 from collscope.units import count, figure, format_size, have
@@ -62,6 +63,9 @@ def _facts(report: Report) -> Iterable[Fact]:
         yield Fact("The job would be faster by", f"{100 * uplift.gain:.1f} %",
                    f"if every measured class reached its ceiling{spread}{of}",
                    "Efficiency and gain")  # fmt: skip
+    if no_sizes(report):
+        yield Fact("The job would be faster by", "not known", f"{NO_SIZES}; {TELL_SIZES}",
+                   "Findings" if report.findings else "Classes")  # fmt: skip
     if report.findings:
         first = report.findings[0]
         yield Fact("Do next", first.advice, first.title, "Findings")
