@@ -52,6 +52,8 @@ class Times:
     marks: Mapping[Mark, int] = field(default_factory=dict)
     transfers: Transfers | None = None  # of every call of another run's traces
     starts: Starts | None = None  # where that run's collectives started
+    # Its own step, as recorded; None: it has no steps. Nothing is predicted from it.
+    step_ns: float | None = None
 
 
 def label_times(
@@ -131,7 +133,8 @@ def _traced(
     if not traces:
         return Times(TimesFrom("traces", run), {})
     others = {c.class_id: c for c in class_rows(connection, run, read_call_totals(connection, run))}
-    timeline = read_traced(connection, db, run).timeline
+    traced = read_traced(connection, db, run)
+    timeline = traced.timeline
     timed = [
         (
             others[t.class_id].collective_class,
@@ -149,12 +152,13 @@ def _traced(
             other, found[key] = timed[min(near)[1]]
             marks.update(gap_marks(wanted.fits(other) or (), [other]))
     rows_, calls = timeline.rows, timeline.calls
-    steps = find_steps(rows_, calls, timeline.times)
+    steps = find_steps(rows_, calls, timeline.times, traced.steps)
     linked, times = link(rows_, calls, timeline.times, timeline.clocks)
     return Times(
         TimesFrom("traces", run), found, marks=dict(marks),
         transfers=transfers_of(rows_, linked, times),
         starts=find_starts(rows_, linked, steps, rows_.start, rows_.end),
+        step_ns=None if steps.source == "window" else steps.mean_ns(rows_.end),
     )  # fmt: skip
 
 

@@ -40,7 +40,9 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class ClassChange:
-    """What changes in one class. Times of one call; None: no new time, stays as it is."""
+    """What changes in one class. Times of one call: the median over the calls; of a class of
+    unknown size, which mixes sizes, the mean. None: no new time, stays as it is.
+    """
 
     op: str
     datatype: str | None
@@ -124,6 +126,9 @@ class PredictionReport:
     simulated_us: float  # the recorded one, simulated without the recorded starts
     starts_off_us: float | None  # how far its collectives start from where they did, median
     other_starts_off_us: float | None  # after the change, from where they did in the other run
+    # Step of the run that the times are from, as recorded with its profiler; no part of the
+    # prediction. None: they are from no run, or its steps are not known.
+    other_step_us: float | None
     new_us: float  # step time after the change
     low_us: float
     high_us: float
@@ -237,6 +242,7 @@ def _report(
         simulated_us=found.simulated_ns / 1000,
         starts_off_us=_us(found.starts_off_ns),
         other_starts_off_us=_us(found.other_starts_off_ns),
+        other_step_us=_us(times.step_ns),
         new_us=found.new_ns / 1000,
         low_us=found.low_ns / 1000,
         high_us=found.high_ns / 1000,

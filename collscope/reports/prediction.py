@@ -69,10 +69,10 @@ def _sections(said: PredictionReport, explain: bool) -> Iterable[Section]:
     yield Section("", tuple(_answer(said)))
     if explain:
         yield Section("What bounds the step", (_bounds_table(said), *_rests_on(said)))
-    yield Section("Classes that change", (_table(said.changed),))
+    yield Section("Classes that change", (_table(said.changed), *_of_unknown_size(said.changed)))
     if said.unchanged:
         text = "Without a new time, so left as recorded:"
-        yield Section("Classes that stay", (text, _table(said.unchanged)))
+        yield Section("Classes that stay", (text, _kept(said.unchanged)))
     yield Section("Assumptions", _assumptions(said))
 
 
@@ -94,6 +94,7 @@ def _answer(said: PredictionReport) -> Iterable[str]:
         f"{f' ({low} to {high})' if low != high else ''}, {_change(said.step_us, said.new_us)}, "
         f"with {origin_words(said.times_from)}."
     )
+    yield from _itself(said)
     yield (
         f"By the uplift formula alone: {_ms(said.simple_us)} ms, "
         f"{_change(said.step_us, said.simple_us)}; it removes exposed transfer time and changes"
@@ -118,6 +119,20 @@ def _answer(said: PredictionReport) -> Iterable[str]:
             f"With the profiler a step is {said.recorded_us / said.step_us:.2f} times as long as "
             "the one given."
         )
+
+
+def _itself(said: PredictionReport) -> Iterator[str]:
+    """The step of the run that the times are from, for information."""
+    step = said.other_step_us
+    if step is None:
+        return
+    text = f"Run {said.times_from.name} itself took {_ms(step)} ms a step with the profiler"
+    if said.assumptions.step_told:
+        yield f"{text}; the prediction is of steps without it, and does not use that."
+    elif said.low_us <= step <= said.high_us:
+        yield f"{text}; the prediction does not use that."
+    else:
+        yield f"{text}, outside the predicted range; the prediction does not use that."
 
 
 def _starts(said: PredictionReport) -> str:
@@ -154,6 +169,26 @@ def _rests_on(said: PredictionReport) -> Iterable[str]:
     )
 
 
+def _of_unknown_size(changes: Iterable[ClassChange]) -> Iterator[str]:
+    if any(c.size_bytes is None for c in changes):
+        yield (
+            "Times are medians over the calls of a class. One of unknown size may mix sizes: its "
+            "times are means."
+        )
+
+
+def _kept(changes: Iterable[ClassChange]) -> Table:
+    return table([("op", TEXT), ("type", TEXT), ("size", NUMBER)], map(_class, changes))
+
+
+def _class(c: ClassChange) -> tuple[str, str | None, str]:
+    return (
+        c.op if c.nranks is None else f"{c.op} x{c.nranks}",
+        c.datatype,
+        "unknown size" if c.size_bytes is None else format_size(c.size_bytes),
+    )
+
+
 def _table(changes: Iterable[ClassChange]) -> Table:
     columns = [
         ("op", TEXT),
@@ -165,17 +200,7 @@ def _table(changes: Iterable[ClassChange]) -> Table:
     ]
     return table(
         columns,
-        (
-            (
-                c.op if c.nranks is None else f"{c.op} x{c.nranks}",
-                c.datatype,
-                None if c.size_bytes is None else format_size(c.size_bytes),
-                c.calls,
-                c.old_us,
-                c.new_us,
-            )
-            for c in changes
-        ),
+        ((*_class(c), c.calls, c.old_us, c.new_us) for c in changes),
     )
 
 

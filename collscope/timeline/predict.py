@@ -595,12 +595,9 @@ def _factors(
             unchanged.append(key)
             continue
         old = of_call[mine]
-        changed.append(
-            ChangedClass(
-                key, int(mine.sum()), float(np.median(old)),
-                float(np.median(old * factors[0, mine])),
-            )
-        )  # fmt: skip
+        typical = np.mean if key.size_bytes is None else np.median
+        before, after = typical(old), typical(old * factors[0, mine])
+        changed.append(ChangedClass(key, int(mine.sum()), float(before), float(after)))
     per_part = np.where(counts, factors, 1.0)[:, calls.call_of_part]
     return _Factors(*per_part), tuple(changed), tuple(unchanged)
 

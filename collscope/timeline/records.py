@@ -99,11 +99,14 @@ class RankOverlap:
 
 @dataclass(frozen=True, slots=True)
 class ChangedClass:
-    """What a prediction changes in one class. Times of one call."""
+    """What a prediction changes in one class. Times of one call.
+
+    The median over the calls; of a class of unknown size, which mixes sizes, the mean.
+    """
 
     key: CollectiveClass
     calls: int
-    old_ns: float  # median transfer in the job
+    old_ns: float  # transfer in the job
     new_ns: float
 
 

@@ -259,6 +259,50 @@ def test_what_lacks_is_the_sizes(unsized: Path) -> None:
     assert "replay" not in refused.err
 
 
+def test_the_other_runs_own_step_is_told(db: Path) -> None:
+    """Beside the prediction: as predict of that run has it."""
+    own = predicted(db, "--run", "ringll", "--with", "default")["recorded_us"]
+    wanted = ("--run", "default", "--with", "ringll")
+    found = predicted(db, *wanted)
+    assert found["other_step_us"] == own
+    assert found["low_us"] <= own <= found["high_us"]
+    said = " ".join(collscope("predict", "--db", db, *wanted).out.split())
+    told = f"Run ringll itself took {own / 1000:.3f} ms a step with the profiler"
+    assert f"{told}; the prediction does not use that." in said
+    given = collscope("predict", "--db", db, *wanted, "--step-ms", "5.7").out
+    assert f"{told}; the prediction is of steps without it" in " ".join(given.split())
+    beyond = replace(predict_run(db, Wanted("default", "ringll")), other_step_us=99_000.0)
+    said = " ".join(render_prediction(beyond, "text").split())
+    assert "99.000 ms a step with the profiler, outside the predicted range" in said
+    for origin in (("--with", "half"), ("--system", "h200")):
+        assert predicted(db, "--run", "ringll", *origin)["other_step_us"] is None
+
+
+def test_classes_of_unknown_size_show_means(unsized: Path) -> None:
+    """One class holds all sizes: its mean is that of the sized classes, weighed by calls."""
+    sized = predicted(unsized, "--run", "default", "--with", "ringll")["changed"]
+    wanted = ("--run", "default-light", "--with", "ringll-light")
+    mixed = predicted(unsized, *wanted)["changed"]
+    assert all(c["size_bytes"] is None for c in mixed)
+    for side in ("old_us", "new_us"):
+        one, other = (sum(c["calls"] * c[side] for c in found) for found in (sized, mixed))
+        assert other == pytest.approx(one, rel=0.1)
+    said = collscope("predict", "--db", unsized, *wanted).out
+    assert "unknown size" in said
+    assert "One of unknown size may mix sizes: its times are means." in " ".join(said.split())
+    sizes = collscope("predict", "--db", unsized, "--run", "default", "--with", "ringll").out
+    assert "means" not in sizes
+
+
+def test_classes_that_stay_have_no_empty_columns(unsized: Path) -> None:
+    said = predict_run(unsized, Wanted("default-light", "ringll-light"))
+    kept = replace(said.changed[0], calls=None, old_us=None, new_us=None)
+    text = render_prediction(replace(said, unchanged=(kept,)), "text")
+    table = text.split("so left as recorded:")[1].split("Assumptions")[0].splitlines()
+    assert next(line.split() for line in table if line.strip()) == ["op", "type", "size"]
+    assert any(line.endswith("unknown size") for line in table)
+
+
 def test_a_run_without_traces(db_path: Path, samples: Path) -> None:
     collscope("ingest", "log", samples / "nccl" / "mixed-coll-only.log", "--db", db_path)
     done = collscope("predict", "--db", db_path, "--system", "h200")

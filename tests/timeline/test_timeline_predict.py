@@ -20,7 +20,7 @@ from collscope.model.trace import TraceCollective, TraceColumns, TraceFile
 from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.perfetto import longest_calls, trace_events
 from collscope.timeline.play import Substitutions, play
-from collscope.timeline.predict import NewTime, predict
+from collscope.timeline.predict import NewTime, predict, transfers_of
 from collscope.timeline.records import Prediction
 
 MS = 1_000_000
@@ -200,6 +200,32 @@ def test_old_time_alone_keeps_what_slows_the_calls_in_the_job() -> None:
     found = predicted(timeline, times)
     assert found.step_ns - found.new_ns == pytest.approx(90 * US, abs=1 * US)
     assert all(c.new_ns == pytest.approx(c.old_ns / 2) for c in found.changed)
+
+
+def test_nothing_but_the_transfers_is_taken_from_the_other_run() -> None:
+    """Its AllReduce takes 90 µs; whether its compute takes 100 µs or 1 ms changes nothing."""
+
+    def job(compute: int, transfer: int) -> Timeline:
+        made = Job(2, jitter_ns=0)
+        for _ in range(20):
+            for r in range(2):
+                made.compute(r, compute)
+            made.collective((0, 1), transfer)
+        return analyse(made.traces())
+
+    recorded = job(100 * US, 50 * US).recorded()
+    found, steps = [], []
+    for compute in (100 * US, 1000 * US):
+        other = job(compute, 90 * US).recorded()
+        traced = transfers_of(other.rows, other.linked, other.linked_times)
+        found.append(predict(recorded, {}, traced=traced, starts=other.starts))
+        steps.append(other.step_ns)
+    assert steps == [194 * US, 1094 * US]
+    one, two = found
+    assert one is not None
+    assert two is not None
+    assert one.new_ns == pytest.approx(194 * US)
+    assert replace(one, other_starts_off_ns=None) == replace(two, other_starts_off_ns=None)
 
 
 def test_host_bound_step_does_not_gain() -> None:

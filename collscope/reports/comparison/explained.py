@@ -65,14 +65,14 @@ class ExplainedPart:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedClass:
-    """Transfer of a call, median, ns."""
+    """Transfer of a call, ns: the median over the calls; of a class of unknown size the mean."""
 
     op: str
     datatype: str | None  # None: not known
     size_bytes: int | None  # nccl-tests size S; None: not known
     nranks: int | None  # ranks of the communicator
     calls: int  # traced in the first run
-    first_ns: float  # median transfer of a call in the first run
+    first_ns: float  # in the first run
     second_ns: float  # the same as swapped
 
 
