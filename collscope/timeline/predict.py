@@ -44,9 +44,9 @@ SLOWDOWN_PRIOR = 0.4
 
 source  arXiv 2507.03114, training on A100, H100, MI250, MI210: 19 % on average, 40 % at most
 """
-# The ratio of a host's paces in two starts of one job. source: a host-bound FSDP job differed by
-# 10 to 20 % from start to start on one machine, the loop of `HOST_PRIOR` by 16 and 35 %.
-_HOST_STARTS = 0.2
+# The ratio of a host's paces in two starts of one job. source: docs/validation.md, "Cost of
+# the profiler": steps of host-bound jobs in pairs of starts of one setting.
+_HOST_STARTS = 0.3
 # At its power cap a GPU's clock follows what power the change spares. source: docs/validation.md,
 # 2 x H200: steps 1.26 x as long with two channels, clock from 1667 to 1950 MHz of 1980 at most.
 _CLOCK_EXPONENT, _MOST_CLOCK = 0.67, 1.19

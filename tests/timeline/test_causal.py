@@ -338,7 +338,7 @@ def test_a_launch_into_a_full_queue_is_no_work() -> None:
 
 
 def test_a_host_may_be_as_much_slower_as_faster_in_another_start() -> None:
-    """Nothing but the host's 1 ms bounds a step: 20 % either way, whatever the AllReduce does."""
+    """Nothing but the host's 1 ms bounds a step: 30 % either way, whatever the AllReduce does."""
     recorders = [Recorder(0), Recorder(1)]
     for recorder in recorders:
         for step in range(8):
@@ -350,8 +350,8 @@ def test_a_host_may_be_as_much_slower_as_faster_in_another_start() -> None:
     found = predict(recorded, {key: NewTime(10_000.0)}, measured_step_ns=0.9 * MS)
     assert found is not None
     assert found.new_ns == pytest.approx(0.9 * MS, rel=0.02)
-    assert found.low_ns == pytest.approx(0.72 * MS, rel=0.03)
-    assert found.high_ns == pytest.approx(1.08 * MS, rel=0.03)
+    assert found.low_ns == pytest.approx(0.63 * MS, rel=0.03)
+    assert found.high_ns == pytest.approx(1.17 * MS, rel=0.03)
 
 
 def graph_step(recorder: Recorder, begin: float, transfer: float) -> float:

@@ -100,7 +100,7 @@ def test_what_another_profiler_costs_is_not_known() -> None:
     for form in FORMATS:
         found = predicted(*(converted(overlapping_job(v), form) for v in (60.0, 400.0)))
         known = found.knowledge
-        assert (known.host_low, known.host_high) == (0.4, 0.95)
+        assert (known.host_low, known.host_high) == (0.4, 1.0)
         assert known.host_calls
         assert known.event_records == (form != WITHOUT_RECORDS)
         assert found.new_ns == pytest.approx(kineto.new_ns, rel=1e-3)
