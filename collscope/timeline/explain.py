@@ -34,6 +34,7 @@ from collscope.model import CollectiveClass
 from collscope.timeline.causal import FIRST, HOST
 from collscope.timeline.play import Substitutions, play
 from collscope.timeline.predict import (
+    HOST_STARTS,
     STARTS,
     Recorded,
     clock_change,
@@ -55,6 +56,7 @@ _NONE, _ALL = frozenset[str](), frozenset(FACTORS)
 _AS_RECORDED = (1.0, 1.0)
 _FLOOR = 0.01  # of a step: graphs that miss the other's step by less are equally good
 _MOST_SLOWDOWN, _HALVINGS = 4.0, 20
+_MOST = 0.5  # of a run's kernels: with more that the other has not, they may be different jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,8 @@ class Explanation:
     remainder_ns: int
     reached: Pair  # the first's graph with everything of the second; the other way
     unprofiled: Pair  # both steps with the middle of what the profiler may cost
+    unprofiled_low: Pair  # least of both without the profiler, in any start
+    unprofiled_high: Pair
     pace: float | None  # time of the second's host work / the first's; None: no launches alike
     slowdowns: tuple[float | None, float | None]  # of compute beside collectives
     slowdown_assumed: bool  # one run tells it: compute alone is taken to be as fast in both
@@ -85,6 +89,7 @@ class Explanation:
     classes: tuple[ChangedClass, ...]  # whose transfers were swapped, most time first
     unmatched: tuple[CollectiveClass, ...]  # of either run, whose transfers could not be
     unswapped: Pair  # exposed time of all collectives that could not be
+    alike: bool  # they have a class of collectives, or most of each run's kernels, in common
 
 
 def explain(first: Recorded, second: Recorded) -> Explanation | None:
@@ -108,6 +113,7 @@ def explain(first: Recorded, second: Recorded) -> Explanation | None:
         for factor in FACTORS
     }
     profiler = both.profiler(paces[0])
+    unprofiled = _other_starts(first, second, both)
     ends[PROFILER] = _range(profiler, [np.array([both.profiler(p) - profiler for p in paces])])
     return Explanation(
         first_ns=round(first.step_ns),
@@ -116,6 +122,8 @@ def explain(first: Recorded, second: Recorded) -> Explanation | None:
         remainder_ns=remainder,
         reached=both.reached,
         unprofiled=both.unprofiled(paces[0]),
+        unprofiled_low=unprofiled[0],
+        unprofiled_high=unprofiled[1],
         pace=both.there.pace,
         slowdowns=(first.contention.mean, second.contention.mean),
         slowdown_assumed=bool(others),
@@ -124,6 +132,7 @@ def explain(first: Recorded, second: Recorded) -> Explanation | None:
         classes=both.there.changed,
         unmatched=tuple(dict.fromkeys((*both.there.unchanged, *both.back.unchanged))),
         unswapped=unswapped,
+        alike=bool(both.there.changed) or not any(unswapped) or both.unlike < _MOST,
     )
 
 
@@ -190,6 +199,18 @@ def _host_readings(first: Recorded, second: Recorded) -> tuple[Pair, ...]:
     return (middle, other_middle), *alike
 
 
+def _other_starts(first: Recorded, second: Recorded, both: _Both) -> tuple[Pair, Pair]:
+    """Least and most that both steps may take without the profiler, in any start; ns."""
+    (low, _, high), (other_low, _, other_high) = map(host_prior, (first, second))
+    fast, slow = 1 - HOST_STARTS, 1 + HOST_STARTS
+    least = both.unprofiled((low * fast, other_low * fast))
+    most = both.unprofiled((high * slow, other_high * slow))
+    return (
+        (least[0] * (1 - STARTS), least[1] * (1 - STARTS)),
+        (most[0] * (1 + STARTS), most[1] * (1 + STARTS)),
+    )
+
+
 def _shapley(value: Callable[[Swapped], float]) -> dict[str, float]:
     """Mean over all orders of what each factor adds."""
     n = len(FACTORS)
@@ -211,6 +232,11 @@ class _Both:
         """Take the slowdowns of compute beside the collectives of both runs."""
         self.there, self.back = _Swap(first, second, slow), _Swap(second, first, slow[::-1])
         self.steps = first.step_ns or 0.0, second.step_ns or 0.0
+
+    @property
+    def unlike(self) -> float:
+        """Share of a run's kernels that the other run has not, of the run with more of them."""
+        return max(self.there.unlike, self.back.unlike)
 
     @cached_property
     def reached(self) -> Pair:
@@ -282,7 +308,7 @@ class _Swap:
         self._pace_apart = np.where(np.isfinite(paces), paces / self._pace_common, 1.0)
         self._slow = tuple(_slowdown(own, mean) for mean in slow)
         self._alone = own.contention.alone(own.graph.duration, self._slow[0])
-        self._common, self._apart, self.unlike_ns = _kernels(own, other, slow)
+        self._common, self._apart, self.unlike_ns, self.unlike = _kernels(own, other, slow)
         self._known: dict[tuple[Swapped, float, int], float] = {}
         self._costs: dict[tuple[str, float], float] = {}
 
@@ -405,11 +431,11 @@ def _names(own: Recorded, other: Recorded) -> dict[str, int]:
     return {n: k for k, n in enumerate(dict.fromkeys((*own.rows.names, *other.rows.names)))}
 
 
-def _kernels(own: Recorded, other: Recorded, slow: Pair) -> tuple[Floats, Floats, float]:
-    """Factors of each row's time alone, common and of its rank; ns a step that has no counterpart.
+def _kernels(own: Recorded, other: Recorded, slow: Pair) -> tuple[Floats, Floats, float, float]:
+    """Factors of each row's time alone, common and of its rank; ns a step without a counterpart.
 
     By kernel name: the other run's time a step over this one's, so that more calls of a kernel are
-    more time of it.
+    more time of it. The last is what has no counterpart as a share of all kernels and copies.
     """
     names = _names(own, other)
     mine, theirs = (
@@ -424,11 +450,12 @@ def _kernels(own: Recorded, other: Recorded, slow: Pair) -> tuple[Floats, Floats
     number = np.array([names[n] for n in own.rows.names] or [0])[own.rows.name]
     apart = ratio[own.rows.trace, number] / common[number]
     collective = own.rows.entry >= 0
-    lonely = float(mine[~both].sum()) / max(1, len(own.rows.ranks))
+    lonely, total = float(mine[~both].sum()), float(mine.sum())
     return (
         np.where(collective, 1.0, common[number]),
         np.where(collective, 1.0, apart),
-        lonely,
+        lonely / max(1, len(own.rows.ranks)),
+        lonely / total if total else 0.0,
     )
 
 

@@ -46,7 +46,7 @@ source  arXiv 2507.03114, training on A100, H100, MI250, MI210: 19 % on average,
 """
 # The ratio of a host's paces in two starts of one job. source: docs/validation.md, "Cost of
 # the profiler": steps of host-bound jobs in pairs of starts of one setting.
-_HOST_STARTS = 0.3
+HOST_STARTS = 0.3
 # At its power cap a GPU's clock follows what power the change spares. source: docs/validation.md,
 # 2 x H200: steps 1.26 x as long with two channels, clock from 1667 to 1950 MHz of 1980 at most.
 _CLOCK_EXPONENT, _MOST_CLOCK = 0.67, 1.19
@@ -532,7 +532,7 @@ def _other_hosts(player: _Player, middle: _Scenario, host: _Range) -> tuple[floa
     paces = (host.low, host.high) if hidden else (host.middle, host.middle)
     return tuple(
         player.new_step(replace(middle, host=pace * change)) / player.old_step(pace, middle.beside)
-        for pace, change in zip(paces, (1 - _HOST_STARTS, 1 + _HOST_STARTS), strict=True)
+        for pace, change in zip(paces, (1 - HOST_STARTS, 1 + HOST_STARTS), strict=True)
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from command import collscope
 from inputs import ROOT
 from trace_builder import COMM, COMPUTE, US, Job
 
+from collscope.errors import NoVerdictError
+from collscope.reports.comparison.explained import explained, render_explained
 from collscope.timeline.analyse import analyse
 from collscope.timeline.explain import Explanation, explain
 from collscope.timeline.predict import Recorded
@@ -42,6 +45,14 @@ def job(
                     made.compute(rank, compute(rank) * US, gap=gap * US)
             made.collective((0, 1), transfer * US, count=count, comm=COMPUTE if host else COMM)
     return analyse(made.traces()).recorded()
+
+
+def text(first: Recorded, second: Recorded) -> str:
+    """What is said of runs a and b, on one line."""
+    found = explain(first, second)
+    assert found is not None
+    said = explained(Path("t.db"), ("a", "b"), (first, second), found)
+    return " ".join(render_explained(said, "text").split())
 
 
 def parts_of(found: Explanation | None) -> dict[str, float]:
@@ -149,6 +160,102 @@ def test_other_ranks_are_not_explained() -> None:
             three.compute(rank, 1000 * US)
         three.collective((0, 1, 2), 100 * US)
     assert explain(job(), analyse(three.traces()).recorded()) is None
+
+
+def test_the_pace_of_hosts_is_no_effect_of_the_setting() -> None:
+    """Hosts of 300 us a launch become 450: 600 us a step, as two starts of one setting may."""
+    told = text(*(job(lambda rank: 100, host=host) for host in (300, 450)))
+    assert "In these recordings: pace of the hosts +0." in told
+    assert (
+        "The hosts' pace differs from start to start: one recording of each cannot tell whether it"
+        " belongs to 'b'." in told
+    )
+    assert "Why: pace" not in told
+    assert "Possibly: pace" not in told
+    other = text(job(), job(transfer=160))
+    assert "Why: collectives +0.12 ms" in other
+    assert "start to start: one recording" not in other
+
+
+def test_steps_without_the_profiler_are_a_range() -> None:
+    """Host 0.4 to 0.95 of 1200 us a step, 0.7 to 1.3 of that in another start; the GPU needs 408.
+
+    3 % more from start to start: 0.97 x 408 = 396 us, and 1.03 x 1.3 x 0.95 x 1200 = 1526 us.
+    """
+    same = job(lambda rank: 100, host=300)
+    found = explain(same, same)
+    assert found is not None
+    assert found.unprofiled_low == pytest.approx((396 * US, 396 * US), rel=0.02)
+    assert found.unprofiled_high == pytest.approx((1526 * US, 1526 * US), rel=0.02)
+    assert "a step of 'a' may take between 0.4 and 1.5 ms, one of 'b' between 0.4 and" in text(
+        same, same
+    )
+
+
+def test_a_known_part_of_the_collectives_is_not_called_unknown() -> None:
+    """Hosts so slow that they hide the collectives whatever the profiler costs: a range of 0."""
+    told = text(*(job(lambda rank: 100, host=host) for host in (1500, 2400)))
+    assert "not known" not in told
+    assert "makes the range of the collectives wide" not in told
+    hidden = text(*(job(lambda rank: 100, transfer, host=300) for transfer in (100, 400)))
+    assert "not known" not in hidden
+    assert "makes the range of the collectives wide. Record with GPU activities alone" in hidden
+
+
+def other_kernels(first: int) -> Recorded:
+    """As `job`, with kernels of another name."""
+    made = Job(2, jitter_ns=0)
+    for _ in range(STEPS):
+        for count in (1 << first, 1 << first + 2):
+            for rank in range(2):
+                made.compute(rank, 1500 * US)
+            made.collective((0, 1), 100 * US, count=count)
+    return analyse([replace(t, names=("conv", *t.names[1:])) for t in made.traces()]).recorded()
+
+
+def test_different_jobs_have_no_parts() -> None:
+    """No collectives in common; where the kernels are the same ones, only the sizes changed."""
+    one, sizes, other = job(), job(first=21), other_kernels(first=21)
+    assert "What the collectives add is not known" in text(one, sizes)
+    assert "Why: compute" not in text(one, other_kernels(first=20))  # collectives are in common
+    with pytest.raises(NoVerdictError, match="'a' and 'b' have no collectives in common") as told:
+        text(one, other)
+    assert told.value.exit_code == 4
+
+
+def test_a_slower_host_that_adds_nothing_is_hidden() -> None:
+    """Hosts of 20 us a launch become 40, and kernels last 1000."""
+    hidden = ", the mean over the ranks, hidden behind the GPU's work."
+    assert hidden in text(job(host=20), job(host=40))
+    assert hidden not in text(job(host=20), job(host=20))
+    assert hidden not in text(*(job(lambda rank: 100, host=host) for host in (300, 450)))
+
+
+@pytest.mark.parametrize(("known", "old", "new"), [(True, 100, 200), (False, 200, 400)])
+def test_classes_without_a_size_have_means(known: bool, old: int, new: int) -> None:
+    """Transfers of 100, 100 and 400 us: their median is 100, their mean 200; both double."""
+
+    def run(factor: int) -> Recorded:
+        made = Job(2, jitter_ns=0)
+        for _ in range(STEPS):
+            for transfer in (100, 100, 400):
+                for rank in range(2):
+                    made.compute(rank, 1000 * US)
+                made.collective((0, 1), factor * transfer * US)
+        traces = made.traces()
+        if not known:
+            traces = [
+                replace(t, collectives=tuple(replace(c, in_count=None, out_count=None)
+                                             for c in t.collectives))
+                for t in traces
+            ]  # fmt: skip
+        return analyse(traces).recorded()
+
+    found = explain(run(1), run(2))
+    assert found is not None
+    (swapped,) = found.classes
+    assert (swapped.old_ns, swapped.new_ns) == pytest.approx((old * US, new * US), rel=0.02)
+    assert ("the mean where the size is not known" in text(run(1), run(2))) is not known
 
 
 # Commands

@@ -31,18 +31,12 @@ _PARTS = {
     "remainder": "not explained",
 }
 _MEANINGS = (
-    "Pace of the hosts: work between launches, the same factor for every rank. Compute kernels:"
-    " what they take of a step alone. Collectives: transfers from the last arrival on, and what"
-    " they cost the compute beside them. Ranks apart from each other: what of host and compute"
-    " differs from rank to rank, so that some come late and others wait. Cost of the profiler: what"
-    " it adds to the second run's step more than to the first's; all other parts are without it."
+    "A part is what a step takes longer when the first run gets this part of the second."
+    " docs/compare-and-check.md says how the parts and their ranges are found."
 )
-_RANGES = (
-    "A part is what swapping it adds, the mean over all orders of swapping and over both graphs,"
-    " each weighted by how close it comes to the other run. Its range holds every order, what the"
-    " profiler may cost, and what is not explained, which may belong to any part. For compute and"
-    " collectives it also holds what differs from start to start and what the GPU's clock may do,"
-    " for collectives the spread of the transfers and those that could not be swapped."
+_MEANS = (
+    "Times are a call's transfer: the median, and the mean where the size is not known, since calls"
+    " of several sizes are mixed there."
 )
 # Parts smaller than this share of the largest one, or of the step, are left to the table.
 _NOTABLE, _SMALL = 0.2, 0.01
@@ -52,7 +46,8 @@ _NOTABLE, _SMALL = 0.2, 0.01
 class ExplainedPart:
     """What one factor adds to a step; ns."""
 
-    # host: work between launches, the same factor for every rank; compute: kernels alone;
+    # host: work between launches, the same factor for every rank: it differs from start to start,
+    # so that one recording of each does not tell whose it is; compute: kernels alone;
     # collectives: transfers, and what they cost the compute beside them; arrivals: what differs
     # from rank to rank; profiler: what it costs the second run more than the first
     part: Annotated[str, ("host", "compute", "collectives", "arrivals", "profiler")]
@@ -86,6 +81,8 @@ class ExplainedRun:
     cpu_activities: bool  # the profiler recorded them, too: a slower host
     reached_ns: float  # its graph with everything of the other run, whose step it should be
     unprofiled_ns: float  # step with the middle of what the profiler may cost its hosts
+    unprofiled_low_ns: float  # least of its step without the profiler, in any start
+    unprofiled_high_ns: float  # most of it
     # of compute beside collectives, a ratio minus one; None: the traces do not tell it
     slowdown: float | None
     alone_ns: float  # kernels and copies that only this run has, the mean over the ranks
@@ -114,7 +111,7 @@ def explain_runs(db: Path, names: Sequence[str]) -> Explained:
     """Explain the step of the second run by the first's.
 
     raises  UsageError where there are not two runs; InputError where they are not traced, or of
-            different ranks; NoVerdictError where one has no steps
+            different ranks; NoVerdictError where one has no steps, or they may be different jobs
     """
     if len(names) != _TWO or len(set(names)) != _TWO:
         raise UsageError(
@@ -141,22 +138,38 @@ def explain_runs(db: Path, names: Sequence[str]) -> Explained:
     found = explain(first, second)
     if found is None:
         raise NoVerdictError("compare --explain: the traces hold no step. Record several steps.")
-    return _explained(db, names, (first, second), found)
+    return explained(db, names, (first, second), found)
 
 
-def _explained(
+def explained(
     db: Path, names: Sequence[str], recorded: tuple[Recorded, Recorded], found: Explanation
 ) -> Explained:
+    """What is said of two runs of these names in the store `db`.
+
+    raises  NoVerdictError where they may be different jobs
+    """
+    if not found.alike:
+        raise NoVerdictError(
+            f"compare --explain: '{names[0]}' and '{names[1]}' have no collectives in common, and"
+            " most of the kernels of one are not in the other: they may be different jobs. Name two"
+            " runs of one job."
+        )
     one, other = (
         ExplainedRun(
-            name, step, int(r.steps.count.max()), r.full, reached, unprofiled, r.contention.mean,
-            alone, unswapped,
+            run=name,
+            step_ns=(found.first_ns, found.second_ns)[k],
+            steps=int(run.steps.count.max()),
+            cpu_activities=run.full,
+            reached_ns=found.reached[k],
+            unprofiled_ns=found.unprofiled[k],
+            unprofiled_low_ns=found.unprofiled_low[k],
+            unprofiled_high_ns=found.unprofiled_high[k],
+            slowdown=run.contention.mean,
+            alone_ns=(found.alone_first, found.alone_second)[k],
+            unswapped_ns=found.unswapped[k],
         )
-        for name, step, r, reached, unprofiled, alone, unswapped in zip(
-            names, (found.first_ns, found.second_ns), recorded, found.reached, found.unprofiled,
-            (found.alone_first, found.alone_second), found.unswapped, strict=True,
-        )
-    )  # fmt: skip
+        for k, (name, run) in enumerate(zip(names, recorded, strict=True))
+    )
     changed = sorted(found.classes, key=lambda c: -c.calls * abs(c.new_ns - c.old_ns))
     return Explained(
         store=str(db),
@@ -211,10 +224,12 @@ def _rows(said: Explained) -> Iterator[tuple[str, int | None, int | None, int | 
 
 
 def _sections(said: Explained) -> list[Section]:
-    head: tuple[str | Table, ...] = (*_answer(said), _part_table(said), _MEANINGS, _RANGES)
+    head: tuple[str | Table, ...] = (*_answer(said), _part_table(said), _MEANINGS)
     sections = [Section("", head), Section("What this rests on", tuple(_rests_on(said)))]
     if said.classes:
-        sections.append(Section("Collectives, as swapped", (_class_table(said),)))
+        mixed = any(c.size_bytes is None for c in said.classes)
+        body: tuple[str | Table, ...] = (_class_table(said), *((_MEANS,) if mixed else ()))
+        sections.append(Section("Collectives, as swapped", body))
     return sections
 
 
@@ -229,25 +244,40 @@ def _answer(said: Explained) -> Iterator[str]:
     )
     yield (
         f"Both steps are as recorded, with the profiler: means of {one.steps} and"
-        f" {count(other.steps, 'step')}. Without it they may take about"
-        f" {one.unprofiled_ns / 1e6:.1f} and {other.unprofiled_ns / 1e6:.1f} ms."
+        f" {count(other.steps, 'step')}. Without it, and in another start, a step of"
+        f" '{one.run}' may take between {_ends(one)} ms, one of '{other.run}' between"
+        f" {_ends(other)} ms."
     )
     yield from _open_questions(said)
 
 
+def _ends(run: ExplainedRun) -> str:
+    return f"{run.unprofiled_low_ns / 1e6:.1f} and {run.unprofiled_high_ns / 1e6:.1f}"
+
+
 def _causes(said: Explained) -> str:
-    """The parts that matter, the largest first; those whose sign is known before the others."""
+    """The parts that matter, the largest first; those whose sign is known before the others.
+
+    The pace of the hosts is no cause: it differs between two starts of one setting, too.
+    """
     known = [(p, p.ns) for p in said.parts if p.ns is not None]
     least = max(_NOTABLE * max(abs(ns) for _, ns in known), _SMALL * said.first.step_ns)
     large = [p for p, ns in sorted(known, key=lambda k: -abs(k[1])) if abs(ns) >= least]
+    hosts, others = ([p for p in large if (p.part == "host") is host] for host in (True, False))
     told = [
         f"{word}: {', '.join(map(_with_range, parts))}."
         for word, parts in (
-            ("Why", [p for p in large if _firm(p)]),
-            ("Possibly", [p for p in large if not _firm(p)]),
+            ("Why", [p for p in others if _firm(p)]),
+            ("Possibly", [p for p in others if not _firm(p)]),
         )
         if parts
     ]
+    if hosts:
+        told.insert(
+            0 if large[0] in hosts else len(told),
+            f"In these recordings: {_with_range(*hosts)}. The hosts' pace differs from start to"
+            f" start: one recording of each cannot tell whether it belongs to '{said.second.run}'.",
+        )
     return " ".join(told) or "No part of it stands out."
 
 
@@ -275,20 +305,22 @@ def _open_questions(said: Explained) -> Iterator[str]:
             f" from waiting is in both runs. They are exposed for {one.unswapped_ns / 1e6:.1f} and"
             f" {other.unswapped_ns / 1e6:.1f} ms of the steps."
         )
-    elif not _firm(parts["collectives"]) and _by_profiler(parts):
+    elif not _firm(parts["collectives"]) and _by_profiler(said, parts):
         yield (
             "The hosts bound a recorded step, and the profiler slows hosts: by how much is not in"
-            " the recordings, and so it is not known what the collectives add without it."
+            " the recordings, which makes the range of the collectives wide."
             f" {'Record with GPU activities alone, or measure' if cpu else 'Measure'} the step of"
             f" '{one.run}' without the profiler, then run"
             f" '{predict_command(said.store, one.run, other.run)}'."
         )
 
 
-def _by_profiler(parts: Mapping[str, ExplainedPart]) -> bool:
-    """What the profiler may cost is a large part of what is not known of the collectives."""
+def _by_profiler(said: Explained, parts: Mapping[str, ExplainedPart]) -> bool:
+    """What the profiler may cost is a large part of a wide range of the collectives."""
     profiler, collectives = parts["profiler"], parts["collectives"]
     wide = collectives.high_ns - collectives.low_ns
+    if wide < max(_NOTABLE * abs(said.difference_ns), _SMALL * said.first.step_ns):
+        return False
     return max(abs(profiler.low_ns), abs(profiler.high_ns)) > _NOTABLE * wide
 
 
@@ -314,7 +346,7 @@ def _rests_on(said: Explained) -> Iterator[str]:
     else:
         yield (
             f"Host work between launches takes {said.host_pace:.2f} x the time in '{other.run}',"
-            " the mean over the ranks."
+            f" the mean over the ranks{_hidden(said)}."
         )
     if one.cpu_activities != other.cpu_activities:
         yield (
@@ -344,6 +376,14 @@ def _rests_on(said: Explained) -> Iterator[str]:
             f"Not comparable: transfers of {', '.join(said.unmatched)}, which one of the runs does"
             " not have."
         )
+
+
+def _hidden(said: Explained) -> str:
+    """Why hosts of another pace add nothing to the step."""
+    assert said.host_pace is not None
+    (host,) = (p.ns or 0 for p in said.parts if p.part == "host")
+    adds = abs(host) >= _SMALL * said.first.step_ns
+    return "" if adds or abs(said.host_pace - 1) <= STARTS else ", hidden behind the GPU's work"
 
 
 def _class_table(said: Explained) -> Table:
