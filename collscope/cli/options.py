@@ -146,7 +146,8 @@ def summarise(ingest: Callable[[], list[Ingested]], strict: bool) -> list[Ingest
     lossy = [r.path for r in results if r.lost_data or r.status == "unusable"]
     if strict and lossy:
         raise InputError(
-            f"{lossy[0]}: data was lost or skipped (--strict). Query the view diagnostics."
+            f"{lossy[0]}: data was lost or skipped (--strict). What could be read is in the store:"
+            " query the view diagnostics."
         )
     return results
 

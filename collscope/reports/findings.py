@@ -17,13 +17,13 @@ from collscope.reports import (
 )
 from collscope.reports.model import Finding, Report
 
-# First what makes every number doubtful; then time that was lost before what may cost some, and
-# that before what only limits the report.
+# First what makes every number doubtful; then time that was lost, a late rank before the classes
+# that show it; then what may cost some, and what only limits the report.
 RULES = (
     *rules_sources.RULES,
+    *rules_timeline.RULES,
     *rules_judgement.RULES,
     *rules_measurements.RULES,
-    *rules_timeline.RULES,
     *rules_fabric.RULES,
     *rules_environment.RULES,
     *rules_calls.RULES,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from collscope.analysis.communicators import compact_ranges
 from collscope.analysis.judged import MOSTLY, SKEW_FACTOR
 from collscope.reports.class_words import class_words
 from collscope.reports.judgement import JudgedClass
@@ -15,7 +16,7 @@ WORTH = 0.01  # part of GPU time that tuning must save to be worth the work
 _ENOUGH = 0.5  # part of the collective time that must be judged before anything is said about it
 _MOST = 5
 _BALANCE = (
-    "Faster collectives do not help here: look for ranks that arrive late (uneven work, input "
+    "Faster collectives do not help {}: look for ranks that arrive late (uneven work, input "
     "pipeline, host jitter) and for compute kernels beside the collective."
 )
 
@@ -75,7 +76,7 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
         "contention",
         detail=f"{told}. A mean above {SKEW_FACTOR:g} times the roof of the largest message cannot"
         " be transfer alone.",
-        advice=_BALANCE,
+        advice=_BALANCE.format("these kernels"),
     )
 
 
@@ -99,7 +100,9 @@ def skew_dominated_classes(report: Report) -> Iterable[Finding]:
         f" take{'s' * (len(rows) == 1)} over {SKEW_FACTOR:g} times the roof in the job: waiting"
         " or contention",
         detail=f"{told}.",
-        advice=_BALANCE,
+        advice=_BALANCE.format(
+            f"class{'es' * (len(rows) > 1)} {compact_ranges(row.class_id for row in rows)}"
+        ),
     )
 
 

@@ -28,6 +28,7 @@ from collscope.reports.sections_judgement import gain_sentences, judgement, meas
 from collscope.reports.sections_timeline import (
     cut_sentence,
     idle_percent,
+    share_of_time_sentence,
     timeline_sentences,
     traced_ranks,
 )
@@ -75,6 +76,7 @@ def _answer(report: Report) -> Iterable[str]:
     header = report.header
     yield from cut_sentence(report.timeline.cut)
     yield from measured_sentences(report.judgement)
+    yield from share_of_time_sentence(report.timeline)
     if not measured_only(report):
         yield from _share_answer(report)
     yield from timeline_sentences(report.timeline)

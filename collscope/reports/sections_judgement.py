@@ -158,7 +158,8 @@ def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Tab
             f"measured: median{label}, or the transfer in the job. GB/s: its bus bandwidth. "
             "reachable: what the library's algorithms reach at that size, in GB/s; limit: what the "
             "fabric allows. eff: reachable time / measured time. % time: of the collective "
-            f"time{at_roof}. to win: seconds above the roof, over all calls and devices."
+            f"time{at_roof}. to win: seconds above the roof, over all calls and devices, "
+            "times the exposed part where traces tell it."
         )
     else:
         cells = (_measured_cells(row) for row in rows)

@@ -42,18 +42,6 @@ def timeline_sentences(said: Timeline) -> Iterable[str]:
         return
     if not said.cut:
         yield from _step_sentence(said.steps, _cost(said))
-    span = sum(r.span_ns for r in said.ranks)
-    if span:
-        exposed, hidden, idle = (
-            100 * sum(getattr(r, name) for r in said.ranks) / span
-            for name in ("exposed_ns", "hidden_ns", "idle_ns")
-        )
-        left_out = ", after the warm-up" * any(row.warm_up for row in said.classes)
-        yield (
-            f"Of the traced time ({traced_ranks(said, len(said.ranks))}{left_out}) collectives "
-            f"take {exposed:.1f} % exposed and {hidden:.1f} % beside compute kernels; the GPU "
-            f"idles {idle:.1f} %."
-        )
     wait, transfer = (sum(getattr(r, n) for r in said.ranks) for n in ("wait_ns", "transfer_ns"))
     unknown = sum(r.unknown_ns for r in said.ranks)
     yield from _split_sentence(said, wait, transfer, unknown)
@@ -64,6 +52,31 @@ def timeline_sentences(said: Timeline) -> Iterable[str]:
         if rank.straggler and matters(rank, said.ranks)
     )
     yield from _no_single_rank(said.ranks)
+
+
+def traced_share(said: Timeline) -> tuple[float, float, float] | None:
+    """Exposed, hidden and idle part of the traced time of all ranks, in percent; None without."""
+    span = sum(r.span_ns for r in said.ranks)
+    if not span:
+        return None
+    exposed, hidden, idle = (
+        100 * sum(getattr(r, name) for r in said.ranks) / span
+        for name in ("exposed_ns", "hidden_ns", "idle_ns")
+    )
+    return exposed, hidden, idle
+
+
+def share_of_time_sentence(said: Timeline) -> Iterable[str]:
+    """What part of the traced time, and so of a step, collectives take."""
+    parts = traced_share(said)
+    if parts is not None:
+        exposed, hidden, idle = parts
+        left_out = ", after the warm-up" * any(row.warm_up for row in said.classes)
+        yield (
+            f"Of the traced time ({traced_ranks(said, len(said.ranks))}{left_out}) collectives "
+            f"take {exposed + hidden:.1f} %: {exposed:.1f} % exposed and {hidden:.1f} % beside "
+            f"compute kernels; the GPU idles {idle:.1f} %."
+        )
 
 
 def cut_sentence(ranks: Sequence[int]) -> Iterable[str]:
@@ -197,13 +210,25 @@ def late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
     The others wait for other ranks too: how much less they would is what it alone costs them.
     """
     waited = sum(other.wait_ns for other in ranks if other.rank != rank.rank)
+    others = "The other waits" if len(ranks) == 2 else "The others wait"
     return (
-        f"Rank {rank.rank} comes last in {rank.late_last} of {count(rank.late_of, 'call')}, "
+        f"Rank {rank.rank} comes last in {rank.late_last} of {late_calls(rank)}, "
         f"in {rank.late_behind} of them by {_us(rank.late_typical_ns / 2)} or more, and has "
-        f"{100 * rank.late_share:.0f} % of all lateness. The others "
-        f"wait {_us(waited)} in total; if it came with the second last, they would wait "
-        f"{_us(rank.caused_wait_ns)} less."
+        f"{100 * rank.late_share:.0f} % of all lateness. {others} "
+        f"{_us(waited)} in total; if it came with the {earlier(ranks)}, "
+        f"{'that one' if len(ranks) == 2 else 'they'} would wait {_us(rank.caused_wait_ns)} less."
     )
+
+
+def late_calls(rank: RankWaits) -> str:
+    """The calls that a rank could be late to: in others no rank waits, or one was not seen."""
+    which = " that synchronise and were seen on every rank" * (rank.late_of < rank.calls)
+    return f"{count(rank.late_of, 'call')}{which}"
+
+
+def earlier(ranks: Sequence[RankWaits]) -> str:
+    """Whom a late rank is compared with."""
+    return "other" if len(ranks) == 2 else "second last"
 
 
 def cause_of(rank: RankRow, said: Timeline) -> LateCause:

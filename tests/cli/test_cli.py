@@ -371,6 +371,7 @@ def test_strict_makes_lost_data_an_error(samples: Path, tmp_path: Path) -> None:
     strict = collscope("ingest", "log", torn, "--db", tmp_path / "b.db", "--strict")
     assert strict.code == 3
     assert f"{torn}: data was lost or skipped (--strict)." in strict.err
+    assert "What could be read is in the store" in strict.err
     whole = samples / "rccl" / "guide-coll-klke.log"
     assert collscope("ingest", "log", whole, "--db", tmp_path / "c.db", "--strict").code == 0
 

@@ -479,7 +479,11 @@ def test_drawings_and_facts_are_made_of_the_report(samples: Path, tmp_path: Path
     report = build_report(connection, "main", system="h200")
     extras = report_extras(report, connection)
     facts = {f.label: f for f in extras.facts}
-    assert "Share of GPU time in collectives" in facts
+    share = facts["Share of the traced time in collectives"]
+    (part,) = connection.execute(
+        "SELECT 100.0 * SUM(collective_ns) / SUM(span_ns) FROM rank_times"
+    ).fetchone()
+    assert share.value == f"{part:.1f} %"
     late = facts["Who is late"]
     (row,) = collscope_rows(db, late.query + " AND straggler")
     assert late.value == f"rank {row['rank']}" == "rank 2"

@@ -671,6 +671,7 @@ def test_a_gpu_that_idles_is_bound_by_neither(idle: int, words: bool) -> None:
     store.total(source, "gemm", None, 10)
     _trace(store, source, span_ns=1000, idle_ns=idle)
     said = " ".join(render(store.report(), "text").partition("Findings")[0].split())
+    assert "Of the traced time (1 rank) collectives take" in said
     first = "The GPU idles 50.0 % of the traced time: the job is bound by neither communication"
     assert (first in said) is words
     assert ("Communication-bound: collectives take 90.00 % of GPU time" in said) is not words

@@ -515,6 +515,24 @@ def test_without_sizes_the_first_lines_say_why_no_gain_is_told(
     assert why in report(db_path, "--system", "h200", "--format", "html")
 
 
+def test_late_of_two_ranks_is_compared_with_the_other(db_path: Path, tmp_path: Path) -> None:
+    job = late_job(tmp_path / "job", {})
+    for rank in (0, 3):
+        (job / f"{rank}.any").unlink()
+    for rank in (1, 2):
+        path = job / f"{rank}.any"
+        document = json.loads(path.read_text())
+        document["distributedInfo"] |= {"rank": rank - 1, "world_size": 2}
+        for event in document["traceEvents"]:
+            event["args"] |= {"Group size": 2, "Process Group Ranks": "[0, 1]"}
+        path.write_text(json.dumps(document))
+    ingest(db_path, job)
+    text = " ".join(report(db_path).split())
+    assert "of 60 calls, in 6 of them" in text
+    assert "ms in total; if it came with the other, that one would wait" in text
+    assert "second last" not in text
+
+
 def two_jobs(folder: Path, step_us: dict[int, float]) -> Path:
     """Traces of two ranks that call unlike all-reduces; a step is one call."""
     folder.mkdir()

@@ -21,7 +21,14 @@ from collscope.reports.judgement import JudgedClass
 from collscope.reports.model import Report
 from collscope.reports.overview import NO_SIZES, TELL_SIZES
 from collscope.reports.sections import measured_only, no_sizes
-from collscope.reports.sections_timeline import matters, timeline_section, traced_ranks
+from collscope.reports.sections_timeline import (
+    earlier,
+    late_calls,
+    matters,
+    timeline_section,
+    traced_ranks,
+    traced_share,
+)
 from collscope.reports.share import denominator, percent_words, range_words
 from collscope.units import count, figure, format_size, have
 
@@ -72,6 +79,13 @@ def _facts(report: Report) -> Iterable[Fact]:
 
 
 def _share(report: Report) -> Fact:
+    parts = traced_share(report.timeline)
+    if parts is not None:
+        exposed, hidden, idle = parts
+        return Fact("Share of the traced time in collectives", f"{exposed + hidden:.1f} %",
+                    f"{exposed:.1f} % exposed, {hidden:.1f} % beside compute kernels; the GPU "
+                    f"idles {idle:.1f} %", _timeline_title(report),
+                    rows_of("rank_times", report.header.run))  # fmt: skip
     label, shares = "Share of GPU time in collectives", report.shares
     if not shares:
         return Fact(label, "not known", "no profile and no trace of the job in this run")
@@ -145,9 +159,10 @@ def _late(report: Report) -> Fact:
     late = [rank for rank in known if rank.straggler]
     most = max(late or known, key=lambda rank: rank.caused_wait_ns)
     value = f"rank {most.rank}" if late else "no single rank" if most.late_last else "no rank"
+    others = "that one" if len(ranks) == 2 else "the others"
     words = (
-        f"last in {most.late_last} of {count(most.late_of, 'call')}; if it came with the second "
-        f"last, the others would wait {figure(most.caused_wait_ns / 1e6)} ms less"
+        f"last in {most.late_last} of {late_calls(most)}; if it came with the {earlier(ranks)}, "
+        f"{others} would wait {figure(most.caused_wait_ns / 1e6)} ms less"
     )
     if not most.late_last:
         words = "none comes last beyond the error of the clocks"
