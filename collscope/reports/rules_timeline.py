@@ -33,6 +33,12 @@ _LATE_ADVICE = {
     "unknown": "Compare this rank's timeline with another's: collscope export perfetto.",
 }
 
+# What it costs: docs/validation.md, "Cost of the profiler".
+_PROFILER = (
+    " The traces show CPU activities, and recording these slows the host: the profiler itself may"
+    " be the cause."
+)
+
 # Per kind of disagreement: severity, title, advice.
 _KINDS = {
     "stopped": (
@@ -131,9 +137,15 @@ def stragglers(report: Report) -> Iterable[Finding]:
                 title=f"rank{'s' * (len(late) > 1)} {numbers} {are(len(late))} {what}",
                 detail=" ".join(
                     f"{late_sentence(rank, ranks)} {_why(rank, said)}" for rank in late[:_MOST]
-                ),
+                )
+                + _PROFILER * (said.cpu_activities and _host_may_be_late(late, said)),
                 advice=advice or _late_advice([_cause(rank, said) for rank in late]),
             )
+
+
+def _host_may_be_late(late: Iterable[RankWaits], said: Timeline) -> bool:
+    """Whether what the profiler costs the host can be why a rank is late."""
+    return any(_cause(rank, said) not in ("more", "slower") for rank in late)
 
 
 def _why(late: RankWaits, said: Timeline) -> str:

@@ -8,6 +8,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from collscope.model.trace import (
     TraceColumns,
     TraceFile,
 )
+from collscope.reports.build import build_report
+from collscope.reports.rules_timeline import stragglers
 from collscope.reports.share import range_words
 from collscope.store.trace_columns import (
     decode_recording,
@@ -531,6 +534,18 @@ def test_late_of_two_ranks_is_compared_with_the_other(db_path: Path, tmp_path: P
     assert "of 60 calls, in 6 of them" in text
     assert "ms in total; if it came with the other, that one would wait" in text
     assert "second last" not in text
+
+
+@pytest.mark.parametrize("cpu_activities", [True, False])
+def test_a_rank_late_under_cpu_activities_may_be_so_by_the_profiler(
+    db_path: Path, tmp_path: Path, cpu_activities: bool
+) -> None:
+    ingest(db_path, late_job(tmp_path / "job", {}))
+    with contextlib.closing(sqlite3.connect(db_path)) as connection:
+        found = build_report(connection, "main")
+    timeline = replace(found.timeline, cpu_activities=cpu_activities)
+    (finding,) = stragglers(replace(found, timeline=timeline))
+    assert ("the profiler itself may be the cause" in finding.detail) is cpu_activities
 
 
 def two_jobs(folder: Path, step_us: dict[int, float]) -> Path:
