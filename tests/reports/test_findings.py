@@ -7,6 +7,12 @@ from store_builder import StoreBuilder
 from collscope.reports.findings import RULES, SEVERITIES
 from collscope.reports.model import Evidence, Finding
 from collscope.reports.render import render
+from collscope.reports.rules_judgement import (
+    skew_dominated,
+    skew_dominated_classes,
+    waiting_dominates,
+)
+from collscope.reports.rules_timeline import stragglers
 
 
 def _found(store: StoreBuilder, code: str) -> list[Finding]:
@@ -33,6 +39,11 @@ def test_nothing_to_find_in_an_empty_or_a_quiet_run() -> None:
     for store in (StoreBuilder(), quiet):
         assert store.report().findings == ()
     assert "No rule found anything." in render(quiet.report(), "text")
+
+
+def test_a_late_rank_stands_before_the_classes_that_show_it() -> None:
+    for shows in (waiting_dominates, skew_dominated, skew_dominated_classes):
+        assert RULES.index(stragglers) < RULES.index(shows)
 
 
 def test_sockets_between_hosts_are_a_problem_with_the_line_as_evidence() -> None:
