@@ -313,16 +313,42 @@ def test_hostile_text_is_inert(browser: Browser, tmp_path: Path) -> None:
 EMPTY = "H4sIAAAAAAAC/wMAAAAAAAAAAAA="  # gzip of nothing
 
 
+@pytest.fixture(scope="module")
+def all_pages(
+    pages: dict[str, Path], predicted: tuple[Path, Any], samples: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, Path]:  # fmt: skip
+    """A page of each kind but that of pairs."""
+    folder = tmp_path_factory.mktemp("all")
+    db = folder / "t.db"
+    for label in ("old", "new"):
+        collscope("ingest", "csv", samples / "replay" / "h200x4-mixed.csv", "--label", label,
+                  "--run", label, "--db", db)  # fmt: skip
+    found = {kind: folder / f"{kind}.html" for kind in ("compare", "check", "roofline")}
+    for kind, words in (
+        ("compare", ("old", "new", "--db", db)),
+        ("check", ("--baseline", "old", "--current", "new", "--db", db)),
+        ("roofline", ("--system", "h200")),
+    ):
+        assert collscope(kind, *words, "--format", "html", "-o", found[kind]).code == 0
+    found["tune"] = folder / "tune.html"
+    found["tune"].write_text(render_tuning(_tuning("new"), "html", folder), "utf-8")
+    reports = {kind: pages[f"{kind}.html"] for kind in ("main", "traced")}
+    return found | reports | {"predict": predicted[0]}
+
+
 @needs_browser
-@pytest.mark.parametrize("run", ["main", "traced"])
+@pytest.mark.parametrize(
+    "kind", ["main", "traced", "compare", "check", "roofline", "tune", "predict"]
+)
 def test_an_accessibility_check_finds_nothing_but_minor_things(
-    pages: dict[str, Path], browser: Browser, run: str
+    all_pages: dict[str, Path], browser: Browser, kind: str
 ) -> None:
     from axe_core_python.sync_playwright import Axe
 
     for scheme in ("light", "dark"):
         # the check is a script of its own, which the page's policy would refuse
-        opened = Opened(browser, pages[f"{run}.html"], color_scheme=scheme, bypass_csp=True)
+        opened = Opened(browser, all_pages[kind], color_scheme=scheme, bypass_csp=True)
         found = Axe().run(opened.page)
         worse = [
             (v["id"], v["nodes"][0]["html"][:200])
