@@ -20,10 +20,7 @@ counts only when the order of calls alone names it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from heapq import heapify, heappop, heappush
 
 import numpy as np
 import numpy.typing as npt
@@ -32,120 +29,31 @@ from collscope.match.rows import UNKNOWN_LAUNCH, Rows
 from collscope.match.traces import Calls
 from collscope.model.trace import Call, HostCalls, Ints, Kind
 from collscope.timeline.clocks import Clocks
+from collscope.timeline.events import (
+    AFTER_EVENT_NS,
+    CONTRADICTED,
+    TOLERANCE_NS,
+    Launches,
+    Rules,
+    Wait,
+    recorded_behind,
+)
+from collscope.timeline.graph import EVER, NONE, Graph
+from collscope.timeline.nodes import Nodes
 from collscope.timeline.steps import recurring_kernels
 from collscope.timeline.waits import CallTimes
 
-Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
-NONE = -1
-EXPLAINED_NS = 20_000
-"""A row that starts this soon after its last known cause was held up by that."""
-_AFTER_EVENT_NS = 12_000  # no runtime takes longer from the end of a row to one that waited for it
-_TOLERANCE_NS = 2_000  # a clock's grain, and rows whose start overlaps the end of the one before
 _WAKE_NS = 60_000  # a host that waited goes on this soon after the GPU is done
 _SYNC_NS = 5_000  # a synchronising call that finds nothing to wait for, and waking up
 _BEFORE, _BEHIND = 6, 3  # calls around a wait that tell what it is for
-_RECORDS = 16  # so many event records back a wait's own is looked for
-_BACK = 3  # and so many rows with a record on one stream
-_EVER = np.iinfo(np.int64).min // 2
 _RECURS = 0.9  # of a stream's rows: the name is that of the row one step before
-_CONTRADICTED = 0.02  # of a rule's occurrences
 # A launch queue of CUDA holds 1022 to 1024 launches, as traces of full ones show; a place in it is
 # free again when the oldest of them is done.
 _QUEUE, _SLOW_LAUNCH_NS = 1000, 20_000
 _IDLE_SYNC_NS = (
     100_000  # a host that launches nothing for so long while the GPU drains waits for it
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Edges:
-    """How many event edges there are, by how they are known."""
-
-    told: int  # the trace names the stream that waits; for which row, where no record is told, is
-    # inferred from its order
-    inferred: int  # both are
-    contradicted: int  # dropped
-    unknown: int  # waits for which no rule was found
-
-
-@dataclass(frozen=True, slots=True)
-class Following:
-    """The other way round: what follows each node, and what it does.
-
-    Behind all nodes, counted as in `Graph.before`, count the ends of rows, of which only those of
-    compute kernels are used: whatever waits for such a row follows its end. Lists, for a loop.
-    """
-
-    edges: tuple[Ints, Ints]  # slot and place (a node less `FIRST`) of what waits, by its cause
-    target: list[int]  # (edges,) node that waits
-    first: list[int]  # (nodes + rows + 1,) where the edges of each begin
-    causes: list[int]  # (nodes,) how many each waits for
-    trace: list[int]  # (nodes + rows,)
-    kernel: list[int]  # (nodes,) row of a compute kernel that starts here; -1: none does
-    change: list[int]  # (nodes,) 1 where a collective comes to its GPU, -1 where it leaves, else 0
-
-
-@dataclass(frozen=True)
-class Graph:
-    """Nodes in an order in which every predecessor comes first, up to four predecessors each.
-
-    A node's time is the largest over its slots of: the predecessor's time, plus `gap`, plus the
-    duration of the row `lasted` where there is one; in slot 0 also plus `work`, which is the
-    host's, and, at the end of a collective's part, plus the transfer of that part.
-    Predecessors count with two nodes before all others, `NEVER` and `ORIGIN`: their times are minus
-    infinity and 0, the one of the clock. A node without a cause stays where it was recorded.
-    """
-
-    before: Ints  # (slots, nodes) `NEVER` where a slot is empty
-    gap: Ints  # (slots, nodes) ns
-    usual: Ints  # (slots, nodes) the same without the recorded starts: what such causes mostly need
-    lasted: Ints  # (slots, nodes) row; -1: none
-    work: Ints  # (nodes,) ns of the host
-    part: Ints  # (nodes,) -1: the node is no end of a collective's part
-    time: Ints  # (nodes,) recorded, common clock
-    row: Ints  # (nodes,) row that starts or ends here, or came last; -1: a synchronising call
-    trace: npt.NDArray[np.int32]  # (nodes,)
-    duration: Ints  # (rows,) ns, as recorded; 0 for collectives, whose ends are nodes
-    compute: Bools  # (rows,) a kernel that is no collective
-    transfer: Ints  # (parts,) ns from the last arrival to the end, or alone from start to end
-    alone: Bools  # (parts,) waits for no rank that is known: a root, a leaf, a call of one trace
-    start_node: Ints  # (rows,) node, counted as in `before`, of the row's start
-    end_node: Ints  # (rows,) node from which the row's end follows, after its `duration`
-    edges: Edges
-    idle_ns: Ints  # (traces,) idle of streams that no edge ends within `EXPLAINED_NS`
-    launches: Ints  # (traces,) rows whose launch is known
-    bound: Ints  # (traces,) of these, those that the host held up: the GPU had nothing queued
-
-    @cached_property
-    def following(self) -> Following:
-        """Edges by what they come from."""
-        nodes, rows = len(self.time) + FIRST, len(self.duration)
-        slot, place = np.nonzero(self.before != NEVER)
-        source, lasted = self.before[slot, place], self.lasted[slot, place]
-        ended = np.append(self.compute, False)[lasted]
-        source = np.where(ended, nodes + lasted, source)
-        order = np.argsort(source, kind="stable")
-        kernel, change = np.full(nodes, NONE), np.zeros(nodes, dtype=np.int64)
-        kernel[self.start_node] = np.where(self.compute, np.arange(rows), NONE)
-        ends = FIRST + np.flatnonzero(self.part != NONE)
-        np.add.at(change, self.start_node[self.row[ends - FIRST]], 1)
-        change[ends] = -1
-        trace = np.append(np.zeros(FIRST, dtype=np.int64), self.trace)
-        return Following(
-            edges=(slot[order], place[order]),
-            target=(place[order] + FIRST).tolist(),
-            first=np.searchsorted(source[order], np.arange(nodes + rows + 1)).tolist(),
-            causes=np.bincount(place + FIRST, minlength=nodes).tolist(),
-            trace=np.append(trace, trace[self.start_node]).tolist(),
-            kernel=kernel.tolist(),
-            change=change.tolist(),
-        )
-
-
-NEVER, ORIGIN, FIRST = 0, 1, 2
-HOST, STREAM, EVENT, EVENT_2 = range(4)
-"""Slots of a row's start."""
 
 
 def build_graph(
@@ -155,44 +63,14 @@ def build_graph(
 
     host  per trace of `rows` its calls, None where the source tells none
     """
-    build = _Build(rows, calls, times, clocks)
+    build = Causes(rows, calls, times, clocks)
     for trace, told in enumerate(host):
         build.add(trace, told)
-    return _Nodes(build).graph()
-
-
-@dataclass(frozen=True)
-class _Launches:
-    """Rows of one trace in the order of their launches; places count in the order of calls."""
-
-    trace: int
-    row: Ints
-    call: Ints  # rising
-    stream: Ints
-
-    def last(self, stream: int, call: int) -> int:
-        """Row that a stream was given last before a call; -1: none."""
-        mine = self._of_streams.get(stream, np.empty(0, dtype=np.int64))
-        place = int(np.searchsorted(self.call[mine], call)) - 1
-        return NONE if place < 0 else int(self.row[mine[place]])
-
-    def next(self, stream: int, call: int) -> int:
-        """Row that a stream is given next after a call; -1: none."""
-        mine = self._of_streams.get(stream, np.empty(0, dtype=np.int64))
-        place = int(np.searchsorted(self.call[mine], call, side="right"))
-        return NONE if place == len(mine) else int(self.row[mine[place]])
-
-    def all_last(self, call: int) -> list[int]:
-        """Last rows of all streams before a call."""
-        return [r for r in (self.last(s, call) for s in self._of_streams) if r != NONE]
-
-    @cached_property
-    def _of_streams(self) -> dict[int, Ints]:
-        return {s: np.flatnonzero(self.stream == s) for s in np.unique(self.stream).tolist()}
+    return Nodes(build).graph()
 
 
 @dataclass(frozen=True, slots=True)
-class _Sync:
+class Sync:
     """A moment when the host of a trace went on; the first one is the beginning of its calls."""
 
     trace: int
@@ -204,19 +82,11 @@ class _Sync:
     awaited: tuple[int, ...] = ()  # rows, the last to end first
 
 
-@dataclass(frozen=True, slots=True)
-class _Wait:
-    """A wait of one of the job's own streams."""
+class Causes:
+    """What every row waits for, found trace by trace."""
 
-    call: int
-    target: int  # stream that waits; -1: not told
-    around: tuple[tuple[int, int], ...]  # (kind, stream launched on) of the calls around it
-    ahead: tuple[int, ...]  # streams that its thread launches on next, the next one first
-    first: bool  # the next launch is a collective's, for whose stream PyTorch makes it wait
-
-
-class _Build:
     def __init__(self, rows: Rows, calls: Calls, times: CallTimes, clocks: Clocks) -> None:
+        """Nothing is known yet but what stands before each row on its stream."""
         self.rows, self.calls, self.times, self.clocks = rows, calls, times, clocks
         self.start = clocks.align(rows.start, rows.trace)
         self.end = clocks.align(rows.end, rows.trace)
@@ -225,7 +95,7 @@ class _Build:
         self.host_ns = np.zeros(n, dtype=np.int64)  # host time from there to the launch
         self.known = np.zeros(n, dtype=bool)  # the launch is known
         self.event = np.full((2, n), NONE)  # rows that each row waits for
-        self.syncs: list[_Sync] = []
+        self.syncs: list[Sync] = []
         self.counts: Counter[str] = Counter()
         self.before = _on_stream(rows)
         self.by_end = [self._by_end(t) for t in range(len(rows.ranks))]
@@ -254,7 +124,7 @@ class _Build:
         order = launched[np.argsort(call[launched], kind="stable")]
         rows = order + mine.start
         stream = self.rows.stream[rows].astype(np.int64)
-        launches = _Launches(trace, rows, call[order], stream)
+        launches = Launches(trace, rows, call[order], stream)
         self.known[rows] = True
         told = np.where(host.stream >= 0, host.stream + first, NONE)
         self._hosts(host, (start, end, told), launches)
@@ -269,7 +139,7 @@ class _Build:
 
     # Host: synchronising calls, and which of them each launch follows.
 
-    def _hosts(self, host: HostCalls, at: tuple[Ints, Ints, Ints], launches: _Launches) -> None:
+    def _hosts(self, host: HostCalls, at: tuple[Ints, Ints, Ints], launches: Launches) -> None:
         start, end, told = at
         trace = launches.trace
         rows, call_of = launches.row, launches.call
@@ -283,7 +153,7 @@ class _Build:
         )
         segment = begin_of = len(self.syncs)
         resume = int(start[0]) if len(start) else 0
-        self.syncs.append(_Sync(trace, resume))
+        self.syncs.append(Sync(trace, resume))
         for k in blocking.tolist():
             done = self._awaited(Call(int(host.kind[k])), k, int(end[k]), int(told[k]), launches)
             if not done:
@@ -294,7 +164,7 @@ class _Build:
             least = min(until - begin, _SYNC_NS) if waited else until - begin
             wake = max(0, until - latest) if waited else _SYNC_NS
             work = max(0, begin - resume)
-            self.syncs.append(_Sync(trace, until, segment, work, least, wake, tuple(done)))
+            self.syncs.append(Sync(trace, until, segment, work, least, wake, tuple(done)))
             segment, resume = len(self.syncs) - 1, until
         # Of the moments when the host went on a call follows the last one before it.
         until_of = np.array([s.time for s in self.syncs[begin_of:]])
@@ -326,7 +196,7 @@ class _Build:
         return np.flatnonzero(sync | copy)
 
     def _awaited(
-        self, kind: Call, call: int, limit: int, told: int, launches: _Launches
+        self, kind: Call, call: int, limit: int, told: int, launches: Launches
     ) -> list[int]:
         """Rows that a blocking call waited for, which returned at `limit`; none: not told."""
         place = int(np.searchsorted(launches.call, call))
@@ -346,13 +216,13 @@ class _Build:
         elif kind is Call.STREAM_SYNC and place:
             # The stream is not told: that of the last launch, else the one whose end fits.
             found = [int(launches.row[place - 1])]
-            if self.end[found[0]] > limit + _TOLERANCE_NS:
+            if self.end[found[0]] > limit + TOLERANCE_NS:
                 last = launches.all_last(call)
-                found = [r for r in last if self.end[r] <= limit + _TOLERANCE_NS]
+                found = [r for r in last if self.end[r] <= limit + TOLERANCE_NS]
         else:
             found = self._ended(launches.trace, limit)
         found = [r for r in found if r != NONE]
-        good = [r for r in found if self.end[r] <= limit + _TOLERANCE_NS]
+        good = [r for r in found if self.end[r] <= limit + TOLERANCE_NS]
         self.counts["contradicted"] += len(found) - len(good)
         return sorted(good, key=lambda r: -int(self.end[r]))
 
@@ -365,7 +235,7 @@ class _Build:
 
     # Events: which rows hold which.
 
-    def _events_by_time(self, trace: int, launches: _Launches) -> None:
+    def _events_by_time(self, trace: int, launches: Launches) -> None:
         """Edges of a trace that tells no event: a row follows what ended right before it started.
 
         And a collective follows what its rank launched before it, unless its stream is seen not to.
@@ -380,10 +250,10 @@ class _Build:
         source = np.where(earlier >= 0, launches.row[compute][earlier], NONE)
         row = launches.row[chosen]
         apart = (source >= 0) & (rows.stream[source] != rows.stream[row])
-        wrong = apart & (self.end[source] > self.start[row] + _TOLERANCE_NS)
+        wrong = apart & (self.end[source] > self.start[row] + TOLERANCE_NS)
         for stream in np.unique(rows.stream[row]).tolist():
             on = rows.stream[row] == stream
-            if wrong[on].sum() <= _CONTRADICTED * on.sum():
+            if wrong[on].sum() <= CONTRADICTED * on.sum():
                 self._hold_all(row[on & apart & ~wrong], source[on & apart & ~wrong])
 
     def _events_by_end(self, trace: int, mine: Ints) -> None:
@@ -394,12 +264,12 @@ class _Build:
             return
         place = np.searchsorted(ends, self.start[mine], side="right") - 1
         last = np.where(place >= 0, by_end[place], NONE)
-        near = (last >= 0) & (self.start[mine] - self.end[last] <= _AFTER_EVENT_NS)
+        near = (last >= 0) & (self.start[mine] - self.end[last] <= AFTER_EVENT_NS)
         near &= rows.stream[mine] != rows.stream[last]
         before, launch = self.before[mine], rows.launch[mine]
         told = self.clocks.align(launch, rows.trace[mine])
-        launch = np.where(launch == UNKNOWN_LAUNCH, _EVER, told)
-        shown = np.maximum(np.where(before >= 0, self.end[before], _EVER), launch)
+        launch = np.where(launch == UNKNOWN_LAUNCH, EVER, told)
+        shown = np.maximum(np.where(before >= 0, self.end[before], EVER), launch)
         good = near & (self.end[last] > shown)
         self._hold_all(mine[good], last[good])
 
@@ -408,28 +278,28 @@ class _Build:
         for pair in zip(destinations.tolist(), sources.tolist(), strict=True):
             self._hold(*pair)
 
-    def _events(self, host: HostCalls, told: Ints, launches: _Launches) -> None:
+    def _events(self, host: HostCalls, told: Ints, launches: Launches) -> None:
         records = np.flatnonzero(host.kind == Call.RECORD)
         known = self._told_events(host, told, launches)
         waits = [w for w in self._waits(host, told, launches) if w.call not in known]
         if not len(launches.row) or not waits:
             self.counts["unknown"] += len(waits)
             return
-        behind = _recorded(host, records, launches)
+        behind = recorded_behind(host, records, launches)
         if not len(records):
             # Some tracers leave them out: an event may be recorded behind any launch.
             records, behind = launches.call, launches.row[:, None]
-        rules = _Rules(self, launches, records, behind)
+        rules = Rules(self, launches, records, behind)
         for destination, source in rules.library_order(launches):
             self._hold(destination, source)
-        found: dict[tuple[tuple[int, int], ...], list[_Wait]] = {}
+        found: dict[tuple[tuple[int, int], ...], list[Wait]] = {}
         for wait in waits:
             key = (*wait.around, (wait.target, int(wait.first)))
             found.setdefault(key, []).append(wait)
         for destination, source in rules.edges(list(found.values())):
             self._hold(destination, source)
 
-    def _told_events(self, host: HostCalls, told: Ints, launches: _Launches) -> set[int]:
+    def _told_events(self, host: HostCalls, told: Ints, launches: Launches) -> set[int]:
         """Hold the edges of waits whose event and its record the source tells; these waits.
 
         A wait is for the last record of its event before it (cudaStreamWaitEvent).
@@ -450,7 +320,7 @@ class _Build:
             destination = launches.next(int(told[call]), call)
             if NONE in (source, destination) or told[call] == told[latest[event]]:
                 continue  # nothing to wait for, or nothing that waits
-            wrong = self.end[source] > self.start[destination] + _TOLERANCE_NS
+            wrong = self.end[source] > self.start[destination] + TOLERANCE_NS
             self.counts["contradicted" if wrong else "told"] += 1
             if not wrong:
                 self._hold(destination, source)
@@ -482,7 +352,7 @@ class _Build:
                     row = int(mine[place])
                     if at < 0 or rows.name[row] != rows.name[like]:
                         continue
-                    if self.end[others[at]] <= self.start[row] + _TOLERANCE_NS:
+                    if self.end[others[at]] <= self.start[row] + TOLERANCE_NS:
                         self.counts["inferred"] += 1
                         self._hold(row, int(others[at]))
 
@@ -517,7 +387,7 @@ class _Build:
         if self.end[source] > self.end[self.event[least, destination]]:
             self.event[least, destination] = source
 
-    def _waits(self, host: HostCalls, told: Ints, launches: _Launches) -> list[_Wait]:
+    def _waits(self, host: HostCalls, told: Ints, launches: Launches) -> list[Wait]:
         """Waits of the job's own streams; those that the library makes for itself are left out."""
         rows = self.rows
         n = len(host)
@@ -552,211 +422,8 @@ class _Build:
                         near = range(max(0, k - _BEFORE), min(len(own), k + _BEHIND + 1))
                         around = tuple((kind[i], target[i]) for i in near)
                         first = any(is_collective[k + 1 : k + 4])
-                        found.append(_Wait(int(own[k]), named[k], around, following[k], first))
+                        found.append(Wait(int(own[k]), named[k], around, following[k], first))
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    group: int  # of waits
-    plain: bool  # stands without evidence
-    kinds: int  # of rows that are waited for: of one name, on one stream
-    tight: Ints  # rows whose start it explains
-    destination: Ints  # rows that wait
-    row: Ints  # each for this one
-    contradicted: int
-
-
-class _Rules:
-    """What the waits of one trace wait for: one rule for all that stand among the same calls.
-
-    A rule says how many event records back the event was recorded, and behind which row.
-    """
-
-    def __init__(self, build: _Build, launches: _Launches, records: Ints, behind: Ints) -> None:
-        """Take the rows behind which events were recorded, shape (records, variants)."""
-        self.start, self.end = build.start, build.end
-        self.stream = build.rows.stream
-        self.rows = build.rows
-        self.counts, self.before = build.counts, build.before
-        self.explained = np.zeros(len(self.start), dtype=bool)
-        self.group = np.full(len(self.start), NONE)  # of each collective that is in a call
-        self.group[build.calls.row] = build.calls.group[build.calls.call_of_part]
-        self.records, self.behind = records, behind
-        self.recorded_on = [*self._recorded_on()]
-        self.by_stream = {
-            int(s): (launches.row[launches.stream == s], launches.call[launches.stream == s])
-            for s in np.unique(launches.stream)
-        }
-        self.launch = np.where(
-            build.rows.launch != UNKNOWN_LAUNCH,
-            build.clocks.align(build.rows.launch, build.rows.trace),
-            _EVER,
-        )
-
-    def _recorded_on(self) -> Iterator[tuple[Ints, Ints]]:
-        """Per stream the rows behind which an event was recorded, each with the first such."""
-        row = self.behind[:, 0]
-        known = np.flatnonzero(row >= 0)
-        for stream in np.unique(self.stream[row[known]]).tolist():
-            mine = known[self.stream[row[known]] == stream]
-            rows, first = np.unique(row[mine], return_index=True)
-            order = np.argsort(first, kind="stable")
-            yield mine[first[order]], rows[order]
-
-    def library_order(self, launches: _Launches) -> list[tuple[int, int]]:
-        """(row, row before) of collectives that the library runs one after the other.
-
-        Those of one communicator do, on whatever streams, whatever those of others are launched in
-        between: a pair of streams whose collectives never overlap, and of which one is seen to wait
-        for the other, has one.
-        """
-        collective = np.flatnonzero(self.rows.entry[launches.row] >= 0)
-        collective = collective[np.argsort(self.group[launches.row[collective]], kind="stable")]
-        row, stream = launches.row[collective], launches.stream[collective]
-        group = self.group[row]
-        change = np.flatnonzero((stream[1:] != stream[:-1]) & (group[1:] == group[:-1]))
-        source, destination = row[change], row[change + 1]
-        gap = self.start[destination] - self.end[source]
-        near = (gap >= -_TOLERANCE_NS) & (gap <= _AFTER_EVENT_NS)
-        near &= self._open(destination, source)
-        low, high = np.sort([stream[change], stream[change + 1]], axis=0)
-        pair = low * (int(stream.max(initial=0)) + 1) + high
-        edges: list[tuple[int, int]] = []
-        for key in np.unique(pair).tolist():
-            mine = pair == key
-            wrong = mine & (gap < -_TOLERANCE_NS)
-            if wrong.sum() <= _CONTRADICTED * mine.sum() and near[mine].any():
-                good = np.flatnonzero(mine & ~wrong)
-                self.explained[destination[near & mine]] = True
-                self.counts["inferred"] += len(good)
-                edges += zip(destination[good].tolist(), source[good].tolist(), strict=True)
-        return edges
-
-    def edges(self, groups: list[list[_Wait]]) -> list[tuple[int, int]]:
-        """(row, row that it waits for) of all waits; those of a group stand among the same calls.
-
-        Every group gets the rule that explains most starts that no other rule explains already. Of
-        rules that explain as many it is the one with the fewest kinds of rows: what stands among
-        the same calls waits for the same.
-        """
-        rules = [rule for number, waits in enumerate(groups) for rule in self._rules(number, waits)]
-        explained = self.explained
-        chosen: dict[int, _Rule] = {}
-        heap = [(-len(rule.tight), rule.kinds, k) for k, rule in enumerate(rules)]
-        heapify(heap)
-        while heap:
-            value, kinds, k = heappop(heap)
-            rule = rules[k]
-            if rule.group in chosen:
-                continue
-            now = -int((~explained[rule.tight]).sum())
-            if now == 0 and not rule.plain:
-                continue
-            if now > value and heap and (now, kinds, k) > heap[0]:
-                heappush(heap, (now, kinds, k))
-                continue
-            chosen[rule.group] = rule
-            explained[rule.tight] = True
-        edges: list[tuple[int, int]] = []
-        for number, waits in enumerate(groups):
-            found = chosen.get(number)
-            good = 0 if found is None else len(found.destination)
-            wrong = 0 if found is None else found.contradicted
-            self.counts["told" if waits[0].target >= 0 else "inferred"] += good
-            self.counts["contradicted"] += wrong
-            self.counts["unknown"] += len(waits) - good - wrong
-            if found is not None:
-                edges += zip(found.destination.tolist(), found.row.tolist(), strict=True)
-        return edges
-
-    def _rules(self, group: int, waits: list[_Wait]) -> Iterator[_Rule]:
-        """Rules that the recorded times do not contradict."""
-        call = np.array([w.call for w in waits])
-        targets = (waits[0].target,) if waits[0].target >= 0 else waits[0].ahead
-        latest = np.searchsorted(self.records, call) - 1
-        plain = True  # where nothing shows which: the last event recorded, for the next launch
-        for target in targets:
-            destination = self._next(target, call)
-            for candidate in self._candidates(latest):
-                row = np.where(destination >= 0, candidate, NONE)
-                good = (row >= 0) & (self.stream[row] != target)
-                if good.sum() < 0.5 * ((candidate != NONE) & (destination >= 0)).sum():
-                    continue
-                if not good.any():
-                    continue
-                gap = self.start[destination] - self.end[row]
-                wrong = good & (gap < -_TOLERANCE_NS)
-                if wrong.sum() > _CONTRADICTED * good.sum():
-                    continue
-                good &= ~wrong
-                near = good & (gap <= _AFTER_EVENT_NS) & self._open(destination, row)
-                if near.any() or plain:
-                    kinds = np.unique(self.rows.name[row[good]] + 1j * self.stream[row[good]])
-                    yield _Rule(
-                        group, plain, len(kinds), destination[near], destination[good], row[good],
-                        int(wrong.sum()),
-                    )  # fmt: skip
-                if plain and waits[0].first:
-                    return  # PyTorch records on the current stream, then waits
-                plain = False
-            plain = False
-
-    def _candidates(self, latest: Ints) -> Iterator[Ints]:
-        """Rows that waits may be for; -1: none. `latest` is the record before each wait.
-
-        The one behind which an event was recorded so many records ago, or the last of a stream, or
-        the one before it there: steps of unlike layers record unlike numbers of events.
-        """
-        for back in range(_RECORDS):
-            record = latest - back
-            for variant in range(self.behind.shape[1]):
-                yield np.where(record >= 0, self.behind[np.maximum(record, 0), variant], NONE)
-        for record, row in self.recorded_on:
-            place = np.searchsorted(record, latest, side="right") - 1
-            for back in range(_BACK):
-                yield np.where(place >= back, row[np.maximum(place - back, 0)], NONE)
-
-    def _open(self, destination: Ints, row: Ints) -> Bools:
-        """Neither the launch nor the row before on the stream explains the start better."""
-        before = self.before[destination]
-        latest = np.where(before >= 0, self.end[before], _EVER)
-        result: Bools = self.end[row] > np.maximum(latest, self.launch[destination])
-        return result
-
-    def _next(self, stream: int, call: Ints) -> Ints:
-        """First row launched on a stream after each of some calls; -1: none."""
-        if stream not in self.by_stream:
-            return np.full(len(call), NONE)
-        rows, calls = self.by_stream[stream]
-        return np.append(rows, NONE)[np.searchsorted(calls, call, side="right")]
-
-
-def _recorded(host: HostCalls, records: Ints, launches: _Launches) -> Ints:
-    """Rows behind which events may have been recorded, shape (records, 2).
-
-    The last row of the stream that the thread launched on last, and of the one before that:
-    streams are a thread's own choice, but other threads launch on them, too.
-    """
-    found = np.full((len(records), 2), NONE)
-    for thread in np.unique(host.thread[records]).tolist():
-        mine = np.flatnonzero(host.thread[launches.call] == thread)
-        own = np.flatnonzero(host.thread[records] == thread)
-        if not len(mine):
-            continue
-        last = np.searchsorted(launches.call[mine], records[own]) - 1
-        stream = launches.stream[mine]
-        change = np.flatnonzero(stream[1:] != stream[:-1])
-        place = np.searchsorted(change, last) - 1  # the last change of stream before
-        current = np.where(last >= 0, stream[last], NONE)
-        other = np.where(place >= 0, np.append(stream[change], NONE)[place], NONE)
-        for variant, chosen in enumerate((current, other)):
-            for number in np.unique(chosen[chosen >= 0]).tolist():
-                rows = launches.stream == number
-                at = np.searchsorted(launches.call[rows], records[own]) - 1
-                on = (chosen == number) & (at >= 0)
-                found[own[on], variant] = launches.row[rows][at[on]]
-    return found
 
 
 def _on_stream(rows: Rows) -> Ints:
@@ -796,175 +463,3 @@ def _from_launches(rows: Rows, trace: int) -> HostCalls:
     of_row[order] = np.argsort(sorted_, kind="stable")[: len(time)]
     untold = np.full(len(at), NONE, dtype=np.int32)
     return HostCalls(kind.astype(np.int8), untold * 0, at, until, untold, untold, of_row)
-
-
-class _Nodes:
-    """Nodes: starts of rows, arrivals and ends of collectives' parts, synchronising calls."""
-
-    def __init__(self, build: _Build) -> None:
-        self.b = build
-        n, parts = len(build.rows), len(build.calls.row)
-        self.arrivals, self.ends, self.hosts = n, n + parts, n + 2 * parts
-        total = self.hosts + len(build.syncs)
-        self.before = np.full((4, total), NONE)
-        self.gap = np.zeros((4, total), dtype=np.int64)
-        self.usual = np.zeros((4, total), dtype=np.int64)
-        self.lasted = np.full((4, total), NONE)
-        self.work = np.zeros(total, dtype=np.int64)
-        self.part = np.full(total, NONE)
-        self.part[self.ends : self.hosts] = np.arange(parts)
-        self.duration = build.end - build.start
-        self.duration[build.calls.row] = 0
-        self.end_node = np.arange(n)
-        self.end_node[build.calls.row] = self.ends + np.arange(parts)
-        self.last = np.zeros(n, dtype=np.int64)  # slot of the cause that came last
-        self.held = np.zeros(n, dtype=np.int64)  # ns from that cause to the start
-        self.transfer, self.alone = _transfers(build)
-
-    def graph(self) -> Graph:
-        self._starts()
-        self._collectives()
-        self._syncs()
-        return self._ordered()
-
-    def _starts(self) -> None:
-        b, n = self.b, len(self.b.rows)
-        ready = np.full((4, n), _EVER)
-        on = np.flatnonzero(b.known)
-        sync_time = np.array([s.time for s in b.syncs] or [0], dtype=np.int64)
-        self.before[HOST, on] = self.hosts + b.host_of[on]
-        self.work[on] = b.host_ns[on]
-        ready[HOST, on] = sync_time[b.host_of[on]] + b.host_ns[on]
-        for slot, source in ((STREAM, b.before), (EVENT, b.event[0]), (EVENT_2, b.event[1])):
-            on = np.flatnonzero(source >= 0)
-            self.before[slot, on] = self.end_node[source[on]]
-            self.lasted[slot, on] = source[on]
-            ready[slot, on] = b.end[source[on]]
-        there = self.before[:, :n] >= 0
-        delay = b.start - ready
-        self.last = ready.argmax(axis=0)
-        self.held = np.where(there.any(axis=0), delay[self.last, np.arange(n)], 0)
-        for slot in range(4):
-            # The cause that came last keeps its delay; others need what such causes mostly do.
-            mine = self.last == slot
-            usual = _typical(self.held[there[slot] & mine])
-            least = np.minimum(usual, delay[slot])
-            self.gap[slot, :n] = np.where(there[slot], np.where(mine, delay[slot], least), 0)
-            self.usual[slot, :n] = np.where(there[slot], usual, 0)
-
-    def _collectives(self) -> None:
-        b, parts = self.b, len(self.b.calls.row)
-        row, call = b.calls.row, b.calls.call_of_part
-        # In the order of arrival the last one so far is the part's own.
-        order = np.lexsort((b.start[row], call))
-        self.before[0, self.arrivals + np.arange(parts)] = row
-        same = call[order[1:]] == call[order[:-1]]
-        self.before[1, self.arrivals + order[1:][same]] = self.arrivals + order[:-1][same]
-        latest = np.full(len(b.calls), NONE)
-        latest[call[order]] = order
-        if parts:
-            self.before[0, self.ends : self.hosts] = np.where(
-                self.alone, row, self.arrivals + latest[call]
-            )
-
-    def _syncs(self) -> None:
-        for k, sync in enumerate(self.b.syncs):
-            node = self.hosts + k
-            self.work[node] = sync.work
-            if sync.earlier != NONE:
-                self.before[HOST, node] = self.hosts + sync.earlier
-                self.gap[HOST, node] = sync.least
-            for slot, r in enumerate(sync.awaited[:3], 1):
-                self.before[slot, node], self.lasted[slot, node] = self.end_node[r], r
-                self.gap[slot, node] = sync.wake
-        self.usual[:, self.hosts :] = self.gap[:, self.hosts :]
-
-    def _in_order(self, time: Ints) -> Ints:
-        """Moments by which the nodes are put in order: a cause comes before what it holds up.
-
-        The stamps of a stream's rows may overlap by some us: the next one is seen to start before
-        the collective has ended that it follows.
-        """
-        moment, calls = time.copy(), self.b.calls
-        row = np.arange(len(self.b.rows))
-        for before in self.before[STREAM:, : len(row)]:
-            mine = (before >= self.ends) & (before < self.hosts)
-            np.minimum.at(moment, before[mine], time[row[mine]] - 1)
-        if len(calls):
-            arrival = np.maximum.reduceat(self.b.start[calls.row], calls.offsets[:-1])
-            ends = slice(self.ends, self.hosts)
-            came = np.where(self.alone, self.b.start[calls.row], arrival[calls.call_of_part])
-            moment[ends] = np.maximum(moment[ends], came)
-        return moment
-
-    def _ordered(self) -> Graph:
-        b, rows, calls = self.b, self.b.rows, self.b.calls
-        n, parts, syncs = len(rows), len(calls.row), len(b.syncs)
-        sync_time = np.array([s.time for s in b.syncs], dtype=np.int64)
-        sync_trace = np.array([s.trace for s in b.syncs], dtype=np.int64)
-        time = np.concatenate([b.start, b.start[calls.row], b.end[calls.row], sync_time])
-        moment = self._in_order(time)
-        order = np.lexsort((np.repeat([1, 2, 3, 0], [n, parts, parts, syncs]), moment))
-        place = np.full(len(time), NONE)
-        place[order] = np.arange(len(time))
-        before = self.before[:, order]
-        target = np.where(before >= 0, place[before] + FIRST, NEVER)
-        late = target >= np.arange(len(time)) + FIRST
-        target[late] = NEVER
-        b.counts["contradicted"] += int(late.sum())
-        gap, lasted, work = self.gap[:, order], self.lasted[:, order], self.work[order]
-        usual = self.usual[:, order]
-        free = (target == NEVER).all(axis=0)
-        target[HOST, free], gap[HOST, free], work[free] = ORIGIN, time[order][free], 0
-        usual[HOST, free] = gap[HOST, free]
-        lasted[:, free] = NONE
-        lasted[target == NEVER] = NONE
-        traces = len(rows.ranks)
-        caused = (self.before[:, :n] >= 0).any(axis=0)
-        unexplained = np.where(caused & (self.held > EXPLAINED_NS), self.held - EXPLAINED_NS, 0)
-        idle = np.bincount(rows.trace, weights=unexplained, minlength=traces)
-        counts = b.counts
-        return Graph(
-            before=target,
-            gap=gap,
-            usual=usual,
-            lasted=lasted,
-            work=work,
-            part=self.part[order],
-            time=time[order],
-            row=np.concatenate([np.arange(n), calls.row, calls.row, np.full(syncs, NONE)])[order],
-            trace=np.concatenate([rows.trace, calls.trace, calls.trace, sync_trace])[order].astype(
-                np.int32
-            ),
-            duration=self.duration,
-            compute=(rows.kind == Kind.KERNEL) & (rows.entry < 0),
-            transfer=self.transfer,
-            alone=self.alone,
-            start_node=place[:n] + FIRST,
-            end_node=place[self.end_node] + FIRST,
-            edges=Edges(
-                counts["told"], counts["inferred"], counts["contradicted"], counts["unknown"]
-            ),
-            idle_ns=np.rint(idle).astype(np.int64),
-            launches=np.bincount(rows.trace[b.known], minlength=traces),
-            bound=np.bincount(rows.trace[b.known & (self.last == HOST)], minlength=traces),
-        )
-
-
-def _typical(delays: Ints) -> int:
-    near = delays[(delays >= 0) & (delays <= EXPLAINED_NS)]
-    return int(np.median(near)) if len(near) else 2_000
-
-
-def _transfers(b: _Build) -> tuple[Ints, Bools]:
-    """Transfer of each part, and the parts that wait for no rank that is known.
-
-    Those end before the last rank comes (a root, a leaf), or their other ranks are not there.
-    """
-    calls, times, call = b.calls, b.times, b.calls.call_of_part
-    start, end = b.start[calls.row], b.end[calls.row]
-    if not len(call):
-        return end, np.zeros(0, dtype=bool)
-    arrival = np.maximum.reduceat(start, calls.offsets[:-1])[call]
-    alone = (end < arrival) | ~times.known[call] | (calls.seen < calls.expected)[call]
-    return np.where(alone, end - start, end - arrival), alone

@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from collscope.match.rows import UNKNOWN_LAUNCH
 from collscope.model import CollectiveClass
-from collscope.timeline.causal import FIRST, HOST
+from collscope.timeline.graph import FIRST, HOST
 from collscope.timeline.play import Substitutions, play
 from collscope.timeline.predict import (
     HOST_STARTS,

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collscope.model.trace import Ints
-from collscope.timeline.causal import FIRST, HOST, NEVER, ORIGIN, Graph
+from collscope.timeline.graph import FIRST, HOST, NEVER, ORIGIN, Graph
 
 Floats = npt.NDArray[np.float64]
 

@@ -15,10 +15,11 @@ from collscope.match.traces import Calls
 from collscope.model import CollectiveClass
 from collscope.model.profile import OTHER_PROFILERS
 from collscope.model.trace import Call, HostCalls, Ints, shows_cpu_activities
-from collscope.timeline.causal import FIRST, HOST, Graph, build_graph
+from collscope.timeline.causal import build_graph
 from collscope.timeline.clocks import Clocks
 from collscope.timeline.contention import Contention, measure_contention
 from collscope.timeline.exchanges import with_exchanges
+from collscope.timeline.graph import FIRST, HOST, Graph
 from collscope.timeline.play import Played, Substitutions, longest_path, play
 from collscope.timeline.records import Bound, ChangedClass, Knowledge, Prediction
 from collscope.timeline.starts import Starts, find_starts

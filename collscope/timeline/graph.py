@@ -1,0 +1,105 @@
+"""The causal graph: what it is made of, and how its nodes count (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from collscope.model.trace import Ints
+
+Bools = npt.NDArray[np.bool_]
+NONE = -1
+EXPLAINED_NS = 20_000
+"""A row that starts this soon after its last known cause was held up by that."""
+EVER = np.iinfo(np.int64).min // 2  # a time before all others
+NEVER, ORIGIN, FIRST = 0, 1, 2
+HOST, STREAM, EVENT, EVENT_2 = range(4)
+"""Slots of a row's start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """How many event edges there are, by how they are known."""
+
+    told: int  # the trace names the stream that waits; for which row, where no record is told, is
+    # inferred from its order
+    inferred: int  # both are
+    contradicted: int  # dropped
+    unknown: int  # waits for which no rule was found
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """The other way round: what follows each node, and what it does.
+
+    Behind all nodes, counted as in `Graph.before`, count the ends of rows, of which only those of
+    compute kernels are used: whatever waits for such a row follows its end. Lists, for a loop.
+    """
+
+    edges: tuple[Ints, Ints]  # slot and place (a node less `FIRST`) of what waits, by its cause
+    target: list[int]  # (edges,) node that waits
+    first: list[int]  # (nodes + rows + 1,) where the edges of each begin
+    causes: list[int]  # (nodes,) how many each waits for
+    trace: list[int]  # (nodes + rows,)
+    kernel: list[int]  # (nodes,) row of a compute kernel that starts here; -1: none does
+    change: list[int]  # (nodes,) 1 where a collective comes to its GPU, -1 where it leaves, else 0
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes in an order in which every predecessor comes first, up to four predecessors each.
+
+    A node's time is the largest over its slots of: the predecessor's time, plus `gap`, plus the
+    duration of the row `lasted` where there is one; in slot 0 also plus `work`, which is the
+    host's, and, at the end of a collective's part, plus the transfer of that part.
+    Predecessors count with two nodes before all others, `NEVER` and `ORIGIN`: their times are minus
+    infinity and 0, the one of the clock. A node without a cause stays where it was recorded.
+    """
+
+    before: Ints  # (slots, nodes) `NEVER` where a slot is empty
+    gap: Ints  # (slots, nodes) ns
+    usual: Ints  # (slots, nodes) the same without the recorded starts: what such causes mostly need
+    lasted: Ints  # (slots, nodes) row; -1: none
+    work: Ints  # (nodes,) ns of the host
+    part: Ints  # (nodes,) -1: the node is no end of a collective's part
+    time: Ints  # (nodes,) recorded, common clock
+    row: Ints  # (nodes,) row that starts or ends here, or came last; -1: a synchronising call
+    trace: npt.NDArray[np.int32]  # (nodes,)
+    duration: Ints  # (rows,) ns, as recorded; 0 for collectives, whose ends are nodes
+    compute: Bools  # (rows,) a kernel that is no collective
+    transfer: Ints  # (parts,) ns from the last arrival to the end, or alone from start to end
+    alone: Bools  # (parts,) waits for no rank that is known: a root, a leaf, a call of one trace
+    start_node: Ints  # (rows,) node, counted as in `before`, of the row's start
+    end_node: Ints  # (rows,) node from which the row's end follows, after its `duration`
+    edges: Edges
+    idle_ns: Ints  # (traces,) idle of streams that no edge ends within `EXPLAINED_NS`
+    launches: Ints  # (traces,) rows whose launch is known
+    bound: Ints  # (traces,) of these, those that the host held up: the GPU had nothing queued
+
+    @cached_property
+    def following(self) -> Following:
+        """Edges by what they come from."""
+        nodes, rows = len(self.time) + FIRST, len(self.duration)
+        slot, place = np.nonzero(self.before != NEVER)
+        source, lasted = self.before[slot, place], self.lasted[slot, place]
+        ended = np.append(self.compute, False)[lasted]
+        source = np.where(ended, nodes + lasted, source)
+        order = np.argsort(source, kind="stable")
+        kernel, change = np.full(nodes, NONE), np.zeros(nodes, dtype=np.int64)
+        kernel[self.start_node] = np.where(self.compute, np.arange(rows), NONE)
+        ends = FIRST + np.flatnonzero(self.part != NONE)
+        np.add.at(change, self.start_node[self.row[ends - FIRST]], 1)
+        change[ends] = -1
+        trace = np.append(np.zeros(FIRST, dtype=np.int64), self.trace)
+        return Following(
+            edges=(slot[order], place[order]),
+            target=(place[order] + FIRST).tolist(),
+            first=np.searchsorted(source[order], np.arange(nodes + rows + 1)).tolist(),
+            causes=np.bincount(place + FIRST, minlength=nodes).tolist(),
+            trace=np.append(trace, trace[self.start_node]).tolist(),
+            kernel=kernel.tolist(),
+            change=change.tolist(),
+        )
