@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import lzma
 import math
 import statistics
 import subprocess
@@ -123,19 +122,8 @@ def ingest(by_setting: Mapping[str, list[Path]], scratch: Path) -> Path:
     """Store with a run of each setting."""
     db = scratch / "store.db"
     for setting, paths in by_setting.items():
-        plain = [unpacked(path, scratch / setting) for path in paths]
-        collscope("ingest", "trace", *map(str, plain), "--db", str(db), "--run", setting)
+        collscope("ingest", "trace", *map(str, paths), "--db", str(db), "--run", setting)
     return db
-
-
-def unpacked(path: Path, folder: Path) -> Path:
-    """The file, or what is in it where it is an xz one, which collscope does not read."""
-    if path.suffix != ".xz":
-        return path
-    folder.mkdir(exist_ok=True)
-    found = folder / path.stem
-    found.write_bytes(lzma.decompress(path.read_bytes()))
-    return found
 
 
 def predict_change(
