@@ -108,13 +108,13 @@ def test_range_holds_compute_that_gets_faster_where_collectives_get_slower() -> 
     assert found.low_ns <= (1000 / 1.19 + 1104) * US
 
 
-def hidden_job() -> Job:
-    """Each step 100 µs compute, then an AllReduce of 60 µs beside 200 µs of compute."""
+def overlapping_job(transfer: float) -> Job:
+    """Each step 100 µs compute, then an AllReduce of `transfer` ns beside 200 µs of compute."""
     job = Job(2, jitter_ns=0)
     for _ in range(20):
         for r in range(2):
             job.compute(r, 100 * US)
-        job.collective((0, 1), 60 * US, blocking=False)
+        job.collective((0, 1), transfer, blocking=False)
         for r in range(2):
             job.compute(r, 200 * US)
             job.compute_free[r] = max(job.compute_free[r], job.comm_free[r])
@@ -122,7 +122,7 @@ def hidden_job() -> Job:
 
 
 def test_hidden_collective_saves_nothing() -> None:
-    timeline = analyse(hidden_job().traces())
+    timeline = analyse(overlapping_job(60 * US).traces())
     found = predicted(timeline, {only_class(timeline): NewTime(6 * US)})
     assert found.new_ns == found.step_ns == 304 * US
     assert found.simple_ns == pytest.approx(found.step_ns, abs=3 * US)
@@ -130,15 +130,7 @@ def test_hidden_collective_saves_nothing() -> None:
 
 def test_partly_exposed_collective_saves_only_the_exposed_part() -> None:
     """AllReduce 300 µs beside 200 µs: exposed 98 µs; at 100 µs only those are gained."""
-    job = Job(2, jitter_ns=0)
-    for _ in range(20):
-        for r in range(2):
-            job.compute(r, 100 * US)
-        job.collective((0, 1), 300 * US, blocking=False)
-        for r in range(2):
-            job.compute(r, 200 * US)
-            job.compute_free[r] = max(job.compute_free[r], job.comm_free[r])
-    timeline = analyse(job.traces())
+    timeline = analyse(overlapping_job(300 * US).traces())
     found = predicted(timeline, {only_class(timeline): NewTime(100 * US)})
     assert found.step_ns == 404 * US
     assert found.new_ns == pytest.approx(304 * US, abs=3 * US)
@@ -146,14 +138,14 @@ def test_partly_exposed_collective_saves_only_the_exposed_part() -> None:
 
 def test_hidden_collective_that_grows_beyond_the_step_makes_it_longer() -> None:
     """500 µs of AllReduce a step on one stream: the step cannot be shorter."""
-    timeline = analyse(hidden_job().traces())
+    timeline = analyse(overlapping_job(60 * US).traces())
     found = predicted(timeline, {only_class(timeline): NewTime(500 * US)})
     assert found.new_ns >= 500 * US
 
 
 def test_marked_step_ends_when_all_streams_have() -> None:
     """The profiler's marks; the last kernel of a step is compute that waits for no collective."""
-    job = hidden_job()
+    job = overlapping_job(60 * US)
     traces = []
     for trace in job.traces():
         c = trace.columns
