@@ -1,8 +1,37 @@
 """Bounds of a collective's bus bandwidth from the wiring of a system, before any size.
 
 All are nccl-tests bus bandwidths in GB/s (GB = 1e9 bytes). n ranks, N nodes, g = n/N; B⁺(U) is
-what leaves a set of GPUs, E what leaves one GPU, B_N what the NICs of a node carry. Formulas and
-sources: docs/roofline.md.
+what leaves a set U of GPUs and switches, |U| the GPUs in it, E what leaves one GPU, B_N what the
+NICs of a node carry.
+
+Inside a node the bound is the minimum over sets U of
+
+    AllGather, ReduceScatter  (n−1) B⁺(U)/|U|, U misses a GPU: of S/n bytes that start at each GPU
+                              in U all have to leave it, so the time is at least (S/n)|U|/B⁺(U)
+    AllReduce                 the same, as ReduceScatter and AllGather
+    Broadcast, Reduce         B⁺(U), U holds the root and misses a GPU; of Reduce the reverse
+    Gather                    (n−1) B⁺(U)/|U|, U misses the root
+    Scatter                   (n−1) B⁺(U)/(n−|U|), U holds the root
+    AllToAll, AllToAllv       (n−1) B⁺(U)/(|U|(n−|U|)); a v-exchange is taken as uniform
+    Send, Recv                the links of a pair and switches; hard: the maximum flow
+
+Schedules that reach these exist: arXiv 2305.18461 §1.1, 2402.06787; Edmonds' theorem for
+Broadcast. An AllReduce that is no ReduceScatter and AllGather may pass its bound. Its hard limit
+is 2(n−1)/n min B⁺(U), and the mean of what the GPUs can send.
+
+Between nodes it is the bound inside a node, and of the NICs
+
+    AllReduce, AllGather, ReduceScatter, Gather, Scatter   (n−1) B_N/(g(N−1))
+    Broadcast, Reduce                                      B_N
+    AllToAll, AllToAllv                                    (n−1) B_N/(g(n−g))
+    Send, Recv                                             one NIC
+
+The hard limit adds the paths by NICs to the links: B_N/g to those of a GPU, B_N to those of the
+root of a Gather or Scatter; of AllReduce it is at most (n−1)N B_N/(n(N−1)).
+
+Switches that reduce, for AllReduce: with NVLS a GPU sends and receives S(1+1/g), so the bound is
+E 2(n−1)/n g/(g+1) (`nvls_factor`); with SHARP a node sends and receives S once: 2(n−1)/n B_N; with
+NVLSTree that of NVLS, and between nodes that of the NICs above.
 """
 
 from __future__ import annotations

@@ -533,7 +533,7 @@ def test_roofline_of_a_system() -> None:
         ).out
     )  # fmt: skip
     assert [row["op"] for row in document["bounds"]] == ["AllGather"]
-    # docs/roofline.md: (n - 1) B_N / (g (N - 1)) = 15 * 100 / 8
+    # roofline/bounds.py: (n - 1) B_N / (g (N - 1)) = 15 * 100 / 8
     assert document["bounds"][0]["limit_gbps"] == pytest.approx(187.5)
     assert {row["limit"] for row in document["roofs"]} == {"network"}
 
