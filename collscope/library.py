@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     import polars as pl
 
     from collscope.analysis.check import Check
+    from collscope.analysis.compare import Comparison
+    from collscope.analysis.predict import PredictionReport
     from collscope.ingest.result import Ingested
+    from collscope.reports.comparison.explained import Explained
     from collscope.reports.model import Report
 
 
@@ -171,6 +174,67 @@ class Store:
             require_run(connection, self.path, run)
             return build_report(connection, run, top=None, system=system, label=label)
 
+    def predict(
+        self,
+        run: str = "main",
+        *,
+        label: str | None = None,
+        before: str | None = None,
+        system: str | None = None,
+        step_ms: float | None = None,
+    ) -> PredictionReport:
+        """Step time of a traced run with other times of its collectives, as `collscope predict`.
+
+        label    of the new times: measurements, or another traced run (`--with`)
+        before   label of the recorded setting, measured as `label` was (`--from`)
+        system   whose reachable ceilings are the new times, instead of `label`
+        step_ms  step time without the profiler, ms; None: only the ratio of the times is known
+        returns  times of a step in us, with their range `low_us` to `high_us`
+        raises   UsageError unless either `label` or `system` is given, and for a step time that is
+                 none; InputError for an unknown label or system, or a run without traces;
+                 NoVerdictError when no class has a new time, or the traces hold no step
+        """
+        from collscope.analysis.predict import Wanted, predict_run  # noqa: PLC0415
+        from collscope.units import require_step_ms  # noqa: PLC0415
+
+        step = require_step_ms(step_ms)
+        wanted = Wanted(run, label, before, system, None if step is None else step * 1000)
+        return predict_run(self.path, wanted)
+
+    def compare(
+        self,
+        *names: str,
+        run: str | None = None,
+        weights: str | None = None,
+        system: str | None = None,
+    ) -> Comparison:
+        """Labels, replay CSVs or traced runs beside the first of them, as `collscope compare`.
+
+        run      only measurements of this run
+        weights  run whose calls weight the classes
+        system   whose limits the values are held against
+        returns  `totals` and the `cells` of each class, one for each name in turn; for traced runs
+                 `traced`, with the parts of a step
+        raises   UsageError unless two different names are given; InputError for an unknown name,
+                 run or system, or names without a class in common; NoVerdictError for a label
+                 without a right result
+        """
+        from collscope.analysis.judge import compare_labels  # noqa: PLC0415
+        from collscope.analysis.sides import Runs  # noqa: PLC0415
+
+        return compare_labels(self.path, names, Runs(run, weights), system)
+
+    def explain(self, first: str, second: str) -> Explained:
+        """Why a step of one traced run takes longer than of another: `collscope compare --explain`.
+
+        returns  parts, ns a step, which sum to the difference together with `remainder_ns`
+        raises   UsageError for twice the same run; InputError for runs that are not traced or have
+                 different ranks; NoVerdictError where one has no steps, or they may be two jobs
+        """
+        from collscope.reports.comparison.explained import explain_runs  # noqa: PLC0415
+
+        return explain_runs(self.path, (first, second))
+
     def check(
         self,
         baseline: str,
@@ -200,17 +264,39 @@ def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Table:
     return Table(tuple(columns), tuple(rows))
 
 
-def render(answer: Report | Check, form: str = "text") -> str:
-    """A report or a verdict as the command prints it.
+def render(
+    answer: Report | PredictionReport | Comparison | Explained | Check, form: str = "text"
+) -> str:
+    """An answer of a `Store` as the command prints it.
 
-    form    text, md, json or html; also csv of a report, junit and github of a verdict
+    form    text, md, csv, json or html; of a verdict junit and github instead of csv
     raises  UsageError for another form
     """
-    from collscope.reports.comparison.formats import render_check  # noqa: PLC0415
-    from collscope.reports.model import Report  # noqa: PLC0415
-    from collscope.reports.render import render as render_report  # noqa: PLC0415
     from collscope.writing import visible  # noqa: PLC0415
 
+    return visible(_rendered(answer, form))
+
+
+def _rendered(answer: Report | PredictionReport | Comparison | Explained | Check, form: str) -> str:
+    # What an answer needs is loaded already; each import here is of a kind that is still possible.
+    from collscope.reports.model import Report  # noqa: PLC0415
+
     if isinstance(answer, Report):
-        return visible(render_report(answer, form))
-    return visible(render_check(answer, form))
+        from collscope.reports.render import render as render_report  # noqa: PLC0415
+
+        return render_report(answer, form)
+    from collscope.analysis.check import Check  # noqa: PLC0415
+    from collscope.analysis.compare import Comparison  # noqa: PLC0415
+    from collscope.reports.comparison.formats import render_check, render_compare  # noqa: PLC0415
+
+    if isinstance(answer, Check):
+        return render_check(answer, form)
+    if isinstance(answer, Comparison):
+        return render_compare(answer, form)
+    from collscope.analysis.predict import PredictionReport  # noqa: PLC0415
+    from collscope.reports.comparison.explained import render_explained  # noqa: PLC0415
+    from collscope.reports.prediction import render_prediction  # noqa: PLC0415
+
+    if isinstance(answer, PredictionReport):
+        return render_prediction(answer, form)
+    return render_explained(answer, form)

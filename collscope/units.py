@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from collscope.errors import UsageError
@@ -25,6 +26,16 @@ def parse_size(text: str) -> int:
     if value != int(value):
         raise UsageError(f"size '{text}': not a whole number of bytes. Use a larger unit.")
     return int(value)
+
+
+def require_step_ms(value: float | None) -> float | None:
+    """The same step time, ms, or None.
+
+    raises  UsageError when it is no time: 0, below 0, infinite or NaN
+    """
+    if value is not None and not 0 < value < math.inf:
+        raise UsageError(f"step time of {value:g} ms: no step takes that. Give more than 0.")
+    return value
 
 
 def format_size(size_bytes: int | None) -> str:

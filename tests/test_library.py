@@ -118,6 +118,38 @@ def test_the_library_and_the_command_say_the_same(samples: Path, db_path: Path) 
     assert len(told.out.splitlines()) == 1 + len(table)
 
 
+def test_the_library_and_the_command_say_the_same_of_steps(samples: Path, db_path: Path) -> None:
+    store = collscope.open(db_path)
+    for run in ("default", "ringll"):
+        store.ingest(samples / "traces" / run, run=run)
+    given = ("--run", "ringll", "--step-ms", "5.9")
+    for words, answer in (
+        (
+            ("predict", *given, "--system", "h200"),
+            store.predict("ringll", system="h200", step_ms=5.9),
+        ),
+        (
+            ("predict", *given, "--with", "default"),
+            store.predict("ringll", label="default", step_ms=5.9),
+        ),
+        (("compare", "default", "ringll"), store.compare("default", "ringll")),
+        (("compare", "--explain", "default", "ringll"), store.explain("default", "ringll")),
+    ):
+        for form in ("text", "json"):
+            told = command(*words, "--db", db_path, "--format", form)
+            assert told.out == collscope.render(answer, form)
+    for ask, text in (
+        (lambda: store.predict("ringll"), "give either --with LABEL or --system NAME"),
+        (lambda: store.predict("ringll", system="h200", label="default"), "give either"),
+        (lambda: store.predict("ringll", system="h200", before="default"), "--from goes with"),
+        (lambda: store.predict("ringll", system="h200", step_ms=0), "step time of 0 ms"),
+        (lambda: store.compare("default"), "Name two different labels"),
+        (lambda: store.explain("default", "default"), "Name two traced runs"),
+    ):
+        with pytest.raises(UsageError, match=text):
+            ask()
+
+
 def test_runs_and_views_that_are_not_there_are_named(samples: Path, db_path: Path) -> None:
     store = collscope.open(db_path)
     with pytest.raises(InputError, match="no such store"):

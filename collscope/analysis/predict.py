@@ -11,7 +11,7 @@ from collscope.analysis.classes import ClassRow
 from collscope.analysis.marks import Mark
 from collscope.analysis.new_times import Times, TimesFrom, label_times, roof_times
 from collscope.analysis.traced_run import Traced, read_traced
-from collscope.errors import NoVerdictError
+from collscope.errors import NoVerdictError, UsageError
 from collscope.ingest.match import reading, require_run
 from collscope.model import CollectiveClass
 from collscope.timeline.predict import predict
@@ -36,6 +36,13 @@ class Wanted:
     before: str | None = None
     system: str | None = None
     step_us: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raise UsageError where what is given does not fit together."""
+        if (self.label is None) == (self.system is None):
+            raise UsageError("predict: give either --with LABEL or --system NAME.")
+        if self.before is not None and self.label is None:
+            raise UsageError("predict: --from goes with --with.")
 
 
 @dataclass(frozen=True, slots=True)

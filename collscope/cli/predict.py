@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, System, checked_label, write
 from collscope.errors import UsageError
+from collscope.units import require_step_ms
 
 export_app = typer.Typer(no_args_is_help=True, help="Write what the store holds for other tools.")
 
@@ -24,16 +24,10 @@ With = Annotated[
 ]
 
 
-def _positive(value: float | None) -> float | None:
-    if value is not None and not 0 < value < math.inf:
-        raise typer.BadParameter(f"{value:g} is no step time. Give a number greater than 0")
-    return value
-
-
 StepMs = Annotated[
     float | None,
     typer.Option(
-        "--step-ms", help="Step time without the profiler, in ms; above 0.", callback=_positive
+        "--step-ms", help="Step time without the profiler, in ms.", callback=require_step_ms
     ),
 ]
 
@@ -59,10 +53,6 @@ def predict(
     output: Output = None,
 ) -> None:
     """Step time of a traced run after a change, by simulation."""
-    if (label is None) == (system is None):
-        raise UsageError("predict: give either --with LABEL or --system NAME.")
-    if before is not None and label is None:
-        raise UsageError("predict: --from goes with --with.")
     from collscope.analysis.predict import Wanted, predict_run
     from collscope.reports.prediction import render_prediction
 

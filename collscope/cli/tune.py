@@ -20,6 +20,7 @@ from collscope.cli.options import (
 )
 from collscope.cli.progress import progress
 from collscope.gpu_vendors import Backend
+from collscope.units import require_step_ms
 
 
 def tune(
@@ -44,7 +45,8 @@ def tune(
     ] = None,
     system: System = None,
     step_ms: Annotated[
-        float | None, typer.Option("--step-ms", help="Step time of the job, in ms.", min=0)
+        float | None,
+        typer.Option("--step-ms", help="Step time of the job, in ms.", callback=require_step_ms),
     ] = None,
     steps: Annotated[
         int,

@@ -182,9 +182,9 @@ def test_text_states_assumptions(db: Path) -> None:
         ),
         (["--run", "nothing", "--with", "half"], 3, "no run 'nothing'"),
         (["--run", "default", "--with", "default"], 3, "label 'default': that is the run itself"),
-        (["--system", "h200", "--step-ms", "0"], 2, "greater than 0"),
-        (["--system", "h200", "--step-ms", "-3"], 2, "greater than 0"),
-        (["--system", "h200", "--step-ms", "nan"], 2, "greater than 0"),
+        (["--system", "h200", "--step-ms", "0"], 2, "Give more than 0"),
+        (["--system", "h200", "--step-ms", "-3"], 2, "Give more than 0"),
+        (["--system", "h200", "--step-ms", "nan"], 2, "Give more than 0"),
     ],
 )
 def test_what_cannot_be_asked(db: Path, arguments: list[str], code: int, text: str) -> None:

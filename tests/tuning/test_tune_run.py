@@ -358,6 +358,13 @@ def test_without_a_gpu_there_is_nothing_to_tune(
     assert not tune.out.exists()
 
 
+@pytest.mark.parametrize("step_ms", ["0", "-1", "nan", "inf"])
+def test_a_step_takes_time(tmp_path: Path, step_ms: str) -> None:
+    done = collscope("tune", "--db", tmp_path / "t.db", "--dry-run", "--step-ms", step_ms)
+    assert (done.code, done.out) == (2, "")
+    assert f"step time of {step_ms} ms: no step takes that. Give more than 0." in done.err
+
+
 def test_a_dry_run_tells_the_settings_and_starts_nothing(samples: Path, tmp_path: Path) -> None:
     """The mixed sample: nccl 2.28.9 on one node of 4 ranks, with NCCL_NVLS_ENABLE=0."""
     db, out = tmp_path / "t.db", tmp_path / "out"
