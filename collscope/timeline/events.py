@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collscope.match.rows import UNKNOWN_LAUNCH
+from collscope.match.traces import Calls
 from collscope.model.trace import HostCalls, Ints
 from collscope.timeline.graph import EVER, NONE
 
@@ -96,7 +97,8 @@ class Rules:
         self.counts, self.before = build.counts, build.before
         self.explained = np.zeros(len(self.start), dtype=bool)
         self.group = np.full(len(self.start), NONE)  # of each collective that is in a call
-        self.group[build.calls.row] = build.calls.group[build.calls.call_of_part]
+        group = _communicators(build.calls)[build.calls.group]
+        self.group[build.calls.row] = group[build.calls.call_of_part]
         self.records, self.behind = records, behind
         self.recorded_on = [*self._recorded_on()]
         self.by_stream = {
@@ -245,6 +247,23 @@ class Rules:
             return np.full(len(call), NONE)
         rows, calls = self.by_stream[stream]
         return np.append(rows, NONE)[np.searchsorted(calls, call, side="right")]
+
+
+def _communicators(calls: Calls) -> Ints:
+    """Group whose communicator each group uses: its own, or one that may be the same.
+
+    Sends and Recvs that were paired by the clock name no group: theirs may be the communicator
+    of the collectives of the same ranks, as in an all-to-all.
+    """
+    found = np.arange(len(calls.groups))
+    exchanging = set(np.unique(calls.group[calls.p2p]).tolist())
+    of_members: dict[tuple[int, ...], int] = {}
+    for k, group in enumerate(calls.groups):
+        if k not in exchanging:
+            of_members.setdefault(group.members, k)
+        elif group.identity == "inferred":
+            found[k] = of_members.get(group.members, k)
+    return found
 
 
 def recorded_behind(host: HostCalls, records: Ints, launches: Launches) -> Ints:
