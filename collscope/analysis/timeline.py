@@ -12,6 +12,7 @@ from typing import Annotated, TypeVar
 from collscope.analysis.hidden_cost import BesideRow, read_beside
 from collscope.analysis.late_causes import LateCause, read_late_causes
 from collscope.analysis.ranks import RankRow, RankWaits, read_logged_ranks, read_ranks
+from collscope.ingest.periods import Period, read_periods
 
 _CLOCKS = """
 SELECT rank, host, clock_offset_ns, clock_error_ns, clock_component, clock_calls
@@ -197,6 +198,8 @@ class Timeline:
     cpu_activities: bool = False  # the traces of the steps show them: a slower host
     profilers: tuple[str, ...] = ()  # dialects of the traces and recordings, where there are steps
     cut: tuple[int, ...] = ()  # ranks whose trace lacks its end
+    # profiled periods or jobs that were read together, this run's among them; empty: only this one
+    periods: tuple[Period, ...] = ()
 
     @classmethod
     def read(cls: type[_Kind], connection: sqlite3.Connection, run: str) -> _Kind:
@@ -221,6 +224,7 @@ class Timeline:
             cpu_activities=bool(steps) and _cpu_activities(connection, run),
             profilers=_profilers(connection, run) if steps else (),
             cut=tuple(rank for (rank,) in connection.execute(_CUT, (run,))),
+            periods=read_periods(connection, run),
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,7 +59,7 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[
     returns  the notices to be said at ingest (`_SAID`); none where nothing changed
     """
     # Imported here, as they take longer than many a command that only reads.
-    from collscope.ingest.periods import separate_periods
+    from collscope.ingest.periods import read_periods, separate_periods
     from collscope.match.run import match_run
     from collscope.store.matching import (
         has_logs,
@@ -82,7 +83,8 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[
         matched = match_run(given.observed, given.processes, given.kernels)
         waits = _kernel_waits(given.kernels, matched)
         matched.diagnostics += _of_processes(connection, row[0])
-        matched.diagnostics += _of_periods(run, periods, logs=has_logs(connection, row[0]))
+        if periods:
+            matched.diagnostics.append(_of_periods(periods, logs=has_logs(connection, row[0])))
         traces = has_traces(connection, row[0])
         traced = _match_traces(connection, row[0], matched) if traces else None
     with transaction(connection, store):
@@ -93,7 +95,12 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[
             traced(first_call)
     for period in periods:
         match_stored(connection, store, period)
-    return [d for d in matched.diagnostics if d.code in _SAID]
+    held = "; ".join(f"{p.run}: {p.words}" for p in read_periods(connection, run))
+    return [
+        replace(d, message=f"{d.message}. {held}") if d.code == "several_periods" else d
+        for d in matched.diagnostics
+        if d.code in _SAID
+    ]
 
 
 def _kernel_waits(kernels: Sequence[TracedKernel], matched: Matched) -> KernelWaits | None:
@@ -115,25 +122,23 @@ def _kernel_waits(kernels: Sequence[TracedKernel], matched: Matched) -> KernelWa
     return waits
 
 
-def _of_periods(run: str, periods: list[str], *, logs: bool) -> list[Diagnostic]:
+def _of_periods(periods: list[str], *, logs: bool) -> Diagnostic:
     """Notice of profiled periods or jobs that have runs of their own.
 
     logs  the run holds logs, too
     """
     from collscope.model import Diagnostic, Severity
 
-    if not periods:
-        return []
     text = (
-        f"further profiled periods or jobs of the same ranks: each is a run of its own"
-        f" ({', '.join(periods)}), this one ({run}) is the first that was read"
+        "further profiled periods or jobs of the same ranks became runs of their own"
+        f" ({', '.join(periods)})"
     )
     if logs:
         text += (
-            ". The logs are joined to the traces of this one alone; to join them to others, ingest"
-            " those and the logs with --run NAME"
+            ". The logs are joined to the traces that were read first; to join them to others,"
+            " ingest those and the logs with --run NAME"
         )
-    return [Diagnostic(Severity.NOTICE, "several_periods", text, count=len(periods))]
+    return Diagnostic(Severity.NOTICE, "several_periods", text, count=len(periods))
 
 
 def _of_processes(connection: sqlite3.Connection, run: int) -> list[Diagnostic]:

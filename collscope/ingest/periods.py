@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from collscope.match.periods import Recording, assign_periods
+from collscope.model.profile import OTHER_PROFILERS
 from collscope.store.connection import transaction
+from collscope.units import count
 
 _TWICE = """
 SELECT EXISTS (
@@ -22,6 +25,60 @@ FROM _trace t JOIN _source s USING (source_id) JOIN _run r USING (run_id)
 LEFT JOIN _kernel k ON k.kernel_id = t.first_kernel AND k.source_id = t.source_id
 WHERE r.run_id = :run OR r.period_of = :run ORDER BY t.trace_id
 """
+
+
+_FAMILY = """
+SELECT label FROM _run
+WHERE COALESCE(period_of, run_id) = (SELECT COALESCE(period_of, run_id) FROM _run WHERE label = ?)
+AND run_id IN (SELECT s.run_id FROM _trace JOIN _source s USING (source_id)) ORDER BY run_id
+"""
+_HELD = """
+SELECT COUNT(DISTINCT rank), COALESCE(GROUP_CONCAT(DISTINCT dialect), '')
+FROM traces JOIN sources USING (run, source_id) WHERE run = ?
+"""
+_STEPS = """
+SELECT COUNT(*), AVG(duration_ns) FROM steps WHERE run = ? GROUP BY rank ORDER BY 2 DESC LIMIT 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """What the traces of one profiled period or job hold."""
+
+    run: str  # its label
+    ranks: int  # with a trace
+    dialects: tuple[str, ...]  # of the traces
+    cpu_activities: bool  # the traces show them
+    steps: int  # of the rank whose steps take longest; 0: none recur
+    step_ns: float | None  # their mean, with the profiler; None: none recur
+
+    @property
+    def words(self) -> str:
+        """What tells it from others, as `4 ranks, GPU activities, 3 steps of 79.69 ms`."""
+        named = [OTHER_PROFILERS[d] for d in self.dialects if d in OTHER_PROFILERS]
+        shown = "CPU and GPU activities" if self.cpu_activities else "GPU activities"
+        step = "no step that recurs"
+        if self.step_ns is not None:
+            step = f"{count(self.steps, 'step')} of {self.step_ns / 1e6:.2f} ms"
+        return ", ".join([count(self.ranks, "rank"), " and ".join(named) or shown, step])
+
+
+def read_periods(connection: sqlite3.Connection, run: str) -> tuple[Period, ...]:
+    """The periods or jobs that were read together with a run, itself among them.
+
+    returns  the first one that was read first; none where the run stands alone
+    """
+    labels = [label for (label,) in connection.execute(_FAMILY, (run,))]
+    return tuple(_period(connection, label) for label in labels) if len(labels) > 1 else ()
+
+
+def _period(connection: sqlite3.Connection, run: str) -> Period:
+    from collscope.store.traces import read_cpu_activities  # noqa: PLC0415 - it needs numpy
+
+    ranks, dialects = connection.execute(_HELD, (run,)).fetchone()
+    steps, step_ns = connection.execute(_STEPS, (run,)).fetchone() or (0, None)
+    names = tuple(sorted(dialects.split(",")))
+    return Period(run, ranks, names, read_cpu_activities(connection, run), steps, step_ns)
 
 
 def separate_periods(connection: sqlite3.Connection, store: Path, run: int) -> list[str]:

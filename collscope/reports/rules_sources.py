@@ -11,6 +11,10 @@ from collscope.reports.model import Evidence, Finding, Report
 from collscope.units import count
 
 _MOST_NAMED = 3
+_LOGS_OF_ONE = (
+    " The logs are joined to the traces of this one alone. To join them to others, ingest those and"
+    " the logs with --run NAME."
+)
 _UNLIKE = 1.25  # steps of two jobs; those of one differ by less, as its ranks wait for each other
 
 # Per diagnostic: title, what it counts, detail.
@@ -108,16 +112,20 @@ def unlike_traces(report: Report) -> Iterable[Finding]:
 
 def several_periods(report: Report) -> Iterable[Finding]:
     """Profiled periods or jobs that were read together and have runs of their own."""
-    for row in report.coverage.diagnostics:
-        if row.code == "several_periods":
-            yield Finding(
-                severity="note",
-                code=row.code,
-                title=f"{count(row.count, 'other period or job', 'other periods or jobs')} "
-                "beside this one",
-                detail=f"{row.message[:1].upper()}{row.message[1:]}.",
-                advice="collscope report --run NAME shows one of them, collscope compare two.",
-            )
+    periods = report.timeline.periods
+    if not periods:
+        return
+    others = count(len(periods) - 1, "other period or job", "other periods or jobs")
+    here = report.header.run
+    held = "; ".join(f"{p.run}{' (this one)' * (p.run == here)}: {p.words}" for p in periods)
+    logs = any(row.kind == "log" for row in report.coverage.sources)
+    yield Finding(
+        severity="note",
+        code="several_periods",
+        title=f"{others} beside this one",
+        detail=f"Each is a run of its own. {held}." + _LOGS_OF_ONE * logs,
+        advice="collscope report --run NAME shows one of them, collscope compare two.",
+    )
 
 
 def logged_twice(report: Report) -> Iterable[Finding]:

@@ -333,7 +333,13 @@ def test_a_second_job_is_a_run_of_its_own(db_path: Path, samples: Path) -> None:
     said = ingest(
         db_path, *(samples / "traces" / case for case in ("default", "ringll")), run="two"
     )
+    # steps as `predict` and `compare` have them: 5.330 and 5.979 ms
+    held = (
+        "two: 4 ranks, CPU and GPU activities, 2 steps of 5.33 ms",
+        "two.2: 4 ranks, CPU and GPU activities, 2 steps of 5.98 ms",
+    )
     assert "notice: 1 x several_periods" in said
+    assert f"became runs of their own (two.2). {'; '.join(held)}\n" in said
     for case in ("default", "ringll"):
         ingest(db_path, samples / "traces" / case, run=case)
     for run, alone in (("two", "default"), ("two.2", "ringll")):
@@ -344,7 +350,24 @@ def test_a_second_job_is_a_run_of_its_own(db_path: Path, samples: Path) -> None:
             "SELECT transfer_ns, lateness_ns FROM call_times WHERE run = '{}' ORDER BY call_id",
         ):
             assert rows(db_path, view.format(run)) == rows(db_path, view.format(alone)) != []
-    assert "[note] 1 other period or job beside this one" in report(db_path, "--run", "two")
+    for run in ("two", "two.2"):
+        told = " ".join(report(db_path, "--run", run).split())
+        here = "; ".join(text.replace(f"{run}: ", f"{run} (this one): ") for text in held)
+        assert (
+            f"[note] 1 other period or job beside this one Each is a run of its own. {here}."
+            in told
+        )
+    assert "other period" not in report(db_path, "--run", "default")
+
+
+def test_periods_say_which_shows_cpu_activities(recorded_jobs: Path, db_path: Path) -> None:
+    """In file order: with CPU activities first; 1.64 and 1.29 times 61.7 ms (steps.jsonl)."""
+    said = ingest(db_path, recorded_jobs / "scheduled" / "default" / "ddp")
+    assert "main: 4 ranks, CPU and GPU activities, 3 steps of 100.91 ms" in said
+    assert "main.2: 4 ranks, GPU activities, 3 steps of 79.69 ms" in said
+    told = " ".join(report(db_path).split())
+    assert "main (this one): 4 ranks, CPU and GPU activities" in told
+    assert "The logs are joined" not in told
 
 
 def test_steps_are_found_or_given(db_path: Path, samples: Path) -> None:
@@ -597,7 +620,10 @@ def test_logs_beside_two_periods_say_to_which_they_are_joined(db_path: Path, sam
     assert "The logs" not in said
     log = next((samples / "nccl" / "ddp").iterdir())
     done = collscope("ingest", "log", log, "--db", db_path)
-    assert "The logs are joined to the traces of this one alone" in done.out + done.err
+    assert "The logs are joined to the traces that were read first" in done.out
+    joined = "The logs are joined to the traces of this one alone."
+    assert joined in " ".join(report(db_path).split())
+    assert joined not in " ".join(report(db_path, "--run", "main.2").split())
 
 
 def test_what_is_no_trace_is_refused(db_path: Path, tmp_path: Path) -> None:
