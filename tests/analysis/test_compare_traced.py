@@ -132,6 +132,11 @@ def test_a_slower_class_is_a_regression_though_the_step_hardly_moves() -> None:
     assert [row.outcome for row in found.classes if row.key.size_bytes == 2 * SIZES[1]] == [
         "slower"
     ]
+    told = " ".join(render_check(found, "text").split())
+    assert "; no change of the step beyond the noise: 1.01 x the time (95 %: " in told
+    assert "slower collectives fail the check even where the step is not slower" in told
+    both = render_check(check_traced(steady("base"), steady("slow", factor=1.2)), "text")
+    assert "fail the check" not in " ".join(both.split())
 
 
 def test_too_few_steps_are_no_verdict() -> None:

@@ -82,6 +82,8 @@ def why(decision: Decision) -> str:
     judged, step = decision.judged, decision.step
     if step is not None and decision.reason is not Reason.STEP:
         told.append(step_words(step))
+        if decision.verdict is Verdict.REGRESSION:
+            told.append("slower collectives fail the check even where the step is not slower")
     elif step is not None and (step.slower or step.faster):
         how = "slower" if step.slower else "faster"
         changed = those(judged, how)
