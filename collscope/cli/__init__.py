@@ -67,13 +67,13 @@ COMMANDS = (
         "What a fabric allows: bounds of every operation, roof by size.",
     ),
     Deferred("bench", "bench:bench_app", "Microbenchmarks of this machine."),
-    Deferred("whatif", "whatif:whatif_app", "What other gradient buckets would take."),
+    Deferred("whatif", "whatif:whatif_app", "Time of a step with other gradient buckets."),
     Deferred(
         "msccl",
         "msccl:msccl",
         "Which classes of a run MSCCL algorithms serve, and their cost.",
     ),
-    Deferred("export", "predict:export_app", "Write what the store holds for other tools."),
+    Deferred("export", "predict:export_app", "Write a run in the formats of other tools."),
     Deferred(
         "runs",
         "runs:runs",

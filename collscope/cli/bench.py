@@ -40,7 +40,8 @@ def allreduce_wrapper(
 ) -> None:
     """An all-reduce wrapper's value, time and fusion tests.
 
-    In both of its modes. The fusion test uses ResNet50's gradients.
+    Each with one thread for all GPUs, and with a thread for each GPU. The fusion test uses
+    ResNet50's gradients.
     """
     from collscope.replay.session import Method, Options, Target, make_session
     from collscope.reports.wrapper import render_wrapper

@@ -45,7 +45,7 @@ def interference(
         typer.Option("--overlapped", help="Measure the run's classes that overlap with compute."),
     ] = False,
     limit: Annotated[
-        int, typer.Option("--limit", help="Measure at most this many of those classes.", min=1)
+        int, typer.Option("--limit", help="With --overlapped: at most this many classes.", min=1)
     ] = 5,
     channels: Annotated[
         str | None,

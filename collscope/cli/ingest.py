@@ -68,7 +68,7 @@ def ingest_trace(
     db: Db = DEFAULT_DB,
     run: Run = "main",
     steps: Annotated[
-        int | None, typer.Option("--steps", help="Steps in each trace, where none is found.", min=1)
+        int | None, typer.Option("--steps", help="Cut each trace into this many steps.", min=1)
     ] = None,
     max_size: MaxSize = None,
     strict: Strict = False,

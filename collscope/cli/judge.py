@@ -9,11 +9,11 @@ import typer
 
 from collscope.cli.options import (
     DEFAULT_DB,
+    SYSTEM,
     CheckFormat,
     Db,
     Format,
     Output,
-    System,
     checked_label,
     write,
 )
@@ -30,6 +30,11 @@ WeightsRun = Annotated[
     ),
 ]
 
+LimitSystem = Annotated[
+    str | None,
+    typer.Option("--system", help=f"Machine to hold the values against: {SYSTEM}."),
+]
+
 
 def compare(
     labels: Annotated[
@@ -40,12 +45,12 @@ def compare(
     run: MeasuredRun = None,
     weights: WeightsRun = None,
     format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
-    system: System = None,
+    system: LimitSystem = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Plot busbw over size: .png, .svg, .pdf.")
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Why the second traced run's step takes longer.")
+        bool, typer.Option("--explain", help="Say why the second traced run's step takes longer.")
     ] = False,
     output: Output = None,
 ) -> None:
@@ -109,7 +114,7 @@ def check(
         float,
         typer.Option("--resolution", help="Largest noise at which a class is judged, in %.", min=0),
     ] = 10.0,
-    system: System = None,
+    system: LimitSystem = None,
     format: Annotated[
         CheckFormat, typer.Option("--format", help="Output format.")
     ] = CheckFormat.TEXT,
@@ -117,7 +122,7 @@ def check(
 ) -> None:
     """Did a build regress? Exit code 0: no, 1: yes, 4: no verdict.
 
-    An improvement is a pass. No verdict: nothing was measured, or too noisily to judge.
+    An improvement is a pass. No verdict: too little was measured, or it is too noisy.
     """
     from collscope.analysis.check import Rules
     from collscope.analysis.judge import Names, check_labels
@@ -141,7 +146,9 @@ def roofline(
         str | None, typer.Argument(metavar="[SYSTEM]", help="The same as --system.")
     ] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the shipped systems.")] = False,
-    system: System = None,
+    system: Annotated[
+        str | None, typer.Option("--system", help=f"{SYSTEM[:1].upper()}{SYSTEM[1:]}.")
+    ] = None,
     ranks: Annotated[
         int | None,
         typer.Option("-n", "--ranks", help="Ranks. Default: every GPU of the nodes.", min=1),

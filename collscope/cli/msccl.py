@@ -8,11 +8,11 @@ import typer
 
 from collscope.cli.options import (
     DEFAULT_DB,
+    SYSTEM,
     Db,
     Format,
     Output,
     Strict,
-    System,
     checked_label,
     write,
 )
@@ -29,7 +29,9 @@ def msccl(
             "--run", help="Show which classes of this run they would serve.", callback=checked_label
         ),
     ] = None,
-    system: System = None,
+    system: Annotated[
+        str | None, typer.Option("--system", help=f"Machine to state the cost on: {SYSTEM}.")
+    ] = None,
     strict: Strict = False,
     format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     output: Output = None,

@@ -76,13 +76,15 @@ Paths = Annotated[
 MaxSize = Annotated[
     int | None,
     typer.Option(
-        "--max-size", help="Largest file allowed, decompressed: 20G.", metavar="SIZE", parser=_size
+        "--max-size",
+        help="Largest file to read, decompressed, such as 20G.",
+        metavar="SIZE",
+        parser=_size,
     ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Treat lost or damaged data as an error.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write to a file.")]
-SYSTEM_HELP = "A name of 'roofline --list', a file, or NODE+NETWORK"
-System = Annotated[str | None, typer.Option("--system", help=f"{SYSTEM_HELP}.")]
+SYSTEM = "a name of 'roofline --list', a file, or NODE+NETWORK"
 DEFAULT_DB = Path("collscope.db")
 
 

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, System, checked_label, write
+from collscope.cli.options import DEFAULT_DB, SYSTEM, Db, Format, Output, Run, checked_label, write
 from collscope.errors import UsageError
 from collscope.units import require_step_ms
 
-export_app = typer.Typer(no_args_is_help=True, help="Write what the store holds for other tools.")
+export_app = typer.Typer(no_args_is_help=True, help="Write a run in the formats of other tools.")
 
 
 With = Annotated[
@@ -24,6 +24,10 @@ With = Annotated[
 ]
 
 
+NewSystem = Annotated[
+    str | None,
+    typer.Option("--system", help=f"Machine whose ceilings are the new times: {SYSTEM}."),
+]
 StepMs = Annotated[
     float | None,
     typer.Option(
@@ -38,11 +42,11 @@ def predict(
         str | None,
         typer.Option(
             "--from",
-            help="Label of the recorded setting, measured the same way.",
+            help="Measurements of the recorded setting, taken like those of --with.",
             callback=checked_label,
         ),
     ] = None,
-    system: System = None,
+    system: NewSystem = None,
     step_ms: StepMs = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Also show what bounds the step before and after.")
@@ -73,7 +77,7 @@ def export_perfetto(
         ),
     ] = None,
     label: With = None,
-    system: System = None,
+    system: NewSystem = None,
     step_ms: StepMs = None,
 ) -> None:
     """All ranks' collectives on one clock, for ui.perfetto.dev.

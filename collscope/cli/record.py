@@ -40,9 +40,9 @@ def record(
 ) -> None:
     """Run a job with its collectives logged, and print the report.
 
-    One file per process, INFO with the subsystems that matter; the exit code is the job's. A
-    launcher that starts processes on other hosts must pass NCCL_DEBUG, NCCL_DEBUG_SUBSYS and
-    NCCL_DEBUG_FILE on (srun does; mpirun -x), and the folder must be shared.
+    Every process writes a log of its own. The exit code is the job's. A launcher that starts
+    processes on other hosts must pass NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE on (srun
+    does; mpirun -x), and the hosts must share the folder.
     """
     from collscope.errors import InputError
     from collscope.ingest import commands

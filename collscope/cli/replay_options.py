@@ -74,7 +74,7 @@ MinShare = Annotated[
     ),
 ]
 Limit = Annotated[
-    int | None, typer.Option("--limit", help="Only this many classes, the heaviest.", min=1)
+    int | None, typer.Option("--limit", help="Only this many of the heaviest classes.", min=1)
 ]
 ScaleRanks = Annotated[
     int | None,

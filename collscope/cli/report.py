@@ -14,7 +14,7 @@ import typer
 
 from collscope.cli.options import (
     DEFAULT_DB,
-    SYSTEM_HELP,
+    SYSTEM,
     Db,
     Format,
     Output,
@@ -36,7 +36,9 @@ def report(
     top: Annotated[int, typer.Option("--top", help="Rows per table; 0 shows all.", min=0)] = 20,
     system: Annotated[
         str | None,
-        typer.Option("--system", help=f"{SYSTEM_HELP}; or 'fit': of the measurements."),
+        typer.Option(
+            "--system", help=f"Machine to judge by: {SYSTEM}; or 'fit': the measurements."
+        ),
     ] = None,
     label: Annotated[
         str | None,

@@ -10,10 +10,10 @@ import typer
 from collscope.cli import replay_options
 from collscope.cli.options import (
     DEFAULT_DB,
+    SYSTEM,
     Db,
     Output,
     Run,
-    System,
     TuneFormat,
     checked_label,
     write,
@@ -43,7 +43,12 @@ def tune(
     named: Annotated[
         str | None, typer.Option("--try", help="Try only these: ring/ll128,nvls/simple,channels.")
     ] = None,
-    system: System = None,
+    system: Annotated[
+        str | None,
+        typer.Option(
+            "--system", help=f"Machine, to leave out settings that are slow on it: {SYSTEM}."
+        ),
+    ] = None,
     step_ms: Annotated[
         float | None,
         typer.Option("--step-ms", help="Step time of the job, in ms.", callback=require_step_ms),

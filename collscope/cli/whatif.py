@@ -19,7 +19,7 @@ from collscope.errors import UsageError
 from collscope.gpu_vendors import Backend
 from collscope.whatif.policies import Policy
 
-whatif_app = typer.Typer(no_args_is_help=True, help="What other gradient buckets would take.")
+whatif_app = typer.Typer(no_args_is_help=True, help="Time of a step with other gradient buckets.")
 
 
 class Order(str, Enum):
@@ -107,7 +107,7 @@ def fusion(
     ] = None,
     output: Output = None,
 ) -> None:
-    """Gradient buckets of other sizes: time of a step's all-reduces."""
+    """Time of a step's all-reduces in gradient buckets of other sizes."""
     from collscope.replay.session import Method, Options, make_session
     from collscope.reports.fusion import render_fusion
     from collscope.units import parse_size

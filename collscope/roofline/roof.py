@@ -303,8 +303,8 @@ class Roofs:
             return start + "Faster than every measurement it was fitted from: fit again."
         measured_us = roof.time_us / value
         if roof.ceiling == REACHABLE and measured_us >= roof.time_low_us:
-            return start + (
-                "The time is within the range of this ceiling "
+            return (
+                f"The time is within the range of the roof '{roof.name}' "
                 f"({roof.time_low_us:.4g} to {roof.time_high_us:.4g} us): nothing is left to gain."
             )
         if roof.regime == "latency":
@@ -352,5 +352,5 @@ def _transfer_us(work: Workload, shaped: _Shaped, gbps: float) -> float:
 
 
 def not_applying(roof: str) -> str:
-    """How every reason begins why a time is below that of the roof of this name."""
+    """How reasons begin why a time is below the range of the roof of this name."""
     return f"The roof '{roof}' does not apply. "

@@ -238,7 +238,7 @@ def _answer(said: Explained) -> Iterator[str]:
     change = 100 * said.difference_ns / one.step_ns
     yield (
         f"A step of '{other.run}' takes {abs(said.difference_ns) / 1e6:.2f} ms"
-        f" {'longer' if said.difference_ns > 0 else 'shorter'} than one of '{one.run}'"
+        f" {'longer' if said.difference_ns > 0 else 'less'} than one of '{one.run}'"
         f" ({other.step_ns / 1e6:.2f} ms, not {one.step_ns / 1e6:.2f}; {change:+.1f} %)."
         f" {_causes(said)}"
     )
