@@ -78,7 +78,7 @@ def unusable(path: str, code: str, reason: str, *, size: int, truncated: bool) -
         code, reason = CUT, "the compressed data ends early: nothing could be read"
     elif truncated:
         code = CUT
-        reason = f"the compressed data ends early; in the part that could be read: {reason}"
+        reason = f"the compressed data ends early; the part that could be read: {reason}"
     elif not size:
         code, reason = EMPTY, "the file is empty"
     return Ingested(path, "unusable", reason=reason, code=code)

@@ -33,7 +33,8 @@ WHERE COALESCE(period_of, run_id) = (SELECT COALESCE(period_of, run_id) FROM _ru
 AND run_id IN (SELECT s.run_id FROM _trace JOIN _source s USING (source_id)) ORDER BY run_id
 """
 _HELD = """
-SELECT COUNT(DISTINCT rank), COALESCE(GROUP_CONCAT(DISTINCT dialect), '')
+SELECT MIN(path), COUNT(DISTINCT source_id), COUNT(DISTINCT rank),
+       COALESCE(GROUP_CONCAT(DISTINCT dialect), '')
 FROM traces JOIN sources USING (run, source_id) WHERE run = ?
 """
 _STEPS = """
@@ -46,6 +47,8 @@ class Period:
     """What the traces of one profiled period or job hold."""
 
     run: str  # its label
+    path: str  # of the first of its files, by name
+    files: int
     ranks: int  # with a trace
     dialects: tuple[str, ...]  # of the traces
     cpu_activities: bool  # the traces show them
@@ -54,13 +57,15 @@ class Period:
 
     @property
     def words(self) -> str:
-        """What tells it from others, as `4 ranks, GPU activities, 3 steps of 79.69 ms`."""
+        """What tells it from others: file, ranks, activities, steps."""
         named = [OTHER_PROFILERS[d] for d in self.dialects if d in OTHER_PROFILERS]
         shown = "CPU and GPU activities" if self.cpu_activities else "GPU activities"
         step = "no step that recurs"
         if self.step_ns is not None:
             step = f"{count(self.steps, 'step')} of {self.step_ns / 1e6:.2f} ms"
-        return ", ".join([count(self.ranks, "rank"), " and ".join(named) or shown, step])
+        more = f" and {self.files - 1} more" if self.files > 1 else ""
+        ranks = count(self.ranks, "rank")
+        return ", ".join([f"{self.path}{more}", ranks, " and ".join(named) or shown, step])
 
 
 def read_periods(connection: sqlite3.Connection, run: str) -> tuple[Period, ...]:
@@ -75,10 +80,11 @@ def read_periods(connection: sqlite3.Connection, run: str) -> tuple[Period, ...]
 def _period(connection: sqlite3.Connection, run: str) -> Period:
     from collscope.store.traces import read_cpu_activities  # noqa: PLC0415 - it needs numpy
 
-    ranks, dialects = connection.execute(_HELD, (run,)).fetchone()
+    path, files, ranks, dialects = connection.execute(_HELD, (run,)).fetchone()
     steps, step_ns = connection.execute(_STEPS, (run,)).fetchone() or (0, None)
     names = tuple(sorted(dialects.split(",")))
-    return Period(run, ranks, names, read_cpu_activities(connection, run), steps, step_ns)
+    shown = read_cpu_activities(connection, run)
+    return Period(run, path, files, ranks, names, shown, steps, step_ns)
 
 
 def separate_periods(connection: sqlite3.Connection, store: Path, run: int) -> list[str]:

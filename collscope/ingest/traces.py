@@ -25,9 +25,7 @@ from collscope.store.traces import insert_recording, insert_trace
 TRACE = "trace"  # what the kind of such a source is called
 _EMPTY = "the trace holds no kernel, copy or collective"
 # Its GPU work may stand at the end: nothing of it is left then.
-_CUT = (
-    "it was cut, or not written to its end, and what is there holds no kernel, copy or collective"
-)
+_CUT = "cut, or not written to its end; what is there holds no kernel, copy or collective"
 _UNKNOWN = "not a known trace or recording"
 
 

@@ -335,8 +335,10 @@ def test_a_second_job_is_a_run_of_its_own(db_path: Path, samples: Path) -> None:
     )
     # steps as `predict` and `compare` have them: 5.330 and 5.979 ms
     held = (
-        "two: 4 ranks, CPU and GPU activities, 2 steps of 5.33 ms",
-        "two.2: 4 ranks, CPU and GPU activities, 2 steps of 5.98 ms",
+        f"two: {samples}/traces/default/rank0.json.gz and 3 more, 4 ranks, CPU and GPU activities,"
+        " 2 steps of 5.33 ms",
+        f"two.2: {samples}/traces/ringll/rank0.json.gz and 3 more, 4 ranks, CPU and GPU activities,"
+        " 2 steps of 5.98 ms",
     )
     assert "notice: 1 x several_periods" in said
     assert f"became runs of their own (two.2). {'; '.join(held)}\n" in said
@@ -363,10 +365,13 @@ def test_a_second_job_is_a_run_of_its_own(db_path: Path, samples: Path) -> None:
 def test_periods_say_which_shows_cpu_activities(recorded_jobs: Path, db_path: Path) -> None:
     """In file order: with CPU activities first; 1.64 and 1.29 times 61.7 ms (steps.jsonl)."""
     said = ingest(db_path, recorded_jobs / "scheduled" / "default" / "ddp")
-    assert "main: 4 ranks, CPU and GPU activities, 3 steps of 100.91 ms" in said
-    assert "main.2: 4 ranks, GPU activities, 3 steps of 79.69 ms" in said
+    assert (
+        "full.rank0.json.zst and 3 more, 4 ranks, CPU and GPU activities, 3 steps of 100.91 ms"
+        in said
+    )
+    assert "light.rank0.json.zst and 3 more, 4 ranks, GPU activities, 3 steps of 79.69 ms" in said
     told = " ".join(report(db_path).split())
-    assert "main (this one): 4 ranks, CPU and GPU activities" in told
+    assert "full.rank0.json.zst and 3 more, 4 ranks, CPU and GPU activities" in told
     assert "The logs are joined" not in told
 
 
@@ -498,7 +503,7 @@ def test_a_trace_cut_before_its_gpu_work_says_so(db_path: Path, tmp_path: Path, 
     )
     done = collscope("ingest", kind, trace, "--db", db_path)
     assert done.code == 3
-    assert "it was cut, or not written to its end" in done.err
+    assert ": cut, or not written to its end; what is there holds no kernel" in done.err
 
 
 def test_a_trace_cut_short_says_so(db_path: Path, samples: Path, tmp_path: Path) -> None:
