@@ -113,7 +113,7 @@ class Job:
 
         streams = sorted({r.stream for r in rows})
         return TraceFile(
-            dialect="synthetic",
+            dialect="kineto",
             names=("gemm", "ncclDevKernel", "Memcpy"),
             streams=tuple(str(s) for s in streams),
             collectives=tuple(table),

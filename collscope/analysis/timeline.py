@@ -196,7 +196,7 @@ class Timeline:
     beside: tuple[BesideRow, ...] = ()  # most hidden time first; needs interference measurements
     steps: tuple[StepRow, ...] = ()  # one per rank; empty where no step recurs
     cpu_activities: bool = False  # the traces of the steps show them: a slower host
-    profilers: tuple[str, ...] = ()  # dialects of the traces and recordings, where there are steps
+    profilers: tuple[str, ...] = ()  # dialects of the traces, where there are steps
     cut: tuple[int, ...] = ()  # ranks whose trace lacks its end
     # profiled periods or jobs that were read together, this run's among them; empty: only this one
     periods: tuple[Period, ...] = ()
@@ -229,7 +229,10 @@ class Timeline:
 
 
 def _profilers(connection: sqlite3.Connection, run: str) -> tuple[str, ...]:
-    query = "SELECT DISTINCT dialect FROM sources WHERE run = ? AND kind = 'trace' ORDER BY 1"
+    query = (
+        "SELECT DISTINCT dialect FROM traces JOIN sources USING (run, source_id)"
+        " WHERE run = ? ORDER BY 1"
+    )
     return tuple(dialect for (dialect,) in connection.execute(query, (run,)))
 
 

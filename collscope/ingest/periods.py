@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from collscope.match.periods import Recording, assign_periods
-from collscope.model.profile import OTHER_PROFILERS
+from collscope.model.profile import other_profilers
 from collscope.store.connection import transaction
 from collscope.units import count
 
@@ -58,7 +58,7 @@ class Period:
     @property
     def words(self) -> str:
         """What tells it from others: file, ranks, activities, steps."""
-        named = [OTHER_PROFILERS[d] for d in self.dialects if d in OTHER_PROFILERS]
+        named = other_profilers(self.dialects)
         shown = "CPU and GPU activities" if self.cpu_activities else "GPU activities"
         step = "no step that recurs"
         if self.step_ns is not None:

@@ -8,15 +8,25 @@ from typing import TYPE_CHECKING
 from collscope.model.diagnostic import Diagnostic
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy as np
     import numpy.typing as npt
 
     from collscope.model.trace import Ints, TraceCollective
 
-OTHER_PROFILERS = {
+_NAMES = {
     "nsys": "Nsight Systems", "rocpd": "rocprofv3", "rocprof_json": "rocprofv3", "rpd": "RPD",
 }  # fmt: skip
-"""Profilers beside that of PyTorch, by the dialect of their traces: what they cost is not known."""
+
+
+def other_profilers(dialects: Iterable[str]) -> tuple[str, ...]:
+    """Profilers beside that of PyTorch, by the dialects of traces: what they cost is not known.
+
+    >>> other_profilers(("kineto", "rocpd", "rocprof_json", "a_new_one"))
+    ('rocprofv3', 'a_new_one')
+    """
+    return tuple(dict.fromkeys(_NAMES.get(d, d) for d in dialects if d != "kineto"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from collscope.analysis.new_times import TimesFrom
 from collscope.analysis.predict import Basis, ClassChange, Known, PredictionReport
-from collscope.model.profile import OTHER_PROFILERS
+from collscope.model.profile import other_profilers
 from collscope.reports.efficiency import mark_words
 from collscope.reports.html.page import Extras
 from collscope.reports.layout import (
@@ -290,7 +290,7 @@ def _of_host(said: PredictionReport) -> Iterator[str]:
 
 def _profiler(known: Known) -> str:
     """Which profiler it was; of PyTorch's, what it recorded."""
-    names = dict.fromkeys(OTHER_PROFILERS[d] for d in known.profilers if d in OTHER_PROFILERS)
+    names = other_profilers(known.profilers)
     if names:
         return " and ".join(names)
     return "CPU and CUDA activities" if known.cpu_activities else "CUDA activities"

@@ -19,7 +19,7 @@ from collscope.analysis.timeline import (
     StepRow,
     Timeline,
 )
-from collscope.model.profile import OTHER_PROFILERS
+from collscope.model.profile import other_profilers
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, scaled, table
 from collscope.reports.part import Part
 from collscope.units import are, count, figure, format_size, have
@@ -113,7 +113,7 @@ def _cost(said: Timeline) -> str:
 
     source  of the factors: docs/validation.md, "Cost of the profiler"
     """
-    names = dict.fromkeys(OTHER_PROFILERS[d] for d in said.profilers if d in OTHER_PROFILERS)
+    names = other_profilers(said.profilers)
     if names:
         return f"What {' and '.join(names)} costs the host was not measured."
     if said.cpu_activities:

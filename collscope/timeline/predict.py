@@ -13,7 +13,7 @@ import numpy.typing as npt
 from collscope.match.rows import Rows
 from collscope.match.traces import Calls
 from collscope.model import CollectiveClass
-from collscope.model.profile import OTHER_PROFILERS
+from collscope.model.profile import other_profilers
 from collscope.model.trace import Call, HostCalls, Ints, shows_cpu_activities
 from collscope.timeline.causal import build_graph
 from collscope.timeline.clocks import Clocks
@@ -112,7 +112,7 @@ class Recorded:
     @property
     def profiler(self) -> str:
         """What was recorded, and how: a key of `HOST_PRIOR`."""
-        if not OTHER_PROFILERS.keys().isdisjoint(self.rows.dialects):
+        if other_profilers(self.rows.dialects):
             return "other"
         return "full" if self.full else "light"
 
