@@ -3,7 +3,7 @@
 #   make demo    install for a try, read the samples, print the report, replay one on the host
 #   make test    lint, types, import contracts, native tests, test suite
 #   make truth   the table of truth: told, truth, inside (tests/truth/README.md)
-#   make fuzz    fuzz the log scanner under ASan and UBSan, with libFuzzer where clang is
+#   make fuzz    fuzz the scanners under ASan and UBSan, with libFuzzer where clang is
 #   make stress  many processes ingest into one new store at once, many times
 #   make check-abi   hold the replayer against the real NCCL, RCCL, CUDA and HIP (1.5 GB download)
 #   make check-slurm   launches under a real Slurm of two nodes on this host (root; see the script)
@@ -89,7 +89,9 @@ truth: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python tests/truth/harness.py
 
 fuzz: $(STAMP)
-	scripts/fuzz.sh build/fuzz $(BIN)/cmake $(BIN)/ninja $(BIN)/mpicxx $(FUZZ_ITERATIONS) $(FUZZ_SEED) $(SEEDS)
+	scripts/fuzz.sh build/fuzz $(BIN)/cmake $(BIN)/ninja $(BIN)/mpicxx $(FUZZ_ITERATIONS) $(FUZZ_SEED) logscan $(SEEDS)
+	$(BIN)/python tests/trace_fuzz.py seeds build/fuzz/events.json
+	scripts/fuzz.sh build/fuzz $(BIN)/cmake $(BIN)/ninja $(BIN)/mpicxx $(FUZZ_ITERATIONS) $(FUZZ_SEED) tracescan build/fuzz/events.json
 
 stress: $(STAMP)
 	$(BIN)/python tests/ingests_at_once.py $(STRESS_TRIES)

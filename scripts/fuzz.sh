@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# fuzz.sh BUILD CMAKE NINJA MPICXX ITERATIONS SEED LOG...: fuzz the log scanner under ASan and UBSan.
+# fuzz.sh BUILD CMAKE NINJA MPICXX ITERATIONS SEED SCANNER FILE...: fuzz a scanner under ASan, UBSan.
 #
-# With libFuzzer where clang++ has it: guided by the scanner's coverage, from the logs cut into
-# pieces; what it found interesting stays in BUILD/corpus for the next time. Else with the project's
-# own driver, which mutates the logs blindly. COLLSCOPE_FUZZ_CXX names another clang++.
+# SCANNER is logscan or tracescan, FILE a log or the events of a trace. With libFuzzer where clang++
+# has it: guided by the scanner's coverage, from the files cut into pieces; what it found interesting
+# stays in BUILD/SCANNER.corpus for the next time. Else with the project's own driver, which mutates
+# the files blindly. COLLSCOPE_FUZZ_CXX names another clang++.
 set -euo pipefail
-build=$1 cmake=$2 ninja=$3 mpicxx=$4 iterations=$5 seed=$6
-shift 6
+build=$1 cmake=$2 ninja=$3 mpicxx=$4 iterations=$5 seed=$6 scanner=$7
+shift 7
 
 mkdir -p "$build"
 clang=${COLLSCOPE_FUZZ_CXX:-clang++}
@@ -20,14 +21,14 @@ fi
 "$cmake" -S . -B "$build/$kind" -G Ninja -DCMAKE_MAKE_PROGRAM="$ninja" \
     -DMPI_CXX_COMPILER="$mpicxx" -DCOLLSCOPE_SANITIZE=ON -DCOLLSCOPE_NATIVE_TESTS=ON \
     ${compiler[@]+"${compiler[@]}"} >"$build/configure.log" || { cat "$build/configure.log"; exit 1; }
-"$cmake" --build "$build/$kind" --target logscan_fuzz
-fuzz=$build/$kind/native/logscan/logscan_fuzz
+"$cmake" --build "$build/$kind" --target "${scanner}_fuzz"
+fuzz=$build/$kind/native/$scanner/${scanner}_fuzz
 if [ "$kind" = own ]; then
     exec "$fuzz" "$iterations" "$seed" "$@"
 fi
-mkdir -p "$build/corpus" "$build/seeds"
-for log in "$@"; do
-    split -C 2000 "$log" "$build/seeds/$(echo "$log" | tr / _)."
+mkdir -p "$build/$scanner.corpus" "$build/$scanner.seeds"
+for file in "$@"; do
+    split -C 2000 "$file" "$build/$scanner.seeds/$(echo "$file" | tr / _)."
 done
 exec "$fuzz" -runs="$iterations" -seed="$seed" -max_len=4096 -artifact_prefix="$build/" \
-    "$build/corpus" "$build/seeds"
+    "$build/$scanner.corpus" "$build/$scanner.seeds"

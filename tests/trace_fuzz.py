@@ -1,4 +1,7 @@
-"""Damaged variants of traces, for property tests and `python tests/trace_fuzz.py [VARIANTS]`."""
+"""Damaged variants of traces, for property tests and `python tests/trace_fuzz.py [VARIANTS]`.
+
+`python tests/trace_fuzz.py seeds FILE` writes events for the fuzzing of the native scanner.
+"""
 
 from __future__ import annotations
 
@@ -47,20 +50,34 @@ def damaged(text: bytes, pick: random.Random) -> bytes:
     return text
 
 
-def _seeds(samples: Path) -> list[bytes]:
+def sample_document() -> dict[str, Any]:
+    """A recorded trace."""
+    path = Path(__file__).parent.parent / "samples" / "traces" / "default" / "rank0.json.gz"
+    document: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    return document
+
+
+def _seeds() -> list[bytes]:
     """Small documents: the beginning of a sample, and one rocprofv3 document."""
     from test_traces_rocprof import document
 
-    whole = json.loads(gzip.decompress((samples / "default" / "rank0.json.gz").read_bytes()))
+    whole = sample_document()
     whole["traceEvents"] = whole["traceEvents"][150:190]
     return [json.dumps(whole).encode(), json.dumps(whole, indent=1).encode(), document()]
+
+
+def write_events(path: Path) -> None:
+    """Events of a sample, one in a line, each followed by a comma."""
+    events = sample_document()["traceEvents"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(event) + ",\n" for event in events))
 
 
 def main(variants: int) -> None:
     """Parse that many variants; an exception ends it with the variant's number."""
     from readers import parse
 
-    seeds = _seeds(Path(__file__).parent.parent / "samples" / "traces")
+    seeds = _seeds()
     for number in range(variants):
         pick = random.Random(number)
         text = pick.choice(seeds)
@@ -76,4 +93,7 @@ def main(variants: int) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["seeds"]:
+        write_events(Path(sys.argv[2]))
+        sys.exit()
     main(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)

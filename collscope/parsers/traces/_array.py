@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 _SLICE = 8 << 20  # bytes decoded at once; their records take about three times that
 _LARGEST = 64 << 20  # bytes a document may hold before its array, or after it, and be read
@@ -31,7 +32,7 @@ _SEPARATOR = _BLANK + b","
 _ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-class ArrayReader(Generic[T]):
+class ArrayReader(Generic[T, S]):
     """Elements of one array of a document that arrives in chunks.
 
     After the last element: `head` and `tail` are the text before and after the array, `malformed`
@@ -43,11 +44,14 @@ class ArrayReader(Generic[T]):
         chunks: Iterable[bytes],
         opening: re.Pattern[bytes],
         element_type: Callable[[bytes], type[T]],
+        scan: Callable[[bytes, int], S | None] | None = None,
     ) -> None:
         """Read the array behind the first match of a pattern.
 
         opening       matches up to and with the array's ``[``
         element_type  gives the type of an element for the beginning of the array's text
+        scan          takes the elements of a text up to a place; None where it does not, and
+                      wherever a decoder of the element type would not
         """
         self.head = b""
         self.tail = b""
@@ -56,63 +60,75 @@ class ArrayReader(Generic[T]):
         self._chunks = chunks
         self._opening = opening
         self._element_type = element_type
-        self._buffer = bytearray()
+        self._scan = scan
+        self._text = b""  # not taken yet
         self._opened = False
-        self._searched = 0  # bytes of the buffer without the opening
+        self._searched = 0  # bytes of the text without the opening
 
-    def __iter__(self) -> Iterator[list[T]]:
+    def __iter__(self) -> Iterator[S | list[T]]:
         """Elements, a slice at a time."""
-        buffer = self._buffer
+        held: list[bytes | memoryview] = []
+        size = 0
         for piece in _pieces(self._chunks):
-            buffer += piece
-            if len(buffer) >= _SLICE and self._open() and self.cut:
-                yield self._take(last=False)
-            elif len(buffer) > _LARGEST:
+            held.append(piece)
+            size += len(piece)
+            if size < _SLICE:
+                continue
+            if self.cut:
+                self._text, held = b"".join([self._text, *held]), []
+                if self._open():
+                    yield from self._take(last=False)
+                    size = len(self._text)
+                    continue
+            if size > _LARGEST:
                 break
+        self._text = b"".join([self._text, *held])
         if not self._open():
-            self.head = bytes(buffer)
+            self.head = self._text
         elif self.cut:
-            yield self._take(last=True)
-        self.tail = b"" if self.cut else bytes(buffer)
+            yield from self._take(last=True)
+        self.tail = b"" if self.cut else self._text
 
     def _open(self) -> bool:
         """Find the array's beginning, if not yet done; decoders are chosen there."""
         if self._opened:
             return True
-        found = self._opening.search(self._buffer, self._searched)
+        found = self._opening.search(self._text, self._searched)
         if found is None:
-            self._searched = max(0, len(self._buffer) - _OPENING)
+            self._searched = max(0, len(self._text) - _OPENING)
             return False
-        self.head = bytes(self._buffer[: found.start()])
-        del self._buffer[: found.end()]
-        kind = self._element_type(bytes(self._buffer[:65536]))
+        self.head = self._text[: found.start()]
+        self._text = self._text[found.end() :]
+        kind = self._element_type(self._text[:65536])
         # Not strict: numbers may stand in quotes.
         self._many = msgspec.json.Decoder(list[kind], strict=False)  # type: ignore[valid-type]
         self._one = msgspec.json.Decoder(kind, strict=False)
         self._opened = True
         return True
 
-    def _take(self, *, last: bool) -> list[T]:
-        """Decode and remove what the buffer holds of whole elements."""
-        text = bytes(self._buffer)
+    def _take(self, *, last: bool) -> Iterator[S | list[T]]:
+        """Decode and remove what the text holds of whole elements."""
+        text = self._text
         for cut, rest, ends in self._cuts(text, last=last):
-            try:
-                found: list[T] = self._many.decode(b"[" + text[:cut] + b"]")
-            except _ERRORS:
-                continue
+            found: S | list[T] | None = None if self._scan is None else self._scan(text, cut)
+            if found is None:
+                try:
+                    found = self._many.decode(b"[" + text[:cut] + b"]")
+                except _ERRORS:
+                    continue
             self.cut = not ends
-            del self._buffer[:rest]
+            self._text = text[rest:]
+            yield found
             break
         else:
-            found = self._one_by_one(text, last=last)
+            yield self._one_by_one(text, last=last)
         if last and self.cut:
-            found += self._unclosed()
-        return found
+            yield self._unclosed()
 
     def _unclosed(self) -> list[T]:
         """The last element of an array that was cut right after it, or never closed."""
         try:
-            return [self._one.decode(bytes(self._buffer).strip(_SEPARATOR))]
+            return [self._one.decode(self._text.strip(_SEPARATOR))]
         except _ERRORS:
             return []
 
@@ -156,9 +172,9 @@ class ArrayReader(Generic[T]):
             index += used if complete else 1
             _, start, ends = bounds[index - 1]
             self.cut = not (aligned and ends)
-        del self._buffer[:start]
+        self._text = text[start:]
         if start == 0 and len(text) > _LARGEST:
-            self._buffer.clear()
+            self._text = b""
             self.malformed += 1
         return found
 

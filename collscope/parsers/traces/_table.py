@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +34,11 @@ class Rows:
     def __len__(self) -> int:
         """Rows."""
         return len(self.kind)
+
+    def extend(self, **columns: np.ndarray[Any, Any]) -> None:
+        """Append values to some columns, given with the types they have here."""
+        for name, values in columns.items():
+            getattr(self, name).frombytes(values.tobytes())
 
 
 @dataclass(frozen=True, slots=True)

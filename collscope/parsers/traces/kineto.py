@@ -15,23 +15,21 @@ from collscope.parsers.reader import trace_reader
 from collscope.parsers.traces._array import ArrayReader
 from collscope.parsers.traces.kineto_build import trace_files
 from collscope.parsers.traces.kineto_collect import Collector
-from collscope.parsers.traces.kineto_events import Event, ExactEvent
 from collscope.parsers.traces.kineto_header import read_header
+from collscope.parsers.traces.kineto_slices import Slice, Slicer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from collscope.model.trace import TraceFile
+    from collscope.parsers.traces.kineto_events import Event
 
 _OPENING = re.compile(rb'(?<!\\)"traceEvents"\s{0,99}:\s{0,99}\[|\A\s{0,999}\[(?=\s{0,999}\{)')
-_FIRST_TIME = re.compile(rb'"ts"\s*:\s*"?(\d+)(\.\d*[1-9])?')
 _SIGNS = re.compile(rb'"(?:traceEvents|deviceProperties|distributedInfo)"\s*:')
 _EVENTS = re.compile(
     rb'\s*\[\s*\{[^\x00]*?"cat"\s*:\s*"(?:kernel|cpu_op|cuda_|gpu_|ac2g|fwdbwd|user_annotation|'
     rb"python_function)"
 )
-# "ts": 1682725898236567.123: a float of that size is exact to 250 ns only.
-_EXACT_DIGITS = 14
 
 
 def sniff(head: bytes) -> bool:
@@ -45,20 +43,14 @@ def parse(chunks: Iterable[bytes], name: str) -> list[TraceFile]:
     chunks   the decompressed file, in order
     name     what diagnostics call the file
     """
-    reader: ArrayReader[Event] = ArrayReader(chunks, _OPENING, _event_type)
-    collector = Collector()
-    for events in reader:
-        collector.add(events)
+    slicer, collector = Slicer(), Collector()
+    reader: ArrayReader[Event, Slice] = ArrayReader(chunks, _OPENING, slicer.open, slicer.scanned)
+    for part in reader:
+        collector.add(slicer.of_events(part) if isinstance(part, list) else part)
     return trace_files(collector, read_header(reader.head, reader.tail), _problems(reader, name))
 
 
-def _event_type(text: bytes) -> type[Event]:
-    first = _FIRST_TIME.search(text)
-    large = first is not None and len(first[1]) >= _EXACT_DIGITS and first[2] is not None
-    return ExactEvent if large else Event
-
-
-def _problems(reader: ArrayReader[Event], name: str) -> list[Diagnostic]:
+def _problems(reader: ArrayReader[Event, Slice], name: str) -> list[Diagnostic]:
     found = []
     if reader.cut:
         message = f"{name} ends inside the events: it was cut, or not written to its end."

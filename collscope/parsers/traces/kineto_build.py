@@ -17,7 +17,7 @@ from collscope.parsers._columns import Floats, Index, as_numpy
 from collscope.parsers.traces import kineto_calls
 from collscope.parsers.traces._named import from_name
 from collscope.parsers.traces._table import Times, columns
-from collscope.parsers.traces.kineto_collect import LATEST_US
+from collscope.parsers.traces.kineto_slices import LATEST_US
 
 if TYPE_CHECKING:
     from collscope.kernel_names import KernelName

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from collscope.kernel_names import KernelName, classify, looks_related
 from collscope.model import Op
@@ -11,24 +14,18 @@ from collscope.model.trace import Kind
 from collscope.parsers._columns import Index
 from collscope.parsers.traces import kineto_calls
 from collscope.parsers.traces._table import Rows
-from collscope.parsers.traces.kineto_events import Arguments, Event, ExactEvent
 from collscope.parsers.traces.kineto_host import Host, Spans
 from collscope.parsers.traces.kineto_names import parse_collective
+from collscope.parsers.traces.kineto_slices import NO_ARGUMENTS, small, usable_times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
-    from decimal import Decimal
+    from collections.abc import Callable, Hashable, Sequence
 
     from collscope.model.trace import TraceCollective
+    from collscope.parsers.traces.kineto_events import Arguments, Event
+    from collscope.parsers.traces.kineto_slices import Activity, Slice
 
     Describe = Callable[[kineto_calls.Groups], TraceCollective]
-    Activity = tuple[int | str | None, int | str | None]  # device, stream
-
-LATEST_US = 4e15
-"""Bound of times: below 2^63 ns even with the largest base added."""
-_LONGEST_US = 1e13
-_LIMIT = 2**63
-_NO_ARGUMENTS = Arguments()
 
 
 class Collector:
@@ -54,27 +51,47 @@ class Collector:
         self.bad = 0  # activities without usable times
         self._hints: dict[int, KernelName | bool] = {}  # by name; True: not known, looks like one
         self._calls: Index[Hashable] = Index()
-        gpu = self._gpu
-        self._handlers: dict[str | None, Callable[[Event], None]] = {
-            **dict.fromkeys(("kernel", "Kernel"), partial(gpu, Kind.KERNEL)),
-            **dict.fromkeys(("gpu_memcpy", "Memcpy"), partial(gpu, Kind.COPY)),
-            **dict.fromkeys(("gpu_memset", "Memset"), partial(gpu, Kind.MEMSET)),
-            **dict.fromkeys(("cuda_runtime", "cuda_driver", "Runtime"), self._launch),
-            **dict.fromkeys(("hip_runtime", "privateuse1_runtime"), self._launch),
-            "ac2g": self._flow,
-            "cuda_sync": self._sync,
-            **dict.fromkeys(("cpu_op", "user_annotation", "Operator"), self._host),
-        }
 
-    def add(self, events: list[Event]) -> None:
-        """Take events."""
-        if events and isinstance(events[0], ExactEvent):
-            self._make_relative(events)
-        handlers = self._handlers
-        for event in events:
-            handler = handlers.get(event.cat)
-            if handler is not None:
-                handler(event)
+    def add(self, part: Slice) -> None:
+        """Take the next events."""
+        rows, gpu = self.rows, part.gpu
+        first = len(rows)
+        self.bad += part.bad
+        self.cpu |= part.cpu
+        self.origin_us = part.origin_us
+        names = [self.names[name] for name in part.names]
+        hints = [self._hint(place, text) for place, text in zip(names, part.names, strict=True)]
+        related = np.array([hint is not False for hint in hints], dtype=bool)
+        told = np.flatnonzero((gpu["kind"] == Kind.KERNEL) & related[gpu["name"]]).tolist()
+        rows.extend(
+            kind=gpu["kind"],
+            name=np.array(names, dtype=np.int32)[gpu["name"]],
+            collective=np.full(len(gpu["kind"]), -1, dtype=np.int32),
+            blocks=np.full(len(gpu["kind"]), -1, dtype=np.int32),
+            seq=gpu["seq"],
+            correlation=gpu["correlation"],
+            start=gpu["start_us"],
+            duration=gpu["duration_us"],
+        )
+        events = part.decode(told)
+        kernels = [
+            (first + row, hints[name], event)
+            for row, name, event in zip(told, gpu["name"][told].tolist(), events, strict=False)
+        ]
+        # Tables are numbered in the order in which the events name their values.
+        seen: list[tuple[Callable[[Any], object], Sequence[int], Sequence[object]]] = [
+            (self.streams.__getitem__, part.streams_first, part.streams),
+            (self.host.threads.__getitem__, part.threads_first, part.threads),
+            (self._kernel, gpu["event"][told].tolist(), kernels),
+            (self._other, part.others, events[len(told) :]),
+        ]
+        in_order = [(n, take, v) for take, at, vs in seen for n, v in zip(at, vs, strict=True)]
+        for _, take, value in sorted(in_order, key=itemgetter(0)):
+            take(value)
+        streams = np.array([self.streams[pair] for pair in part.streams], dtype=np.int32)
+        devices = np.array([self.devices[pair[0]] for pair in part.streams], dtype=np.int32)
+        rows.extend(stream=streams[gpu["stream"]], device=devices[gpu["stream"]])
+        self.host.add(part)
 
     def place_of(self, key: Hashable, describe: Describe) -> int:
         """Number of a collective that `rows.collective` may hold; equal keys have one."""
@@ -88,42 +105,6 @@ class Collector:
         known = self._hints.get(name)
         return known if isinstance(known, KernelName) else None
 
-    def _make_relative(self, events: list[Event]) -> None:
-        """Replace decimal times by floats from an origin on, which hold them to the ns."""
-        for event in events:
-            exact: Decimal | None = event.ts  # type: ignore[assignment]
-            if exact is not None:
-                self.origin_us = self.origin_us or min(int(LATEST_US), max(0, int(exact)))
-                event.ts = float(exact - self.origin_us)
-
-    def _timed(self, event: Event) -> tuple[float, float] | None:
-        ts, dur = event.ts, event.dur
-        if event.ph != "X" or ts is None or dur is None:
-            return None
-        good = 0 <= ts + self.origin_us < LATEST_US and 0 <= dur < _LONGEST_US
-        return (ts, dur) if good else None
-
-    def _gpu(self, kind: Kind, event: Event) -> None:
-        timed = self._timed(event)
-        if timed is None:
-            self.bad += 1
-            return
-        args = event.args or _NO_ARGUMENTS
-        rows, text = self.rows, event.name or ""
-        name = self.names[text]
-        stream = event.tid if args.stream is None else args.stream
-        rows.kind.append(kind)
-        rows.name.append(name)
-        rows.stream.append(self.streams[args.device, stream])
-        rows.device.append(self.devices[args.device])
-        rows.start.append(timed[0])
-        rows.duration.append(timed[1])
-        rows.correlation.append(_small(args.correlation))
-        rows.seq.append(_small(args.seq))
-        collective = self._hint(name, text) if kind is Kind.KERNEL else False
-        rows.collective.append(self._collective(collective, text, args))
-        rows.blocks.append(kineto_calls.blocks(args.grid) if collective else -1)
-
     def _hint(self, name: int, text: str) -> KernelName | bool:
         """What a kernel's name says; False: it is no collective."""
         hint = self._hints.get(name)
@@ -131,20 +112,29 @@ class Collector:
             hint = self._hints[name] = classify(text) or looks_related(text)
         return hint
 
-    def _collective(self, hint: KernelName | bool, text: str, args: Arguments) -> int:
-        """Place of a kernel's collective; -1 when it is none, or is looked up at the end."""
-        if hint is False:
-            # Arguments also come to the checking kernels that a collective's call launches.
-            return -1
+    def _kernel(self, told: tuple[int, KernelName | bool, Event]) -> None:
+        """Set what a kernel executed, which has a name like a collective's.
+
+        Arguments also come to the checking kernels that a collective's call launches.
+        """
+        row, hint, event = told
+        args = event.args or NO_ARGUMENTS
+        self.rows.blocks[row] = kineto_calls.blocks(args.grid)
         if args.collective is not None:
-            return self._described(args)
-        if hint is True:
+            self.rows.collective[row] = self._described(args)
+        elif hint is True:
+            text = event.name or ""
             self.unknown[text] = self.unknown.get(text, 0) + 1
         else:
             # The two are equal where kineto knew no operator: then it refers to none.
-            external = -1 if args.external == args.correlation else _small(args.external)
-            self.unnamed.append((len(self.rows) - 1, external))
-        return -1
+            external = -1 if args.external == args.correlation else small(args.external)
+            self.unnamed.append((row, external))
+
+    def _other(self, event: Event) -> None:
+        if event.cat == "cuda_sync":
+            self._sync(event)
+        else:
+            self._host(event)
 
     def _described(self, args: Arguments) -> int:
         key = (
@@ -158,18 +148,6 @@ class Collector:
             self.described.append(args)
         return place
 
-    def _launch(self, event: Event) -> None:
-        args, ts = event.args, event.ts
-        if args is not None and args.correlation is not None and ts is not None:
-            duration = event.dur
-            timed = ts, -1.0 if duration is None or not 0 <= duration < _LONGEST_US else duration
-            self.host.call(event.name, _small(args.correlation), event.tid, timed)
-
-    def _flow(self, event: Event) -> None:
-        # {"ph": "s", "id": 182, "tid": 963, "ts": 4320677114060.1, "cat": "ac2g", "name": "ac2g"}
-        if event.ph == "s" and isinstance(event.id, int) and event.ts is not None:
-            self.host.call(None, _small(event.id), event.tid, (event.ts, -1.0))
-
     def _sync(self, event: Event) -> None:
         # {"ph": "X", "cat": "cuda_sync", "name": "Stream Wait Event", "pid": 0, "tid": 19, …,
         #  "args": {"wait_on_stream": -1, "wait_on_cuda_event_id": 6, "stream": 19, "device": 0,
@@ -178,28 +156,27 @@ class Collector:
         if args is not None and args.correlation is not None:
             told = args.stream is not None and args.stream not in (-1, "-1")
             stream = self.streams[args.device, args.stream] if told else -1
-            self.host.waits[_small(args.correlation)] = stream, _narrow(args.event)
+            self.host.waits[small(args.correlation)] = stream, _narrow(args.event)
 
     def _host(self, event: Event) -> None:
         name = event.name
-        self.cpu |= event.cat in ("cpu_op", "Operator")
         if name == "record_param_comms":
             self._record(event)
         elif name is not None and name.startswith(("nccl:", "ProfilerStep")):
-            timed = self._timed(event)
+            timed = usable_times(event, self.origin_us)
             if timed is not None and name.startswith("ProfilerStep"):
                 self.steps.append(timed)
             elif timed is not None and parse_collective(name) is not Op.UNKNOWN:
-                args = event.args or _NO_ARGUMENTS
+                args = event.args or NO_ARGUMENTS
                 key = (name, bytes(args.dims), bytes(args.types))
                 place = self.place_of(key, lambda _: kineto_calls.from_annotation(name, args))
                 self._span(self.host.annotations, event, timed, place)
 
     def _record(self, event: Event) -> None:
-        args, timed = event.args, self._timed(event)
+        args, timed = event.args, usable_times(event, self.origin_us)
         if args is not None and args.collective is not None and timed is not None:
             number = self._span(self.host.records, event, timed, self._described(args))
-            self.host.records.refer(number, _small(args.external), _small(args.seq))
+            self.host.records.refer(number, small(args.external), small(args.seq))
 
     def _span(self, spans: Spans, event: Event, timed: tuple[float, float], place: int) -> int:
         start, duration = timed
@@ -209,8 +186,3 @@ class Collector:
 def _narrow(value: int | None) -> int:
     """The value where it fits 31 bits, else -1."""
     return value if value is not None and 0 <= value < 1 << 31 else -1
-
-
-def _small(value: int | None) -> int:
-    """The value where it fits a column, else -1."""
-    return value if value is not None and -_LIMIT <= value < _LIMIT else -1

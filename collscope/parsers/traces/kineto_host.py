@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collscope.parsers._calls import call_kind
+from collscope.parsers._calls import NOT_TOLD, call_kind
 from collscope.parsers._columns import Floats, Index, as_numpy, launches
 
 if TYPE_CHECKING:
     from collscope.model.trace import Ints
+    from collscope.parsers.traces.kineto_slices import Slice
 
 _OUTER = 8  # annotations looked at from the innermost outwards
 
@@ -86,21 +87,21 @@ class Host:
         self.waits: dict[int, tuple[int, int]] = {}  # by correlation: stream and event, -1: untold
         self.graphs: set[int] = set()  # correlations of launches of graphs
 
-    def call(
-        self,
-        name: str | None,
-        correlation: int,
-        thread: int | str | None,
-        timed: tuple[float, float],
-    ) -> None:
-        """Keep a call of the runtime or driver; `timed` is start and duration."""
-        self.kind.append(call_kind(name or ""))
-        if name is not None and "GraphLaunch" in name:  # cudaGraphLaunch, hipGraphLaunch_spt
-            self.graphs.add(correlation)
-        self.thread.append(self.threads[thread])
-        self.start.append(timed[0])
-        self.duration.append(timed[1])
-        self.correlation.append(correlation)
+    def add(self, part: Slice) -> None:
+        """Keep calls of the runtime and driver, and flows."""
+        calls = part.calls
+        names = [name or "" for name in part.call_names]
+        # A flow has no name: -1, the last.
+        kinds = np.array([*map(call_kind, names), NOT_TOLD], dtype=np.int8)
+        threads = np.array([self.threads[thread] for thread in part.threads], dtype=np.int32)
+        # cudaGraphLaunch, hipGraphLaunch_spt
+        graphs = np.array([*("GraphLaunch" in name for name in names), False], dtype=bool)
+        self.graphs.update(calls["correlation"][graphs[calls["name"]]].tolist())
+        self.kind.frombytes(kinds[calls["name"]].tobytes())
+        self.thread.frombytes(threads[calls["thread"]].tobytes())
+        self.start.frombytes(calls["start_us"].tobytes())
+        self.duration.frombytes(calls["duration_us"].tobytes())
+        self.correlation.frombytes(calls["correlation"].tobytes())
 
     def launched_by(self, correlation: Ints) -> Ints:
         """Place of the call behind each correlation id; -1 where not known."""

@@ -21,6 +21,8 @@ from collscope.parsers.traces.rocprof_records import SECTIONS, Document, Node, P
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from typing_extensions import Never
+
     from collscope.model.trace import TraceFile
 
 _TOOL = re.compile(rb'\A\s*\{\s*"rocprofiler-sdk-tool"\s*:')
@@ -52,7 +54,7 @@ def _salvaged(text: bytes, name: str) -> list[TraceFile]:
     process, cut, malformed = Process(), False, 0
     for key, kind, target in SECTIONS:
         opening = re.compile(rb'"%b"\s{0,99}:\s{0,99}\[' % key)
-        reader: ArrayReader[object] = ArrayReader([text], opening, partial(_same, kind))
+        reader: ArrayReader[object, Never] = ArrayReader([text], opening, partial(_same, kind))
         found = [element for part in reader for element in part]
         # An array that never opened is not cut.
         cut |= reader.cut and len(reader.head) < len(text)
