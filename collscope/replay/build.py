@@ -27,6 +27,7 @@ from collscope.replay.plan import (
     used,
 )
 from collscope.replay.records import Ints, RunClass, RunComm, RunRecords, RunSlot
+from collscope.units import count
 
 _Slots = tuple[tuple[int, ...], RunSlot]  # of one communicator, with their indices
 _Part = list[_Slots]  # what one plan class stands for
@@ -117,7 +118,7 @@ def _missing(found: RunClass, slot: RunSlot, nranks: int) -> str | None:
         moved = sum(t.elements for t in slot.transfers)
         return None if found.shape and moved else "whose transfers are not known"
     if not found.count:
-        return "without elements"
+        return "of unknown size" if found.count is None else "without elements"
     if found.op.rooted and (found.root is None or found.root >= nranks):
         return "of unknown root"
     return None
@@ -126,10 +127,12 @@ def _missing(found: RunClass, slot: RunSlot, nranks: int) -> str | None:
 def _left_out(reasons: Counter[str]) -> list[str]:
     """Sentences. A reason that begins with a question mark is a doubt, not an omission."""
     notices = [
-        f"left out: {n} calls of {reason}" for reason, n in reasons.items() if reason[0] != "?"
+        f"left out: {count(n, 'call')} of {reason}"
+        for reason, n in reasons.items()
+        if reason[0] != "?"
     ]
     return notices + [
-        f"{n} calls of {reason[1:]}: only the transfers of the ranks with a log are replayed"
+        f"{count(n, 'call')} of {reason[1:]}: only the transfers of ranks with a log count"
         for reason, n in reasons.items()
         if reason[0] == "?"
     ]
@@ -145,7 +148,7 @@ def _assumptions(classes: Mapping[int, RunClass], kept: Sequence[tuple[int, RunS
             calls["that may be in place or not (the log does not say): replayed out of place"] += (
                 slot.calls
             )
-    return [f"{n} calls {text}" for text, n in calls.items()]
+    return [f"{count(n, 'call')} {text}" for text, n in calls.items()]
 
 
 def _parts(

@@ -76,10 +76,10 @@ def find_program(name: str, given: Path | None, option: str) -> Path:
 def run_job(job: Job, place: Place | None, progress: Callable[[], str] | None = None) -> Ended:
     """Run a job to its end, its messages passed on to standard error as they come.
 
-    place    where this process is one of several that a launcher started; the job is then this
-             rank's part only
-    progress  asked every second how far the job is where standard error is a terminal
-    raises   MissingToolError when a program is missing; KeyboardInterrupt after the ranks ended
+    place     where this process is one of several that a launcher started; the job is then this
+              rank's part only
+    progress  says how far the job is; asked every second where standard error is a terminal
+    raises    MissingToolError when a program is missing; KeyboardInterrupt after the ranks ended
     """
     program = find_replayer(job.program)
     given = dict(job.environment)

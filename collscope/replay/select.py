@@ -32,8 +32,9 @@ def select(
     raises     UsageError when an item of `only` fits no class, `min_share` is no share, or nothing
                is left
 
-    The weight of a class is its calls times their ranks times their kernels' duration in the job
-    where that is known of all classes, else times their size: siblings run at the same time.
+    The weight of a class is its calls times their ranks times the duration of their kernels in the
+    job, or times their size S where that duration is not known of all classes. Ranks count because
+    communicators of one class run at the same time.
     """
     if min_share is not None and not 0 <= min_share <= 1:
         raise UsageError(

@@ -78,7 +78,7 @@ class Everything:
 
 
 def choose(known: Everything) -> Choice:
-    """The simplest answer that wins nearly all of what the best one wins."""
+    """The simplest answer that wins nearly as much as the best one (docs/tune.md)."""
     collectives = [c for c in known.candidates if not c.p2p]
     others = [c for c in known.candidates if c.p2p]
     stay = _total(known.candidates, PRESENT)
@@ -117,8 +117,9 @@ def _environment(known: Everything, setting: Setting) -> tuple[float, Choice] | 
     """One setting for everything; None where a class forbids it.
 
     A forced algorithm stops every call that it does not serve, also those that no log showed.
-    Ring serves all collectives; others go through the plugin, which leaves such calls alone, and
-    so does what was not tried on every class: forced for large sizes, it may harm small ones.
+    Ring serves all collectives. Other algorithms go through the plugin, which leaves such calls
+    alone. So do settings that were not tried on every class: forced for large sizes, they may harm
+    small ones.
     """
     if setting.algorithm not in (None, "ring") or setting.family == "p2p":
         return None

@@ -85,7 +85,7 @@ def _classes(state: State) -> list[int]:
 
 
 def _settle(state: State, found: Confirmed, classes: Collection[int]) -> None:
-    """The outcome. A row goes at the first doubt; the whole only when it is surely worse."""
+    """Settle the outcome. A row goes at the first doubt, the whole when it is surely worse."""
     if state.choice.kind == PLUGIN:
         _take_back(state, judging.doubtful(state, found, classes), "worse when confirmed")
         _take_back(state, judging.unproven(state, found, classes), "no sure gain when confirmed")

@@ -57,12 +57,12 @@ def order(alive: Collection[str], present: str, rng: random.Random) -> list[str]
 
 
 def fitting(candidates: Sequence[str], launch_s: float, left_s: float) -> int:
-    """How many candidates three rounds and the confirmation can be made of in the time left.
+    """How many candidates there is time for.
 
     launch_s  of one launch of all classes
-    left_s    after the confirmation's part is taken off
+    left_s    without what the confirmation needs
 
-    All of them once, half of them in the second round, and a few after that.
+    The first round has all of them, the second half of them, the third a few.
     """
     for number in range(len(candidates), 0, -1):
         rounds = (number, -(-number // 2), max(_FEWEST, -(-number // 4)))

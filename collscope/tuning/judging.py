@@ -1,6 +1,6 @@
 """What a confirmation says of a choice: which rows hold, whether the whole does, and what it wins.
 
-A row goes at the first doubt, all of a result only when it is surely worse. Pure.
+A row goes at the first doubt. The whole result goes only when it is surely worse. Pure.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def doubtful(state: State, found: Confirmed, classes: Collection[int]) -> set[in
 
 
 def unproven(state: State, found: Confirmed, classes: Collection[int]) -> set[int]:
-    """Classes of the rows whose classes, all together, are not surely faster than by default."""
+    """Classes of the rows that do not surely win against the default over all their classes."""
     return {c for row in state.choice.rows for c in _of_no_use(state, found, row, classes)}
 
 
@@ -68,8 +68,8 @@ def names(state: State, classes: Collection[int]) -> str:
 def gain(state: State, found: Confirmed) -> Gain | None:
     """What the confirmation says is saved, of the collectives and of the job.
 
-    Classes that were taken back, or that no row is for, count as they are with the default: what
-    they differ by is noise.
+    Classes that were taken back, or that no row is for, count with the default's times: any
+    difference between the two is noise.
     """
     calls = {w.class_id: w.calls * w.exposed for w in state.weighed()}
     left = set(state.taken_back)

@@ -130,6 +130,6 @@ def _since(begin: float) -> float:
 
 
 def say(text: str, *, always: bool = False) -> None:
-    """Print a line for the user; `always` where what the replayer prints needs it."""
+    """Print a line for the user; `always`: also off a terminal, to explain the replayer's lines."""
     if always or sys.stderr.isatty():
         sys.stderr.write(f"tune: {one_line(text)}\n")

@@ -1,8 +1,8 @@
 """What a tune would try, and about how long: nothing is started (pure).
 
-Only a launch tells the library, the nodes and the times of a machine. Before the first one the
-job's logs stand for the first two. Of the time it is known how long the launches measure, not how
-long their ranks take to start.
+Only a launch tells the library, the nodes and the times of a machine. Before the first launch,
+library and nodes are those of the job's logs. The time that launches measure is known; how long
+their ranks take to start is not.
 """
 
 from __future__ import annotations

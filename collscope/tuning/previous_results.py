@@ -1,7 +1,7 @@
 """Results of an earlier tune in the folder: kept until this one has measured something and ended.
 
-They wait in a folder of their own, `earlier`; a tune that measures nothing puts them back, and one
-that is interrupted leaves them there.
+They wait in the subfolder `earlier`. A tune that measures nothing puts them back; one that is
+interrupted leaves them there.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def set_aside(out: Path, present: Iterable[Variable]) -> None:
 
 
 def put_back(out: Path) -> bool:
-    """Replace what a tune left that measured nothing; False where no results wait."""
+    """Bring back the waiting results, after a tune that measured nothing; False: none wait."""
     waiting = _files(out / EARLIER)
     if waiting:
         _remove(_files(out))

@@ -133,9 +133,10 @@ class Search:
             self.run(name, every, 0)
 
     def begin(self, classes: Iterable[int], legal: Mapping[int, Collection[str]]) -> list[str]:
-        """Take up the classes to tune; what there is no time for is returned, the last first.
+        """Take up the classes to tune.
 
-        legal  settings by class, beside the present one and the default
+        legal    settings by class, beside the present one and the default
+        returns  settings that there is no time for
         """
         self.classes = tuple(classes)
         wanted = [s for s in self.settings if any(s in legal[c] for c in self.classes)]
@@ -157,10 +158,11 @@ class Search:
         *,
         channels: bool,
     ) -> None:
-        """All rounds, as long as there is time; channels of the best come in after the first.
+        """All rounds, as long as there is time.
 
-        legal     settings by class; those of the channels are put to those of their pair
-        channels  try numbers of channels
+        legal     settings by class
+        channels  after the first round also try the best pairs of algorithm and protocol with
+                  other numbers of channels, on the classes where the pair is legal
         """
         while self.done < ROUNDS:
             names = {name for c in self.classes for name in self.alive[c]} - self.dropped.keys()
@@ -188,7 +190,7 @@ class Search:
         return rounds * len(self._references()) * self.clock.launch_s(len(self.classes))
 
     def _narrow(self, others: Collection[str]) -> None:
-        """Keep the faster half of the settings while there is no time for all; in the end none."""
+        """Drop the slower half of the settings, or the only one: there is no time for all."""
         ranked = sorted(others, key=lambda name: (self._mean_ratio(name), name))
         kept = {*ranked[: len(ranked) // 2], *self._references()}
         for class_id in self.classes:
@@ -208,7 +210,7 @@ class Search:
         return [c for c in self.classes if name in self.alive[c]]
 
     def _clear(self) -> bool:
-        """True when more rounds would decide nothing: no class has a faster one in doubt."""
+        """True when more rounds would decide nothing: no faster setting of a class is in doubt."""
         if not self.enough:
             return False
         for class_id, (found, floor) in self.decided().items():
@@ -232,7 +234,10 @@ class Search:
             self.alive[class_id] = survivors(usable, self._references(), self.done)
 
     def _add_channels(self, place: Place, legal: Mapping[int, Collection[str]]) -> None:
-        """Channels of the pairs that most time goes to when each class takes its fastest."""
+        """Add numbers of channels to the pairs that would carry most time.
+
+        Each class is taken to use its fastest pair of algorithm and protocol.
+        """
         votes: dict[str, float] = defaultdict(float)
         for class_id in self.classes:
             mine = self.times[class_id]

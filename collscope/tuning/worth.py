@@ -1,7 +1,7 @@
 """Which classes are worth tuning (pure).
 
 A class weighs calls x (time now - roof) x exposed share: the seconds that could be won. Without a
-roof all its time counts, so that "not worth it" is said only where it is sure.
+roof all its time counts, so that "not worth it" is said only where that is sure.
 source  reference: docs/tune.md; the formula of the gain is that of docs/report.md
 """
 

@@ -162,8 +162,9 @@ def test_what_cannot_be_replayed_is_named() -> None:
         collective(5, Op.ALL_TO_ALLV, count=None),
         collective(6, Op.ALL_REDUCE, redop=Redop.CUSTOM, in_place=None),
         collective(7, Op.BROADCAST, root=0),
+        collective(8, Op.ALL_REDUCE, count=None),
     ]
-    slots = [RunSlot(c.id, 1, 10 + c.id) for c in classes] + [RunSlot(7, 9, 2)]
+    slots = [RunSlot(c.id, 1, 10 + c.id) for c in classes] + [RunSlot(7, 9, 1)]
     planned = build_plan(_records(classes, slots, RunComm(9, None)))
     assert [(c.op, c.calls, c.redop, c.in_place) for c in planned.plan.classes] == [
         (Op.ALL_REDUCE, 16, Redop.SUM, False),
@@ -175,7 +176,8 @@ def test_what_cannot_be_replayed_is_named() -> None:
         "left out: 13 calls of AllReduce of unknown datatype",
         "left out: 14 calls of AllGather without elements",
         "left out: 15 calls of AllToAllv whose transfers are not known",
-        "left out: 2 calls of Broadcast on a communicator of unknown size",
+        "left out: 18 calls of AllReduce of unknown size",
+        "left out: 1 call of Broadcast on a communicator of unknown size",
         "16 calls with a custom or unknown reduction: replayed as Sum",
         "16 calls that may be in place or not (the log does not say): replayed out of place",
     )
