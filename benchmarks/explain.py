@@ -7,12 +7,16 @@ the settings differ in the collectives alone, the difference of the measured ste
 with `slowcompute` it is that of the compute kernels, and the collectives' is nothing.
 
 The truth is the difference of the medians; its interval holds that of every two measurements.
-Sign: of the part, where the interval tells one. `known`: the part's range does not hold 0.
+Sign: of the part, where the interval tells one. `known`: the part's range does not hold 0. `from`:
+what widens the range most. A step that the hosts bound differs from start to start as they do: the
+difference of two settings is then one of hosts, too. Where a folder has a calibration (a loop of
+launches alone, by setting) their paces are printed.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import sys
 import tempfile
@@ -20,6 +24,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from prediction import RefusedError, collscope, ingest, read_steps, recordings
@@ -39,6 +44,7 @@ class Case:
     told: float | None  # None: said to be not known
     low: float
     high: float
+    widest: str
     step: float  # measured, of the first setting
 
     @property
@@ -77,9 +83,25 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--only", default="", help="part of 'job style'")
     given = parser.parse_args()
-    cases = [case for folder in given.folders for case in explain_folder(folder, given.only)]
-    print("\n".join(table(cases)))
-    print(summary(cases))
+    cases: list[Case] = []
+    for folder in given.folders:
+        found = list(explain_folder(folder, given.only))
+        if found:
+            print(
+                "\n".join((f"\n{folder.name}{host_paces(folder)}", *table(found), summary(found)))
+            )
+        cases += found
+    print(f"\nAll: {summary(cases)}")
+
+
+def host_paces(folder: Path) -> str:
+    """How long the hosts need for the same launches, by setting; nothing where not measured."""
+    lines = [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
+    free = {k["setting"]: k["free_us"] for k in lines if k.get("set") == "calibration"}
+    if not free:
+        return ""
+    told = ", ".join(f"{name} {us / free['default']:.2f}" for name, us in free.items())
+    return f" (hosts' time for the same launches, in parts of the default's: {told})"
 
 
 def explain_folder(folder: Path, only: str) -> Iterator[Case]:
@@ -107,7 +129,7 @@ def judge(
     what: tuple[str, str],
     pair: tuple[str, str],
     steps: tuple[list[float], list[float]],
-    said: dict[str, list[dict[str, float]]],
+    said: dict[str, list[dict[str, Any]]],
 ) -> Case:
     first, second = steps
     middle = statistics.median(second) - statistics.median(first)
@@ -121,22 +143,23 @@ def judge(
     told = None if found["ns"] is None else found["ns"] / 1e6
     return Case(
         *what, pair, part, truth, told, found["low_ns"] / 1e6, found["high_ns"] / 1e6,
-        statistics.median(first),
+        found["widest"] or "-", statistics.median(first),
     )  # fmt: skip
 
 
 def table(cases: Iterable[Case]) -> Iterator[str]:
     yield (
-        f"{'job':7}{'style':16}{'settings':24}{'part':12}{'truth, ms a step':24}{'told':>8}"
-        f"  {'range':17}{'sign':9}{'known':7}holds"
+        f"{'job':11}{'style':16}{'settings':24}{'part':12}{'truth, ms a step':24}{'told':>8}"
+        f"  {'range':17}{'from':11}{'sign':9}{'known':7}holds"
     )
     for c in cases:
         low, middle, high = c.truth
         told = "-" if c.told is None else f"{c.told:+.1f}"
         truth, span = f"{middle:+.1f} ({low:+.1f} to {high:+.1f})", f"{c.low:+.1f} to {c.high:+.1f}"
         yield (
-            f"{c.job:7}{c.style:16}{' -> '.join(c.settings):24}{c.part:12}{truth:24}{told:>8}"
-            f"  {span:17}{c.sign:9}{'yes' if c.known else '-':7}{'yes' if c.holds else 'NO'}"
+            f"{c.job:11}{c.style:16}{' -> '.join(c.settings):24}{c.part:12}{truth:24}{told:>8}"
+            f"  {span:17}{c.widest:11}{c.sign:9}{'yes' if c.known else '-':7}"
+            f"{'yes' if c.holds else 'NO'}"
         )
 
 
@@ -145,7 +168,7 @@ def summary(cases: list[Case]) -> str:
     told = [c for c in decided if c.told is not None]
     errors = [abs(c.told - c.truth[1]) / c.step for c in told if c.told is not None]
     return (
-        f"\n{len(cases)} differences: sign right in {sum(c.sign == 'yes' for c in told)} of"
+        f"{len(cases)} differences: sign right in {sum(c.sign == 'yes' for c in told)} of"
         f" {len(told)} that have one and are told ({sum(c.misled for c in decided)} wrong with a"
         f" range that says so, {len(decided) - len(told)} said to be not known); the range holds"
         f" the truth in {sum(c.holds for c in cases)}, its median width is"

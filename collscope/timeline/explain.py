@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, product
-from math import copysign, factorial, hypot
+from math import copysign, exp, factorial, hypot, log
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +52,19 @@ Pair = tuple[float, float]
 """Of a run and of the other."""
 FACTORS = ("host", "compute", "collectives", "arrivals")
 PROFILER = "profiler"
+DOUBTS = (
+    "hosts",  # their pace without the profiler, which differs from start to start, too
+    "order",  # of swapping, and which of the two graphs
+    "remainder",  # what is not explained may belong to any part
+    "slowdown",  # of compute beside collectives
+    "starts",  # two starts of one setting differ
+    "clock",  # of a GPU at its power cap
+    "spread",  # of the transfers
+    "unswapped",  # collectives whose transfers could not be swapped
+)
+"""What makes the range of a part as wide as it is."""
+Doubt = tuple[str, Floats]
+"""One of DOUBTS, and by how much a part may be more or less for it; ns."""
 _NONE, _ALL = frozenset[str](), frozenset(FACTORS)
 _AS_RECORDED = (1.0, 1.0)
 _FLOOR = 0.01  # of a step: graphs that miss the other's step by less are equally good
@@ -67,6 +80,7 @@ class Part:
     ns: int | None  # None: nothing of it could be swapped
     low_ns: int  # its range; what is not known is independent of each other, and adds in squares
     high_ns: int
+    widest: str | None  # of DOUBTS what adds most to the range; None: it has no width
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +113,7 @@ def explain(first: Recorded, second: Recorded) -> Explanation | None:
     slow, others = _slowdowns(first, second)
     both = _Both(first, second, slow)
     paces = _host_readings(first, second)
+    starts = _host_readings(first, second, starts=HOST_STARTS)
     values = _shapley(lambda swapped: both.change(swapped, paces[0]))
     unswapped = both.unswapped()
     parts: dict[str, float | None] = {**values, PROFILER: both.profiler(paces[0])}
@@ -109,12 +124,13 @@ def explain(first: Recorded, second: Recorded) -> Explanation | None:
     remainder = difference - sum(ns or 0 for ns in rounded.values())
     alike = [_Both(first, second, slower) for slower in others]
     ends = {
-        factor: _range(values[factor], _doubts(factor, values, both, alike, paces))
+        factor: _range(values[factor], _doubts(factor, values, both, alike, starts))
         for factor in FACTORS
     }
     profiler = both.profiler(paces[0])
     unprofiled = _other_starts(first, second, both)
-    ends[PROFILER] = _range(profiler, [np.array([both.profiler(p) - profiler for p in paces])])
+    cost = np.array([both.profiler(p) - profiler for p in paces])
+    ends[PROFILER] = _range(profiler, [("hosts", cost)])
     return Explanation(
         first_ns=round(first.step_ns),
         second_ns=round(second.step_ns),
@@ -142,30 +158,31 @@ def _doubts(
     both: _Both,
     alike: Sequence[_Both],
     paces: Sequence[Pair],
-) -> Iterator[Floats]:
-    """What a part may be more or less, thing by thing that is not known; ns.
+) -> Iterator[Doubt]:
+    """What a part may be more or less, thing by thing that is not known.
 
     alike  with other slowdowns of compute that are as possible
-    paces  of the hosts, the middle first
+    paces  of the hosts in any start, the middle first
     """
     middle = paces[0]
-    yield np.concatenate([both.ends(factor, p) for p in paces]) - values[factor]
-    # What is not explained may belong to any part.
-    yield np.array([both.missed(p) for p in (_AS_RECORDED, *paces)])
+    orders = both.ends(factor, middle)
+    yield "order", orders - values[factor]
+    yield "hosts", np.concatenate([both.ends(factor, p) - orders for p in paces])
+    yield "remainder", np.array([both.missed(p) for p in (_AS_RECORDED, *paces)])
     for other in alike:
-        yield other.ends(factor, middle) - both.ends(factor, middle)
+        yield "slowdown", other.ends(factor, middle) - orders
     if factor in ("compute", "collectives"):
         # Two starts of one setting differ, but in no part by more than all that it takes.
         steps, costs = both.unprofiled(middle), both.costs(factor, middle)
         starts = hypot(*(min(STARTS * s, cost) for s, cost in zip(steps, costs, strict=True)))
-        yield np.array([-starts, starts])
+        yield "starts", np.array([-starts, starts])
         clock = _by_clock(values, steps, both.costs("compute", middle))
-        yield np.array([clock if factor == "collectives" else -clock])
+        yield "clock", np.array([clock if factor == "collectives" else -clock])
     if factor == "collectives":
         for spread in (1, 2):
-            yield both.ends(factor, middle, spread) - both.ends(factor, middle)
+            yield "spread", both.ends(factor, middle, spread) - orders
         first, second = both.unswapped()
-        yield np.array([-first, second])
+        yield "unswapped", np.array([-first, second])
 
 
 def _by_clock(values: Mapping[str, float], steps: Pair, costs: Pair) -> float:
@@ -180,23 +197,41 @@ def _by_clock(values: Mapping[str, float], steps: Pair, costs: Pair) -> float:
     return copysign(min(abs(compute), most), compute)
 
 
-def _range(value: float, doubts: Iterable[Floats]) -> tuple[int, int]:
-    """Ends of a part: what is not known is independent of each other, and adds in squares."""
-    found = list(doubts)
-    down = hypot(*(max(0.0, -float(d.min())) for d in found))
-    up = hypot(*(max(0.0, float(d.max())) for d in found))
-    return round(value - down), round(value + up)
+def _range(value: float, doubts: Iterable[Doubt]) -> tuple[int, int, str | None]:
+    """Ends of a part, and what adds most to its range.
+
+    What is not known is independent of each other, and adds in squares.
+    """
+    found = [(name, min(0.0, float(d.min())), max(0.0, float(d.max()))) for name, d in doubts]
+    down, up = hypot(*(low for _, low, _ in found)), hypot(*(high for _, _, high in found))
+    name, low, high = max(found, key=lambda d: hypot(*d[1:]))
+    return round(value - down), round(value + up), name if round(low) or round(high) else None
 
 
-def _host_readings(first: Recorded, second: Recorded) -> tuple[Pair, ...]:
+def _host_readings(first: Recorded, second: Recorded, starts: float = 0.0) -> tuple[Pair, ...]:
     """Time of both hosts' work without the profiler in parts of the recorded, the middle first.
 
     The same profiler costs two runs of a job alike; that of other activities does not.
+
+    starts  part by which a host's pace differs from one start to another
     """
-    (low, middle, high), (other_low, other_middle, other_high) = map(host_prior, (first, second))
+    (low, middle, high), (other_low, other_middle, other_high) = (
+        _in_any_start(host_prior(recorded), starts) for recorded in (first, second)
+    )
     ends = (low, high), (other_low, other_high)
     alike = zip(*ends, strict=True) if first.profiler == second.profiler else product(*ends)
     return (middle, other_middle), *alike
+
+
+def _in_any_start(pace: tuple[float, float, float], starts: float) -> tuple[float, float, float]:
+    """Least, middle and most of a pace that differs from start to start, too.
+
+    The two are independent factors: their logarithms add in squares.
+    """
+    low, middle, high = pace
+    down = hypot(log(middle / low), log(1 - starts))
+    up = hypot(log(high / middle), log(1 + starts))
+    return middle * exp(-down), middle, middle * exp(up)
 
 
 def _other_starts(first: Recorded, second: Recorded, both: _Both) -> tuple[Pair, Pair]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import hypot
 from pathlib import Path
@@ -16,8 +16,8 @@ from collscope.model import CollectiveClass
 from collscope.reports.comparison.words import kind_of, predict_command
 from collscope.reports.html.page import Extras, Fact
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, in_format, table, to_csv
-from collscope.timeline.explain import Explanation, explain
-from collscope.timeline.predict import STARTS, Recorded
+from collscope.timeline.explain import DOUBTS, Explanation, explain
+from collscope.timeline.predict import HOST_STARTS, STARTS, Recorded
 from collscope.units import count, format_size
 
 SCHEMA = "collscope.explain/1"
@@ -30,16 +30,23 @@ _PARTS = {
     "profiler": "cost of the profiler",
     "remainder": "not explained",
 }
-_MEANINGS = (
-    "A part is what a step takes longer when the first run gets this part of the second."
-    " docs/compare-and-check.md says how the parts and their ranges are found."
-)
+_DOUBTS = {
+    "hosts": "hosts without profiler",
+    "order": "order of the swaps",
+    "remainder": "what is not explained",
+    "slowdown": "compute beside collectives",
+    "starts": "start to start",
+    "clock": "clock of the GPUs",
+    "spread": "spread of the transfers",
+    "unswapped": "collectives not comparable",
+}
 _MEANS = (
     "Times are a call's transfer: the median, and the mean where the size is not known, since calls"
     " of several sizes are mixed there."
 )
 # Parts smaller than this share of the largest one, or of the step, are left to the table.
 _NOTABLE, _SMALL = 0.2, 0.01
+_WIDE = 0.5  # of the widest range: advice is for those that are as wide
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,16 @@ class ExplainedPart:
     ns: int | None
     low_ns: int  # its range; where it holds 0, the recordings do not tell the sign
     high_ns: int  # its other end
+    # what adds most to that range. hosts: their pace without the profiler, which differs from start
+    # to start, too; order: in which the parts are swapped, and in which run's graph; remainder:
+    # what is not explained may belong to the part; slowdown: of compute beside collectives, which
+    # one run does not tell; starts: 3 % of a step, by which two starts of one setting differ;
+    # clock: of a GPU at its power cap; spread: of the transfers; unswapped: collectives whose
+    # transfers could not be swapped; null: the range has no width
+    widest: Annotated[
+        str | None,
+        (*DOUBTS, None),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +193,9 @@ def explained(
         first=one,
         second=other,
         difference_ns=found.second_ns - found.first_ns,
-        parts=tuple(ExplainedPart(p.factor, p.ns, p.low_ns, p.high_ns) for p in found.parts),
+        parts=tuple(
+            ExplainedPart(p.factor, p.ns, p.low_ns, p.high_ns, p.widest) for p in found.parts
+        ),
         remainder_ns=found.remainder_ns,
         host_pace=found.pace,
         slowdown_assumed=found.slowdown_assumed,
@@ -203,7 +222,7 @@ def render_explained(said: Explained, fmt: str) -> str:
     """
     title = f"collscope compare --explain, {said.first.run} and {said.second.run}"
     return in_format(
-        fmt, said, lambda: to_csv(("part", "ns", "low_ns", "high_ns"), _rows(said)),
+        fmt, said, lambda: to_csv(("part", "ns", "low_ns", "high_ns", "widest"), _rows(said)),
         lambda: (title, _sections(said)), lambda: _extras(said),
     )  # fmt: skip
 
@@ -212,20 +231,24 @@ def _extras(said: Explained) -> Extras:
     return Extras(
         (Fact("Difference of the step", f"{_ms(said.difference_ns)} ms"),
          *(Fact(_PARTS[p.part], "not known" if p.ns is None else f"{_ms(p.ns)} ms",
-                f"{_ms(p.low_ns)} to {_ms(p.high_ns)}")
-           for p in said.parts)), {},
+                f"{_ms(p.low_ns)} to {_ms(p.high_ns)} ms")
+           for p in said.parts),
+         Fact(_PARTS["remainder"], f"{_ms(said.remainder_ns)} ms")), {},
     )  # fmt: skip
 
 
-def _rows(said: Explained) -> Iterator[tuple[str, int | None, int | None, int | None]]:
+def _rows(said: Explained) -> Iterator[tuple[str, int | None, int | None, int | None, str | None]]:
     for p in said.parts:
-        yield (p.part, p.ns, p.low_ns, p.high_ns)
-    yield ("remainder", said.remainder_ns, None, None)
+        yield (p.part, p.ns, p.low_ns, p.high_ns, p.widest)
+    yield ("remainder", said.remainder_ns, None, None, None)
 
 
 def _sections(said: Explained) -> list[Section]:
-    head: tuple[str | Table, ...] = (*_answer(said), _part_table(said), _MEANINGS)
-    sections = [Section("", head), Section("What this rests on", tuple(_rests_on(said)))]
+    head: tuple[str | Table, ...] = (*_answer(said), _part_table(said), *_meanings(said))
+    advice = tuple(_advice(said))
+    sections = [Section("", head), *([Section("What would narrow the ranges", advice)] if advice
+                                     else ())]  # fmt: skip
+    sections.append(Section("What this rests on", tuple(_rests_on(said))))
     if said.classes:
         mixed = any(c.size_bytes is None for c in said.classes)
         body: tuple[str | Table, ...] = (_class_table(said), *((_MEANS,) if mixed else ()))
@@ -235,12 +258,26 @@ def _sections(said: Explained) -> list[Section]:
 
 def _answer(said: Explained) -> Iterator[str]:
     one, other = said.first, said.second
-    change = 100 * said.difference_ns / one.step_ns
+    difference = said.difference_ns
+    than = f"{abs(difference) / 1e6:.2f} ms {'longer' if difference > 0 else 'shorter'} than"
     yield (
-        f"A step of '{other.run}' takes {abs(said.difference_ns) / 1e6:.2f} ms"
-        f" {'longer' if said.difference_ns > 0 else 'less'} than one of '{one.run}'"
-        f" ({other.step_ns / 1e6:.2f} ms, not {one.step_ns / 1e6:.2f}; {change:+.1f} %)."
-        f" {_causes(said)}"
+        f"A step of '{other.run}' is {than if difference else 'as long as'} one of '{one.run}':"
+        f" {other.step_ns / 1e6:.2f} ms against {one.step_ns / 1e6:.2f} ms"
+        f" ({100 * difference / one.step_ns:+.1f} %). {_causes(said)}"
+    )
+    if abs(difference) < STARTS * hypot(one.step_ns, other.step_ns):
+        yield (
+            f"Two starts of one setting differ by about {100 * STARTS:.0f} % of a step: this"
+            " difference may be no more than that."
+        )
+
+
+def _meanings(said: Explained) -> Iterator[str]:
+    one, other = said.first, said.second
+    yield (
+        f"A part is what a step of '{one.run}' takes longer with that part of '{other.run}'. The"
+        " parts and what is not explained sum to the difference. docs/compare-and-check.md says how"
+        " they and their ranges are found."
     )
     yield (
         f"Both steps are as recorded, with the profiler: means of {one.steps} and"
@@ -248,7 +285,6 @@ def _answer(said: Explained) -> Iterator[str]:
         f" '{one.run}' may take between {_ends(one)} ms, one of '{other.run}' between"
         f" {_ends(other)} ms."
     )
-    yield from _open_questions(said)
 
 
 def _ends(run: ExplainedRun) -> str:
@@ -261,76 +297,124 @@ def _causes(said: Explained) -> str:
     The pace of the hosts is no cause: it differs between two starts of one setting, too.
     """
     known = [(p, p.ns) for p in said.parts if p.ns is not None]
-    least = max(_NOTABLE * max(abs(ns) for _, ns in known), _SMALL * said.first.step_ns)
+    most = max(abs(said.remainder_ns), *(abs(ns) for _, ns in known))
+    least = max(_NOTABLE * most, _SMALL * said.first.step_ns)
     large = [p for p, ns in sorted(known, key=lambda k: -abs(k[1])) if abs(ns) >= least]
     hosts, others = ([p for p in large if (p.part == "host") is host] for host in (True, False))
+    firm, unsure = ([p for p in others if _firm(p) is sign] for sign in (True, False))
     told = [
-        f"{word}: {', '.join(map(_with_range, parts))}."
-        for word, parts in (
-            ("Why", [p for p in others if _firm(p)]),
-            ("Possibly", [p for p in others if not _firm(p)]),
-        )
-        if parts
-    ]
+        f"{word if len(parts) == 1 else word + 's'}: {', '.join(map(_with_range, parts))}."
+        for word, parts in (("Cause", firm), ("Possible cause", unsure)) if parts
+    ]  # fmt: skip
     if hosts:
         told.insert(
             0 if large[0] in hosts else len(told),
             f"In these recordings: {_with_range(*hosts)}. The hosts' pace differs from start to"
             f" start: one recording of each cannot tell whether it belongs to '{said.second.run}'.",
         )
+    elif not firm and (unsure or abs(said.remainder_ns) >= least):
+        told.insert(0, "No cause is certain.")
+    if abs(said.remainder_ns) >= least:
+        rest = f"Not explained: {_ms(said.remainder_ns)} ms"
+        if abs(said.remainder_ns) == most:
+            told.insert(0, f"{rest}, more than any part.")
+        else:
+            told.append(f"{rest}.")
     return " ".join(told) or "No part of it stands out."
 
 
 def _with_range(part: ExplainedPart) -> str:
-    return f"{_PARTS[part.part]} {_ms(part.ns or 0)} ms ({_ms(part.low_ns)} to {_ms(part.high_ns)})"
+    return (
+        f"{_PARTS[part.part]} {_ms(part.ns or 0)} ms ({_ms(part.low_ns)} to {_ms(part.high_ns)} ms)"
+    )
 
 
 def _firm(part: ExplainedPart) -> bool:
     return part.low_ns > 0 or part.high_ns < 0
 
 
-def _open_questions(said: Explained) -> Iterator[str]:
-    """Why the answer is not better, and what would make it so."""
+def _advice(said: Explained) -> Iterator[str]:
+    """What makes ranges wide, the widest first, and which recording would narrow them."""
     one, other = said.first, said.second
-    cpu = one.cpu_activities or other.cpu_activities
-    parts = {p.part: p for p in said.parts}
-    if abs(said.difference_ns) < STARTS * hypot(one.step_ns, other.step_ns):
-        yield (
-            f"Two starts of one setting differ by about {100 * STARTS:.0f} % of a step: this"
-            " difference may be no more than that."
-        )
-    if parts["collectives"].ns is None:
+    if any(p.ns is None for p in said.parts):
         yield (
             "What the collectives add is not known: no class of calls whose transfers can be told"
             f" from waiting is in both runs. They are exposed for {one.unswapped_ns / 1e6:.1f} and"
             f" {other.unswapped_ns / 1e6:.1f} ms of the steps."
         )
-    elif not _firm(parts["collectives"]) and _by_profiler(said, parts):
-        yield (
-            "The hosts bound a recorded step, and the profiler slows hosts: by how much is not in"
-            " the recordings, which makes the range of the collectives wide."
-            f" {'Record with GPU activities alone, or measure' if cpu else 'Measure'} the step of"
-            f" '{one.run}' without the profiler, then run"
+    parts = sorted(said.parts, key=_width, reverse=True)
+    small = max(_NOTABLE * abs(said.difference_ns), 2 * _SMALL * one.step_ns)
+    wide: dict[str, list[str]] = {}
+    for p in parts:
+        if p.widest is not None and _width(p) >= max(_WIDE * _width(parts[0]), small):
+            wide.setdefault(p.widest, []).append(_PARTS[p.part])
+    for doubt, names in wide.items():
+        yield f"{_listed(names)}: {_narrowed_by(said, doubt)}"
+
+
+def _width(part: ExplainedPart) -> int:
+    return part.high_ns - part.low_ns
+
+
+def _listed(words: Sequence[str]) -> str:
+    """Words as the beginning of a sentence."""
+    text = " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+    return text[0].upper() + text[1:]
+
+
+def _narrowed_by(said: Explained, doubt: str) -> str:
+    """Why a range is wide, and what would make it narrower."""
+    one, other = said.first, said.second
+    silent = one if one.slowdown is None else other
+    cpu = one.cpu_activities, other.cpu_activities
+    light = "Record both with GPU activities alone. " if any(cpu) else ""
+    sizes = "" if all(cpu) else ", with CPU activities, which tell the sizes"
+    return {
+        "hosts": (
+            "the profiler slows the hosts, by how much is not in the recordings, and hosts differ"
+            f" by about {100 * HOST_STARTS:.0f} % from start to start. {light}Measure the step"
+            f" of '{one.run}' without the profiler, then run"
             f" '{predict_command(said.store, one.run, other.run)}'."
-        )
-
-
-def _by_profiler(said: Explained, parts: Mapping[str, ExplainedPart]) -> bool:
-    """What the profiler may cost is a large part of a wide range of the collectives."""
-    profiler, collectives = parts["profiler"], parts["collectives"]
-    wide = collectives.high_ns - collectives.low_ns
-    if wide < max(_NOTABLE * abs(said.difference_ns), _SMALL * said.first.step_ns):
-        return False
-    return max(abs(profiler.low_ns), abs(profiler.high_ns)) > _NOTABLE * wide
+        ),
+        "order": (
+            "the parts act together, so that each depends on which others are swapped before it."
+            " No recording narrows that."
+        ),
+        "remainder": (
+            "what is not explained may belong to any part. Record"
+            f" '{one.run}' a second time: an explanation of its two recordings says how much of"
+            " that is no more than start to start."
+        ),
+        "slowdown": (
+            f"how much collectives slow down compute is not known in '{silent.run}'. Record it"
+            " over more steps, so that its kernels run both alone and beside a collective."
+        ),
+        "starts": (
+            f"two starts of one setting differ by about {100 * STARTS:.0f} % of a step. Record"
+            " several starts of both."
+        ),
+        "clock": (
+            "a GPU at its power cap computes faster where it waits more, and no trace tells its"
+            " clock. Lock the clock of the GPUs, and record both again."
+        ),
+        "spread": "the transfers differ from step to step. Record more steps.",
+        "unswapped": (
+            "collectives that could not be compared are exposed for"
+            f" {one.unswapped_ns / 1e6:.1f} and {other.unswapped_ns / 1e6:.1f} ms of the steps."
+            f" Record both runs alike{sizes}."
+        ),
+    }[doubt]
 
 
 def _part_table(said: Explained) -> Table:
-    columns = [("part", TEXT), ("ms a step", NUMBER), ("from", NUMBER), ("to", NUMBER)]
+    columns = [("part", TEXT), ("ms a step", NUMBER), ("from ms", NUMBER), ("to ms", NUMBER),
+               ("range mostly from", TEXT)]  # fmt: skip
     rows = [
-        (_PARTS[name], *(None if v is None else _ms(v) for v in values))
-        for name, *values in _rows(said)
-    ]
-    return table(columns, [*rows, ("difference", _ms(said.difference_ns), None, None)])
+        (_PARTS[name], *(None if v is None else _ms(v) for v in values),
+         None if widest is None else _DOUBTS[widest])
+        for name, *values, widest in _rows(said)
+    ]  # fmt: skip
+    return table(columns, [*rows, ("difference", _ms(said.difference_ns), None, None, None)])
 
 
 def _rests_on(said: Explained) -> Iterator[str]:
@@ -401,4 +485,4 @@ def _class_table(said: Explained) -> Table:
 
 
 def _ms(ns: float) -> str:
-    return f"{ns / 1e6:+.2f}"
+    return f"{round(ns / 1e6, 2) + 0.0:+.2f}"  # no -0.00
