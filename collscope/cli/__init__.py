@@ -6,6 +6,7 @@ by the command: start-up counts.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -174,6 +175,7 @@ def main() -> None:
     """Entry point: run a command; errors go to stderr as one line, with their exit code."""
     # Records by the thousand hold no cycles: looking for them so often takes 5 % of a report.
     gc.set_threshold(100_000)
+    atexit.register(gc.freeze)  # nor at the end, where Python looks through all that there is
     if sys.stderr is None:  # a shell's `2>&-`; the exit code still tells
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - to the process's end
     try:
