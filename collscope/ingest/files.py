@@ -106,6 +106,9 @@ class Input:
         self._unpacked: IO[bytes] | None = None
         self._copy: tempfile.TemporaryDirectory[str] | None = None  # of an SQLite file
         self._packed_bytes = packed_bytes
+        self._head = b""
+        self._head_ends = False  # the file ends with it
+        self._first = b""  # chunk of the file itself: its kind is told by it before it is read
         self._digest = hashlib.sha256()
         self._read_bytes = 0  # of the file itself: hashed, and spooled where it must be
         self._end: int | None = None  # of the file itself, once it is reached
@@ -144,13 +147,19 @@ class Input:
 
         raises  UnreadableError
         """
-        parts, size = [], 0
-        for chunk in self.decompressed():
-            parts.append(chunk)
-            size += len(chunk)
-            if size >= most_bytes:
-                break
-        return b"".join(parts)[:most_bytes]
+        if len(self._head) < most_bytes and not self._head_ends:
+            parts, size = [], 0
+            self.size_bytes = self._used_bytes = 0
+            for chunk in self._as_utf8(self._decompressed(self._blocks())):
+                parts.append(chunk)
+                size += len(chunk)
+                self.size_bytes = size
+                if size >= most_bytes:
+                    break
+            else:
+                self._head_ends = True
+            self._head = b"".join(parts)[:most_bytes]
+        return self._head[:most_bytes]
 
     def whole(self) -> bytes:
         """All bytes.
@@ -242,9 +251,18 @@ class Input:
                 self.size_bytes += len(chunk)
                 yield chunk
 
+    def _blocks(self) -> Iterator[bytes]:
+        """The file's own bytes in chunks."""
+        at = 0
+        while block := self._block(at):
+            at += len(block)
+            yield block
+
     def _block(self, at: int) -> bytes:
         """The file's own bytes from `at` on, a chunk at most; what is new is hashed."""
         try:
+            if at == 0 and self._first:
+                return self._first
             if at < self._read_bytes:
                 return self._again(at)
             block = self._file.read(CHUNK_BYTES) if self._end is None else b""
@@ -257,6 +275,8 @@ class Input:
         elif self._spool is not None:
             self._spool.seek(0, os.SEEK_END)
             self._spool.write(block)
+        if at == 0:
+            self._first = block
         self._digest.update(block)
         self._read_bytes += len(block)
         return block

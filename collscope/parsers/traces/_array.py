@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 S = TypeVar("S")
 
-_SLICE = 8 << 20  # bytes decoded at once; their records take about three times that
+_SLICE = 2 << 20  # bytes taken at once: larger ones leave the processor's cache
 _LARGEST = 64 << 20  # bytes a document may hold before its array, or after it, and be read
 _OPENING = 1024  # bytes an opening has at most
 _TRIES = 2  # cuts tried before reading element by element
