@@ -132,7 +132,7 @@ def _left_out(reasons: Counter[str]) -> list[str]:
         if reason[0] != "?"
     ]
     return notices + [
-        f"{count(n, 'call')} of {reason[1:]}: only the transfers of ranks with a log count"
+        f"{count(n, 'call')} of {reason[1:]}: only the transfers of logged ranks are replayed"
         for reason, n in reasons.items()
         if reason[0] == "?"
     ]

@@ -3,6 +3,10 @@
 The page works from `file://` with the network off. Its Content-Security-Policy allows nothing but
 the page's own scripts, by their hashes, and inline styles. Everything that came from input goes
 through jinja2 with autoescape, or stands as JSON in a block that no browser runs.
+
+Figures are matplotlib's SVG with a small script of our own. The alternatives were bokeh (1.3 MB
+more a page), plotly (1.2) and altair with vl-convert (0.8; Vega compiles expressions), each a
+second charting library.
 """
 
 from __future__ import annotations
