@@ -12,8 +12,10 @@ from __future__ import annotations
 import csv
 import sys
 from collections import defaultdict
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.model import Op, bus_factor, parse_op
 from collscope.roofline.catalogue import load_system
@@ -23,8 +25,7 @@ _TABLE = Path(__file__).parent / "published" / "collectives.csv"
 _SMALL = 64 << 10  # bytes up to which a time is latency
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(msgspec.Struct, frozen=True):
     """One published time, and the ceilings of its class with and without the system's figures."""
 
     op: Op

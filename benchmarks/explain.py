@@ -21,7 +21,6 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,7 @@ from prediction import RefusedError, collscope, ingest, read_steps, recordings
 SLOW_COMPUTE, SLOW_HOST = "slowcompute", "slowhost"
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(msgspec.Struct, frozen=True):
     """One part of one difference; ms a step."""
 
     job: str

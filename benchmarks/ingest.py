@@ -16,10 +16,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+import msgspec
 from make_log import write_log
 
 HERE = Path(__file__).resolve().parent
@@ -42,8 +42,7 @@ HEX_GROUPS = {5, 6, 7, 12, 14}
 BASES = [0 if i in TEXT_GROUPS else 16 if i in HEX_GROUPS else 10 for i in range(COLUMNS)]
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """Wall time in seconds and peak resident memory in units of 1e6 bytes of one process."""
 
     seconds: float

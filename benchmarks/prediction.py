@@ -25,7 +25,6 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import msgspec
@@ -39,8 +38,7 @@ class RefusedError(Exception):
     """A command that gave no answer."""
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(msgspec.Struct, frozen=True):
     """One prediction; ratios are new step / recorded step."""
 
     job: str
@@ -78,7 +76,7 @@ def main() -> None:
     given = parser.parse_args()
     cases = [case for folder in given.folders for case in predict_folder(folder, given.only)]
     if given.json:
-        given.json.write_text(json.dumps([asdict(case) for case in cases], indent=1))
+        given.json.write_text(json.dumps(msgspec.to_builtins(cases), indent=1))
     print("\n".join(table(cases)))
     for told in (True, False):
         print("\n".join(summary([case for case in cases if case.given is told], told)))

@@ -18,8 +18,9 @@ import tempfile
 import textwrap
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 import collscope
 from collscope.gpu_vendors import LIBRARIES, VENDORS, Library
@@ -52,8 +53,7 @@ _CHILD = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """One thing looked for."""
 
     name: str

@@ -6,8 +6,9 @@ native/replayer/gpu/vendors.h has the same rows for the replayer; a test holds t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 
 class Backend(str, Enum):
@@ -19,8 +20,7 @@ class Backend(str, Enum):
     HOST = "host"
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(msgspec.Struct, frozen=True):
     """A shared library of a GPU vendor and how to ask it for its version."""
 
     name: str
@@ -41,8 +41,7 @@ class Library:
         return self.name.replace("runtime", "devices")
 
 
-@dataclass(frozen=True, slots=True)
-class Vendor:
+class Vendor(msgspec.Struct, frozen=True):
     """The two libraries of a vendor's GPUs."""
 
     backend: Backend

@@ -12,8 +12,9 @@ A collective that the copy engines alone carry out has no kernel, so no name tel
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from collscope.model import Datatype, Op, parse_op
 
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@dataclass(frozen=True, slots=True)
-class KernelName:
+class KernelName(msgspec.Struct, frozen=True):
     """A collective kernel's family and what else its name says."""
 
     family: str  # nccl, rccl, msccl, mscclpp, custom, pytorch

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
 
 from collscope.errors import MissingToolError, UsageError
 
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
 _SHOWN = 50  # rows of a table in a notebook
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(msgspec.Struct, frozen=True):
     """Rows of a view or a query; a value that no source holds is None.
 
     Iteration gives each row as a dict, by column.
@@ -81,8 +81,7 @@ def _module(name: str) -> Any:  # noqa: ANN401 - a module of any kind
         raise MissingToolError(f"{name}: not installed. Run 'pip install {name}'.") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+class Store(msgspec.Struct, frozen=True):
     """A store by its path. Every method opens it, answers, and closes it again.
 
     Each answer is of one moment. All raise `CollscopeError`s: InputError for a store that is not

@@ -6,8 +6,9 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 REPLAYER = "collscope-replayer"
 MICROBENCH = "collscope-microbench"
@@ -16,8 +17,7 @@ INSTALL_MPI = "pip install 'collscope[replay]'"  # the mpich wheel
 _ANSWER_TIMEOUT_S = 30
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What a program printed, and why that is not to be used."""
 
     stdout: str

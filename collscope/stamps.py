@@ -36,12 +36,13 @@ matter of `collscope.match` and `collscope.timeline`, where ranks meet.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import asdict, replace
 
 from collscope.model import Diagnostic, Severity
 from collscope.model.trace import Ints, RecordedCall, RecordedCalls, TraceColumns, TraceFile
@@ -102,8 +103,7 @@ _APART = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True):
     """What became of the rows of a source, by their index."""
 
     reason: npt.NDArray[np.int8]  # (rows,) BELIEVED, or why not
@@ -261,7 +261,7 @@ def believed_trace(trace: TraceFile) -> tuple[TraceFile, Ints]:
     def excerpt(row: int) -> str:
         return f"{trace.names[c.name[row]]}: {c.start_ns[row]} to {c.end_ns[row]} ns"
 
-    columns = TraceColumns(**{f.name: getattr(c, f.name)[kept] for f in fields(c)})
+    columns = TraceColumns(**{name: column[kept] for name, column in asdict(c).items()})
     notes = (*trace.diagnostics, *diagnostics(found, excerpt))
     calls = trace.calls and replace(trace.calls, of_row=trace.calls.of_row[kept])
     return replace(trace, columns=columns, calls=calls, diagnostics=notes), kept

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from statistics import NormalDist, fmean, median
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,8 +62,7 @@ def t_quantile(probability: float, freedom: float) -> float:
     return math.copysign(math.sqrt(f * math.expm1(z * z / f)), z)
 
 
-@dataclass(frozen=True, slots=True)
-class Samples:
+class Samples(msgspec.Struct, frozen=True):
     """Times of one class with one label, by the round (launch) that they were taken in.
 
     Two labels have a round in common only where one session measured them in turns.
@@ -80,8 +81,7 @@ class Samples:
         return median(median(samples) for samples in self.rounds.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(msgspec.Struct, frozen=True):
     """ln(time of the second / time of the first) of one class."""
 
     log_ratio: float
@@ -90,7 +90,9 @@ class Effect:
     paired: bool  # from rounds that both labels have, measured in turns
     few: bool = False  # fewer than `ENOUGH_ROUNDS` launches of a label: how they differ is assumed
     shared: float = 0.0  # part of the error that all classes of the two labels have in common
-    by_round: Mapping[Hashable, float] = field(default_factory=dict)  # log ratios, where paired
+    by_round: Mapping[Hashable, float] = msgspec.field(
+        default_factory=dict
+    )  # log ratios, where paired
 
     @property
     def speed_up(self) -> float:

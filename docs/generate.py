@@ -14,9 +14,10 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+
+import msgspec
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMAS = ROOT / "schemas"
@@ -35,16 +36,14 @@ END = "<!-- end of views -->"
 _VIEW = re.compile(r"(?P<purpose>(?:^--.*\n)+)CREATE VIEW (?P<name>\w+) AS SELECT\n", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """An output column of a view and what the SQL file says of it."""
 
     name: str
     comment: str  # empty: the file says nothing
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """A view of the store."""
 
     name: str

@@ -7,7 +7,6 @@ and from the comments at their fields. `docs/generate.py` writes them into schem
 from __future__ import annotations
 
 import ast
-import dataclasses
 import importlib
 import inspect
 import json
@@ -153,12 +152,12 @@ def schema_text(name: str) -> str:
 def _document(root: type, description: str) -> dict[str, Any]:
     records = dict(_records(root))
     plain = [(name, kind) for name, kind in get_type_hints(root).items() if not _worded(root, name)]
-    stand_in = dataclasses.make_dataclass(root.__name__, plain)
+    stand_in = msgspec.defstruct(root.__name__, plain)
     _, parts = msgspec.json.schema_components([stand_in], ref_template="#/$defs/{name}")
     shapes = {name: _shape(part, records.get(name)) for name, part in parts.items()}
     whole = shapes.pop(root.__name__)
     whole["properties"]["schema"] = {
-        "const": root.__dataclass_fields__["schema"].default,
+        "const": next(f.default for f in msgspec.structs.fields(root) if f.name == "schema"),
         "description": "kind and version of this document",
     }
     head = {
@@ -187,8 +186,8 @@ def _worded(record: type, field: str) -> bool:
 
 
 def _records(kind: object) -> Iterator[tuple[str, type]]:
-    """Every dataclass that a type is made of, with itself."""
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+    """Every record that a type is made of, with itself."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         yield kind.__name__, kind
         for name, part in get_type_hints(kind).items():
             if not _worded(kind, name):
@@ -204,7 +203,7 @@ def _shape(part: dict[str, Any], record: type | None) -> dict[str, Any]:
     told, fields = _told(record)
     hints = get_type_hints(record, include_extras=True)
     properties: dict[str, Any] = {}
-    for name in (field.name for field in dataclasses.fields(record)):
+    for name in record.__struct_fields__:
         replaced = _IN_WORDS.get((record.__name__, name))
         if replaced is not None:
             properties |= replaced
@@ -242,9 +241,9 @@ def _told(record: type) -> tuple[str, dict[str, str]]:
     """What a record's docstring says of it, and what is said of its fields."""
     told, items = _docstring(inspect.getdoc(record) or "")
     fields: dict[str, str] = {}
-    for base in reversed(record.__mro__[:-1]):
+    for base in reversed(record.__mro__[: record.__mro__.index(msgspec.Struct)]):
         fields |= _docstring(inspect.getdoc(base) or "")[1] | dict(comments(base))
-    names = {field.name for field in dataclasses.fields(record)}
+    names = set(record.__struct_fields__)
     fields |= {name: text for name, text in items.items() if name in names}
     return _json(told), {n: _json(text) for n, text in fields.items() if n in names and text}
 

@@ -13,10 +13,10 @@ import subprocess
 import sys
 import termios
 from contextlib import closing
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import msgspec
 import typer.main
 
 from collscope import cli
@@ -25,8 +25,7 @@ from collscope import cli
 typer.main.get_command = cache(typer.main.get_command)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What a command left behind."""
 
     code: int

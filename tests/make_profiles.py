@@ -9,9 +9,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from nsys_builder import SCHEMAS, STATIC, Export, blob
 
 SAMPLES = Path(__file__).resolve().parent.parent / "samples" / "profiles"
@@ -187,8 +187,7 @@ def nsys_nccl(connection: sqlite3.Connection) -> None:
 _GENERIC = "ncclDevKernel_{}(ncclDevKernelArgsStorage<4096ul>)"
 
 
-@dataclass
-class _NcclRank:
+class _NcclRank(msgspec.Struct):
     """Calls of one rank in their order; its clock is their correlation id, too."""
 
     export: Export

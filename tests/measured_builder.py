@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from collscope.analysis.labels import CIRCUMSTANCES, Label, Measured
 from collscope.model import CollectiveClass, Datatype, Op, Redop
@@ -31,8 +32,7 @@ def label(
     return Label(name, classes, 0, dict.fromkeys(CIRCUMSTANCES, ()))
 
 
-@dataclass(frozen=True, slots=True)
-class Noise:
+class Noise(msgspec.Struct, frozen=True):
     """Log-normal noise between samples, and between the launches (rounds) they are taken in."""
 
     sigma: float

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 SCHEMA = """
 CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);
@@ -90,16 +91,17 @@ def blob(function: str, values: Sequence[int], domain: int = 1) -> bytes:
     return struct.pack("<4Q", domain, STATIC + SCHEMAS[function][0], len(own), 32) + own
 
 
-@dataclass
-class Export:
+class Export(msgspec.Struct):
     """One export; rows go into it one by one."""
 
     connection: sqlite3.Connection
     nvtx: bool = False
-    _strings: dict[str, int] = field(default_factory=dict)
+    made: bool = False  # has its tables already
+    _strings: dict[str, int] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.connection.executescript(SCHEMA + (NVTX if self.nvtx else ""))
+        if not self.made:
+            self.connection.executescript(SCHEMA + (NVTX if self.nvtx else ""))
 
     def string(self, text: str) -> int:
         if text not in self._strings:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+
+import msgspec
 
 # background: the three AllReduce rows of a guide to RCCL, measured on 8 GPUs of one node.
 GUIDE = """\
@@ -36,8 +37,7 @@ OWN = "# collscope-replay: 1\n# mode: unique\n" + COLUMNS + ROW + FAILED
 _COLUMNS = tuple(COLUMNS.strip().split(","))
 
 
-@dataclass(frozen=True, slots=True)
-class Sweep:
+class Sweep(msgspec.Struct, frozen=True):
     """AllReduces on four ranks of one host: a time in us by size, give or take `noise`."""
 
     label: str

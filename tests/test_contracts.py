@@ -33,8 +33,6 @@ def generate() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # dataclasses look their module up by name.
-    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
 

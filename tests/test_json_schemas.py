@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated
 
+import msgspec
 import pytest
 
 _FILE = Path(__file__).resolve().parent.parent / "docs" / "json_schemas.py"
@@ -24,8 +24,7 @@ def schemas() -> ModuleType:
     return module
 
 
-@dataclass(frozen=True, slots=True)
-class Inner:
+class Inner(msgspec.Struct, frozen=True):
     """One row.
 
     first, second  what both are; None:
@@ -39,8 +38,7 @@ class Inner:
     state: Annotated[str, ("ok", "wrong")] = "ok"
 
 
-@dataclass(frozen=True, slots=True)
-class Outer:
+class Outer(msgspec.Struct, frozen=True):
     """The answer."""
 
     rows: tuple[Inner, ...]  # most time first

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from collscope.model import Datatype, Op
 from collscope.model.trace import Kind, TraceCollective, TraceColumns, TraceFile
@@ -15,8 +16,7 @@ US = 1_000
 COMPUTE, COMM = 0, 1  # streams
 
 
-@dataclass
-class Row:
+class Row(msgspec.Struct):
     kind: int
     name: int
     stream: int
@@ -28,8 +28,7 @@ class Row:
     wait: int | None = None  # the truth
 
 
-@dataclass
-class Job:
+class Job(msgspec.Struct, dict=True):
     """Rows per rank, on the true clock; `play` methods append to them."""
 
     nranks: int
@@ -37,11 +36,11 @@ class Job:
     base: int = 1_790_000_000_000_000_000
     jitter_ns: int = 300
     host_work: int = 0  # ns from launch to launch; 0: a host that is far ahead of the GPU
-    rows: dict[int, list[Row]] = field(default_factory=lambda: defaultdict(list))
-    compute_free: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    comm_free: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    rows: dict[int, list[Row]] = msgspec.field(default_factory=lambda: defaultdict(list))
+    compute_free: dict[int, int] = msgspec.field(default_factory=lambda: defaultdict(int))
+    comm_free: dict[int, int] = msgspec.field(default_factory=lambda: defaultdict(int))
 
-    host: dict[int, int] = field(default_factory=lambda: defaultdict(lambda: -200 * US))
+    host: dict[int, int] = msgspec.field(default_factory=lambda: defaultdict(lambda: -200 * US))
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)

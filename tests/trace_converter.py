@@ -9,9 +9,9 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from nsys_builder import Export
 
@@ -25,8 +25,7 @@ _LAUNCHES = {Kind.KERNEL: "LaunchKernel", Kind.COPY: "MemcpyAsync", Kind.MEMSET:
 _SYNC_TYPES = {Call.EVENT_SYNC: 1, Call.WAIT: 2, Call.STREAM_SYNC: 3, Call.DEVICE_SYNC: 4}
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """An execution; times in ns since the trace's own first moment."""
 
     kind: Kind
@@ -38,8 +37,7 @@ class Row:
     blocks: int  # thread blocks; 0: not told
 
 
-@dataclass(frozen=True)
-class HostCall:
+class HostCall(msgspec.Struct, frozen=True):
     number: int
     name: str  # without "cuda" or "hip"
     kind: Call
@@ -50,8 +48,7 @@ class HostCall:
     event: int | None
 
 
-@dataclass(frozen=True)
-class Recording:
+class Recording(msgspec.Struct, frozen=True):
     """One rank."""
 
     rank: int

@@ -6,9 +6,10 @@ import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
+
+import msgspec
 
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.jobs import job_of_figure, same_job
@@ -26,8 +27,7 @@ SELECT name, unit, higher_is_better, label, value FROM metrics WHERE run = ? ORD
 _FILLERS = {"the", "nccl", "rccl", "net", "level"}
 
 
-@dataclass(frozen=True, slots=True)
-class ApplicationMetric:
+class ApplicationMetric(msgspec.Struct, frozen=True):
     """An application's figure with one label against the first label it was recorded with."""
 
     name: str

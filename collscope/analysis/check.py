@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from statistics import median
 from typing import Annotated
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.analysis.compare import TracedParts
 from collscope.analysis.labels import Label, total_us
@@ -53,8 +55,7 @@ _OUTCOMES = ("slower", "faster", "same", "noisy", "unknown", *NO_TIME)
 DISCOVERY_RATE = 0.005  # of the classes called changed, expected to be called so wrongly
 
 
-@dataclass(frozen=True, slots=True)
-class ClassVerdict:
+class ClassVerdict(msgspec.Struct, frozen=True):
     """One class of both labels."""
 
     key: CollectiveClass
@@ -72,8 +73,7 @@ class ClassVerdict:
     paired: bool  # rounds were measured in turns and compared pair by pair
 
 
-@dataclass(frozen=True, slots=True)
-class StepVerdict:
+class StepVerdict(msgspec.Struct, frozen=True):
     """The step of two traced runs as judged."""
 
     ratio: float | None  # current / baseline, as recorded with the profiler; None: no steps
@@ -86,8 +86,7 @@ class StepVerdict:
     doubt: Annotated[str | None, (*(d.value for d in Doubt), None)]
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """Answer of `collscope check`."""
 
     decision: Decision
@@ -113,8 +112,7 @@ class Check:
         return self.decision.verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True):
     """What the user sets."""
 
     threshold: float = 0.05  # slow-down of a class that matters
@@ -259,8 +257,7 @@ def control_floor(found: Iterable[Effect]) -> float:
     return 3 * MAD_TO_SIGMA * median(sizes) if sizes else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(msgspec.Struct, frozen=True):
     """Effects of the common classes, and what they are held against."""
 
     effects: Sequence[Effect]

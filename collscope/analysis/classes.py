@@ -5,14 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 from collscope.model import CollectiveClass, Datatype, Redop, parse_op
 
 
-@dataclass(frozen=True, slots=True)
-class ClassRow:
+class ClassRow(msgspec.Struct, frozen=True):
     """Calls that cost the same."""
 
     class_id: int

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from collscope.analysis.classes import CallTotal, ClassRow
 
@@ -19,16 +20,14 @@ SELECT comm_id, rank, world_rank, source_id IS NOT NULL FROM members WHERE run =
 """
 
 
-@dataclass(frozen=True, slots=True)
-class OpCalls:
+class OpCalls(msgspec.Struct, frozen=True):
     """Number of calls of one operation."""
 
     op: str
     calls: int
 
 
-@dataclass(frozen=True, slots=True)
-class CommunicatorRow:
+class CommunicatorRow(msgspec.Struct, frozen=True):
     """One communicator and what went over it."""
 
     comm_id: int

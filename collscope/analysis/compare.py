@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Annotated
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.analysis.labels import Label, total_us
 from collscope.analysis.notes import (
@@ -31,8 +33,7 @@ SCHEMA = "collscope.compare/1"
 _PLACES_DIFFER = 1.15
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(msgspec.Struct, frozen=True):
     """One class with one label."""
 
     label: str
@@ -50,8 +51,7 @@ class Cell:
     paired: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ClassComparison:
+class ClassComparison(msgspec.Struct, frozen=True):
     """One class with every label."""
 
     key: CollectiveClass
@@ -61,8 +61,7 @@ class ClassComparison:
     cells: tuple[Cell, ...]  # one per label, in their order
 
 
-@dataclass(frozen=True, slots=True)
-class Crossover:
+class Crossover(msgspec.Struct, frozen=True):
     """Where, along the sizes of one curve, another label begins to be the fastest."""
 
     op: str
@@ -74,8 +73,7 @@ class Crossover:
     to: str  # label that is the fastest from here on
 
 
-@dataclass(frozen=True, slots=True)
-class LabelTotal:
+class LabelTotal(msgspec.Struct, frozen=True):
     """All common classes of one label against the first label."""
 
     label: str
@@ -86,8 +84,7 @@ class LabelTotal:
     time_ratio: float | None  # the job's collective time with this label / with the first
 
 
-@dataclass(frozen=True, slots=True)
-class TracedSteps:
+class TracedSteps(msgspec.Struct, frozen=True):
     """What the steps of one run are."""
 
     label: str  # run
@@ -107,8 +104,7 @@ class TracedSteps:
     least_unprofiled: float
 
 
-@dataclass(frozen=True, slots=True)
-class PartCell:
+class PartCell(msgspec.Struct, frozen=True):
     """A part of the step of one run; an interval that cannot be stated is None, as in a class."""
 
     label: str  # run
@@ -118,8 +114,7 @@ class PartCell:
     high: float | None  # its other end
 
 
-@dataclass(frozen=True, slots=True)
-class PartComparison:
+class PartComparison(msgspec.Struct, frozen=True):
     """A part of the step in every run."""
 
     # of a step; collectives: one runs, waiting or not; exposed: of that, with no compute kernel
@@ -131,16 +126,14 @@ class PartComparison:
     cells: tuple[PartCell, ...]  # one per run, in their order
 
 
-@dataclass(frozen=True, slots=True)
-class KernelComparison:
+class KernelComparison(msgspec.Struct, frozen=True):
     """Kernel time of a class in a step, waiting in it: the mean over the traced ranks."""
 
     key: CollectiveClass
     cells: tuple[PartCell, ...]  # one per run, in their order; without intervals
 
 
-@dataclass(frozen=True, slots=True)
-class TracedParts:
+class TracedParts(msgspec.Struct, frozen=True):
     """What traces tell beside their classes."""
 
     runs: tuple[TracedSteps, ...]  # one per run, in their order
@@ -150,8 +143,7 @@ class TracedParts:
     ]  # classes of any run, the most time of the first one first
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True):
     """Answer of `collscope compare`."""
 
     labels: tuple[str, ...]  # in the order named, the first is the reference

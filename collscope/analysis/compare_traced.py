@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from collscope.analysis.check import (
     DEFAULT_RULES,
@@ -81,8 +82,7 @@ source  benchmarks' jobs on 4 x H200, starts of one setting: medians of steps th
 """
 
 
-@dataclass(frozen=True, slots=True)
-class TracedRun:
+class TracedRun(msgspec.Struct, frozen=True):
     """One run's traces, in samples of its steps."""
 
     label: Label  # its classes: transfer of a call, the mean over the calls of a step

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from statistics import median
+
+import msgspec
 
 from collscope.model import Measurement, Op, bus_bandwidth
 from collscope.roofline.chosen import AnyRoofs
 from collscope.roofline.roof import Workload
 
 
-@dataclass(frozen=True, slots=True)
-class CurvePoint:
+class CurvePoint(msgspec.Struct, frozen=True):
     """One point of a curve."""
 
     size_bytes: int
     busbw_gbps: float
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(msgspec.Struct, frozen=True):
     """Bus bandwidth over size: one label on one communicator shape, with its roof."""
 
     op: str

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass, replace
 from typing import Annotated
+
+import msgspec
+from msgspec.structs import replace
 
 _DEVIATIONS = """
 SELECT comm_id, rank, what, COUNT(*), detail, path, MIN(line)
@@ -40,8 +42,7 @@ FROM tails t WHERE EXISTS (
 _CALL = "SELECT op, count, datatype FROM calls WHERE run = ? AND comm_id = ? AND seq = ?"
 
 
-@dataclass(frozen=True, slots=True)
-class LastCall:
+class LastCall(msgspec.Struct, frozen=True):
     """The last call that a rank's log has before it ends, of those that its peers made.
 
     place  counted from 1; 0: it made none
@@ -55,8 +56,7 @@ class LastCall:
     datatype: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Deviation:
+class Deviation(msgspec.Struct, frozen=True):
     """Calls that one rank of one communicator lacks, or saw differently than its peers."""
 
     comm_id: int

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from collscope.analysis.application_metrics import (
     ApplicationMetric,
@@ -37,8 +38,7 @@ from collscope.store.measurements import StoredMeasurement, read_measurements
 _FAILED = ("failed", "timeout")  # statuses of measurements that were not carried out
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedLabel:
+class JudgedLabel(msgspec.Struct, frozen=True):
     """The label whose measurements are judged; None: the run has none.
 
     labels         of the run, the most recent last
@@ -58,8 +58,7 @@ class JudgedLabel:
     failed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Efficiency:
+class Efficiency(msgspec.Struct, frozen=True, kw_only=True):
     """How good the collectives of a run are, and what better ones would give.
 
     roof        which roof the classes are judged by

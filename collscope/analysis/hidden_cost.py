@@ -9,9 +9,10 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import log
 from statistics import fmean, median
+
+import msgspec
 
 _WITHIN = 2.0  # factor between the sizes of the job's class and the measured one
 
@@ -37,8 +38,7 @@ _Key = tuple[str, str | None, int | None]  # operation, datatype, ranks
 _What = tuple[int, str, str, str | None]  # size, computation, label, device
 
 
-@dataclass(frozen=True, slots=True)
-class BesideRow:
+class BesideRow(msgspec.Struct, frozen=True):
     """A class that runs beside computation, with what such calls cost computation when measured."""
 
     class_id: int

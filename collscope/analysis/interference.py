@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, median
+
+import msgspec
 
 from collscope.model import Interference, Op, bus_bandwidth
 from collscope.stats import MAD_TO_SIGMA, mean_interval
@@ -16,8 +17,7 @@ _ERROR_OF_MEDIAN = 1.2533  # standard error of a median over that of a mean, of 
 _CI = 1.96  # 95 %
 
 
-@dataclass(frozen=True, slots=True)
-class InterferenceRow:
+class InterferenceRow(msgspec.Struct, frozen=True):
     """One class with one setting. Ratios are of performance: 1 is undisturbed."""
 
     label: str | None
@@ -51,8 +51,7 @@ class InterferenceRow:
     uncovered: int  # that do not, over ranks
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True):
     """One measurement without figures."""
 
     label: str | None
@@ -62,8 +61,7 @@ class Failed:
     message: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class InterferenceReport:
+class InterferenceReport(msgspec.Struct, frozen=True):
     """What `bench interference` found."""
 
     backend: str | None

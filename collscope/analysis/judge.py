@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.analysis.check import DEFAULT_RULES, Check, Rules, check
 from collscope.analysis.compare import Comparison, compare
@@ -18,8 +20,7 @@ from collscope.roofline.catalogue import load_system
 from collscope.units import count
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(msgspec.Struct, frozen=True):
     """The labels of a check, or paths of replay CSVs."""
 
     baseline: str

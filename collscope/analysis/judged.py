@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.serving import Match, Matcher
@@ -20,8 +21,7 @@ MOSTLY = 2.0
 WAITING = "waiting"  # regime of a class that waits more than it transfers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """One class with everything known about its time; us of one call on one rank.
 
     alone_us     measured alone, on as many ranks as the job has, and on its links
@@ -148,8 +148,7 @@ class Judged:
         return Part(fraction, efficiency, self.exposure, transfer, contention)
 
 
-@dataclass(frozen=True, slots=True)
-class Reached:
+class Reached(msgspec.Struct, frozen=True):
     """An operation of a run without calls: its best bandwidth, and its lowest efficiency."""
 
     op: str

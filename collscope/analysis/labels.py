@@ -5,7 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.errors import InputError
 from collscope.model import CollectiveClass, Gap
@@ -19,8 +21,7 @@ from collscope.store.measurements import (
 from collscope.units import count
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(msgspec.Struct, frozen=True):
     """One class with one label."""
 
     samples: Samples
@@ -28,8 +29,7 @@ class Measured:
     calls: int | None  # of the class in the run it was planned from
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(msgspec.Struct, frozen=True):
     """Every class of a label with right results, and under what circumstances it was measured."""
 
     name: str

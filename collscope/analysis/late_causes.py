@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
+
+import msgspec
 
 from collscope.analysis.ranks import RankRow
 
@@ -37,8 +38,7 @@ _LATE_IN = "SELECT comm_id, SUM(lateness_ns) FROM call_times WHERE run = ? AND l
 _Kernels = Mapping[str, tuple[int, int]]  # calls and ns by name
 
 
-@dataclass(frozen=True, slots=True)
-class LateCause:
+class LateCause(msgspec.Struct, frozen=True):
     """Why a straggler is late: what it has more of than the others. Times are sums, in ns."""
 
     rank: int
@@ -50,8 +50,7 @@ class LateCause:
     first_rank: int | None  # for this one
 
 
-@dataclass(frozen=True, slots=True)
-class _Rank:
+class _Rank(msgspec.Struct, frozen=True):
     """What one rank's GPU did per collective call; times in ns."""
 
     idle_host: float | None  # idle, and what ran next was not launched yet; None: not told

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.analysis.check import Check
 from collscope.analysis.labels import Label
@@ -17,8 +19,7 @@ from collscope.roofline.system import System
 _DIGITS = 0.005  # part of a bandwidth that tables round away
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """What was found above the hard limit of a system, and what could not be checked."""
 
     system: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.serving import Match
@@ -20,8 +21,7 @@ class Reason(Enum):
     ON_HOST = "on_host"
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """One thing that keeps a measurement from being of exactly a class.
 
     values  of `Gap.NODES_DIFFER` and `Gap.ROOT_DIFFERS` what the measurements have; of a `Reason`

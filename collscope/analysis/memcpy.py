@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Annotated
+
+import msgspec
 
 from collscope.model import CopyTime
 from collscope.parsers.memcpy_csv import HANDLES
@@ -14,8 +15,7 @@ SCHEMA = "collscope.memcpy/1"
 _WORST = ("wrong", "timeout", "failed", "skipped", "ok")
 
 
-@dataclass(frozen=True, slots=True)
-class CopyRow:
+class CopyRow(msgspec.Struct, frozen=True):
     """One kind of copy of one size, over all rounds.
 
     Times are of one repetition; the bandwidth is of one direction, GB = 1e9 bytes.
@@ -40,8 +40,7 @@ class CopyRow:
     rounds: int  # times measured
 
 
-@dataclass(frozen=True, slots=True)
-class CopyReport:
+class CopyReport(msgspec.Struct, frozen=True):
     """What the command prints."""
 
     label: str | None  # what was measured

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import numpy as np
 
 from collscope.analysis.classes import ClassRow, class_rows, read_call_totals
@@ -27,8 +27,7 @@ from collscope.timeline.steps import find_steps
 from collscope.units import count
 
 
-@dataclass(frozen=True, slots=True)
-class TimesFrom:
+class TimesFrom(msgspec.Struct, frozen=True):
     """Where times come from.
 
     kind     measurements of a label, traces of a run, system: its roof, or ceiling: one by name
@@ -41,15 +40,14 @@ class TimesFrom:
     against: TimesFrom | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
+class Times(msgspec.Struct, frozen=True):
     """Times by class, and where they come from."""
 
     origin: TimesFrom
     times: dict[CollectiveClass, NewTime]
     wrong: int = 0  # classes without a time because a result was wrong, or the call failed
     # why a time may not be of exactly a class, with the number of classes
-    marks: Mapping[Mark, int] = field(default_factory=dict)
+    marks: Mapping[Mark, int] = msgspec.field(default_factory=dict)
     transfers: Transfers | None = None  # of every call of another run's traces
     starts: Starts | None = None  # where that run's collectives started
     # Its own step, as recorded; None: it has no steps. Nothing is predicted from it.

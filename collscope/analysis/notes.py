@@ -7,30 +7,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from collscope.analysis.labels import CIRCUMSTANCES, POOLED, Label
 from collscope.model import CollectiveClass, Gap
 
 
-@dataclass(frozen=True, slots=True)
-class Unlike:
+class Unlike(msgspec.Struct, frozen=True):
     """Labels differ in a circumstance; the values that each has, none where not known."""
 
     circumstance: str
     values: tuple[tuple[str, tuple[str, ...]], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Mixed:
+class Mixed(msgspec.Struct, frozen=True):
     """Every label has several values of a circumstance, where it should have one."""
 
     circumstance: str
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WrongResults:
+class WrongResults(msgspec.Struct, frozen=True):
     """Classes with a wrong result, which have no time."""
 
     label: str
@@ -38,16 +36,14 @@ class WrongResults:
     first: CollectiveClass
 
 
-@dataclass(frozen=True, slots=True)
-class WithoutTime:
+class WithoutTime(msgspec.Struct, frozen=True):
     """Rows that failed, ran out of time or were skipped."""
 
     label: str
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
-class NotEverywhere:
+class NotEverywhere(msgspec.Struct, frozen=True):
     """Classes of a label that not every label has."""
 
     label: str
@@ -55,16 +51,14 @@ class NotEverywhere:
     of: int
 
 
-@dataclass(frozen=True, slots=True)
-class NoCounterpart:
+class NoCounterpart(msgspec.Struct, frozen=True):
     """Classes of a label for which the other has no time."""
 
     label: str
     classes: int
 
 
-@dataclass(frozen=True, slots=True)
-class PlacesDiffer:
+class PlacesDiffer(msgspec.Struct, frozen=True):
     """Out of place and in place of one class are far apart."""
 
     label: str
@@ -73,8 +67,7 @@ class PlacesDiffer:
     in_us: float
 
 
-@dataclass(frozen=True, slots=True)
-class HeldAgainst:
+class HeldAgainst(msgspec.Struct, frozen=True):
     """Classes of a label that are compared though something keeps them from being equal."""
 
     label: str
@@ -82,8 +75,7 @@ class HeldAgainst:
     gap: Gap
 
 
-@dataclass(frozen=True, slots=True)
-class Weighed:
+class Weighed(msgspec.Struct, frozen=True):
     """Calls of a run that weigh a class though something keeps them from being of it."""
 
     run: str
@@ -91,28 +83,24 @@ class Weighed:
     gap: Gap
 
 
-@dataclass(frozen=True, slots=True)
-class ControlRaises:
+class ControlRaises(msgspec.Struct, frozen=True):
     """The control raises thresholds; a ratio of times, minus one."""
 
     threshold: float
 
 
-@dataclass(frozen=True, slots=True)
-class OneCallEach:
+class OneCallEach(msgspec.Struct, frozen=True):
     """No calls are known: a class weighs the time of one call."""
 
 
-@dataclass(frozen=True, slots=True)
-class FewLaunches:
+class FewLaunches(msgspec.Struct, frozen=True):
     """Classes with too few launches of a label to tell how launches differ."""
 
     classes: int
     of: int
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(msgspec.Struct, frozen=True):
     """How much of a run was measured; parts are None where the run has nothing."""
 
     run: str
@@ -122,16 +110,14 @@ class Coverage:
     size: float | None  # part of their bytes
 
 
-@dataclass(frozen=True, slots=True)
-class NotApplicable:
+class NotApplicable(msgspec.Struct, frozen=True):
     """A system that such classes do not fit on."""
 
     system: str
     why: str  # as the bounds say it
 
 
-@dataclass(frozen=True, slots=True)
-class SeveralNodes:
+class SeveralNodes(msgspec.Struct, frozen=True):
     """More ranks than one node of the system has GPUs."""
 
     system: str
@@ -143,8 +129,7 @@ class SeveralNodes:
     assumed: bool  # the number of nodes is not known
 
 
-@dataclass(frozen=True, slots=True)
-class Impossible:
+class Impossible(msgspec.Struct, frozen=True):
     """A value above what any schedule over the system's links can reach; rates in GB/s."""
 
     label: str
@@ -154,8 +139,7 @@ class Impossible:
     why: str  # what sets the limit, and what it assumes
 
 
-@dataclass(frozen=True, slots=True)
-class Damaged:
+class Damaged(msgspec.Struct, frozen=True):
     """Content of a file that could not be read."""
 
     path: str
@@ -166,15 +150,13 @@ class Damaged:
     line: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class NoSteps:
+class NoSteps(msgspec.Struct, frozen=True):
     """A traced run in which no step recurs."""
 
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class NotSplit:
+class NotSplit(msgspec.Struct, frozen=True):
     """Classes of a traced run whose transfer is not known apart from the waiting."""
 
     label: str
@@ -182,8 +164,7 @@ class NotSplit:
     of: int
 
 
-@dataclass(frozen=True, slots=True)
-class OneRecordingEach:
+class OneRecordingEach(msgspec.Struct, frozen=True):
     """How much two recordings of one job differ is assumed; the largest part of a host."""
 
     host: float
@@ -196,8 +177,7 @@ Note = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class NoResult:
+class NoResult(msgspec.Struct, frozen=True):
     """A label without a single right result; numbers of classes."""
 
     label: str

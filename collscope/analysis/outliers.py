@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Annotated
+
+import msgspec
 
 from collscope.model import CollectiveClass, Measurement
 
@@ -17,8 +18,7 @@ _FEWEST = 3  # others, and classes: of fewer nothing is typical
 _LONG_US = 20.0  # the host's launches decide how long shorter calls last (`stats`)
 
 
-@dataclass(frozen=True, slots=True)
-class Outlier:
+class Outlier(msgspec.Struct, frozen=True):
     """A round or a node that was slower than the others."""
 
     kind: Annotated[str, ("round", "node")]  # round, node

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Annotated
+
+import msgspec
 
 from collscope.analysis.classes import CallTotal, ClassRow
 from collscope.analysis.communicators import CommunicatorRow
@@ -56,8 +57,7 @@ FROM diagnostics WHERE run = ? GROUP BY severity, code
 _SEVERITIES = ("error", "data_loss", "notice", "info")
 
 
-@dataclass(frozen=True, slots=True)
-class SourceCount:
+class SourceCount(msgspec.Struct, frozen=True):
     """How many sources of one kind and dialect the run has."""
 
     kind: str
@@ -65,8 +65,7 @@ class SourceCount:
     sources: int
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(msgspec.Struct, frozen=True):
     """What the run consists of."""
 
     run: str
@@ -85,8 +84,7 @@ class Header:
     calls_without_size: int
 
 
-@dataclass(frozen=True, slots=True)
-class SourceLines:
+class SourceLines(msgspec.Struct, frozen=True):
     """What became of the lines of one source."""
 
     source: str
@@ -101,8 +99,7 @@ class SourceLines:
     damaged: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class DiagnosticRow:
+class DiagnosticRow(msgspec.Struct, frozen=True):
     """One kind of content problem, counted over the sources."""
 
     # info, notice, data_loss, error
@@ -116,8 +113,7 @@ class DiagnosticRow:
     excerpt: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True):
     """How much of the job the sources show, and what was wrong with them.
 
     complete    calls that every rank of their communicator logged

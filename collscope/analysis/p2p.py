@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+
+import msgspec
 
 from collscope.bench.p2p import P2pRun, Result
 from collscope.bench.p2p_plan import LATENCY_BYTES, ONE_WAY, PING_PONG, TWO_WAY, Exchange
@@ -31,8 +32,7 @@ _QUERY = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class PairRow:
+class PairRow(msgspec.Struct, frozen=True):
     """One pair, size and variant, all rounds together.
 
     Times are of one message: of the slower rank where messages follow each other (one-way,
@@ -56,8 +56,7 @@ class PairRow:
     message: str | None  # why it is not ok
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(msgspec.Struct, frozen=True):
     """The slowest, median and fastest of several pairs at one size."""
 
     variant: str  # label of the setting
@@ -72,8 +71,7 @@ class Spread:
     algbw_gbps_max: float | None  # fastest pair
 
 
-@dataclass(frozen=True, slots=True)
-class SlowPair:
+class SlowPair(msgspec.Struct, frozen=True):
     """A pair whose time is above the median of the pairs by more than the noise."""
 
     variant: str  # label of the setting
@@ -85,16 +83,14 @@ class SlowPair:
     noise: float  # what a ratio must exceed to stand out, less 1
 
 
-@dataclass(frozen=True, slots=True)
-class CopyPoint:
+class CopyPoint(msgspec.Struct, frozen=True):
     """What the copy engine reaches between two GPUs, as `bench memcpy` measured it."""
 
     size_bytes: int  # of a copy
     algbw_gbps: float  # GB = 1e9 bytes
 
 
-@dataclass(frozen=True, slots=True)
-class NotMeasured:
+class NotMeasured(msgspec.Struct, frozen=True):
     """Pairs whose times of one size are missing for one reason."""
 
     test: str  # one-way, two-way, ping-pong
@@ -104,15 +100,13 @@ class NotMeasured:
     cases: int  # pairs and variants
 
 
-@dataclass(frozen=True, slots=True)
-class NotReached:
+class NotReached(msgspec.Struct, frozen=True):
     """Pairs and sizes that the measurement ended before."""
 
     points: int
 
 
-@dataclass(frozen=True, slots=True)
-class P2p:
+class P2p(msgspec.Struct, frozen=True):
     """The answer of `collscope bench p2p`."""
 
     nranks: int  # ranks that were started

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, NoReturn
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.marks import Mark
@@ -21,8 +23,7 @@ from collscope.units import format_size
 SCHEMA = "collscope.predict/1"
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """What to predict: exactly one of `label` and `system` is given.
 
     label    measurements, or a traced run, that the classes take their times from
@@ -45,8 +46,7 @@ class Wanted:
             raise UsageError("predict: --from goes with --with.")
 
 
-@dataclass(frozen=True, slots=True)
-class ClassChange:
+class ClassChange(msgspec.Struct, frozen=True):
     """What changes in one class. Times of one call: the median over the calls; of a class of
     unknown size, which mixes sizes, the mean. None: no new time, stays as it is.
     """
@@ -61,8 +61,7 @@ class ClassChange:
     new_us: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class BoundBy:
+class BoundBy(msgspec.Struct, frozen=True):
     """Part of what bounds a step: the longest path through it, by kind."""
 
     # host, compute, collective; waiting: from a cause to its effect
@@ -72,8 +71,7 @@ class BoundBy:
     after_us: float
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(msgspec.Struct, frozen=True):
     """What the prediction rests on; shares are of 1, paces of the recorded one."""
 
     host_bound: float  # share of the launches that the GPU had to wait for
@@ -96,8 +94,7 @@ class Known:
     exchanges_alone: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Basis:
+class Basis(msgspec.Struct, frozen=True):
     """Where the new times are from; with `Known` it gives the assumptions.
 
     wrong      classes without a new time: all measured results are wrong, or failed
@@ -116,8 +113,7 @@ class Basis:
     step_told: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PredictionReport:
+class PredictionReport(msgspec.Struct, frozen=True, kw_only=True):
     """A step's time before and after. Times in us; gains are ratios of step times, minus one."""
 
     schema: str = SCHEMA

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.analysis.judged import MOSTLY, SKEW_FACTOR, Judged
 from collscope.analysis.share import KernelShare, Share
@@ -28,8 +30,7 @@ _BYTES = {Datatype.INT8.value, Datatype.UINT8.value}
 _Largest = tuple[RoofAt, int | None, float]  # roof, class, time alone in us
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileKernel:
+class ProfileKernel(msgspec.Struct, frozen=True):
     """A kernel of a profile against the roof of the largest message it can serve.
 
     share   ratio to GPU time

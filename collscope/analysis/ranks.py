@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 _RANKS = """
 SELECT rank, calls, transfer_ns, wait_ns, unknown_ns, late_of, late_last, late_behind,
@@ -23,8 +24,7 @@ FROM rank_waits WHERE run = ? AND origin = 'kernel_log' ORDER BY rank
 _TRUTH = 12  # column of `straggler`
 
 
-@dataclass(frozen=True, slots=True)
-class RankWaits:
+class RankWaits(msgspec.Struct, frozen=True):
     """How long one rank waits in collectives after the warm-up, and how late it comes."""
 
     rank: int
@@ -47,8 +47,7 @@ class RankWaits:
         return self.transfer_ns + self.wait_ns + self.unknown_ns
 
 
-@dataclass(frozen=True, slots=True)
-class RankRow(RankWaits):
+class RankRow(RankWaits, frozen=True):
     """One rank's GPU time after the warm-up, its waiting, and how late it comes."""
 
     span_ns: int  # from the end of the warm-up to the last kernel's end

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from collscope.errors import NoVerdictError, UsageError
 from collscope.ingest.match import reading
@@ -25,8 +26,7 @@ from collscope.units import count
 SCHEMA = "collscope.roofline/2"
 
 
-@dataclass(frozen=True, slots=True)
-class Roofline:
+class Roofline(msgspec.Struct, frozen=True):
     """Either the systems that ship, or the bounds and roofs of one shape on one system."""
 
     system: str | None  # None: the list of systems

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import median
 from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.analysis.classes import ClassRow
 from collscope.model import CollectiveClass, Distance, Gap, Measurement, Op
@@ -68,8 +70,7 @@ class MeasurementIndex:
         return (*by_size.get(wanted.size_bytes, ()), *by_size.get(None, ()))
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(msgspec.Struct, frozen=True):
     """Measurements that serve one class.
 
     nearest     those of the least distance

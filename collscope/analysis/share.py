@@ -5,9 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
+
+import msgspec
 
 from collscope.analysis.rocprof_files import again, kernels_of
 
@@ -63,8 +64,7 @@ class Bound(Enum):
     COPIES = "copies"
 
 
-@dataclass(frozen=True, slots=True)
-class FamilyShare:
+class FamilyShare(msgspec.Struct, frozen=True):
     """Collective kernels of one family (nccl, rccl, msccl, mscclpp, custom) in one profile."""
 
     family: str
@@ -73,8 +73,7 @@ class FamilyShare:
     percent: float | None  # of the profile's denominator
 
 
-@dataclass(frozen=True, slots=True)
-class KernelShare:
+class KernelShare(msgspec.Struct, frozen=True):
     """One collective kernel's total in one profile, all devices together."""
 
     name: str
@@ -85,16 +84,14 @@ class KernelShare:
     percent: float | None  # of the profile's denominator
 
 
-@dataclass(frozen=True, slots=True)
-class UnclassifiedName:
+class UnclassifiedName(msgspec.Struct, frozen=True):
     """A kernel name with "ccl" that is no known collective, and is not counted as one."""
 
     name: str
     calls: int
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(msgspec.Struct, frozen=True):
     """Share of GPU time in collectives, of one profile."""
 
     source: str

@@ -7,10 +7,12 @@ import shlex
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.analysis.labels import Label, aligned, load_labels
 from collscope.analysis.notes import Damaged, Note
@@ -31,8 +33,7 @@ _METHODS = {"full": "trace of CPU and CUDA activities", "light": "trace of CUDA 
 _FILES = (".csv", ".csv.gz", ".csv.zst")
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
+class Inputs(msgspec.Struct, frozen=True):
     """Labels as named, and the calls of the run that weight them."""
 
     labels: list[Label]
@@ -40,8 +41,7 @@ class Inputs:
     notes: tuple[Note, ...]  # what was damaged in the files
 
 
-@dataclass(frozen=True, slots=True)
-class Runs:
+class Runs(msgspec.Struct, frozen=True):
     """Runs of a comparison.
 
     of       whose measurements are compared; None: those of every run

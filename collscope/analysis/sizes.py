@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Annotated
+
+import msgspec
 
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.communicators import OpCalls, count_ops
@@ -17,8 +18,7 @@ KIB, MIB = 1024, 1024**2
 PERFTOOLS_EDGES = (0, 16, 256, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
 
 
-@dataclass(frozen=True, slots=True)
-class Bin:
+class Bin(msgspec.Struct, frozen=True):
     """Calls with low_bytes <= size < high_bytes."""
 
     low_bytes: int
@@ -28,8 +28,7 @@ class Bin:
     ops: tuple[OpCalls, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Histogram:
+class Histogram(msgspec.Struct, frozen=True):
     """Message sizes (nccl-tests size of one call) in bins."""
 
     name: Annotated[str, ("perftools", "powers_of_two")]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 from math import inf
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.analysis.jobs import job_of_profile
 from collscope.analysis.judged import SKEW_FACTOR, Judged
@@ -22,8 +24,7 @@ FROM rank_times WHERE run = :run
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Fraction:
+class Fraction(msgspec.Struct, frozen=True):
     """How much of one job's time collectives take.
 
     value     ratio: to the wall time of the traced ranks, to all kernels and copies of several
@@ -87,8 +88,7 @@ class Basis(Enum):
     ALONE = "alone"  # times measured alone
 
 
-@dataclass(frozen=True, slots=True)
-class Breakdown:
+class Breakdown(msgspec.Struct, frozen=True):
     """The collective time of the run over all devices, in seconds; None: not known.
 
     left_out  classes without a time of this basis
@@ -164,8 +164,7 @@ def _parts(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Uplift:
+class Uplift(msgspec.Struct, frozen=True, kw_only=True):
     """End-to-end speed-up expected if every judged class ran at its roof; gains are ratios.
 
     fraction          collective share of one job's time

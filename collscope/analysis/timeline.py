@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import defaultdict
-from dataclasses import dataclass
 from statistics import median
 from typing import Annotated, TypeVar
+
+import msgspec
 
 from collscope.analysis.hidden_cost import BesideRow, read_beside
 from collscope.analysis.late_causes import LateCause, read_late_causes
@@ -75,8 +76,7 @@ _Kind = TypeVar("_Kind", bound="Timeline")
 _Call = tuple[int, int, int, int | None, int | None, int | None]
 
 
-@dataclass(frozen=True, slots=True)
-class ClockRow:
+class ClockRow(msgspec.Struct, frozen=True):
     """The clock of one rank's trace against the first comparable one; removed from all times."""
 
     rank: int
@@ -87,8 +87,7 @@ class ClockRow:
     calls: int  # behind the estimate
 
 
-@dataclass(frozen=True, slots=True)
-class ClassTimeRow:
+class ClassTimeRow(msgspec.Struct, frozen=True):
     """Calls of one class in the job, warm-up left out. Medians are over calls."""
 
     class_id: int
@@ -108,8 +107,7 @@ class ClassTimeRow:
     wait_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class DisagreementRow:
+class DisagreementRow(msgspec.Struct, frozen=True):
     """What ranks disagree on, by their recordings or traces."""
 
     origin: Annotated[str, ("recording", "trace")]  # what tells it: recordings of calls, or traces
@@ -119,8 +117,7 @@ class DisagreementRow:
     count: int  # places
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressRow:
+class ProgressRow(msgspec.Struct, frozen=True):
     """How far one rank got in one group."""
 
     group_name: str  # process group or communicator as recorded
@@ -131,8 +128,7 @@ class ProgressRow:
     first_open: int | None  # first called and not completed
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRow:
+class GroupRow(msgspec.Struct, frozen=True):
     """Process groups of one name, warm-up left out. Times are sums over calls and ranks."""
 
     name: str | None  # what the program calls it; None: groups without a name
@@ -144,16 +140,14 @@ class GroupRow:
     wait_ns: int | None  # None where some of it is not known
 
 
-@dataclass(frozen=True, slots=True)
-class TracedRanks:
+class TracedRanks(msgspec.Struct, frozen=True):
     """Ranks with a trace, and how many the job has."""
 
     ranks: int
     world: int
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceRow:
+class PlaceRow(msgspec.Struct, frozen=True):
     """Ranks of one GPU, node or NIC together. Times are sums over their calls."""
 
     kind: Annotated[str, ("GPU", "node", "NIC")]
@@ -167,8 +161,7 @@ class PlaceRow:
     busbw_gbps: float | None  # mean of their calls, weighted by time; None: sizes not known
 
 
-@dataclass(frozen=True, slots=True)
-class StepRow:
+class StepRow(msgspec.Struct, frozen=True):
     """Steps of one rank, with the profiler."""
 
     rank: int
@@ -179,8 +172,7 @@ class StepRow:
     step_from: Annotated[str, ("marks", "kernels", "period", "given")]  # as in the view `steps`
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(msgspec.Struct, frozen=True):
     """Everything traces and recordings tell; empty where the run has none."""
 
     ranks: tuple[RankRow, ...]

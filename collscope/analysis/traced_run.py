@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from collscope.analysis.classes import ClassRow, class_rows, read_call_totals
@@ -21,8 +21,7 @@ WHERE k.run = :run AND c.run = :run
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Traced:
+class Traced(msgspec.Struct, frozen=True):
     """A run's timeline and the rows of the classes it has, as the store counts them."""
 
     timeline: Timeline

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from collscope.analysis.communicators import CommunicatorRow
 
@@ -38,8 +39,7 @@ FROM facts WHERE run = ? GROUP BY kind, value ORDER BY kind, SUM(count) DESC, va
 """
 
 
-@dataclass(frozen=True, slots=True)
-class TransportRow:
+class TransportRow(msgspec.Struct, frozen=True):
     """Connections of one kind."""
 
     transport: str
@@ -56,8 +56,7 @@ class TransportRow:
     excerpt: str | None  # that line's message
 
 
-@dataclass(frozen=True, slots=True)
-class SettingRow:
+class SettingRow(msgspec.Struct, frozen=True):
     """One value of one variable that the library said it used."""
 
     name: str
@@ -70,8 +69,7 @@ class SettingRow:
     excerpt: str | None  # that line's message
 
 
-@dataclass(frozen=True, slots=True)
-class FactRow:
+class FactRow(msgspec.Struct, frozen=True):
     """A statement of the library (network, plugin, warning), counted over the sources."""
 
     kind: str

@@ -8,13 +8,13 @@ slower than alone, eta its roof time over its time alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from collscope.stats import RESAMPLES, SEED, resampled_medians
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """What one class contributes.
 
     fraction    f, ratio to T
@@ -37,8 +37,7 @@ class Part:
         return self.fraction * self.exposure * self.transfer / self.contention * idle
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(msgspec.Struct, frozen=True):
     """Times of one call: they add up to its transfer in the job, or its time alone."""
 
     contention: float
@@ -97,8 +96,7 @@ def split(roof: float, alone: float | None, in_job: float | None) -> Split | Non
     return Split(whole - least, least - bound, bound)
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(msgspec.Struct, frozen=True):
     """Gain over resampled measurements: 5 %, 50 % and 95 % quantiles."""
 
     low: float

@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.analysis.notes import NoResult
 from collscope.model import CollectiveClass
@@ -68,8 +70,7 @@ class Doubt(Enum):
     PROFILER = "profiler"  # of a step: what the profiler costs its host is not known
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(msgspec.Struct, frozen=True):
     """One class of both labels, and whether it changed beyond threshold and noise."""
 
     key: CollectiveClass
@@ -87,8 +88,7 @@ class Judged:
         return self.doubt is None or self.slower or self.faster
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(msgspec.Struct, frozen=True):
     """Classes of the baseline that the current label does not have."""
 
     keys: tuple[CollectiveClass, ...]  # heaviest first
@@ -97,8 +97,7 @@ class Lost:
     untimed: int = 0  # further classes, that the baseline itself has wrong or failed
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(msgspec.Struct, frozen=True):
     """Classes that the current label does wrongly, or not at all."""
 
     label: str
@@ -106,8 +105,7 @@ class Broken:
     failed: tuple[CollectiveClass, ...]  # or ran out of time
 
 
-@dataclass(frozen=True, slots=True)
-class Noise:
+class Noise(msgspec.Struct, frozen=True):
     """Too much noise: which doubt has most of the time that cannot be judged."""
 
     seen: float  # part of the baseline's time that can be judged
@@ -116,8 +114,7 @@ class Noise:
     resolution: float | None  # least at which enough could be judged; None: it says too little
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedStep:
+class JudgedStep(msgspec.Struct, frozen=True):
     """The step of two traced runs."""
 
     steps: tuple[tuple[str, int], tuple[str, int]]  # runs, and how many steps each has
@@ -131,8 +128,7 @@ class JudgedStep:
     faster: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """A verdict and what it follows from; empty and None: does not apply."""
 
     verdict: Verdict

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from collscope.analysis.labels import Label
 from collscope.analysis.notes import Coverage, Note, Weighed
@@ -16,8 +17,7 @@ from collscope.model import CollectiveClass, Datatype, Gap, Redop, parse_op
 _PLACE_RANK = {None: 2, False: 0, True: 1}
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(msgspec.Struct, frozen=True):
     """Calls of a run by measured class, and how much of the run they are."""
 
     run: str

@@ -10,8 +10,9 @@ import contextlib
 import importlib.util
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from collscope.bench.start import check_start, error_of, read_csv, start_microbench
 from collscope.errors import CollscopeError, InputError, ReplayError, UsageError
@@ -54,8 +55,7 @@ ORDER BY TOTAL(k.end_ns - k.start_ns - k.exposed_ns) DESC
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """What to measure, as the command line says it; None leaves a choice to the program."""
 
     nranks: int | None = None
@@ -79,8 +79,7 @@ class Wanted:
     launcher: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(msgspec.Struct, frozen=True):
     """What was measured; if it ended early, also why."""
 
     rows: tuple[Interference, ...]

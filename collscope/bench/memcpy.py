@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from collscope.bench.start import check_start, error_of, read_csv, start_microbench
 from collscope.errors import CollscopeError, UsageError
@@ -24,8 +25,7 @@ _PROCESSES = 2  # what passes between processes needs a second one
 _WHERE = "bench memcpy"
 
 
-@dataclass(frozen=True, slots=True)
-class CopyWanted:
+class CopyWanted(msgspec.Struct, frozen=True):
     """What to measure, as the command line says it; None leaves a choice to the program."""
 
     sizes: str = DEFAULT_SIZES
@@ -41,8 +41,7 @@ class CopyWanted:
     launcher: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CopiesMeasured:
+class CopiesMeasured(msgspec.Struct, frozen=True):
     """What was measured; if it ended early, also why."""
 
     found: MeasurementSet

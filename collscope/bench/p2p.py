@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.bench.p2p_plan import (
     ONE_WAY,
@@ -25,8 +27,7 @@ DEFAULT_LABEL = "p2p"
 KINDS = {"one-way": (ONE_WAY,), "two-way": (TWO_WAY,), "both": (ONE_WAY, TWO_WAY)}
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """What to measure, as the command line says it."""
 
     nranks: int
@@ -36,8 +37,7 @@ class Wanted:
     latency: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """A measurement, and what it is of. A ping-pong has rows of its two messages and of all."""
 
     variant: str
@@ -45,8 +45,7 @@ class Result:
     measured: Measurement
 
 
-@dataclass(frozen=True, slots=True)
-class P2pRun:
+class P2pRun(msgspec.Struct, frozen=True):
     """What was measured; if it ended early, also why."""
 
     nranks: int

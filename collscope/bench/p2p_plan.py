@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from collscope.errors import UsageError
 from collscope.model import Datatype, Op
@@ -42,8 +43,7 @@ _PAIR = re.compile(r"\s*(\d{1,6}):(\d{1,6})\s*")
 Pair = tuple[int, int]  # ranks: source, destination
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Exchange:
+class Exchange(msgspec.Struct, frozen=True, order=True):
     """What is measured between two ranks; `src` is below `dst` where both send."""
 
     kind: str  # one-way, two-way, ping-pong
@@ -115,8 +115,7 @@ def sizes_by_pair(pairs: Sequence[Pair], asked: str | None) -> dict[Pair, tuple[
     return sizes
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True):
     """The parts of a measurement, and the exchanges that they hold."""
 
     parts: tuple[Part, ...]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from collscope.errors import (
     CollscopeError,

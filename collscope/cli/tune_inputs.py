@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.analysis.share import read_shares
 from collscope.analysis.time_breakdown import fractions_of
@@ -51,8 +53,7 @@ _NODES = "SELECT MAX(nnodes) FROM communicators WHERE run = ?"
 _ALGORITHMS = "SELECT DISTINCT algorithm FROM call_totals WHERE run = ? AND algorithm IS NOT NULL"
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """What the command line says."""
 
     source: command.Source
@@ -69,8 +70,7 @@ class Asked:
     seed: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
+class _Job(msgspec.Struct, frozen=True):
     """What a store knows of the job."""
 
     variables: Mapping[str, str]

@@ -8,8 +8,9 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import IO, BinaryIO, cast
+
+import msgspec
 
 from collscope.ingest.files import Input, UnreadableError, archive_kind, open_input, over_limit
 
@@ -23,8 +24,7 @@ _NESTED = "an archive inside an archive: its members are not read"
 _DAMAGED = "a damaged archive: nothing after this place is read"
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(msgspec.Struct, frozen=True):
     """What of an archive is not read, and why; `path` as if the archive were a folder."""
 
     path: str

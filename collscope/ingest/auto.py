@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from collscope.ingest.adding import CUT, EMPTY, OTHER_KIND, unusable
 from collscope.ingest.files import HEAD_BYTES, Input
@@ -31,8 +32,7 @@ _NO_OP = "op_unknown"  # a table that lacks the name of its operation
 _NOTHING = "no profile, trace, replay CSV, log, benchmark table or figures found"
 
 
-@dataclass(frozen=True, slots=True)
-class _Into:
+class _Into(msgspec.Struct, frozen=True):
     """Where files go."""
 
     connection: sqlite3.Connection

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from collscope.ingest.adding import EMPTY, OTHER_KIND, unusable
 from collscope.ingest.paths import printable
@@ -145,8 +146,7 @@ def _scan_diagnostics(scan: dict[str, Any]) -> list[Diagnostic]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Parsed:
+class _Parsed(msgspec.Struct, frozen=True):
     """One log, ready to be stored."""
 
     row: sources.SourceRow

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from collscope.match.consistency import Consistency, check
@@ -19,8 +19,7 @@ from collscope.timeline.overlap import warm_until
 from collscope.timeline.steps import Steps, find_steps
 
 
-@dataclass(frozen=True, slots=True)
-class TraceMatch:
+class TraceMatch(msgspec.Struct, frozen=True):
     """What the traces of a run tell, and which calls theirs are."""
 
     given: store.StoredTraces

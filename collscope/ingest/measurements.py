@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import TypeVar, cast
+
+from msgspec.structs import replace
 
 from collscope.ingest.adding import OTHER_KIND, add_source, cut_short, stem, unusable
 from collscope.ingest.files import Input

@@ -5,20 +5,20 @@ from __future__ import annotations
 import glob
 import os
 import stat
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from collscope.errors import InputError
 
 STDIN = "-"
 
 
-@dataclass(frozen=True, slots=True)
-class Expanded:
+class Expanded(msgspec.Struct, frozen=True):
     """The files that some paths name, and what was found below them that is no file."""
 
     files: list[str]
-    skipped: list[tuple[str, str]] = field(default_factory=list)  # path, why
+    skipped: list[tuple[str, str]] = msgspec.field(default_factory=list)  # path, why
 
 
 def expand_files(paths: list[str]) -> list[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path, PurePath
+
+import msgspec
 
 from collscope.match.periods import Recording, assign_periods
 from collscope.model.profile import other_profilers
@@ -42,8 +43,7 @@ SELECT COUNT(*), AVG(duration_ns) FROM steps WHERE run = ? GROUP BY rank ORDER B
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
+class Period(msgspec.Struct, frozen=True):
     """What the traces of one profiled period or job hold."""
 
     run: str  # its label

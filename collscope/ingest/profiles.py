@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import astuple, dataclass
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import astuple
 
 from collscope.ingest.adding import OTHER_KIND, add_source, cut_short, unusable
 from collscope.ingest.files import Input
@@ -32,8 +34,7 @@ _NO_PROFILE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
+class _Given(msgspec.Struct, frozen=True):
     """One profile on its way into the store."""
 
     row: sources.SourceRow

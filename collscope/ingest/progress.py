@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 
 class Progress:
@@ -28,8 +29,7 @@ class Progress:
 SILENT = Progress()
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """How the files of an ingest are read.
 
     progress    is told how far it is

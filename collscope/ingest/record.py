@@ -8,9 +8,10 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+
+import msgspec
 
 from collscope.errors import InputError, MissingToolError, UsageError
 
@@ -22,16 +23,14 @@ _SIGNAL_BASE = 128  # exit code of a shell for a process that a signal ended
 _Handler = Callable[[int, FrameType | None], object] | int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """What to record besides the logs."""
 
     kernel_trace: bool = False  # RCCL's, with GPU times
     inspector: bool = False  # NCCL's profiler plugin
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(msgspec.Struct, frozen=True):
     """What a recorded job left behind."""
 
     exit_code: int

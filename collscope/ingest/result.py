@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from collscope.errors import CollscopeError
 from collscope.model import Diagnostic, Severity
@@ -13,8 +14,7 @@ _SHOWN = (Severity.ERROR, Severity.DATA_LOSS, Severity.NOTICE)
 _ONE = {"copies": "copy", "classes": "class"}  # singulars that do not just lose an s
 
 
-@dataclass(frozen=True, slots=True)
-class Ingested:
+class Ingested(msgspec.Struct, frozen=True):
     """One input after ingest. `counts` says what it held, in words for the summary line.
 
     The last may be the run itself, matched, with what makes it more than one job.
@@ -24,7 +24,7 @@ class Ingested:
     status: str  # added, replaced (read again), known (same bytes in the run), unusable, matched
     dialect: str = ""
     counts: tuple[tuple[str, int], ...] = ()
-    diagnostics: tuple[Diagnostic, ...] = field(default=())
+    diagnostics: tuple[Diagnostic, ...] = msgspec.field(default=())
     reason: str = ""  # why it is unusable
     code: str = ""  # the same, for programs: see `collscope.ingest.adding`
 

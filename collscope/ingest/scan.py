@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from dataclasses import dataclass
+
+import msgspec
 
 from collscope.ingest.files import Input, open_input
 from collscope.ingest.progress import SILENT, Reading
@@ -16,8 +17,7 @@ from collscope.parsers.log_scan import LogScan, scan
 Report = Callable[[str, int], None]  # path, bytes of the file read so far
 
 
-@dataclass(frozen=True, slots=True)
-class Scanned:
+class Scanned(msgspec.Struct, frozen=True):
     """What the scanner made of one file."""
 
     path: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from collscope.ingest.adding import OTHER_KIND, cut_short, unusable
 from collscope.ingest.files import HEAD_BYTES, Input
@@ -29,8 +30,7 @@ _CUT = "cut, or not written to its end; what is there holds no kernel, copy or c
 _UNKNOWN = "not a known trace or recording"
 
 
-@dataclass(frozen=True, slots=True)
-class _Parsed:
+class _Parsed(msgspec.Struct, frozen=True):
     """What one file holds."""
 
     traces: list[TraceFile]

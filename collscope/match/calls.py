@@ -9,8 +9,8 @@ one that the ranks log differently.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from collscope._align import align
@@ -19,8 +19,7 @@ from collscope.match.communicators import Communicator
 from collscope.match.observations import Ints, Observations
 
 
-@dataclass(frozen=True, slots=True)
-class AlignedCalls:
+class AlignedCalls(msgspec.Struct, frozen=True):
     """Calls of one communicator in order: `rows[c, m]` is the row of member m, -1 if absent."""
 
     ranks: tuple[int, ...]  # of the members, in the order of the columns

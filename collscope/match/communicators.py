@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.match.handles import CommHandle, Process
 
 _NO_CALLS = 0  # digest of an empty sequence
 
 
-@dataclass(frozen=True, slots=True)
-class Communicator:
+class Communicator(msgspec.Struct, frozen=True):
     """A set of ranks; `members` maps a rank to the index of its handle."""
 
     nranks: int | None

@@ -7,8 +7,10 @@ buffer has forgotten is not missing.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.match.members import (
     Member,
@@ -32,8 +34,7 @@ if TYPE_CHECKING:
 _NOT_RUN = "captured"  # recorded into a graph; its launches are recorded again
 
 
-@dataclass(frozen=True, slots=True)
-class RankProgress:
+class RankProgress(msgspec.Struct, frozen=True):
     """How far one rank got in one group, in the group's own sequence numbers of collectives."""
 
     group: str
@@ -44,8 +45,7 @@ class RankProgress:
     first_open: int | None  # called and not completed
 
 
-@dataclass(frozen=True, slots=True)
-class CallFinding:
+class CallFinding(msgspec.Struct, frozen=True):
     """One disagreement; of those that repeat, the first."""
 
     kind: str  # stopped, missing, different, open, unmatched, different_size
@@ -57,8 +57,7 @@ class CallFinding:
     world_ranks: bool = True  # `ranks` are world ranks; else numbers in the group
 
 
-@dataclass(frozen=True, slots=True)
-class Consistency:
+class Consistency(msgspec.Struct, frozen=True):
     """Everything that was compared, and what came out."""
 
     progress: tuple[RankProgress, ...]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from collscope.kernel_names import classify
 from collscope.match.communicators import join_communicators, world_ranks
@@ -31,8 +32,7 @@ class Gpu(NamedTuple):
     bus_id: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Execution:
+class Execution(msgspec.Struct, frozen=True):
     """The kernels that executed one call, at most one of a rank."""
 
     call: int | None  # None: no log line is of it, and all its ranks' kernels are there
@@ -41,8 +41,7 @@ class Execution:
     kernels: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class JoinedKernels:
+class JoinedKernels(msgspec.Struct, frozen=True):
     """Traced kernels over all ranks."""
 
     executions: list[Execution]

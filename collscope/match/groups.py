@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable
-from dataclasses import dataclass
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -25,8 +25,7 @@ _ALIKE = 0.2  # or by less than this part of what the calls last
 _MOST_NS = 50_000.0  # and never by more, where nothing but time tells
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(msgspec.Struct, frozen=True):
     """A process group and the collective rows of the ranks whose traces are there."""
 
     identity: str  # ranks, name, inferred

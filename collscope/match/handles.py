@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from collscope.model import CommInit, CommTopology, LogRecord
 
 Ints = npt.NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class CommHandle:
+class CommHandle(msgspec.Struct, frozen=True):
     """One communicator as one rank of one process saw it. None: not in the source."""
 
     process: int  # index of the process; unique within what is matched together

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from collscope._align import align
 from collscope.match.communicators import Communicator
@@ -32,8 +33,7 @@ _MOSTLY = 0.9
 _HASH = re.compile(r"0x([0-9a-f]{1,16})")
 
 
-@dataclass(frozen=True, slots=True)
-class ExtraGroup:
+class ExtraGroup(msgspec.Struct, frozen=True):
     """A process group and the calls on it, in order."""
 
     name: str | None
@@ -45,13 +45,12 @@ class ExtraGroup:
     classes: tuple[CallClass, ...]  # per call
     seen: tuple[int, ...]  # ranks that show it, per call
     missing: tuple[tuple[int, int], ...] = ()  # (call, world rank) of members that lack a call
-    transfers: Mapping[int, tuple[Transfer, ...]] = field(default_factory=dict)  # by call
+    transfers: Mapping[int, tuple[Transfer, ...]] = msgspec.field(default_factory=dict)  # by call
     description: str | None = None  # what the program calls it
     numbered: bool = False  # `members` are numbers in the group: world ranks are not told
 
 
-@dataclass(slots=True)
-class Joined:
+class Joined(msgspec.Struct):
     """Where the calls of each group went."""
 
     call: list[Ints]  # per group and call; -1: left out

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from collscope import stamps
 from collscope.model import Diagnostic, Severity
@@ -29,8 +30,7 @@ _TRACE_COLUMNS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class TracedKernel:
+class TracedKernel(msgspec.Struct, frozen=True):
     """One kernel's work on one rank. Times in ns of the GPU's clock; end None: never printed."""
 
     process: int

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -19,8 +19,7 @@ COUNT_MODULO_2_32 = 1  # newest RCCL prints count with %u
 POINTERS_ONLY = 4  # AllToAllv of ROCm 4: where the counts lie is printed, not what they are
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(msgspec.Struct, frozen=True):
     """What all ranks of one call log alike (Send and Recv: what one rank logs)."""
 
     op: Op
@@ -49,8 +48,7 @@ COLUMNS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Observations:
+class Observations(msgspec.Struct, frozen=True):
     """Rows of many ranks. `columns` are arrays of equal length, see `COLUMNS`."""
 
     handles: Sequence[CommHandle]

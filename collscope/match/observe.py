@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from collscope.match.handles import resolve_handles
@@ -18,8 +18,7 @@ _LARGEST_COUNT = 2**44  # elements; 128 TiB of 8 bytes, a thousand times a GPU's
 _CALL_TRACE = 1  # value of the scanner's `source` column
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(msgspec.Struct, frozen=True):
     """What one log holds for the matching."""
 
     observations: Observations

@@ -10,8 +10,8 @@ one call when together they form a pattern: all-to-all, gather, scatter, shift.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from collscope._align import align
@@ -20,8 +20,7 @@ from collscope.match.observations import Observations
 from collscope.model import Datatype, Op, transfers_size_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(msgspec.Struct, frozen=True):
     """One message between two ranks of a communicator."""
 
     src_rank: int
@@ -38,8 +37,7 @@ class Transfer:
         return None if item is None else item * self.count
 
 
-@dataclass(frozen=True, slots=True)
-class PatternCall:
+class PatternCall(msgspec.Struct, frozen=True):
     """Transfers that make one call."""
 
     op: Op

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 
 from collscope._align import align
@@ -16,8 +16,7 @@ _NEAR_NS = 10_000_000  # ends of one call, of which some ranks leave early, most
 _CANDIDATES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Pairing:
+class Pairing(msgspec.Struct, frozen=True):
     """Partner of each element of the second sequence, rising, -1: none; and the clocks' offset."""
 
     partner: Ints

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from collscope.match import p2p
 from collscope.match.communicators import Communicator
@@ -27,8 +28,7 @@ class Member(NamedTuple):
     calls: list[RecordedCall]
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedPattern:
+class RecordedPattern(msgspec.Struct, frozen=True):
     """Transfers that make one call, and where its first one stands."""
 
     key: CallClass

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from collscope.match.joining import ExtraGroup
 from collscope.match.p2p import Transfer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -15,8 +15,7 @@ from collscope.model.trace import HostCalls, Ints, TraceCollective, TraceFile
 UNKNOWN_LAUNCH = -(1 << 62)
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(msgspec.Struct, frozen=True):
     """Rows of all traces, trace by trace, each in the order of start. Times in ns since `base`."""
 
     base_ns: int

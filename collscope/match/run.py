@@ -5,11 +5,12 @@ from __future__ import annotations
 import zlib
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from collscope.match import p2p
 from collscope.match.calls import align_calls, in_place, join_disagreements
@@ -23,8 +24,7 @@ from collscope.model import CollectiveClass, Diagnostic, Place, Severity, redop_
 from collscope.units import count
 
 
-@dataclass(frozen=True, slots=True)
-class CallClass(CollectiveClass):
+class CallClass(CollectiveClass, frozen=True):
     """A class of a run, with what executed its calls."""
 
     backend: str = "native"
@@ -40,8 +40,7 @@ class Deviation(NamedTuple):
     row: int | None
 
 
-@dataclass(slots=True)
-class Matched:
+class Matched(msgspec.Struct):
     """A matched run.
 
     `calls` are columns of equal length in launch order over all communicators (see
@@ -50,13 +49,15 @@ class Matched:
 
     comms: list[Communicator]
     world_ranks: list[int | None]  # per handle
-    classes: list[CallClass] = field(default_factory=list)
-    calls: dict[str, Ints] = field(default_factory=dict)
-    deviations: list[Deviation] = field(default_factory=list)
-    transfers: list[tuple[int, p2p.Transfer]] = field(default_factory=list)
-    kernel_calls: list[tuple[int, int]] = field(default_factory=list)  # traced kernel, its call
+    classes: list[CallClass] = msgspec.field(default_factory=list)
+    calls: dict[str, Ints] = msgspec.field(default_factory=dict)
+    deviations: list[Deviation] = msgspec.field(default_factory=list)
+    transfers: list[tuple[int, p2p.Transfer]] = msgspec.field(default_factory=list)
+    kernel_calls: list[tuple[int, int]] = msgspec.field(
+        default_factory=list
+    )  # traced kernel, its call
     joined: JoinedKernels | None = None  # None: no traced kernels
-    diagnostics: list[Diagnostic] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = msgspec.field(default_factory=list)
 
 
 CALL_COLUMNS = ("comm", "seq", "class", "group", "setting", "op_count", "ranks_seen")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
 from itertools import pairwise
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from collscope.match.joining import ExtraGroup
 from collscope.match.rows import Rows
@@ -16,8 +17,7 @@ from collscope.model import CollectiveClass, Op
 from collscope.model.trace import Ints
 
 
-@dataclass(frozen=True, slots=True)
-class GroupCalls:
+class GroupCalls(msgspec.Struct, frozen=True):
     """The calls of one group, and where each came from."""
 
     group: ExtraGroup

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from collscope.match.align import interleave
 from collscope.match.groups import Group, find_groups, signatures
@@ -27,8 +28,7 @@ _EXCHANGES = 0.7  # of the kernels
 _APART_NS = 20_000.0  # ends of one call scatter by less, but for the clocks' offset
 
 
-@dataclass(frozen=True, slots=True)
-class Calls:
+class Calls(msgspec.Struct, frozen=True):
     """Calls of all groups, and the rows that took part (sorted by call, then by trace)."""
 
     groups: tuple[Group, ...]

@@ -20,10 +20,12 @@ What is told is a code (`Gap`); words are made where people read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from operator import attrgetter
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.model.datatype import Datatype
 from collscope.model.op import Op
@@ -53,8 +55,7 @@ _NO_DISTANCE: Distance = (0,) * len(_GAPS)
 _other_parts = attrgetter("count", "size_bytes", "root", "in_place", "nranks", "nnodes", "shape")
 
 
-@dataclass(frozen=True, slots=True)
-class CollectiveClass:
+class CollectiveClass(msgspec.Struct, frozen=True):
     """Calls that cost the same; None: not known, or the operation has no such part."""
 
     op: Op

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class CopyTime:
+class CopyTime(msgspec.Struct, frozen=True):
     """What one copy of one size took; kinds as in schemas/memcpy-csv.md.
 
     Times are of one repetition in microseconds, bandwidths of one direction (GB = 1e9 bytes).

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 
 class Datatype(Enum):
@@ -46,8 +47,7 @@ class Datatype(Enum):
         return _BY_LABEL.get(label or "")
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
+class _Facts(msgspec.Struct, frozen=True):
     code: int
     itemsize: int | None
     names: str = ""  # beside the label, without "nccl", "_" and "-"

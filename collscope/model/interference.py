@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from collscope.model.datatype import Datatype
 from collscope.model.op import Op
 
 
-@dataclass(frozen=True, slots=True)
-class Interference:
+class Interference(msgspec.Struct, frozen=True):
     """What one rank's computation and a class of collectives cost each other on one machine.
 
     Times are medians over rounds, in microseconds: of the computation's batch, and of one call.

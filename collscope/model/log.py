@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class CommInit:
+class CommInit(msgspec.Struct, frozen=True):
     """One rank's "Init START" or "Init COMPLETE" line, or the CALL line of the same."""
 
     process: int  # index into the scan's processes
@@ -27,8 +26,7 @@ class CommInit:
     traced: bool = False  # from a CALL trace, beside which the other two lines may stand
 
 
-@dataclass(frozen=True, slots=True)
-class CommTopology:
+class CommTopology(msgspec.Struct, frozen=True):
     """One rank's "rank R nRanks N nNodes M localRanks L localRank l" line."""
 
     process: int
@@ -41,8 +39,7 @@ class CommTopology:
     local_rank: int
 
 
-@dataclass(frozen=True, slots=True)
-class CommEnd:
+class CommEnd(msgspec.Struct, frozen=True):
     """A communicator's Destroy, Abort or Revoke line on one rank."""
 
     process: int
@@ -51,8 +48,7 @@ class CommEnd:
     how: str  # Destroy, Abort, Revoke
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(msgspec.Struct, frozen=True):
     """One channel connection of one rank ("Channel 00/0 : 1[1] -> 2[2] via …")."""
 
     process: int
@@ -69,8 +65,7 @@ class Link:
     comm_ptr: int | None = None  # RCCL only
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True):
     """An environment or configuration value that the library reported using."""
 
     process: int | None
@@ -80,8 +75,7 @@ class Setting:
     origin: str  # environment, config, invalid
 
 
-@dataclass(frozen=True, slots=True)
-class LibraryVersion:
+class LibraryVersion(msgspec.Struct, frozen=True):
     """A version line. `component` is nccl, rccl, cuda, hip, rocm, driver, or librccl_path."""
 
     process: int | None
@@ -90,8 +84,7 @@ class LibraryVersion:
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(msgspec.Struct, frozen=True):
     """Another statement worth keeping: network in use, plugin, channel count, warning."""
 
     process: int | None

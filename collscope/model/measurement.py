@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from collscope.model.collective_class import CollectiveClass
 from collscope.model.copy_time import CopyTime
@@ -13,8 +13,7 @@ from collscope.model.op import Op
 from collscope.model.redop import Redop
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
+class Measurement(msgspec.Struct, frozen=True):
     """What one class of collectives took on one machine with one setting.
 
     Times are of the slowest rank and one call, in microseconds; bandwidths are as nccl-tests
@@ -88,8 +87,7 @@ class Measurement:
         return CollectiveClass.of(self.op, self.datatype, Redop.of_label(self.redop), self)
 
 
-@dataclass(frozen=True, slots=True)
-class MeasurementSet:
+class MeasurementSet(msgspec.Struct, frozen=True):
     """What the tables of one file hold.
 
     claimed  lines, counted from 1, that are of the dialect although they gave no row

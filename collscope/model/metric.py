@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from collscope.model.diagnostic import Diagnostic
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(msgspec.Struct, frozen=True):
     """One figure. `higher_is_better` is None when the unit does not tell."""
 
     name: str
@@ -19,8 +18,7 @@ class Metric:
     line: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MetricSet:
+class MetricSet(msgspec.Struct, frozen=True):
     """Figures of one text."""
 
     dialect: str

@@ -7,8 +7,9 @@ names) is computed from this table. Sources stand at its columns.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 
 class Op(Enum):
@@ -142,8 +143,7 @@ class Bus(Enum):
     TWICE_OTHERS = "2(n-1)/n"
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
+class _Facts(msgspec.Struct, frozen=True):
     """What is true of an operation.
 
     sends, receives  the functions' contracts in nccl.h

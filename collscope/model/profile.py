@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from collscope.model.diagnostic import Diagnostic
 
@@ -29,8 +30,7 @@ def other_profilers(dialects: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_NAMES.get(d, d) for d in dialects if d != "kineto"))
 
 
-@dataclass(frozen=True, slots=True)
-class KernelTotal:
+class KernelTotal(msgspec.Struct, frozen=True):
     """One row of a profile's "top" table: all executions of one kernel or copy."""
 
     name: str
@@ -43,8 +43,7 @@ class KernelTotal:
     reported_percentage: float | None = None  # as the source printed it
 
 
-@dataclass(frozen=True, slots=True)
-class KernelSpan:
+class KernelSpan(msgspec.Struct, frozen=True):
     """One execution of a kernel on one device."""
 
     name: str
@@ -58,8 +57,7 @@ class KernelSpan:
     collective: TraceCollective | None = None  # where the source tells more than the name does
 
 
-@dataclass(frozen=True, slots=True)
-class ProfiledCalls:
+class ProfiledCalls(msgspec.Struct, frozen=True):
     """Calls of the CUDA or HIP runtime in a profile, in columns of equal length, in any order."""
 
     number: Ints  # what `KernelSpan.call` names; 0: nothing names it
@@ -73,8 +71,7 @@ class ProfiledCalls:
     streams: tuple[str, ...]  # labels as those of spans
 
 
-@dataclass(frozen=True, slots=True)
-class ProfiledDevice:
+class ProfiledDevice(msgspec.Struct, frozen=True):
     """What a profile says of one of its devices."""
 
     device: str | None  # as in spans
@@ -84,28 +81,25 @@ class ProfiledDevice:
     gpu: str | None = None  # what it is, as NVIDIA H200
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(msgspec.Struct, frozen=True):
     """What one profile holds: totals always, spans where the source has them."""
 
     dialect: str  # rpd, rocpd, nsys, rocprof_v1_stats, rocprofv3_stats, rocprofv3_trace, top_text
     totals: tuple[KernelTotal, ...]
     spans: tuple[KernelSpan, ...] = ()
-    diagnostics: tuple[Diagnostic, ...] = field(default=())
+    diagnostics: tuple[Diagnostic, ...] = msgspec.field(default=())
     calls: ProfiledCalls | None = None  # None: the source does not tell them
     devices: tuple[ProfiledDevice, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileTable:
+class ProfileTable(msgspec.Struct, frozen=True):
     """One table of a profile that is text."""
 
     line: int  # of its header, 1-based
     profile: Profile
 
 
-@dataclass(frozen=True, slots=True)
-class SizeBin:
+class SizeBin(msgspec.Struct, frozen=True):
     """How many messages or copies of one size range a function made."""
 
     function: str
@@ -115,8 +109,7 @@ class SizeBin:
     count: float  # mean of the processes, so it need not be whole
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileSet:
+class ProfileSet(msgspec.Struct, frozen=True):
     """The profiles of one file: several where a text holds several tables."""
 
     tables: tuple[ProfileTable, ...]  # at least one, which may be without rows

@@ -7,9 +7,9 @@ trace has up to millions of kernels; what repeats stands in a table once and is 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from enum import IntEnum
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -28,8 +28,7 @@ class Kind(IntEnum):
     MEMSET = 2
 
 
-@dataclass(frozen=True, slots=True)
-class TraceCollective:
+class TraceCollective(msgspec.Struct, frozen=True):
     """What a trace says of a collective kernel; equal ones are one entry of the table."""
 
     op: Op
@@ -56,8 +55,7 @@ def shows_cpu_activities(collectives: Iterable[TraceCollective]) -> bool:
     return any(c.in_count is not None or c.out_count is not None for c in collectives)
 
 
-@dataclass(frozen=True, slots=True)
-class TraceColumns:
+class TraceColumns(msgspec.Struct, frozen=True):
     """Everything a GPU executed, in the order of its start; -1 where not known."""
 
     kind: npt.NDArray[np.int8]  # `Kind`
@@ -85,8 +83,7 @@ class Call(IntEnum):
     EVENT_SYNC = 5  # or for an event
 
 
-@dataclass(frozen=True, slots=True)
-class HostCalls:
+class HostCalls(msgspec.Struct, frozen=True):
     """Calls of the CUDA or HIP runtime that order GPU work, in the order of their start.
 
     `stream` and `event` are -1 where not told: a plain trace of the PyTorch profiler tells neither,
@@ -106,8 +103,7 @@ class HostCalls:
         return len(self.kind)
 
 
-@dataclass(frozen=True, slots=True)
-class TraceFile:
+class TraceFile(msgspec.Struct, frozen=True):
     """One rank's trace, or one device's."""
 
     dialect: str
@@ -123,11 +119,10 @@ class TraceFile:
     steps: tuple[tuple[int, int], ...] = ()  # (start_ns, end_ns) of profiler steps, where marked
     calls: HostCalls | None = None  # None: the source does not tell them
     gpu: str | None = None  # what the device is, as NVIDIA H200
-    diagnostics: tuple[Diagnostic, ...] = field(default=())
+    diagnostics: tuple[Diagnostic, ...] = msgspec.field(default=())
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedCall:
+class RecordedCall(msgspec.Struct, frozen=True):
     """One rank's collective without GPU times: flight recorder, Inspector, RCCL recorder, …"""
 
     collective: TraceCollective
@@ -144,8 +139,7 @@ class RecordedCall:
     together: int | None = None  # equal for calls of a rank and group launched as one; None: untold
 
 
-@dataclass(frozen=True, slots=True)
-class GroupStatus:
+class GroupStatus(msgspec.Struct, frozen=True):
     """How far a rank got in one group, by the recorder's own counters of sequence numbers."""
 
     group: str
@@ -154,8 +148,7 @@ class GroupStatus:
     last_completed: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedCalls:
+class RecordedCalls(msgspec.Struct, frozen=True):
     """What one rank's recorder file holds."""
 
     dialect: str
@@ -169,4 +162,4 @@ class RecordedCalls:
     status: tuple[GroupStatus, ...] = ()
     seq_per_op: bool = False  # `seq` counts each operation of a group by itself
     coverage: str = "sample"  # whole; tail: of a ring buffer, without gaps; sample: any may lack
-    diagnostics: tuple[Diagnostic, ...] = field(default=())
+    diagnostics: tuple[Diagnostic, ...] = msgspec.field(default=())

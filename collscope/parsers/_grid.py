@@ -7,8 +7,9 @@ cells, of which those after the first are numbers or, but for one, say that ther
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from collscope.parsers._notes import cells as csv_cells
 from collscope.parsers._rows import text_lines
@@ -30,16 +31,14 @@ _FAR = 20  # lines, with blank ones
 _LONGEST = 2000  # characters of a line that can be a table's
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """Cells of one line; `line` counts from 1."""
 
     line: int
     cells: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(msgspec.Struct, frozen=True):
     """One table. `above` and `below` are the lines of text nearest to it, nearest first."""
 
     header: tuple[str, ...]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from collscope.model import Diagnostic, Severity
 

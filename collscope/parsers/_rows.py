@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from collscope import stamps
 from collscope.kernel_names import classify
@@ -94,8 +95,7 @@ def column_key(title: str) -> str:
     return re.sub(r"[^a-z0-9]", "", title.lower())
 
 
-@dataclass(frozen=True, slots=True)
-class TopColumns:
+class TopColumns(msgspec.Struct, frozen=True):
     """Places of the columns of a "top" table."""
 
     width: int  # columns in the table
@@ -137,8 +137,7 @@ def top_columns(titles: Sequence[str]) -> TopColumns | None:
     )
 
 
-@dataclass(slots=True)
-class _Sum:
+class _Sum(msgspec.Struct):
     """Running total of one name on one device."""
 
     calls: int

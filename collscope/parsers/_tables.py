@@ -5,7 +5,7 @@ Rows are read one by one, so a torn line costs only itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from collscope.model import Severity
 from collscope.parsers._notes import CUT_TEXT, Notes, cells, ended_lines
@@ -17,8 +17,7 @@ _TORN_TEXT = "Rows with too few or too many fields, or with an unknown status, w
 _HEADER_TEXT = "Rows before any header line were skipped."
 
 
-@dataclass(frozen=True, slots=True)
-class TableRow:
+class TableRow(msgspec.Struct, frozen=True):
     """One row: its line, and its fields by column."""
 
     at: int
@@ -26,8 +25,7 @@ class TableRow:
     fields: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True):
     """What tells one CSV from another.
 
     needed  columns without which there is nothing to read, `status` among them

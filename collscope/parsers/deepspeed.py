@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from collscope.model import (
     Measurement,
@@ -72,8 +73,7 @@ _PER_RANK = (Op.ALL_GATHER, Op.GATHER, Op.SCATTER)
 _FACTOR = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL)
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(msgspec.Struct, frozen=True):
     """One size of one operation, as printed."""
 
     line: int

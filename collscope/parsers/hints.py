@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from collscope.errors import UsageError
 from collscope.model import Datatype, Op, parse_datatype, parse_op
 from collscope.parsers.tables._names import op_of_text
 
 
-@dataclass(frozen=True, slots=True)
-class TableHints:
+class TableHints(msgspec.Struct, frozen=True):
     """What the user says of a table that does not say it itself. None: nothing."""
 
     op: Op | None = None
@@ -21,8 +20,7 @@ class TableHints:
     name: str = ""  # of the file, which often names the operation
 
 
-@dataclass(frozen=True, slots=True)
-class MetricHints:
+class MetricHints(msgspec.Struct, frozen=True):
     """What the user says of figures that do not say it themselves. None: nothing."""
 
     name: str | None = None
@@ -30,8 +28,7 @@ class MetricHints:
     label: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Hints:
+class Hints(msgspec.Struct, frozen=True):
     """All hints, of which each reader takes its own."""
 
     table: TableHints = TableHints()

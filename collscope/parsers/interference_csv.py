@@ -5,7 +5,7 @@ Bandwidths are computed again from time, size and ranks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from collscope.model import (
     Datatype,
@@ -81,8 +81,7 @@ def _row(row: TableRow, notes: Notes) -> Interference | None:
     return _interference(fields, op, datatype, numbers, row.at)
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbers:
+class _Numbers(msgspec.Struct, frozen=True):
     """Numbers of a row by column; None where the field is empty."""
 
     wholes: dict[str, int | None]

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from collscope.kernel_names import classify
 from collscope.model import KernelTotal, Profile, ProfileSet, ProfileTable, Severity
@@ -52,8 +53,7 @@ _RANGE = re.compile(
 _NOT_READ = "Rows with too few or too many fields, or an unreadable number, were skipped."
 
 
-@dataclass(frozen=True, slots=True)
-class _Header:
+class _Header(msgspec.Struct, frozen=True):
     """Places of the columns of a table."""
 
     titles: tuple[str, ...]  # lower case
@@ -61,8 +61,7 @@ class _Header:
     spans: tuple[tuple[int, int | None], ...] = ()  # of fixed columns; none where tabs part them
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(msgspec.Struct, frozen=True):
     """One row, times in ns."""
 
     name: str

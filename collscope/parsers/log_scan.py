@@ -6,8 +6,9 @@ runs while the modules that store what it finds are being loaded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from collscope._logscan import Scanner
 from collscope.parsers.reader import Reader, anywhere
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 PARSED = ("coll", "call", "kernel", "tuning", "messages")
 
 
-@dataclass(frozen=True, slots=True)
-class LogScan:
+class LogScan(msgspec.Struct, frozen=True):
     """What the scanner made of a log."""
 
     tables: dict[str, Any]  # what `collscope._logscan.Scanner.finish` returned

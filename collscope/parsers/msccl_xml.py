@@ -8,8 +8,9 @@ without a tree; document types are refused, since entities can grow without boun
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from xml.parsers import expat
+
+import msgspec
 
 from collscope.model import Diagnostic, Op, Severity, parse_op
 from collscope.parsers._notes import Notes
@@ -43,8 +44,7 @@ _OLD_TEXT = (
 _OTHER_TEXT = "Elements that executors ignore were skipped."
 
 
-@dataclass(frozen=True, slots=True)
-class MscclStep:
+class MscclStep(msgspec.Struct, frozen=True):
     """One instruction; offsets and counts are in chunks."""
 
     kind: str  # s, r, rcs, rrs, rrc, rrcs, re, cpy, nop
@@ -62,8 +62,7 @@ class MscclStep:
         return self.kind in _RECEIVES
 
 
-@dataclass(frozen=True, slots=True)
-class MscclBlock:
+class MscclBlock(msgspec.Struct, frozen=True):
     """A thread block: steps in order, at most one peer to send to and one to receive from."""
 
     block: int
@@ -73,8 +72,7 @@ class MscclBlock:
     steps: tuple[MscclStep, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MscclAlgorithm:
+class MscclAlgorithm(msgspec.Struct, frozen=True):
     """An algorithm; `blocks` by rank. A message of `count` chunks carries count·S/chunks bytes."""
 
     name: str
@@ -96,8 +94,7 @@ class MscclAlgorithm:
         return sum(len(block.steps) for blocks in self.blocks for block in blocks)
 
 
-@dataclass(frozen=True, slots=True)
-class MscclFile:
+class MscclFile(msgspec.Struct, frozen=True):
     """What one file holds; None and a diagnostic of severity error when it cannot be used."""
 
     algorithm: MscclAlgorithm | None
@@ -108,27 +105,25 @@ class _UnusableError(Exception):
     """Ends the reading: code and sentence of the diagnostic."""
 
 
-@dataclass(slots=True)
-class _Block:
+class _Block(msgspec.Struct):
     """A thread block being read."""
 
     number: int
     send: int
     receive: int
     channel: int
-    steps: list[MscclStep] = field(default_factory=list)
+    steps: list[MscclStep] = msgspec.field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _State:
+class _State(msgspec.Struct):
     """Where the reading stands."""
 
     notes: Notes
     line: int = 1
     header: dict[str, str] | None = None
-    open: list[str] = field(default_factory=list)
-    ranks: dict[int, list[_Block]] = field(default_factory=dict)
-    blocks: list[_Block] = field(default_factory=list)  # of the GPU being read
+    open: list[str] = msgspec.field(default_factory=list)
+    ranks: dict[int, list[_Block]] = msgspec.field(default_factory=dict)
+    blocks: list[_Block] = msgspec.field(default_factory=list)  # of the GPU being read
     steps: int = 0
 
 

@@ -10,9 +10,11 @@ inside of ncclGroupStart and ncclGroupEnd are launched in the range of the latte
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.kernel_names import classify
 from collscope.model import Datatype, Diagnostic, Op, Severity, parse_op, parse_redop, redop_of
@@ -33,8 +35,7 @@ _LARGEST = 1 << 31
 hint_of = lru_cache(maxsize=4096)(classify)  # a file has few names and many kernels
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(msgspec.Struct, frozen=True):
     """A range of the domain NCCL on a host thread; `values` is None where they cannot be read."""
 
     name: str  # of the function
@@ -42,11 +43,10 @@ class Range:
     thread: int
     start_ns: int
     end_ns: int
-    values: dict[str, Value] | None = field(default_factory=dict)
+    values: dict[str, Value] | None = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Communicator:
+class Communicator(msgspec.Struct, frozen=True):
     """A process' part in a communicator."""
 
     name: str  # its hash, as NCCL's log prints it
@@ -54,8 +54,7 @@ class Communicator:
     nranks: int
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(msgspec.Struct, frozen=True):
     """A range in which kernels are launched, and the calls that they carry out."""
 
     start_ns: int

@@ -10,8 +10,9 @@ or for the size of the whole. Either is accepted, since both put the payload beh
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,8 +29,7 @@ _FORMATS = {
 _ENUM_FORMATS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One row of NVTX_PAYLOAD_SCHEMA_ENTRIES, as the file has it."""
 
     index: object
@@ -39,16 +39,14 @@ class Entry:
     offset: object
 
 
-@dataclass(frozen=True, slots=True)
-class Enum:
+class Enum(msgspec.Struct, frozen=True):
     """An enumeration that was registered: bytes of a value, and names by value."""
 
     size: int
     names: Mapping[int, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """A value of a payload."""
 
     name: str

@@ -8,9 +8,10 @@ Accelerator Regions" and "MPI Message Stats by Caller" (perftools 7.1 to 24).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from collscope.model import KernelTotal, Profile, ProfileSet, ProfileTable, Severity, SizeBin
 from collscope.parsers._notes import Notes
@@ -42,16 +43,14 @@ _LONGEST_LINE = 4000
 _MOST_TITLES = 12  # lines
 
 
-@dataclass(frozen=True, slots=True)
-class _Bin:
+class _Bin(msgspec.Struct, frozen=True):
     place: int
     what: str
     low: int
     high: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
+class _Columns(msgspec.Struct, frozen=True):
     """Places of the columns of one table; -1 where it has none."""
 
     width: int

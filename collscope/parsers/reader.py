@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     import sqlite3
@@ -54,8 +55,7 @@ class Source(Protocol):
         """It as an SQLite file, open for reading base tables; None where it cannot be opened."""
 
 
-@dataclass(frozen=True, slots=True)
-class InMemory:
+class InMemory(msgspec.Struct, frozen=True):
     """Bytes at hand, as a source."""
 
     parts: Sequence[bytes]
@@ -78,8 +78,7 @@ class InMemory:
         return nullcontext(None)
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(msgspec.Struct, frozen=True):
     """A dialect. What is wrong inside of a file are diagnostics of its records, never exceptions.
 
     name   of the dialect

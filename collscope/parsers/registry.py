@@ -5,10 +5,11 @@ A new dialect is one module with a `READER` and its line here. Modules are impor
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from collscope.model import Diagnostic, MeasurementSet, MetricSet, Severity
 from collscope.parsers.reader import Fit, InMemory, Reader, Records, Source

@@ -6,8 +6,9 @@ time, size and ranks, so that every figure of the store comes from one place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import Any
+
+import msgspec
 
 from collscope.model import (
     Datatype,
@@ -32,10 +33,10 @@ _STATUSES = {"ok", "wrong", "failed", "timeout", "skipped"}
 _TOLERANCE = 0.005  # of a bandwidth computed again, for the digits that the file rounds away
 # Columns of the file are fields of the record by the same name, but for what is computed here.
 _COMPUTED = {"algbw_gbps", "busbw_gbps", "reported_busbw_gbps", "line"}
-_READ = tuple(f for f in fields(Measurement) if f.name not in _COMPUTED)
-_INTEGERS = tuple(f.name for f in _READ if f.type == "int | None")
-_REALS = tuple(f.name for f in _READ if f.type == "float | None")
-_TEXTS = tuple(f.name for f in _READ if f.type == "str | None")
+_READ = {name: of for name, of in Measurement.__annotations__.items() if name not in _COMPUTED}
+_INTEGERS = tuple(name for name, of in _READ.items() if of == "int | None")
+_REALS = tuple(name for name, of in _READ.items() if of == "float | None")
+_TEXTS = tuple(name for name, of in _READ.items() if of == "str | None")
 
 _VERSION_TEXT = f"The file is of another version than {VERSION}. Read it with a newer release."
 _TORN_TEXT = "Rows with too few or too many fields, or with an unknown status, were skipped."
@@ -54,8 +55,7 @@ def sniff(head: str) -> bool:
     return first.startswith((_MARK, _HEADER_START))
 
 
-@dataclass(slots=True)
-class _State:
+class _State(msgspec.Struct):
     """Where the reading stands: header and metadata in force."""
 
     header: list[str] | None = None
@@ -151,8 +151,7 @@ def _measurement(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbers:
+class _Numbers(msgspec.Struct, frozen=True):
     """Numbers of a row by column; None where the field is empty."""
 
     wholes: dict[str, int | None]

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.kernel_names import classify
 from collscope.model import Diagnostic, Op, Profile, Severity, parse_op
@@ -95,16 +97,15 @@ def _with_op(span: KernelSpan, ops: Mapping[int, Op]) -> KernelSpan:
     return replace(span, collective=TraceCollective(op))
 
 
-@dataclass
-class _Process:
+class _Process(msgspec.Struct):
     """One process' tables."""
 
     suffix: str
     first: int  # number below its calls
-    devices: set[str] = field(default_factory=set)
+    devices: set[str] = msgspec.field(default_factory=set)
     # Streams by the call that launched on them; several of a graph's.
-    streams_of: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
-    ops: dict[int, Op] = field(default_factory=dict)  # of RCCL, by the call that launched
+    streams_of: dict[int, set[str]] = msgspec.field(default_factory=lambda: defaultdict(set))
+    ops: dict[int, Op] = msgspec.field(default_factory=dict)  # of RCCL, by the call that launched
 
 
 def _suffixes(names: set[str]) -> list[str]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import csv
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from collscope.model import Diagnostic, Profile, Severity
 from collscope.parsers._rows import Rows, TopColumns, column_key, text_lines, top_columns
@@ -37,8 +38,7 @@ _WITHOUT_TIMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
+class _Layout(msgspec.Struct, frozen=True):
     """What a header says about the rows below it."""
 
     dialect: str

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import csv
 import re
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from collscope.model import Diagnostic, Profile, Severity
 from collscope.parsers._rows import Rows, TopColumns, column_key, number, text_lines, top_columns
@@ -40,8 +41,7 @@ _IDLE = re.compile(
 _RULER = re.compile(r"\s*-+(?:\s+-+)+\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
+class _Table(msgspec.Struct, frozen=True):
     """A header seen, and how its rows are cut."""
 
     columns: TopColumns

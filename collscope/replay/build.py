@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from collscope.model import Datatype, Redop
 from collscope.replay.partition import partitions, place
@@ -33,8 +34,7 @@ _Slots = tuple[tuple[int, ...], RunSlot]  # of one communicator, with their indi
 _Part = list[_Slots]  # what one plan class stands for
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(msgspec.Struct, frozen=True):
     """A plan, and what of the run it leaves out.
 
     notices    sentences about what is left out or assumed, each with its count
@@ -44,8 +44,8 @@ class Planned:
 
     plan: Plan
     notices: tuple[str, ...] = ()
-    kernel_ns: Mapping[int, float] = field(default_factory=dict)
-    class_ids: Mapping[int, int] = field(default_factory=dict)
+    kernel_ns: Mapping[int, float] = msgspec.field(default_factory=dict)
+    class_ids: Mapping[int, int] = msgspec.field(default_factory=dict)
 
 
 def build_plan(records: RunRecords, mode: str = UNIQUE) -> Planned:

@@ -6,8 +6,9 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from collscope.errors import InputError, UsageError
 from collscope.ingest.commands import ingest_logs
@@ -28,8 +29,7 @@ from collscope.replay.sweep import sweep_plan
 DEFAULT_BUDGET_S, DEFAULT_REPEAT = 1.0, 3
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(msgspec.Struct, frozen=True):
     """Where a plan comes from: a file, a sweep, logs, or else a run of the store."""
 
     db: Path
@@ -124,8 +124,7 @@ def _sweep(source: Source) -> Planned:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """What is kept of a plan, and on how many ranks."""
 
     only: str | None = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+
+import msgspec
 
 from collscope.model import Extent, bus_factor
 from collscope.replay.build import Planned
@@ -15,8 +16,7 @@ ASSUMED_BUSBW_GBPS = 50.0
 ASSUMED_LAUNCH_US = 20.0
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(msgspec.Struct, frozen=True):
     """Needs of a plan; buffers are allocated once, so they are those of its largest class."""
 
     send_bytes: int  # per rank, on the rank that needs most
@@ -25,8 +25,7 @@ class Estimate:
     assumption: str  # what `seconds` rests on, one sentence
 
 
-@dataclass(frozen=True, slots=True)
-class ClassRow:
+class ClassRow(msgspec.Struct, frozen=True):
     """One class of a plan for people."""
 
     id: int  # as `--only` takes it: of the run that the plan was made from, else of the plan

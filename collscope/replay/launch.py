@@ -8,9 +8,10 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+
+import msgspec
 
 from collscope.errors import MissingToolError
 from collscope.programs import INSTALL_MPI, REPLAYER, ask, installed
@@ -23,8 +24,7 @@ _PROGRESS_EVERY_S = 1.0
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # signals that would end this process
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """What one start of the replayer, or another program of ours, needs."""
 
     arguments: tuple[str, ...]  # of the program
@@ -35,8 +35,7 @@ class Job:
     unset: tuple[str, ...] = ()  # variables that the ranks must not inherit; `environment` wins
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """How a job ended."""
 
     status: int  # exit status of the replayer or its launcher

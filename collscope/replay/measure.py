@@ -8,9 +8,11 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.errors import (
     CollscopeError,
@@ -69,8 +71,7 @@ class ReplayInterruptedError(ReplayError):
     exit_code = 130
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What was measured, why it ended early if it did, and what to know of the times."""
 
     measurements: tuple[Measurement, ...]
@@ -78,13 +79,14 @@ class Outcome:
     notice: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """One of several plans that go into one CSV, and what tells its rows from those of others."""
 
     plan: Plan
     suffix: str = ""  # behind the label of every row
-    suffix_of: Mapping[int, str] = field(default_factory=dict)  # by class id; ids of no other part
+    suffix_of: Mapping[int, str] = msgspec.field(
+        default_factory=dict
+    )  # by class id; ids of no other part
 
 
 def measure(plan: Plan, session: Session, target: Target) -> Outcome:

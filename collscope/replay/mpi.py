@@ -10,8 +10,9 @@ import os
 import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from collscope.errors import MissingToolError, UsageError
 from collscope.programs import INSTALL_MPI, launchers, mpi_version
@@ -30,8 +31,7 @@ _RANK_VARIABLES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """This process among those that a launcher started."""
 
     rank: int
@@ -53,8 +53,7 @@ def launched(environment: Mapping[str, str]) -> Place | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Launcher:
+class Launcher(msgspec.Struct, frozen=True):
     """A program that starts MPI ranks."""
 
     path: Path

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from collscope.model import Datatype, Op, Redop, size_bytes
 
@@ -18,8 +19,7 @@ REPLAYED = (
 ONLY_TRANSFERS = (Op.ALL_TO_ALLV, Op.SEND_RECV)
 
 
-@dataclass(frozen=True, slots=True)
-class PlanComm:
+class PlanComm(msgspec.Struct, frozen=True):
     """A communicator; its ranks 0, 1, … are `ranks` of the plan, in this order."""
 
     id: int
@@ -34,16 +34,14 @@ class PlanTransfer(NamedTuple):
     elements: int
 
 
-@dataclass(frozen=True, slots=True)
-class PlanTransfers:
+class PlanTransfers(msgspec.Struct, frozen=True):
     """What a point-to-point class exchanges on one communicator."""
 
     comm: int
     items: tuple[PlanTransfer, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PlanClass:
+class PlanClass(msgspec.Struct, frozen=True):
     """Calls that cost the same. `comms` are ids; in mode unique they are disjoint."""
 
     id: int
@@ -67,15 +65,13 @@ class PlanClass:
         return found or 0
 
 
-@dataclass(frozen=True, slots=True)
-class PlanStep:
+class PlanStep(msgspec.Struct, frozen=True):
     """One launch: classes on communicators, by their ids; several are one group."""
 
     items: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What to run. `steps` only in mode sequence; equal steps are one object."""
 
     mode: str  # unique or sequence

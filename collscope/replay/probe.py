@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from dataclasses import dataclass
+
+import msgspec
 
 from collscope.replay.launch import find_replayer
 from collscope.replay.mpi import find_launcher, launch_command
@@ -20,8 +21,7 @@ _ANSWER = re.compile(r"^\w+(?:: unusable| GPUs): ", re.MULTILINE)
 _LIBRARY = re.compile(r"^\w+ collectives: (\w+) (\d+)\.(\d+)", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Probed:
+class Probed(msgspec.Struct, frozen=True):
     """An answer of `collscope-replayer --probe`."""
 
     gpus: bool | None  # with libraries that work; None: it gave no answer

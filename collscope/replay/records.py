@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -15,26 +15,23 @@ from collscope.replay.plan import PlanTransfer
 Ints = npt.NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class RunComm:
+class RunComm(msgspec.Struct, frozen=True):
     """A communicator of the run; `world_ranks` by rank, of the ranks whose world rank is known."""
 
     id: int
     nranks: int | None
     parent: int | None = None
-    world_ranks: Mapping[int, int] = field(default_factory=dict)
+    world_ranks: Mapping[int, int] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunClass(CollectiveClass):
+class RunClass(CollectiveClass, frozen=True, kw_only=True):
     """A class of the run, see the view `classes`."""
 
     id: int
     kernel_ns: float | None = None  # mean duration of its kernels, waiting included
 
 
-@dataclass(frozen=True, slots=True)
-class RunSlot:
+class RunSlot(msgspec.Struct, frozen=True):
     """Calls of a class on a communicator that are equal also in what they transfer.
 
     transfers  of one of the calls, in elements, ordered; empty without a point-to-point shape
@@ -48,8 +45,7 @@ class RunSlot:
     whole: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class RunRecords:
+class RunRecords(msgspec.Struct, frozen=True):
     """A run: its communicators, classes and slots, and where wanted its calls in launch order.
 
     slot   per call the index into `slots`, shape (calls,); empty when only totals were loaded
@@ -59,5 +55,5 @@ class RunRecords:
     comms: tuple[RunComm, ...]
     classes: tuple[RunClass, ...]
     slots: tuple[RunSlot, ...]
-    slot: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    group: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    slot: Ints = msgspec.field(default_factory=lambda: np.empty(0, np.int64))
+    group: Ints = msgspec.field(default_factory=lambda: np.empty(0, np.int64))

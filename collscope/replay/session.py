@@ -7,8 +7,9 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from collscope.errors import InputError, ReplayError, UsageError
 from collscope.replay.mpi import Place, launched
@@ -20,8 +21,7 @@ COLLSCOPE, RCCL_REPLAYER = "collscope", "rccl_replayer"  # layouts of the CSV
 _ROUNDS = 3  # of variants, where the command line says nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
+class Method(msgspec.Struct, frozen=True):
     """How to measure; None leaves a choice to the replayer."""
 
     backend: str = "auto"
@@ -36,8 +36,7 @@ class Method:
     timeout_s: float | None = None  # per class
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """Where results go, and under which names."""
 
     db: Path
@@ -73,8 +72,7 @@ def _check_csv(csv: Path, db: Path) -> None:
         raise InputError(f"{csv}: {wrong}. Name another file with --csv.")
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(msgspec.Struct, frozen=True):
     """What is started, with what, and how often."""
 
     method: Method
@@ -88,8 +86,7 @@ class Session:
     oversubscribe: bool = False  # more ranks without a GPU than the host serves
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """Settings and ranks, as the command line gives them."""
 
     variants: tuple[str, ...] = ()

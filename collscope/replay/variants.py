@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
+
+import msgspec
 
 from collscope.errors import UsageError
 
@@ -14,8 +15,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BETWEEN = re.compile(r",(?=[A-Za-z_][A-Za-z0-9_]*=)")
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(msgspec.Struct, frozen=True):
     """One setting: its label, and what it changes."""
 
     label: str

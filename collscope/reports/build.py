@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from collscope.analysis.classes import class_rows, read_call_totals
 from collscope.analysis.communicators import communicator_rows

@@ -5,7 +5,7 @@ Ratios lie in 0..1; `_s` are seconds. None means "not known". Formulas: docs/rep
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from collscope.analysis.application_metrics import ApplicationMetric
 from collscope.analysis.curves import Curve
@@ -15,8 +15,7 @@ from collscope.analysis.outliers import Outlier
 IN_JOB = "time in the job"  # the mark of a class whose time is that of the job
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedClass:
+class JudgedClass(msgspec.Struct, frozen=True):
     """One class of the run: measured, in the job, and what the fabric allows.
 
     In a run without calls the measured classes stand here, of no calls and numbered from 1.
@@ -54,8 +53,7 @@ class JudgedClass:
     choice: str | None  # algorithm and protocol, as the table or the job's log tells them
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedKernel:
+class JudgedKernel(msgspec.Struct, frozen=True):
     """A kernel of a profile against the roof of the largest message it can serve."""
 
     name: str
@@ -67,8 +65,7 @@ class JudgedKernel:
     skewed: bool  # over three times the roof: it must have waited, or shared the GPU
 
 
-@dataclass(frozen=True, slots=True)
-class TimePart:
+class TimePart(msgspec.Struct, frozen=True):
     """Part of the collective time, over all devices."""
 
     name: str  # wait, contention, tunable, roof, unjudged
@@ -77,8 +74,7 @@ class TimePart:
     basis: str  # what it was computed from, or why it is not known
 
 
-@dataclass(frozen=True, slots=True)
-class Decomposition:
+class Decomposition(msgspec.Struct, frozen=True):
     """The collective time of the run: wait + contention + tunable + roof + unjudged."""
 
     device_s: float  # collective time of the run, seconds over all devices
@@ -86,8 +82,7 @@ class Decomposition:
     parts: tuple[TimePart, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Uplift:
+class Uplift(msgspec.Struct, frozen=True):
     """End-to-end speed-up expected if every judged class ran at its roof; gains are ratios."""
 
     profiles: tuple[str, ...]  # of the job; empty where traces tell the time
@@ -106,8 +101,7 @@ class Uplift:
     assumptions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """How good the collectives of a run are, and what better ones would give."""
 
     label: str | None  # of the measurements; None: the run has none

@@ -8,15 +8,15 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import asdict, astuple
 
 from collscope.errors import UsageError
 from collscope.writing import inert, to_json, visible
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
     from collscope.reports.html.page import Extras
 
 WIDTH = 120  # columns of the text form where no terminal has another width; most of a sentence
@@ -27,32 +27,28 @@ _NARROWEST = 16  # text is not cut below this
 _GAP = "  "
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """Heading of a table column, with its unit, and its kind: numbers are aligned right."""
 
     title: str
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(msgspec.Struct, frozen=True):
     """Cells by row, already formatted; a missing value is `-`."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(msgspec.Struct, frozen=True):
     """A headline with lines that belong to it."""
 
     head: str
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(msgspec.Struct, frozen=True):
     """A heading and what stands below it: sentences (str), items and tables."""
 
     title: str
@@ -161,10 +157,9 @@ def to_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     return out.getvalue()
 
 
-def records_csv(kind: type[DataclassInstance], rows: Iterable[DataclassInstance]) -> str:
+def records_csv(kind: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> str:
     """CSV of records of one kind: a column for each field."""
-    names = [field.name for field in fields(kind)]
-    return to_csv(names, ([getattr(row, name) for name in names] for row in rows))
+    return to_csv(kind.__struct_fields__, map(astuple, rows))
 
 
 def _csv_cell(value: object) -> object:
@@ -174,9 +169,9 @@ def _csv_cell(value: object) -> object:
     return inert(text) if isinstance(text, str) else text
 
 
-def in_words(record: DataclassInstance, **words: object) -> dict[str, object]:
-    """Fields of a dataclass for JSON, some of them in words where the record has codes."""
-    return {field.name: getattr(record, field.name) for field in fields(record)} | words
+def in_words(record: msgspec.Struct, **words: object) -> dict[str, object]:
+    """Fields of a record for JSON, some of them in words where the record has codes."""
+    return asdict(record) | words
 
 
 def terminal_width() -> int | None:

@@ -8,9 +8,10 @@ Units are in the field names; ns and bytes are integers; ratios lie in 0..1 and 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, get_type_hints
+
+import msgspec
 
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.communicators import CommunicatorRow
@@ -25,8 +26,7 @@ from collscope.reports.sections_timeline import TimelineReport
 SCHEMA = "collscope.report/1"
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True):
     """Where a finding comes from: a line of a source and what it says."""
 
     source: str
@@ -34,8 +34,7 @@ class Evidence:
     text: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """Something that costs time or limits what the report can say, and what to do about it."""
 
     severity: Annotated[str, ("problem", "warning", "note")]
@@ -46,8 +45,7 @@ class Finding:
     evidence: tuple[Evidence, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DeviationRow:
+class DeviationRow(msgspec.Struct, frozen=True):
     """Calls that one rank of one communicator lacks, or saw differently than its peers."""
 
     comm_id: int  # communicator
@@ -60,16 +58,14 @@ class DeviationRow:
     line: int | None  # of the first such call; None: it logged none
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(msgspec.Struct, frozen=True):
     """A question the run's sources do not answer, and what would answer it."""
 
     question: str
     remedy: str
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(msgspec.Struct, frozen=True):
     """How much of the job the sources show."""
 
     sources: tuple[SourceLines, ...]
@@ -81,8 +77,7 @@ class Coverage:
     gaps: tuple[Gap, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a report says about one run."""
 
     def _repr_html_(self) -> str:

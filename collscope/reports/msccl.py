@@ -108,7 +108,7 @@ def _assumptions(report: MscclReport) -> tuple[str, ...]:
 
 def _csv(report: MscclReport) -> str:
     rows = report.classes if report.run is not None else report.costs or report.algorithms
-    columns = tuple(rows[0].__dataclass_fields__) if rows else ()
+    columns = rows[0].__struct_fields__ if rows else ()
     return to_csv(columns, ([_cell(getattr(row, name)) for name in columns] for row in rows))
 
 

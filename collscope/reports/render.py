@@ -15,11 +15,11 @@ from collscope.reports.model import Report
 from collscope.reports.sections import sections
 from collscope.reports.share import denominator
 
-_CLASS_COLUMNS = tuple(ClassRow.__dataclass_fields__)
+_CLASS_COLUMNS = ClassRow.__struct_fields__
 # What the judgement adds; its times in the job stand among the columns of the class, in ns.
 _JUDGED_COLUMNS = tuple(
     name
-    for name in JudgedClass.__dataclass_fields__
+    for name in JudgedClass.__struct_fields__
     if name not in (*_CLASS_COLUMNS, "transfer_us", "wait_us")
 )
 

@@ -30,7 +30,7 @@ def _readable(found: Roofline) -> tuple[str, list[Section]]:
 
 
 def _csv(rows: Sequence[SystemRow | RoofRow]) -> str:
-    columns = tuple(rows[0].__dataclass_fields__) if rows else ()
+    columns = rows[0].__struct_fields__ if rows else ()
     return to_csv(columns, ([getattr(row, name) for name in columns] for row in rows))
 
 

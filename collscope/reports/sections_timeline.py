@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from collscope.analysis.communicators import compact_ranges
 from collscope.analysis.hidden_cost import BesideRow
@@ -609,8 +608,7 @@ def _us(ns: float) -> str:
     return f"{figure(ns / 1e6)} ms" if abs(ns) >= 1e6 else f"{figure(ns / 1e3)} us"
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineReport(Timeline, Part):
+class TimelineReport(Timeline, Part, frozen=True):
     """Everything traces and recordings tell; empty where the run has none."""
 
     def sections(self) -> Iterable[Section]:

@@ -36,8 +36,10 @@ NVLSTree that of NVLS, and between nodes that of the NICs above.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import inf
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.errors import UsageError
 from collscope.model import Op
@@ -54,8 +56,7 @@ _TRANSFER = (Op.SEND_RECV, Op.SEND, Op.RECV)
 BOUNDED_OPS = (*_SPREAD, *_EXCHANGE, *_TRANSFER, Op.BROADCAST, Op.REDUCE, Op.GATHER, Op.SCATTER)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """Which bound of which communicator is asked for.
 
     gpus        GPUs of each node that take part; None: the first nranks/nnodes of it
@@ -83,8 +84,7 @@ class Request:
         return self.links < 1 or self.network < 1
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(msgspec.Struct, frozen=True):
     """What the wiring allows.
 
     busbw_gbps  the roof: the best schedule over the links
@@ -98,8 +98,7 @@ class Bounds:
     assumptions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Inside:
+class _Inside(msgspec.Struct, frozen=True):
     """Bounds of the links inside one node, GB/s; infinite where one GPU of a node takes part."""
 
     busbw_gbps: float

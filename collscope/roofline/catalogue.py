@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+import msgspec
 
 from collscope.errors import InputError
 from collscope.roofline.system import Fabric, Network, System
@@ -19,8 +20,7 @@ _MAX_FILE_BYTES = 4 << 20  # the largest dump of a rack is below 1 MB
 _WITH_NETWORK = re.compile(r"(?P<node>.+)\+(?:(?P<nics>[1-9]\d{0,3})x)?(?P<network>[^+]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class SystemRow:
+class SystemRow(msgspec.Struct, frozen=True):
     """One line of `collscope roofline --list`; rates are GB/s of one direction."""
 
     name: str

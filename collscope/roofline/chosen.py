@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.errors import CollscopeError, NoVerdictError
 from collscope.model import Measurement, bus_factor
@@ -17,8 +19,7 @@ FIT = "fit"  # the name of a system that asks for a fit of the measurements
 _HALF_PEAK = 0.5  # below half of the bandwidth a size costs mostly latency
 
 
-@dataclass(frozen=True, slots=True)
-class RoofAt:
+class RoofAt(msgspec.Struct, frozen=True):
     """The ceiling of one workload.
 
     time_low_us, time_high_us  range of time_us

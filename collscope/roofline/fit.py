@@ -9,9 +9,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import exp, log
 from statistics import median
+
+import msgspec
 
 from collscope.errors import NoVerdictError
 from collscope.model import Measurement, Op
@@ -22,8 +23,7 @@ REACH = 4
 CurveKey = tuple[Op, int, int]  # operation, ranks, nodes
 
 
-@dataclass(frozen=True, slots=True)
-class Hockney:
+class Hockney(msgspec.Struct, frozen=True):
     """Time = latency + size / bandwidth, fitted to relative errors (docs/roofline.md).
 
     median_error, worst_error  of |fitted / measured − 1| over the points
@@ -35,8 +35,7 @@ class Hockney:
     worst_error: float
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(msgspec.Struct, frozen=True):
     """Best times of one operation and communicator shape: sizes rising, times not falling."""
 
     key: CurveKey
@@ -68,8 +67,7 @@ class Curve:
         return self.sizes[0] <= REACH * size and size <= REACH * self.sizes[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(msgspec.Struct, frozen=True):
     """Curves of one set of measurements; `name` says whose."""
 
     name: str

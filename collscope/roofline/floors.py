@@ -9,10 +9,11 @@ were measured, and 7.2 us on 4 H200, where it were 10.0. Such a floor gets a wid
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from collscope.model import Op, parse_op
 from collscope.roofline.bounds import Request, bounds
@@ -47,8 +48,7 @@ _MODEL_RANGE = (0.5, 2.0)
 _SCALED_RANGE = (0.6, 1.5)
 
 
-@dataclass(frozen=True, slots=True)
-class Floor:
+class Floor(msgspec.Struct, frozen=True):
     """The least time of any size in us, with the range that holds it, and where it comes from."""
 
     us: float
@@ -59,8 +59,7 @@ class Floor:
     algorithm: str | None = None  # of an estimate, where another than Ring or Tree has it
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(msgspec.Struct, frozen=True):
     """One measured floor."""
 
     architecture: str

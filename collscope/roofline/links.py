@@ -7,9 +7,10 @@ same links share it. The table with its sources is links.toml.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+import msgspec
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -19,8 +20,7 @@ else:
 _TABLE = Path(__file__).parent / "links.toml"
 
 
-@dataclass(frozen=True, slots=True)
-class Usable:
+class Usable(msgspec.Struct, frozen=True):
     """The part of a line rate that data can use: large messages, Simple protocol.
 
     value      most likely; low, high: range of what machines with such links reach

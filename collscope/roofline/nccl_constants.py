@@ -7,15 +7,14 @@ Hopper equal those that NCCL 2.28.9 prints in its own tuning table. RCCL: ROCm/r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 PROTOCOLS = ("LL", "LL128", "Simple")
 _ByProtocol = tuple[float, float, float]
 _ByNodes = tuple[float, float, float]  # 1, 2, and more nodes
 
 
-@dataclass(frozen=True, slots=True)
-class Latencies:
+class Latencies(msgspec.Struct, frozen=True):
     """Microseconds: once per call, per step inside a node, per step between nodes."""
 
     base: _ByProtocol
@@ -23,8 +22,7 @@ class Latencies:
     net: _ByProtocol
 
 
-@dataclass(frozen=True, slots=True)
-class NcclLimits:
+class NcclLimits(msgspec.Struct, frozen=True):
     """Bandwidth limits of one GPU generation, in GB/s; the channels are those it usually has."""
 
     channels: int
@@ -35,8 +33,7 @@ class NcclLimits:
     plateau: float  # latency factor of Ring/Simple between nodes
 
 
-@dataclass(frozen=True, slots=True)
-class RcclModel:
+class RcclModel(msgspec.Struct, frozen=True):
     """A tuning model of RCCL: parts of the ring's bandwidth, and corrections by size.
 
     A correction is for 64 B, 128 B, … in powers of two, 27 of them to 4 GiB. LL128 is off.
@@ -50,8 +47,7 @@ class RcclModel:
     ring_ll_rooted_factor: float  # of Broadcast and Reduce on one node
 
 
-@dataclass(frozen=True, slots=True)
-class Constants:
+class Constants(msgspec.Struct, frozen=True):
     """All constants of a library and architecture, and what they were checked against."""
 
     library: str
@@ -76,8 +72,7 @@ _NCCL_LIMITS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Pat:
+class Pat(msgspec.Struct, frozen=True):
     """PAT of NCCL, Simple protocol: latency in us, and the part of the graph's bandwidth it has."""
 
     base_us: float

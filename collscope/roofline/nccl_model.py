@@ -7,7 +7,7 @@ switches on. Times in µs, bandwidths in GB/s, sizes in bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from collscope.model import Op
 from collscope.roofline.nccl_constants import (
@@ -30,8 +30,7 @@ MODELLED_OPS = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.BROADCAST, O
 _LL, _LL128, _SIMPLE = range(3)
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True):
     """What a communicator looks like to the model; `graph_gbps` is what its rings carry."""
 
     op: Op
@@ -61,8 +60,7 @@ class Shape:
         return min(self.nnodes, 3) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class CostLine:
+class CostLine(msgspec.Struct, frozen=True):
     """One algorithm and protocol: time = latency + size / algbw, corrected by size.
 
     correction  by log2(size / 64 B); empty where there is none

@@ -23,8 +23,10 @@ Switches reduce     `bounds` with their efficiency, where the class is known to 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from math import inf
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.model import Op
 from collscope.roofline.bounds import Request, bounds
@@ -42,8 +44,7 @@ _UNKNOWN = Usable(1.0, 1.0, 1.0, "")
 _NO_RING_LOW = 0.3
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(msgspec.Struct, frozen=True):
     """The reachable bus bandwidth of large messages, in GB/s.
 
     busbw_gbps   most likely; low, high: range that holds what machines of the kind reach

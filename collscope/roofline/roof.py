@@ -13,8 +13,9 @@ thousands of classes are cheap.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
+
+import msgspec
 
 from collscope.model import Op, bus_bandwidth, bus_factor
 from collscope.roofline.bounds import Bounds, Request, bounds
@@ -32,8 +33,7 @@ LIMIT, REACHABLE, FIT = "limit", "reachable", "fit"
 _UNKNOWN_FLOOR = Floor(0.0, 0.0, 0.0, "the latency is not known and not counted", False)
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(msgspec.Struct, frozen=True):
     """What a roof is asked for: the size-dependent part of a class.
 
     size_bytes  nccl-tests size S
@@ -62,8 +62,7 @@ class Workload:
         return self.in_network and (self.algorithm or "").upper().endswith("TREE")
 
 
-@dataclass(frozen=True, slots=True)
-class Roof:
+class Roof(msgspec.Struct, frozen=True):
     """One ceiling at one size.
 
     ceiling           limit, reachable or fit
@@ -93,8 +92,7 @@ class Roof:
     assumptions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Ceilings:
+class Ceilings(msgspec.Struct, frozen=True):
     """The ceilings of one workload, side by side; fit is None where nothing was measured."""
 
     limit: Roof
@@ -107,8 +105,7 @@ class Ceilings:
         return self.fit or self.reachable
 
 
-@dataclass(frozen=True, slots=True)
-class Efficiency:
+class Efficiency(msgspec.Struct, frozen=True):
     """Ceiling time over measured time; above 1 the ceiling does not apply, and `why` says why."""
 
     value: float
@@ -117,8 +114,7 @@ class Efficiency:
     why: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(msgspec.Struct, frozen=True):
     """One algorithm and protocol in the library's own order; the first has ratio 1."""
 
     algorithm: str
@@ -126,8 +122,7 @@ class Ranked:
     ratio: float  # of its estimated time to the first one's
 
 
-@dataclass(frozen=True, slots=True)
-class _Shaped:
+class _Shaped(msgspec.Struct, frozen=True):
     """What is the same for every size of one operation and communicator."""
 
     factor: float

@@ -6,7 +6,8 @@ of both directions; that figure stands beside as `bi_gbps` and must be twice the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 from collscope.model import Op
 from collscope.roofline.links import Usable
@@ -15,8 +16,7 @@ from collscope.roofline.wiring import Wiring
 UNIFORM_WIRINGS = ("mesh", "switch", "host")  # every GPU is like every other
 
 
-@dataclass(frozen=True, slots=True)
-class InNetwork:
+class InNetwork(msgspec.Struct, frozen=True):
     """Reduction done by switches: NVLS inside a node, SHARP between nodes."""
 
     name: str
@@ -25,8 +25,7 @@ class InNetwork:
     efficiency_low: float | None = None  # of the worst machine known; None: as `efficiency`
 
 
-@dataclass(frozen=True, slots=True)
-class Fabric:
+class Fabric(msgspec.Struct, frozen=True):
     """Links between the GPUs of one node, or of one switch domain of several hosts.
 
     wiring  mesh (a link from each GPU to each other), switch, host (PCIe through the host), or
@@ -54,8 +53,7 @@ class Fabric:
         return Wiring(self.gpus, self.capacity)
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
+class Network(msgspec.Struct, frozen=True):
     """What leaves a node (for a domain of several hosts: the domain)."""
 
     name: str
@@ -74,8 +72,7 @@ class Network:
         return self.nics * self.uni_gbps
 
 
-@dataclass(frozen=True, slots=True)
-class TuningChoice:
+class TuningChoice(msgspec.Struct, frozen=True):
     """Which constants of a library describe the system's latencies."""
 
     library: str  # nccl, rccl
@@ -84,8 +81,7 @@ class TuningChoice:
     graph_gbps: float | None = None  # what the library's own rings carry, where it is not the bound
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(msgspec.Struct, frozen=True):
     """A bus bandwidth in GB/s that somebody reached on such a machine with a large message."""
 
     op: Op
@@ -97,8 +93,7 @@ class Published:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class System:
+class System(msgspec.Struct, frozen=True):
     """A machine, or a part of one: a node's fabric, a network, or both."""
 
     name: str

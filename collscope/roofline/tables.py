@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from collscope.model import Op, bus_factor
 from collscope.roofline.bounds import Bounds, Request, bounds
@@ -27,8 +28,7 @@ TABLE_OPS = (
 TABLE_SIZES = tuple(1024 << shift for shift in range(0, 22, 2))  # 1 KiB to 1 GiB
 
 
-@dataclass(frozen=True, slots=True)
-class BoundRow:
+class BoundRow(msgspec.Struct, frozen=True):
     """Both ceilings of one operation for large messages: bus bandwidths in GB/s, times in us.
 
     factor                        busbw / algbw
@@ -58,8 +58,7 @@ class BoundRow:
     assumptions: tuple[str, ...]  # what the figures assume
 
 
-@dataclass(frozen=True, slots=True)
-class RoofRow:
+class RoofRow(msgspec.Struct, frozen=True):
     """Every ceiling of one size: bus bandwidths in GB/s, and times of the target in us.
 
     ranking  the library's algorithms, its first choice first, each with its estimated time over

@@ -8,8 +8,10 @@ how many there are; the rate per link follows from the GPU's generation, as in t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
 from xml.etree import ElementTree
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.errors import InputError
 from collscope.roofline.links import link_kinds
@@ -21,8 +23,7 @@ _NIC_CLASSES = ("0x0200", "0x0207")  # Ethernet, InfiniBand
 _NVSWITCH_CLASS = "0x0680"
 
 
-@dataclass(frozen=True, slots=True)
-class _LinkRate:
+class _LinkRate(msgspec.Struct, frozen=True):
     """One generation's link: line rate, kind of link, and the library's tuning constants.
 
     kind    of `links.toml`
@@ -56,17 +57,16 @@ _XGMI = {
 _SPEED = re.compile(r"\s*(\d{1,3}(?:\.\d{1,3})?) ?GT/s")
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(msgspec.Struct):
     """What one pass over the elements collects; GPUs and NICs in the order of the file."""
 
-    gpus: dict[str, ElementTree.Element] = field(default_factory=dict)  # by PCI bus id
+    gpus: dict[str, ElementTree.Element] = msgspec.field(default_factory=dict)  # by PCI bus id
     bare_gpus: int = 0  # PCI functions of a GPU's class without a <gpu> below
-    bare_nics_gbps: list[float] = field(default_factory=list)
-    nics_gbps: dict[tuple[str, str], float] = field(default_factory=dict)
-    path_gbps: dict[str, float] = field(default_factory=dict)  # PCIe of each GPU
+    bare_nics_gbps: list[float] = msgspec.field(default_factory=list)
+    nics_gbps: dict[tuple[str, str], float] = msgspec.field(default_factory=dict)
+    path_gbps: dict[str, float] = msgspec.field(default_factory=dict)  # PCIe of each GPU
     amd_cpu: bool = False
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
 
 
 def parse_topology(content: bytes, where: str) -> System:

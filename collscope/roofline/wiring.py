@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,8 +22,7 @@ class Weight(Enum):
     PAIRS = "|U| (n - |U|)"
 
 
-@dataclass(frozen=True, slots=True)
-class Wiring:
+class Wiring(msgspec.Struct, frozen=True):
     """Directed capacities between GPUs (the first `gpus` nodes) and switches, in GB/s."""
 
     gpus: int
@@ -42,8 +42,7 @@ class Wiring:
         return self.restricted((source, target))
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True):
     """A minimum: the ratio in GB/s and the GPUs of the set that gives it."""
 
     ratio_gbps: float

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import fields
 
 from collscope.model import CopyTime
 from collscope.store.sampled import insert_sampled
 
 # Columns of _copy that are fields of the record by the same name.
-_FIELDS = tuple(f.name for f in fields(CopyTime) if f.name not in ("label", "samples_us"))
+_FIELDS = tuple(f for f in CopyTime.__struct_fields__ if f not in ("label", "samples_us"))
 
 
 def insert_copies(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import fields
 
 from collscope.model import Interference
 from collscope.store.sources import next_id
 
 # Columns of _interference that are fields of the record by the same name.
-_FIELDS = tuple(f.name for f in fields(Interference) if f.name != "label")
+_FIELDS = tuple(f for f in Interference.__struct_fields__ if f != "label")
 
 
 def insert_interference(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+from msgspec.structs import astuple
 
 from collscope.match.handles import CommHandle, Process
 from collscope.match.kernels import TracedKernel
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collscope.timeline.records import LateRank
 
 
-@dataclass(frozen=True, slots=True)
-class RunInput:
+class RunInput(msgspec.Struct, frozen=True):
     """What the matching of a run needs, with the keys of the rows it came from."""
 
     observed: Observations

@@ -6,17 +6,18 @@ import difflib
 import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from typing import Any
+
+import msgspec
 
 from collscope.errors import InputError
 from collscope.model import Datatype, Measurement, parse_op
 
 # Columns of _measurement that are fields of the record by the same name.
 _HINTS, _LISTED = 3, 5  # labels named where one is not known: similar ones, else the first
-_FIELDS = tuple(f.name for f in fields(Measurement) if f.name not in ("label", "samples_us"))
+_FIELDS = tuple(f for f in Measurement.__struct_fields__ if f not in ("label", "samples_us"))
 # The same and the label, in the order of the record; its samples stand before the last.
-_READ = tuple(f.name for f in fields(Measurement) if f.name != "samples_us")
+_READ = tuple(f for f in Measurement.__struct_fields__ if f != "samples_us")
 
 
 def insert_measurements(
@@ -61,8 +62,7 @@ def forget_source(connection: sqlite3.Connection, run: str, sha256: str) -> None
     )
 
 
-@dataclass(frozen=True, slots=True)
-class StoredMeasurement:
+class StoredMeasurement(msgspec.Struct, frozen=True):
     """A measurement and where it stands in the store."""
 
     measurement_id: int

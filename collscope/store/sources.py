@@ -5,9 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from collscope.kernel_names import classify
 from collscope.match.handles import CommHandle
@@ -26,8 +27,7 @@ from collscope.model import (
 from collscope.store.connection import transaction
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRow:
+class SourceRow(msgspec.Struct, frozen=True):
     """A source and what became of its lines."""
 
     path: str
@@ -255,8 +255,7 @@ class Lives:
         return lives[n if ended and n < len(lives) else n - 1][1]
 
 
-@dataclass(frozen=True, slots=True)
-class LogKeys:
+class LogKeys(msgspec.Struct, frozen=True):
     """What the rows of one log refer to."""
 
     source: int

@@ -8,13 +8,13 @@ msgpack alone. What is read back is checked: a store may come from anywhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import MISSING, fields
 from operator import attrgetter
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 import zstandard
+from msgspec.structs import fields
 
 from collscope.errors import InputError
 from collscope.model.trace import (
@@ -43,17 +43,15 @@ _NO_LAUNCH = np.int64(-1)
 _T = TypeVar("_T")
 
 
-def _array(record: type[Any], **types: type) -> type[msgspec.Struct]:
-    """A dataclass as the store writes it: an array of its fields; `types` differ from its own.
+def _array(record: type[msgspec.Struct], **types: type) -> type[msgspec.Struct]:
+    """A record as the store writes it: an array of its fields; `types` differ from its own.
 
     Fields at the end that have defaults may lack in stores of before.
     """
-    hints = get_type_hints(record)
-    columns = [(f.name, types.get(f.name, hints[f.name])) for f in fields(record)]
-    defaults = [() if f.default is MISSING else (f.default,) for f in fields(record)]
+    columns = [(f.name, types.get(f.name, f.type), f.default) for f in fields(record)]
     return msgspec.defstruct(
         record.__name__,
-        [(*column, *default) for column, default in zip(columns, defaults, strict=True)],
+        [column[:2] if column[2] is msgspec.NODEFAULT else column for column in columns],
         array_like=True,
     )
 
@@ -300,7 +298,7 @@ def _values(record: object) -> tuple[Any, ...]:
 
 
 _GETTERS: dict[type, attrgetter[tuple[Any, ...]]] = {
-    kind: attrgetter(*(f.name for f in fields(record)))
+    kind: attrgetter(*record.__struct_fields__)
     for record, row in (
         (TraceCollective, _Collective),
         (RecordedCall, _Call),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
 from itertools import pairwise
 
 import msgspec
 import numpy as np
+from msgspec.structs import astuple
 
 from collscope import stamps
 from collscope.match.consistency import CallFinding, Consistency
@@ -30,8 +30,7 @@ _ROWS_PER_INSERT = 1 << 16
 _KINDS = {Kind.KERNEL: "kernel", Kind.COPY: "copy", Kind.MEMSET: "copy"}
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTraces:
+class StoredTraces(msgspec.Struct, frozen=True):
     """The traces and recordings of a run, with the keys of their rows.
 
     Rows whose times cannot be true are left out: stores of before may hold such.

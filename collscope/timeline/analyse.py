@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.match.rows import Rows, gather_host, gather_rows
 from collscope.match.traces import Calls, match_calls
@@ -17,8 +19,7 @@ from collscope.timeline.steps import find_steps
 from collscope.timeline.waits import CallTimes, call_times, class_times, rank_times
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(msgspec.Struct, frozen=True):
     """What the traces of one job tell together."""
 
     rows: Rows

@@ -20,8 +20,8 @@ counts only when the order of calls alone names it.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -69,8 +69,7 @@ def build_graph(
     return Nodes(build).graph()
 
 
-@dataclass(frozen=True, slots=True)
-class Sync:
+class Sync(msgspec.Struct, frozen=True):
     """A moment when the host of a trace went on; the first one is the beginning of its calls."""
 
     trace: int

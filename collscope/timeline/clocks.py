@@ -7,9 +7,9 @@ solve robustly group by group; groups that share ranks are then joined by least 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -24,8 +24,7 @@ _SHORTEST_NS = 5_000  # ends differ by some µs whatever the size: shorter calls
 _BINS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Clocks:
+class Clocks(msgspec.Struct, frozen=True):
     """What to subtract from a trace's times: offset + drift * time. Times since `Rows.base_ns`."""
 
     offset: Ints  # (traces,) ns by which the trace's clock is ahead of its component's first
@@ -76,8 +75,7 @@ def _clock_of_trace(rows: Rows) -> Ints:
     return np.array([known.setdefault(key, len(known)) for key in keys], dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ends:
+class _Ends(msgspec.Struct, frozen=True):
     """Ends of synchronising calls: one row per call and trace, calls in order."""
 
     call: Ints  # (ends,) 0..n-1, rising
@@ -124,8 +122,7 @@ def _ends(rows: Rows, calls: Calls, clock: Ints) -> _Ends:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Estimate:
+class _Estimate(msgspec.Struct, frozen=True):
     offset: Floats
     component: Ints
 

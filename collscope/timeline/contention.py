@@ -9,8 +9,7 @@ multiprocessors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -25,8 +24,7 @@ _ALONE, _BESIDE = 0.1, 0.9  # share of a kernel's time with a collective beside 
 _ENOUGH = 0.05  # of the kernels' time that pairs must cover
 
 
-@dataclass(frozen=True, slots=True)
-class Contention:
+class Contention(msgspec.Struct, frozen=True):
     """Slowdown of compute kernels beside collectives, in parts of their time alone."""
 
     mean: float | None  # over the kernels' time; None: too few ran both alone and beside one

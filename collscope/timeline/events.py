@@ -7,11 +7,11 @@ its occurrences: a row that started before what it is said to have waited for co
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -31,8 +31,7 @@ _RECORDS = 16  # so many event records back a wait's own is looked for
 _BACK = 3  # and so many rows with a record on one stream
 
 
-@dataclass(frozen=True)
-class Launches:
+class Launches(msgspec.Struct, frozen=True, dict=True):
     """Rows of one trace in the order of their launches; places count in the order of calls."""
 
     trace: int
@@ -61,8 +60,7 @@ class Launches:
         return {s: np.flatnonzero(self.stream == s) for s in np.unique(self.stream).tolist()}
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """A wait of one of the job's own streams."""
 
     call: int
@@ -72,8 +70,7 @@ class Wait:
     first: bool  # the next launch is a collective's, for whose stream PyTorch makes it wait
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(msgspec.Struct, frozen=True):
     group: int  # of waits
     plain: bool  # stands without evidence
     kinds: int  # of rows that are waited for: of one name, on one stream

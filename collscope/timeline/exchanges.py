@@ -8,10 +8,10 @@ comes. Ranks that exchange do so again and again, so that pairs of ranks tell ch
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from collscope.match.groups import Group
 from collscope.match.rows import Rows, class_key

@@ -21,13 +21,14 @@ source  L. Shapley, A value for n-person games, 1953; factors in either state, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, product
 from math import copysign, exp, factorial, hypot, log
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from collscope.match.rows import UNKNOWN_LAUNCH
 from collscope.model import CollectiveClass
@@ -72,8 +73,7 @@ _MOST_SLOWDOWN, _HALVINGS = 4.0, 20
 _MOST = 0.5  # of a run's kernels: with more that the other has not, they may be different jobs
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """What one factor adds to a step. ns."""
 
     factor: str  # one of FACTORS, or PROFILER
@@ -83,8 +83,7 @@ class Part:
     widest: str | None  # of DOUBTS what adds most to the range; None: it has no width
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True):
     """The difference of two steps in parts: with the remainder they sum to it. ns a step."""
 
     first_ns: int

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -20,8 +20,7 @@ HOST, STREAM, EVENT, EVENT_2 = range(4)
 """Slots of a row's start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Edges:
+class Edges(msgspec.Struct, frozen=True):
     """How many event edges there are, by how they are known."""
 
     told: int  # the trace names the stream that waits; for which row, where no record is told, is
@@ -31,8 +30,7 @@ class Edges:
     unknown: int  # waits for which no rule was found
 
 
-@dataclass(frozen=True, slots=True)
-class Following:
+class Following(msgspec.Struct, frozen=True):
     """The other way round: what follows each node, and what it does.
 
     Behind all nodes, counted as in `Graph.before`, count the ends of rows, of which only those of
@@ -48,8 +46,7 @@ class Following:
     change: list[int]  # (nodes,) 1 where a collective comes to its GPU, -1 where it leaves, else 0
 
 
-@dataclass(frozen=True)
-class Graph:
+class Graph(msgspec.Struct, frozen=True, dict=True):
     """Nodes in an order in which every predecessor comes first, up to four predecessors each.
 
     A node's time is the largest over its slots of: the predecessor's time, plus `gap`, plus the

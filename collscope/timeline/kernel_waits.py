@@ -9,8 +9,8 @@ synchronising call together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from collscope.match.executions import JoinedKernels, gpu_of
@@ -25,8 +25,7 @@ from collscope.timeline.records import LateRank, RankTimes
 from collscope.timeline.waits import call_times, rank_times
 
 
-@dataclass(frozen=True, slots=True)
-class KernelWaits:
+class KernelWaits(msgspec.Struct, frozen=True):
     """What the kernel trace of a run's logs tells together. Times in ns."""
 
     kernels: dict[int, tuple[int, int]]  # transfer and wait of each kernel where both are known

@@ -9,8 +9,8 @@ source  Trace Event Format (Google): phases M, X, s and f; times in µs
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -29,16 +29,14 @@ _SHORT_NAME = 16  # a longer name of a group is a hash
 _NAMED_RANKS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Simulated:
+class Simulated(msgspec.Struct, frozen=True):
     """Another timeline of the same rows: a prediction."""
 
     name: str  # what it is of
     played: Played
 
 
-@dataclass(frozen=True, slots=True)
-class _Scene:
+class _Scene(msgspec.Struct, frozen=True):
     """What is drawn of one timeline; moments in ns on the common clock."""
 
     start: Ints | Floats  # (parts,)

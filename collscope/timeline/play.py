@@ -8,9 +8,9 @@ down, and the one that the others wait for is not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from heapq import heappop, heappush
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -20,8 +20,7 @@ from collscope.timeline.graph import FIRST, HOST, NEVER, ORIGIN, Graph
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Substitutions:
+class Substitutions(msgspec.Struct, frozen=True):
     """What is other than recorded; None: as recorded."""
 
     transfer: Floats | None = None  # (parts,) ns
@@ -33,8 +32,7 @@ class Substitutions:
     usual: bool = False  # delays behind causes are what such causes mostly need, as `Graph.usual`
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
+class Played(msgspec.Struct, frozen=True):
     """When everything takes place; ns on the common clock."""
 
     new: Substitutions
@@ -132,8 +130,7 @@ def _weights(graph: Graph, new: Substitutions, duration: Floats | Ints) -> Float
     return weight
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
+class Path(msgspec.Struct, frozen=True):
     """What bounds a moment: the steps of the longest way to it, the last one first."""
 
     node: Ints  # counted as in `before`

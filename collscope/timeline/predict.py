@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from collscope.match.rows import Rows
 from collscope.match.traces import Calls
@@ -56,8 +57,7 @@ _IDLE = 0.1  # of the step; more of it without a known cause widens the range
 _PACES = (0.02, 0.2, 0.4, 0.55, 0.7, 0.85, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class NewTime:
+class NewTime(msgspec.Struct, frozen=True):
     """Time of one call of a class after the change, ns."""
 
     time_ns: float
@@ -70,8 +70,7 @@ class NewTime:
     bound: bool = False  # a class that is faster than `time_ns` already stays as it is
 
 
-@dataclass(frozen=True, slots=True)
-class Sequence:
+class Sequence(msgspec.Struct, frozen=True):
     """What collectives of one class and one group have in common; groups are told by ranks."""
 
     key: CollectiveClass
@@ -79,8 +78,7 @@ class Sequence:
     group: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Traced:
+class Traced(msgspec.Struct, frozen=True):
     """Calls of a sequence in their order, NaN where not known."""
 
     transfer: Floats  # ns
@@ -91,8 +89,7 @@ Transfers = Mapping[Sequence, Traced]
 """What is taken from another run."""
 
 
-@dataclass(frozen=True)
-class Recorded:
+class Recorded(msgspec.Struct, frozen=True, dict=True):
     """What predictions start from."""
 
     rows: Rows
@@ -318,8 +315,7 @@ def simulate(
     return player.after(_Scenario(host.middle, factors.middle, readings[0]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Factors:
+class _Factors(msgspec.Struct, frozen=True):
     """Factors of the transfer per part: middle, low, high."""
 
     middle: Floats
@@ -332,16 +328,14 @@ class _Factors:
         return bool((self.low == self.middle).all() and (self.high == self.middle).all())
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
+class _Range(msgspec.Struct, frozen=True):
     low: float
     middle: float
     high: float
     determined: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class _Beside:
+class _Beside(msgspec.Struct, frozen=True):
     """One reading of what compute kernels need, beside the old collectives and the new ones."""
 
     alone: Floats  # (rows,) ns with nothing beside
@@ -349,8 +343,7 @@ class _Beside:
     new: Floats  # (rows,) and beside those after the change
 
 
-@dataclass(frozen=True, slots=True)
-class _Scenario:
+class _Scenario(msgspec.Struct, frozen=True):
     """One reading of what is not known."""
 
     host: float

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from collscope.model import CollectiveClass
 
 
-@dataclass(frozen=True, slots=True)
-class ClassTimes:
+class ClassTimes(msgspec.Struct, frozen=True):
     """All calls of one class that count: warm-up left out. Medians are over calls."""
 
     key: CollectiveClass
@@ -27,8 +26,7 @@ class ClassTimes:
     duration_ns: int  # of all calls and ranks: what is not known is in no other sum
 
 
-@dataclass(frozen=True, slots=True)
-class RankTimes:
+class RankTimes(msgspec.Struct, frozen=True):
     """All collectives of one rank that count; wait + transfer + unknown = duration."""
 
     rank: int
@@ -39,8 +37,7 @@ class RankTimes:
     unknown_ns: int  # durations that cannot be split
 
 
-@dataclass(frozen=True, slots=True)
-class LateRank:
+class LateRank(msgspec.Struct, frozen=True):
     """How often one rank came last, and by how much against the second last."""
 
     rank: int
@@ -57,8 +54,7 @@ class LateRank:
     named: bool  # a straggler: most of the lateness is its own, beyond the clocks' error
 
 
-@dataclass(frozen=True, slots=True)
-class WarmUp:
+class WarmUp(msgspec.Struct, frozen=True):
     """A call at the beginning of a group that is left out of every sum."""
 
     call: int
@@ -68,8 +64,7 @@ class WarmUp:
     typical_ns: float  # what such calls last later
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOverlap:
+class StreamOverlap(msgspec.Struct, frozen=True):
     """Collectives of one stream; exposed + hidden = total."""
 
     stream: str
@@ -78,8 +73,7 @@ class StreamOverlap:
     hidden_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class RankOverlap:
+class RankOverlap(msgspec.Struct, frozen=True):
     """Time of one rank's GPU, from the end of its warm-up to its last row.
 
     Collective time is the union over streams, and so is compute time.
@@ -97,8 +91,7 @@ class RankOverlap:
     streams: tuple[StreamOverlap, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedClass:
+class ChangedClass(msgspec.Struct, frozen=True):
     """What a prediction changes in one class. Times of one call.
 
     The median over the calls; of a class of unknown size, which mixes sizes, the mean.
@@ -110,8 +103,7 @@ class ChangedClass:
     new_ns: float
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(msgspec.Struct, frozen=True):
     """Part of a step's longest path."""
 
     kind: str  # host, compute, collective, waiting: from a cause to its effect
@@ -119,8 +111,7 @@ class Bound:
     ns: float  # a step
 
 
-@dataclass(frozen=True, slots=True)
-class Knowledge:
+class Knowledge(msgspec.Struct, frozen=True):
     """What a prediction knows of the job, and how."""
 
     host_low: float  # time of the host's work without the profiler, in parts of that with it
@@ -144,8 +135,7 @@ class Knowledge:
     event_records: bool  # and those that wait for events tell the records of these, too
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
+class Prediction(msgspec.Struct, frozen=True):
     """Step time after a change."""
 
     step_ns: float  # without the profiler where that is given, else as recorded

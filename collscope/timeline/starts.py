@@ -5,8 +5,7 @@ What is played takes the recorded starts from causes; here they are the measure 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -18,8 +17,7 @@ from collscope.timeline.steps import Steps
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Starts:
+class Starts(msgspec.Struct, frozen=True):
     """Starts of the collectives of a step, at the median of the steps."""
 
     source: str  # what tells the steps

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -19,8 +19,7 @@ _ALIKE = 0.98  # of the collectives that recur after a period
 _TRIED = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(msgspec.Struct, frozen=True):
     """As many steps of every trace that has any, each from one boundary to the next.
 
     A boundary is all streams' last rows that had ended by then: whatever is slower afterwards,

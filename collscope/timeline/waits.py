@@ -11,8 +11,7 @@ source  definitions as in TraceLens' and DeepSpeed's straggler reports, with the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -28,8 +27,7 @@ _WARM_UP_FACTOR = 10
 _DISAGREE = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class CallTimes:
+class CallTimes(msgspec.Struct, frozen=True):
     """Columns per call and per part (a rank's row of a call); -1 where not known. Times in ns."""
 
     known: Bools  # (calls,) the transfer can be told: all ranks of the call are there

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from collscope.tuning.csv_format import TunerRow
 from collscope.tuning.decide import Standing
@@ -19,8 +20,7 @@ _SIMPLER = 0.005  # what a more complicated answer must save, of the collective 
 _UNPROVEN = 1 + 1e-6  # between equals the library's default wins
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True):
     """One class with every setting that was tried on it."""
 
     class_id: int  # of the plan
@@ -53,8 +53,7 @@ class Candidate:
         return self.calls * time / 1e6
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """What to do: nothing, set and unset variables, or load the plugin with rows."""
 
     kind: str
@@ -64,8 +63,7 @@ class Choice:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Everything:
+class Everything(msgspec.Struct, frozen=True):
     """What a choice is made of.
 
     sizes  of every class of the plan, tuned or not: a variable reaches them all

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from collscope.model import Measurement
 from collscope.tuning.decide import Improvement, Rounds, improvement
@@ -15,16 +16,15 @@ ROUNDS = 3
 TUNED = "tuned"
 
 
-@dataclass(slots=True)
-class Confirmed:
+class Confirmed(msgspec.Struct):
     """Times by class, label (`present`, `default`, `tuned`) and round; what went wrong."""
 
-    times: dict[int, dict[str, dict[int, float]]] = field(
+    times: dict[int, dict[str, dict[int, float]]] = msgspec.field(
         default_factory=lambda: defaultdict(lambda: defaultdict(dict))
     )
-    problems: list[str] = field(default_factory=list)
-    broken: set[int] = field(default_factory=set)  # classes that the tuned setting fails on
-    rows: dict[int, Measurement] = field(default_factory=dict)
+    problems: list[str] = msgspec.field(default_factory=list)
+    broken: set[int] = msgspec.field(default_factory=set)  # classes that the tuned setting fails on
+    rows: dict[int, Measurement] = msgspec.field(default_factory=dict)
 
     def against(self, label: str, class_id: int) -> Improvement | None:
         """What the tuned setting saves against another on a class."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 import textwrap
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from collscope.errors import UsageError
 from collscope.model import Diagnostic, Op, Severity
@@ -53,8 +54,7 @@ _VERSION_TEXT = f"The file is of another version than {VERSION}. Write it again 
 _MANY_TEXT = f"The file has more than {MOST_ROWS} rows: the plugin refuses it. Merge size ranges."
 
 
-@dataclass(frozen=True, slots=True)
-class TunerRow:
+class TunerRow(msgspec.Struct, frozen=True):
     """One row: what it is for, and what it asks of the library.
 
     Sizes are nccl-tests sizes S in bytes, both ends included; for calls launched as one group the
@@ -71,7 +71,6 @@ class TunerRow:
     nranks: int | None = None
     pipe_ops: int | None = None  # operations of the group
     registered: bool | None = None  # user buffers are registered
-    line: int | None = field(default=None, compare=False)
 
     def matches(self, call: TunerCall) -> bool:
         """True when this row is for a call."""
@@ -86,8 +85,7 @@ class TunerRow:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TunerCall:
+class TunerCall(msgspec.Struct, frozen=True):
     """What the library tells a plugin of a call."""
 
     op: Op
@@ -98,8 +96,7 @@ class TunerCall:
     registered: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TunerFile:
+class TunerFile(msgspec.Struct, frozen=True):
     """What a CSV holds; comments without their #, in order."""
 
     rows: tuple[TunerRow, ...]
@@ -115,6 +112,7 @@ def parse(text: str | Iterable[str]) -> TunerFile:
     """
     notes = Notes()
     rows: list[TunerRow] = []
+    places: list[int] = []  # their lines
     comments: list[str] = []
     for at, line in enumerate(text_lines(text), start=1):
         content = line.strip(" \t\r")
@@ -129,8 +127,9 @@ def parse(text: str | Iterable[str]) -> TunerFile:
             row = _row(content, at, notes)
             if row is not None:
                 rows.append(row)
+                places.append(at)
     if len(rows) > MOST_ROWS:
-        notes.add(Severity.ERROR, "too_many_rows", _MANY_TEXT, rows[MOST_ROWS].line or 0)
+        notes.add(Severity.ERROR, "too_many_rows", _MANY_TEXT, places[MOST_ROWS])
         rows.clear()
     return TunerFile(tuple(rows), tuple(comments), notes.diagnostics)
 
@@ -174,7 +173,7 @@ def _line(row: TunerRow) -> str:
 def _row(content: str, at: int, notes: Notes) -> TunerRow | None:
     # allreduce,65537,1048576,ring,simple,4,4,32,1,0
     cells = [cell.strip(" \t\r") for cell in content.split(",")]
-    problem, row = _read(cells, at)
+    problem, row = _read(cells)
     if row is None:
         notes.add(Severity.DATA_LOSS, problem, _TEXTS[problem], at, content)
         return None
@@ -185,7 +184,7 @@ def _row(content: str, at: int, notes: Notes) -> TunerRow | None:
     return row
 
 
-def _read(cells: list[str], at: int) -> tuple[str, TunerRow | None]:
+def _read(cells: list[str]) -> tuple[str, TunerRow | None]:
     """A row, or the code of what is wrong with it."""
     if not _FEWEST <= len(cells) <= _MOST:
         return "torn_row", None
@@ -209,7 +208,7 @@ def _read(cells: list[str], at: int) -> tuple[str, TunerRow | None]:
     channels, nnodes, nranks, pipe_ops, registered = (None if n == -1 else n for n in numbers)
     return "", TunerRow(
         op, *sizes, algorithm, protocol, channels, nnodes, nranks, pipe_ops,
-        None if registered is None else bool(registered), at,
+        None if registered is None else bool(registered),
     )  # fmt: skip
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
+
+import msgspec
 
 from collscope.stats import mad, mean_interval
 
@@ -21,8 +22,7 @@ LEAST_FLOOR = 0.02
 Rounds = Mapping[int, float]  # us by round
 
 
-@dataclass(frozen=True, slots=True)
-class Improvement:
+class Improvement(msgspec.Struct, frozen=True):
     """Part of the time that a setting saves against another; negative: it is slower."""
 
     saved: float
@@ -68,8 +68,7 @@ def noise_floor(repeats: Sequence[float]) -> float:
     return max(LEAST_FLOOR, 2 * mad(repeats) / median(repeats))
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True):
     """One setting on one class."""
 
     time_us: float  # median over its rounds

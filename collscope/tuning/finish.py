@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from collscope.replay.results import store_results
 from collscope.tuning import confirm as confirmation

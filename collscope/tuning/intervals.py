@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from collscope.model import Op
 
@@ -19,16 +20,14 @@ REACH = 2.0  # beyond the least and the largest size measured, a factor
 _LARGEST = 2**62
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(msgspec.Struct, frozen=True):
     """All classes of one size."""
 
     size_bytes: int  # nccl-tests size S
     costs: Mapping[str, float]  # seconds of all calls by setting; those missing are forbidden
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True):
     """What a row is for beside its range of sizes."""
 
     op: Op
@@ -36,8 +35,7 @@ class Shape:
     nnodes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(msgspec.Struct, frozen=True):
     """Neighbouring sizes with one setting."""
 
     first: int  # index of the point

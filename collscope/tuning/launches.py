@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.errors import InputError, MissingToolError, UsageError
 from collscope.model import Measurement
@@ -26,8 +28,7 @@ from collscope.writing import one_line
 _FATAL = {2: UsageError, 3: InputError, 5: MissingToolError}
 
 
-@dataclass(frozen=True, slots=True)
-class Launched:
+class Launched(msgspec.Struct, frozen=True):
     """What a start left: rows by class of the plan, and why they are not all there."""
 
     rows: dict[int, Measurement]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from collscope.roofline.floors import model_lines
 from collscope.roofline.nccl_model import best_line
@@ -39,8 +40,7 @@ def offer(state: State) -> dict[int, list[str]]:
     return found.legal
 
 
-@dataclass(frozen=True, slots=True)
-class Offered:
+class Offered(msgspec.Struct, frozen=True):
     """Settings to try beside the present one and the default."""
 
     settings: dict[str, Setting]  # by name, the likelier first

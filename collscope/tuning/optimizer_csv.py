@@ -7,8 +7,9 @@ pipeOps and regBuff in each range of sizes, and skips rows with an empty or nega
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from collscope.errors import UsageError
 from collscope.model import Diagnostic, Op, Severity
@@ -29,8 +30,7 @@ _NAME_TEXT = "Rows of an unknown collective, algorithm or protocol were skipped.
 _NUMBER_TEXT = "Rows with an unreadable number were skipped."
 
 
-@dataclass(frozen=True, slots=True)
-class OptimizerRow:
+class OptimizerRow(msgspec.Struct, frozen=True):
     """One measured setting; None: any, or the library's own channels."""
 
     op: Op
@@ -46,8 +46,7 @@ class OptimizerRow:
     registered: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OptimizerFile:
+class OptimizerFile(msgspec.Struct, frozen=True):
     """What such a CSV holds."""
 
     rows: tuple[OptimizerRow, ...]

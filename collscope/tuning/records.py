@@ -5,8 +5,9 @@ Ratios lie in 0..1, `_us` and `_s` are microseconds and seconds. None: not known
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
+
+import msgspec
 
 SCHEMA = "collscope.tune/1"
 OUTCOMES = TUNED, NOT_WORTH, NOTHING_BETTER, UNCONFIRMED, INTERRUPTED, DRY_RUN = (
@@ -14,8 +15,7 @@ OUTCOMES = TUNED, NOT_WORTH, NOTHING_BETTER, UNCONFIRMED, INTERRUPTED, DRY_RUN =
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(msgspec.Struct, frozen=True):
     """A variable of the job's own setting, and where it is known from."""
 
     name: str
@@ -23,8 +23,7 @@ class Variable:
     origin: Annotated[str, ("--env", "logs", "shell")]
 
 
-@dataclass(frozen=True, slots=True)
-class JobTime:
+class JobTime(msgspec.Struct, frozen=True):
     """What the step or the GPU time is, in which the plan's calls are made.
 
     seconds   on one rank; None: only the fraction is known, or nothing
@@ -38,8 +37,7 @@ class JobTime:
     basis: str = "not known"  # where that is known from
 
 
-@dataclass(frozen=True, slots=True)
-class TunedClass:
+class TunedClass(msgspec.Struct, frozen=True):
     """One class of the plan and how it came out."""
 
     class_id: int  # as report shows it and --only takes it; of the plan where no run is known
@@ -60,8 +58,7 @@ class TunedClass:
     noise_floor: float | None  # part of the time that a setting must save to be taken
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
+class Tried(msgspec.Struct, frozen=True):
     """One setting on one class in the search."""
 
     class_id: int  # as in `classes`
@@ -74,8 +71,7 @@ class Tried:
     accepted: bool  # surely better than the present setting, and not worse than the default
 
 
-@dataclass(frozen=True, slots=True)
-class SettingRow:
+class SettingRow(msgspec.Struct, frozen=True):
     """One setting and what became of it."""
 
     name: str
@@ -85,8 +81,7 @@ class SettingRow:
     outcome: str
 
 
-@dataclass(frozen=True, slots=True)
-class RowText:
+class RowText(msgspec.Struct, frozen=True):
     """A row of the tuner CSV."""
 
     op: str
@@ -99,8 +94,7 @@ class RowText:
     nnodes: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Gain:
+class Gain(msgspec.Struct, frozen=True):
     """What the tuned setting saves against the present one, confirmed.
 
     collective  part of the exposed collective time
@@ -117,8 +111,7 @@ class Gain:
     rounds: int  # of the confirmation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tuning:
+class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     """The answer."""
 
     schema: str = SCHEMA

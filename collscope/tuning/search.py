@@ -7,8 +7,9 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from statistics import median
+
+import msgspec
 
 from collscope.model import Measurement
 from collscope.tuning.decide import FEWEST_ROUNDS, Rounds, Standing, standings
@@ -23,12 +24,11 @@ _LEARNT = 0.3  # of a difference between estimate and launch
 _SMALL_PART = 0.3  # of a launch of all classes that one of few still takes
 
 
-@dataclass(slots=True)
-class Clock:
+class Clock(msgspec.Struct):
     """How long launches take, and how much time is left."""
 
     limit_s: float
-    begun: float = field(default_factory=time.monotonic)
+    begun: float = msgspec.field(default_factory=time.monotonic)
     whole_s: float = 0.0  # of a launch with all classes of the plan; 0: none seen yet
     whole_classes: int = 1
     reserved_s: float = 0.0  # for the confirmation
@@ -57,24 +57,23 @@ class Clock:
         return self.whole_s * min(1.0, _SMALL_PART + (1 - _SMALL_PART) * part)
 
 
-@dataclass(slots=True)
-class Search:
+class Search(msgspec.Struct):
     """Times of every setting on every class, and what was given up."""
 
     launches: Launches
     clock: Clock
     settings: dict[str, Setting]  # by name; present first
     classes: tuple[int, ...] = ()  # that are tuned
-    alive: dict[int, set[str]] = field(default_factory=dict)
-    times: dict[int, dict[str, dict[int, float]]] = field(
+    alive: dict[int, set[str]] = msgspec.field(default_factory=dict)
+    times: dict[int, dict[str, dict[int, float]]] = msgspec.field(
         default_factory=lambda: defaultdict(lambda: defaultdict(dict))
     )
-    repeats: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
-    dropped: dict[str, str] = field(default_factory=dict)  # settings given up, and why
-    failed: dict[tuple[str, int], str] = field(default_factory=dict)  # on one class
-    verified: set[tuple[str, int]] = field(default_factory=set)
-    first: dict[int, Measurement] = field(default_factory=dict)  # any row of a class
-    counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    repeats: dict[int, list[float]] = msgspec.field(default_factory=lambda: defaultdict(list))
+    dropped: dict[str, str] = msgspec.field(default_factory=dict)  # settings given up, and why
+    failed: dict[tuple[str, int], str] = msgspec.field(default_factory=dict)  # on one class
+    verified: set[tuple[str, int]] = msgspec.field(default_factory=set)
+    first: dict[int, Measurement] = msgspec.field(default_factory=dict)  # any row of a class
+    counts: dict[str, int] = msgspec.field(default_factory=lambda: defaultdict(int))
     done: int = 0
 
     @property

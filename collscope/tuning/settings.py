@@ -7,7 +7,9 @@ docs/tune.md.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.model import Op
 from collscope.tuning.names import plugin_name
@@ -54,8 +56,7 @@ _LL128_SINCE = {"gfx90a": (2,), "gfx942": (2, 26), "gfx950": (2, 26)}
 _TUNER_SINCE = (2, 21)  # the oldest interface that the plugin serves
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True):
     """One set of knobs; all that it does not name are unset for the launch."""
 
     name: str
@@ -85,8 +86,7 @@ class Setting:
 DEFAULT = Setting("default", family="any")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Library and machine that settings are tried on."""
 
     library: str | None  # nccl, rccl; None: neither, as on the host backend

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from collscope.replay.plan import Plan
 from collscope.replay.session import Session
@@ -24,8 +25,7 @@ EARLIER = "earlier"  # folder in which results of an earlier tune wait for the n
 FILES = (SEARCH_CSV, CONFIRM_CSV, TUNER_CSV, ENV, OPTIMIZER_CSV, EVIDENCE)
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """What to tune, and how.
 
     class_ids   number that the report has for a class of the plan; empty: made from no run
@@ -65,26 +65,25 @@ class Wanted:
         return self.class_ids.get(class_id, class_id)
 
 
-@dataclass(slots=True)
-class State:
+class State(msgspec.Struct):
     """Everything that is known so far; the report is made of it, however tune ends."""
 
     wanted: Wanted
     search: Search
-    place: Place = field(default_factory=lambda: Place(None))
+    place: Place = msgspec.field(default_factory=lambda: Place(None))
     worth: Worth | None = None
     candidates: tuple[Candidate, ...] = ()
-    choice: Choice = field(default_factory=lambda: Choice(NOTHING, {}))
+    choice: Choice = msgspec.field(default_factory=lambda: Choice(NOTHING, {}))
     tuned: Setting | None = None
     unset: tuple[str, ...] = ()
     confirmed: Confirmed | None = None
-    taken_back: set[int] = field(default_factory=set)  # classes whose rows did not hold
+    taken_back: set[int] = msgspec.field(default_factory=set)  # classes whose rows did not hold
     gain: Gain | None = None
     outcome: str = ""
     why: str = ""
     estimated_s: float | None = None
-    notices: list[str] = field(default_factory=list)
-    excluded: dict[str, str] = field(default_factory=dict)  # not tried at all, and why
+    notices: list[str] = msgspec.field(default_factory=list)
+    excluded: dict[str, str] = msgspec.field(default_factory=dict)  # not tried at all, and why
 
     @property
     def calls(self) -> dict[int, float]:

@@ -8,14 +8,14 @@ source  reference: docs/tune.md; the formula of the gain is that of docs/report.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 COVERED = 0.95  # of the weight, in the classes that are tuned
 LEAST = 0.01  # of the job's time that must be to win
 
 
-@dataclass(frozen=True, slots=True)
-class Weighed:
+class Weighed(msgspec.Struct, frozen=True):
     """One class; times of one call in us."""
 
     class_id: int  # of the plan
@@ -36,8 +36,7 @@ class Weighed:
         return self.calls * max(0.0, above) * self.exposed / 1e6
 
 
-@dataclass(frozen=True, slots=True)
-class Worth:
+class Worth(msgspec.Struct, frozen=True):
     """Which classes to tune, or why none; seconds on one rank."""
 
     kept: tuple[int, ...]  # class ids, most to win first

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from collscope.errors import InputError
 
 HEADER = ("name", "parameters")
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(msgspec.Struct, frozen=True):
     """A layer, or a recorded call in its stead: what is reduced as one piece."""
 
     name: str

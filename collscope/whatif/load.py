@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
+
+import msgspec
 
 from collscope.errors import InputError, NoVerdictError
 from collscope.model import Datatype, Measurement, Op
@@ -29,8 +30,7 @@ WHERE k.run = ? AND call_id IS NOT NULL GROUP BY call_id
 """
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedStep:
+class RecordedStep(msgspec.Struct, frozen=True):
     """The all-reduces of a job's step, in launch order.
 
     layers    the calls, which cannot be parted further

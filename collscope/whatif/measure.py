@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.errors import CollscopeError, UsageError
 from collscope.model import Measurement, Op
@@ -22,8 +24,7 @@ DEFAULT_LABEL = "fusion"
 _Totals = dict[int | None, Floats]  # by setting; None: what is done now
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(msgspec.Struct, frozen=True):
     """The answer, and why it is not whole where something failed."""
 
     fusion: Fusion

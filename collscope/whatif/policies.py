@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 FIRST_BUCKET_BYTES = 1 << 20  # dist._DEFAULT_FIRST_BUCKET_BYTES of PyTorch
 DEFAULT_CAP_BYTES = 25 << 20  # PyTorch's bucket_cap_mb=25, in MiB
@@ -29,8 +30,7 @@ class Policy(str, Enum):
     FIXED_COUNT = "fixed_count"
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
+class Bucket(msgspec.Struct, frozen=True):
     """Layers `begin` up to but not including `end`, reduced as one."""
 
     begin: int

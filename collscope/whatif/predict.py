@@ -7,8 +7,8 @@ overlapped finish = max(ready, finish of the bucket before) + t(S), as buckets s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from collscope.roofline.fit import Hockney
@@ -16,8 +16,7 @@ from collscope.whatif.policies import Bucket
 from collscope.whatif.times import HIGH, LOW, Floats, Times
 
 
-@dataclass(frozen=True, slots=True)
-class Production:
+class Production(msgspec.Struct, frozen=True):
     """When gradients are ready: µs since the backward pass began, by the part of the bytes.
 
     parts     rising from 0 to 1
@@ -86,8 +85,7 @@ def line_us(buckets: Sequence[Bucket], line: Hockney) -> float:
     return line.latency_us * len(buckets) + total / (line.algbw_gbps * 1000)
 
 
-@dataclass(frozen=True, slots=True)
-class Slope:
+class Slope(msgspec.Struct, frozen=True):
     """Least squares of time on the number of buckets; `r_squared` 1: a line, 0: none."""
 
     rest_us: float  # what no number of buckets changes

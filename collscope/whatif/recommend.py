@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from collscope.whatif.policies import Policy
@@ -14,8 +14,7 @@ MIB = 1 << 20
 LEAST_GAIN = 0.01  # a replay does not tell smaller ones from the next day's
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """The fastest candidate against what is done now.
 
     best       index of the fastest candidate

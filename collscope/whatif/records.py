@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+
+import msgspec
 
 from collscope.whatif.policies import FIRST_BUCKET_BYTES, Policy
 
@@ -13,8 +14,7 @@ BLOCKING, QUEUED, OVERLAPPED = "blocking", "queued", "overlapped"  # how buckets
 LISTED, REVERSED = "listed", "reversed"
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """What the command line asks for. Either `layers` or `run` says what is reduced."""
 
     db: Path
@@ -32,8 +32,7 @@ class Wanted:
     first_bytes: int = FIRST_BUCKET_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class FusionRow:
+class FusionRow(msgspec.Struct, frozen=True):
     """One setting. Times are of a step's buckets, µs; None where a bucket could not be measured.
 
     setting      threshold in bytes, or number of buckets; None: what is done now
@@ -56,8 +55,7 @@ class FusionRow:
     sizes_bytes: tuple[int, ...]  # buckets in their order
 
 
-@dataclass(frozen=True, slots=True)
-class Recommended:
+class Recommended(msgspec.Struct, frozen=True):
     """The setting to take.
 
     as_good   settings not slower within the uncertainty, the recommended one too
@@ -75,8 +73,7 @@ class Recommended:
     worth_it: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PerBucket:
+class PerBucket(msgspec.Struct, frozen=True):
     """Least squares of time on the number of buckets over the rows."""
 
     per_bucket_us: float  # what one more bucket costs
@@ -84,8 +81,7 @@ class PerBucket:
     r_squared: float  # 1: the rows lie on a line, 0: on none
 
 
-@dataclass(frozen=True, slots=True)
-class Fusion:
+class Fusion(msgspec.Struct, frozen=True):
     """Everything that `collscope whatif fusion` prints."""
 
     source: str  # layer list or run

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.errors import InputError, UsageError
 from collscope.ingest.files import UnreadableError, open_input
@@ -28,8 +30,7 @@ _MAIN = "main"
 _ANY = "SELECT 1 FROM calls WHERE run = ? AND op = 'AllReduce' LIMIT 1"
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """What is reduced in a step, in the order in which it is put into buckets.
 
     present  buckets of today, and their name

@@ -6,9 +6,9 @@ Row 0 of every array is the estimate, the rows below it are resamples of the mea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -22,8 +22,7 @@ Floats = npt.NDArray[np.float64]
 LOW, HIGH = 0.05, 0.95  # quantiles of an interval
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
+class Times(msgspec.Struct, frozen=True):
     """Times of one operation on one shape of communicator by size.
 
     sizes               bytes, rising, shape (n,)

@@ -8,7 +8,9 @@ POST_GT), each waited for before the next. Two modes: one thread with n GPUs, an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.errors import CollscopeError, UsageError
 from collscope.model import Datatype, Measurement
@@ -28,8 +30,7 @@ THRESHOLDS_KIB = (1, 10, 100, 1000, 10_000)
 _ITEM = itemsize(Datatype.FLOAT32)
 
 
-@dataclass(frozen=True, slots=True)
-class Mode:
+class Mode(msgspec.Struct, frozen=True):
     """How the ranks are spread; `threads` as the replayer has it."""
 
     name: str
@@ -37,8 +38,7 @@ class Mode:
     threads: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ElementRow:
+class ElementRow(msgspec.Struct, frozen=True):
     """Blocking all-reduces of one size; `n_wrong` counts wrong elements over all ranks."""
 
     mode: str  # how ranks are spread
@@ -49,8 +49,7 @@ class ElementRow:
     status: str  # ok, wrong, failed, timeout, skipped, not measured
 
 
-@dataclass(frozen=True, slots=True)
-class BatchRow:
+class BatchRow(msgspec.Struct, frozen=True):
     """The buckets of a threshold, one after the other."""
 
     mode: str  # how ranks are spread
@@ -60,8 +59,7 @@ class BatchRow:
     sizes_bytes: tuple[int, ...]  # buckets in their order
 
 
-@dataclass(frozen=True, slots=True)
-class WrapperTables:
+class WrapperTables(msgspec.Struct, frozen=True):
     """What the command prints: the value test, the time test, the ResNet50 fusion test."""
 
     nranks: int

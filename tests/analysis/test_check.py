@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from measured_builder import Noise, key, label, noisy_label
+from msgspec.structs import replace
 
 from collscope.analysis.check import Check, Rules, check
 from collscope.analysis.labels import Label

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from measured_builder import Noise, key, label, noisy_label
+from msgspec.structs import replace
 from store_builder import StoreBuilder, Value
 
 from collscope.analysis.check import check

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,6 +14,7 @@ import jsonschema
 import pytest
 from command import collscope
 from inputs import ROOT
+from msgspec.structs import replace
 from trace_builder import US, Job
 
 from collscope.analysis.compare import Comparison

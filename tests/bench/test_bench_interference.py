@@ -221,7 +221,7 @@ def test_other_forms() -> None:
     document = json.loads(render_interference(report, "json"))
     jsonschema.validate(document, json.loads(_SCHEMA.read_text()))
     (line,) = csv.DictReader(io.StringIO(render_interference(report, "csv")))
-    assert set(line) == set(InterferenceRow.__dataclass_fields__)
+    assert set(line) == set(InterferenceRow.__struct_fields__)
     assert float(line["relative_compute"]) == 0.985
     assert "| operation" in render_interference(report, "md")
     with pytest.raises(UsageError):

@@ -10,13 +10,13 @@ import io
 import json
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
 import pytest
 from command import collscope, rows
 from inputs import ROOT
+from msgspec.structs import replace
 
 from collscope.analysis.p2p import CopyPoint, P2p, build_p2p, copies_beside
 from collscope.bench.p2p import P2pRun, Result, Wanted, run_p2p

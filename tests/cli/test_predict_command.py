@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import jsonschema
 import pytest
 from command import collscope
 from inputs import ROOT
+from msgspec.structs import replace
 
 from collscope.analysis.predict import Wanted, predict_run
 from collscope.reports.prediction import render_prediction

@@ -131,11 +131,8 @@ def test_a_communicator_made_out_of_another_does_not_hide_the_world(
 ) -> None:
     """A split leaves the rank known; a second communicator that was made alone does not."""
     make_profiles.nsys_nccl(memory)
-    export = Export.__new__(Export)
-    export.connection, export._strings = (
-        memory,
-        dict(memory.execute("SELECT value, id FROM StringIds").fetchall()),
-    )
+    export = Export(memory, made=True)
+    export._strings.update(memory.execute("SELECT value, id FROM StringIds").fetchall())
     split, other = (blob("ncclCommInitRankConfig", [name, 2, 1, 0]) for name in (77, 78))
     export.range("ncclCommSplit", (5, 6), (4711, 4811), split)
     assert [t.rank for t in profile_traces(nsys.parse(memory))] == [0, 1]

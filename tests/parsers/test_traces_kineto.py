@@ -6,7 +6,6 @@ import gzip
 import json
 import random
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from readers import parse, sniff
 from trace_fuzz import damaged, retyped
 

@@ -12,11 +12,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command import collscope, rows
+from msgspec.structs import replace
 from replay_files import Sweep, write_replay
 
 from collscope.doctor import diagnose

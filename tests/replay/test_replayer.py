@@ -9,10 +9,10 @@ from __future__ import annotations
 import csv
 import os
 import subprocess
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
+import msgspec
 import pytest
 from inputs import ROOT
 
@@ -52,8 +52,7 @@ _SHAPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What a run left behind."""
 
     code: int
@@ -68,8 +67,7 @@ class Outcome:
         return {row["class_id"]: row["status"] for row in self.rows()}
 
 
-@dataclass(frozen=True, slots=True)
-class Replayer:
+class Replayer(msgspec.Struct, frozen=True):
     """Runs a program on plans below a folder."""
 
     program: Path

@@ -8,7 +8,6 @@ import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import ANY
@@ -17,6 +16,7 @@ import msgspec
 import numpy as np
 import pytest
 from command import collscope
+from msgspec.structs import replace
 
 from collscope.analysis.p2p import P2p, PairRow
 from collscope.reports.html import timeline

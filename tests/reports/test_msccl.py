@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -19,6 +18,7 @@ from msccl_builder import (
     ring_all_reduce,
     step,
 )
+from msgspec.structs import replace
 
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.msccl.answer import build_msccl

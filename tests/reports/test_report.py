@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 import json
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import ROOT
+from msgspec.structs import replace
 from store_builder import StoreBuilder
 
 from collscope.analysis.communicators import compact_ranges
@@ -406,7 +406,7 @@ def test_json_follows_its_schema(schema: dict[str, Any], build: Callable[[], Sto
 
 def _late(rank: int, typical_us: float, caused_ms: float) -> RankRow:
     """A rank of 100 ms, last in 25 of 26 calls, clearly in 10."""
-    zeros = dict.fromkeys((f.name for f in dataclasses.fields(RankRow)), 0)
+    zeros = dict.fromkeys(RankRow.__struct_fields__, 0)
     late = {"late_of": 26, "late_last": 25, "late_behind": 10, "late_share": 1.0}
     times = {"late_typical_ns": 1e3 * typical_us, "caused_wait_ns": round(1e6 * caused_ms)}
     known = {"rank": rank, "span_ns": 100_000_000, "straggler": caused_ms > 0}
@@ -424,8 +424,8 @@ def test_a_late_rank_is_a_warning_when_the_others_lose_time(
     ranks = tuple(_late(r, typical_us, caused_ms if r == 1 else 0) for r in range(4))
     report = StoreBuilder().report()
     causes = (LateCause(1, "slower", None, 0, 3_000_000, 0, None),)
-    said = dataclasses.replace(report.timeline, ranks=ranks, causes=causes)
-    report = dataclasses.replace(report, timeline=said)
+    said = replace(report.timeline, ranks=ranks, causes=causes)
+    report = replace(report, timeline=said)
     (finding,) = find(report)
     assert (finding.code, finding.severity) == ("straggler", severity)
     assert "last longer: 3 ms in total" in finding.detail
@@ -448,12 +448,12 @@ def test_no_single_late_rank_is_said_where_it_costs_time(
     last: tuple[int, ...], caused_ms: float, told: str | None
 ) -> None:
     ranks = tuple(
-        dataclasses.replace(_late(r, 25, caused_ms), late_last=n, late_of=26, straggler=False)
+        replace(_late(r, 25, caused_ms), late_last=n, late_of=26, straggler=False)
         for r, n in enumerate(last)
     )
     report = StoreBuilder().report()
-    said = dataclasses.replace(report.timeline, ranks=ranks)
-    text = " ".join(render(dataclasses.replace(report, timeline=said), "text").split())
+    said = replace(report.timeline, ranks=ranks)
+    text = " ".join(render(replace(report, timeline=said), "text").split())
     assert ("No single rank" in text) is (told is not None)
     assert (told or "") in text
 

@@ -8,7 +8,6 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 from command import collscope, dump, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from collscope.analysis.share import read_shares
 from collscope.errors import InputError
@@ -682,7 +682,7 @@ def test_a_trace_survives_its_bytes(drawn: list[tuple[int, int, int, int, int]])
         "kineto", ("a", "b"), ("7",), entries, columns, 1, 2, "h", "0", None, ((1, 2),)
     )
     found = decode_trace(encode_trace(trace))
-    for name in TraceColumns.__dataclass_fields__:
+    for name in TraceColumns.__struct_fields__:
         mine, theirs = getattr(columns, name), getattr(found.columns, name)
         assert mine.dtype == theirs.dtype
         assert np.array_equal(mine, theirs)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import zstandard
+from msgspec.structs import replace
 from readers import parse
 
 from collscope.match.shared_clock import agreement, bunches, match_by_clock

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command import collscope
+from msgspec.structs import replace
 from readers import parse
 
 from collscope.model import Op

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import jsonschema
 import pytest
 from command import collscope
 from inputs import ROOT
+from msgspec.structs import replace
 from trace_builder import COMM, COMPUTE, US, Job
 
 from collscope.errors import NoVerdictError

@@ -6,10 +6,10 @@ What a format lacks is lacking in `trace_converter`, which writes what each tell
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from test_causal import ALL_REDUCE, KERNEL, US, Recorder, overlapping_job
 from trace_converter import FORMATS, converted
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import random
 from collections import defaultdict
-from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import asdict, replace
 from readers import parse
 from trace_builder import COMM, US, Job, Row, nested_job, steady_job
 
@@ -404,7 +404,7 @@ def _windows(job: Job, first: dict[int, int], offsets: dict[int, int]) -> list[T
         calls = np.flatnonzero(c.collective >= 0)
         begin = int(calls[first[t.rank or 0]]) if first[t.rank or 0] else 0
         kept = slice(begin, None)
-        columns = TraceColumns(**{f.name: getattr(c, f.name)[kept] for f in fields(c)})
+        columns = TraceColumns(**{name: column[kept] for name, column in asdict(c).items()})
         bare = tuple(TraceCollective(e.op) for e in t.collectives)
         found.append(replace(t, columns=columns, collectives=bare))
     return found
@@ -464,7 +464,7 @@ def test_kernels_launched_before_the_profiler_are_of_their_streams_group() -> No
         seq[calls] = np.arange(100, 130)
         seq[calls[:5]] = -1
         full = replace(c, collective=named, seq=seq)
-        columns = TraceColumns(**{f.name: getattr(full, f.name)[begin:] for f in fields(c)})
+        columns = TraceColumns(**{name: column[begin:] for name, column in asdict(full).items()})
         entries = (*t.collectives, TraceCollective(Op.ALL_REDUCE))
         traces.append(replace(t, columns=columns, collectives=entries))
     timeline = analyse(traces)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from collscope.model import Measurement, Op
 from collscope.tuning.choose import ENVIRONMENT, PLUGIN, Choice
@@ -27,13 +28,12 @@ _SIZES = {0: 8 << 20, 1: 256 << 20}
 _FIRST = {c: Measurement(op=Op.ALL_GATHER, size_bytes=size, nranks=2) for c, size in _SIZES.items()}
 
 
-@dataclass
-class _State:
+class _State(msgspec.Struct):
     """What is asked of the state: two AllGathers, of which a row names the smaller."""
 
     choice: Choice
-    taken_back: set[int] = field(default_factory=set)
-    search: SimpleNamespace = field(
+    taken_back: set[int] = msgspec.field(default_factory=set)
+    search: SimpleNamespace = msgspec.field(
         default_factory=lambda: SimpleNamespace(default="present", first=_FIRST)
     )
     exposed: float = 1.0
@@ -161,11 +161,10 @@ def test_variables_that_make_any_class_surely_worse_are_withdrawn() -> None:
     assert why == "the gain of the search was not confirmed"
 
 
-@dataclass
-class _Launches:
+class _Launches(msgspec.Struct):
     """Starts that say what was asked of them; of the tuned setting class 1 never comes back."""
 
-    asked: list[tuple[str, tuple[int, ...], int, bool]] = field(default_factory=list)
+    asked: list[tuple[str, tuple[int, ...], int, bool]] = msgspec.field(default_factory=list)
 
     def start(
         self, setting: str, classes: list[int], number: int, *, verify: bool, label: str

@@ -17,10 +17,10 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from command import Outcome, collscope, rows
 from inputs import ROOT
@@ -64,8 +64,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     return ("--library", nccl, "--runtime", runtime)
 
 
-@dataclass(frozen=True, slots=True)
-class Tune:
+class Tune(msgspec.Struct, frozen=True):
     """Runs the command on the plan in a folder."""
 
     folder: Path

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+
+import msgspec
 
 from collscope.analysis.classes import ClassRow, class_rows, read_call_totals
 from collscope.analysis.msccl.cost import Assumption, Costs, Lack, Load, load_of
@@ -35,8 +36,7 @@ class Flaw(Enum):
     SYSTEM = "system"  # it does not tell what a cost needs
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """What is wrong with an algorithm.
 
     messages  of a file that cannot be read
@@ -48,8 +48,7 @@ class Problem:
     lack: Lack | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AlgorithmRow:
+class AlgorithmRow(msgspec.Struct, frozen=True):
     """One file; everything but `file` and `problem` is None where it cannot be used.
 
     Loads are parts of the S bytes of a call: what the busiest link, GPU and node carries one way.
@@ -76,8 +75,7 @@ class AlgorithmRow:
     node_load: float | None = None  # part of them out of or into the busiest node
 
 
-@dataclass(frozen=True, slots=True)
-class CostRow:
+class CostRow(msgspec.Struct, frozen=True):
     """One algorithm at one size on the system; times in us."""
 
     file: str  # path
@@ -89,8 +87,7 @@ class CostRow:
     library: str | None  # its algorithm and protocol
 
 
-@dataclass(frozen=True, slots=True)
-class ServedRow:
+class ServedRow(msgspec.Struct, frozen=True):
     """One class of the run; times in us of one call."""
 
     class_id: int  # key
@@ -109,8 +106,7 @@ class ServedRow:
     run_us: float | None  # mean transfer time in the run, where kernel times tell it
 
 
-@dataclass(frozen=True, slots=True)
-class FileNote:
+class FileNote(msgspec.Struct, frozen=True):
     """What was noticed while reading a file."""
 
     file: str  # path
@@ -121,8 +117,7 @@ class FileNote:
     count: int  # times seen
 
 
-@dataclass(frozen=True, slots=True)
-class MscclReport:
+class MscclReport(msgspec.Struct, frozen=True):
     """Everything that `collscope msccl` prints."""
 
     run: str | None  # label; None: no run
@@ -136,8 +131,7 @@ class MscclReport:
     schema: str = SCHEMA
 
 
-@dataclass(frozen=True, slots=True)
-class _Usable:
+class _Usable(msgspec.Struct, frozen=True):
     """An algorithm that can run, with what was computed of it."""
 
     file: str

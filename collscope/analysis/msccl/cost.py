@@ -8,8 +8,9 @@ latencies are the library's own tuning constants (ring, by protocol). A call of 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from collscope.analysis.msccl.structure import Hops, Structure
 from collscope.parsers.msccl_xml import MscclAlgorithm
@@ -42,8 +43,7 @@ class Lack(Enum):
 _CARRIED = {"LL": 0.5, "LL128": 0.9375, "Simple": 1.0}
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(msgspec.Struct, frozen=True):
     """Bytes on the busiest link of each kind, as parts of S; None where nothing goes over it."""
 
     pair: float | None  # from one GPU to one other of its node
@@ -51,8 +51,7 @@ class Load:
     node: float | None  # out of or into one node
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(msgspec.Struct, frozen=True):
     """Time of one call in us; `time_us` is the sum of the other three."""
 
     base_us: float

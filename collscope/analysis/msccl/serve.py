@@ -8,8 +8,9 @@ place (or out of place) where the call does. The first algorithm that serves a c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+
+import msgspec
 
 from collscope.analysis.classes import ClassRow
 from collscope.parsers.msccl_xml import MscclAlgorithm
@@ -27,8 +28,7 @@ class Why(IntEnum):
     IN_PLACE_ONLY = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """An algorithm does not serve a class.
 
     count  elements of the class; the others are what the algorithm is for

@@ -7,13 +7,13 @@ for it; the k-th message of a connection (sender, receiver, channel) is what the
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+
+import msgspec
 
 from collscope.parsers.msccl_xml import MscclAlgorithm
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(msgspec.Struct, frozen=True):
     """Step `after` waits for step `before`; for a message, the ranks that it goes between."""
 
     before: int
@@ -21,16 +21,14 @@ class Edge:
     link: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Hops:
+class Hops(msgspec.Struct, frozen=True):
     """Messages of a chain of dependent ones."""
 
     inside: int  # between GPUs of one node
     between: int  # between nodes
 
 
-@dataclass(frozen=True, slots=True)
-class Unpaired:
+class Unpaired(msgspec.Struct, frozen=True):
     """A connection whose ends do not fit: one GPU sends other messages than the other takes."""
 
     sender: int
@@ -40,8 +38,7 @@ class Unpaired:
     taken: int
 
 
-@dataclass(frozen=True, slots=True)
-class Structure:
+class Structure(msgspec.Struct, frozen=True):
     """What does not depend on size; `link_chunks` by (sender, receiver), of one loop.
 
     unpaired  a connection whose ends do not fit

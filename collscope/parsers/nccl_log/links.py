@@ -7,8 +7,9 @@ NVML device index; the digits do not tell which, so it is not kept.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+import msgspec
 
 from collscope.model import Link
 
@@ -40,8 +41,7 @@ _SHM = re.compile(r"SHM/(CE|direct)/(CE|direct)")
 _COMM = re.compile(r"(0x[0-9a-f]{1,16}) nRanks \d")
 
 
-@dataclass(frozen=True, slots=True)
-class _Via:
+class _Via(msgspec.Struct, frozen=True):
     """What follows "via ": the carrier and, from RCCL, the communicator."""
 
     transport: str

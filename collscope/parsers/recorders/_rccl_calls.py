@@ -6,7 +6,8 @@ Meaning of the fields: recorder.h and recorder.cc of ROCm/rccl (pull request 160
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from collscope.model import Extent, Op, Place, datatype_of, parse_op, redop_of
 from collscope.model.trace import RecordedCall, TraceCollective
@@ -26,8 +27,7 @@ OPS = {
 """Operations of rcclCallStr (recorder.h); the other names of that table move no data."""
 
 
-@dataclass(frozen=True, slots=True)
-class RawCall:
+class RawCall(msgspec.Struct, frozen=True):
     """One call as recorded; pointers are addresses in the process, 0 where none."""
 
     op: Op

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
 
 from collscope.model import Datatype, Op, Severity, parse_datatype, parse_redop
 from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
@@ -70,8 +71,7 @@ def parse(data: bytes, name: str) -> RecordedCalls:
     return reader.recorded()
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(msgspec.Struct):
     """A call as far as its events were read."""
 
     collective: TraceCollective

@@ -8,9 +8,10 @@ and other numbers. The pickled form has the same fields; `flight_pickle` reads i
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from collscope.model import Op, Severity
 from collscope.model.trace import GroupStatus, RecordedCall, RecordedCalls, TraceCollective

@@ -8,9 +8,10 @@ fields came and went, so what a record has is looked at, not its version.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from collscope.model import Op, Severity, bus_bandwidth, parse_op
 from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective

@@ -8,8 +8,9 @@ no JSON: data types and streams of the API events are not quoted (until rocm-sys
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from collscope.model import Op, Severity, parse_datatype, parse_op
 from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
@@ -57,8 +58,7 @@ def parse(data: bytes, name: str) -> RecordedCalls:
     return reader.recorded(_host(name))
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(msgspec.Struct):
     """A call whose end has not been read."""
 
     collective: TraceCollective

@@ -8,8 +8,9 @@ file has is told by what makes sense.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from collscope.model import Severity
 from collscope.model.trace import RecordedCall, RecordedCalls
@@ -61,8 +62,7 @@ _MOST_DATATYPES = 16  # nccl.h has 12
 _SNIFFED = 64  # records that decide which layout a file has
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
+class _Layout(msgspec.Struct, frozen=True):
     """One form of the record."""
 
     record: struct.Struct
@@ -80,8 +80,7 @@ _LAYOUTS = (
 _SMALLEST = 152
 
 
-@dataclass(frozen=True, slots=True)
-class _Record:
+class _Record(msgspec.Struct, frozen=True):
     """One call, fields that are read."""
 
     pid: int

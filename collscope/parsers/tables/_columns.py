@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from collscope.errors import UsageError
 from collscope.model import Datatype, Op, Severity
@@ -46,8 +47,7 @@ _CUT_TEXT = "Rows that are cut or broken were left out."
 _SIZE_TEXT = "Rows with an unreadable size were left out."
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """Results of one setting: label, unit as printed, and (line, size in bytes, cell) each."""
 
     label: str

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from collscope.model import (
     Datatype,
@@ -44,8 +45,7 @@ _ZERO_TEXT = "Rows of size zero time a call without data: they were left out."
 _NUMBER_TEXT = "Results without a readable time were left out."
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True):
     """What holds for all rows of a table."""
 
     op: Op = Op.UNKNOWN
@@ -59,8 +59,7 @@ class Setting:
     backend: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """One timed class, as printed: out of place or in place."""
 
     line: int

@@ -7,8 +7,10 @@ redop column with nothing in it) and slides lose tabs; the timed blocks are coun
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from decimal import Decimal
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.model import Datatype, parse_datatype
 from collscope.parsers.tables._measure import NUMBER, Result, integer
@@ -49,8 +51,7 @@ _PROTOCOLS = ("ll", "ll128", "simple")
 _GLUED = re.compile(r"(\d+(?:\.\d*)?(?:e[+-]\d+)?\*?|N/A)([A-Za-z][\w*]*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True):
     """Timed blocks of a table: their columns, how many, and where the second one begins."""
 
     block: tuple[str, ...] = PLAIN_BLOCK

@@ -7,8 +7,9 @@ total bytes of a call. Speed-up columns are compared with the times and not kept
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from collscope.model import Measurement, MeasurementSet, Severity
 from collscope.parsers._grid import Grid, grids

@@ -8,8 +8,10 @@ second; latencies are averages over ranks. Tests of other calls than collectives
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.model import Datatype, Measurement, MeasurementSet, Op, Severity
 from collscope.parsers._notes import Notes, ended_lines
@@ -68,8 +70,7 @@ _RANKS_TEXT = (
 _CUT_TEXT = "Rows that are cut or broken were left out."
 
 
-@dataclass(frozen=True, slots=True)
-class _Test:
+class _Test(msgspec.Struct, frozen=True):
     """A test, and what its head says of the rows."""
 
     setting: Setting

@@ -6,8 +6,9 @@ Builds with MPI wrote, until May 2026, a header without the column "nodes" above
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from collscope.model import Measurement, MeasurementSet, Op, Severity
 from collscope.parsers._notes import CUT_TEXT, Notes, cells, ended_lines

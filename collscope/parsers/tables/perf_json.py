@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeGuard
+
+from msgspec.structs import replace
 
 from collscope.model import Measurement, MeasurementSet, Op, Severity, parse_datatype
 from collscope.parsers._notes import Notes

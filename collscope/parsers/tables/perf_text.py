@@ -6,8 +6,9 @@ Also inside logs, job outputs, issue texts and slides; several tables in one tex
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from collscope.model import Datatype, Measurement, MeasurementSet, Op, Severity, size_bytes
 from collscope.parsers._notes import Notes

@@ -7,8 +7,9 @@ exact as the digits that were printed.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from collscope.model import Measurement, MeasurementSet, Severity, bus_factor
 from collscope.parsers._grid import Grid, grids

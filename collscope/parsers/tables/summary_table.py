@@ -7,8 +7,9 @@ column without a unit is a bus bandwidth when the table says "Message Size" and 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from collscope.model import Measurement, MeasurementSet, Severity, bus_factor
 from collscope.parsers._grid import Grid, grids

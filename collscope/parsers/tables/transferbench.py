@@ -7,8 +7,10 @@ PrintResults and PeerToPeerPreset of client/include (1.60 on). Sums over an exec
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.model import CopyTime, MeasurementSet, Severity
 from collscope.parsers._notes import Notes, cells, ended_lines
@@ -56,8 +58,7 @@ _CUT_TEXT = "Rows that are cut or broken were left out."
 _DIFFERS_TEXT = "A printed bandwidth is not size / time: the figure with more digits was used."
 
 
-@dataclass(frozen=True, slots=True)
-class _Matrix:
+class _Matrix(msgspec.Struct, frozen=True):
     """The table of the p2p preset that is being read."""
 
     direction: str

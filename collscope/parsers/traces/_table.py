@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from collscope.model.trace import Ints, TraceColumns
@@ -41,8 +41,7 @@ class Rows:
             getattr(self, name).frombytes(values.tobytes())
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
+class Times(msgspec.Struct, frozen=True):
     """Times of rows in ns; a launch of -1 is not known."""
 
     start_ns: Ints

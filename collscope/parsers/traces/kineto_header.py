@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -15,17 +14,20 @@ _LARGEST_BASE = 4 * 10**18  # ns; the year 2096
 _LARGEST_RANK = 1 << 31
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(msgspec.Struct, frozen=True):
     """Members of the document that say where the trace comes from."""
 
     rank: int | None = None
     world_size: int | None = None
     library_version: str | None = None
     base_ns: int = 0  # added to the times of all events
-    groups: Groups = field(default_factory=dict)
-    descriptions: Mapping[str, str] = field(default_factory=dict)  # of groups by their names
-    gpus: Mapping[str, str] = field(default_factory=dict)  # names of devices by their numbers
+    groups: Groups = msgspec.field(default_factory=dict)
+    descriptions: Mapping[str, str] = msgspec.field(
+        default_factory=dict
+    )  # of groups by their names
+    gpus: Mapping[str, str] = msgspec.field(
+        default_factory=dict
+    )  # names of devices by their numbers
 
 
 def read_header(head: bytes, tail: bytes) -> Header:

@@ -6,7 +6,6 @@ What only few events tell (collectives, synchronisations, steps) stays in events
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -50,8 +49,7 @@ _CALL = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(msgspec.Struct, frozen=True):
     """Events that follow each other in a trace. Times count from the trace's origin on.
 
     `first` of a table is the number of the event that has each of its values first.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import hypot
 from pathlib import Path
 from typing import Annotated
+
+import msgspec
 
 from collscope.analysis.sides import Runs, name_traced_runs
 from collscope.analysis.traced_run import read_traced
@@ -49,8 +50,7 @@ _NOTABLE, _SMALL = 0.2, 0.01
 _WIDE = 0.5  # of the widest range: advice is for those that are as wide
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainedPart:
+class ExplainedPart(msgspec.Struct, frozen=True):
     """What one factor adds to a step; ns."""
 
     # host: work between launches, the same factor for every rank: it differs from start to start,
@@ -75,8 +75,7 @@ class ExplainedPart:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainedClass:
+class ExplainedClass(msgspec.Struct, frozen=True):
     """Transfer of a call, ns: the median over the calls; of a class of unknown size the mean."""
 
     op: str
@@ -88,8 +87,7 @@ class ExplainedClass:
     second_ns: float  # the same as swapped
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainedRun:
+class ExplainedRun(msgspec.Struct, frozen=True):
     """One of the two runs; ns a step."""
 
     run: str  # label of the run
@@ -106,8 +104,7 @@ class ExplainedRun:
     unswapped_ns: float  # exposed time of collectives whose transfers could not be swapped
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
+class Explained(msgspec.Struct, frozen=True, kw_only=True):
     """The difference of two steps; the parts and the remainder sum to it. ns a step."""
 
     schema: str = SCHEMA

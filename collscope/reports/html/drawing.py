@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil, log2
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
+import msgspec
 import numpy as np
 from matplotlib.colors import to_hex
 from matplotlib.container import BarContainer
@@ -54,8 +54,7 @@ _LINES = {"-": "—", "--": "– –", "-.": "– ·", ":": "···"}
 _HATCHES = {"": "■", "//": "▨", "..": "▩"}
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
+class Sheet(msgspec.Struct, frozen=True):
     """What a drawing is made for: the page on a screen, or on a telephone, by inches of width."""
 
     width: float
@@ -205,8 +204,7 @@ def log_axis(axis: Axes, which: str) -> None:
     side.set_minor_formatter(TWO_AND_FIVE if few else NullFormatter())
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
+class Matrix(msgspec.Struct, frozen=True):
     """Values by row and column, None where there is none, and their unit.
 
     corner  what rows and columns are, in the table's head

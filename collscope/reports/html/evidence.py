@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from collscope.analysis.sizes import Bin
 from collscope.reports.judgement import JudgedClass
@@ -12,8 +13,7 @@ from collscope.reports.model import Report
 from collscope.reports.sections_calls import bin_words
 
 
-@dataclass(frozen=True, slots=True)
-class _Origin:
+class _Origin(msgspec.Struct, frozen=True):
     """A table whose rows are of one view.
 
     keys    titles of the columns that find a row, with the view's names for them
@@ -24,7 +24,7 @@ class _Origin:
     view: str
     keys: Mapping[str, str]
     beside: str = ""
-    also: Mapping[str, str | int] = field(default_factory=dict)
+    also: Mapping[str, str | int] = msgspec.field(default_factory=dict)
 
 
 # The first that fits a table's columns is its origin.

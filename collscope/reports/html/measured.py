@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from collscope.analysis.check import Check
 from collscope.analysis.compare import ClassComparison, Comparison, TracedParts, curves
@@ -42,8 +43,7 @@ _KINDS = ((ONE_WAY, "One-way bandwidth of pairs", "GB/s"),
           (PING_PONG, "Latency of pairs", "us"))  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Point:
+class _Point(msgspec.Struct, frozen=True):
     """A ratio of two times at one size, with its 95 % interval where the noise is known."""
 
     series: str

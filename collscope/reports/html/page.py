@@ -15,10 +15,12 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
 
 from collscope.reports.layout import BAR, NUMBER, Item, Section, Table
 from collscope.writing import visible
@@ -30,8 +32,7 @@ _FOLDER = Path(__file__).parent
 Queries = Callable[[Table], Sequence[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(msgspec.Struct, frozen=True):
     """One thing of the first screen: what, how much, and where its evidence stands.
 
     target  title of the section with the evidence
@@ -45,8 +46,7 @@ class Fact:
     query: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(msgspec.Struct, frozen=True):
     """An entry of a drawing's legend.
 
     colour  as CSS writes it
@@ -60,8 +60,7 @@ class Key:
     mark: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(msgspec.Struct, frozen=True):
     """A drawing as markup, for wide and for narrow screens, and its legend.
 
     svg  of our own making, in which text from input is escaped
@@ -71,8 +70,7 @@ class Picture:
     legend: tuple[Key, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(msgspec.Struct, frozen=True):
     """A drawing with the same data as a table.
 
     table    its data
@@ -86,12 +84,11 @@ class Figure:
     picture: Picture
     table: Table
     marks: Mapping[str, str]
-    filters: Mapping[str, str] = field(default_factory=dict)
+    filters: Mapping[str, str] = msgspec.field(default_factory=dict)
     cells: Sequence[Sequence[str]] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Strip:
+class Strip(msgspec.Struct, frozen=True):
     """A timeline: kernels of all ranks as base64 of gzipped arrays, drawn by the page's script.
 
     document  what the script reads: arrays, names of ranks and classes, units
@@ -104,8 +101,7 @@ class Strip:
     table: Table
 
 
-@dataclass(frozen=True, slots=True)
-class Extras:
+class Extras(msgspec.Struct, frozen=True):
     """What only a page shows.
 
     facts     of the first screen
@@ -114,7 +110,7 @@ class Extras:
     """
 
     facts: tuple[Fact, ...] = ()
-    drawings: Mapping[str, Sequence[Figure | Strip]] = field(default_factory=dict)
+    drawings: Mapping[str, Sequence[Figure | Strip]] = msgspec.field(default_factory=dict)
     queries: Queries = lambda _: ()
 
 

@@ -6,9 +6,9 @@ import base64
 import gzip
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import chain
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,8 +33,7 @@ WHERE run = ?1 AND call_id IS NOT NULL AND rank IS NOT NULL AND start_ns IS NOT 
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Traced:
+class Traced(msgspec.Struct, frozen=True):
     """Collectives of all ranks that have a trace, on the common clock.
 
     kernels  (kernels, 6): rank, start, duration and wait in ns (-1: not known), class, call

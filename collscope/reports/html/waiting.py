@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -96,8 +96,7 @@ def wait_figures(traced: Traced, names: Mapping[int, str]) -> Iterable[Figure]:
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Sums:
+class _Sums(msgspec.Struct, frozen=True):
     """Waiting in ns and kernels, by rank (rows) and by what the columns are."""
 
     ranks: NDArray[np.int64]
