@@ -24,6 +24,7 @@ WIDTH = 120  # columns of the text form where no terminal has another width; mos
 TEXT, PATH, NAME, WORD, NUMBER, BAR = "text", "path", "name", "word", "number", "bar"
 _NARROWEST_PAGE = 40  # of a terminal; a narrower one folds the lines
 _NARROWEST = 16  # text is not cut below this
+_MOST_NAMES = 3  # columns that are repeated in each part of a table
 _GAP = "  "
 
 
@@ -230,9 +231,14 @@ def text_table(block: Table, width: int | None) -> list[str]:
     if width is None or _total(widths) <= width:
         return _text_part(block, widths, range(len(widths)))
     words = [max(map(len, title.split()), default=0) for title in titles]
-    widths = [max(word, cell) for word, cell in zip(words, cells, strict=True)]
+    whole = [max(word, cell) for word, cell in zip(words, cells, strict=True)]
+    widths = list(whole)
     _cut_texts(block.columns, widths, words, width)
-    parts = [_text_part(block, widths, part) for part in _parts(block.columns, widths, width)]
+    names = _names(block.columns)
+    parts = []
+    for part in _parts(names, widths, width):
+        wider = _widened(widths, whole, part, range(len(names), len(widths)), width)
+        parts.append(_text_part(block, wider, part))
     return [line for part in parts for line in ("", *part)][1:]
 
 
@@ -252,17 +258,32 @@ def _cut_texts(
         widths[max(wide, key=widths.__getitem__)] -= 1
 
 
-def _parts(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[list[int]]:
-    """Columns of each part: those that name a row, the first text and what stands before it, and
-    as many of the others as there is room for."""
+def _names(columns: Sequence[Column]) -> list[int]:
+    """Columns that name a row: the first text and what stands before it, where that is little;
+    else the first column."""
     first = next((i for i, column in enumerate(columns) if column.kind != NUMBER), 0)
-    names = list(range(first + 1))
+    return list(range(first + 1 if first < _MOST_NAMES else 1))
+
+
+def _parts(names: list[int], widths: Sequence[int], width: int) -> list[list[int]]:
+    """Columns of each part: those that name a row, and as many others as there is room for."""
     parts = [names]
-    for i in range(len(names), len(columns)):
+    for i in range(len(names), len(widths)):
         if _total([widths[j] for j in (*parts[-1], i)]) > width and len(parts[-1]) > len(names):
             parts.append(names)
         parts[-1] = [*parts[-1], i]
     return parts
+
+
+def _widened(
+    widths: Sequence[int], whole: Sequence[int], part: Sequence[int], which: range, width: int
+) -> list[int]:
+    """Widths with what a part leaves free, for those of its columns that were cut."""
+    wider = list(widths)
+    for i in sorted(set(part).intersection(which), key=lambda i: whole[i] - widths[i]):
+        room = width - _total([wider[j] for j in part])
+        wider[i] += max(0, min(room, whole[i] - wider[i]))
+    return wider
 
 
 def _text_part(block: Table, widths: Sequence[int], part: Sequence[int]) -> list[str]:

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from command import collscope, on_terminal
 
+from collscope.reports.layout import NUMBER, TEXT, table, text_table
+
 COMMAND = Path(sys.executable).with_name("collscope")
 NAME = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
@@ -55,6 +57,19 @@ def test_a_table_that_is_too_wide_goes_on_below(db: Path) -> None:
     whole = collscope("report", "--db", db).out.splitlines()
     titles = next(line for line in whole if line.startswith("class  op ") and "place" in line)
     assert set(titles.split()) <= set(words)
+
+
+def test_a_text_is_cut_no_more_than_its_part_of_the_table_needs() -> None:
+    """At 40 columns the numbers fill the first part; what is left of the second is the text's."""
+    numbers = [(f"number{i}", NUMBER) for i in range(5)]
+    text = "so many words as 35 columns do not hold"
+    block = table([("key", NUMBER), *numbers, ("text", TEXT)], [(7, 1, 2, 3, 4, 5, text)])
+    lines = text_table(block, 40)
+    assert [line.split() for line in lines if line.startswith("  7")] == [
+        ["7", "1", "2", "3", "4"],
+        ["7", "5", "so", "many", "words", "as", "35", "colum~"],
+    ]
+    assert max(map(len, lines)) == 40
 
 
 def test_sql_shortens_long_texts_on_a_terminal_only(db: Path) -> None:
