@@ -77,14 +77,22 @@ def offered(
             continue
         reasons = {c: reason_of(setting, c) for c in shapes}
         if all(reasons.values()):
-            told = dict.fromkeys(reason for reason in reasons.values() if reason)
-            found.excluded[setting.name] = "; ".join(told)
+            found.excluded[setting.name] = _by_reason(reasons, shapes)
             continue
         found.settings[setting.name] = setting
         for class_id, reason in reasons.items():
             if reason is None:
                 found.legal[class_id].append(setting.name)
     return found
+
+
+def _by_reason(reasons: Mapping[int, str | None], shapes: Mapping[int, Shape]) -> str:
+    """Each reason once, with the operations that it holds for."""
+    ops: dict[str, dict[str, None]] = {}
+    for class_id, reason in reasons.items():
+        if reason:
+            ops.setdefault(reason, {})[shapes[class_id].op.value] = None
+    return "; ".join(f"{reason} ({', '.join(of)})" for reason, of in ops.items())
 
 
 def search_launches(settings: int, library: str | None) -> float:

@@ -209,14 +209,14 @@ def other_settings(place: Place, ops: Collection[Op], nnodes: int) -> tuple[Sett
 
 
 def why_not(setting: Setting, op: Op, nranks: int, nnodes: int, place: Place) -> str | None:
-    """Why a setting is not tried on a class; None when it is.
+    """Why a setting is not tried on a class, without the operation's name; None when it is.
 
     nranks, nnodes  of the class's communicator, here
     """
     if setting.family == "p2p" and op not in _P2P:
-        return "for point-to-point calls only"
+        return "no point-to-point calls"
     if setting.family == "collective" and op in _P2P:
-        return f"{op.value} has no algorithms"
+        return "no choice of algorithm"
     if setting.algorithm is None:
         return None
     reason = _why_not_algorithm(setting.algorithm, op, (nranks, nnodes), place)
@@ -239,7 +239,7 @@ def _has_ll128(place: Place) -> bool:
 def _why_not_algorithm(algorithm: str, op: Op, shape: tuple[int, int], place: Place) -> str | None:
     nranks, nnodes = shape
     if op not in _SERVED[algorithm]:
-        return f"no {algorithm} for {op.value}"
+        return f"no {algorithm}"
     if algorithm in ("ring", "tree"):
         return None
     needs = {
@@ -252,6 +252,6 @@ def _why_not_algorithm(algorithm: str, op: Op, shape: tuple[int, int], place: Pl
         "RCCL has Ring and Tree only": place.library == "rccl",
         "NVLS is switched off": algorithm.startswith("nvls") and not place.nvls,
         f"{algorithm} needs {where}": not fits,
-        f"{algorithm} for {op.value} is of NCCL {since[0]}.{since[1]}": not place.since(since),
+        f"{algorithm} needs NCCL {since[0]}.{since[1]}": not place.since(since),
     }
     return next((reason for reason, applies in reasons.items() if applies), None)

@@ -384,6 +384,11 @@ def test_a_dry_run_tells_the_settings_and_starts_nothing(samples: Path, tmp_path
     assert outcomes["tree/ll128"] == ("to be tried", 4)
     assert outcomes["p2p channels 8"] == ("to be tried", 5)
     assert outcomes["nvls/simple"] == ("left out", 0)
+    (nvls,) = (s["outcome"] for s in found["settings"] if s["name"] == "nvls/simple")
+    assert nvls == (
+        "left out: NVLS is switched off (AllReduce, ReduceScatter, AllGather); no nvls (Broadcast,"
+        " Reduce); no choice of algorithm (SendRecv, AllToAll, Gather, AllToAllv, Scatter)"
+    )
     # One of the survey; 9 settings and 2 x 3 of channels, 9 + 15/2 + 3 x 15/4 + 5 = 33 of the
     # search; present and tuned three times each. 40 launches of 14 x 0.05 s.
     assert "About 40 launches (1 of the survey, at most 33 of the search, 6 of" in found["why"]
