@@ -35,7 +35,12 @@ from collscope.programs import (
 
 # schemas/views use window functions, which SQLite has since 3.25.0 (sqlite.org/changes.html).
 MIN_SQLITE = (3, 25, 0)
-NATIVE_MODULES = ("collscope._logscan", "collscope._align", "collscope._tracescan")
+NATIVE_MODULES = (
+    "collscope._logscan",
+    "collscope._align",
+    "collscope._tracescan",
+    "collscope._play",
+)
 PACKAGES = ("typer", "numpy", "msgspec", "zstandard")
 # Imported by what uses them alone.
 LATER_PACKAGES = (

@@ -34,16 +34,16 @@ class Following(msgspec.Struct, frozen=True):
     """The other way round: what follows each node, and what it does.
 
     Behind all nodes, counted as in `Graph.before`, count the ends of rows, of which only those of
-    compute kernels are used: whatever waits for such a row follows its end. Lists, for a loop.
+    compute kernels are used: whatever waits for such a row follows its end.
     """
 
     edges: tuple[Ints, Ints]  # slot and place (a node less `FIRST`) of what waits, by its cause
-    target: list[int]  # (edges,) node that waits
-    first: list[int]  # (nodes + rows + 1,) where the edges of each begin
-    causes: list[int]  # (nodes,) how many each waits for
-    trace: list[int]  # (nodes + rows,)
-    kernel: list[int]  # (nodes,) row of a compute kernel that starts here; -1: none does
-    change: list[int]  # (nodes,) 1 where a collective comes to its GPU, -1 where it leaves, else 0
+    target: Ints  # (edges,) node that waits
+    first: Ints  # (nodes + rows + 1,) where the edges of each begin
+    causes: Ints  # (nodes,) how many each waits for
+    trace: Ints  # (nodes + rows,)
+    kernel: Ints  # (nodes,) row of a compute kernel that starts here; -1: none does
+    change: Ints  # (nodes,) 1 where a collective comes to its GPU, -1 where it leaves, else 0
 
 
 class Graph(msgspec.Struct, frozen=True, dict=True):
@@ -93,10 +93,10 @@ class Graph(msgspec.Struct, frozen=True, dict=True):
         trace = np.append(np.zeros(FIRST, dtype=np.int64), self.trace)
         return Following(
             edges=(slot[order], place[order]),
-            target=(place[order] + FIRST).tolist(),
-            first=np.searchsorted(source[order], np.arange(nodes + rows + 1)).tolist(),
-            causes=np.bincount(place + FIRST, minlength=nodes).tolist(),
-            trace=np.append(trace, trace[self.start_node]).tolist(),
-            kernel=kernel.tolist(),
-            change=change.tolist(),
+            target=place[order] + FIRST,
+            first=np.searchsorted(source[order], np.arange(nodes + rows + 1)),
+            causes=np.bincount(place + FIRST, minlength=nodes),
+            trace=np.append(trace, trace[self.start_node]),
+            kernel=kernel,
+            change=change,
         )

@@ -8,12 +8,11 @@ down, and the one that the others wait for is not.
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
-
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from collscope import _play
 from collscope.model.trace import Ints
 from collscope.timeline.graph import FIRST, HOST, NEVER, ORIGIN, Graph
 
@@ -43,81 +42,20 @@ class Played(msgspec.Struct, frozen=True):
 
 def play(graph: Graph, new: Substitutions) -> Played:
     """When everything takes place with something substituted."""
-    after, nodes, rows = graph.following, len(graph.time) + FIRST, len(graph.duration)
+    after, nodes = graph.following, len(graph.time) + FIRST
     fixed = np.where(graph.compute, 0.0, graph.duration)
-    gap = _weights(graph, new, fixed)[after.edges].tolist()
-    target, first, missing = after.target, after.first, after.causes.copy()
-    trace_of, kernel, change = after.trace, after.kernel, after.change
-    # One node at a time. The ends of compute kernels count behind all nodes.
-    work = (graph.duration if new.alone is None else new.alone).tolist()
-    slow = np.ones(rows) if new.slowdown is None else 1.0 + new.slowdown
-    pace = slow.tolist()
-    gpus = [_Gpu(nodes, pace) for _ in range(max(trace_of, default=0) + 1)]
-    ready, time = [-np.inf] * (nodes + rows), [0.0] * (nodes + rows)
-    queue: list[tuple[float, int]] = [(0.0, ORIGIN)]
-    while queue:
-        now, node = heappop(queue)
-        gpu = gpus[trace_of[node]]
-        if node >= nodes:
-            if not gpu.finish(now, node):
-                continue
-        elif kernel[node] >= 0:
-            heappush(queue, gpu.start(now, kernel[node], work[kernel[node]]))
-        elif change[node]:
-            for end in gpu.change(now, change[node]):
-                heappush(queue, end)
-        time[node] = now
-        for k in range(first[node], first[node + 1]):
-            follower = target[k]
-            moment = now + gap[k]
-            if moment > ready[follower]:  # noqa: PLR1730 - max() takes twice the time
-                ready[follower] = moment
-            missing[follower] -= 1
-            if not missing[follower]:
-                heappush(queue, (ready[follower], follower))
-    when, done = np.array(time[:nodes]), np.array(time[nodes:])
+    alone = graph.duration if new.alone is None else new.alone
+    time = _play.play(
+        after.first, after.target, after.causes, after.trace, after.kernel, after.change,
+        gap=_weights(graph, new, fixed)[after.edges],
+        work=alone.astype(np.float64),
+        pace=np.ones(len(alone)) if new.slowdown is None else 1.0 + new.slowdown,
+        origin=ORIGIN,
+    )  # fmt: skip
+    when, done = time[:nodes], time[nodes:]
     when[NEVER] = -np.inf
     duration = np.where(graph.compute, done - when[graph.start_node], fixed)
     return Played(new, when, duration, when[graph.end_node] + duration)
-
-
-class _Gpu:
-    """Compute kernels that run on one rank's GPU, and the collectives beside them."""
-
-    def __init__(self, nodes: int, slow: list[float]) -> None:
-        """Take the pace of each row beside a collective; ends of rows count behind `nodes`."""
-        self.nodes, self.slow = nodes, slow
-        self.collectives = 0
-        # Of each kernel the work left, since when, and when it ends at this pace.
-        self.running: dict[int, tuple[float, float, float]] = {}
-
-    def start(self, now: float, row: int, work: float) -> tuple[float, int]:
-        """A kernel starts; when it ends, as things stand."""
-        end = now + work * (self.slow[row] if self.collectives else 1.0)
-        self.running[self.nodes + row] = work, now, end
-        return end, self.nodes + row
-
-    def finish(self, now: float, end: int) -> bool:
-        """A kernel ends, if its pace has not changed since that was told."""
-        if end not in self.running or self.running[end][2] != now:
-            return False
-        del self.running[end]
-        return True
-
-    def change(self, now: float, change: int) -> list[tuple[float, int]]:
-        """A collective comes or leaves; the new ends of what runs beside it."""
-        slowed = self.collectives > 0
-        self.collectives += change
-        if slowed == (self.collectives > 0):
-            return []
-        found = []
-        for end, (work, since, _) in self.running.items():
-            pace = self.slow[end - self.nodes]
-            left = max(0.0, work - (now - since) / (pace if slowed else 1.0))
-            until = now + left * (1.0 if slowed else pace)
-            self.running[end] = left, now, until
-            found.append((until, end))
-        return found
 
 
 def _weights(graph: Graph, new: Substitutions, duration: Floats | Ints) -> Floats:
