@@ -1,7 +1,11 @@
-"""Traces, recordings and pasted totals into the store, each told by its content."""
+"""Traces, recordings and pasted totals into the store, each told by its content.
+
+Readers of what few files are get imported where they are needed: start-up counts.
+"""
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 
@@ -9,16 +13,13 @@ import msgspec
 
 from collscope.ingest.adding import OTHER_KIND, cut_short, unusable
 from collscope.ingest.files import HEAD_BYTES, Input
-from collscope.ingest.measurements import ingest_table
 from collscope.ingest.paths import printable
-from collscope.ingest.profiles import ingest_profile, read_profiles
 from collscope.ingest.result import Ingested
 from collscope.model import Diagnostic
 from collscope.model.trace import RecordedCalls, TraceFile
-from collscope.parsers import deepspeed, key_averages, perftools, registry
+from collscope.parsers import registry
 from collscope.parsers.hints import Hints, TableHints
 from collscope.parsers.reader import Fit, is_sqlite, text_of
-from collscope.parsers.traces.of_profile import profile_traces
 from collscope.store import sources
 from collscope.store.connection import transaction
 from collscope.store.traces import insert_recording, insert_trace
@@ -28,6 +29,7 @@ _EMPTY = "the trace holds no kernel, copy or collective"
 # Its GPU work may stand at the end: nothing of it is left then.
 _CUT = "cut, or not written to its end; what is there holds no kernel, copy or collective"
 _UNKNOWN = "not a known trace or recording"
+_DOCUMENT = re.compile(rb"\s*(?:\{|\[\s*\{)")  # JSON, as no table begins
 
 
 class _Parsed(msgspec.Struct, frozen=True):
@@ -110,6 +112,9 @@ def _parse(file: Input) -> _Parsed | str:
     """Records of a file, or the reason why it holds none."""
     head = file.head()
     if is_sqlite(head):
+        from collscope.ingest.profiles import read_profiles
+        from collscope.parsers.traces.of_profile import profile_traces
+
         profiles = read_profiles(file)
         traces = profile_traces(profiles.tables[0].profile) if profiles else []
         return _Parsed(traces) if traces else _UNKNOWN
@@ -126,6 +131,10 @@ def _is_trace(head: bytes) -> bool:
 
 def is_totals(head: bytes) -> bool:
     """True for text with a table of totals."""
+    if _DOCUMENT.match(head):
+        return False
+    from collscope.parsers import deepspeed, key_averages, perftools
+
     text = head[:HEAD_BYTES].decode("utf-8", errors="replace")
     tables = (key_averages, perftools, deepspeed)
     return not is_sqlite(head) and any(module.sniff_text(text) for module in tables)
@@ -133,6 +142,10 @@ def is_totals(head: bytes) -> bool:
 
 def _totals(connection: sqlite3.Connection, store: Path, run: str, file: Input) -> Ingested:
     """A table of totals as a profile or as measurements."""
+    from collscope.ingest.measurements import ingest_table
+    from collscope.ingest.profiles import ingest_profile
+    from collscope.parsers import deepspeed
+
     profile = ingest_profile(connection, store, run, file)
     if profile.status != "unusable":
         return profile

@@ -15,7 +15,7 @@ from collscope.model import Diagnostic, MeasurementSet, MetricSet, Severity
 from collscope.parsers.reader import Fit, InMemory, Reader, Records, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from collscope.parsers.hints import Hints
 
@@ -59,11 +59,27 @@ DIALECTS = {
 }
 
 
+def readers(kind: str) -> Iterator[Reader]:
+    """The readers that become sources of a kind, each loaded when it is asked."""
+    return (_reader(name) for name in DIALECTS[kind])
+
+
 @cache
-def readers(kind: str) -> tuple[Reader, ...]:
-    """The readers that become sources of a kind."""
-    modules = (import_module(f"collscope.parsers.{name}") for name in DIALECTS[kind])
-    return tuple(module.READER for module in modules)
+def _reader(name: str) -> Reader:
+    found: Reader = import_module(f"collscope.parsers.{name}").READER
+    return found
+
+
+def _fitting(kind: str, head: bytes) -> Iterator[tuple[Fit, Reader]]:
+    """The readers that fit, the best first."""
+    less = []
+    for reader in readers(kind):
+        fits = reader.sniff(head)
+        if fits is Fit.WHOLE:
+            yield fits, reader
+        elif fits:
+            less.append((fits, reader))
+    yield from sorted(less, key=lambda pair: pair[0], reverse=True)
 
 
 def fit(kind: str, head: bytes) -> Fit:
@@ -72,7 +88,7 @@ def fit(kind: str, head: bytes) -> Fit:
     >>> fit("csv", b"label,round,kind,src_device,").name
     'WHOLE'
     """
-    return max(reader.sniff(head) for reader in readers(kind))
+    return next((fits for fits, _ in _fitting(kind, head)), Fit.NONE)
 
 
 def read(kind: str, source: Source, head: bytes, hints: Hints) -> Records | None:
@@ -86,9 +102,8 @@ def read(kind: str, source: Source, head: bytes, hints: Hints) -> Records | None
     tables: list[MeasurementSet] = []
     figures: list[MetricSet] = []
     once = _Once(source)
-    fitting = [(reader.sniff(head), reader) for reader in readers(kind)]
-    for fits, reader in sorted(fitting, key=lambda pair: pair[0], reverse=True):
-        found = reader.read(once, hints) if fits else None
+    for fits, reader in _fitting(kind, head):
+        found = reader.read(once, hints)
         if isinstance(found, MeasurementSet) and fits is not Fit.WHOLE:
             tables.append(found)
             once.take(found.claimed.union(row.line for row in found.rows if row.line))

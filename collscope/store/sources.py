@@ -6,13 +6,11 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from collscope.kernel_names import classify
-from collscope.match.handles import CommHandle
-from collscope.match.kernels import TracedKernel
 from collscope.model import (
     CommEnd,
     Diagnostic,
@@ -25,6 +23,10 @@ from collscope.model import (
     Setting,
 )
 from collscope.store.connection import transaction
+
+if TYPE_CHECKING:
+    from collscope.match.handles import CommHandle
+    from collscope.match.kernels import TracedKernel
 
 
 class SourceRow(msgspec.Struct, frozen=True):

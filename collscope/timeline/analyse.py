@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -13,10 +14,12 @@ from collscope.model.trace import HostCalls, Ints, TraceFile
 from collscope.timeline.clocks import Clocks, estimate_clocks
 from collscope.timeline.late import late_ranks
 from collscope.timeline.overlap import rank_overlaps
-from collscope.timeline.predict import Recorded, prepare
 from collscope.timeline.records import ClassTimes, LateRank, RankOverlap, RankTimes
 from collscope.timeline.steps import find_steps
 from collscope.timeline.waits import CallTimes, call_times, class_times, rank_times
+
+if TYPE_CHECKING:
+    from collscope.timeline.predict import Recorded
 
 
 class Timeline(msgspec.Struct, frozen=True):
@@ -38,6 +41,8 @@ class Timeline(msgspec.Struct, frozen=True):
 
         steps  number of steps in each trace, where that is known; else they are found
         """
+        from collscope.timeline.predict import prepare  # noqa: PLC0415 - an ingest predicts nothing
+
         found = prepare(self.rows, self.calls, self.times, self.clocks, self.exposed, self.host)
         if steps is None:
             return found
