@@ -14,6 +14,7 @@ from collscope.analysis.hidden_cost import BesideRow, read_beside
 from collscope.analysis.late_causes import LateCause, read_late_causes
 from collscope.analysis.ranks import RankRow, RankWaits, read_logged_ranks, read_ranks
 from collscope.ingest.periods import Period, read_periods
+from collscope.store.trace_header import read_cpu_activities
 
 _CLOCKS = """
 SELECT rank, host, clock_offset_ns, clock_error_ns, clock_component, clock_calls
@@ -213,7 +214,7 @@ class Timeline(msgspec.Struct, frozen=True):
             places=_places(connection, run),
             beside=read_beside(connection, run),
             steps=steps,
-            cpu_activities=bool(steps) and _cpu_activities(connection, run),
+            cpu_activities=bool(steps) and read_cpu_activities(connection, run),
             profilers=_profilers(connection, run) if steps else (),
             cut=tuple(rank for (rank,) in connection.execute(_CUT, (run,))),
             periods=read_periods(connection, run),
@@ -226,13 +227,6 @@ def _profilers(connection: sqlite3.Connection, run: str) -> tuple[str, ...]:
         " WHERE run = ? ORDER BY 1"
     )
     return tuple(dialect for (dialect,) in connection.execute(query, (run,)))
-
-
-def _cpu_activities(connection: sqlite3.Connection, run: str) -> bool:
-    # A report without traces does not load the analysis of them.
-    from collscope.store.traces import read_cpu_activities  # noqa: PLC0415
-
-    return read_cpu_activities(connection, run)
 
 
 def _places(connection: sqlite3.Connection, run: str) -> tuple[PlaceRow, ...]:

@@ -11,6 +11,7 @@ import msgspec
 from collscope.match.periods import Recording, assign_periods
 from collscope.model.profile import other_profilers
 from collscope.store.connection import transaction
+from collscope.store.trace_header import read_cpu_activities
 from collscope.units import count
 
 _TWICE = """
@@ -78,8 +79,6 @@ def read_periods(connection: sqlite3.Connection, run: str) -> tuple[Period, ...]
 
 
 def _period(connection: sqlite3.Connection, run: str) -> Period:
-    from collscope.store.traces import read_cpu_activities  # noqa: PLC0415 - it needs numpy
-
     path, files, ranks, dialects = connection.execute(_HELD, (run,)).fetchone()
     steps, step_ns = connection.execute(_STEPS, (run,)).fetchone() or (0, None)
     names = tuple(sorted(dialects.split(",")))

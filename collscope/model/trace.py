@@ -6,16 +6,14 @@ trace has up to millions of kernels; what repeats stands in a table once and is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import IntEnum
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from collscope.model.datatype import Datatype
 from collscope.model.diagnostic import Diagnostic
-from collscope.model.op import Op
+from collscope.model.trace_collective import TraceCollective as TraceCollective  # noqa: PLC0414 - also from here
 
 Ints = npt.NDArray[np.int64]
 
@@ -26,33 +24,6 @@ class Kind(IntEnum):
     KERNEL = 0
     COPY = 1
     MEMSET = 2
-
-
-class TraceCollective(msgspec.Struct, frozen=True):
-    """What a trace says of a collective kernel; equal ones are one entry of the table."""
-
-    op: Op
-    datatype: Datatype | None = None
-    in_count: int | None = None  # elements this rank puts in
-    out_count: int | None = None  # elements this rank gets out
-    group: str | None = None  # process group or communicator, as the source names it
-    group_size: int | None = None
-    group_ranks: tuple[int, ...] | None = None  # world ranks
-    redop: str | None = None
-    root: int | None = None
-    peer: int | None = None  # of a Send or Recv
-    in_split: tuple[int, ...] = ()  # elements per peer of an uneven all-to-all
-    out_split: tuple[int, ...] = ()
-    algorithm: str | None = None
-    protocol: str | None = None
-    description: str | None = None  # of the group: what the program calls it, as mesh_tp
-    blocks: int | None = None  # thread blocks of its kernel: so many multiprocessors it holds
-    count_bytes: int | None = None  # of the API's count argument, where no elements are told
-
-
-def shows_cpu_activities(collectives: Iterable[TraceCollective]) -> bool:
-    """Whether PyTorch's profiler recorded the host's side: only that tells elements."""
-    return any(c.in_count is not None or c.out_count is not None for c in collectives)
 
 
 class TraceColumns(msgspec.Struct, frozen=True):

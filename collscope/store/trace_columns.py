@@ -14,21 +14,27 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 import zstandard
-from msgspec.structs import fields
 
-from collscope.errors import InputError
 from collscope.model.trace import (
     Call,
     GroupStatus,
     HostCalls,
     RecordedCall,
     RecordedCalls,
-    TraceCollective,
     TraceColumns,
     TraceFile,
 )
+from collscope.model.trace_collective import TraceCollective
+from collscope.store.trace_header import (
+    VERSION,
+    Collective,
+    TraceHeader,
+    array_of,
+    checked_bytes,
+    header_of,
+    same_version,
+)
 
-_VERSION = 1
 # Column, type in memory; stored as little-endian integers of the narrowest width that holds it.
 _COLUMNS = {
     "kind": np.int8, "name": np.int32, "stream": np.int32, "start_ns": np.int64,
@@ -43,44 +49,8 @@ _NO_LAUNCH = np.int64(-1)
 _T = TypeVar("_T")
 
 
-def _array(record: type[msgspec.Struct], **types: type) -> type[msgspec.Struct]:
-    """A record as the store writes it: an array of its fields; `types` differ from its own.
-
-    Fields at the end that have defaults may lack in stores of before.
-    """
-    columns = [(f.name, types.get(f.name, f.type), f.default) for f in fields(record)]
-    return msgspec.defstruct(
-        record.__name__,
-        [column[:2] if column[2] is msgspec.NODEFAULT else column for column in columns],
-        array_like=True,
-    )
-
-
-_Collective = _array(TraceCollective)
-_Call = _array(RecordedCall, collective=int)  # an index into the table
-_Status = _array(GroupStatus)
-
-
-class _Trace(msgspec.Struct, array_like=True):
-    """Header of a trace."""
-
-    version: int
-    dialect: str
-    names: tuple[str, ...]
-    streams: tuple[str, ...]
-    collectives: list[_Collective]  # type: ignore[valid-type]
-    rank: int | None
-    world_size: int | None
-    host: str | None
-    device: str | None
-    steps: tuple[tuple[int, int], ...]
-    rows: int
-    no_launch: int  # what stands in the column of launches where none is known
-    columns: list[tuple[str, int]]  # width, bytes after compression; as `_COLUMNS`
-    # Calls of the host, and their columns as `_CALL_COLUMNS`; none in stores of before.
-    calls: int = 0
-    call_columns: list[tuple[str, int]] = []
-    gpu: str | None = None
+_Call = array_of(RecordedCall, collective=int)  # an index into the table
+_Status = array_of(GroupStatus)
 
 
 class _Recording(msgspec.Struct, array_like=True):
@@ -88,7 +58,7 @@ class _Recording(msgspec.Struct, array_like=True):
 
     version: int
     dialect: str
-    collectives: list[_Collective]  # type: ignore[valid-type]
+    collectives: list[Collective]  # type: ignore[valid-type]
     calls: list[_Call]  # type: ignore[valid-type]
     rank: int | None
     world_size: int | None
@@ -114,9 +84,9 @@ def encode_trace(trace: TraceFile) -> bytes:
     columns = {name: relative.get(name, getattr(c, name)) for name in _COLUMNS}
     widths, parts = _packed(columns)
     call_widths, call_parts = ([], []) if trace.calls is None else _packed(_relative(trace.calls))
-    header = _Trace(
-        _VERSION, trace.dialect, trace.names, trace.streams,
-        [_Collective(*_values(e)) for e in trace.collectives], trace.rank, trace.world_size,
+    header = TraceHeader(
+        VERSION, trace.dialect, trace.names, trace.streams,
+        [Collective(*_values(e)) for e in trace.collectives], trace.rank, trace.world_size,
         trace.host, trace.device, trace.steps, len(c), no_launch, widths,
         0 if trace.calls is None else len(trace.calls), call_widths, trace.gpu,
     )  # fmt: skip
@@ -147,28 +117,12 @@ def _packed(
     return widths, parts
 
 
-def _header(data: bytes) -> tuple[_Trace, int]:
-    """Header of a trace, and where its columns begin."""
-    end = 8 + int.from_bytes(data[:8], "little")
-    head = _checked(lambda: msgspec.msgpack.decode(data[8:end], type=_Trace))
-    _same_version(head.version)
-    return head, end
-
-
-def decode_collectives(data: bytes) -> tuple[TraceCollective, ...]:
-    """The table of collectives alone of a trace's bytes.
-
-    raises  InputError when the bytes are damaged or not of this version
-    """
-    return tuple(TraceCollective(*_values(e)) for e in _header(data)[0].collectives)
-
-
 def decode_trace(data: bytes) -> TraceFile:
     """A trace from its bytes.
 
     raises  InputError when the bytes are damaged or not of this version
     """
-    head, begin = _header(data)
+    head, begin = header_of(data)
     columns = _checked(lambda: _columns(data, begin, head))
     return TraceFile(
         dialect=head.dialect,
@@ -186,7 +140,7 @@ def decode_trace(data: bytes) -> TraceFile:
     )
 
 
-def _columns(data: bytes, at: int, head: _Trace) -> TraceColumns:
+def _columns(data: bytes, at: int, head: TraceHeader) -> TraceColumns:
     found = _unpacked(data, at, zip(_COLUMNS.items(), head.columns, strict=True), head.rows)
     found["start_ns"] = start = np.cumsum(found["start_ns"])
     found["end_ns"] = start + found["end_ns"]
@@ -199,7 +153,7 @@ def _columns(data: bytes, at: int, head: _Trace) -> TraceColumns:
     return TraceColumns(**found)
 
 
-def _host_calls(data: bytes, at: int, head: _Trace) -> HostCalls | None:
+def _host_calls(data: bytes, at: int, head: TraceHeader) -> HostCalls | None:
     if not head.call_columns:
         return None
     at += sum(size for _, size in head.columns)
@@ -253,7 +207,7 @@ def encode_recording(recorded: RecordedCalls) -> bytes:
         calls.append(_Call(index, *_values(call)[1:]))
     status = [_Status(*_values(s)) for s in recorded.status]
     plain = _Recording(
-        _VERSION, recorded.dialect, [_Collective(*_values(e)) for e in table], calls, recorded.rank,
+        VERSION, recorded.dialect, [Collective(*_values(e)) for e in table], calls, recorded.rank,
         recorded.world_size, recorded.host, recorded.pid, recorded.groups, status,
         recorded.seq_per_op, recorded.coverage,
     )  # fmt: skip
@@ -270,7 +224,7 @@ def decode_recording(data: bytes) -> RecordedCalls:
     # Piece by piece: what damaged bytes announce may be any size.
     raw = _checked(lambda: zstandard.ZstdDecompressor().decompressobj().decompress(data))
     plain = _checked(lambda: msgspec.msgpack.decode(raw, type=_Recording))
-    _same_version(plain.version)
+    same_version(plain.version)
     table = [TraceCollective(*_values(e)) for e in plain.collectives]
     return RecordedCalls(
         dialect=plain.dialect,
@@ -300,7 +254,7 @@ def _values(record: object) -> tuple[Any, ...]:
 _GETTERS: dict[type, attrgetter[tuple[Any, ...]]] = {
     kind: attrgetter(*record.__struct_fields__)
     for record, row in (
-        (TraceCollective, _Collective),
+        (TraceCollective, Collective),
         (RecordedCall, _Call),
         (GroupStatus, _Status),
     )
@@ -310,20 +264,4 @@ _GETTERS: dict[type, attrgetter[tuple[Any, ...]]] = {
 
 def _checked(read: Callable[[], _T]) -> _T:
     """What `read` gives; anything that damaged bytes make it raise as one line."""
-    errors = (
-        msgspec.MsgspecError,
-        zstandard.ZstdError,
-        ValueError,
-        KeyError,
-        IndexError,
-        TypeError,
-    )
-    try:
-        return read()
-    except errors as error:
-        raise InputError(f"store: a trace is damaged ({error}). Ingest into a new file.") from error
-
-
-def _same_version(version: int) -> None:
-    if version != _VERSION:
-        raise InputError(f"store: a trace of format version {version}. Ingest again.")
+    return checked_bytes(read, zstandard.ZstdError)

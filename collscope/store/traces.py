@@ -12,11 +12,10 @@ from msgspec.structs import astuple
 
 from collscope import stamps
 from collscope.match.consistency import CallFinding, Consistency
-from collscope.model.trace import Ints, Kind, RecordedCalls, TraceFile, shows_cpu_activities
+from collscope.model.trace import Ints, Kind, RecordedCalls, TraceFile
 from collscope.store.matching import lateness
 from collscope.store.sources import name_ids, next_id
 from collscope.store.trace_columns import (
-    decode_collectives,
     decode_recording,
     decode_trace,
     encode_recording,
@@ -65,16 +64,6 @@ def load_traces(connection: sqlite3.Connection, run: int) -> StoredTraces:
         [row[1] + kept for row, (_, kept) in zip(rows, believed, strict=True)],
         [stamps.believed_recording(decode_recording(row[0])) for row in recordings],
     )
-
-
-def read_cpu_activities(connection: sqlite3.Connection, run: str) -> bool:
-    """Whether a trace of a run, named by its label, shows CPU activities."""
-    rows = connection.execute(
-        "SELECT columns FROM _trace JOIN _source USING (source_id) JOIN _run USING (run_id)"
-        " WHERE label = ?",
-        (run,),
-    )
-    return any(shows_cpu_activities(decode_collectives(columns)) for (columns,) in rows)
 
 
 def insert_trace(connection: sqlite3.Connection, source: int, trace: TraceFile) -> None:

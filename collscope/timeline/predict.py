@@ -15,7 +15,8 @@ from collscope.match.rows import Rows
 from collscope.match.traces import Calls
 from collscope.model import CollectiveClass
 from collscope.model.profile import other_profilers
-from collscope.model.trace import Call, HostCalls, Ints, shows_cpu_activities
+from collscope.model.trace import Call, HostCalls, Ints
+from collscope.model.trace_collective import shows_cpu_activities
 from collscope.timeline.causal import build_graph
 from collscope.timeline.clocks import Clocks
 from collscope.timeline.contention import Contention, measure_contention

@@ -1,0 +1,92 @@
+"""The header of a trace's bytes in the store: the part that is read without numpy."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import fields
+
+from collscope.errors import InputError
+from collscope.model.trace_collective import TraceCollective, shows_cpu_activities
+
+VERSION = 1
+_T = TypeVar("_T")
+
+
+def array_of(record: type[msgspec.Struct], **types: type) -> type[msgspec.Struct]:
+    """A record as the store writes it: an array of its fields; `types` differ from its own.
+
+    Fields at the end that have defaults may lack in stores of before.
+    """
+    columns = [(f.name, types.get(f.name, f.type), f.default) for f in fields(record)]
+    return msgspec.defstruct(
+        record.__name__,
+        [column[:2] if column[2] is msgspec.NODEFAULT else column for column in columns],
+        array_like=True,
+    )
+
+
+Collective = array_of(TraceCollective)
+
+
+class TraceHeader(msgspec.Struct, array_like=True):
+    """Header of a trace."""
+
+    version: int
+    dialect: str
+    names: tuple[str, ...]
+    streams: tuple[str, ...]
+    collectives: list[Collective]  # type: ignore[valid-type]
+    rank: int | None
+    world_size: int | None
+    host: str | None
+    device: str | None
+    steps: tuple[tuple[int, int], ...]
+    rows: int
+    no_launch: int  # what stands in the column of launches where none is known
+    columns: list[tuple[str, int]]  # width, bytes after compression; as `trace_columns` has them
+    # Calls of the host, and their columns; none in stores of before.
+    calls: int = 0
+    call_columns: list[tuple[str, int]] = []
+    gpu: str | None = None
+
+
+def header_of(data: bytes) -> tuple[TraceHeader, int]:
+    """Header of a trace, and where its columns begin.
+
+    raises  InputError when the bytes are damaged or not of this version
+    """
+    end = 8 + int.from_bytes(data[:8], "little")
+    head = checked_bytes(lambda: msgspec.msgpack.decode(data[8:end], type=TraceHeader))
+    same_version(head.version)
+    return head, end
+
+
+def read_cpu_activities(connection: sqlite3.Connection, run: str) -> bool:
+    """Whether a trace of a run, named by its label, shows CPU activities."""
+    rows = connection.execute(
+        "SELECT columns FROM _trace JOIN _source USING (source_id) JOIN _run USING (run_id)"
+        " WHERE label = ?",
+        (run,),
+    )
+    return any(shows_cpu_activities(header_of(columns)[0].collectives) for (columns,) in rows)
+
+
+def checked_bytes(read: Callable[[], _T], *errors: type[Exception]) -> _T:
+    """What `read` gives; anything that damaged bytes make it raise, or `errors`, as one line."""
+    damage: tuple[type[Exception], ...] = (
+        msgspec.MsgspecError, ValueError, KeyError, IndexError, TypeError, *errors,
+    )  # fmt: skip
+    try:
+        return read()
+    except damage as error:
+        raise InputError(f"store: a trace is damaged ({error}). Ingest into a new file.") from error
+
+
+def same_version(version: int) -> None:
+    """Raise InputError for a version of the bytes that is not this one."""
+    if version != VERSION:
+        raise InputError(f"store: a trace of format version {version}. Ingest again.")
