@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from collscope.model import Op, bus_factor, parse_op
 from collscope.roofline.catalogue import load_system
-from collscope.roofline.roof import Ceilings, Roofs, Workload
+from collscope.roofline.roof import Ceilings, Roofs
+from collscope.roofline.workload import Workload
 
 _TABLE = Path(__file__).parent / "published" / "collectives.csv"
 _SMALL = 64 << 10  # bytes up to which a time is latency

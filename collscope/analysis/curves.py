@@ -10,7 +10,7 @@ import msgspec
 
 from collscope.model import Measurement, Op, bus_bandwidth
 from collscope.roofline.chosen import AnyRoofs
-from collscope.roofline.roof import Workload
+from collscope.roofline.workload import Workload
 
 
 class CurvePoint(msgspec.Struct, frozen=True):

@@ -11,8 +11,8 @@ from collscope.analysis.classes import ClassRow
 from collscope.analysis.serving import Match, Matcher
 from collscope.analysis.uplift import Part, Split, split
 from collscope.model import bus_bandwidth, parse_op
-from collscope.roofline.chosen import NO_SIZE, AnyRoofs, FitRoofs, RoofAt
-from collscope.roofline.roof import Workload
+from collscope.roofline.chosen import NO_SIZE, AnyRoofs, FitRoofs
+from collscope.roofline.workload import RoofAt, Workload
 
 # A transfer in the job may be slower than its roof by this much before the rest is called waiting.
 SKEW_FACTOR = 3.0

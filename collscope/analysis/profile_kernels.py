@@ -12,8 +12,8 @@ from collscope.analysis.judged import MOSTLY, SKEW_FACTOR, Judged
 from collscope.analysis.share import KernelShare, Share
 from collscope.kernel_names import KernelName, classify
 from collscope.model import Datatype, Op
-from collscope.roofline.chosen import AnyRoofs, RoofAt
-from collscope.roofline.roof import Workload
+from collscope.roofline.chosen import AnyRoofs
+from collscope.roofline.workload import RoofAt, Workload
 
 KIB, MIB = 1024, 1024**2
 

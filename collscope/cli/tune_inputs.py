@@ -22,8 +22,8 @@ from collscope.replay.session import Session
 from collscope.replay.variants import parse_variant
 from collscope.reports.efficiency import fraction_of
 from collscope.roofline.catalogue import load_system
-from collscope.roofline.chosen import RoofAt, SystemRoofs
-from collscope.roofline.roof import Workload
+from collscope.roofline.system_roofs import SystemRoofs
+from collscope.roofline.workload import RoofAt, Workload
 from collscope.tuning.records import JobTime, Variable
 from collscope.tuning.settings import (
     KNOBS,

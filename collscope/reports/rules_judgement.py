@@ -9,7 +9,7 @@ from collscope.analysis.judged import MOSTLY, SKEW_FACTOR
 from collscope.reports.class_words import class_words
 from collscope.reports.judgement import JudgedClass
 from collscope.reports.model import Finding, Report
-from collscope.roofline.roof import not_applying
+from collscope.roofline.workload import not_applying
 from collscope.units import are, count, count_of, format_size
 
 WORTH = 0.01  # part of GPU time that tuning must save to be worth the work

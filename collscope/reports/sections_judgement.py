@@ -27,7 +27,7 @@ from collscope.reports.layout import (
     table,
 )
 from collscope.reports.model import Report
-from collscope.roofline.roof import IMPOSSIBLE
+from collscope.roofline.workload import IMPOSSIBLE
 from collscope.units import count, format_size
 
 _HOW = (

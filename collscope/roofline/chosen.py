@@ -3,88 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeAlias
 
-import msgspec
-from msgspec.structs import replace
-
-from collscope.errors import CollscopeError, NoVerdictError
+from collscope.errors import NoVerdictError
 from collscope.model import Measurement, bus_factor
-from collscope.roofline.catalogue import load_system
 from collscope.roofline.fit import Fit, fit
-from collscope.roofline.roof import REACHABLE, Roofs, Workload
+from collscope.roofline.workload import RoofAt, Workload
 from collscope.units import count
+
+if TYPE_CHECKING:
+    from collscope.roofline.system_roofs import SystemRoofs
 
 NO_SIZE = "size or ranks not known"  # why a class has no ceiling
 FIT = "fit"  # the name of a system that asks for a fit of the measurements
 _HALF_PEAK = 0.5  # below half of the bandwidth a size costs mostly latency
-
-
-class RoofAt(msgspec.Struct, frozen=True):
-    """The ceiling of one workload.
-
-    time_low_us, time_high_us  range of time_us
-    limit_gbps                 what the fabric allows, without latency; None for a fit
-    regime                     latency or bandwidth
-    assumed                    something behind it was never measured on such a machine
-    """
-
-    name: str
-    work: Workload  # with the nodes that were assumed, where they are not known
-    time_us: float
-    time_low_us: float
-    time_high_us: float
-    busbw_gbps: float
-    limit_gbps: float | None
-    regime: str
-    assumed: bool
-    assumptions: tuple[str, ...]
-
-
-class SystemRoofs:
-    """The reachable ceiling of a system."""
-
-    def __init__(self, name: str) -> None:
-        """Roofs of a shipped system, a file, or NODE+NETWORK.
-
-        raises  InputError when there is no such system
-        """
-        self._roofs = Roofs(load_system(name))
-        self.name = f"{self._roofs.system.name} {REACHABLE}"
-
-    def at(self, work: Workload, *, nodes_known: bool = True) -> RoofAt | str:
-        """Roof of a workload, or why there is none.
-
-        nodes_known  False: the fewest nodes of the system that hold the ranks are taken
-        """
-        notes: tuple[str, ...] = ()
-        if not nodes_known and work.nranks > 0:
-            nodes = self._roofs.system.fewest_nodes(work.nranks)
-            work = replace(work, nnodes=nodes)
-            notes = (f"{count(nodes, 'node')} assumed",)
-        try:
-            ceilings = self._roofs.ceilings(work)
-        except CollscopeError as error:
-            return str(error)
-        if ceilings is None:
-            ranks = count(work.nranks, "rank")
-            return f"no roof for {work.op.value} of {work.size_bytes} B on {ranks}"
-        roof = ceilings.reachable
-        return RoofAt(
-            roof.name,
-            work,
-            roof.time_us,
-            roof.time_low_us,
-            roof.time_high_us,
-            roof.busbw_gbps,
-            ceilings.limit.peak_gbps,
-            roof.regime,
-            roof.assumed,
-            (*roof.assumptions, *notes),
-        )
-
-    def why_above(self, roof: RoofAt, measured_us: float) -> str | None:
-        """Why a time can be below the roof's; None when it is not."""
-        return self._roofs.judge(roof.work, measured_us, REACHABLE).why
 
 
 class FitRoofs:
@@ -127,7 +59,7 @@ class FitRoofs:
         return f"faster than every measurement of the {self.name}"
 
 
-AnyRoofs = SystemRoofs | FitRoofs
+AnyRoofs: TypeAlias = "SystemRoofs | FitRoofs"
 
 
 def make_roofs(system: str | None, rows: Iterable[Measurement]) -> AnyRoofs | None:
@@ -137,7 +69,12 @@ def make_roofs(system: str | None, rows: Iterable[Measurement]) -> AnyRoofs | No
     """
     if system is None:
         return None
-    return SystemRoofs(system) if system != FIT else fitted(rows)
+    if system == FIT:
+        return fitted(rows)
+    # Most answers name no system, and what a system's ceilings need takes long to load.
+    from collscope.roofline.system_roofs import SystemRoofs  # noqa: PLC0415
+
+    return SystemRoofs(system)
 
 
 def fitted(rows: Iterable[Measurement]) -> FitRoofs:

@@ -24,42 +24,12 @@ from collscope.roofline.floors import Floor, floor_of, model_lines
 from collscope.roofline.nccl_model import CostLine
 from collscope.roofline.reachable import Reach, reachable
 from collscope.roofline.system import System
+from collscope.roofline.workload import IMPOSSIBLE, Workload, not_applying
 from collscope.units import count
 
-_IN_NETWORK_ALGORITHMS = ("NVLS", "COLLNET")
-IMPOSSIBLE = "more than any schedule over these links reaches"
 _LATENCY_SIZE = 1024  # a time measured at up to so many bytes is all latency
 LIMIT, REACHABLE, FIT = "limit", "reachable", "fit"
 _UNKNOWN_FLOOR = Floor(0.0, 0.0, 0.0, "the latency is not known and not counted", False)
-
-
-class Workload(msgspec.Struct, frozen=True):
-    """What a roof is asked for: the size-dependent part of a class.
-
-    size_bytes  nccl-tests size S
-    algorithm   the library's name where it is known: NVLS, CollNet and MSCCL have other ceilings
-    """
-
-    op: Op
-    size_bytes: int
-    nranks: int
-    nnodes: int = 1
-    algorithm: str | None = None
-
-    @property
-    def in_network(self) -> bool:
-        """True when the algorithm lets switches reduce."""
-        return (self.algorithm or "").upper().startswith(_IN_NETWORK_ALGORITHMS)
-
-    @property
-    def scheduled(self) -> bool:
-        """True of MSCCL and MSCCL++, which run schedules of their own."""
-        return (self.algorithm or "").upper().startswith("MSCCL")
-
-    @property
-    def tree(self) -> bool:
-        """True of NVLSTree: switches reduce inside nodes only."""
-        return self.in_network and (self.algorithm or "").upper().endswith("TREE")
 
 
 class Roof(msgspec.Struct, frozen=True):
@@ -344,8 +314,3 @@ class Roofs:
 def _transfer_us(work: Workload, shaped: _Shaped, gbps: float) -> float:
     """Time at a bus bandwidth; a wiring that leaves a GPU without links carries nothing."""
     return work.size_bytes * shaped.factor / (gbps * 1000) if gbps > 0 else inf
-
-
-def not_applying(roof: str) -> str:
-    """How reasons begin why a time is below the range of the roof of this name."""
-    return f"The roof '{roof}' does not apply. "

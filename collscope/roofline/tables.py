@@ -11,8 +11,9 @@ from collscope.roofline.bounds import Bounds, Request, bounds
 from collscope.roofline.fit import Fit
 from collscope.roofline.floors import floor_of
 from collscope.roofline.reachable import reachable
-from collscope.roofline.roof import Roofs, Workload
+from collscope.roofline.roof import Roofs
 from collscope.roofline.system import System
+from collscope.roofline.workload import Workload
 
 TABLE_OPS = (
     Op.ALL_REDUCE,

@@ -14,9 +14,10 @@ from collscope.roofline.catalogue import catalogue_rows, load_system, shipped_sy
 from collscope.roofline.floors import floor_of
 from collscope.roofline.links import link_kinds
 from collscope.roofline.reachable import Reach, count_rings, reachable
-from collscope.roofline.roof import Roofs, Workload
+from collscope.roofline.roof import Roofs
 from collscope.roofline.system import System
 from collscope.roofline.wiring import Wiring
+from collscope.roofline.workload import Workload
 
 
 def reach(name: str, op: Op, nranks: int, nnodes: int = 1, **more: bool) -> Reach:

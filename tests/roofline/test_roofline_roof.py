@@ -17,9 +17,10 @@ from collscope.roofline.fit import fit, hockney
 from collscope.roofline.floors import model_lines
 from collscope.roofline.nccl_constants import CONSTANTS
 from collscope.roofline.nccl_model import Shape, best_line, constants_of, cost_lines
-from collscope.roofline.roof import Roofs, Workload
+from collscope.roofline.roof import Roofs
 from collscope.roofline.system import TuningChoice
 from collscope.roofline.tables import TABLE_OPS, bound_rows, roof_rows
+from collscope.roofline.workload import Workload
 
 # README of microsoft/msccl, "All-Gather Latency (us)", column NCCL, ND H100 v5 (8 H100), FP16;
 # 1 KB to 1 GB in powers of two, sizes are totals of 2^10 bytes and up.

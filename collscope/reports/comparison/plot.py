@@ -13,7 +13,8 @@ from collscope.analysis.compare import ClassComparison, Comparison, curves
 from collscope.errors import UsageError
 from collscope.reports.comparison.words import kind_of
 from collscope.reports.figure import COLOURS, MARKERS, check_plot, write_figure
-from collscope.roofline.roof import Roofs, Workload
+from collscope.roofline.roof import Roofs
+from collscope.roofline.workload import Workload
 from collscope.units import format_size
 
 _PANELS = 6  # curves drawn; the rest would be too small to read

@@ -1,0 +1,58 @@
+"""The reachable ceiling of a system, as answers judge by it."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from collscope.errors import CollscopeError
+from collscope.roofline.catalogue import load_system
+from collscope.roofline.roof import REACHABLE, Roofs
+from collscope.roofline.workload import RoofAt, Workload
+from collscope.units import count
+
+
+class SystemRoofs:
+    """The reachable ceiling of a system."""
+
+    def __init__(self, name: str) -> None:
+        """Roofs of a shipped system, a file, or NODE+NETWORK.
+
+        raises  InputError when there is no such system
+        """
+        self._roofs = Roofs(load_system(name))
+        self.name = f"{self._roofs.system.name} {REACHABLE}"
+
+    def at(self, work: Workload, *, nodes_known: bool = True) -> RoofAt | str:
+        """Roof of a workload, or why there is none.
+
+        nodes_known  False: the fewest nodes of the system that hold the ranks are taken
+        """
+        notes: tuple[str, ...] = ()
+        if not nodes_known and work.nranks > 0:
+            nodes = self._roofs.system.fewest_nodes(work.nranks)
+            work = replace(work, nnodes=nodes)
+            notes = (f"{count(nodes, 'node')} assumed",)
+        try:
+            ceilings = self._roofs.ceilings(work)
+        except CollscopeError as error:
+            return str(error)
+        if ceilings is None:
+            ranks = count(work.nranks, "rank")
+            return f"no roof for {work.op.value} of {work.size_bytes} B on {ranks}"
+        roof = ceilings.reachable
+        return RoofAt(
+            roof.name,
+            work,
+            roof.time_us,
+            roof.time_low_us,
+            roof.time_high_us,
+            roof.busbw_gbps,
+            ceilings.limit.peak_gbps,
+            roof.regime,
+            roof.assumed,
+            (*roof.assumptions, *notes),
+        )
+
+    def why_above(self, roof: RoofAt, measured_us: float) -> str | None:
+        """Why a time can be below the roof's; None when it is not."""
+        return self._roofs.judge(roof.work, measured_us, REACHABLE).why
