@@ -14,11 +14,24 @@ _PART = 0.25  # of the lateness, that a cause explains at least
 _CLEAR = 2.0  # times the next cause
 _LAUNCHES = 0.9  # of the rows, whose launch must be told
 
-_ROWS = """
-SELECT start_ns, end_ns, COALESCE(launch_ns, -1) FROM kernels
-WHERE run = ? AND rank = ? AND end_ns IS NOT NULL AND source_id IN
-      (SELECT source_id FROM traces WHERE run = ?)
-ORDER BY start_ns
+# Of the last `span` ns of a rank: when they begin, how many rows there are and how many tell their
+# launch; how long the GPU idles before them, and how long of that they were not launched yet.
+_IDLE = """
+WITH own AS (
+    SELECT start_ns, end_ns, COALESCE(launch_ns, -1) AS launch_ns,
+           MAX(end_ns) OVER () - :span AS begin_ns
+    FROM kernels
+    WHERE run = :run AND rank = :rank AND end_ns IS NOT NULL
+          AND source_id IN (SELECT source_id FROM traces WHERE run = :run)
+),
+follows AS (
+    SELECT start_ns, launch_ns, begin_ns, MAX(end_ns) OVER
+           (ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_ns
+    FROM own WHERE start_ns >= begin_ns
+)
+SELECT MAX(begin_ns), COUNT(*), TOTAL(launch_ns >= 0), TOTAL(MAX(start_ns - before_ns, 0)),
+       TOTAL(MIN(MAX(launch_ns - before_ns, 0), MAX(start_ns - before_ns, 0)))
+FROM follows
 """
 
 _COMPUTE = """
@@ -71,23 +84,14 @@ def read_late_causes(
 
 
 def _read(connection: sqlite3.Connection, run: str, row: RankRow) -> _Rank:
-    # Most reports have no late rank, and loading numpy takes longer than reading their store.
-    import numpy as np  # noqa: PLC0415
-
-    rows = connection.execute(_ROWS, (run, row.rank, run)).fetchall()
-    table = np.array(rows, dtype=np.int64).reshape(-1, 3)
-    if not len(table):  # a trace that does not tell its rank
+    asked = {"run": run, "rank": row.rank, "span": row.span_ns}
+    begin, rows, launched, idle, unlaunched = connection.execute(_IDLE, asked).fetchone()
+    if not rows:  # a trace that does not tell its rank
         return _Rank(None, float(row.idle_ns), {}, row.calls)
-    begin = int(table[:, 1].max()) - row.span_ns
-    start, end, launch = table[table[:, 0] >= begin].T
-    before = np.maximum.accumulate(end)[:-1]
-    gap = np.maximum(start[1:] - before, 0)
-    unlaunched = np.clip(launch[1:] - before, 0, gap)
-    told = bool((launch >= 0).mean() >= _LAUNCHES)
     compute = connection.execute(_COMPUTE, (run, row.rank, begin))
     return _Rank(
-        float(unlaunched.sum()) if told else None,
-        float(gap.sum()),
+        unlaunched if launched / rows >= _LAUNCHES else None,
+        idle,
         {name: (calls, ns) for name, calls, ns in compute},
         row.calls,
     )
