@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -16,8 +17,10 @@ from collscope.analysis.limits import limited, limits
 from collscope.analysis.notes import no_results
 from collscope.analysis.sides import Runs, load, load_traced, name_traced_runs
 from collscope.errors import InputError, NoVerdictError, UsageError
-from collscope.roofline.catalogue import load_system
 from collscope.units import count
+
+if TYPE_CHECKING:
+    from collscope.roofline.system import System
 
 
 class Names(msgspec.Struct, frozen=True):
@@ -47,7 +50,7 @@ def compare_labels(
             label has no right result
     """
     _distinct("compare", names)
-    on = None if system is None else load_system(system)
+    on = _system(system)
     if name_traced_runs(db, names, runs):
         # Imported here: measurements need no numpy.
         from collscope.analysis.compare_traced import compare_traced  # noqa: PLC0415
@@ -58,6 +61,15 @@ def compare_labels(
         found, labels = _compare(db, names, runs)
     limit_notes = () if on is None else limits(on, labels).notes
     return replace(found, notes=(*found.notes, *limit_notes))
+
+
+def _system(name: str | None) -> System | None:
+    if name is None:
+        return None
+    # Most comparisons name no system, and loading one takes long.
+    from collscope.roofline.catalogue import load_system  # noqa: PLC0415
+
+    return load_system(name)
 
 
 def _compare(db: Path, names: Sequence[str], runs: Runs) -> tuple[Comparison, list[Label]]:
@@ -94,7 +106,7 @@ def check_labels(
     _distinct("check", names.all)
     if not (math.isfinite(rules.threshold) and math.isfinite(rules.resolution)):
         raise UsageError("check: --threshold and --resolution are percentages. Give numbers.")
-    on = None if system is None else load_system(system)
+    on = _system(system)
     if name_traced_runs(db, names.all, runs):
         from collscope.analysis.compare_traced import check_traced  # noqa: PLC0415
 

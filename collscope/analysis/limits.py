@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -13,8 +14,9 @@ from collscope.analysis.notes import Impossible, NotApplicable, Note, SeveralNod
 from collscope.analysis.verdict import Decision, Reason, Verdict
 from collscope.errors import UsageError
 from collscope.model import CollectiveClass, Op
-from collscope.roofline.bounds import Request, bounds
-from collscope.roofline.system import System
+
+if TYPE_CHECKING:
+    from collscope.roofline.system import System
 
 _DIGITS = 0.005  # part of a bandwidth that tables round away
 
@@ -63,6 +65,9 @@ class _Hard:
         return self._known[shape]
 
     def _compute(self, op: Op, nranks: int, nnodes: int | None) -> tuple[float, str] | None:
+        # Most comparisons name no system.
+        from collscope.roofline.bounds import Request, bounds  # noqa: PLC0415
+
         name = self.system.name
         nodes = nnodes or self.system.fewest_nodes(nranks)
         request = Request(op, nranks, nodes)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from collscope.analysis.judged import MOSTLY, SKEW_FACTOR, Judged
 from collscope.analysis.share import KernelShare, Share
-from collscope.kernel_names import KernelName, classify
 from collscope.model import Datatype, Op
 from collscope.roofline.chosen import AnyRoofs
 from collscope.roofline.workload import RoofAt, Workload
+
+if TYPE_CHECKING:
+    from collscope.kernel_names import KernelName
 
 KIB, MIB = 1024, 1024**2
 
@@ -84,6 +87,8 @@ def _over_all(shares: Sequence[Share]) -> Iterable[KernelShare]:
 
 def _judge(kernel: KernelShare, judged: Sequence[Judged], roofs: AnyRoofs) -> ProfileKernel | None:
     """A kernel is skewed when its mean is over three roofs, and over twice its class alone."""
+    from collscope.kernel_names import classify  # noqa: PLC0415 - most reports ask for no roofs
+
     share, name = (kernel.percent or 0.0) / 100, classify(kernel.name)
     if share < _LEAST_SHARE or kernel.mean_ns is None or name is None:
         return None

@@ -18,7 +18,6 @@ from collscope.analysis.labels import Label, aligned, load_labels
 from collscope.analysis.notes import Damaged, Note
 from collscope.analysis.weights import Weights, run_weights
 from collscope.errors import InputError, UsageError
-from collscope.ingest.files import open_input
 from collscope.ingest.match import reading, require_run
 from collscope.ingest.paths import expand_files
 from collscope.model import Severity
@@ -198,7 +197,8 @@ def _from_files(paths: Sequence[str]) -> tuple[dict[str, Label], tuple[Note, ...
 
 def _read(store: sqlite3.Connection, db: Path, file: str, run: str) -> Iterator[Note]:
     """Put one CSV into the store, telling what could not be read of it."""
-    # It loads numpy, which takes longer than comparing the labels of a store.
+    # Loading these takes longer than comparing the labels of a store.
+    from collscope.ingest.files import open_input  # noqa: PLC0415
     from collscope.ingest.measurements import ingest_csv  # noqa: PLC0415
 
     with open_input(file) as opened:

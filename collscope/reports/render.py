@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from collscope.analysis.classes import ClassRow
 from collscope.reports.efficiency import speed_up_of
-from collscope.reports.html.page import Extras
 from collscope.reports.judgement import JudgedClass
 from collscope.reports.layout import in_format, to_csv
 from collscope.reports.model import Report
 from collscope.reports.sections import sections
 from collscope.reports.share import denominator
+
+if TYPE_CHECKING:
+    from collscope.reports.html.page import Extras
 
 _CLASS_COLUMNS = ClassRow.__struct_fields__
 # What the judgement adds; its times in the job stand among the columns of the class, in ns.

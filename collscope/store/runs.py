@@ -7,8 +7,6 @@ from contextlib import closing
 from pathlib import Path
 
 from collscope.store.connection import open_store, transaction
-from collscope.store.matching import clear_matching
-from collscope.store.traces import clear_timeline
 
 COLUMNS = ("run", "sources", "calls", "measurements")
 
@@ -29,6 +27,10 @@ def remove_run(store: Path, label: str) -> int:
     returns  how many sources it had; 0 where there is no such run
     raises   InputError when the store refuses
     """
+    # They load numpy, which a list of runs does not need.
+    from collscope.store.matching import clear_matching  # noqa: PLC0415
+    from collscope.store.traces import clear_timeline  # noqa: PLC0415
+
     with closing(open_store(store)) as connection, transaction(connection, store):
         row = connection.execute("SELECT run_id FROM _run WHERE label = ?", (label,)).fetchone()
         if row is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
-from xml.etree import ElementTree
 
 import msgspec
 
@@ -332,6 +331,8 @@ def _junit(check: Check) -> str:
     A slower class fails only when the verdict is a regression: alone it may be an accident. A wrong
     result is none.
     """
+    from xml.etree import ElementTree  # noqa: PLC0415 - the other formats need none
+
     failed = check.verdict is Verdict.REGRESSION
     bad = [r for r in check.classes if r.outcome in (("slower", *_BROKEN) if failed else _BROKEN)]
     unsure = check.verdict is Verdict.NO_VERDICT

@@ -12,7 +12,6 @@ second charting library.
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -222,6 +221,8 @@ def _json(data: object) -> str:
 
 
 def _hash(script: str) -> str:
+    import hashlib  # noqa: PLC0415 - start-up, as below
+
     digest = hashlib.sha256(script.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
 
