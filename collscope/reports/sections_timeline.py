@@ -214,8 +214,8 @@ def late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
         f"Rank {rank.rank} comes last in {rank.late_last} of {late_calls(rank)}, "
         f"in {rank.late_behind} of them by {_us(rank.late_typical_ns / 2)} or more, and has "
         f"{100 * rank.late_share:.0f} % of all lateness. {others} "
-        f"{_us(waited)} in total; if it came with the {earlier(ranks)}, "
-        f"{'that one' if len(ranks) == 2 else 'they'} would wait {_us(rank.caused_wait_ns)} less."
+        f"{_us(waited)} in total; {in_time(ranks)}, "
+        f"{'it' if len(ranks) == 2 else 'they'} would wait {_us(rank.caused_wait_ns)} less."
     )
 
 
@@ -225,9 +225,9 @@ def late_calls(rank: RankWaits) -> str:
     return f"{count(rank.late_of, 'call')}{which}"
 
 
-def earlier(ranks: Sequence[RankWaits]) -> str:
-    """Whom a late rank is compared with."""
-    return "other" if len(ranks) == 2 else "second last"
+def in_time(ranks: Sequence[RankWaits]) -> str:
+    """When a late rank is taken to come instead."""
+    return "if both came together" if len(ranks) == 2 else "if it came with the second last"
 
 
 def cause_of(rank: RankRow, said: Timeline) -> LateCause:

@@ -578,7 +578,7 @@ def test_late_of_two_ranks_is_compared_with_the_other(db_path: Path, tmp_path: P
     ingest(db_path, job)
     text = " ".join(report(db_path).split())
     assert "of 60 calls, in 6 of them" in text
-    assert "ms in total; if it came with the other, that one would wait" in text
+    assert "ms in total; if both came together, it would wait" in text
     assert "second last" not in text
 
 

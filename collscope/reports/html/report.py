@@ -22,7 +22,7 @@ from collscope.reports.model import Report
 from collscope.reports.overview import NO_SIZES, TELL_SIZES
 from collscope.reports.sections import measured_only, no_sizes
 from collscope.reports.sections_timeline import (
-    earlier,
+    in_time,
     late_calls,
     matters,
     timeline_section,
@@ -159,9 +159,9 @@ def _late(report: Report) -> Fact:
     late = [rank for rank in known if rank.straggler]
     most = max(late or known, key=lambda rank: rank.caused_wait_ns)
     value = f"rank {most.rank}" if late else "no single rank" if most.late_last else "no rank"
-    others = "that one" if len(ranks) == 2 else "the others"
+    others = "the other" if len(ranks) == 2 else "the others"
     words = (
-        f"last in {most.late_last} of {late_calls(most)}; if it came with the {earlier(ranks)}, "
+        f"last in {most.late_last} of {late_calls(most)}; {in_time(ranks)}, "
         f"{others} would wait {figure(most.caused_wait_ns / 1e6)} ms less"
     )
     if not most.late_last:
