@@ -17,7 +17,7 @@ import msgspec
 from collscope.errors import MissingToolError, UsageError
 from collscope.programs import INSTALL_MPI, launchers, mpi_version
 
-_VERSION_TIMEOUT_S = 30
+_VERSION_TIMEOUT_S = 30  # for `mpiexec --version`
 # What a command that starts its ranks itself says where it was started by a launcher.
 RUN_ALONE = "Run the command alone; where Slurm starts ranks, with --mpiexec 'srun --mpi=pmi2'."
 

@@ -19,7 +19,7 @@ _BANNER = re.compile(
     r"=+$|=   |YOUR APPLICATION TERMINATED|This typically refers|Please see the FAQ"
 )
 _CLEAR = "\r\x1b[K"
-_PATIENCE_S = 5.0
+_PATIENCE_S = 5.0  # for the last lines, after the job has ended
 
 
 class Relay:

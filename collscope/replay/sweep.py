@@ -21,7 +21,7 @@ from collscope.replay.plan import (
 from collscope.units import parse_size
 
 _RANGE = re.compile(r"([^.*+]+(?:\.\d+[^.*+]*)?)\.\.([^*+]+)(?:([*+])(.+))?")
-_MOST_SIZES = 10_000
+_MOST_SIZES = 10_000  # more is a slip of the pen
 _Key = tuple[Op, Datatype, bool, int]  # operation, datatype, in-place, count
 IN_PLACE = {"no": (False,), "yes": (True,), "both": (False, True)}
 

@@ -28,11 +28,11 @@ class Candidate(msgspec.Struct, frozen=True):
     size_bytes: int
     calls: float  # that one rank makes
     standings: Mapping[str, Standing]
-    floor: float
+    floor: float  # noise floor of the class, part of its time: see `decide.noise_floor`
 
     @property
     def p2p(self) -> bool:
-        """True for what has no algorithms."""
+        """True for operations without a choice of algorithm: point-to-point calls."""
         return self.shape.op not in COLLECTIVE_OF
 
     def cost_s(self, name: str) -> float | None:

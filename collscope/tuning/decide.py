@@ -14,10 +14,11 @@ import msgspec
 
 from collscope.stats import mad, mean_interval
 
-FEWEST_ROUNDS = 3
-CONFIDENCE = 0.95
+# Our choices (docs/tune.md); tests/tuning/test_tune.py simulates how often they accept too much.
+FEWEST_ROUNDS = 3  # that a decision needs
+CONFIDENCE = 0.95  # of an interval, at least
 FALSE_ACCEPTANCE = 0.01  # of a class with nothing to win, over all settings tried on it
-LEAST_FLOOR = 0.02
+LEAST_FLOOR = 0.02  # part of the time: less counts as noise, however quiet the machine is
 
 Rounds = Mapping[int, float]  # us by round
 

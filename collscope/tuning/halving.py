@@ -8,9 +8,10 @@ from statistics import median
 
 from collscope.tuning.decide import Rounds
 
-ROUNDS = 5
+# Our choices, as docs/tune.md tells them.
+ROUNDS = 5  # at most
 HALVED_AFTER = (1, 2)  # rounds after which the slower half goes; then all that are left stay
-_FEWEST = 2
+_FEWEST = 2  # settings of a class that stay in any case
 PRESENT_EVERY = 8  # launches after which the present setting is measured again
 
 

@@ -14,7 +14,8 @@ import msgspec
 
 from collscope.model import Op
 
-MOST_RANGES = 4
+# Our choices: few rows, which a reader can check.
+MOST_RANGES = 4  # of a shape
 SWITCH_COST = 0.002  # of the time of all points with their cheapest setting
 REACH = 2.0  # beyond the least and the largest size measured, a factor
 _LARGEST = 2**62

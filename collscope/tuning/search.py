@@ -20,6 +20,7 @@ from collscope.units import count
 
 PRESENT = "present"
 _BEST = 2  # algorithm and protocol pairs whose channels are tried
+# Our choices; they move only how many settings fit into the time limit.
 _LEARNT = 0.3  # of a difference between estimate and launch
 _SMALL_PART = 0.3  # of a launch of all classes that one of few still takes
 
