@@ -41,7 +41,6 @@ class Curve(msgspec.Struct, frozen=True):
     key: CurveKey
     sizes: tuple[int, ...]
     times_us: tuple[float, ...]
-    hockney: Hockney | None  # None below three sizes
 
     def time_us(self, size: int) -> float:
         """Time of `size` bytes in µs.
@@ -113,7 +112,7 @@ def hockney(sizes: tuple[int, ...], times_us: tuple[float, ...]) -> Hockney:
     """Latency and bandwidth with the least sum of relative errors |α + βm − t| / t.
 
     Found exactly: with two unknowns an optimum passes through two of the points, or through one
-    with α = 0; every such line is tried (sweeps have tens of points).
+    with α = 0; every such line is tried (sweeps have tens of points; the cost grows as their cube).
     """
     points = list(zip(sizes, times_us, strict=True))
     lines = [(0.0, t / m) for m, t in points]
@@ -138,5 +137,4 @@ def _curve(key: CurveKey, points: dict[int, float]) -> Curve:
         least = min(least, points[size])
         times.append(least)
     times.reverse()
-    line = hockney(sizes, tuple(times)) if len(sizes) >= 3 else None
-    return Curve(key, sizes, tuple(times), line)
+    return Curve(key, sizes, tuple(times))

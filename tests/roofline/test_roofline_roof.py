@@ -196,7 +196,6 @@ def test_fit_leaves_out_what_failed_and_takes_the_best_setting() -> None:
     )
     assert curve is not None
     assert curve.times_us == (15.0,)
-    assert curve.hockney is None
     with pytest.raises(NoVerdictError, match=r"size.*2 failed or gave wrong results"):
         fit(bad, "x")
 
