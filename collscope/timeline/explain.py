@@ -53,6 +53,7 @@ Pair = tuple[float, float]
 """Of a run and of the other."""
 FACTORS = ("host", "compute", "collectives", "arrivals")
 PROFILER = "profiler"
+_SLOW_GPUS = "slow_gpus"  # of the arrivals what is not the hosts'
 DOUBTS = (
     "hosts",  # their pace without the profiler, which differs from start to start, too
     "order",  # of swapping, and which of the two graphs
@@ -170,6 +171,9 @@ def _doubts(
     yield "remainder", np.array([both.missed(p) for p in (_AS_RECORDED, *paces)])
     for other in alike:
         yield "slowdown", other.ends(factor, middle) - orders
+    if factor == "arrivals":
+        # In another start other ranks have the slower hosts.
+        yield "hosts", both.ends(factor, middle, instead=_SLOW_GPUS) - orders
     if factor in ("compute", "collectives"):
         # Two starts of one setting differ, but in no part by more than all that it takes.
         steps, costs = both.unprofiled(middle), both.costs(factor, middle)
@@ -304,13 +308,16 @@ class _Both:
         first, second = self.unprofiled(paces)
         return (self.steps[1] - second) - (self.steps[0] - first)
 
-    def ends(self, factor: str, paces: Pair, spread: int = 0) -> Floats:
-        """What a factor adds to a step when it is swapped first, and last, in either graph; ns."""
-        one, rest = frozenset((factor,)), _ALL - {factor}
+    def ends(self, factor: str, paces: Pair, spread: int = 0, instead: str | None = None) -> Floats:
+        """What a factor adds to a step when it is swapped first, and last, in either graph; ns.
+
+        instead  what of it is swapped; the rest of it stays
+        """
+        one, rest = frozenset((instead or factor,)), _ALL - {factor}
         sides = (self.there, paces, 1), (self.back, paces[::-1], -1)
         return np.array([
             sign * (swap.step(with_it, pair, spread) - swap.step(without, pair))
-            for swap, pair, sign in sides for with_it, without in ((one, _NONE), (_ALL, rest))
+            for swap, pair, sign in sides for with_it, without in ((one, _NONE), (one | rest, rest))
         ])  # fmt: skip
 
     def costs(self, factor: str, paces: Pair) -> Pair:
@@ -383,7 +390,9 @@ class _Swap:
         if "compute" in swapped:
             alone = alone * self._common
         if "arrivals" in swapped:
-            host, alone = host * self._pace_apart, alone * self._apart
+            host = host * self._pace_apart
+        if not swapped.isdisjoint(("arrivals", _SLOW_GPUS)):
+            alone = alone * self._apart
         if "collectives" in swapped:
             transfer = transfer + self._transfer * (self.factors[spread] - 1)
             slow = self._slow[1]

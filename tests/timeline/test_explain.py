@@ -96,6 +96,32 @@ def test_one_slow_rank_is_half_compute_and_half_arrivals() -> None:
     assert found["collectives"] == pytest.approx(0, abs=0.01)
 
 
+def late_host(later: int = 0) -> Recorded:
+    """The host of rank 1 needs `later` us more in each step, of two launches of 300."""
+    made = Job(2, jitter_ns=0, host_work=300 * US)
+    for _ in range(STEPS):
+        made.host[1] += later * US
+        for rank in range(2):
+            made.compute(rank, 100 * US)
+        made.collective((0, 1), 100 * US, comm=COMPUTE)
+    return analyse(made.traces()).recorded()
+
+
+def test_the_rank_with_the_slower_host_may_be_another_in_another_start() -> None:
+    """That a host comes 200 us later is of its start; that a rank's kernels last longer is not."""
+    found = {}
+    for name, first, second in (
+        ("host", late_host(), late_host(200)),
+        ("compute", job(), job(lambda rank: 1000 + 200 * rank)),
+    ):
+        said = explain(first, second)
+        assert said is not None
+        (found[name],) = (p for p in said.parts if p.factor == "arrivals")
+    assert found["host"].low_ns <= 0 < found["host"].high_ns
+    assert found["host"].widest == "hosts"
+    assert found["compute"].low_ns > 0
+
+
 def test_what_no_factor_holds_remains() -> None:
     """28 us more before each of two kernels, with no cause that a trace tells."""
     found = explain(job(), job(gap=30))
