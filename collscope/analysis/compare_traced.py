@@ -36,6 +36,7 @@ from collscope.analysis.compare import (
 from collscope.analysis.labels import CIRCUMSTANCES, Label, Measured
 from collscope.analysis.notes import (
     FewLaunches,
+    GroupsInferred,
     NoSteps,
     Note,
     NotSplit,
@@ -98,6 +99,7 @@ class TracedRun(msgspec.Struct, frozen=True):
     of_rank: Mapping[tuple[int, str], Samples]
     kernels: Mapping[CollectiveClass, Samples]  # kernel time of a step, mean over the ranks
     unsplit: int  # classes whose transfer is not known apart from the waiting
+    groups_inferred: int  # process groups of some of the ranks that no trace names
 
     @property
     def name(self) -> str:
@@ -144,6 +146,7 @@ def traced_run(
         of_rank,
         _kernels(name, recorded, keys, ends) if found else {},
         unsplit,
+        recorded.groups_inferred,
     )
 
 
@@ -477,6 +480,9 @@ def _notes(runs: Sequence[TracedRun]) -> Iterator[Note]:
             yield NoSteps(run.name)
         if run.unsplit:
             yield NotSplit(run.name, run.unsplit, run.unsplit + len(run.label.classes))
+    groups = max(run.groups_inferred for run in runs)
+    if groups:
+        yield GroupsInferred(groups)
     ranks = tuple((run.name, (f"{len(run.ranks)} of {run.world_size or len(run.ranks)}",))
                   for run in runs)  # fmt: skip
     if len({v for _, v in ranks}) > 1:

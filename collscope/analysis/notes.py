@@ -164,6 +164,12 @@ class NotSplit(msgspec.Struct, frozen=True):
     of: int
 
 
+class GroupsInferred(msgspec.Struct, frozen=True):
+    """Process groups of some of the ranks that no trace of a run names."""
+
+    groups: int
+
+
 class OneRecordingEach(msgspec.Struct, frozen=True):
     """How much two recordings of one job differ is assumed; the largest part of a host."""
 
@@ -173,7 +179,8 @@ class OneRecordingEach(msgspec.Struct, frozen=True):
 Note = (
     Unlike | Mixed | WrongResults | WithoutTime | NotEverywhere | NoCounterpart | PlacesDiffer
     | ControlRaises | OneCallEach | FewLaunches | Coverage | NotApplicable | SeveralNodes
-    | Impossible | Damaged | HeldAgainst | Weighed | NoSteps | NotSplit | OneRecordingEach
+    | Impossible | Damaged | HeldAgainst | Weighed | NoSteps | NotSplit | GroupsInferred
+    | OneRecordingEach
 )  # fmt: skip
 
 

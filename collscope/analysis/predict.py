@@ -92,6 +92,8 @@ class Known(msgspec.Struct, frozen=True):
     idle_unexplained: float  # of the step
     # Share of the Sends and Recvs whose partner is not known; None: the traces name every peer.
     exchanges_alone: float | None
+    # Process groups of some of the ranks that no trace names: told by whose calls end together.
+    groups_inferred: int
 
 
 class Basis(msgspec.Struct, frozen=True):
@@ -275,6 +277,7 @@ def _report(
             edges_unknown=known.edges_unknown,
             idle_unexplained=known.idle_unexplained,
             exchanges_alone=known.exchanges_alone,
+            groups_inferred=known.groups_inferred,
         ),
         assumptions=Basis(
             wrong=times.wrong,

@@ -1,4 +1,4 @@
-"""A class of calls in words."""
+"""Classes of calls and groups of ranks in words."""
 
 from __future__ import annotations
 
@@ -16,3 +16,12 @@ def class_words(row: ClassRow) -> str:
     else:
         what += ", size not known,"
     return f"{what} on {count(row.nranks, 'rank')}"
+
+
+def inferred_groups(groups: int) -> str:
+    """What is said where groups of some of the ranks are known by the ends of their calls alone."""
+    return (
+        f"{count(groups, 'process group')} of some of the ranks {'has' if groups == 1 else 'have'}"
+        " no name in the traces: ranks whose collectives end together are taken for one group, and"
+        " a wrong one makes waits and transfers wrong; traces with CPU activities name the groups"
+    )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from collscope.analysis.new_times import TimesFrom
 from collscope.analysis.predict import Basis, ClassChange, Known, PredictionReport
 from collscope.model.profile import other_profilers
+from collscope.reports.class_words import inferred_groups
 from collscope.reports.efficiency import mark_words
 from collscope.reports.html.page import Extras
 from collscope.reports.layout import (
@@ -220,6 +221,7 @@ def _assumptions(said: PredictionReport) -> tuple[str, ...]:
     return (
         *_of_times(said.assumptions),
         *_of_calls(said.assumptions),
+        *_of_groups(said.known),
         *_of_exchanges(said.known),
         *_of_host(said),
         *_of_compute(said),
@@ -246,6 +248,11 @@ def _of_calls(basis: Basis) -> Iterator[str]:
         yield "Every call takes as long as the call at its place of the step in the other run."
     elif basis.in_job:
         yield "The new times are those of a call in the job, not alone."
+
+
+def _of_groups(known: Known) -> Iterator[str]:
+    if known.groups_inferred:
+        yield f"{inferred_groups(known.groups_inferred)}."
 
 
 def _of_exchanges(known: Known) -> Iterator[str]:

@@ -114,6 +114,12 @@ class Recorded(msgspec.Struct, frozen=True, dict=True):
             return "other"
         return "full" if self.full else "light"
 
+    @property
+    def groups_inferred(self) -> int:
+        """Process groups of some of the ranks that no trace names: whose calls end together."""
+        groups, ranks = self.calls.groups, len(self.rows.ranks)
+        return sum(g.identity == "inferred" and 1 < len(g.members) < ranks for g in groups)
+
     @cached_property
     def step_ns(self) -> float | None:
         """Step time as recorded; None without steps."""
@@ -286,6 +292,7 @@ def predict(
             edges_unknown=recorded.graph.edges.unknown,
             idle_unexplained=idle,
             exchanges_alone=alone,
+            groups_inferred=recorded.groups_inferred,
             full=recorded.full,
             dialects=recorded.rows.dialects,
             host_calls=recorded.host_calls,

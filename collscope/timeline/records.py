@@ -129,6 +129,7 @@ class Knowledge(msgspec.Struct, frozen=True):
     idle_unexplained: float  # of the step: streams' idle time without a known cause
     # Share of the Sends and Recvs whose partner is not known; None: the traces name every peer.
     exchanges_alone: float | None
+    groups_inferred: int  # process groups of some of the ranks that no trace names
     full: bool  # the profiler recorded CPU activities, too
     dialects: tuple[str, ...]  # of the traces
     host_calls: bool  # all traces tell the calls of their hosts

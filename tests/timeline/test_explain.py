@@ -305,6 +305,31 @@ def test_classes_without_a_size_have_means(known: bool, old: int, new: int) -> N
     assert ("the mean where the size is not known" in text(run(1), run(2))) is not known
 
 
+def pairs(named: bool) -> Recorded:
+    """Four ranks that meet in two pairs, which the traces may name."""
+    made = Job(4, jitter_ns=0)
+    for step in range(STEPS):
+        for pair in ((0, 1), (2, 3)):
+            for rank in pair:
+                made.compute(rank, (1000 + 7 * step * pair[0]) * US)
+            made.collective(pair, 100 * US)
+    traces = made.traces()
+    if not named:
+        traces = [
+            replace(t, collectives=tuple(replace(c, group=None, group_size=None, group_ranks=())
+                                         for c in t.collectives))
+            for t in traces
+        ]  # fmt: skip
+    return analyse(traces).recorded()
+
+
+def test_groups_without_a_name_are_told() -> None:
+    assert [pairs(named).groups_inferred for named in (True, False)] == [0, 2]
+    told = text(pairs(named=False), pairs(named=False))
+    assert "2 process groups of some of the ranks have no name in the traces" in told
+    assert "process group" not in text(pairs(named=True), pairs(named=True))
+
+
 # Commands
 
 

@@ -14,6 +14,7 @@ from collscope.analysis.traced_run import read_traced
 from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.ingest.match import reading
 from collscope.model import CollectiveClass
+from collscope.reports.class_words import inferred_groups
 from collscope.reports.comparison.words import kind_of, predict_command
 from collscope.reports.html.page import Extras, Fact
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, in_format, table, to_csv
@@ -102,6 +103,8 @@ class ExplainedRun(msgspec.Struct, frozen=True):
     slowdown: float | None
     alone_ns: float  # kernels and copies that only this run has, the mean over the ranks
     unswapped_ns: float  # exposed time of collectives whose transfers could not be swapped
+    # process groups of some of the ranks that no trace names: told by whose calls end together
+    groups_inferred: int
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,6 +184,7 @@ def explained(
             slowdown=run.contention.mean,
             alone_ns=(found.alone_first, found.alone_second)[k],
             unswapped_ns=found.unswapped[k],
+            groups_inferred=run.groups_inferred,
         )
         for k, (name, run) in enumerate(zip(names, recorded, strict=True))
     )
@@ -446,6 +450,9 @@ def _rests_on(said: Explained) -> Iterator[str]:
             "No kernel ran both alone and beside a collective: what collectives cost the compute"
             " beside them counts as compute."
         )
+    groups = max(one.groups_inferred, other.groups_inferred)
+    if groups:
+        yield f"{inferred_groups(groups)}."
     for run in (one, other):
         if run.alone_ns > 0:
             yield (

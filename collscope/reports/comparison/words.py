@@ -11,6 +11,7 @@ from collscope.analysis.notes import (
     Coverage,
     Damaged,
     FewLaunches,
+    GroupsInferred,
     HeldAgainst,
     Impossible,
     Mixed,
@@ -44,6 +45,7 @@ from collscope.analysis.verdict import (
     those,
 )
 from collscope.model import CollectiveClass, Gap
+from collscope.reports.class_words import inferred_groups
 from collscope.stats import ENOUGH_ROUNDS, Effect
 from collscope.units import count, count_of, figure
 
@@ -360,6 +362,8 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
                 " missing in the traces, or their clocks cannot be compared, so waiting cannot be"
                 " told from transfer"
             )
+        case GroupsInferred(groups):
+            return inferred_groups(groups)
         case OneRecordingEach(host):
             extra = f" (10 % of what the host bounds, which is {100 * host:.0f} % of a step)"
             return (
