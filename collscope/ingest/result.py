@@ -11,7 +11,11 @@ from collscope.errors import CollscopeError
 from collscope.model import Diagnostic, Severity
 
 _SHOWN = (Severity.ERROR, Severity.DATA_LOSS, Severity.NOTICE)
+_MOST_MESSAGES = 3  # of one code that each have a line
 _ONE = {"copies": "copy", "classes": "class"}  # singulars that do not just lose an s
+
+
+_Found = tuple[str, Diagnostic]  # path of the input, and what it has
 
 
 class Ingested(msgspec.Struct, frozen=True):
@@ -46,9 +50,10 @@ class IngestInterruptedError(CollscopeError):
 
 
 def summary_lines(results: list[Ingested]) -> Iterator[str]:
-    """One line per input, then the diagnostics of all of them, summed by code.
+    """One line per input, then the diagnostics of all of them, summed by code and message.
 
-    Of several inputs the first one that has a diagnostic is named behind it.
+    Of several inputs the first one that has a diagnostic is named behind it. Where a code has many
+    messages, since they name files, they are summed behind the first.
     """
     for r in results:
         if r.status == "known":
@@ -66,11 +71,19 @@ def summary_lines(results: list[Ingested]) -> Iterator[str]:
             if d.severity in _SHOWN:
                 by_code[d.severity, d.code].append((r.path, d))
     for severity, code in sorted(by_code, key=lambda key: _SHOWN.index(key[0])):
-        same = by_code[severity, code]
-        total = sum(d.count for _, d in same)
-        among = list(dict.fromkeys(path for path, _ in same if path in inputs))
-        where = _where(among) if among and len(inputs) > 1 else ""
-        yield f"  {severity.value}: {total:,} x {code}: {same[0][1].message}{where}"
+        for same in _by_message(by_code[severity, code]):
+            total = sum(d.count for _, d in same)
+            among = list(dict.fromkeys(path for path, _ in same if path in inputs))
+            where = _where(among) if among and len(inputs) > 1 else ""
+            yield f"  {severity.value}: {total:,} x {code}: {same[0][1].message}{where}"
+
+
+def _by_message(found: list[_Found]) -> list[list[_Found]]:
+    """Diagnostics of one code, those of one message together; all together where these are many."""
+    same: dict[str, list[_Found]] = defaultdict(list)
+    for path, diagnostic in found:
+        same[diagnostic.message].append((path, diagnostic))
+    return list(same.values()) if len(same) <= _MOST_MESSAGES else [found]
 
 
 def _counted(number: int, what: str) -> str:

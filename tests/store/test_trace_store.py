@@ -388,6 +388,15 @@ def test_periods_say_which_shows_cpu_activities(recorded_jobs: Path, db_path: Pa
         in said
     )
     assert "light.rank0.json.zst and 3 more, 4 ranks, GPU activities, 3 steps of 79.69 ms" in said
+    # each reason has its own count: of what came before the profiler, and of traces without CPU
+    assert "18 x no_collective_arguments" in said
+    assert (
+        "The host launched these before the profiler began, or outside torch.distributed." in said
+    )
+    assert "565 x no_collective_arguments" in said
+    assert (
+        "ingest the job's logs too (collscope record), or profile with ProfilerActivity.CPU." in said
+    )
     told = " ".join(report(db_path).split())
     assert "full.rank0.json.zst and 3 more, 4 ranks, CPU and GPU activities" in told
     assert "The logs are joined" not in told

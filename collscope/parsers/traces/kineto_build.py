@@ -211,8 +211,8 @@ def _why_unnamed(seen: Collector) -> str:
     """Why a kernel has no arguments: they come with the operator that launched it."""
     if not seen.cpu:
         return (
-            "They come with CPU activity, which the trace lacks: profile with ProfilerActivity.CPU"
-            " as well."
+            "They come with CPU activities, which the trace lacks: ingest the job's logs too"
+            " (collscope record), or profile with ProfilerActivity.CPU."
         )
     if seen.described:
         return "The host launched these before the profiler began, or outside torch.distributed."
