@@ -372,7 +372,7 @@ def test_every_form(db: Path) -> None:
     [
         (("default",), 2, "Name two traced runs"),
         (("default", "ringll", "--weights", "default"), 2, "Leave them out"),
-        (("alone", "other"), 3, "are no traced runs"),
+        (("alone", "other"), 3, "are not both traced runs"),
     ],
 )
 def test_what_is_not_explained(db: Path, words: tuple[str, ...], code: int, message: str) -> None:

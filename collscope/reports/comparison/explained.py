@@ -136,8 +136,8 @@ def explain_runs(db: Path, names: Sequence[str]) -> Explained:
         )
     if not name_traced_runs(db, names, Runs()):
         raise InputError(
-            f"compare --explain: {' and '.join(map(repr, names))} are no traced runs. Ingest the"
-            " traces of each with collscope ingest trace --run."
+            f"compare --explain: {' and '.join(map(repr, names))} are not both traced runs. Ingest"
+            " the traces of each with collscope ingest trace --run."
         )
     with reading(db) as store:
         first, second = (read_traced(store, db, name).recorded() for name in names)
