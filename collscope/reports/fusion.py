@@ -73,16 +73,16 @@ def _csv(rows: Sequence[FusionRow]) -> str:
 def _head(found: Fusion) -> list[str]:
     what = (
         f"{found.source}: {count(found.layers, 'gradient')}, {format_size(found.total_bytes)} of "
-        f"{found.datatype}, in order {found.order}; policy {found.policy}; "
+        f"{found.datatype}, in {found.order} order; policy {found.policy}; "
         f"{count(found.nranks, 'rank')} on {count(found.nnodes, 'node')}."
     )
     how = {
-        "blocking": "each bucket waited for before the next",
-        "queued": "buckets queued one after the other, nothing beside them",
+        "blocking": "each bucket is waited for before the next",
+        "queued": "buckets follow each other on a stream, nothing runs beside them",
         "overlapped": "beside the backward pass, which ends after "
         f"{figure((found.backward_us or 0) / 1e3, 4)} ms; gradients: {found.production}",
     }[found.execution]
-    lines = [what, f"Execution {found.execution}: {how}.", f"Times: {found.times_from}."]
+    lines = [what, f"Execution is {found.execution}: {how}.", f"Times: {found.times_from}."]
     if found.interpolation_error:
         lines.append(
             "Intervals (5 to 95 %) from resampled measurements and interpolation errors of "

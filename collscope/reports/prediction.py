@@ -103,17 +103,17 @@ def _answer(said: PredictionReport) -> Iterable[str]:
     )
     error = said.simulated_us / said.recorded_us - 1
     yield (
-        f"Check: from its causes alone, without the recorded starts, the step takes "
-        f"{_ms(said.simulated_us)} ms for {_ms(said.recorded_us)} recorded with the profiler "
-        f"({100 * error:+.1f} %){_starts(said)}; idle time without a known cause is "
-        f"{100 * said.known.idle_unexplained:.1f} % of it. Step "
+        f"Check: played from its causes alone, the recorded step takes "
+        f"{_ms(said.simulated_us)} ms; with the profiler it took {_ms(said.recorded_us)} "
+        f"({100 * error:+.1f} %). {_starts(said)}Idle time without a known cause is "
+        f"{100 * said.known.idle_unexplained:.1f} % of a step. Step "
         f"time: mean of {count(said.steps, 'step')} of the slowest of "
         f"{count(said.ranks, 'rank')}, {_STEP_FROM[said.step_from]}."
     )
     if said.step_us == said.recorded_us:
         yield (
-            "Both times are of steps with the profiler, as recorded; --step-ms with the step time "
-            "without it gives those without."
+            "Both times are of steps with the profiler, as recorded. For times without it, give "
+            "the step time without it as --step-ms."
         )
     else:
         yield (
@@ -137,15 +137,15 @@ def _itself(said: PredictionReport) -> Iterator[str]:
 
 
 def _starts(said: PredictionReport) -> str:
-    """How far collectives start from where they did, in parts of the step."""
-    text = ""
-    if said.starts_off_us is not None:
-        text = f", its collectives start {100 * said.starts_off_us / said.recorded_us:.1f} % of it"
-        text += " from where they did"
+    """How far collectives start from where they were recorded, in parts of the step."""
+    if said.starts_off_us is None:
+        return ""
+    text = f"Its collectives start {100 * said.starts_off_us / said.recorded_us:.1f} % of a step"
+    text += " from where they were recorded"
     if said.other_starts_off_us is not None:
         off = 100 * said.other_starts_off_us / said.recorded_us
-        text += f", and with {origin_words(said.times_from)} {off:.1f} % from where those did"
-    return text
+        text += f", with {origin_words(said.times_from)} {off:.1f} % from where those were"
+    return f"{text}. "
 
 
 def _bounds_table(said: PredictionReport) -> Table:

@@ -180,13 +180,16 @@ def _preferred(found: list[Measurement], job: Job, notices: list[str]) -> list[M
     """Measurements of the job's datatype and way of execution, else all with a notice."""
     alike = [m for m in found if m.datatype is job.datatype]
     if not alike:
-        notices.append(f"no {job.datatype.value} measured: sizes in bytes of other datatypes")
+        notices.append(
+            f"{job.datatype.value} was not measured: times are of other datatypes, at the same size"
+            " in bytes"
+        )
     found = alike or found
     blocking = job.execution == BLOCKING
     alike = [m for m in found if (m.method == _ISOLATED) == blocking]
     if not alike:
         notices.append(
-            "measured back to back: waiting after each bucket costs more (replay --isolated)"
+            "measured back to back: a wait after each bucket costs more (replay --isolated)"
             if blocking
             else "measured one by one with waiting: queued buckets cost less"
         )

@@ -367,8 +367,8 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
         case OneRecordingEach(host):
             extra = f" (10 % of what the host bounds, which is {100 * host:.0f} % of a step)"
             return (
-                "one recording of each run: how much recordings of one job differ is assumed, 2 %"
-                f" each{extra * (host >= 0.05)}, not measured"
+                "each run was recorded once: how much recordings of one job differ is assumed, not"
+                f" measured: 2 % each{extra * (host >= 0.05)}"
             )
         case Damaged():
             where = "" if note.line is None else f" First at line {note.line}."
