@@ -105,6 +105,43 @@ def test_help_imports_nothing_heavy() -> None:
     assert b"ingest" in done.stdout
 
 
+@pytest.fixture(scope="module")
+def measured(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A traced run, and the labels a and b of one sweep."""
+    folder = tmp_path_factory.mktemp("measured")
+    db, sweep = folder / "t.db", (samples / "replay" / "h200x4-sweep.csv").read_text()
+    assert collscope("ingest", "trace", samples / "traces" / "ringll", "--db", db).code == 0
+    for label in "ab":
+        (folder / f"{label}.csv").write_text(f"{sweep}# {label}\n")
+        done = collscope("ingest", "csv", folder / f"{label}.csv", "--label", label, "--db", db)
+        assert done.code == 0, done.err
+    return db
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("report",),
+        ("runs",),
+        ("compare", "a", "b"),
+        ("check", "--baseline", "a", "--current", "b"),
+    ],
+)
+def test_what_reads_stored_numbers_loads_no_arrays_and_no_systems(
+    measured: Path, command: tuple[str, ...]
+) -> None:
+    script = (
+        f"import sys; sys.argv = {['collscope', *command, '--db', str(measured)]!r}\n"
+        "from collscope.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as ended: assert not ended.code, ended.code\n"
+        "heavy = {'numpy', 'zstandard', 'jinja2', 'collscope.roofline.system'}\n"
+        "sys.exit(sorted(heavy & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def _options(command: Any, name: str) -> list[tuple[str, str, str]]:  # noqa: ANN401
     """(command, option, its help) of a command or a group of them."""
     if hasattr(command, "commands"):
