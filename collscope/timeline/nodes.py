@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collscope.timeline.causal import Causes
 
 Bools = npt.NDArray[np.bool_]
+_OFTEN = 3  # rows of a name that tell what these wait behind a cause
 
 
 class Nodes:
@@ -80,7 +81,7 @@ class Nodes:
         for slot in range(4):
             # The cause that came last keeps its delay; others need what such causes mostly do.
             mine = self.last == slot
-            usual = _typical(self.held[there[slot] & mine])
+            usual = _typical(self.held, there[slot] & mine, b.rows.name)
             least = np.minimum(usual, delay[slot])
             self.gap[slot, :n] = np.where(there[slot], np.where(mine, delay[slot], least), 0)
             self.usual[slot, :n] = np.where(there[slot], usual, 0)
@@ -184,9 +185,21 @@ class Nodes:
         )
 
 
-def _typical(delays: Ints) -> int:
-    near = delays[(delays >= 0) & (delays <= EXPLAINED_NS)]
-    return int(np.median(near)) if len(near) else 2_000
+def _typical(delays: Ints, seen: Bools, name: npt.NDArray[np.int32]) -> Ints:
+    """What rows mostly wait behind a cause, by their names: the median of those `seen`, ns.
+
+    Some kernels begin later than others: of the names that are seen seldom all rows tell it.
+    """
+    near = np.flatnonzero(seen & (delays >= 0) & (delays <= EXPLAINED_NS))
+    if not len(near):
+        return np.full(len(delays), 2_000)
+    name = name + 1  # -1: not told
+    found = np.full(int(name.max()) + 1, int(np.median(delays[near])))
+    near = near[np.lexsort((delays[near], name[near]))]
+    of_name, first, count = np.unique(name[near], return_index=True, return_counts=True)
+    often = count >= _OFTEN
+    found[of_name[often]] = delays[near[first + count // 2]][often]
+    return found[name]
 
 
 def _transfers(b: Causes) -> tuple[Ints, Bools]:

@@ -567,6 +567,26 @@ def test_layers_that_record_unlike_numbers_of_events() -> None:
     assert recorded.step(longer) == pytest.approx(recorded.step_ns + 2 * (100 - 18) * US)
 
 
+def test_each_kernel_needs_what_it_mostly_does_to_begin() -> None:
+    """Kernels a and b begin 1 us behind the one before, c begins 11 us behind it.
+
+    From their causes alone the steps last as long as recorded.
+    """
+    traces = []
+    for rank in range(2):
+        recorder = Recorder(rank)
+        for step in range(8):
+            begin = 500.0 + 453 * step
+            recorder.launch(7, begin, begin + 100, "void a")
+            recorder.launch(7, begin + 101, begin + 200, "void b")
+            recorder.launch(7, begin + 211, begin + 300, "void c")
+            recorder.launch(7, begin + 301, begin + 452, ALL_REDUCE)
+        traces.append(recorder.trace())
+    recorded = analyse(traces).recorded()
+    assert recorded.step_ns == pytest.approx(453 * US)
+    assert recorded.step(recorded.simulated) == pytest.approx(453 * US)
+
+
 @pytest.mark.parametrize("op", [Op.ALL_GATHER, Op.SEND_RECV])
 def test_one_communicator_runs_one_collective_after_the_other(op: Op) -> None:
     """An AllGather that takes 500 us for 100 holds up the ReduceScatter behind it, too.
