@@ -36,7 +36,32 @@ def pair_by_time(reference: Sequence3, other: Sequence3, *, shared_clock: bool =
         found = Pairing(_meet(reference, other, 0), 0)
     else:
         found = _on_any_clock(reference, other)
-    return _between(reference, other, found)
+    return _between(reference, other, _in_order(reference, other, found))
+
+
+def _in_order(reference: Sequence3, other: Sequence3, found: Pairing) -> Pairing:
+    """Partners by their order from one long call to the next, where both sides have the same calls.
+
+    Kernels that last no longer than clocks disagree would meet their neighbours' partners.
+    """
+    ours, theirs = (np.flatnonzero(s[2] - s[1] > _WINDOW_NS) for s in (other, reference))
+    if not len(ours) or not len(theirs):
+        return found
+    met = _meet(_chosen(reference, theirs), _chosen(other, ours), found.offset)
+    low, low_partner = ours[met >= 0], theirs[met[met >= 0]]
+    by_order = np.full(len(other[0]), -1)
+    steps = zip(low.tolist(), low_partner.tolist(), strict=True)
+    for (first, partner), (last, last_partner) in pairwise(steps):
+        if last - first == last_partner - partner:
+            mine, same = slice(first, last + 1), slice(partner, last_partner + 1)
+            if (other[0][mine] == reference[0][same]).all():
+                by_order[mine] = np.arange(same.start, same.stop)
+    by_time = np.where(np.isin(found.partner, by_order[by_order >= 0]), -1, found.partner)
+    return Pairing(np.where(by_order >= 0, by_order, by_time), found.offset)
+
+
+def _chosen(sequence: Sequence3, places: Ints) -> Sequence3:
+    return sequence[0][places], sequence[1][places], sequence[2][places]
 
 
 def _between(reference: Sequence3, other: Sequence3, found: Pairing) -> Pairing:

@@ -679,13 +679,16 @@ def _widen_unknown(recorded: Recorded, known: set[int], factors: Floats) -> None
 
 
 def _per_step(recorded: Recorded, mine: Ints, steps: int) -> int:
-    """Calls of a sequence a step; 0 where the steps differ in it."""
+    """Calls of a sequence a step; 0 where the steps differ in it.
+
+    As the trace with the most of them tells: windows begin and end at different calls.
+    """
     rows, calls = recorded.rows, recorded.linked
-    first = calls.offsets[mine]
-    trace = calls.trace[first]
-    begin, finish = recorded.steps.span(rows.end, len(rows.ranks))
-    end = rows.end[calls.row[first]]
-    inside = int(((end > begin[trace]) & (end <= finish[trace])).sum())
+    part = np.flatnonzero(np.isin(calls.call_of_part, mine))
+    trace = int(np.bincount(calls.trace[part]).argmax())
+    end = rows.end[calls.row[part[calls.trace[part] == trace]]]
+    begin, finish = (moment[trace] for moment in recorded.steps.span(rows.end, len(rows.ranks)))
+    inside = int(((end > begin) & (end <= finish)).sum())
     return inside // steps if inside % steps == 0 else 0
 
 
