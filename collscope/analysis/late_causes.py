@@ -18,16 +18,15 @@ _LAUNCHES = 0.9  # of the rows, whose launch must be told
 # launch; how long the GPU idles before them, and how long of that they were not launched yet.
 _IDLE = """
 WITH own AS (
-    SELECT start_ns, end_ns, COALESCE(launch_ns, -1) AS launch_ns,
-           MAX(end_ns) OVER () - :span AS begin_ns
-    FROM kernels
+    SELECT start_ns, end_ns, COALESCE(launch_ns, -1) AS launch_ns FROM kernels
     WHERE run = :run AND rank = :rank AND end_ns IS NOT NULL
           AND source_id IN (SELECT source_id FROM traces WHERE run = :run)
 ),
+begins AS (SELECT MAX(end_ns) - :span AS begin_ns FROM own),
 follows AS (
     SELECT start_ns, launch_ns, begin_ns, MAX(end_ns) OVER
            (ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_ns
-    FROM own WHERE start_ns >= begin_ns
+    FROM own, begins WHERE start_ns >= begin_ns
 )
 SELECT MAX(begin_ns), COUNT(*), TOTAL(launch_ns >= 0), TOTAL(MAX(start_ns - before_ns, 0)),
        TOTAL(MIN(MAX(launch_ns - before_ns, 0), MAX(start_ns - before_ns, 0)))
