@@ -41,7 +41,7 @@ def runs(
             require_run(connection, db, name)
         found = list_runs(connection)
     if name is None:
-        write(render_rows(COLUMNS, found, format.value), output)
+        write(render_rows(COLUMNS, found, format.value, title="collscope runs"), output)
     else:
         sources = remove_run(db, name)
         noun = "source" if sources == 1 else "sources"

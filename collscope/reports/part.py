@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 class Part:
     """What a part of the report holds, how it is read, and what it says.
 
-    A subclass is a record: its fields are what JSON and its schema have. A field of
-    `Report` with that type is all that the report needs to read, show and write it.
+    A subclass is a record (`class X(msgspec.Struct, Part, frozen=True)`): its fields are what JSON
+    and its schema have. A field of `Report` with that type is all that the report needs to read,
+    show and write it.
     """
 
     __slots__ = ()

@@ -26,14 +26,20 @@ SCHEMA = "collscope.rows/1"
 
 
 def render_rows(
-    columns: Sequence[str], rows: Sequence[Sequence[Any]], fmt: str, *, wide: bool = False
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    fmt: str,
+    *,
+    title: str = "collscope sql",
+    wide: bool = False,
 ) -> str:
-    """Rows as text, md, csv or json; NULL is empty in csv, null in json and ``-`` elsewhere.
+    """Rows as text, md, csv, json or html; NULL is empty in csv, null in json, else ``-``.
 
     A row of md is one line, and one of text as well but on a terminal that is too narrow; line
     breaks in values are spaces there. On a terminal long values are cut in the middle.
 
-    wide  nothing is cut or folded
+    title  of a page
+    wide   nothing is cut or folded
     """
     if fmt == "json":
         body = {"schema": SCHEMA, "columns": list(columns), "rows": [list(r) for r in rows]}
@@ -45,7 +51,7 @@ def render_rows(
     ]
     if fmt not in ("text", "md"):
         found = table([(name, TEXT) for name in columns], rows)
-        return to_readable(fmt, "collscope sql", [Section("", (found,))])
+        return to_readable(fmt, title, [Section("", (found,))])
     if fmt == "md":
         lines = [list(columns), ["---"] * len(columns), *cells]
         return "\n".join("| " + " | ".join(c.replace("|", "\\|") for c in r) + " |" for r in lines)

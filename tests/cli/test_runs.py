@@ -34,6 +34,8 @@ def test_runs_are_listed_with_what_they_hold(db: Path) -> None:
         ["main", "5", "208", "14"],
         ["traced", "4", "18", "0"],
     ]
+    page = collscope("runs", "--db", db, "--format", "html")
+    assert "<title>collscope runs</title>" in page.out
 
 
 @pytest.mark.parametrize(("gone", "kept"), [("main", "traced"), ("traced", "main")])
