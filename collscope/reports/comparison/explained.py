@@ -28,7 +28,7 @@ _PARTS = {
     "host": "pace of the hosts",
     "compute": "compute kernels",
     "collectives": "collectives",
-    "arrivals": "ranks apart from each other",
+    "arrivals": "differences between ranks",
     "profiler": "cost of the profiler",
     "remainder": "not explained",
 }
@@ -231,10 +231,10 @@ def render_explained(said: Explained, fmt: str) -> str:
 def _extras(said: Explained) -> Extras:
     return Extras(
         (Fact("Difference of the step", f"{_ms(said.difference_ns)} ms"),
-         *(Fact(_PARTS[p.part], "not known" if p.ns is None else f"{_ms(p.ns)} ms",
+         *(Fact(_PARTS[p.part].capitalize(), "not known" if p.ns is None else f"{_ms(p.ns)} ms",
                 f"{_ms(p.low_ns)} to {_ms(p.high_ns)} ms")
            for p in said.parts),
-         Fact(_PARTS["remainder"], f"{_ms(said.remainder_ns)} ms")), {},
+         Fact(_PARTS["remainder"].capitalize(), f"{_ms(said.remainder_ns)} ms")), {},
     )  # fmt: skip
 
 
