@@ -44,6 +44,7 @@ class Case(msgspec.Struct, frozen=True):
     high: float
     widest: str
     step: float  # measured, of the first setting
+    within: int  # of the two measured steps those within the range that is told of them
 
     @property
     def decided(self) -> bool:
@@ -127,7 +128,7 @@ def judge(
     what: tuple[str, str],
     pair: tuple[str, str],
     steps: tuple[list[float], list[float]],
-    said: dict[str, list[dict[str, Any]]],
+    said: dict[str, Any],
 ) -> Case:
     first, second = steps
     middle = statistics.median(second) - statistics.median(first)
@@ -142,6 +143,9 @@ def judge(
     return Case(
         *what, pair, part, truth, told, found["low_ns"] / 1e6, found["high_ns"] / 1e6,
         found["widest"] or "-", statistics.median(first),
+        sum(said[run]["unprofiled_low_ns"] <= statistics.median(times) * 1e6
+            <= said[run]["unprofiled_high_ns"]
+            for run, times in (("first", first), ("second", second))),
     )  # fmt: skip
 
 
@@ -171,7 +175,8 @@ def summary(cases: list[Case]) -> str:
         f" range that says so, {len(decided) - len(told)} said to be not known); the range holds"
         f" the truth in {sum(c.holds for c in cases)}, its median width is"
         f" {100 * statistics.median(c.width for c in cases):.0f} % of the step; the median error"
-        f" of those told is {100 * statistics.median(errors):.1f} % of it."
+        f" of those told is {100 * statistics.median(errors):.1f} % of it. Of {2 * len(cases)}"
+        f" measured steps {sum(c.within for c in cases)} lie between the ends told of them."
     )
 
 
