@@ -1,9 +1,11 @@
 #include "play.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <queue>
 #include <stdexcept>
+#include <utility>
 
 namespace play {
 
