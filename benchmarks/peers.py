@@ -5,7 +5,8 @@
 FOLDER holds one Kineto trace per rank as NAME.rankN.json, not compressed. PYTHON is the interpreter
 of an environment with the peer in it. Every round runs each once, one after the other, from the
 files to the answer; the figure is processor time (user and system) with all child processes, since
-the wall time of a shared machine says little. Ratios are medians of the ratios per round.
+the wall time of a shared machine says little (it is given beside it). Ratios are medians of the
+ratios per round, of processor time; a first round warms up.
 
 collscope   `ingest trace` into a new store, then `report`: classes with transfer and waiting,
             exposed time, steps, kernels, findings
@@ -17,6 +18,7 @@ TraceLens   its report of the collectives over all ranks; and with its report of
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import shutil
 import subprocess
@@ -24,6 +26,7 @@ import sys
 import tempfile
 from pathlib import Path
 from statistics import median
+from time import perf_counter
 
 _HTA = """
 import sys, warnings
@@ -66,13 +69,22 @@ def jobs(traces: list[Path], out: Path, hta: str | None, lens: str | None) -> di
     return found
 
 
-def processor_s(job: _Job) -> float:
-    """Processor time of the commands with all their children."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+def spent_s(job: _Job) -> tuple[float, float]:
+    """Processor time of the commands with all their children, and wall time."""
+    # Installed packages are compiled; a checkout is so after its first run, unless this is set.
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    began, before = perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     for command in job:
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            command,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return processor, perf_counter() - began
 
 
 def main() -> None:
@@ -86,18 +98,22 @@ def main() -> None:
     megabytes = sum(trace.stat().st_size for trace in traces) / 1e6
     print(f"{len(traces)} traces, {megabytes:.0f} MB")
     times: dict[str, list[float]] = {}
-    for _ in range(args.rounds):
+    walls: dict[str, list[float]] = {}
+    for number in range(args.rounds + 1):  # the first one warms up
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder)
             for name, job in jobs(traces, out, args.hta, args.tracelens).items():
-                times.setdefault(name, []).append(processor_s(job))
+                processor, wall = spent_s(job)
+                if number:
+                    times.setdefault(name, []).append(processor)
+                    walls.setdefault(name, []).append(wall)
                 shutil.rmtree(out)
                 out.mkdir()
     for name, spent in times.items():
         ratios = [peer / ours for ours, peer in zip(times["collscope"], spent, strict=True)]
         print(
             f"{name:34} {median(spent):6.2f} s  {median(ratios):5.1f} x"
-            f"  ({min(ratios):.1f} to {max(ratios):.1f})"
+            f"  ({min(ratios):.1f} to {max(ratios):.1f})  wall {median(walls[name]):.2f} s"
         )
 
 
