@@ -79,7 +79,8 @@ def shared_gpus(connection: sqlite3.Connection, run: int) -> int:
         " UNION SELECT host, k.bus_id, pid, COALESCE(MAX(comm_hash), pid) FROM _kernel k"
         " JOIN _process USING (process_id) JOIN _source s ON s.source_id = k.source_id"
         " LEFT JOIN _comm_handle USING (process_id)"
-        " WHERE run_id = :run AND host IS NOT NULL AND k.bus_id IS NOT NULL AND pid IS NOT NULL"
+        " WHERE run_id = :run AND s.kind = 'log' AND host IS NOT NULL AND k.bus_id IS NOT NULL"
+        " AND pid IS NOT NULL"
         " GROUP BY host, k.bus_id, pid),"
         " of_comm AS (SELECT host, bus_id, COUNT(DISTINCT pid) AS n FROM used"
         " GROUP BY host, bus_id, comm)"
@@ -141,7 +142,7 @@ def _load_kernels(
         "SELECT k.kernel_id, k.process_id, n.name, k.rank, k.nranks, k.bus_id, k.comm_ptr,"
         " k.op_count, k.start_ns, k.end_ns, k.blocks, k.line"
         " FROM _kernel k JOIN _kernel_name n USING (name_id) JOIN _source s USING (source_id)"
-        " WHERE s.run_id = ? AND k.process_id IS NOT NULL ORDER BY k.kernel_id",
+        " WHERE s.run_id = ? AND s.kind = 'log' AND k.process_id IS NOT NULL ORDER BY k.kernel_id",
         (run,),
     ).fetchall()
     kernels = [
@@ -154,10 +155,14 @@ def clear_matching(connection: sqlite3.Connection, run: int) -> None:
     """Forget what was matched before; children first, since cascades go row by row."""
     comms = "(SELECT comm_id FROM _comm WHERE run_id = :run)"
     calls = f"(SELECT call_id FROM _call WHERE comm_id IN {comms})"
-    kernels = "(SELECT kernel_id FROM _kernel JOIN _source USING (source_id) WHERE run_id = :run)"
-    connection.execute(f"DELETE FROM _rank_wait WHERE kernel_id IN {kernels}", {"run": run})
-    unlogged = f"DELETE FROM _kernel_call WHERE call_id IS NULL AND kernel_id IN {kernels}"
-    connection.execute(unlogged, {"run": run})
+    # By their own rows, which are few: a run of traces has kernels by the million.
+    of_run = (
+        "EXISTS (SELECT 1 FROM _kernel k JOIN _source USING (source_id)"
+        " WHERE k.kernel_id = {0}.kernel_id AND run_id = :run)"
+    )
+    for table, which in (("_rank_wait", "TRUE"), ("_kernel_call", "call_id IS NULL")):
+        query = f"DELETE FROM {table} WHERE {which} AND {of_run.format(table)}"
+        connection.execute(query, {"run": run})
     if connection.execute(f"SELECT EXISTS {comms}".replace(":run", "?"), (run,)).fetchone()[0]:
         for table in ("_deviation", "_transfer", "_kernel_call", "_call_time"):
             connection.execute(f"DELETE FROM {table} WHERE call_id IN {calls}", {"run": run})

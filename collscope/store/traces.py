@@ -101,9 +101,7 @@ def _insert_kernels(
         zip(
             range(first + begin, first + len(c)),
             ids[c.name[part]].tolist(),
-            [_KINDS[Kind(kind)] for kind in c.kind[part].tolist()]
-            if c.kind[part].any()
-            else ["kernel"] * len(c.kind[part]),
+            [_KINDS[kind] for kind in c.kind[part].tolist()],
             [trace.device] * len(c.kind[part]),
             [streams[k] for k in c.stream[part].tolist()],
             [trace.rank] * len(c.kind[part]),
