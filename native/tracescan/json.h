@@ -4,6 +4,7 @@
 // trace hardly ever causes.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -274,6 +275,10 @@ private:
             const std::uint64_t other =
                 ((bytes - ones * 0x20) | (quote - ones) | (backslash - ones) | bytes) & highs;
             if (other != 0) {
+                if constexpr (std::endian::native == std::endian::little) {
+                    at_ += std::countr_zero(other) / 8;  // a borrow can only mark a later byte
+                    return;
+                }
                 break;
             }
             at_ += 8;
