@@ -110,8 +110,11 @@ class RecordedCall(msgspec.Struct, frozen=True):
     together: int | None = None  # equal for calls of a rank and group launched as one; None: untold
 
 
-class GroupStatus(msgspec.Struct, frozen=True):
-    """How far a rank got in one group, by the recorder's own counters of sequence numbers."""
+class GroupStatus(msgspec.Struct, frozen=True, array_like=True):
+    """How far a rank got in one group, by the recorder's own counters of sequence numbers.
+
+    Stores hold it as an array, as they do `TraceCollective`.
+    """
 
     group: str
     last_enqueued: int | None = None

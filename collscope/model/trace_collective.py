@@ -10,8 +10,11 @@ from collscope.model.datatype import Datatype
 from collscope.model.op import Op
 
 
-class TraceCollective(msgspec.Struct, frozen=True):
-    """What a trace says of a collective kernel; equal ones are one entry of the table."""
+class TraceCollective(msgspec.Struct, frozen=True, array_like=True):
+    """What a trace says of a collective kernel; equal ones are one entry of the table.
+
+    Stores hold it as an array: further fields come last, with a default.
+    """
 
     op: Op
     datatype: Datatype | None = None

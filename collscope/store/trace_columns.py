@@ -8,12 +8,12 @@ msgpack alone. What is read back is checked: a store may come from anywhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 import zstandard
+from msgspec.structs import astuple, fields
 
 from collscope.model.trace import (
     Call,
@@ -27,9 +27,7 @@ from collscope.model.trace import (
 from collscope.model.trace_collective import TraceCollective
 from collscope.store.trace_header import (
     VERSION,
-    Collective,
     TraceHeader,
-    array_of,
     checked_bytes,
     header_of,
     same_version,
@@ -47,10 +45,15 @@ _CALL_COLUMNS = {
 _WIDTHS = ("<i1", "<i2", "<i4", "<i8")
 _NO_LAUNCH = np.int64(-1)
 _T = TypeVar("_T")
-
-
-_Call = array_of(RecordedCall, collective=int)  # an index into the table
-_Status = array_of(GroupStatus)
+# A call as the store writes it: the index of its collective in the table, and the other fields.
+_Call = msgspec.defstruct(
+    "_Call",
+    [
+        ("collective", int),
+        *((f.name, f.type, msgspec.field(default=f.default)) for f in fields(RecordedCall)[1:]),
+    ],
+    array_like=True,
+)
 
 
 class _Recording(msgspec.Struct, array_like=True):
@@ -58,14 +61,14 @@ class _Recording(msgspec.Struct, array_like=True):
 
     version: int
     dialect: str
-    collectives: list[Collective]  # type: ignore[valid-type]
+    collectives: tuple[TraceCollective, ...]
     calls: list[_Call]  # type: ignore[valid-type]
     rank: int | None
     world_size: int | None
     host: str | None
     pid: int | None
     groups: tuple[tuple[str, tuple[int, ...]], ...]
-    status: list[_Status]  # type: ignore[valid-type]
+    status: tuple[GroupStatus, ...]
     seq_per_op: bool
     coverage: str
 
@@ -86,7 +89,7 @@ def encode_trace(trace: TraceFile) -> bytes:
     call_widths, call_parts = ([], []) if trace.calls is None else _packed(_relative(trace.calls))
     header = TraceHeader(
         VERSION, trace.dialect, trace.names, trace.streams,
-        [Collective(*_values(e)) for e in trace.collectives], trace.rank, trace.world_size,
+        trace.collectives, trace.rank, trace.world_size,
         trace.host, trace.device, trace.steps, len(c), no_launch, widths,
         0 if trace.calls is None else len(trace.calls), call_widths, trace.gpu,
     )  # fmt: skip
@@ -128,7 +131,7 @@ def decode_trace(data: bytes) -> TraceFile:
         dialect=head.dialect,
         names=head.names,
         streams=head.streams,
-        collectives=tuple(TraceCollective(*_values(e)) for e in head.collectives),
+        collectives=head.collectives,
         columns=columns,
         rank=head.rank,
         world_size=head.world_size,
@@ -204,11 +207,10 @@ def encode_recording(recorded: RecordedCalls) -> bytes:
     calls = []
     for call in recorded.calls:
         index = table.setdefault(call.collective, len(table))
-        calls.append(_Call(index, *_values(call)[1:]))
-    status = [_Status(*_values(s)) for s in recorded.status]
+        calls.append(_Call(index, *astuple(call)[1:]))
     plain = _Recording(
-        VERSION, recorded.dialect, [Collective(*_values(e)) for e in table], calls, recorded.rank,
-        recorded.world_size, recorded.host, recorded.pid, recorded.groups, status,
+        VERSION, recorded.dialect, tuple(table), calls, recorded.rank,
+        recorded.world_size, recorded.host, recorded.pid, recorded.groups, recorded.status,
         recorded.seq_per_op, recorded.coverage,
     )  # fmt: skip
     return zstandard.ZstdCompressor(level=1, write_checksum=True).compress(
@@ -225,41 +227,22 @@ def decode_recording(data: bytes) -> RecordedCalls:
     raw = _checked(lambda: zstandard.ZstdDecompressor().decompressobj().decompress(data))
     plain = _checked(lambda: msgspec.msgpack.decode(raw, type=_Recording))
     same_version(plain.version)
-    table = [TraceCollective(*_values(e)) for e in plain.collectives]
     return RecordedCalls(
         dialect=plain.dialect,
-        calls=tuple(_checked(lambda: _calls(plain.calls, table))),
+        calls=_checked(lambda: _calls(plain.calls, plain.collectives)),
         rank=plain.rank,
         world_size=plain.world_size,
         host=plain.host,
         pid=plain.pid,
         groups=plain.groups,
-        status=tuple(GroupStatus(*_values(s)) for s in plain.status),
+        status=plain.status,
         seq_per_op=plain.seq_per_op,
         coverage=plain.coverage,
     )
 
 
-def _calls(calls: Sequence[Any], table: Sequence[TraceCollective]) -> list[RecordedCall]:
-    rows = (_values(c) for c in calls)
-    return [RecordedCall(table[index], *values) for index, *values in rows]
-
-
-def _values(record: object) -> tuple[Any, ...]:
-    """Values of a record's fields in their order."""
-    values: tuple[Any, ...] = _GETTERS[type(record)](record)
-    return values
-
-
-_GETTERS: dict[type, attrgetter[tuple[Any, ...]]] = {
-    kind: attrgetter(*record.__struct_fields__)
-    for record, row in (
-        (TraceCollective, Collective),
-        (RecordedCall, _Call),
-        (GroupStatus, _Status),
-    )
-    for kind in (record, row)
-}
+def _calls(calls: Sequence[Any], table: Sequence[TraceCollective]) -> tuple[RecordedCall, ...]:
+    return tuple(RecordedCall(table[index], *values) for index, *values in map(astuple, calls))
 
 
 def _checked(read: Callable[[], _T]) -> _T:

@@ -7,29 +7,12 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
-from msgspec.structs import fields
 
 from collscope.errors import InputError
 from collscope.model.trace_collective import TraceCollective, shows_cpu_activities
 
 VERSION = 1
 _T = TypeVar("_T")
-
-
-def array_of(record: type[msgspec.Struct], **types: type) -> type[msgspec.Struct]:
-    """A record as the store writes it: an array of its fields; `types` differ from its own.
-
-    Fields at the end that have defaults may lack in stores of before.
-    """
-    columns = [(f.name, types.get(f.name, f.type), f.default) for f in fields(record)]
-    return msgspec.defstruct(
-        record.__name__,
-        [column[:2] if column[2] is msgspec.NODEFAULT else column for column in columns],
-        array_like=True,
-    )
-
-
-Collective = array_of(TraceCollective)
 
 
 class TraceHeader(msgspec.Struct, array_like=True):
@@ -39,7 +22,7 @@ class TraceHeader(msgspec.Struct, array_like=True):
     dialect: str
     names: tuple[str, ...]
     streams: tuple[str, ...]
-    collectives: list[Collective]  # type: ignore[valid-type]
+    collectives: tuple[TraceCollective, ...]
     rank: int | None
     world_size: int | None
     host: str | None
