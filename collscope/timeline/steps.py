@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -87,7 +88,8 @@ def find_steps(rows: Rows, calls: Calls, times: CallTimes, given: int | None = N
             break
     good = [t for t in range(n) if len(found[t]) > 1]
     count = min((len(found[t]) for t in good), default=2) - 1
-    parts = [_boundary(rows, t, found[t][k]) for k in range(-1 - count, 0) for t in good]
+    boundaries = [_boundaries(rows, t, found[t][-1 - count :]) for t in good]
+    parts = [part for of_ranks in zip(*boundaries, strict=True) for part in of_ranks]
     return Steps(
         source,
         np.concatenate([*parts, np.empty(0, dtype=np.int64)]),
@@ -97,13 +99,16 @@ def find_steps(rows: Rows, calls: Calls, times: CallTimes, given: int | None = N
     )
 
 
-def _boundary(rows: Rows, trace: int, row: int) -> Ints:
-    """Last row of each stream that ends with `row` at the latest."""
+def _boundaries(rows: Rows, trace: int, ends: Ints) -> list[Ints]:
+    """Per row of `ends` the last row of each stream that ends with it at the latest."""
     mine = rows.of(trace)
-    done = mine.start + np.flatnonzero(rows.end[mine] <= rows.end[row])
-    done = done[np.argsort(rows.end[done], kind="stable")][::-1]
-    chosen: Ints = done[np.unique(rows.stream[done], return_index=True)[1]]
-    return chosen
+    order = mine.start + np.lexsort((rows.end[mine], rows.stream[mine]))
+    begins = np.unique(rows.stream[order], return_index=True)[1].tolist()
+    lasts = np.full((len(ends), len(begins)), -1, dtype=np.int64)
+    for column, (a, b) in enumerate(pairwise([*begins, len(order)])):
+        place = np.searchsorted(rows.end[order[a:b]], rows.end[ends], side="right")
+        lasts[:, column] = np.where(place > 0, order[a + place - 1], -1)
+    return [last[last >= 0] for last in lasts]
 
 
 def _after(rows: Rows, ends: Ints, warm: int) -> Ints:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -63,10 +64,11 @@ def from_arguments(args: Arguments, groups: Groups) -> TraceCollective:
     )
 
 
-def blocks(grid: msgspec.Raw) -> int:
-    """Thread blocks of a kernel's grid; -1 where it is no such list.
+@lru_cache(maxsize=1024)
+def blocks(grid: bytes) -> int:
+    """Thread blocks of a kernel's grid as it is written; -1 where it is no such list.
 
-    >>> blocks(msgspec.Raw(b"[24, 1, 1]"))
+    >>> blocks(b"[24, 1, 1]")
     24
     """
     found = prod(whole_list(_json(grid)) or (0,))
@@ -149,7 +151,7 @@ def _ranks(
     return tuple(range(start, start + size * stride, stride)) if regular else None
 
 
-def _json(text: msgspec.Raw) -> object:
+def _json(text: bytes | msgspec.Raw) -> object:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

@@ -119,7 +119,7 @@ class Collector:
         """
         row, hint, event = told
         args = event.args or NO_ARGUMENTS
-        self.rows.blocks[row] = kineto_calls.blocks(args.grid)
+        self.rows.blocks[row] = kineto_calls.blocks(bytes(args.grid))
         if args.collective is not None:
             self.rows.collective[row] = self._described(args)
         elif hint is True:
