@@ -15,7 +15,7 @@ from collscope.model import Diagnostic, Severity
 from collscope.model.trace import Ints
 from collscope.store import traces as store
 from collscope.timeline.analyse import Timeline, analyse
-from collscope.timeline.overlap import warm_until
+from collscope.timeline.overlap import own_warm_until
 from collscope.timeline.steps import Steps, find_steps
 
 
@@ -117,10 +117,9 @@ def store_trace_match(
 
 
 def _first_rows(found: TraceMatch, kept: list[int]) -> list[int]:
-    """Per trace its first row after the warm-up; behind its last if it is left out."""
-    timeline = found.timeline
-    rows = timeline.rows
-    warm = warm_until(rows, timeline.calls, timeline.times)
+    """Per trace its first row after its own warm-up; behind its last if it is left out."""
+    rows = found.timeline.rows
+    warm = own_warm_until(rows)
     first = [len(trace.columns) for trace in found.given.traces]
     for t, k in enumerate(kept):
         first[k] = int(np.searchsorted(rows.start[rows.of(t)], warm[t]))

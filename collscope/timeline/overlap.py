@@ -14,7 +14,7 @@ from collscope.match.rows import Rows
 from collscope.match.traces import Calls
 from collscope.model.trace import Ints, Kind
 from collscope.timeline.records import RankOverlap, StreamOverlap
-from collscope.timeline.waits import CallTimes
+from collscope.timeline.waits import CallTimes, first_long
 
 _N = TypeVar("_N", Ints, npt.NDArray[np.float64])
 
@@ -67,6 +67,23 @@ def warm_until(rows: Rows, calls: Calls, times: CallTimes) -> Ints:
     until = np.full(len(rows.ranks), np.iinfo(np.int64).min)
     warm = times.warm_up[calls.call_of_part]
     np.maximum.at(until, calls.trace[warm], rows.end[calls.row[warm]])
+    return until
+
+
+def own_warm_until(rows: Rows) -> Ints:
+    """Per trace the end of the warm-up as it alone tells; before all rows if there is none.
+
+    The first collectives of its streams that last far longer than its others. What is said of one
+    file does not depend on those that lie beside it: no other rank counts.
+    """
+    until = np.full(len(rows.ranks), np.iinfo(np.int64).min)
+    between = np.array([not e.op.point_to_point for e in rows.entries] + [False])
+    collective = np.flatnonzero(between[rows.entry])
+    collective = collective[np.argsort(rows.stream[collective], kind="stable")]
+    cuts = np.flatnonzero(np.diff(rows.stream[collective])) + 1
+    for mine in np.split(collective, cuts):
+        warm = mine[: len(first_long(rows.end[mine] - rows.start[mine], rows.entry[mine]))]
+        np.maximum.at(until, rows.trace[warm], rows.end[warm])
     return until
 
 

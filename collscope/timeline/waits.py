@@ -123,23 +123,32 @@ def _last(calls: Calls, start: Ints) -> tuple[npt.NDArray[np.int32], Ints]:
 
 
 def _warm_up(calls: Calls, longest: Ints) -> tuple[npt.NDArray[np.float64], Bools]:
-    """What such calls typically last at longest; and the first calls of groups that last 10 x it.
-
-    At most 3 a group, and only an unbroken run from its first call.
-    """
+    """What such calls typically last at longest; and the first of groups that last 10 x it."""
     warm_up = np.zeros(len(calls), dtype=bool)
     typical = np.zeros(len(calls))
     plain = np.flatnonzero(~calls.p2p)
     first = plain[calls.seq[plain] == 0]
     for begin in first.tolist():
         mine = plain[calls.group[plain] == calls.group[begin]]
-        for call in mine[:_WARM_UP_CALLS].tolist():
-            alike = mine[calls.class_[mine] == calls.class_[call]]
-            typical[call] = np.median(longest[alike if len(alike) > 2 else mine])
-            if longest[call] <= _WARM_UP_FACTOR * typical[call]:
-                break
-            warm_up[call] = True
+        usual = first_long(longest[mine], calls.class_[mine])
+        warm_up[mine[: len(usual)]] = True
+        typical[mine[: len(usual)]] = usual
     return typical, warm_up
+
+
+def first_long(lasts: Ints, kind: npt.NDArray[np.int32]) -> list[float]:
+    """Of the first calls that last 10 x what calls of their kind typically do: that, ns.
+
+    At most 3, and only an unbroken run from the first one.
+    """
+    found: list[float] = []
+    for k in range(min(_WARM_UP_CALLS, len(lasts))):
+        alike = lasts[kind == kind[k]]
+        typical = float(np.median(alike if len(alike) > 2 else lasts))
+        if lasts[k] <= _WARM_UP_FACTOR * typical:
+            break
+        found.append(typical)
+    return found
 
 
 def _excluded(
