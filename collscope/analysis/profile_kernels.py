@@ -30,7 +30,7 @@ _MSCCL_RANKS = 8
 _MSCCL_LIMITS = {"LL": 512 * KIB, "SIMPLE": 16 * MIB}
 _BYTES = {Datatype.INT8.value, Datatype.UINT8.value}
 
-_Largest = tuple[RoofAt, int | None, float]  # roof, class, time alone in us
+_Largest = tuple[RoofAt, int | None, float]  # roof, class, time alone or of the transfer in us
 
 
 class ProfileKernel(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class ProfileKernel(msgspec.Struct, frozen=True):
 
     share   ratio to GPU time
     served  class of that message; None: the largest of RCCL's stock MSCCL algorithms
-    skewed  over three times the roof: it must have waited, or shared the GPU
+    skewed  over three times the roof, and over twice what its class is known to take
     """
 
     name: str
@@ -86,7 +86,10 @@ def _over_all(shares: Sequence[Share]) -> Iterable[KernelShare]:
 
 
 def _judge(kernel: KernelShare, judged: Sequence[Judged], roofs: AnyRoofs) -> ProfileKernel | None:
-    """A kernel is skewed when its mean is over three roofs, and over twice its class alone."""
+    """A kernel is skewed when its mean is over three roofs, and over twice its class's own time.
+
+    That is the time alone or of the transfer in the job, whichever is longer, where known.
+    """
     from collscope.kernel_names import classify  # noqa: PLC0415 - most reports ask for no roofs
 
     share, name = (kernel.percent or 0.0) / 100, classify(kernel.name)
@@ -96,7 +99,7 @@ def _judge(kernel: KernelShare, judged: Sequence[Judged], roofs: AnyRoofs) -> Pr
     largest = _largest_class(name, judged) if limit is None else _stock_msccl(limit, roofs)
     if largest is None:
         return None
-    roof, source, alone_us = largest
+    roof, source, known_us = largest
     mean_us = kernel.mean_ns / 1000
     return ProfileKernel(
         name=kernel.name,
@@ -105,7 +108,7 @@ def _judge(kernel: KernelShare, judged: Sequence[Judged], roofs: AnyRoofs) -> Pr
         served_bytes=roof.work.size_bytes,
         served=source,
         roof_us=roof.time_us,
-        skewed=mean_us > max(SKEW_FACTOR * roof.time_us, MOSTLY * alone_us),
+        skewed=mean_us > max(SKEW_FACTOR * roof.time_us, MOSTLY * known_us),
     )
 
 
@@ -130,7 +133,8 @@ def _largest_class(name: KernelName, judged: Sequence[Judged]) -> _Largest | Non
     slowest = max(fitting, key=lambda j: j.roof.time_us if j.roof else 0.0, default=None)
     if slowest is None or slowest.roof is None:
         return None
-    return slowest.roof, slowest.row.class_id, slowest.alone_us or 0.0
+    known_us = max(slowest.alone_us or 0.0, slowest.transfer_us or 0.0)
+    return slowest.roof, slowest.row.class_id, known_us
 
 
 def _may_serve(name: KernelName, j: Judged) -> bool:

@@ -62,7 +62,7 @@ class JudgedKernel(msgspec.Struct, frozen=True):
     served_bytes: int
     served_by: str  # what the largest size comes from
     roof_us: float
-    skewed: bool  # over three times the roof: it must have waited, or shared the GPU
+    skewed: bool  # over three times the roof, and over twice what its class is known to take
 
 
 class TimePart(msgspec.Struct, frozen=True):

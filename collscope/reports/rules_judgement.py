@@ -16,8 +16,8 @@ WORTH = 0.01  # part of GPU time that tuning must save to be worth the work
 _ENOUGH = 0.5  # part of the collective time that must be judged before anything is said about it
 _MOST = 5
 _BALANCE = (
-    "Faster collectives do not help {}: look for ranks that arrive late (uneven work, input "
-    "pipeline, host jitter) and for compute kernels beside the collective."
+    "Look for ranks that arrive late (uneven work, input pipeline, host jitter) and for compute "
+    "kernels beside the collective: faster collectives help {} little."
 )
 
 
@@ -72,11 +72,13 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
         severity="warning",
         code="skew_dominated",
         title=f"{' to '.join(dict.fromkeys(parts))} of {100 * share:.1f} % of GPU time in "
-        f"{count(len(kernels), 'collective kernel')} is waiting or "
-        "contention",
-        detail=f"{told}. A mean above {SKEW_FACTOR:g} times the roof of the largest message cannot"
-        " be transfer alone.",
-        advice=_BALANCE.format("these kernels"),
+        f"{count(len(kernels), 'collective kernel')} is waiting, "
+        "contention or slow transfer",
+        detail=f"{told}. A mean above {SKEW_FACTOR:g} times the roof of the largest message is no"
+        " transfer at full speed: the kernels wait, share the GPU, or the library's setting is"
+        " slow (few channels, an unfit protocol).",
+        advice="Trace all ranks, or measure the classes alone with collscope replay: that tells"
+        " which of these it is.",
     )
 
 
