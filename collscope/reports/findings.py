@@ -18,9 +18,11 @@ from collscope.reports import (
 from collscope.reports.model import Finding, Report
 
 # First what makes every number doubtful; then time that was lost, a late rank before the classes
-# that show it; then what may cost some, and what only limits the report.
+# that show it, slow collectives before it where they cost more; then what may cost some, and what
+# only limits the report.
 RULES = (
     *rules_sources.RULES,
+    rules_judgement.slow_collectives,
     *rules_timeline.RULES,
     *rules_judgement.RULES,
     *rules_measurements.RULES,

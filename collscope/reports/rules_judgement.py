@@ -13,12 +13,40 @@ from collscope.roofline.workload import not_applying
 from collscope.units import are, count, count_of, format_size
 
 WORTH = 0.01  # part of GPU time that tuning must save to be worth the work
+_PAYS = 0.05  # part of it that tuning must save to be told before all else
 _ENOUGH = 0.5  # part of the collective time that must be judged before anything is said about it
 _MOST = 5
 _BALANCE = (
     "Look for ranks that arrive late (uneven work, input pipeline, host jitter) and for compute "
     "kernels beside the collective: faster collectives help {} little."
 )
+
+
+def slow_collectives(report: Report) -> Iterable[Finding]:
+    """Classes far below their ceiling, which cost the job more than its late ranks do."""
+    uplift = max(report.judgement.uplifts, key=lambda found: found.saved, default=None)
+    rows = [row for row in report.judgement.classes if row.efficiency and row.recoverable_s]
+    if uplift is None or not rows or uplift.judged < _ENOUGH or uplift.saved < _PAYS:
+        return
+    to_win = sum(row.recoverable_s or 0.0 for row in rows)
+    if to_win <= sum(rank.caused_wait_ns for rank in report.timeline.ranks) / 1e9:
+        return
+    worst = sorted(rows, key=lambda row: -(row.recoverable_s or 0.0))[:_MOST]
+    told = "; ".join(
+        f"class {row.class_id} ({row.op} of {format_size(row.size_bytes)}): "
+        f"{100 * (row.efficiency or 0):.1f} %, {row.recoverable_s:.3g} s to win"
+        for row in worst
+    )
+    yield Finding(
+        severity="warning",
+        code="slow_collectives",
+        title=f"collectives run below their ceiling '{report.judgement.roof}': at it the job would "
+        f"be up to {100 * max(uplift.gain, uplift.high or 0.0):.1f} % faster",
+        detail=f"Part of the ceiling that is reached: {told}.",
+        advice="Look at the library's settings first: channels (NCCL_MAX_CTAS, "
+        "NCCL_MAX_NCHANNELS), NCCL_PROTO, NCCL_ALGO. collscope tune tries settings on this "
+        "machine; collscope replay tells whether these classes are as slow alone.",
+    )
 
 
 def waiting_dominates(report: Report) -> Iterable[Finding]:

@@ -30,7 +30,8 @@ _LATE_ADVICE = {
     "inherited": "Look at the rank that is the first cause.",
     "untraced": "Trace this rank and another (torch.profiler, rocprofv3): compare what each does"
     " before it arrives.",
-    "unknown": "Compare this rank's timeline with another's: collscope export perfetto -o trace.json.gz.",
+    "unknown": "Compare this rank's timeline with another's: collscope export perfetto"
+    " -o trace.json.gz.",
 }
 
 # What it costs: docs/validation.md, "Cost of the profiler".

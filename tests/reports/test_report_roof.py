@@ -487,6 +487,17 @@ def test_tuning_is_not_worth_less_than_one_percent(efficiency: float, worth: boo
     assert ("tuning_not_worth_it" in codes) is not worth
 
 
+@pytest.mark.parametrize(("efficiency", "slow"), [(0.8, True), (0.9, False)])
+def test_slow_collectives_are_told_first(efficiency: float, slow: bool) -> None:
+    store, _, _ = _job()
+    _measured(store, ROOF_US / efficiency)
+    # 30 % of GPU time: 6 or 3 points
+    _profile(store, 30, 70)
+    codes = [finding.code for finding in store.report(system="mi300x").findings]
+    assert ("slow_collectives" in codes) is slow
+    assert not slow or codes[0] == "slow_collectives"
+
+
 def test_nothing_is_said_about_worth_when_little_was_measured() -> None:
     store, _, comm = _job(calls=1)
     other = store.collective(size_bytes=GIB, count=GIB // 2, datatype="Float16", nranks=8)
