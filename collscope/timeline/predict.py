@@ -108,6 +108,14 @@ class Recorded(msgspec.Struct, frozen=True, dict=True):
     event_records: bool  # and those that wait for events tell the records of these, too
 
     @property
+    def blocks(self) -> float | None:
+        """Thread blocks of the collectives' kernels, the median by time; None where not told."""
+        blocks = _blocks(self.rows, self.linked)[self.linked.call_of_part]
+        order = np.argsort(blocks)[: np.isfinite(blocks).sum()]  # NaN comes last
+        spent = np.cumsum((self.linked_times.end - self.linked_times.start)[order])
+        return float(blocks[order][np.searchsorted(spent, spent[-1] / 2)]) if len(order) else None
+
+    @property
     def profiler(self) -> str:
         """What was recorded, and how: a key of `HOST_PRIOR`."""
         if other_profilers(self.rows.dialects):

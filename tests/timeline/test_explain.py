@@ -387,8 +387,12 @@ def test_the_collectives_part_holds_the_truth(recorded_jobs: Path, tmp_path: Pat
         traces = sorted((recorded_jobs / "plain" / setting / "ddp").glob("light.*"))
         done = collscope("ingest", "trace", *traces, "--db", tmp_path / "t.db", "--run", setting)
         assert done.code == 0, done.err
-    (part,) = (p for p in told(tmp_path / "t.db", "default", "ch2")["parts"]
-               if p["part"] == "collectives")  # fmt: skip
+    found = told(tmp_path / "t.db", "default", "ch2")
+    (part,) = (p for p in found["parts"] if p["part"] == "collectives")
+    # What NCCL_MAX_CTAS=2 does: every grid in the file is of 2 blocks, for 24 by default.
+    assert (found["first"]["blocks"], found["second"]["blocks"]) == (24, 2)
+    text = collscope("compare", "--explain", "default", "ch2", "--db", tmp_path / "t.db").out
+    assert "2 thread blocks in 'ch2', 24 in 'default'" in " ".join(text.split())
     assert 0 < part["low_ns"] < part["ns"]
     assert part["ns"] == pytest.approx(22.7e6, rel=0.15)
     assert part["low_ns"] <= 22.7e6 <= part["high_ns"]

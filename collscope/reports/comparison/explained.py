@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import hypot
+from math import hypot, log
 from pathlib import Path
 from typing import Annotated
 
@@ -48,6 +48,7 @@ _MEANS = (
 )
 # Parts smaller than this share of the largest one, or of the step, are left to the table.
 _NOTABLE, _SMALL = 0.2, 0.01
+_OTHER_BLOCKS = log(1.25)  # kernels with so many more blocks were started with another setting
 _WIDE = 0.5  # of the widest range: advice is for those that are as wide
 
 
@@ -105,6 +106,8 @@ class ExplainedRun(msgspec.Struct, frozen=True):
     unswapped_ns: float  # exposed time of collectives whose transfers could not be swapped
     # process groups of some of the ranks that no trace names: told by whose calls end together
     groups_inferred: int
+    # thread blocks of its collectives' kernels, the median by time; None: the traces tell none
+    blocks: float | None
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,6 +188,7 @@ def explained(
             alone_ns=(found.alone_first, found.alone_second)[k],
             unswapped_ns=found.unswapped[k],
             groups_inferred=run.groups_inferred,
+            blocks=run.blocks,
         )
         for k, (name, run) in enumerate(zip(names, recorded, strict=True))
     )
@@ -266,6 +270,12 @@ def _answer(said: Explained) -> Iterator[str]:
         f" {other.step_ns / 1e6:.2f} ms against {one.step_ns / 1e6:.2f} ms"
         f" ({100 * difference / one.step_ns:+.1f} %). {_causes(said)}"
     )
+    if one.blocks and other.blocks and abs(log(other.blocks / one.blocks)) > _OTHER_BLOCKS:
+        yield (
+            f"The kernels of the collectives have {other.blocks:.0f} thread blocks in"
+            f" '{other.run}', {one.blocks:.0f} in '{one.run}': look for what sets the channels"
+            " (NCCL_MAX_CTAS, NCCL_MAX_NCHANNELS, a tuner)."
+        )
     if abs(difference) < STARTS * hypot(one.step_ns, other.step_ns):
         yield (
             f"Two starts of one setting differ by about {100 * STARTS:.0f} % of a step: this"
