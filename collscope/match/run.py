@@ -53,9 +53,8 @@ class Matched(msgspec.Struct):
     calls: dict[str, Ints] = msgspec.field(default_factory=dict)
     deviations: list[Deviation] = msgspec.field(default_factory=list)
     transfers: list[tuple[int, p2p.Transfer]] = msgspec.field(default_factory=list)
-    kernel_calls: list[tuple[int, int]] = msgspec.field(
-        default_factory=list
-    )  # traced kernel, its call
+    # traced kernel, its call
+    kernel_calls: list[tuple[int, int]] = msgspec.field(default_factory=list)
     joined: JoinedKernels | None = None  # None: no traced kernels
     diagnostics: list[Diagnostic] = msgspec.field(default_factory=list)
 

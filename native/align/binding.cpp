@@ -2,10 +2,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
-#include <memory>
 #include <utility>
 #include <vector>
 
+#include "../owned_array.h"
 #include "align.h"
 #include "merge_order.h"
 
@@ -15,14 +15,7 @@ namespace {
 
 using Values = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Numbers = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Result = nb::ndarray<nb::numpy, std::int32_t, nb::ndim<1>>;
-
-Result to_array(std::vector<std::int32_t>&& values) {
-    auto* owned = std::make_unique<std::vector<std::int32_t>>(std::move(values)).release();
-    const nb::capsule owner(
-        owned, [](void* p) noexcept { delete static_cast<std::vector<std::int32_t>*>(p); });
-    return Result(owned->data(), {owned->size()}, owner);
-}
+using Result = OwnedArray<std::int32_t>;
 
 Result align_arrays(const Values& reference, const Values& sequence) {
     std::vector<std::int32_t> partners;
@@ -31,7 +24,7 @@ Result align_arrays(const Values& reference, const Values& sequence) {
         partners =
             align::match({reference.data(), reference.size()}, {sequence.data(), sequence.size()});
     }
-    return to_array(std::move(partners));
+    return owned_array(std::move(partners));
 }
 
 nb::tuple merge_arrays(const Numbers& chain, const Numbers& node, std::int32_t nodes) {
@@ -43,7 +36,7 @@ nb::tuple merge_arrays(const Numbers& chain, const Numbers& node, std::int32_t n
         const nb::gil_scoped_release release;
         merged = align::merge_order({chain.data(), chain.size()}, {node.data(), node.size()}, nodes);
     }
-    return nb::make_tuple(to_array(std::move(merged.order)), merged.contradictions);
+    return nb::make_tuple(owned_array(std::move(merged.order)), merged.contradictions);
 }
 
 }  // namespace

@@ -2,10 +2,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
-#include <memory>
 #include <utility>
 #include <vector>
 
+#include "../owned_array.h"
 #include "play.h"
 
 namespace nb = nanobind;
@@ -16,16 +16,16 @@ template <typename Value>
 using Array = nb::ndarray<const Value, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Numbers = Array<std::int64_t>;
 using Times = Array<double>;
-using Result = nb::ndarray<nb::numpy, double, nb::ndim<1>>;
 
 template <typename Value>
 std::span<const Value> span_of(const Array<Value>& array) {
     return {array.data(), array.size()};
 }
 
-Result play_arrays(const Numbers& first, const Numbers& target, const Numbers& causes,
-                   const Numbers& trace, const Numbers& kernel, const Numbers& change,
-                   const Times& gap, const Times& work, const Times& pace, std::int64_t origin) {
+OwnedArray<double> play_arrays(const Numbers& first, const Numbers& target, const Numbers& causes,
+                               const Numbers& trace, const Numbers& kernel, const Numbers& change,
+                               const Times& gap, const Times& work, const Times& pace,
+                               std::int64_t origin) {
     const play::Network network{span_of(first), span_of(target), span_of(causes),
                                 span_of(trace), span_of(kernel), span_of(change)};
     std::vector<double> times;
@@ -33,10 +33,7 @@ Result play_arrays(const Numbers& first, const Numbers& target, const Numbers& c
         const nb::gil_scoped_release release;
         times = play::play(network, span_of(gap), span_of(work), span_of(pace), origin);
     }
-    auto* owned = std::make_unique<std::vector<double>>(std::move(times)).release();
-    const nb::capsule owner(owned,
-                            [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
-    return Result(owned->data(), {owned->size()}, owner);
+    return owned_array(std::move(times));
 }
 
 }  // namespace

@@ -2,10 +2,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
-#include <memory>
 #include <utility>
 #include <vector>
 
+#include "../owned_array.h"
 #include "scan.h"
 
 namespace nb = nanobind;
@@ -13,13 +13,9 @@ using namespace tracescan;
 
 namespace {
 
-// Moves a column into a numpy array that owns its memory.
 template <class T>
 nb::object array(std::vector<T>& column) {
-    auto* owned = std::make_unique<std::vector<T>>(std::move(column)).release();
-    const nb::capsule owner(owned,
-                            [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(owned->data(), {owned->size()}, owner));
+    return nb::cast(owned_array(std::move(column)));
 }
 
 nb::list written(const Table& table) {
