@@ -18,7 +18,8 @@ import numpy as np
 from collscope.model import Datatype, Op
 from collscope.model.trace import TraceCollective, TraceColumns, TraceFile
 from collscope.timeline.analyse import analyse
-from collscope.timeline.predict import NewTime, predict
+from collscope.timeline.prediction.predict import predict
+from collscope.timeline.transfer_factors import NewTime
 
 OPS = [Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_REDUCE]
 

@@ -56,8 +56,10 @@ from collscope.analysis.verdict import (
 from collscope.model import CollectiveClass, bus_bandwidth
 from collscope.model.trace import Ints, Kind
 from collscope.stats import Effect, Samples, effects, with_noise
+from collscope.timeline.assumptions import HOST_PRIOR
 from collscope.timeline.overlap import covered, union
-from collscope.timeline.predict import HOST_PRIOR, Recorded, bounds
+from collscope.timeline.recorded_job import RecordedJob
+from collscope.timeline.step_bounds import recorded_bounds
 
 Floats = npt.NDArray[np.float64]
 
@@ -110,7 +112,7 @@ class TracedRun(msgspec.Struct, frozen=True):
 def traced_run(
     name: str,
     store: Path,
-    recorded: Recorded,
+    recorded: RecordedJob,
     keys: Sequence[CollectiveClass | None],
     circumstances: Mapping[str, tuple[str, ...]],
 ) -> TracedRun:
@@ -128,7 +130,7 @@ def traced_run(
         parts, of_rank = _parts(name, recorded, ends)
     classes, unsplit = _classes(name, recorded, keys, ends)
     here = {c: circumstances.get(c, ()) for c in CIRCUMSTANCES}
-    on_host = sum(b.ns for b in bounds(recorded) if b.kind == "host") if found else 0.0
+    on_host = sum(b.ns for b in recorded_bounds(recorded) if b.kind == "host") if found else 0.0
     host = min(1.0, on_host / (recorded.step_ns or 1.0))
     prior = HOST_PRIOR[recorded.profiler][0]
     return TracedRun(
@@ -151,7 +153,7 @@ def traced_run(
 
 
 def _parts(
-    name: str, recorded: Recorded, ends: Floats
+    name: str, recorded: RecordedJob, ends: Floats
 ) -> tuple[dict[str, Samples], dict[tuple[int, str], Samples]]:
     """Parts of each step, µs, and those of each rank."""
     rows, calls, times = recorded.rows, recorded.calls, recorded.times
@@ -201,7 +203,7 @@ def _samples(name: str, values_ns: Floats) -> Samples:
 
 
 def _classes(
-    name: str, recorded: Recorded, keys: Sequence[CollectiveClass | None], ends: Floats
+    name: str, recorded: RecordedJob, keys: Sequence[CollectiveClass | None], ends: Floats
 ) -> tuple[dict[CollectiveClass, Measured], int]:
     """Classes with the mean transfer of their calls in each step; classes without a transfer.
 
@@ -242,7 +244,7 @@ def _numbered(keys: Sequence[CollectiveClass | None]) -> tuple[list[CollectiveCl
 
 
 def _kernels(
-    name: str, recorded: Recorded, keys: Sequence[CollectiveClass | None], ends: Floats
+    name: str, recorded: RecordedJob, keys: Sequence[CollectiveClass | None], ends: Floats
 ) -> dict[CollectiveClass, Samples]:
     """Kernel time of each class in each step, waiting in it: the mean over the ranks."""
     calls, times = recorded.calls, recorded.times
@@ -257,7 +259,7 @@ def _kernels(
     return found
 
 
-def _step_of_calls(recorded: Recorded, ends: Floats) -> Ints:
+def _step_of_calls(recorded: RecordedJob, ends: Floats) -> Ints:
     """Step in which each call ends on its first rank; -1 outside of all, 0 where there are none."""
     calls, rows = recorded.calls, recorded.rows
     if not ends.size:

@@ -21,9 +21,11 @@ from collscope.errors import InputError, NoVerdictError
 from collscope.model import CollectiveClass, Measurement
 from collscope.roofline.chosen import make_roofs
 from collscope.store.measurements import measurement_labels, no_such_label, read_measurements
-from collscope.timeline.predict import NewTime, Transfers, link, transfers_of
+from collscope.timeline.recorded_job import link
 from collscope.timeline.starts import Starts, find_starts
 from collscope.timeline.steps import find_steps
+from collscope.timeline.traced_transfers import Transfers, transfers_of
+from collscope.timeline.transfer_factors import NewTime
 from collscope.units import count
 
 

@@ -16,7 +16,7 @@ from collscope.analysis.traced_run import Traced, read_traced
 from collscope.errors import NoVerdictError, UsageError
 from collscope.ingest.match import reading, require_run
 from collscope.model import CollectiveClass
-from collscope.timeline.predict import predict
+from collscope.timeline.prediction.predict import predict
 from collscope.timeline.records import Prediction
 from collscope.units import format_size
 

@@ -13,7 +13,7 @@ from collscope.errors import InputError
 from collscope.model import CollectiveClass
 from collscope.store.traces import load_traces
 from collscope.timeline.analyse import Timeline, analyse
-from collscope.timeline.predict import Recorded
+from collscope.timeline.recorded_job import RecordedJob
 
 _CLASS_OF = """
 SELECT k.kernel_id, c.class_id FROM kernels k JOIN calls c USING (call_id)
@@ -29,7 +29,7 @@ class Traced(msgspec.Struct, frozen=True):
     rows: dict[CollectiveClass, ClassRow]
     keys: tuple[CollectiveClass | None, ...]  # of each call of the timeline, as the store has it
 
-    def recorded(self) -> Recorded:
+    def recorded(self) -> RecordedJob:
         """Steps and dependencies."""
         return self.timeline.recorded(self.steps)
 

@@ -16,7 +16,7 @@ from collscope.errors import InputError, UsageError
 from collscope.ingest.match import reading, require_run
 from collscope.reports.prediction import origin_words
 from collscope.timeline.perfetto import MOST_PARTS, Event, Simulated, longest_calls, trace_events
-from collscope.timeline.predict import simulate
+from collscope.timeline.prediction.predict import simulate
 from collscope.writing import replaced
 
 _LEVEL = 6  # of gzip

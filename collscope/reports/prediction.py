@@ -20,7 +20,7 @@ from collscope.reports.layout import (
     records_csv,
     table,
 )
-from collscope.timeline.predict import SLOWDOWN_PRIOR
+from collscope.timeline.assumptions import SLOWDOWN_PRIOR
 from collscope.units import count, format_size
 
 _HOST_BOUND = 0.2

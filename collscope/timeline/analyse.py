@@ -19,7 +19,7 @@ from collscope.timeline.steps import find_steps
 from collscope.timeline.waits import CallTimes, call_times, class_times, rank_times
 
 if TYPE_CHECKING:
-    from collscope.timeline.predict import Recorded
+    from collscope.timeline.recorded_job import RecordedJob
 
 
 class Timeline(msgspec.Struct, frozen=True):
@@ -36,12 +36,12 @@ class Timeline(msgspec.Struct, frozen=True):
     overlaps: tuple[RankOverlap, ...]
     host: tuple[HostCalls | None, ...]  # calls of each trace's host, where told
 
-    def recorded(self, steps: int | None = None) -> Recorded:
+    def recorded(self, steps: int | None = None) -> RecordedJob:
         """Steps and dependencies, for predictions.
 
         steps  number of steps in each trace, where that is known; else they are found
         """
-        from collscope.timeline.predict import prepare  # noqa: PLC0415 - an ingest predicts nothing
+        from collscope.timeline.recorded_job import prepare  # noqa: PLC0415 - an ingest predicts nothing
 
         found = prepare(self.rows, self.calls, self.times, self.clocks, self.exposed, self.host)
         if steps is None:

@@ -32,20 +32,13 @@ from msgspec.structs import replace
 
 from collscope.match.rows import UNKNOWN_LAUNCH
 from collscope.model import CollectiveClass
+from collscope.timeline.assumptions import HOST_STARTS, STARTS, clock_change, host_prior
 from collscope.timeline.graph import FIRST, HOST
 from collscope.timeline.play import Substitutions, play
-from collscope.timeline.predict import (
-    HOST_STARTS,
-    STARTS,
-    Recorded,
-    clock_change,
-    host_prior,
-    lone_exchanges,
-    recorded_transfers,
-    transfer_factors,
-    transfers_of,
-)
+from collscope.timeline.recorded_job import RecordedJob, lone_exchanges, recorded_transfers
 from collscope.timeline.records import ChangedClass
+from collscope.timeline.traced_transfers import transfers_of
+from collscope.timeline.transfer_factors import transfer_factors
 
 Floats = npt.NDArray[np.float64]
 Swapped = frozenset[str]
@@ -106,7 +99,7 @@ class Explanation(msgspec.Struct, frozen=True):
     alike: bool  # they have a class of collectives, or most of each run's kernels, in common
 
 
-def explain(first: Recorded, second: Recorded) -> Explanation | None:
+def explain(first: RecordedJob, second: RecordedJob) -> Explanation | None:
     """Attribute the difference between two runs of the same ranks; None without steps of either."""
     if not first.step_ns or not second.step_ns or first.rows.ranks != second.rows.ranks:
         return None
@@ -211,7 +204,9 @@ def _range(value: float, doubts: Iterable[Doubt]) -> tuple[int, int, str | None]
     return round(value - down), round(value + up), name if round(low) or round(high) else None
 
 
-def _host_readings(first: Recorded, second: Recorded, starts: float = 0.0) -> tuple[Pair, ...]:
+def _host_readings(
+    first: RecordedJob, second: RecordedJob, starts: float = 0.0
+) -> tuple[Pair, ...]:
     """Time of both hosts' work without the profiler in parts of the recorded, the middle first.
 
     The same profiler costs two runs of a job alike; that of other activities does not.
@@ -237,7 +232,7 @@ def _in_any_start(pace: tuple[float, float, float], starts: float) -> tuple[floa
     return middle * exp(-down), middle, middle * exp(up)
 
 
-def _other_starts(first: Recorded, second: Recorded, both: _Both) -> tuple[Pair, Pair]:
+def _other_starts(first: RecordedJob, second: RecordedJob, both: _Both) -> tuple[Pair, Pair]:
     """Least and most that both steps may take without the profiler, in any start; ns."""
     (low, _, high), (other_low, _, other_high) = map(host_prior, (first, second))
     fast, slow = 1 - HOST_STARTS, 1 + HOST_STARTS
@@ -266,7 +261,7 @@ def _shapley(value: Callable[[Swapped], float]) -> dict[str, float]:
 class _Both:
     """Each run's graph with the other's values, seen from the first run to the second."""
 
-    def __init__(self, first: Recorded, second: Recorded, slow: Pair) -> None:
+    def __init__(self, first: RecordedJob, second: RecordedJob, slow: Pair) -> None:
         """Take the slowdowns of compute beside the collectives of both runs."""
         self.there, self.back = _Swap(first, second, slow), _Swap(second, first, slow[::-1])
         self.steps = first.step_ns or 0.0, second.step_ns or 0.0
@@ -336,11 +331,11 @@ class _Both:
 class _Swap:
     """One run's graph, and the other's values at its places. Pair are its own and the other's."""
 
-    def __init__(self, own: Recorded, other: Recorded, slow: Pair) -> None:
+    def __init__(self, own: RecordedJob, other: RecordedJob, slow: Pair) -> None:
         self.own, self.other = own, other
-        self.factors, self.changed, self.unchanged = transfer_factors(
-            own, transfers_of(other.rows, other.linked, other.linked_times)
-        )
+        traced = transfers_of(other.rows, other.linked, other.linked_times)
+        factors, self.changed, self.unchanged = transfer_factors(own, {}, traced)
+        self.factors = factors.middle, factors.low, factors.high
         self._transfer = recorded_transfers(own)
         paces = _paces(own, other)
         known = paces[np.isfinite(paces)]
@@ -399,7 +394,7 @@ class _Swap:
         return own.step(play(graph, Substitutions(transfer, host[graph.trace], alone, slow)))
 
 
-def _unswapped(recorded: Recorded, swapped: Set[CollectiveClass]) -> float:
+def _unswapped(recorded: RecordedJob, swapped: Set[CollectiveClass]) -> float:
     """Exposed time of a step's collectives that are of no swapped class, ns, of the most hit rank.
 
     Calls that could not be matched are of none. With what Sends and Recvs that have no partner may
@@ -416,7 +411,7 @@ def _unswapped(recorded: Recorded, swapped: Set[CollectiveClass]) -> float:
     return float(exposed.max(initial=0.0)) / max(1, int(recorded.steps.count.max())) + waits
 
 
-def _paces(own: Recorded, other: Recorded) -> Floats:
+def _paces(own: RecordedJob, other: RecordedJob) -> Floats:
     """Per rank the other host's time between two launches against this one's; NaN: none alike.
 
     Of each pair of kernels that are launched in a row the median counts, so that waiting does not;
@@ -433,7 +428,7 @@ def _paces(own: Recorded, other: Recorded) -> Floats:
     return found
 
 
-def _launch_times(recorded: Recorded, trace: int) -> dict[tuple[str, str], Floats]:
+def _launch_times(recorded: RecordedJob, trace: int) -> dict[tuple[str, str], Floats]:
     """Host times between launches of one trace, by the names of the two kernels; ns."""
     rows, graph = recorded.rows, recorded.graph
     mine = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
@@ -454,7 +449,7 @@ def _launch_times(recorded: Recorded, trace: int) -> dict[tuple[str, str], Float
     }
 
 
-def _table(recorded: Recorded, names: Mapping[str, int], duration: Floats) -> Floats:
+def _table(recorded: RecordedJob, names: Mapping[str, int], duration: Floats) -> Floats:
     """Time of kernels and copies in a step, ns; shape (ranks, names).
 
     names     the columns
@@ -470,11 +465,13 @@ def _table(recorded: Recorded, names: Mapping[str, int], duration: Floats) -> Fl
     return np.bincount(key, duration[inside], minlength=size).reshape(ranks, -1) / steps
 
 
-def _names(own: Recorded, other: Recorded) -> dict[str, int]:
+def _names(own: RecordedJob, other: RecordedJob) -> dict[str, int]:
     return {n: k for k, n in enumerate(dict.fromkeys((*own.rows.names, *other.rows.names)))}
 
 
-def _kernels(own: Recorded, other: Recorded, slow: Pair) -> tuple[Floats, Floats, float, float]:
+def _kernels(
+    own: RecordedJob, other: RecordedJob, slow: Pair
+) -> tuple[Floats, Floats, float, float]:
     """Factors of each row's time alone, common and of its rank; ns a step without a counterpart.
 
     By kernel name: the other run's time a step over this one's, so that more calls of a kernel are
@@ -502,7 +499,7 @@ def _kernels(own: Recorded, other: Recorded, slow: Pair) -> tuple[Floats, Floats
     )
 
 
-def _slowdowns(first: Recorded, second: Recorded) -> tuple[Pair, list[Pair]]:
+def _slowdowns(first: RecordedJob, second: RecordedJob) -> tuple[Pair, list[Pair]]:
     """Slowdowns of compute beside the collectives of both runs, and others that are as possible.
 
     Where only one run tells it, the other's is the one with which compute alone is as fast in both,
@@ -518,7 +515,7 @@ def _slowdowns(first: Recorded, second: Recorded) -> tuple[Pair, list[Pair]]:
     return (0.0, 0.0), []
 
 
-def _slowdown(recorded: Recorded, mean: float) -> Floats:
+def _slowdown(recorded: RecordedJob, mean: float) -> Floats:
     """Slowdown of each row with such a mean: as the kernels' own are to each other, where known."""
     own = recorded.contention
     if not own.mean:
@@ -526,7 +523,7 @@ def _slowdown(recorded: Recorded, mean: float) -> Floats:
     return own.slowdown * (mean / own.mean)
 
 
-def _fitted(known: Recorded, unknown: Recorded, slowdown: float) -> float:
+def _fitted(known: RecordedJob, unknown: RecordedJob, slowdown: float) -> float:
     """Slowdown with which the kernels of `unknown` alone last as those of `known`, by bisection."""
     names = _names(known, unknown)
     alone = known.contention.alone(known.graph.duration, _slowdown(known, slowdown))

@@ -19,7 +19,7 @@ from collscope.model.trace import Ints
 from collscope.timeline.analyse import Timeline
 from collscope.timeline.graph import EXPLAINED_NS, HOST
 from collscope.timeline.play import Played, Substitutions, last_causes, play
-from collscope.timeline.predict import Recorded
+from collscope.timeline.recorded_job import RecordedJob
 
 Event = dict[str, object]
 Floats = npt.NDArray[np.float64]
@@ -51,7 +51,7 @@ class _Scene(msgspec.Struct, frozen=True):
 def trace_events(
     timeline: Timeline,
     most_parts: int = MOST_PARTS,
-    recorded: Recorded | None = None,
+    recorded: RecordedJob | None = None,
     simulated: Simulated | None = None,
 ) -> Iterator[Event]:
     """Events of all collectives on the common clock, metadata first.
@@ -90,7 +90,7 @@ def longest_calls(timeline: Timeline, most_parts: int) -> Ints:
     return np.sort(order[:kept])
 
 
-def _simulated(timeline: Timeline, recorded: Recorded, simulated: Simulated) -> _Scene:
+def _simulated(timeline: Timeline, recorded: RecordedJob, simulated: Simulated) -> _Scene:
     graph, calls, played = recorded.graph, timeline.calls, simulated.played
     start = played.time[graph.start_node[calls.row]]
     end = played.end[calls.row]
@@ -105,7 +105,7 @@ def _simulated(timeline: Timeline, recorded: Recorded, simulated: Simulated) -> 
     return _Scene(start, end, wait, steps, above, simulated.name, 1)
 
 
-def _held_up(timeline: Timeline, recorded: Recorded, chosen: Ints) -> dict[int, str]:
+def _held_up(timeline: Timeline, recorded: RecordedJob, chosen: Ints) -> dict[int, str]:
     """What held up the rank that came last in each call, where one did."""
     rows, calls, graph = timeline.rows, timeline.calls, recorded.graph
     late = chosen[timeline.times.last[chosen] >= 0]

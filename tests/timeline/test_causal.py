@@ -18,7 +18,9 @@ from collscope.model.trace import Call, TraceFile
 from collscope.store.trace_columns import decode_trace, encode_trace
 from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.play import Substitutions, play
-from collscope.timeline.predict import NewTime, predict, transfers_of
+from collscope.timeline.prediction.predict import predict
+from collscope.timeline.traced_transfers import transfers_of
+from collscope.timeline.transfer_factors import NewTime
 
 US = 1_000
 MS = 1_000_000

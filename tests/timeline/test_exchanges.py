@@ -14,8 +14,12 @@ from readers import parse
 from collscope.model import Op
 from collscope.model.trace import TraceFile
 from collscope.timeline.analyse import Timeline, analyse
+from collscope.timeline.assumptions import HOST_PRIOR
 from collscope.timeline.exchanges import with_exchanges
-from collscope.timeline.predict import HOST_PRIOR, NewTime, Recorded, predict, transfers_of
+from collscope.timeline.prediction.predict import predict
+from collscope.timeline.recorded_job import RecordedJob
+from collscope.timeline.traced_transfers import transfers_of
+from collscope.timeline.transfer_factors import NewTime
 
 US = 1_000
 SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
@@ -70,7 +74,7 @@ def pipeline(transfer: float, compute: tuple[float, ...] = COMPUTE) -> list[Trac
     return [trace(rank, own, len(kernels)) for rank, own in enumerate(kernels)]
 
 
-def change(old: Timeline, new: Timeline) -> tuple[Recorded, float, float, float, float | None]:
+def change(old: Timeline, new: Timeline) -> tuple[RecordedJob, float, float, float, float | None]:
     """The record, and the ratios new, least and most, and the share of exchanges alone."""
     recorded, other = old.recorded(), new.recorded()
     traced = transfers_of(new.rows, other.linked, other.linked_times)

@@ -18,7 +18,7 @@ from collscope.errors import NoVerdictError
 from collscope.reports.comparison.explained import explained, render_explained
 from collscope.timeline.analyse import analyse
 from collscope.timeline.explain import Explanation, explain
-from collscope.timeline.predict import Recorded
+from collscope.timeline.recorded_job import RecordedJob
 
 SCHEMA = json.loads((ROOT / "schemas" / "explain.schema.json").read_text("utf-8"))
 STEPS = 6
@@ -31,7 +31,7 @@ def job(
     kernels: int = 1,
     host: int = 0,
     first: int = 20,
-) -> Recorded:
+) -> RecordedJob:
     """Two ranks; in each step they compute twice, in `kernels` each, and meet twice. us.
 
     host   what it needs for a launch, with all on one stream; 0: it is far ahead
@@ -47,7 +47,7 @@ def job(
     return analyse(made.traces()).recorded()
 
 
-def text(first: Recorded, second: Recorded) -> str:
+def text(first: RecordedJob, second: RecordedJob) -> str:
     """What is said of runs a and b, on one line."""
     found = explain(first, second)
     assert found is not None
@@ -96,7 +96,7 @@ def test_one_slow_rank_is_half_compute_and_half_arrivals() -> None:
     assert found["collectives"] == pytest.approx(0, abs=0.01)
 
 
-def late_host(later: int = 0) -> Recorded:
+def late_host(later: int = 0) -> RecordedJob:
     """The host of rank 1 needs `later` us more in each step, of two launches of 300."""
     made = Job(2, jitter_ns=0, host_work=300 * US)
     for _ in range(STEPS):
@@ -136,7 +136,7 @@ def test_what_no_factor_holds_remains() -> None:
 
 
 @pytest.mark.parametrize("other", [job(transfer=160), job(lambda rank: 900 + 300 * rank)])
-def test_parts_and_remainder_are_the_difference_both_ways(other: Recorded) -> None:
+def test_parts_and_remainder_are_the_difference_both_ways(other: RecordedJob) -> None:
     there, back = explain(job(), other), explain(other, job())
     for found in (there, back):
         assert found is not None
@@ -249,7 +249,7 @@ def test_a_known_part_of_the_collectives_is_not_called_unknown() -> None:
     assert "Record both with GPU activities alone. Measure the step of 'a' without the" in hidden
 
 
-def other_kernels(first: int) -> Recorded:
+def other_kernels(first: int) -> RecordedJob:
     """As `job`, with kernels of another name."""
     made = Job(2, jitter_ns=0)
     for _ in range(STEPS):
@@ -282,7 +282,7 @@ def test_a_slower_host_that_adds_nothing_is_hidden() -> None:
 def test_classes_without_a_size_have_means(known: bool, old: int, new: int) -> None:
     """Transfers of 100, 100 and 400 us: their median is 100, their mean 200; both double."""
 
-    def run(factor: int) -> Recorded:
+    def run(factor: int) -> RecordedJob:
         made = Job(2, jitter_ns=0)
         for _ in range(STEPS):
             for transfer in (100, 100, 400):
@@ -305,7 +305,7 @@ def test_classes_without_a_size_have_means(known: bool, old: int, new: int) -> N
     assert ("the mean where the size is not known" in text(run(1), run(2))) is not known
 
 
-def pairs(named: bool) -> Recorded:
+def pairs(named: bool) -> RecordedJob:
     """Four ranks that meet in two pairs, which the traces may name."""
     made = Job(4, jitter_ns=0)
     for step in range(STEPS):

@@ -15,8 +15,9 @@ from trace_converter import FORMATS, converted
 
 from collscope.model.trace import Call, TraceFile
 from collscope.timeline.analyse import analyse
-from collscope.timeline.predict import predict, transfers_of
+from collscope.timeline.prediction.predict import predict
 from collscope.timeline.records import Prediction
+from collscope.timeline.traced_transfers import transfers_of
 
 # RoctracerDataSource leaves hipEventRecord out: which event a wait is for follows from times.
 WITHOUT_RECORDS = "rpd_roctracer"

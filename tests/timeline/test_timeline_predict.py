@@ -20,8 +20,10 @@ from collscope.model.trace import TraceCollective, TraceColumns, TraceFile
 from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.perfetto import longest_calls, trace_events
 from collscope.timeline.play import Substitutions, play
-from collscope.timeline.predict import NewTime, predict, transfers_of
+from collscope.timeline.prediction.predict import predict
 from collscope.timeline.records import Prediction
+from collscope.timeline.traced_transfers import transfers_of
+from collscope.timeline.transfer_factors import NewTime
 
 MS = 1_000_000
 T = TypeVar("T")

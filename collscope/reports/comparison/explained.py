@@ -18,8 +18,9 @@ from collscope.reports.class_words import inferred_groups
 from collscope.reports.comparison.words import kind_of, predict_command
 from collscope.reports.html.page import Extras, Fact
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, in_format, table, to_csv
+from collscope.timeline.assumptions import HOST_STARTS, STARTS
 from collscope.timeline.explain import DOUBTS, Explanation, explain
-from collscope.timeline.predict import HOST_STARTS, STARTS, Recorded
+from collscope.timeline.recorded_job import RecordedJob
 from collscope.units import count, format_size
 
 SCHEMA = "collscope.explain/1"
@@ -162,7 +163,7 @@ def explain_runs(db: Path, names: Sequence[str]) -> Explained:
 
 
 def explained(
-    db: Path, names: Sequence[str], recorded: tuple[Recorded, Recorded], found: Explanation
+    db: Path, names: Sequence[str], recorded: tuple[RecordedJob, RecordedJob], found: Explanation
 ) -> Explained:
     """What is said of two runs of these names in the store `db`.
 

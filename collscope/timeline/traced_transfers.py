@@ -1,0 +1,73 @@
+"""What a prediction takes from the traces of another run: its calls' transfers (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from collscope.match.rows import Rows
+from collscope.match.traces import Calls
+from collscope.model import CollectiveClass
+from collscope.model.trace import Ints
+from collscope.timeline.recorded_job import thread_blocks
+from collscope.timeline.waits import CallTimes
+
+Floats = npt.NDArray[np.float64]
+
+
+class CallSequence(msgspec.Struct, frozen=True):
+    """What collectives of one class and one group have in common; groups are told by ranks."""
+
+    key: CollectiveClass
+    ranks: tuple[int, ...]
+    group: str | None
+
+
+class TracedCalls(msgspec.Struct, frozen=True):
+    """Calls of a sequence in their order, NaN where not known."""
+
+    transfer: Floats  # ns
+    blocks: Floats  # thread blocks of the kernels: multiprocessors that they hold
+
+
+Transfers = Mapping[CallSequence, TracedCalls]
+"""What is taken from another run."""
+
+
+def transfers_of(rows: Rows, calls: Calls, times: CallTimes) -> Transfers:
+    """All that a prediction takes from another run: its calls' transfers, and thread blocks."""
+    blocks, transfer = thread_blocks(rows, calls), known_transfers(calls, times)
+    return {
+        sequence: TracedCalls(transfer[mine], blocks[mine])
+        for sequence, mine in call_sequences(rows, calls)
+    }
+
+
+def known_transfers(calls: Calls, times: CallTimes) -> Floats:
+    """Transfer of each call, ns; NaN where not known.
+
+    Of Sends and Recvs none of which has a partner the shortest kernel is the one that waited least.
+    """
+    found = np.where(times.known, times.transfer, np.nan)
+    duration = times.end - times.start
+    for k in np.unique(calls.class_[calls.p2p]).tolist():
+        mine = calls.class_ == k
+        if not np.isfinite(found[mine]).any():
+            found[mine & calls.p2p] = duration[mine[calls.call_of_part]].min()
+    return found
+
+
+def call_sequences(rows: Rows, calls: Calls) -> Iterator[tuple[CallSequence, Ints]]:
+    """Each class of each group, and its calls in their order."""
+    pairs = calls.group.astype(np.int64) * len(calls.classes) + calls.class_
+    for pair in np.unique(pairs).tolist():
+        group = calls.groups[pair // len(calls.classes)]
+        ranks = tuple(rows.ranks[t] for t in group.members)
+        mine = np.flatnonzero(pairs == pair)
+        yield (
+            CallSequence(calls.classes[pair % len(calls.classes)], ranks, group.name),
+            mine[np.argsort(calls.seq[mine], kind="stable")],
+        )

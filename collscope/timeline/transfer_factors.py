@@ -1,0 +1,197 @@
+"""Factors of a recorded job's transfers: by class, or by the calls of another run (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from collscope.model import CollectiveClass
+from collscope.model.trace import Ints
+from collscope.timeline.recorded_job import RecordedJob, recorded_transfers
+from collscope.timeline.records import ChangedClass
+from collscope.timeline.traced_transfers import Transfers, call_sequences, known_transfers
+
+Floats = npt.NDArray[np.float64]
+
+
+class NewTime(msgspec.Struct, frozen=True):
+    """Time of one call of a class after the change, ns."""
+
+    time_ns: float
+    low_ns: float | None = None  # of the measurement's spread
+    high_ns: float | None = None
+    # The class before the change, measured as `time_ns` was. With it the calls change by the
+    # ratio of the two, so that what slows them down in the job stays; without it they are taken
+    # to last `time_ns` in the job.
+    old_ns: float | None = None
+    bound: bool = False  # a class that is faster than `time_ns` already stays as it is
+
+
+class Factors(msgspec.Struct, frozen=True):
+    """Factors of the transfer per part: middle, low, high."""
+
+    middle: Floats
+    low: Floats
+    high: Floats
+
+    @property
+    def exact(self) -> bool:
+        """No spread is known."""
+        return bool((self.low == self.middle).all() and (self.high == self.middle).all())
+
+
+def transfer_factors(
+    recorded: RecordedJob, new: Mapping[CollectiveClass, NewTime], traced: Transfers | None
+) -> tuple[Factors, tuple[ChangedClass, ...], tuple[CollectiveClass, ...]]:
+    """Factor of each part's transfer; classes with a new time, and those without.
+
+    traced  transfers of another run: they replace `new`
+    """
+    calls, times = recorded.linked, recorded.linked_times
+    factors = np.ones((3, len(calls)))
+    if traced is not None:
+        known = _by_place(recorded, traced, factors)
+        _widen_unknown(recorded, known, factors)
+    else:
+        known = _by_class(recorded, new, factors)
+    counts = ~times.warm_up
+    of_call = _call_transfers(recorded)
+    changed, unchanged = [], []
+    for k, key in enumerate(calls.classes):
+        mine = counts & (calls.class_ == k)
+        if not mine.any() or k not in known:
+            unchanged.append(key)
+            continue
+        old = of_call[mine]
+        typical = np.mean if key.size_bytes is None else np.median
+        before, after = typical(old), typical(old * factors[0, mine])
+        changed.append(ChangedClass(key, int(mine.sum()), float(before), float(after)))
+    per_part = np.where(counts, factors, 1.0)[:, calls.call_of_part]
+    return Factors(*per_part), tuple(changed), tuple(unchanged)
+
+
+def _call_transfers(recorded: RecordedJob) -> Floats:
+    """Transfer of each call: the longest of its parts, ns."""
+    of_call = np.zeros(len(recorded.linked))
+    np.maximum.at(of_call, recorded.linked.call_of_part, recorded_transfers(recorded))
+    return of_call
+
+
+def _by_class(
+    recorded: RecordedJob, new: Mapping[CollectiveClass, NewTime], factors: Floats
+) -> set[int]:
+    """Set the factors of classes with one new time each; which they are."""
+    calls, counts = recorded.linked, ~recorded.linked_times.warm_up
+    of_call = _call_transfers(recorded)
+    known = set()
+    for k, key in enumerate(calls.classes):
+        mine = counts & (calls.class_ == k)
+        median = float(np.median(of_call[mine])) if mine.any() else 0.0
+        if key not in new or median <= 0:
+            continue
+        given = new[key]
+        base = given.old_ns or median
+        time = min(given.time_ns, base) if given.bound else given.time_ns
+        low, high = given.low_ns or time, given.high_ns or time
+        factors[:, calls.class_ == k] = np.array([[time], [low], [high]]) / base
+        known.add(k)
+    return known
+
+
+def _by_place(recorded: RecordedJob, traced: Transfers, factors: Floats) -> set[int]:
+    """Set the factors by the calls of another run, place by place of the step; classes with any.
+
+    Where the places cannot be told, all calls of a class change by the ratio of the means.
+    """
+    calls = recorded.linked
+    transfer = known_transfers(calls, recorded.linked_times)
+    steps = max(1, int(recorded.steps.count.max(initial=1)))
+    known = set()
+    for sequence, mine in call_sequences(recorded.rows, calls):
+        own, theirs = transfer[mine], traced.get(sequence)
+        per_step = _per_step(recorded, mine, steps)
+        if theirs is None or not (np.isfinite(theirs.transfer).any() and np.isfinite(own).any()):
+            # Other ranks of the class tell it.
+            alike = [v.transfer for s, v in traced.items() if s.key == sequence.key]
+            other = np.concatenate(alike) if alike else np.empty(0)
+            own, per_step = transfer[calls.class_ == calls.class_[mine[0]]], 0
+        else:
+            other = theirs.transfer
+        if np.isfinite(other).sum() == 0 or np.isfinite(own).sum() == 0:
+            continue
+        known.add(int(calls.class_[mine[0]]))
+        found = _ratio(own, other, per_step)
+        factors[:, mine] = found if per_step else found[:, :1]
+    return known
+
+
+def _widen_unknown(recorded: RecordedJob, known: set[int], factors: Floats) -> None:
+    """Let classes that the other run tells nothing of change at most as any other does."""
+    calls = recorded.linked
+    of_call = _call_transfers(recorded)
+    changes = [1.0]
+    for k in sorted(known):
+        mine = calls.class_ == k
+        total = float(of_call[mine].sum())
+        changes += [float((of_call * factors[0])[mine].sum()) / total] if total > 0 else []
+    there = np.isin(calls.class_, sorted(known))
+    factors[1:, ~there] = [[min(changes)], [max(changes)]]
+
+
+def _per_step(recorded: RecordedJob, mine: Ints, steps: int) -> int:
+    """Calls of a sequence a step; 0 where the steps differ in it.
+
+    As the trace with the most of them tells: windows begin and end at different calls.
+    """
+    rows, calls = recorded.rows, recorded.linked
+    part = np.flatnonzero(np.isin(calls.call_of_part, mine))
+    trace = int(np.bincount(calls.trace[part]).argmax())
+    end = rows.end[calls.row[part[calls.trace[part] == trace]]]
+    begin, finish = (moment[trace] for moment in recorded.steps.span(rows.end, len(rows.ranks)))
+    inside = int(((end > begin) & (end <= finish)).sum())
+    return inside // steps if inside % steps == 0 else 0
+
+
+def _ratio(own: Floats, theirs: Floats, per_step: int) -> Floats:
+    """Factors (middle, low, high) of each of our calls, shape (3, calls)."""
+    spread = np.array([1.0, 1.0, 1.0])
+    if per_step and len(own) >= per_step and len(theirs) >= per_step:
+        ours, other = (_places(v, per_step) for v in (own, theirs))
+        if np.isfinite(ours).all() and np.isfinite(other).all():
+            sums = _step_sums(theirs, per_step)
+            if len(sums) > 1:
+                middle = float(np.median(sums))
+                spread = np.array([1.0, float(sums.min()) / middle, float(sums.max()) / middle])
+            other = np.roll(other, _turn(ours, other))
+            place = (per_step - 1 - np.arange(len(own))[::-1] % per_step) % per_step
+            return np.outer(spread, (other / np.maximum(ours, 1.0))[place])
+    mean = float(np.nanmean(theirs)) / max(1.0, float(np.nanmean(own)))
+    return np.outer(spread, np.full(len(own), mean))
+
+
+def _places(values: Floats, per_step: int) -> Floats:
+    """Median at each place of the step, counted from the last call."""
+    whole = values[len(values) % per_step :].reshape(-1, per_step)
+    with np.errstate(all="ignore"):
+        found: Floats = np.array([np.median(c[np.isfinite(c)]) if np.isfinite(c).any() else np.nan
+                                  for c in whole.T])  # fmt: skip
+    return found
+
+
+def _step_sums(values: Floats, per_step: int) -> Floats:
+    whole = values[len(values) % per_step :].reshape(-1, per_step)
+    sums: Floats = whole.sum(axis=1)
+    return sums[np.isfinite(sums)]
+
+
+def _turn(ours: Floats, other: Floats) -> int:
+    """By how many places the other run's step begins later: windows may begin anywhere in it."""
+    if len(ours) < 3 or np.ptp(np.log(np.maximum(ours, 1))) < 0.1:
+        return 0
+    a, b = (np.log(np.maximum(v, 1.0)) for v in (ours, other))
+    likeness = np.array([np.corrcoef(a, np.roll(b, k))[0, 1] for k in range(len(a))])
+    best = int(np.nanargmax(likeness)) if np.isfinite(likeness).any() else 0
+    return best if likeness[best] > likeness[0] + 0.1 else 0
