@@ -42,6 +42,7 @@ from collscope.analysis.notes import (
     NotSplit,
     OneRecordingEach,
     Unlike,
+    WaitsUnknown,
     unlike,
 )
 from collscope.analysis.verdict import (
@@ -101,6 +102,7 @@ class TracedRun(msgspec.Struct, frozen=True):
     of_rank: Mapping[tuple[int, str], Samples]
     kernels: Mapping[CollectiveClass, Samples]  # kernel time of a step, mean over the ranks
     unsplit: int  # classes whose transfer is not known apart from the waiting
+    waits_unknown: tuple[int, int]  # of so many kernels of collectives in the steps
     groups_inferred: int  # process groups of some of the ranks that no trace names
 
     @property
@@ -126,8 +128,9 @@ def traced_run(
     ends = steps.ends(rows.end) if found else np.empty((0, 0))
     parts: dict[str, Samples] = {}
     of_rank: dict[tuple[int, str], Samples] = {}
+    waits = 0, 0
     if found:
-        parts, of_rank = _parts(name, recorded, ends)
+        parts, of_rank, waits = _parts(name, recorded, ends)
     classes, unsplit = _classes(name, recorded, keys, ends)
     here = {c: circumstances.get(c, ()) for c in CIRCUMSTANCES}
     on_host = sum(b.ns for b in recorded_bounds(recorded) if b.kind == "host") if found else 0.0
@@ -148,18 +151,25 @@ def traced_run(
         of_rank,
         _kernels(name, recorded, keys, ends) if found else {},
         unsplit,
+        waits,
         recorded.groups_inferred,
     )
 
 
 def _parts(
     name: str, recorded: RecordedJob, ends: Floats
-) -> tuple[dict[str, Samples], dict[tuple[int, str], Samples]]:
-    """Parts of each step, µs, and those of each rank."""
+) -> tuple[dict[str, Samples], dict[tuple[int, str], Samples], tuple[int, int]]:
+    """Parts of each step, µs, and those of each rank; kernels whose waiting is not known, of all.
+
+    A part is not there where it is not known.
+    """
     rows, calls, times = recorded.rows, recorded.calls, recorded.times
     longest = int((ends[-1] - ends[0]).argmax())
     by_part: dict[str, list[Floats]] = {part: [] for part in PARTS[1:]}
     of_rank: dict[tuple[int, str], Samples] = {}
+    wait = np.full(len(rows), -1, dtype=np.int64)
+    wait[calls.row] = times.wait
+    unsplit = seen = 0
     for column, trace in enumerate(recorded.steps.traces.tolist()):
         cuts = ends[:, column]
         mine = rows.of(trace)
@@ -174,11 +184,14 @@ def _parts(
         by_part[COLLECTIVES].append(_within(start[collective], end[collective], cuts))
         by_part[EXPOSED].append(either - busy)
         by_part[IDLE].append(np.diff(cuts) - every)
-        own = np.flatnonzero(calls.trace == trace)
-        if (times.wait[own] >= 0).all():
-            step = np.searchsorted(cuts, rows.end[calls.row[own]]) - 1
-            inside = (step >= 0) & (step < len(cuts) - 1)
-            waited = np.bincount(step[inside], times.wait[own][inside], minlength=len(cuts) - 1)
+        # Windows begin at different calls: what some ranks lack lies before the steps.
+        step = np.searchsorted(cuts, rows.end[mine][collective]) - 1
+        inside = (step >= 0) & (step < len(cuts) - 1)
+        waits, step = wait[mine][collective][inside], step[inside]
+        unsplit += int((waits < 0).sum())
+        seen += len(waits)
+        if (waits >= 0).all():
+            waited = np.bincount(step, waits, minlength=len(cuts) - 1)
             by_part[WAITING].append(waited.astype(np.float64))
         of_rank |= {
             (rows.ranks[trace], part): _samples(name, by_part[part][-1])
@@ -188,7 +201,7 @@ def _parts(
     parts = {STEP: _samples(name, np.diff(ends[:, longest]))}
     whole = len(recorded.steps.traces)
     parts |= {p: _samples(name, np.mean(v, axis=0)) for p, v in by_part.items() if len(v) == whole}
-    return parts, of_rank
+    return parts, of_rank, (unsplit, seen)
 
 
 def _within(start: Floats, end: Floats, cuts: Floats) -> Floats:
@@ -482,6 +495,8 @@ def _notes(runs: Sequence[TracedRun]) -> Iterator[Note]:
             yield NoSteps(run.name)
         if run.unsplit:
             yield NotSplit(run.name, run.unsplit, run.unsplit + len(run.label.classes))
+        if run.waits_unknown[0]:
+            yield WaitsUnknown(run.name, *run.waits_unknown)
     groups = max(run.groups_inferred for run in runs)
     if groups:
         yield GroupsInferred(groups)

@@ -164,6 +164,14 @@ class NotSplit(msgspec.Struct, frozen=True):
     of: int
 
 
+class WaitsUnknown(msgspec.Struct, frozen=True):
+    """Kernels of collectives in the steps of a traced run whose waiting is not known."""
+
+    label: str
+    kernels: int
+    of: int
+
+
 class GroupsInferred(msgspec.Struct, frozen=True):
     """Process groups of some of the ranks that no trace of a run names."""
 
@@ -179,8 +187,8 @@ class OneRecordingEach(msgspec.Struct, frozen=True):
 Note = (
     Unlike | Mixed | WrongResults | WithoutTime | NotEverywhere | NoCounterpart | PlacesDiffer
     | ControlRaises | OneCallEach | FewLaunches | Coverage | NotApplicable | SeveralNodes
-    | Impossible | Damaged | HeldAgainst | Weighed | NoSteps | NotSplit | GroupsInferred
-    | OneRecordingEach
+    | Impossible | Damaged | HeldAgainst | Weighed | NoSteps | NotSplit | WaitsUnknown
+    | GroupsInferred | OneRecordingEach
 )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from collscope.analysis.notes import (
     PlacesDiffer,
     SeveralNodes,
     Unlike,
+    WaitsUnknown,
     Weighed,
     WithoutTime,
     WrongResults,
@@ -361,6 +362,13 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
                 f"{label}: {count_of(classes, of, 'class', 'classes')} not compared: ranks are"
                 " missing in the traces, or their clocks cannot be compared, so waiting cannot be"
                 " told from transfer"
+            )
+        case WaitsUnknown(label, kernels, of):
+            some = count_of(kernels, of, "kernel of collectives", "kernels of collectives")
+            return (
+                f"{label}: the waiting in {some} in its steps is not known (calls that not all"
+                " traces have, Sends and Recvs without a partner, or clocks that cannot be"
+                " compared), so the sum is not known either"
             )
         case GroupsInferred(groups):
             return inferred_groups(groups)
