@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from collscope.analysis.check import Check
     from collscope.analysis.compare import Comparison
+    from collscope.analysis.explain import Explained
     from collscope.analysis.predict import PredictionReport
     from collscope.ingest.result import Ingested
-    from collscope.reports.comparison.explained import Explained
     from collscope.reports.model import Report
 
 
@@ -230,7 +230,7 @@ class Store(msgspec.Struct, frozen=True):
         raises   UsageError for twice the same run; InputError for runs that are not traced or have
                  different ranks; NoVerdictError where one has no steps, or they may be two jobs
         """
-        from collscope.reports.comparison.explained import explain_runs  # noqa: PLC0415
+        from collscope.analysis.explain import explain_runs  # noqa: PLC0415
 
         return explain_runs(self.path, (first, second))
 
@@ -293,7 +293,7 @@ def _rendered(answer: Report | PredictionReport | Comparison | Explained | Check
     if isinstance(answer, Comparison):
         return render_compare(answer, form)
     from collscope.analysis.predict import PredictionReport  # noqa: PLC0415
-    from collscope.reports.comparison.explained import render_explained  # noqa: PLC0415
+    from collscope.reports.comparison.explanation import render_explained  # noqa: PLC0415
     from collscope.reports.prediction import render_prediction  # noqa: PLC0415
 
     if isinstance(answer, PredictionReport):

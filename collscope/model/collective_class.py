@@ -75,6 +75,12 @@ class CollectiveClass(msgspec.Struct, frozen=True):
         return _made_once(op, datatype, redop, *_other_parts(row))
 
     @property
+    def kind(self) -> str:
+        """Operation, datatype, reduction and shape, as far as they are known."""
+        parts = (self.op, self.datatype, self.redop)
+        return " ".join(filter(None, (*(p.value for p in parts if p), self.shape)))
+
+    @property
     def family(self) -> CollectiveClass:
         """The class without its amount: what the points of a curve have in common."""
         return replace(self, count=None, size_bytes=None)

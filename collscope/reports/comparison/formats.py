@@ -13,7 +13,7 @@ from collscope.analysis.verdict import Verdict
 from collscope.errors import UsageError
 from collscope.model import CollectiveClass
 from collscope.reports.comparison.steps import runs_words, step_sections
-from collscope.reports.comparison.words import kind_of, note_words, step_words, why
+from collscope.reports.comparison.words import note_words, step_words, why
 from collscope.reports.html.page import Extras
 from collscope.reports.layout import (
     NUMBER,
@@ -206,7 +206,7 @@ def _class_cells(row: ClassComparison, comparison: Comparison, weighted: bool) -
 
 
 def _curve_name(key: CollectiveClass) -> str:
-    kind = kind_of(key)
+    kind = key.kind
     return f"{kind}, {count(key.nranks, 'rank')}{_where(key)}"
 
 
@@ -322,7 +322,7 @@ def _verdict_table(rows: Sequence[ClassVerdict]) -> Table:
 
 
 def _class_name(key: CollectiveClass) -> str:
-    return f"{kind_of(key)} {key.size_bytes} B {count(key.nranks, 'rank')}{_where(key)}"
+    return f"{key.kind} {key.size_bytes} B {count(key.nranks, 'rank')}{_where(key)}"
 
 
 def _junit(check: Check) -> str:

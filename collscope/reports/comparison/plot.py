@@ -11,7 +11,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from collscope.analysis.compare import ClassComparison, Comparison, curves
 from collscope.errors import UsageError
-from collscope.reports.comparison.words import kind_of
 from collscope.reports.figure import COLOURS, MARKERS, check_plot, write_figure
 from collscope.roofline.roof import Roofs
 from collscope.roofline.workload import Workload
@@ -92,7 +91,7 @@ def _panel(
                 change.size_bytes, label="crossover", color="0.6", linewidth=0.8, linestyle=":"
             )
     place = {True: ", in place", False: ", out of place", None: ""}[key.in_place]
-    kind = kind_of(key)
+    kind = key.kind
     axes.set_title(f"{kind}, {key.nranks} ranks{place}", fontsize=10)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: format_size(int(size))))

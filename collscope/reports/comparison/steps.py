@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from collscope.analysis.compare import PartCell, PartComparison, TracedParts, TracedSteps
 from collscope.analysis.verdict import TOTAL_THRESHOLD
-from collscope.reports.comparison.words import kind_of, predict_command
+from collscope.reports.comparison.words import predict_command
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, table
 from collscope.units import count
 
@@ -104,7 +104,7 @@ def _kernels(traced: TracedParts, short: Mapping[str, str], ratios: bool) -> Ite
         columns += [("ratio" if ratios else "speed-up", NUMBER)] * bool(place)
     rows = []
     for kernel in traced.kernels[:_MOST_CLASSES]:
-        row: list[object] = [kind_of(kernel.key), kernel.key.size_bytes, kernel.key.nranks]
+        row: list[object] = [kernel.key.kind, kernel.key.size_bytes, kernel.key.nranks]
         for place, cell in enumerate(kernel.cells):
             row.append(cell.time_us)
             if place:

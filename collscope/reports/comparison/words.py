@@ -66,12 +66,6 @@ GAPS = {
 }
 
 
-def kind_of(key: CollectiveClass) -> str:
-    """Operation, type, reduction and shape of a class, as far as they are known."""
-    parts = (key.op, key.datatype, key.redop)
-    return " ".join(filter(None, (*(p.value for p in parts if p), key.shape)))
-
-
 def called(key: CollectiveClass) -> str:
     """A class in a sentence."""
     ranks = count(key.nranks, "rank") if key.nranks else "an unknown number of ranks"

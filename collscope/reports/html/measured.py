@@ -13,7 +13,6 @@ from collscope.analysis.compare import ClassComparison, Comparison, TracedParts,
 from collscope.analysis.p2p import P2p, PairRow
 from collscope.bench.p2p_plan import ONE_WAY, PING_PONG, TWO_WAY
 from collscope.model import CollectiveClass
-from collscope.reports.comparison.words import kind_of
 from collscope.reports.html.drawing import (
     INK,
     Matrix,
@@ -95,7 +94,7 @@ def compare_extras(found: Comparison) -> Extras:
 
 def _curve_name(key: CollectiveClass) -> str:
     place = {True: " in place", False: " out of place", None: ""}[key.in_place]
-    return f"{kind_of(key)} x{key.nranks}{place}"
+    return f"{key.kind} x{key.nranks}{place}"
 
 
 def _rates(row: ClassComparison) -> list[float]:

@@ -4,27 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import hypot, log
-from pathlib import Path
-from typing import Annotated
 
-import msgspec
-
-from collscope.analysis.sides import Runs, name_traced_runs
-from collscope.analysis.traced_run import read_traced
-from collscope.errors import InputError, NoVerdictError, UsageError
-from collscope.ingest.match import reading
-from collscope.model import CollectiveClass
+from collscope.analysis.explain import Explained, ExplainedPart, ExplainedRun
 from collscope.reports.class_words import inferred_groups
-from collscope.reports.comparison.words import kind_of, predict_command
+from collscope.reports.comparison.words import predict_command
 from collscope.reports.html.page import Extras, Fact
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, in_format, table, to_csv
 from collscope.timeline.assumptions import HOST_STARTS, STARTS
-from collscope.timeline.explain import DOUBTS, Explanation, explain
-from collscope.timeline.recorded_job import RecordedJob
 from collscope.units import count, format_size
 
-SCHEMA = "collscope.explain/1"
-_TWO = 2
 _PARTS = {
     "host": "pace of the hosts",
     "compute": "compute kernels",
@@ -51,174 +39,6 @@ _MEANS = (
 _NOTABLE, _SMALL = 0.2, 0.01
 _OTHER_BLOCKS = log(1.25)  # kernels with so many more blocks were started with another setting
 _WIDE = 0.5  # of the widest range: advice is for those that are as wide
-
-
-class ExplainedPart(msgspec.Struct, frozen=True):
-    """What one factor adds to a step; ns."""
-
-    # host: work between launches, the same factor for every rank: it differs from start to start,
-    # so that one recording of each does not tell whose it is; compute: kernels alone;
-    # collectives: transfers, and what they cost the compute beside them; arrivals: what differs
-    # from rank to rank; profiler: what it costs the second run more than the first
-    part: Annotated[str, ("host", "compute", "collectives", "arrivals", "profiler")]
-    # what it adds to a step without the profiler: the mean over all orders of swapping; null: not
-    # known, and counted in the remainder
-    ns: int | None
-    low_ns: int  # its range; where it holds 0, the recordings do not tell the sign
-    high_ns: int  # its other end
-    # what adds most to that range. hosts: their pace without the profiler, which differs from start
-    # to start, too; order: in which the parts are swapped, and in which run's graph; remainder:
-    # what is not explained may belong to the part; slowdown: of compute beside collectives, which
-    # one run does not tell; starts: 3 % of a step, by which two starts of one setting differ;
-    # clock: of a GPU at its power cap; spread: of the transfers; unswapped: collectives whose
-    # transfers could not be swapped; null: the range has no width
-    widest: Annotated[
-        str | None,
-        (*DOUBTS, None),
-    ]
-
-
-class ExplainedClass(msgspec.Struct, frozen=True):
-    """Transfer of a call, ns: the median over the calls; of a class of unknown size the mean."""
-
-    op: str
-    datatype: str | None  # None: not known
-    size_bytes: int | None  # nccl-tests size S; None: not known
-    nranks: int | None  # ranks of the communicator
-    calls: int  # traced in the first run
-    first_ns: float  # in the first run
-    second_ns: float  # the same as swapped
-
-
-class ExplainedRun(msgspec.Struct, frozen=True):
-    """One of the two runs; ns a step."""
-
-    run: str  # label of the run
-    step_ns: int  # step as recorded, with the profiler
-    steps: int  # that this is the mean of
-    cpu_activities: bool  # the profiler recorded them, too: a slower host
-    reached_ns: float  # its graph with everything of the other run, whose step it should be
-    unprofiled_ns: float  # step with the middle of what the profiler may cost its hosts
-    unprofiled_low_ns: float  # least of its step without the profiler, in any start
-    unprofiled_high_ns: float  # most of it
-    # of compute beside collectives, a ratio minus one; None: the traces do not tell it
-    slowdown: float | None
-    alone_ns: float  # kernels and copies that only this run has, the mean over the ranks
-    unswapped_ns: float  # exposed time of collectives whose transfers could not be swapped
-    # process groups of some of the ranks that no trace names: told by whose calls end together
-    groups_inferred: int
-    # thread blocks of its collectives' kernels, the median by time; None: the traces tell none
-    blocks: float | None
-
-
-class Explained(msgspec.Struct, frozen=True, kw_only=True):
-    """The difference of two steps; the parts and the remainder sum to it. ns a step."""
-
-    schema: str = SCHEMA
-    store: str  # path of the store that both runs are in
-    first: ExplainedRun  # the reference
-    second: ExplainedRun  # what is explained
-    difference_ns: int  # step of the second run minus that of the first
-    parts: tuple[ExplainedPart, ...]  # host, compute, collectives, arrivals, profiler
-    remainder_ns: int  # not explained
-    # time of the second's host work / the first's, mean over the ranks; None: not known
-    host_pace: float | None
-    slowdown_assumed: bool  # one run does not tell it: compute alone is taken to be as fast in both
-    classes: tuple[ExplainedClass, ...]  # whose transfers were swapped, the largest change first
-    unmatched: tuple[str, ...]  # classes of either run whose transfers could not be swapped
-
-
-def explain_runs(db: Path, names: Sequence[str]) -> Explained:
-    """Explain the step of the second run by the first's.
-
-    raises  UsageError where there are not two runs; InputError where they are not traced, or of
-            different ranks; NoVerdictError where one has no steps, or they may be different jobs
-    """
-    if len(names) != _TWO or len(set(names)) != _TWO:
-        raise UsageError(
-            f"compare --explain: {count(len(set(names)), 'run')} named. Name two traced runs."
-        )
-    if not name_traced_runs(db, names, Runs()):
-        raise InputError(
-            f"compare --explain: {' and '.join(map(repr, names))} are not both traced runs. Ingest"
-            " the traces of each with collscope ingest trace --run."
-        )
-    with reading(db) as store:
-        first, second = (read_traced(store, db, name).recorded() for name in names)
-    if first.rows.ranks != second.rows.ranks:
-        told = (",".join(map(str, r.rows.ranks)) for r in (first, second))
-        raise InputError(
-            f"compare --explain: the traces are of different ranks ({' and '.join(told)}). Ingest"
-            " those of the same ranks."
-        )
-    for name, recorded in zip(names, (first, second), strict=True):
-        if recorded.steps.source == "window":
-            raise NoVerdictError(
-                f"compare --explain: no step recurs in the traces of '{name}'. Record several."
-            )
-    found = explain(first, second)
-    if found is None:
-        raise NoVerdictError("compare --explain: the traces hold no step. Record several steps.")
-    return explained(db, names, (first, second), found)
-
-
-def explained(
-    db: Path, names: Sequence[str], recorded: tuple[RecordedJob, RecordedJob], found: Explanation
-) -> Explained:
-    """What is said of two runs of these names in the store `db`.
-
-    raises  NoVerdictError where they may be different jobs
-    """
-    if not found.alike:
-        raise NoVerdictError(
-            f"compare --explain: '{names[0]}' and '{names[1]}' have no collectives in common, and"
-            " most of the kernels of one are not in the other: they may be different jobs. Name two"
-            " runs of one job."
-        )
-    one, other = (
-        ExplainedRun(
-            run=name,
-            step_ns=(found.first_ns, found.second_ns)[k],
-            steps=int(run.steps.count.max()),
-            cpu_activities=run.full,
-            reached_ns=found.reached[k],
-            unprofiled_ns=found.unprofiled[k],
-            unprofiled_low_ns=found.unprofiled_low[k],
-            unprofiled_high_ns=found.unprofiled_high[k],
-            slowdown=run.contention.mean,
-            alone_ns=(found.alone_first, found.alone_second)[k],
-            unswapped_ns=found.unswapped[k],
-            groups_inferred=run.groups_inferred,
-            blocks=run.blocks,
-        )
-        for k, (name, run) in enumerate(zip(names, recorded, strict=True))
-    )
-    changed = sorted(found.classes, key=lambda c: -c.calls * abs(c.new_ns - c.old_ns))
-    return Explained(
-        store=str(db),
-        first=one,
-        second=other,
-        difference_ns=found.second_ns - found.first_ns,
-        parts=tuple(
-            ExplainedPart(p.factor, p.ns, p.low_ns, p.high_ns, p.widest) for p in found.parts
-        ),
-        remainder_ns=found.remainder_ns,
-        host_pace=found.pace,
-        slowdown_assumed=found.slowdown_assumed,
-        classes=tuple(
-            ExplainedClass(
-                c.key.op.value, None if c.key.datatype is None else c.key.datatype.value,
-                c.key.size_bytes, c.key.nranks, c.calls, c.old_ns, c.new_ns,
-            )
-            for c in changed
-        ),
-        unmatched=tuple(map(_named, found.unmatched)),
-    )  # fmt: skip
-
-
-def _named(key: CollectiveClass) -> str:
-    size = "" if key.size_bytes is None else f" {format_size(key.size_bytes)}"
-    return f"{kind_of(key)} x{key.nranks}{size}"
 
 
 def render_explained(said: Explained, fmt: str) -> str:
