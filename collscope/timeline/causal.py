@@ -206,8 +206,8 @@ class Causes:
                 # A copy that the host waits for, or a graph, whose launch under the profiler goes
                 # on while its first rows run.
                 return [int(done[self.end[done].argmax()])]
-            # A full queue: the launch returns when one of the rows before it leaves.
-            return self._ended(launches.trace, limit)
+            # A full queue: the launch returns some time after one of the rows before it is done.
+            return self._ended(launches.trace, limit, EVER)
         if kind is Call.STREAM_SYNC and told >= 0:
             found = [launches.last(told, call)]
         elif kind is Call.DEVICE_SYNC:
@@ -219,16 +219,16 @@ class Causes:
                 last = launches.all_last(call)
                 found = [r for r in last if self.end[r] <= limit + TOLERANCE_NS]
         else:
-            found = self._ended(launches.trace, limit)
+            found = self._ended(launches.trace, limit, limit - _WAKE_NS)
         found = [r for r in found if r != NONE]
         good = [r for r in found if self.end[r] <= limit + TOLERANCE_NS]
         self.counts["contradicted"] += len(found) - len(good)
         return sorted(good, key=lambda r: -int(self.end[r]))
 
-    def _ended(self, trace: int, moment: int) -> list[int]:
-        """The row that ended last before a moment when the host went on; none long before it."""
+    def _ended(self, trace: int, moment: int, since: int) -> list[int]:
+        """The row that ended last between a moment and the one when the host went on."""
         place = int(np.searchsorted(self.by_end[trace][1], moment, side="right")) - 1
-        if place < 0 or self.by_end[trace][1][place] <= moment - _WAKE_NS:
+        if place < 0 or self.by_end[trace][1][place] <= since:
             return []
         return [int(self.by_end[trace][0][place])]
 
