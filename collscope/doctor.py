@@ -15,7 +15,6 @@ import shutil
 import sqlite3
 import sys
 import tempfile
-import textwrap
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,6 +31,7 @@ from collscope.programs import (
     launchers,
     mpi_version,
 )
+from collscope.writing import folded
 
 # schemas/views use window functions, which SQLite has since 3.25.0 (sqlite.org/changes.html).
 MIN_SQLITE = (3, 25, 0)
@@ -116,14 +116,7 @@ def render(checks: Sequence[Check], columns: int | None = None) -> str:
 def _folded(before: str, text: str, columns: int | None) -> list[str]:
     if columns is None:
         return [before + text]
-    return textwrap.wrap(
-        text,
-        columns,
-        initial_indent=before,
-        subsequent_indent=" " * len(before),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return folded(text, columns, before, " " * len(before))
 
 
 def _for_replay(checks: Sequence[Check]) -> str:

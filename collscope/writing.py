@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,6 +38,25 @@ def one_line(text: str) -> str:
     'a\\u000ab'
     """
     return visible(text).replace("\n", "\\u000a")
+
+
+def folded(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
+    """Lines of at most `width` columns; a word is never broken, so an option, a name or a path can
+    be copied from one line.
+
+    first, rest  what the first line begins with, and what all others do
+
+    >>> folded("give the time as --step-ms", 22, "- ", "  ")
+    ['- give the time as', '  --step-ms']
+    """
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def inert(cell: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import textwrap
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from collscope.cli.options import (
     write,
 )
 from collscope.errors import UsageError
+from collscope.writing import folded
 
 if TYPE_CHECKING:
     from collscope.reports.model import Report
@@ -143,8 +143,7 @@ def _folded(views: Iterable[tuple[Any, ...]]) -> str:
     width = text_width()
     lines: list[str] = []
     for view, columns in views:
-        folded = textwrap.fill(columns, width, initial_indent=_INDENT, subsequent_indent=_INDENT)
-        lines += [view, folded]
+        lines += [view, *folded(columns, width, _INDENT, _INDENT)]
     return "\n".join(lines)
 
 

@@ -6,7 +6,6 @@ import csv
 import io
 import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ import msgspec
 from msgspec.structs import asdict, astuple
 
 from collscope.errors import UsageError
-from collscope.writing import inert, to_json, visible
+from collscope.writing import folded, inert, to_json, visible
 
 if TYPE_CHECKING:
     from collscope.reports.html.page import Extras
@@ -212,10 +211,10 @@ def _text_block(block: str | Item | Table, prose: int, tables: int | None) -> li
     if isinstance(block, Table):
         return text_table(block, tables)
     if isinstance(block, str):
-        return textwrap.wrap(block, prose)
-    lines = textwrap.wrap(block.head, prose, subsequent_indent="  ")
+        return folded(block, prose)
+    lines = folded(block.head, prose, rest="  ")
     for line in block.lines:
-        lines += textwrap.wrap(line, prose, initial_indent="    ", subsequent_indent="      ")
+        lines += folded(line, prose, "    ", "      ")
     return lines
 
 
@@ -290,8 +289,7 @@ def _text_part(block: Table, widths: Sequence[int], part: Sequence[int]) -> list
     """Lines of some columns; titles that are too long take several lines."""
     columns, widths = [block.columns[i] for i in part], [widths[i] for i in part]
     titles = [
-        textwrap.wrap(column.title, max(width, 1), break_long_words=False)
-        for column, width in zip(columns, widths, strict=True)
+        folded(column.title, max(width, 1)) for column, width in zip(columns, widths, strict=True)
     ]
     height = max(map(len, titles), default=0)
     # All end on the same line, above the rule.

@@ -140,3 +140,10 @@ def test_a_pipe_gets_no_progress(samples: Path, tmp_path: Path) -> None:
     done = collscope("ingest", "log", samples / "nccl" / "mixed", "--db", tmp_path / "t.db")
     assert (done.code, done.err) == (0, "")
     assert "\x1b" not in done.out
+
+
+def test_no_option_is_broken_at_its_hyphens(db: Path) -> None:
+    for columns in (67, 93, 118):
+        said = " ".join(lines_on_terminal(columns, "predict", "--system", "h200", "--db", db))
+        assert "--step-ms" in said
+        assert not re.search(r"--[a-z]+- ", said)
