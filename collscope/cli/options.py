@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from collscope.errors import InputError
-from collscope.writing import one_line, visible, write_file
+from collscope.writing import folded, one_line, visible, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,6 +156,17 @@ def summarise(ingest: Callable[[], list[Ingested]], strict: bool) -> list[Ingest
 
 def _tell(results: list[Ingested]) -> None:
     from collscope.ingest.result import summary_lines
+    from collscope.reports.layout import WIDTH, terminal_width
 
-    if results:
-        write("\n".join(map(one_line, summary_lines(results))), None)
+    width = terminal_width()
+    lines = [one_line(line) for line in summary_lines(results)]
+    if width is not None:  # what is piped stays one line for each, for grep and tail
+        lines = [part for line in lines for part in _hanging(line, min(width, WIDTH))]
+    if lines:
+        write("\n".join(lines), None)
+
+
+def _hanging(line: str, width: int) -> list[str]:
+    """A line, and below it what a terminal has no room for, further in."""
+    begin = " " * (len(line) - len(line.lstrip()))
+    return folded(line.lstrip(), width, begin, f"{begin}    ")

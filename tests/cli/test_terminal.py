@@ -142,6 +142,20 @@ def test_a_pipe_gets_no_progress(samples: Path, tmp_path: Path) -> None:
     assert "\x1b" not in done.out
 
 
+def test_notices_of_an_ingest_fit_the_terminal(samples: Path, tmp_path: Path) -> None:
+    """A pipe gets a line for each, so that grep finds whole sentences."""
+    (tmp_path / "one").mkdir()
+    for rank in range(2):
+        log = (samples / "nccl" / "mixed" / f"rank{rank}.log").read_bytes()
+        (tmp_path / "one" / f"rank{rank}.log").write_bytes(log[:-2000])
+    command = ("ingest", "log", tmp_path / "one", "--db")
+    piped = collscope(*command, tmp_path / "a.db").out
+    folded = on_terminal(80, *command, tmp_path / "b.db").out
+    assert max(map(len, piped.splitlines())) > 80
+    assert max(len(line) for line in folded.splitlines() if "/" not in line) <= 80
+    assert folded.split() == piped.split()
+
+
 def test_no_option_is_broken_at_its_hyphens(db: Path) -> None:
     for columns in (67, 93, 118):
         said = " ".join(lines_on_terminal(columns, "predict", "--system", "h200", "--db", db))
