@@ -112,3 +112,19 @@ def figure(value: float, digits: int = 3) -> str:
     ('0.0123', '12.3', '40912')
     """
     return f"{value:.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
+
+
+def decimals(low: float, high: float) -> int:
+    """Decimals of an estimate and its range: the last is worth a hundredth to a tenth of the range.
+
+    low, high  the range, in the unit that is printed; where they are equal: four digits, which is
+               the most
+
+    >>> decimals(109.166, 122.398), decimals(5.080, 5.546), decimals(0.0, 1.5), decimals(12.5, 12.5)
+    (0, 2, 1, 2)
+    """
+    largest = max(abs(low), abs(high))
+    most = 3 - math.floor(math.log10(largest)) if largest > 0 else 0
+    if not low < high < math.inf:
+        return max(0, most)
+    return max(0, min(most, math.ceil(-math.log10((high - low) / 10))))

@@ -15,7 +15,7 @@ from collscope.reports.layout import (
     table,
     to_csv,
 )
-from collscope.units import count, figure, format_size
+from collscope.units import count, decimals, figure, format_size
 from collscope.whatif.policies import Policy
 from collscope.whatif.records import Fusion, FusionRow, Recommended
 
@@ -134,24 +134,23 @@ def _recommendation(found: Fusion) -> list[str]:
 
 def _verdict(found: Fusion, best: Recommended, word: str) -> str:
     if best.gain < 0:
-        interval = (
-            ""
-            if best.gain_low is None or best.gain_high is None
-            else f" ({percent(-best.gain_high)} to {percent(-best.gain_low)})"
-        )
         return (
             f"The present setting ({found.present_name}) is the fastest: the next, {word}, takes "
-            f"{percent(-best.gain)} %{interval} longer."
+            f"{_part(best, -100)} longer."
         )
-    interval = (
-        ""
-        if best.gain_low is None or best.gain_high is None
-        else f" ({percent(best.gain_low)} to {percent(best.gain_high)})"
-    )
-    gain = f"{percent(best.gain)} %{interval} of the present time ({found.present_name})"
+    gain = f"{_part(best, 100)} of the present time ({found.present_name})"
     if not best.worth_it:
         return f"Not worth it: the fastest, {word}, saves {gain}."
     # Under another policy the same number would make other buckets in PyTorch.
     torch = found.policy == Policy.TORCH_DDP.value
     cap = f" (bucket_cap_mb={best.bucket_cap_mb:.4g})" if torch else ""
     return f"Take {setting_word(found.policy)} {word}{cap}: it saves {gain}."
+
+
+def _part(best: Recommended, unit: int) -> str:
+    """The gain, or with unit -100 the loss, in percent, with its range."""
+    if best.gain_low is None or best.gain_high is None:
+        return f"{unit * best.gain:.2f} %"
+    low, high = sorted((unit * best.gain_low, unit * best.gain_high))
+    digits = decimals(low, high)
+    return f"{unit * best.gain:.{digits}f} % ({low:.{digits}f} to {high:.{digits}f})"

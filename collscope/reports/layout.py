@@ -189,7 +189,7 @@ def text_width() -> int:
 def to_text(
     title: str, sections: Iterable[Section], *, wide: bool = False, before: str = ""
 ) -> str:
-    """Plain text, at most `text_width` columns wide.
+    """Plain text, at most `text_width` columns wide but for a word that is longer.
 
     wide    tables have the width that they need, so that nothing is cut
     before  every line, such as the sign of a comment

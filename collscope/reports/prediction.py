@@ -21,7 +21,7 @@ from collscope.reports.layout import (
     table,
 )
 from collscope.timeline.assumptions import SLOWDOWN_PRIOR
-from collscope.units import count, format_size
+from collscope.units import count, decimals, figure, format_size
 
 _HOST_BOUND = 0.2
 # A given step that is off the recorded one by so much was given in another unit: profilers make
@@ -78,7 +78,6 @@ def _sections(said: PredictionReport, explain: bool) -> Iterable[Section]:
 
 
 def _answer(said: PredictionReport) -> Iterable[str]:
-    low, high = _ms(said.low_us), _ms(said.high_us)
     if not 1 / _OFF <= said.step_us / said.recorded_us <= _OFF:
         yield (
             f"--step-ms {said.step_us / 1000:g} is {said.step_us / said.recorded_us:.3g} times the "
@@ -91,14 +90,13 @@ def _answer(said: PredictionReport) -> Iterable[str]:
             "change little."
         )
     yield (
-        f"Step time {_ms(said.step_us)} -> {_ms(said.new_us)} ms"
-        f"{f' ({low} to {high})' if low != high else ''}, {_change(said.step_us, said.new_us)}, "
+        f"Step time {_ms(said.step_us)} -> {_new(said)}, {change_words(said, said.new_us)}, "
         f"with {origin_words(said.times_from)}."
     )
     yield from _itself(said)
     yield (
-        f"By the uplift formula alone: {_ms(said.simple_us)} ms, "
-        f"{_change(said.step_us, said.simple_us)}; it removes exposed transfer time and changes"
+        f"By the uplift formula alone: {in_range(said, said.simple_us)} ms, "
+        f"{change_words(said, said.simple_us)}; it removes exposed transfer time and changes"
         " nothing else."
     )
     error = said.simulated_us / said.recorded_us - 1
@@ -339,18 +337,33 @@ def _of_compute(said: PredictionReport) -> Iterator[str]:
         )
 
 
+def _new(said: PredictionReport) -> str:
+    """The predicted step time and its range."""
+    new, low, high = (in_range(said, us) for us in (said.new_us, said.low_us, said.high_us))
+    return f"{new} ms ({low} to {high})" if low != high else f"{new} ms"
+
+
+def in_range(said: PredictionReport, us: float) -> str:
+    """A predicted time in ms, with the digits that the range of the prediction allows."""
+    return f"{us / 1000:.{decimals(said.low_us / 1000, said.high_us / 1000)}f}"
+
+
 def _ms(us: float) -> str:
-    return f"{us / 1000:.3f}"
+    """A time that was recorded."""
+    return figure(us / 1000, 4)
 
 
-def _change(old_us: float, new_us: float) -> str:
+def change_words(said: PredictionReport, new_us: float) -> str:
     """Change of the time, not of the speed: 5 -> 6 ms is 20 % longer."""
-    if old_us <= 0:
+    if said.step_us <= 0:
         return "change not defined"
-    change = new_us / old_us - 1
-    percent = f"{100 * abs(change):.1f}"
-    if percent == "0.0":
-        if _ms(old_us) == _ms(new_us):
+    change, low, high = (
+        100 * (us / said.step_us - 1) for us in (new_us, said.low_us, said.high_us)
+    )
+    digits = min(decimals(low, high), 1)
+    percent = f"{abs(change):.{digits}f}"
+    if float(percent) == 0:
+        if _ms(said.step_us) == _ms(new_us):
             return "no change"
-        percent = "under 0.1"
+        percent = f"under {10**-digits:g}"
     return f"{percent} % {'longer' if change > 0 else 'shorter'}"

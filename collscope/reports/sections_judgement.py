@@ -28,7 +28,7 @@ from collscope.reports.layout import (
 )
 from collscope.reports.model import Report
 from collscope.roofline.workload import IMPOSSIBLE
-from collscope.units import count, format_size
+from collscope.units import count, decimals, format_size
 
 _HOW = (
     "Not judged: measure the classes (collscope replay, or collscope ingest csv and table), and "
@@ -44,11 +44,11 @@ _MOST_REACHED = 12  # operations in the first lines
 def gain_sentences(report: Report) -> Iterable[str]:
     """The expected gain for the first lines of the report."""
     for uplift in report.judgement.uplifts:
+        gain, between = gain_words(uplift)
         yield (
             f"Tuning every measured class to its reachable ceiling ({report.judgement.roof}) would "
-            f"make the job{_which(uplift, report.judgement)} {_gain(uplift.gain)} faster"
-            f"{_range(uplift)}; without any collective time it would be "
-            f"{_gain(uplift.ceiling)} faster."
+            f"make the job{_which(uplift, report.judgement)} {gain} faster{between}; "
+            f"without any collective time it would be {_gain(uplift.ceiling)} faster."
         )
         if uplift.gain_skewed_low is not None and uplift.gain_skewed_high is not None:
             yield (
@@ -243,7 +243,7 @@ def _uplift(found: Uplift, which: str) -> Iterable[str | Item]:
     lines.append(f"ceiling: {_gain(found.ceiling)} if collectives took no time")
     lines.append(f"denominator: {found.denominator}")
     lines += [f"assumed: {text}" for text in found.assumptions]
-    head = f"Expected gain of the whole job{which}: {_gain(found.gain)}{_range(found)}."
+    head = f"Expected gain of the whole job{which}: {''.join(gain_words(found))}."
     yield Item(head, tuple(f"{line}." for line in lines))
 
 
@@ -312,10 +312,13 @@ def _gain(ratio: float | None) -> str:
 
 
 def _between(low: float, high: float) -> str:
-    return f"{100 * low:.1f} to {100 * high:.1f} %"
+    digits = decimals(100 * low, 100 * high)
+    return f"{100 * low:.{digits}f} to {100 * high:.{digits}f} %"
 
 
-def _range(found: Uplift) -> str:
+def gain_words(found: Uplift) -> tuple[str, str]:
+    """The expected gain of a job, and behind it its range."""
     if found.low is None or found.high is None:
-        return ""
-    return f" ({_between(found.low, found.high)})"
+        return _gain(found.gain), ""
+    digits = decimals(100 * found.low, 100 * found.high)
+    return f"{100 * found.gain:.{digits}f} %", f" ({_between(found.low, found.high)})"

@@ -21,7 +21,7 @@ from collscope.reports.layout import (
 )
 from collscope.tuning.records import DRY_RUN, TUNED, UNCONFIRMED, TunedClass, Tuning
 from collscope.tuning.state import ENV, TUNER_CSV
-from collscope.units import count, figure, format_size
+from collscope.units import count, decimals, figure, format_size
 from collscope.writing import to_json
 
 FORMATS = tuple(fmt for fmt in ALL_FORMATS if fmt != "csv")
@@ -91,7 +91,9 @@ def _saved(saved: float, low: float | None, high: float | None) -> str:
     """A gain with its interval: `-12.3 % (-13.1 to -11.2 %)`."""
     if low is None or high is None:
         return f"{-100 * saved:+.3g} %"
-    return f"{-100 * saved:+.3g} % ({-100 * high:+.3g} to {-100 * low:+.3g} %)"
+    digits = decimals(100 * low, 100 * high)
+    least, part, most = (f"{-100 * value:+.{digits}f}" for value in (high, saved, low))
+    return f"{part} % ({least} to {most} %)"
 
 
 def _apply(found: Tuning, out: Path) -> Iterator[str]:

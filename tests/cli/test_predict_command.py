@@ -267,13 +267,13 @@ def test_the_other_runs_own_step_is_told(db: Path) -> None:
     assert found["other_step_us"] == own
     assert found["low_us"] <= own <= found["high_us"]
     said = " ".join(collscope("predict", "--db", db, *wanted).out.split())
-    told = f"Run ringll itself took {own / 1000:.3f} ms a step with the profiler"
+    told = f"Run ringll itself took {own / 1000:.4g} ms a step with the profiler"
     assert f"{told}; the prediction does not use that." in said
     given = collscope("predict", "--db", db, *wanted, "--step-ms", "5.7").out
     assert f"{told}; the prediction is of steps without it" in " ".join(given.split())
     beyond = replace(predict_run(db, Wanted("default", "ringll")), other_step_us=99_000.0)
     said = " ".join(render_prediction(beyond, "text").split())
-    assert "99.000 ms a step with the profiler, outside the predicted range" in said
+    assert "99 ms a step with the profiler, outside the predicted range" in said
     for origin in (("--with", "half"), ("--system", "h200")):
         assert predicted(db, "--run", "ringll", *origin)["other_step_us"] is None
 
@@ -339,3 +339,18 @@ def test_export_is_bounded(db: Path, tmp_path: Path) -> None:
     arguments = ("--db", db, "--run", "default", "-o", path, "--limit", "8")
     assert "16 shortest calls left out" in collscope("export", "perfetto", *arguments).out
     assert sum(e.get("cat") == "transfer" for e in json.loads(path.read_text())["traceEvents"]) == 8
+
+
+def test_the_digits_of_a_prediction_follow_its_range(db: Path) -> None:
+    """A tenth of the range is the least that a digit stands for; of what was recorded there are
+    four."""
+    said = predict_run(db, Wanted("default", "ringll"))
+    for low, new, high, told in (
+        (109_166.0, 114_203.0, 122_398.0, "114 ms (109 to 122), 42 % longer,"),
+        (84_000.0, 84_250.0, 84_500.0, "84.25 ms (84.00 to 84.50), 4.5 % longer,"),
+        (80_000.0, 80_900.0, 88_000.0, "80.9 ms (80.0 to 88.0), 0.4 % longer,"),
+        (70_000.0, 80_900.0, 90_000.0, "81 ms (70 to 90), under 1 % longer,"),
+        (80_600.0, 80_600.0, 80_600.0, "80.60 ms, no change,"),
+    ):
+        shown = replace(said, step_us=80_600.0, low_us=low, new_us=new, high_us=high)
+        assert f"Step time 80.6 -> {told}" in " ".join(render_prediction(shown, "text").split())

@@ -11,7 +11,7 @@ from collscope.reports.figure import COLOURS
 from collscope.reports.html.drawing import INK, Sheet, draw, log_axis
 from collscope.reports.html.page import Extras, Fact, Figure
 from collscope.reports.layout import NUMBER, TEXT, table
-from collscope.reports.prediction import origin_words
+from collscope.reports.prediction import change_words, in_range, origin_words
 from collscope.units import count, figure, format_size
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ _KINDS = {  # of what bounds a step, in the order of the bars
 }  # fmt: skip
 _OTHER = "#999999"
 _STEP_ROW = 0.6  # inches of a bar of the step, with the range below it
-_LEAST_CHANGE = 0.0005  # of the step, less than the printed digits show
 _SAME = 0.01  # of the old value, a change that is drawn as none
 
 
@@ -38,15 +37,11 @@ def prediction_extras(said: PredictionReport) -> Extras:
 
 
 def _facts(said: PredictionReport) -> Iterable[Fact]:
-    change = said.new_us / said.step_us - 1 if said.step_us > 0 else None
-    words = ""
-    if change is not None:
-        words = f", {100 * abs(change):.1f} % {'longer' if change > 0 else 'shorter'}"
-        words = words if abs(change) >= _LEAST_CHANGE else ", as long as before"
-    yield Fact("A step after the change", f"{said.new_us / 1e3:.2f} ms",
-               f"{said.low_us / 1e3:.2f} to {said.high_us / 1e3:.2f} ms{words}",
+    yield Fact("A step after the change", f"{in_range(said, said.new_us)} ms",
+               f"{in_range(said, said.low_us)} to {in_range(said, said.high_us)} ms, "
+               f"{change_words(said, said.new_us)}",
                "Assumptions")  # fmt: skip
-    yield Fact("A step as it is", f"{said.step_us / 1e3:.2f} ms",
+    yield Fact("A step as it is", f"{figure(said.step_us / 1e3, 4)} ms",
                f"mean of {count(said.steps, 'step')} of the slowest of "
                f"{count(said.ranks, 'rank')}")  # fmt: skip
     sums = _sums(said.bounds)

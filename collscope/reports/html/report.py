@@ -21,6 +21,7 @@ from collscope.reports.judgement import JudgedClass
 from collscope.reports.model import Report
 from collscope.reports.overview import NO_SIZES, TELL_SIZES
 from collscope.reports.sections import measured_only, no_sizes
+from collscope.reports.sections_judgement import gain_words
 from collscope.reports.sections_timeline import (
     in_time,
     late_calls,
@@ -62,13 +63,10 @@ def _facts(report: Report) -> Iterable[Fact]:
     if not measured_only(report) and report.header.calls:
         yield _late(report)
     for uplift in report.judgement.uplifts:
-        spread = (
-            "" if uplift.low is None or uplift.high is None
-            else f" ({100 * uplift.low:.1f} to {100 * uplift.high:.1f} %)"
-        )  # fmt: skip
+        gain, between = gain_words(uplift)
         of = f"; {', '.join(uplift.profiles)}" if len(report.judgement.uplifts) > 1 else ""
-        yield Fact("The job would be faster by", f"{100 * uplift.gain:.1f} %",
-                   f"if every measured class reached its ceiling{spread}{of}",
+        yield Fact("The job would be faster by", gain,
+                   f"if every measured class reached its ceiling{between}{of}",
                    "Efficiency and gain")  # fmt: skip
     if no_sizes(report):
         yield Fact("The job would be faster by", "not known", f"{NO_SIZES}; {TELL_SIZES}",
