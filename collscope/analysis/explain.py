@@ -13,7 +13,7 @@ from collscope.analysis.traced_run import read_traced
 from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.ingest.match import reading
 from collscope.model import CollectiveClass
-from collscope.timeline.explain import DOUBTS, Explanation, explain
+from collscope.timeline.explanation.explain import DOUBTS, Explanation, explain
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.units import count, format_size
 

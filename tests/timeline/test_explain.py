@@ -18,7 +18,7 @@ from collscope.analysis.explain import explained
 from collscope.errors import NoVerdictError
 from collscope.reports.comparison.explanation import render_explained
 from collscope.timeline.analyse import analyse
-from collscope.timeline.explain import Explanation, explain
+from collscope.timeline.explanation.explain import Explanation, explain
 from collscope.timeline.recorded_job import RecordedJob
 
 SCHEMA = json.loads((ROOT / "schemas" / "explain.schema.json").read_text("utf-8"))
