@@ -20,6 +20,7 @@ from collscope.analysis.classes import ClassRow
 from collscope.analysis.curves import Curve, curves_of
 from collscope.analysis.judged import Judged, Reached, judge_classes, reached_of
 from collscope.analysis.outliers import Outlier, outliers_of
+from collscope.analysis.overview import traced_gpus
 from collscope.analysis.profile_kernels import ProfileKernel, judge_kernels
 from collscope.analysis.serving import Matcher, as_classes, choose_labels, labels_of, share_source
 from collscope.analysis.share import Share
@@ -33,6 +34,7 @@ from collscope.analysis.time_breakdown import (
 )
 from collscope.model import Measurement
 from collscope.roofline.chosen import AnyRoofs, FitRoofs, empirical, make_roofs
+from collscope.roofline.system import OtherGpus
 from collscope.store.measurements import StoredMeasurement, read_measurements
 
 _FAILED = ("failed", "timeout")  # statuses of measurements that were not carried out
@@ -66,6 +68,7 @@ class Efficiency(msgspec.Struct, frozen=True, kw_only=True):
     whole_s     time of all classes over all devices
     kernels     of profiles, against the roof of the largest message they can serve
     fractions   collective share of the time, one for each job that the profiles are of
+    other_gpus  that ran, where the system's are of another model
     left_out    profiles that are not added to the traces, whose kernels they may hold again
     reached     by operation and ranks; empty where the run has calls
     outliers    rounds and nodes of the label that are slower than the others
@@ -84,6 +87,7 @@ class Efficiency(msgspec.Struct, frozen=True, kw_only=True):
     reached: tuple[Reached, ...]
     outliers: tuple[Outlier, ...]
     left_out: tuple[str, ...]
+    other_gpus: OtherGpus | None
 
 
 def efficiency_of(
@@ -119,6 +123,10 @@ def efficiency_of(
         uplift_of(judged, f, rows if len(told) == 1 else ())
         for f, told, rows in zip(known, told_by, kernels, strict=False)
     )
+    ran = (
+        *traced_gpus(connection, run),
+        *(m.device for m in measured if m.device and m.label == label and not m.on_host),
+    )
     return Efficiency(
         label=_label(rows, order, label),
         roof=None if roofs is None else roofs.name,
@@ -134,6 +142,7 @@ def efficiency_of(
         reached=() if classes else reached_of(judged),
         outliers=tuple(outliers_of(measured, label)),
         left_out=left_out,
+        other_gpus=None if roofs is None else roofs.other_gpus(ran),
     )
 
 

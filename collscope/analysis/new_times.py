@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +20,7 @@ from collscope.analysis.traced_run import read_traced
 from collscope.errors import InputError, NoVerdictError
 from collscope.model import CollectiveClass, Measurement
 from collscope.roofline.chosen import make_roofs
+from collscope.roofline.system import OtherGpus
 from collscope.store.measurements import measurement_labels, no_such_label, read_measurements
 from collscope.timeline.recorded_job import link
 from collscope.timeline.starts import Starts, find_starts
@@ -54,6 +55,7 @@ class Times(msgspec.Struct, frozen=True):
     starts: Starts | None = None  # where that run's collectives started
     # Its own step, as recorded; None: it has no steps. Nothing is predicted from it.
     step_ns: float | None = None
+    other_gpus: OtherGpus | None = None  # that were traced, where the system's are of other models
 
 
 def label_times(
@@ -162,9 +164,10 @@ def _traced(
     )  # fmt: skip
 
 
-def roof_times(system: str, rows: Mapping[CollectiveClass, ClassRow]) -> Times:
+def roof_times(system: str, rows: Mapping[CollectiveClass, ClassRow], gpus: Iterable[str]) -> Times:
     """The roof of each class; one that is faster in the job keeps its time there.
 
+    gpus    names of those that were traced
     raises  InputError when there is no such system
     """
     roofs = make_roofs(system, ())
@@ -174,4 +177,4 @@ def roof_times(system: str, rows: Mapping[CollectiveClass, ClassRow]) -> Times:
         if judged.roof is not None:
             found[key] = NewTime(judged.roof.time_us * 1000, bound=True)
     origin = TimesFrom("system", system) if roofs is None else TimesFrom("ceiling", roofs.name)
-    return Times(origin, found)
+    return Times(origin, found, other_gpus=None if roofs is None else roofs.other_gpus(gpus))

@@ -149,7 +149,7 @@ def read_header(
         hosts=tuple(row[0] for row in connection.execute(_HOSTS, (run,))),
         processes=processes,
         gpus=gpus or None,
-        gpu_names=tuple(row[0] for row in connection.execute(_GPU_NAMES, (run,))),
+        gpu_names=traced_gpus(connection, run),
         ranks=ranks,
         nodes=nodes,
         communicators=len(communicators),
@@ -158,6 +158,11 @@ def read_header(
         total_bytes=sum(row.total_bytes or 0 for row in classes),
         calls_without_size=sum(row.calls for row in classes if row.size_bytes is None),
     )
+
+
+def traced_gpus(connection: sqlite3.Connection, run: str) -> tuple[str, ...]:
+    """Names of the GPUs, as the traces tell them."""
+    return tuple(row[0] for row in connection.execute(_GPU_NAMES, (run,)))
 
 
 def read_seen(

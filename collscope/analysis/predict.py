@@ -12,10 +12,12 @@ from msgspec.structs import replace
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.marks import Mark
 from collscope.analysis.new_times import Times, TimesFrom, label_times, roof_times
+from collscope.analysis.overview import traced_gpus
 from collscope.analysis.traced_run import Traced, read_traced
 from collscope.errors import NoVerdictError, UsageError
 from collscope.ingest.match import reading, require_run
 from collscope.model import CollectiveClass
+from collscope.roofline.system import OtherGpus
 from collscope.timeline.prediction.predict import predict
 from collscope.timeline.records import Prediction
 from collscope.units import format_size
@@ -137,6 +139,7 @@ class PredictionReport(msgspec.Struct, frozen=True, kw_only=True):
     new_us: float  # step time after the change
     low_us: float
     high_us: float
+    other_gpus: OtherGpus | None  # that were traced, where the system's are of other models
     simple_us: float  # by the uplift formula: exposed time saved, nothing else moves
     gain: float | None  # step_us / new_us, minus one
     simple_gain: float | None  # the same of simple_us
@@ -178,7 +181,7 @@ def read_wanted(db: Path, wanted: Wanted) -> tuple[Traced, Times, float | None]:
         require_run(connection, db, wanted.run)
         traced = read_traced(connection, db, wanted.run)
         if wanted.system is not None:
-            times = roof_times(wanted.system, traced.rows)
+            times = roof_times(wanted.system, traced.rows, traced_gpus(connection, wanted.run))
         else:
             times = label_times(connection, db, wanted.run, wanted.label or "", traced.rows)
         if wanted.before is not None:
@@ -251,6 +254,7 @@ def _report(
         new_us=found.new_ns / 1000,
         low_us=found.low_ns / 1000,
         high_us=found.high_ns / 1000,
+        other_gpus=times.other_gpus,
         simple_us=found.simple_ns / 1000,
         gain=_gain(found.step_ns, found.new_ns),
         simple_gain=_gain(found.step_ns, found.simple_ns),

@@ -1,8 +1,9 @@
-"""Classes of calls and groups of ranks in words."""
+"""Classes of calls, groups of ranks and GPUs in words."""
 
 from __future__ import annotations
 
 from collscope.analysis.classes import ClassRow
+from collscope.roofline.system import OtherGpus
 from collscope.units import count, format_size
 
 
@@ -24,4 +25,12 @@ def inferred_groups(groups: int) -> str:
         f"{count(groups, 'process group')} of some of the ranks {'has' if groups == 1 else 'have'}"
         " no name in the traces: ranks whose collectives end together are taken for one group, and"
         " a wrong one makes waits and transfers wrong; traces with CPU activities name the groups"
+    )
+
+
+def other_gpus_words(others: OtherGpus) -> str:
+    """What is said where the GPUs that ran are not those of the system."""
+    return (
+        f"'{others.system}' is a system of {' or '.join(others.models)} GPUs, but what ran is "
+        f"{' and '.join(others.names)}"
     )

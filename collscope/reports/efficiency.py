@@ -72,6 +72,7 @@ def judgement_of(found: Efficiency) -> told.Judgement:
         curves=found.curves,
         reached=found.reached,
         outliers=found.outliers,
+        other_gpus=found.other_gpus,
         notes=(*_label_notes(found.label), *_notes(found), *_left_out(found.left_out)),
     )
 

@@ -11,6 +11,7 @@ from collscope.analysis.application_metrics import ApplicationMetric
 from collscope.analysis.curves import Curve
 from collscope.analysis.judged import Reached
 from collscope.analysis.outliers import Outlier
+from collscope.roofline.system import OtherGpus
 
 IN_JOB = "time in the job"  # the mark of a class whose time is that of the job
 
@@ -116,4 +117,5 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     curves: tuple[Curve, ...]
     reached: tuple[Reached, ...]  # by operation and ranks; empty where the run has calls
     outliers: tuple[Outlier, ...]  # of the label, the slowest first
+    other_gpus: OtherGpus | None  # that ran, where the system's are of another model
     notes: tuple[str, ...]  # what was assumed, left out or is not known

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from collscope.analysis.new_times import TimesFrom
 from collscope.analysis.predict import Basis, ClassChange, Known, PredictionReport
 from collscope.model.profile import other_profilers
-from collscope.reports.class_words import inferred_groups
+from collscope.reports.class_words import inferred_groups, other_gpus_words
 from collscope.reports.efficiency import mark_words
 from collscope.reports.html.page import Extras
 from collscope.reports.layout import (
@@ -88,6 +88,11 @@ def _answer(said: PredictionReport) -> Iterable[str]:
             f"The host limits the recorded step: {100 * said.known.host_bound:.0f} % of "
             "the launches found the GPU idle. While the host is the limit, other collectives "
             "change little."
+        )
+    if said.other_gpus is not None:
+        yield (
+            f"{other_gpus_words(said.other_gpus)}: predicted is a step with the collectives of the "
+            "one and the compute of the other."
         )
     yield (
         f"Step time {_ms(said.step_us)} -> {_new(said)}, {change_words(said, said.new_us)}, "

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from collscope.analysis.communicators import compact_ranges
 from collscope.analysis.judged import MOSTLY, SKEW_FACTOR
-from collscope.reports.class_words import class_words
+from collscope.reports.class_words import class_words, other_gpus_words
 from collscope.reports.judgement import JudgedClass
 from collscope.reports.model import Finding, Report
 from collscope.roofline.workload import not_applying
@@ -46,6 +46,22 @@ def slow_collectives(report: Report) -> Iterable[Finding]:
         advice="Look at the library's settings first: channels (NCCL_MAX_CTAS, "
         "NCCL_MAX_NCHANNELS), NCCL_PROTO, NCCL_ALGO. collscope tune tries settings on this "
         "machine; collscope replay tells whether these classes are as slow alone.",
+    )
+
+
+def system_of_other_gpus(report: Report) -> Iterable[Finding]:
+    """The system that the classes are judged by has other GPUs than those that ran."""
+    others = report.judgement.other_gpus
+    if others is None:
+        return
+    yield Finding(
+        severity="warning",
+        code="system_of_other_gpus",
+        title=other_gpus_words(others),
+        detail=f"Every ceiling, efficiency and gain of this report is of the links of "
+        f"'{others.system}'.",
+        advice="Name the system of these GPUs (collscope roofline --list), unless the other one "
+        "is meant.",
     )
 
 
@@ -196,6 +212,7 @@ def tuning_not_worth_it(report: Report) -> Iterable[Finding]:
 
 
 RULES = (
+    system_of_other_gpus,
     waiting_dominates,
     skew_dominated,
     skew_dominated_classes,

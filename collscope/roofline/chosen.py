@@ -27,6 +27,9 @@ class FitRoofs:
         self._fit = fitted
         self.name = f"fit of {fitted.name}"
 
+    def other_gpus(self, _names: Iterable[str]) -> None:
+        """None: a fit is of what ran."""
+
     def at(self, work: Workload, *, nodes_known: bool = True) -> RoofAt | str:
         """Fitted time of a workload, or why there is none."""
         curve = self._fit.curve(work.op, work.nranks, work.nnodes)

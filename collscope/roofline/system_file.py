@@ -65,6 +65,7 @@ class _FabricFile(_RateFile, forbid_unknown_fields=True, kw_only=True):
     switches: int = 0
     rings: list[list[int]] = []
     hosts: int = 1
+    gpu_models: list[str] = []
 
 
 class _NetworkFile(_RateFile, forbid_unknown_fields=True, kw_only=True):
@@ -201,6 +202,7 @@ def _fabric(part: _FabricFile, where: str) -> Fabric:
         source=part.source,
         source_kind=part.source_kind,
         confidence=part.confidence,
+        gpu_models=tuple(model.upper() for model in part.gpu_models),
     )
 
 

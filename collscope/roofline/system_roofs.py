@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from collscope.errors import CollscopeError
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.roof import REACHABLE, Roofs
+from collscope.roofline.system import OtherGpus
 from collscope.roofline.workload import RoofAt, Workload
 from collscope.units import count
 
@@ -21,6 +24,10 @@ class SystemRoofs:
         """
         self._roofs = Roofs(load_system(name))
         self.name = f"{self._roofs.system.name} {REACHABLE}"
+
+    def other_gpus(self, names: Iterable[str]) -> OtherGpus | None:
+        """GPUs that ran and that the system does not have."""
+        return self._roofs.system.other_gpus(names)
 
     def at(self, work: Workload, *, nodes_known: bool = True) -> RoofAt | str:
         """Roof of a workload, or why there is none.

@@ -936,6 +936,7 @@ def test_empty_judgement_of_an_empty_run() -> None:
         curves=(),
         reached=(),
         outliers=(),
+        other_gpus=None,
         notes=judged.notes,
     )
 
@@ -954,3 +955,19 @@ def test_a_kernel_s_share_is_that_of_all_profiles() -> None:
         (found,) = _over_all(profiles(busy_ns))
         assert (found.calls, found.total_ns, found.mean_ns) == (40, 6000, 150.0)
         assert found.percent == percent
+
+
+def test_a_system_of_other_gpus_is_told(samples: Path, tmp_path: Path) -> None:
+    """The traces of the samples say NVIDIA H200, and so do the measurements."""
+    db = ("--db", tmp_path / "t.db")
+    collscope("ingest", "trace", samples / "traces" / "ringll", *db)
+    replayed = ("--run", "replayed", *db)
+    collscope("ingest", "csv", samples / "replay" / "h200x4-sweep.csv", *replayed)
+    for command in (db, replayed):
+        told = collscope("report", "--system", "mi300x", *command)
+        said = " ".join(told.out.split())
+        assert told.code == 0
+        assert "[warning] 'mi300x' is a system of MI300X GPUs, but what ran is NVIDIA H200 " in said
+        assert "is a system of" not in collscope("report", "--system", "h200", *command).out
+    predicted = " ".join(collscope("predict", "--system", "mi300x", *db).out.split())
+    assert "a system of MI300X GPUs, but what ran is NVIDIA H200: predicted is a step" in predicted

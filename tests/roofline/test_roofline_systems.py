@@ -353,3 +353,41 @@ def test_a_topology_cut_anywhere_is_an_input_error(corpus: Path) -> None:
     for end in range(1, len(content.rstrip()), 501):
         with pytest.raises(InputError):
             parse_topology(content[:end], "t.xml")
+
+
+@pytest.mark.parametrize(
+    ("system", "name", "other"),
+    [
+        ("h200", "NVIDIA H200", False),
+        ("dgx-h200", "NVIDIA H100 80GB HBM3", True),
+        ("h200+8xib-ndr", "NVIDIA H200", False),
+        ("h200+8xib-ndr", "AMD Instinct MI300X OAM", True),
+        ("h200", "NVIDIA GH200 480GB", True),
+        ("a100", "NVIDIA A100-SXM4-80GB", False),
+        ("dgx1-v100", "Tesla V100-SXM2-32GB", False),
+        ("frontier", "AMD Instinct MI250X", False),
+        ("mi250", "AMD Instinct MI250", False),
+        ("mi350x", "AMD Instinct MI350X", False),
+        ("mi300x", "AMD Instinct MI300A", True),
+        ("gb200-nvl72", "NVIDIA GB200", False),
+        ("b200", "NVIDIA GB200", True),
+        # Names that tell no model, and systems that are of no GPU: nothing is said.
+        ("h200", "AMD Radeon Graphics", False),
+        ("h200", "gfx942:sramecc+:xnack-", False),
+        ("h200", "", False),
+        ("pcie-gen5", "NVIDIA H200", False),
+        ("ib-ndr", "NVIDIA H200", False),
+    ],
+)
+def test_gpus_of_another_model_are_told(system: str, name: str, other: bool) -> None:
+    """Device names as CUDA's and HIP's device properties print them."""
+    found = load_system(system).other_gpus([name])
+    assert (found is not None) == other
+    if found is not None:
+        assert found.names == (name,)
+
+
+def test_every_shipped_system_of_a_gpu_names_its_model() -> None:
+    for system in shipped_systems():
+        if system.fabric is not None and not system.name.startswith("pcie"):
+            assert any(model in system.title.upper() for model in system.fabric.gpu_models)
