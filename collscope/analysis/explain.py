@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from collscope.analysis.sides import Runs, name_traced_runs
-from collscope.analysis.traced_run import read_traced
+from collscope.analysis.traced_run import read_traced_run
 from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.ingest.match import reading
 from collscope.model import CollectiveClass
@@ -111,7 +111,7 @@ def explain_runs(db: Path, names: Sequence[str]) -> Explained:
             " the traces of each with collscope ingest trace --run."
         )
     with reading(db) as store:
-        first, second = (read_traced(store, db, name).recorded() for name in names)
+        first, second = (read_traced_run(store, db, name).recorded() for name in names)
     if first.rows.ranks != second.rows.ranks:
         told = (",".join(map(str, r.rows.ranks)) for r in (first, second))
         raise InputError(

@@ -15,7 +15,7 @@ from collscope.analysis.compare import Comparison, compare
 from collscope.analysis.labels import Label
 from collscope.analysis.limits import limited, limits
 from collscope.analysis.notes import no_results
-from collscope.analysis.sides import Runs, load, load_traced, name_traced_runs
+from collscope.analysis.sides import Runs, load, name_traced_runs, sample_runs
 from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.units import count
 
@@ -55,7 +55,7 @@ def compare_labels(
         # Imported here: measurements need no numpy.
         from collscope.analysis.compare_traced import compare_traced  # noqa: PLC0415
 
-        traced = load_traced(db, names)
+        traced = sample_runs(db, names)
         found, labels = compare_traced(traced), [run.label for run in traced]
     else:
         found, labels = _compare(db, names, runs)
@@ -110,7 +110,7 @@ def check_labels(
     if name_traced_runs(db, names.all, runs):
         from collscope.analysis.compare_traced import check_traced  # noqa: PLC0415
 
-        baseline, current, *control = load_traced(db, names.all)
+        baseline, current, *control = sample_runs(db, names.all)
         found = check_traced(
             baseline, current, control=control[0] if control else None, rules=rules
         )

@@ -16,7 +16,7 @@ from collscope.analysis.judged import judge_classes
 from collscope.analysis.marks import Mark, gap_marks, marks_of
 from collscope.analysis.serving import Matcher
 from collscope.analysis.timeline import Timeline
-from collscope.analysis.traced_run import read_traced
+from collscope.analysis.traced_run import read_traced_run
 from collscope.errors import InputError, NoVerdictError
 from collscope.model import CollectiveClass, Measurement
 from collscope.roofline.chosen import make_roofs
@@ -135,7 +135,7 @@ def _traced(
     if not traces:
         return Times(TimesFrom("traces", run), {})
     others = {c.class_id: c for c in class_rows(connection, run, read_call_totals(connection, run))}
-    traced = read_traced(connection, db, run)
+    traced = read_traced_run(connection, db, run)
     timeline = traced.timeline
     timed = [
         (

@@ -13,7 +13,7 @@ from collscope.analysis.classes import ClassRow
 from collscope.analysis.marks import Mark
 from collscope.analysis.new_times import Times, TimesFrom, label_times, roof_times
 from collscope.analysis.overview import traced_gpus
-from collscope.analysis.traced_run import Traced, read_traced
+from collscope.analysis.traced_run import TracedRun, read_traced_run
 from collscope.errors import NoVerdictError, UsageError
 from collscope.ingest.match import reading, require_run
 from collscope.model import CollectiveClass
@@ -171,7 +171,7 @@ def predict_run(db: Path, wanted: Wanted) -> PredictionReport:
     return _report(wanted, times, found, traced.rows, len(traced.timeline.rows.ranks))
 
 
-def read_wanted(db: Path, wanted: Wanted) -> tuple[Traced, Times, float | None]:
+def read_wanted(db: Path, wanted: Wanted) -> tuple[TracedRun, Times, float | None]:
     """The traces, the new times of their classes, and the step time that is given, ns.
 
     raises  InputError for an unknown run, label or system, or a run without traces;
@@ -179,7 +179,7 @@ def read_wanted(db: Path, wanted: Wanted) -> tuple[Traced, Times, float | None]:
     """
     with reading(db) as connection:
         require_run(connection, db, wanted.run)
-        traced = read_traced(connection, db, wanted.run)
+        traced = read_traced_run(connection, db, wanted.run)
         if wanted.system is not None:
             times = roof_times(wanted.system, traced.rows, traced_gpus(connection, wanted.run))
         else:

@@ -26,7 +26,7 @@ from collscope.store.connection import open_store
 from collscope.store.measurements import measurement_labels, no_such_label
 
 if TYPE_CHECKING:
-    from collscope.analysis.compare_traced import TracedRun
+    from collscope.analysis.step_samples import SampledRun
 
 _METHODS = {"full": "trace of CPU and CUDA activities", "light": "trace of CUDA activities"}
 _FILES = (".csv", ".csv.gz", ".csv.zst")
@@ -117,18 +117,18 @@ def load(db: Path, names: Sequence[str], runs: Runs, *, of_first: bool = False) 
         return Inputs(found, weights, notes)
 
 
-def load_traced(db: Path, names: Sequence[str]) -> list[TracedRun]:
+def sample_runs(db: Path, names: Sequence[str]) -> list[SampledRun]:
     """Runs of these names, which all have traces."""
     with reading(db) as store:
-        return [_load_traced(store, db, name) for name in names]
+        return [_sample_stored(store, db, name) for name in names]
 
 
-def _load_traced(store: sqlite3.Connection, db: Path, run: str) -> TracedRun:
+def _sample_stored(store: sqlite3.Connection, db: Path, run: str) -> SampledRun:
     # They load numpy, which measurements do not need.
-    from collscope.analysis.compare_traced import traced_run  # noqa: PLC0415
-    from collscope.analysis.traced_run import read_traced  # noqa: PLC0415
+    from collscope.analysis.step_samples import sample_run  # noqa: PLC0415
+    from collscope.analysis.traced_run import read_traced_run  # noqa: PLC0415
 
-    traced = read_traced(store, db, run)
+    traced = read_traced_run(store, db, run)
     recorded = traced.recorded()
     query = "SELECT DISTINCT gpu FROM traces WHERE run = ? AND used AND gpu IS NOT NULL ORDER BY 1"
     versions = (
@@ -140,7 +140,7 @@ def _load_traced(store: sqlite3.Connection, db: Path, run: str) -> TracedRun:
         "device": tuple(gpu for (gpu,) in store.execute(query, (run,))),
         "library": tuple(v for (v,) in store.execute(versions, (run,)) if v),
     }
-    return traced_run(run, db, recorded, traced.keys, circumstances)
+    return sample_run(run, db, recorded, traced.keys, circumstances)
 
 
 def _aligned(labels: list[Label]) -> list[Label]:

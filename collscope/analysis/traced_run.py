@@ -21,7 +21,7 @@ WHERE k.run = :run AND c.run = :run
 """
 
 
-class Traced(msgspec.Struct, frozen=True):
+class TracedRun(msgspec.Struct, frozen=True):
     """A run's timeline and the rows of the classes it has, as the store counts them."""
 
     timeline: Timeline
@@ -34,7 +34,7 @@ class Traced(msgspec.Struct, frozen=True):
         return self.timeline.recorded(self.steps)
 
 
-def read_traced(connection: sqlite3.Connection, db: Path, run: str) -> Traced:
+def read_traced_run(connection: sqlite3.Connection, db: Path, run: str) -> TracedRun:
     """Analyse the traces of a run again, from what was stored of them.
 
     raises  InputError when the run has no traces
@@ -70,4 +70,4 @@ def read_traced(connection: sqlite3.Connection, db: Path, run: str) -> Traced:
         if row is not None:
             found[key] = row
     keys = (None if row is None else row.collective_class for row in stored)
-    return Traced(timeline, steps, found, tuple(keys))
+    return TracedRun(timeline, steps, found, tuple(keys))

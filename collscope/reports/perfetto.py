@@ -11,7 +11,7 @@ from typing import BinaryIO, cast
 import msgspec
 
 from collscope.analysis.predict import Wanted, read_wanted, refuse_unchanged
-from collscope.analysis.traced_run import read_traced
+from collscope.analysis.traced_run import read_traced_run
 from collscope.errors import InputError, UsageError
 from collscope.ingest.match import reading, require_run
 from collscope.reports.prediction import origin_words
@@ -45,7 +45,7 @@ def export_trace(
     else:
         with reading(db) as connection:
             require_run(connection, db, run)
-            traced = read_traced(connection, db, run)
+            traced = read_traced_run(connection, db, run)
         recorded = traced.recorded()
     timeline = traced.timeline
     limit = MOST_PARTS if most is None else most

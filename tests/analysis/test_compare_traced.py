@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from trace_builder import US, Job
 
 from collscope.analysis.compare import Comparison
-from collscope.analysis.compare_traced import TracedRun, check_traced, compare_traced, traced_run
+from collscope.analysis.compare_traced import check_traced, compare_traced
+from collscope.analysis.step_samples import SampledRun, sample_run
 from collscope.analysis.verdict import Verdict
 from collscope.reports.comparison.formats import render_check, render_compare
 from collscope.timeline.analyse import analyse
@@ -33,7 +34,7 @@ def run_of(
     *,
     compute: tuple[int, int] = (1000, 1200),
     transfers: tuple[int, int] = (50, 150),
-) -> TracedRun:
+) -> SampledRun:
     """A job of two ranks; each step computes, and runs two collectives.
 
     steps      µs by which each rank's compute is longer in a step
@@ -49,16 +50,16 @@ def run_of(
     return traced(name, job)
 
 
-def traced(name: str, job: Job, steps: int | None = None) -> TracedRun:
+def traced(name: str, job: Job, steps: int | None = None) -> SampledRun:
     recorded = analyse(job.traces()).recorded(steps)
-    return traced_run(
+    return sample_run(
         name, Path("a.db"), recorded, [recorded.calls.classes[c] for c in recorded.calls.class_], {}
     )
 
 
 def steady(
     name: str, steps: int = 6, factor: float = 1.0, transfers: tuple[int, int] = (50, 150)
-) -> TracedRun:
+) -> SampledRun:
     """Steps that differ by a few µs."""
     wobble = [(k % 3, (k + 1) % 3) for k in range(steps)]
     compute = (round(1000 * factor), round(1200 * factor))
@@ -95,7 +96,7 @@ def test_parts_of_a_step_by_hand() -> None:
     assert transfers == {2 * SIZES[0]: pytest.approx(50), 2 * SIZES[1]: pytest.approx(150)}
 
 
-def cut(name: str, number: int) -> TracedRun:
+def cut(name: str, number: int) -> SampledRun:
     """Five steps of two AllReduces, one not in rank 0's trace; rank 0 waits 200 us for each."""
     job = Job(2, jitter_ns=0)
     for _ in range(5):

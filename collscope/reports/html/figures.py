@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collscope.analysis.curves import Curve
+from collscope.analysis.traced_kernels import TracedKernels
 from collscope.reports.figure import COLOURS, PLAIN
 from collscope.reports.html.drawing import (
     INK,
@@ -23,7 +24,6 @@ from collscope.reports.html.drawing import (
     size_axis,
 )
 from collscope.reports.html.page import Figure
-from collscope.reports.html.timeline import Traced
 from collscope.reports.judgement import JudgedClass
 from collscope.reports.layout import NUMBER, TEXT, table
 from collscope.reports.model import Report
@@ -231,7 +231,7 @@ def _curves(op: str, curves: Sequence[Curve], total: int, limits: Mapping[int, f
     )  # fmt: skip
 
 
-def step_figure(report: Report, traced: Traced, names: Mapping[int, str]) -> Figure | None:
+def step_figure(report: Report, traced: TracedKernels, names: Mapping[int, str]) -> Figure | None:
     """What each rank's GPU did: compute, waiting, exposed classes, copies alone, nothing.
 
     names  of classes
@@ -290,7 +290,7 @@ def step_figure(report: Report, traced: Traced, names: Mapping[int, str]) -> Fig
 
 
 def _exposed(
-    traced: Traced, ranks: Mapping[int, int]
+    traced: TracedKernels, ranks: Mapping[int, int]
 ) -> tuple[NDArray[np.float64], dict[int, NDArray[np.float64]]]:
     """Exposed time of each rank in ns: what is surely waiting, and the rest by class.
 

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterable
 
 from collscope.analysis.classes import ClassRow
+from collscope.analysis.traced_kernels import read_traced_kernels
 from collscope.reports.html.evidence import row_queries, rows_of
 from collscope.reports.html.figures import (
     bars_figure,
@@ -15,7 +16,7 @@ from collscope.reports.html.figures import (
     step_figure,
 )
 from collscope.reports.html.page import Extras, Fact
-from collscope.reports.html.timeline import make_strip, read_traced
+from collscope.reports.html.timeline import make_strip
 from collscope.reports.html.waiting import lateness_figure, wait_figures
 from collscope.reports.judgement import JudgedClass
 from collscope.reports.model import Report
@@ -36,7 +37,7 @@ from collscope.units import count, figure, format_size, have
 
 def report_extras(report: Report, connection: sqlite3.Connection) -> Extras:
     """Facts and drawings of a report, out of its records and the store's views."""
-    traced = read_traced(connection, report.header.run)
+    traced = read_traced_kernels(connection, report.header.run)
     names = {c.class_id: f"{c.op} {format_size(c.size_bytes)}" for c in report.classes}
     drawings = {
         "": (classes_figure(report), step_figure(report, traced, names)),

@@ -10,10 +10,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from collscope.analysis.traced_kernels import TracedKernels
 from collscope.reports.figure import PLAIN
 from collscope.reports.html.drawing import Matrix, Sheet, draw, heat_figure, series_style
 from collscope.reports.html.page import Figure
-from collscope.reports.html.timeline import Traced
 from collscope.reports.layout import NUMBER, table
 from collscope.units import count
 
@@ -25,7 +25,7 @@ _MOST_SERIES = 12
 _MOST_RANKS, _MOST_COLUMNS = 32, 24  # of a matrix
 
 
-def lateness_figure(traced: Traced) -> Figure | None:
+def lateness_figure(traced: TracedKernels) -> Figure | None:
     """Which rank came last to each call, and by how much, in the order of the calls."""
     warm, last, late = traced.calls[:, 4] != 0, traced.calls[:, 2], traced.calls[:, 3]
     chosen = ~warm & (last >= 0) & (late > 0)
@@ -71,7 +71,7 @@ def lateness_figure(traced: Traced) -> Figure | None:
     )  # fmt: skip
 
 
-def wait_figures(traced: Traced, names: Mapping[int, str]) -> Iterable[Figure]:
+def wait_figures(traced: TracedKernels, names: Mapping[int, str]) -> Iterable[Figure]:
     """Who waits for whom, and mean waiting of a kernel by rank and class.
 
     names  of classes

@@ -1,0 +1,240 @@
+"""The steps of a traced run as samples: its parts, and the classes of its collectives (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec.structs import replace
+
+from collscope.analysis.labels import CIRCUMSTANCES, Label, Measured
+from collscope.model import CollectiveClass, bus_bandwidth
+from collscope.model.trace import Ints, Kind
+from collscope.stats import Samples
+from collscope.timeline.assumptions import HOST_PRIOR
+from collscope.timeline.overlap import covered, union
+from collscope.timeline.recorded_job import RecordedJob
+from collscope.timeline.step_bounds import recorded_bounds
+
+Floats = npt.NDArray[np.float64]
+
+STEP, COMPUTE, COLLECTIVES, EXPOSED, WAITING, IDLE = PARTS = (
+    "step", "compute", "collectives", "exposed", "waiting", "idle",
+)  # fmt: skip
+"""Parts of a step, in µs, means over the ranks but for `step`.
+
+step         of the rank whose steps take longest together
+compute      a kernel runs that is no collective
+collectives  one runs, be it waiting
+exposed      of that, with no compute kernel beside it
+waiting      of the collectives, summed over them, before their last rank came
+idle         nothing runs, no copy either
+"""
+OF_RANKS = (COMPUTE, WAITING, IDLE)  # parts told of each rank, too
+
+
+class SampledRun(msgspec.Struct, frozen=True):
+    """One run's traces, in samples of its steps."""
+
+    label: Label  # its classes: transfer of a call, the mean over the calls of a step
+    store: Path  # that it is in
+    profiler: str  # what was recorded, and how: a key of `HOST_PRIOR`
+    steps: int  # 0: none were found
+    step_from: str  # marks: the profiler's; kernels, period: recurring kernels or collectives
+    ranks: tuple[int, ...]  # traced
+    world_size: int | None  # of the job, where told
+    host: float  # part of what bounds a step that is the host's work, up to 1
+    least: float  # least that the step may take without the profiler, in parts of the recorded
+    parts: Mapping[str, Samples]  # of a step; a part is not there where it is not known
+    of_rank: Mapping[tuple[int, str], Samples]
+    kernels: Mapping[CollectiveClass, Samples]  # kernel time of a step, mean over the ranks
+    unsplit: int  # classes whose transfer is not known apart from the waiting
+    waits_unknown: tuple[int, int]  # of so many kernels of collectives in the steps
+    groups_inferred: int  # process groups of some of the ranks that no trace names
+
+    @property
+    def name(self) -> str:
+        """Name of the run."""
+        return self.label.name
+
+
+def sample_run(
+    name: str,
+    store: Path,
+    recorded: RecordedJob,
+    keys: Sequence[CollectiveClass | None],
+    circumstances: Mapping[str, tuple[str, ...]],
+) -> SampledRun:
+    """Samples of one run.
+
+    keys           class of each call of the record; None: the store knows none
+    circumstances  of `labels.CIRCUMSTANCES`, those that are known
+    """
+    rows, steps = recorded.rows, recorded.steps
+    found = steps.source != "window" and bool(len(steps.count))
+    ends = steps.ends(rows.end) if found else np.empty((0, 0))
+    parts: dict[str, Samples] = {}
+    of_rank: dict[tuple[int, str], Samples] = {}
+    waits = 0, 0
+    if found:
+        parts, of_rank, waits = _parts(name, recorded, ends)
+    classes, unsplit = _classes(name, recorded, keys, ends)
+    here = {c: circumstances.get(c, ()) for c in CIRCUMSTANCES}
+    on_host = sum(b.ns for b in recorded_bounds(recorded) if b.kind == "host") if found else 0.0
+    host = min(1.0, on_host / (recorded.step_ns or 1.0))
+    prior = HOST_PRIOR[recorded.profiler][0]
+    return SampledRun(
+        Label(name, classes, 0, here),
+        store,
+        recorded.profiler,
+        max(0, len(ends) - 1),
+        steps.source,
+        rows.ranks,
+        rows.world_size,
+        host,
+        # What bounds the step still takes place one after the other when its host work is faster.
+        1 - host * (1 - prior),
+        parts,
+        of_rank,
+        _kernels(name, recorded, keys, ends) if found else {},
+        unsplit,
+        waits,
+        recorded.groups_inferred,
+    )
+
+
+def _parts(
+    name: str, recorded: RecordedJob, ends: Floats
+) -> tuple[dict[str, Samples], dict[tuple[int, str], Samples], tuple[int, int]]:
+    """Parts of each step, µs, and those of each rank; kernels whose waiting is not known, of all.
+
+    A part is not there where it is not known.
+    """
+    rows, calls, times = recorded.rows, recorded.calls, recorded.times
+    longest = int((ends[-1] - ends[0]).argmax())
+    by_part: dict[str, list[Floats]] = {part: [] for part in PARTS[1:]}
+    of_rank: dict[tuple[int, str], Samples] = {}
+    wait = np.full(len(rows), -1, dtype=np.int64)
+    wait[calls.row] = times.wait
+    unsplit = seen = 0
+    for column, trace in enumerate(recorded.steps.traces.tolist()):
+        cuts = ends[:, column]
+        mine = rows.of(trace)
+        start, end = (v[mine].astype(np.float64) for v in (rows.start, rows.end))
+        collective = rows.entry[mine] >= 0
+        compute = (rows.kind[mine] == Kind.KERNEL) & ~collective
+        busy, either, every = (
+            _within(start[chosen], end[chosen], cuts)
+            for chosen in (compute, compute | collective, np.ones(len(start), dtype=bool))
+        )
+        by_part[COMPUTE].append(busy)
+        by_part[COLLECTIVES].append(_within(start[collective], end[collective], cuts))
+        by_part[EXPOSED].append(either - busy)
+        by_part[IDLE].append(np.diff(cuts) - every)
+        # Windows begin at different calls: what some ranks lack lies before the steps.
+        step = np.searchsorted(cuts, rows.end[mine][collective]) - 1
+        inside = (step >= 0) & (step < len(cuts) - 1)
+        waits, step = wait[mine][collective][inside], step[inside]
+        unsplit += int((waits < 0).sum())
+        seen += len(waits)
+        if (waits >= 0).all():
+            waited = np.bincount(step, waits, minlength=len(cuts) - 1)
+            by_part[WAITING].append(waited.astype(np.float64))
+        of_rank |= {
+            (rows.ranks[trace], part): _samples(name, by_part[part][-1])
+            for part in OF_RANKS
+            if len(by_part[part]) == column + 1
+        }
+    parts = {STEP: _samples(name, np.diff(ends[:, longest]))}
+    whole = len(recorded.steps.traces)
+    parts |= {p: _samples(name, np.mean(v, axis=0)) for p, v in by_part.items() if len(v) == whole}
+    return parts, of_rank, (unsplit, seen)
+
+
+def _within(start: Floats, end: Floats, cuts: Floats) -> Floats:
+    """Time between each two cuts that the intervals cover; `start` must rise."""
+    covering: Floats = np.diff(covered(*union(start, end), cuts))
+    return covering
+
+
+def _samples(name: str, values_ns: Floats) -> Samples:
+    """A value of each step; one recording is one launch."""
+    return Samples({name: tuple((values_ns / 1000).tolist())})
+
+
+def _classes(
+    name: str, recorded: RecordedJob, keys: Sequence[CollectiveClass | None], ends: Floats
+) -> tuple[dict[CollectiveClass, Measured], int]:
+    """Classes with the mean transfer of their calls in each step; classes without a transfer.
+
+    Without steps the whole window is one sample.
+    """
+    times = recorded.times
+    names, class_ = _numbered(keys)
+    step = _step_of_calls(recorded, ends)
+    inside = (step >= 0) & ~times.warm_up
+    number = max(1, len(ends) - 1)
+    found: dict[CollectiveClass, Measured] = {}
+    unsplit = 0
+    for k, key in enumerate(names):
+        mine = np.flatnonzero(inside & (class_ == k))
+        told = mine[times.known[mine] & (times.transfer[mine] > 0)]
+        unsplit += bool(len(mine)) and not len(told)
+        if not len(told):
+            continue
+        count = np.bincount(step[told], minlength=number)
+        total = np.bincount(step[told], times.transfer[told], minlength=number)
+        samples = _samples(name, total[count > 0] / count[count > 0])
+        busbw = bus_bandwidth(
+            key.op, size=key.size_bytes, time_s=samples.time_us / 1e6, nranks=key.nranks
+        )
+        found[key] = Measured(samples, busbw, len(mine))
+    return found, unsplit
+
+
+def _numbered(keys: Sequence[CollectiveClass | None]) -> tuple[list[CollectiveClass], Ints]:
+    """The classes of some calls, and the place of each call's in them; -1: it has none.
+
+    They are compared as measured ones are: the size says what the count does.
+    """
+    plain = {key: replace(key, count=None) for key in dict.fromkeys(filter(None, keys))}
+    places = {key: k for k, key in enumerate(dict.fromkeys(plain.values()))}
+    number = [-1 if key is None else places[plain[key]] for key in keys]
+    return list(places), np.array(number, dtype=np.int64)
+
+
+def _kernels(
+    name: str, recorded: RecordedJob, keys: Sequence[CollectiveClass | None], ends: Floats
+) -> dict[CollectiveClass, Samples]:
+    """Kernel time of each class in each step, waiting in it: the mean over the ranks."""
+    calls, times = recorded.calls, recorded.times
+    step = _step_of_calls(recorded, ends)[calls.call_of_part]
+    found = {}
+    number, duration = len(ends) - 1, times.end - times.start
+    names, class_ = _numbered(keys)
+    for k, key in enumerate(names):
+        chosen = (class_[calls.call_of_part] == k) & (step >= 0)
+        total = np.bincount(step[chosen], duration[chosen], minlength=number)
+        found[key] = _samples(name, total / max(1, ends.shape[1]))
+    return found
+
+
+def _step_of_calls(recorded: RecordedJob, ends: Floats) -> Ints:
+    """Step in which each call ends on its first rank; -1 outside of all, 0 where there are none."""
+    calls, rows = recorded.calls, recorded.rows
+    if not ends.size:
+        return np.zeros(len(calls), dtype=np.int64)
+    column = np.full(len(rows.ranks), -1)
+    column[recorded.steps.traces] = np.arange(len(recorded.steps.traces))
+    first = calls.offsets[:-1]
+    end = rows.end[calls.row[first]]
+    own = column[calls.trace[first]]
+    step = np.full(len(calls), -1)
+    for k in range(ends.shape[1]):
+        mine = own == k
+        place = np.searchsorted(ends[:, k], end[mine]) - 1
+        step[mine] = np.where(place < len(ends) - 1, place, -1)
+    return step
