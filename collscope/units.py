@@ -68,6 +68,15 @@ def format_time(time_ns: float | None) -> str:
     return f"{time_ns:.4g} ns"
 
 
+def us_or_ms(time_ns: float) -> str:
+    """A time in us, from 1 ms on in ms, with the digits of `figure`.
+
+    >>> us_or_ms(12_340), us_or_ms(3_252_990)
+    ('12.3 us', '3.25 ms')
+    """
+    return f"{figure(time_ns / 1e6)} ms" if abs(time_ns) >= 1e6 else f"{figure(time_ns / 1e3)} us"
+
+
 def count(number: int | None, one: str, many: str | None = None) -> str:
     """A number with its noun; None: not known.
 

@@ -7,14 +7,14 @@ from itertools import groupby
 
 from collscope.analysis.ranks import RankRow, RankWaits
 from collscope.analysis.timeline import DisagreementRow, Timeline
-from collscope.reports.model import Evidence, Finding, Report
-from collscope.reports.sections_timeline import (
+from collscope.reports.late_rank_words import (
     NO_CAUSE,
     cause_of,
     cause_sentence,
     late_sentence,
     matters,
 )
+from collscope.reports.model import Evidence, Finding, Report
 from collscope.units import are, count
 
 _MOST = 5

@@ -25,14 +25,14 @@ from collscope.reports.model import Evidence, Finding, Report
 from collscope.reports.overview import NO_SIZES, TELL_SIZES
 from collscope.reports.sections_calls import classes, communicators, histograms
 from collscope.reports.sections_judgement import gain_sentences, judgement, measured_sentences
-from collscope.reports.sections_timeline import (
+from collscope.reports.share import BOUND_WORDS, denominator, percent_words, range_words
+from collscope.reports.timeline_words import (
     cut_sentence,
     idle_percent,
     share_of_time_sentence,
     timeline_sentences,
     traced_ranks,
 )
-from collscope.reports.share import BOUND_WORDS, denominator, percent_words, range_words
 from collscope.units import count, format_size, format_time
 
 _MOST_SENTENCES = 4  # profiles named in the first lines

@@ -1,4 +1,4 @@
-"""What the readable forms say of traces and recordings: overlap, waiting, late ranks, progress."""
+"""Traces and recordings in tables: overlap, waiting, classes, clocks, progress."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 
 from collscope.analysis.communicators import compact_ranges
 from collscope.analysis.hidden_cost import BesideRow
-from collscope.analysis.late_causes import LateCause
 from collscope.analysis.ranks import RankRow, RankWaits
 from collscope.analysis.timeline import (
     ClassTimeRow,
@@ -15,276 +14,15 @@ from collscope.analysis.timeline import (
     GroupRow,
     PlaceRow,
     ProgressRow,
-    StepRow,
     Timeline,
 )
-from collscope.model.profile import other_profilers
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, scaled, table
 from collscope.reports.part import Part
-from collscope.units import are, count, figure, format_size, have
+from collscope.units import count, figure, format_size, us_or_ms
 
 _MOST_RANKS = 16  # rows of a table; then the ranks with most exposed time
 _MOST_CLASSES = 20
 _MOST_PROGRESS = 32
-_MOSTLY_LAST = 0.75  # of the calls that a rank came last to: by those that are named
-_LEAST_WAIT = 0.01  # part of the other ranks' traced time that they wait for a late one
-_LITTLE = 0.0005  # of the collectives' time, less than the printed digits show
-_LEAST_LATENESS_NS = 20_000  # what a launch is late by chance
-_ALIKE = 0.99  # steps of ranks that differ by less are told once
-NO_CAUSE = "Why is not known: a kernel trace shows collectives only."
-
-
-def timeline_sentences(said: Timeline) -> Iterable[str]:
-    """The first lines of the report: exposed share, waiting, the late rank."""
-    if not said.ranks:
-        yield from _logged_sentences(said.logged)
-        return
-    if not said.cut:
-        yield from _step_sentence(said.steps, _cost(said))
-    wait, transfer = (sum(getattr(r, n) for r in said.ranks) for n in ("wait_ns", "transfer_ns"))
-    unknown = sum(r.unknown_ns for r in said.ranks)
-    yield from _split_sentence(said, wait, transfer, unknown)
-    yield from _group_sentence(said.groups)
-    yield from (
-        f"{late_sentence(rank, said.ranks)} {cause_sentence(rank, said)}"
-        for rank in said.ranks
-        if rank.straggler and matters(rank, said.ranks)
-    )
-    yield from _no_single_rank(said.ranks)
-
-
-def traced_share(said: Timeline) -> tuple[float, float, float] | None:
-    """Exposed, hidden and idle part of the traced time of all ranks, in percent; None without."""
-    span = sum(r.span_ns for r in said.ranks)
-    if not span:
-        return None
-    exposed, hidden, idle = (
-        100 * sum(getattr(r, name) for r in said.ranks) / span
-        for name in ("exposed_ns", "hidden_ns", "idle_ns")
-    )
-    return exposed, hidden, idle
-
-
-def share_of_time_sentence(said: Timeline) -> Iterable[str]:
-    """What part of the traced time, and so of a step, collectives take."""
-    parts = traced_share(said)
-    if parts is not None:
-        exposed, hidden, idle = parts
-        left_out = ", after the warm-up" * any(row.warm_up for row in said.classes)
-        yield (
-            f"Of the traced time ({traced_ranks(said, len(said.ranks))}{left_out}) collectives "
-            f"take {exposed + hidden:.1f} %: {exposed:.1f} % exposed and {hidden:.1f} % beside "
-            f"compute kernels; the GPU idles {idle:.1f} %."
-        )
-
-
-def cut_sentence(ranks: Sequence[int]) -> Iterable[str]:
-    """Whose trace lacks its end; steps are found in all traces together, so none is told."""
-    if ranks:
-        several = "s" * (len(ranks) > 1)
-        yield (
-            f"The trace{several} of rank{several} {compact_ranges(ranks)} {are(len(ranks))} cut: "
-            "figures are of the part before the cut, and the step time is not told. Copy the "
-            f"file{several} again, or trace again."
-        )
-
-
-def _no_single_rank(ranks: Sequence[RankWaits]) -> Iterable[str]:
-    """Which ranks come last where the lateness costs time and none of them stands out."""
-    seen, caused = sum(r.seen_ns for r in ranks), sum(r.caused_wait_ns for r in ranks)
-    if any(rank.straggler for rank in ranks) or caused < max(1, _LEAST_WAIT * seen):
-        return
-    often = sorted(ranks, key=lambda rank: (-rank.late_last, rank.rank))
-    last = [rank.late_last for rank in often]
-    named = next(n for n in range(1, len(last) + 1) if sum(last[:n]) >= _MOSTLY_LAST * sum(last))
-    if 1 < named < len(ranks):
-        which = [str(rank) for rank in sorted(rank.rank for rank in often[:named])]
-        yield (
-            f"No single rank: ranks {', '.join(which[:-1])} and {which[-1]} come last in "
-            f"{sum(last[:named])} of {count(max(rank.late_of for rank in ranks), 'call')}."
-        )
-    elif named > 1:
-        yield "No single rank is late: which one comes last changes from call to call."
-
-
-def _cost(said: Timeline) -> str:
-    """What the profiler costs the host.
-
-    source  of the factors: docs/validation.md, "Cost of the profiler"
-    """
-    names = other_profilers(said.profilers)
-    if names:
-        return f"What {' and '.join(names)} costs the host was not measured."
-    if said.cpu_activities:
-        return (
-            "The traces show CPU activities: with them loops of launches on H200 took 1.16 to "
-            "1.52 x as long as without the profiler, training jobs up to 1.64 x."
-        )
-    return (
-        "The traces show no CPU activities: with those of the GPU alone, loops of "
-        "launches on H200 took 1.06 to 1.26 x as long as without the profiler, training jobs "
-        "up to 1.42 x."
-    )
-
-
-def _step_sentence(steps: Sequence[StepRow], cost: str) -> Iterable[str]:
-    """The step time, and that the profiler is in it."""
-    if not steps:
-        yield (
-            "No step recurs in the traces, so the step time is not known. If each trace holds N"
-            " steps, ingest them with --steps N."
-        )
-        return
-    longest = max(steps, key=lambda row: row.mean_ns)
-    least = min(row.mean_ns for row in steps)
-    ranks = f"; ranks from {least / 1e6:.2f}" * (least < _ALIKE * longest.mean_ns)
-    yield (
-        f"A step takes {longest.mean_ns / 1e6:.2f} ms with the profiler (mean of "
-        f"{count(longest.steps, 'step')} of rank {longest.rank}{ranks}), which slows the host. "
-        f"{cost} Time steps without the profiler, and give predict that time as --step-ms."
-    )
-
-
-def _logged_sentences(ranks: Sequence[RankWaits]) -> Iterable[str]:
-    """What the kernel trace of the logs tells of waiting."""
-    whole = sum(rank.seen_ns for rank in ranks)
-    wait, unknown = (sum(getattr(r, name) for r in ranks) for name in ("wait_ns", "unknown_ns"))
-    if unknown < whole:
-        left = f"; {100 * unknown / whole:.1f} % may be either"
-        yield (
-            f"Of the kernel time of collectives ({count(len(ranks), 'rank')}, by RCCL's kernel "
-            f"trace) {100 * wait / whole:.1f} % is waiting for the last rank"
-            f"{left * (unknown > _LITTLE * whole)}."
-        )
-    yield from (
-        f"{late_sentence(rank, ranks)} {NO_CAUSE}"
-        for rank in ranks
-        if rank.straggler and matters(rank, ranks)
-    )
-
-
-def traced_ranks(said: Timeline, ranks: int) -> str:
-    """The number of ranks in words, with the whole where some have no trace."""
-    return f"{ranks} of {said.traced.world} ranks" if said.traced else count(ranks, "rank")
-
-
-def _split_sentence(said: Timeline, wait: int, transfer: int, unknown: int) -> Iterable[str]:
-    """How the kernel time of collectives splits; what is not known does not count as transfer."""
-    whole = wait + transfer + unknown
-    if unknown <= _LITTLE * whole:
-        if whole:
-            yield (
-                f"Of the collectives' kernel time {100 * wait / whole:.1f} % is waiting for the "
-                "last rank, the rest transfer."
-            )
-        return
-    lacking = sum(row.incomplete for row in said.classes)
-    why = ""
-    if said.traced is not None:
-        why = (
-            f": only {traced_ranks(said, said.traced.ranks)} {have(said.traced.ranks)} a trace, "
-            "and the rest may be late"
-        )
-    elif lacking:
-        why = f": in {count(lacking, 'call')} the last rank may be missing from the traces"
-    if wait + transfer:
-        yield (
-            f"Of the collectives' kernel time {100 * wait / whole:.1f} % is waiting for the last "
-            f"rank, {100 * transfer / whole:.1f} % transfer; {100 * unknown / whole:.1f} % may "
-            f"be either{why}."
-        )
-    elif why:
-        yield f"How much of the collectives' kernel time is waiting is not known{why}."
-
-
-def idle_percent(said: Timeline) -> float | None:
-    """Part of the traced time of all ranks in which nothing ran; None without traces."""
-    span = sum(rank.span_ns for rank in said.ranks)
-    return 100 * sum(rank.idle_ns for rank in said.ranks) / span if span else None
-
-
-def late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
-    """How often and how much a straggler is late; the table calls the first `last in`.
-
-    The others wait for other ranks too: how much less they would is what it alone costs them.
-    """
-    waited = sum(other.wait_ns for other in ranks if other.rank != rank.rank)
-    others = "The other waits" if len(ranks) == 2 else "The others wait"
-    return (
-        f"Rank {rank.rank} comes last in {rank.late_last} of {late_calls(rank)}, "
-        f"in {rank.late_behind} of them by {_us(rank.late_typical_ns / 2)} or more, and has "
-        f"{100 * rank.late_share:.0f} % of all lateness. {others} "
-        f"{_us(waited)} in total; {in_time(ranks)}, "
-        f"{'it' if len(ranks) == 2 else 'they'} would wait {_us(rank.caused_wait_ns)} less."
-    )
-
-
-def late_calls(rank: RankWaits) -> str:
-    """The calls that a rank could be late to: in others no rank waits, or one was not seen."""
-    which = " that synchronise and were seen on every rank" * (rank.late_of < rank.calls)
-    return f"{count(rank.late_of, 'call')}{which}"
-
-
-def in_time(ranks: Sequence[RankWaits]) -> str:
-    """When a late rank is taken to come instead."""
-    return "if both came together" if len(ranks) == 2 else "if it came with the second last"
-
-
-def cause_of(rank: RankRow, said: Timeline) -> LateCause:
-    """Why a straggler is late."""
-    return next(cause for cause in said.causes if cause.rank == rank.rank)
-
-
-def cause_sentence(rank: RankRow, said: Timeline) -> str:
-    """Why a straggler is late, with the figures that tell it."""
-    cause = cause_of(rank, said)
-    others = [other for other in said.ranks if other.rank != rank.rank]
-    idles = (
-        f"Its GPU idles {_us(rank.idle_ns)}, the others' {_between([o.idle_ns for o in others])}"
-    )
-    computes = (
-        f"It computes {_us(rank.compute_ns)}, the others "
-        f"{_between([o.compute_ns for o in others])}."
-    )
-    match cause.cause:
-        case "host":
-            return (
-                f"{idles}: for {_us(cause.idle_host_ns or 0)} the next work was not launched "
-                f"yet, so its host is late. {computes}"
-            )
-        case "idle":
-            return (
-                f"{idles}; the trace has no launches, so it does not show what the GPU waits for. "
-                f"{computes}"
-            )
-        case "more":
-            return (
-                f"It runs more compute kernels than the others: {_us(cause.more_compute_ns)} more."
-            )
-        case "slower":
-            return (
-                "It runs the same compute kernels as the others, but they last longer: "
-                f"{_us(cause.slower_compute_ns)} in total."
-            )
-        case "inherited":
-            return (
-                f"It waits {_us(cause.inherited_ns)} itself, in another group: rank "
-                f"{cause.first_rank} is the first cause."
-            )
-    return f"Why is not known: {idles[0].lower()}{idles[1:]}. {computes}"
-
-
-def _between(values: Sequence[int]) -> str:
-    low, high = _us(min(values)), _us(max(values))
-    return low if low == high else f"{low} to {high}"
-
-
-def matters(rank: RankWaits, ranks: Sequence[RankWaits]) -> bool:
-    """Whether the others lose enough to look for the cause: 1 % of their time, and 20 us a call."""
-    others = sum(other.seen_ns for other in ranks if other.rank != rank.rank)
-    return (
-        rank.caused_wait_ns >= _LEAST_WAIT * others and rank.late_typical_ns >= _LEAST_LATENESS_NS
-    )
 
 
 def timeline_section(said: Timeline) -> Iterable[Section]:
@@ -430,16 +168,6 @@ def _places(places: Sequence[PlaceRow]) -> Iterable[str | Table]:
     )
 
 
-def _group_sentence(groups: Sequence[GroupRow]) -> Iterable[str]:
-    if len(groups) > 1:
-        whole = sum(group.kernel_ns for group in groups)
-        parts = (
-            f"{group.name or 'without a name'} {100 * group.kernel_ns / max(whole, 1):.1f} %"
-            for group in groups
-        )
-        yield f"Of the collectives' kernel time by process group: {', '.join(parts)}."
-
-
 def _groups(groups: Sequence[GroupRow]) -> Table:
     columns = [
         ("process group", TEXT),
@@ -569,9 +297,9 @@ def _clocks(clocks: Sequence[ClockRow]) -> Iterable[str]:
         return
     largest = max(aligned, key=lambda c: abs(c.offset_ns))
     yield (
-        f"Clocks: offsets of up to {_us(abs(largest.offset_ns))} (rank {largest.rank}) removed, "
-        f"each known to {_us(max(c.error_ns for c in aligned))} (one standard deviation, from the "
-        "ends of synchronising collectives)."
+        f"Clocks: offsets of up to {us_or_ms(abs(largest.offset_ns))} (rank {largest.rank}) "
+        f"removed, each known to {us_or_ms(max(c.error_ns for c in aligned))} (one standard "
+        "deviation, from the ends of synchronising collectives)."
     )
     if len(members) > 1:
         yield (
@@ -602,10 +330,6 @@ def _progress(progress: Sequence[ProgressRow]) -> Iterable[str | Table]:
     )
     if len(stopped) > _MOST_PROGRESS:
         yield f"{len(stopped) - _MOST_PROGRESS} more not shown (view progress)."
-
-
-def _us(ns: float) -> str:
-    return f"{figure(ns / 1e6)} ms" if abs(ns) >= 1e6 else f"{figure(ns / 1e3)} us"
 
 
 class TimelineReport(Timeline, Part, frozen=True):

@@ -1,0 +1,121 @@
+"""Ranks that come late, in sentences: how late, what that costs, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from collscope.analysis.late_causes import LateCause
+from collscope.analysis.ranks import RankRow, RankWaits
+from collscope.analysis.timeline import (
+    Timeline,
+)
+from collscope.units import count, us_or_ms
+
+_MOSTLY_LAST = 0.75  # of the calls that a rank came last to: by those that are named
+_LEAST_WAIT = 0.01  # part of the other ranks' traced time that they wait for a late one
+_LEAST_LATENESS_NS = 20_000  # what a launch is late by chance
+NO_CAUSE = "Why is not known: a kernel trace shows collectives only."
+
+
+def matters(rank: RankWaits, ranks: Sequence[RankWaits]) -> bool:
+    """Whether the others lose enough to look for the cause: 1 % of their time, and 20 us a call."""
+    others = sum(other.seen_ns for other in ranks if other.rank != rank.rank)
+    return (
+        rank.caused_wait_ns >= _LEAST_WAIT * others and rank.late_typical_ns >= _LEAST_LATENESS_NS
+    )
+
+
+def late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
+    """How often and how much a straggler is late; the table calls the first `last in`.
+
+    The others wait for other ranks too: how much less they would is what it alone costs them.
+    """
+    waited = sum(other.wait_ns for other in ranks if other.rank != rank.rank)
+    others = "The other waits" if len(ranks) == 2 else "The others wait"
+    return (
+        f"Rank {rank.rank} comes last in {rank.late_last} of {late_calls(rank)}, "
+        f"in {rank.late_behind} of them by {us_or_ms(rank.late_typical_ns / 2)} or more, and has "
+        f"{100 * rank.late_share:.0f} % of all lateness. {others} "
+        f"{us_or_ms(waited)} in total; {in_time(ranks)}, "
+        f"{'it' if len(ranks) == 2 else 'they'} would wait {us_or_ms(rank.caused_wait_ns)} less."
+    )
+
+
+def late_calls(rank: RankWaits) -> str:
+    """The calls that a rank could be late to: in others no rank waits, or one was not seen."""
+    which = " that synchronise and were seen on every rank" * (rank.late_of < rank.calls)
+    return f"{count(rank.late_of, 'call')}{which}"
+
+
+def in_time(ranks: Sequence[RankWaits]) -> str:
+    """When a late rank is taken to come instead."""
+    return "if both came together" if len(ranks) == 2 else "if it came with the second last"
+
+
+def no_single_rank(ranks: Sequence[RankWaits]) -> Iterable[str]:
+    """Which ranks come last where the lateness costs time and none of them stands out."""
+    seen, caused = sum(r.seen_ns for r in ranks), sum(r.caused_wait_ns for r in ranks)
+    if any(rank.straggler for rank in ranks) or caused < max(1, _LEAST_WAIT * seen):
+        return
+    often = sorted(ranks, key=lambda rank: (-rank.late_last, rank.rank))
+    last = [rank.late_last for rank in often]
+    named = next(n for n in range(1, len(last) + 1) if sum(last[:n]) >= _MOSTLY_LAST * sum(last))
+    if 1 < named < len(ranks):
+        which = [str(rank) for rank in sorted(rank.rank for rank in often[:named])]
+        yield (
+            f"No single rank: ranks {', '.join(which[:-1])} and {which[-1]} come last in "
+            f"{sum(last[:named])} of {count(max(rank.late_of for rank in ranks), 'call')}."
+        )
+    elif named > 1:
+        yield "No single rank is late: which one comes last changes from call to call."
+
+
+def cause_of(rank: RankRow, said: Timeline) -> LateCause:
+    """Why a straggler is late."""
+    return next(cause for cause in said.causes if cause.rank == rank.rank)
+
+
+def cause_sentence(rank: RankRow, said: Timeline) -> str:
+    """Why a straggler is late, with the figures that tell it."""
+    cause = cause_of(rank, said)
+    others = [other for other in said.ranks if other.rank != rank.rank]
+    idles = (
+        f"Its GPU idles {us_or_ms(rank.idle_ns)}, "
+        f"the others' {_between([o.idle_ns for o in others])}"
+    )
+    computes = (
+        f"It computes {us_or_ms(rank.compute_ns)}, the others "
+        f"{_between([o.compute_ns for o in others])}."
+    )
+    match cause.cause:
+        case "host":
+            return (
+                f"{idles}: for {us_or_ms(cause.idle_host_ns or 0)} the next work was not launched "
+                f"yet, so its host is late. {computes}"
+            )
+        case "idle":
+            return (
+                f"{idles}; the trace has no launches, so it does not show what the GPU waits for. "
+                f"{computes}"
+            )
+        case "more":
+            return (
+                "It runs more compute kernels than the others: "
+                f"{us_or_ms(cause.more_compute_ns)} more."
+            )
+        case "slower":
+            return (
+                "It runs the same compute kernels as the others, but they last longer: "
+                f"{us_or_ms(cause.slower_compute_ns)} in total."
+            )
+        case "inherited":
+            return (
+                f"It waits {us_or_ms(cause.inherited_ns)} itself, in another group: rank "
+                f"{cause.first_rank} is the first cause."
+            )
+    return f"Why is not known: {idles[0].lower()}{idles[1:]}. {computes}"
+
+
+def _between(values: Sequence[int]) -> str:
+    low, high = us_or_ms(min(values)), us_or_ms(max(values))
+    return low if low == high else f"{low} to {high}"

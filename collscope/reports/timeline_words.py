@@ -1,0 +1,182 @@
+"""The first lines on traces: the step, what collectives take of the time, waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from collscope.analysis.communicators import compact_ranges
+from collscope.analysis.ranks import RankWaits
+from collscope.analysis.timeline import GroupRow, StepRow, Timeline
+from collscope.model.profile import other_profilers
+from collscope.reports.late_rank_words import (
+    NO_CAUSE,
+    cause_sentence,
+    late_sentence,
+    matters,
+    no_single_rank,
+)
+from collscope.units import are, count, have
+
+_LITTLE = 0.0005  # of the collectives' time, less than the printed digits show
+_ALIKE = 0.99  # steps of ranks that differ by less are told once
+
+
+def timeline_sentences(said: Timeline) -> Iterable[str]:
+    """The first lines of the report: exposed share, waiting, the late rank."""
+    if not said.ranks:
+        yield from _logged_sentences(said.logged)
+        return
+    if not said.cut:
+        yield from _step_sentence(said.steps, _cost(said))
+    wait, transfer = (sum(getattr(r, n) for r in said.ranks) for n in ("wait_ns", "transfer_ns"))
+    unknown = sum(r.unknown_ns for r in said.ranks)
+    yield from _split_sentence(said, wait, transfer, unknown)
+    yield from _group_sentence(said.groups)
+    yield from (
+        f"{late_sentence(rank, said.ranks)} {cause_sentence(rank, said)}"
+        for rank in said.ranks
+        if rank.straggler and matters(rank, said.ranks)
+    )
+    yield from no_single_rank(said.ranks)
+
+
+def share_of_time_sentence(said: Timeline) -> Iterable[str]:
+    """What part of the traced time, and so of a step, collectives take."""
+    parts = traced_share(said)
+    if parts is not None:
+        exposed, hidden, idle = parts
+        left_out = ", after the warm-up" * any(row.warm_up for row in said.classes)
+        yield (
+            f"Of the traced time ({traced_ranks(said, len(said.ranks))}{left_out}) collectives "
+            f"take {exposed + hidden:.1f} %: {exposed:.1f} % exposed and {hidden:.1f} % beside "
+            f"compute kernels; the GPU idles {idle:.1f} %."
+        )
+
+
+def cut_sentence(ranks: Sequence[int]) -> Iterable[str]:
+    """Whose trace lacks its end; steps are found in all traces together, so none is told."""
+    if ranks:
+        several = "s" * (len(ranks) > 1)
+        yield (
+            f"The trace{several} of rank{several} {compact_ranges(ranks)} {are(len(ranks))} cut: "
+            "figures are of the part before the cut, and the step time is not told. Copy the "
+            f"file{several} again, or trace again."
+        )
+
+
+def _step_sentence(steps: Sequence[StepRow], cost: str) -> Iterable[str]:
+    """The step time, and that the profiler is in it."""
+    if not steps:
+        yield (
+            "No step recurs in the traces, so the step time is not known. If each trace holds N"
+            " steps, ingest them with --steps N."
+        )
+        return
+    longest = max(steps, key=lambda row: row.mean_ns)
+    least = min(row.mean_ns for row in steps)
+    ranks = f"; ranks from {least / 1e6:.2f}" * (least < _ALIKE * longest.mean_ns)
+    yield (
+        f"A step takes {longest.mean_ns / 1e6:.2f} ms with the profiler (mean of "
+        f"{count(longest.steps, 'step')} of rank {longest.rank}{ranks}), which slows the host. "
+        f"{cost} Time steps without the profiler, and give predict that time as --step-ms."
+    )
+
+
+def _cost(said: Timeline) -> str:
+    """What the profiler costs the host.
+
+    source  of the factors: docs/validation.md, "Cost of the profiler"
+    """
+    names = other_profilers(said.profilers)
+    if names:
+        return f"What {' and '.join(names)} costs the host was not measured."
+    if said.cpu_activities:
+        return (
+            "The traces show CPU activities: with them loops of launches on H200 took 1.16 to "
+            "1.52 x as long as without the profiler, training jobs up to 1.64 x."
+        )
+    return (
+        "The traces show no CPU activities: with those of the GPU alone, loops of "
+        "launches on H200 took 1.06 to 1.26 x as long as without the profiler, training jobs "
+        "up to 1.42 x."
+    )
+
+
+def _split_sentence(said: Timeline, wait: int, transfer: int, unknown: int) -> Iterable[str]:
+    """How the kernel time of collectives splits; what is not known does not count as transfer."""
+    whole = wait + transfer + unknown
+    if unknown <= _LITTLE * whole:
+        if whole:
+            yield (
+                f"Of the collectives' kernel time {100 * wait / whole:.1f} % is waiting for the "
+                "last rank, the rest transfer."
+            )
+        return
+    lacking = sum(row.incomplete for row in said.classes)
+    why = ""
+    if said.traced is not None:
+        why = (
+            f": only {traced_ranks(said, said.traced.ranks)} {have(said.traced.ranks)} a trace, "
+            "and the rest may be late"
+        )
+    elif lacking:
+        why = f": in {count(lacking, 'call')} the last rank may be missing from the traces"
+    if wait + transfer:
+        yield (
+            f"Of the collectives' kernel time {100 * wait / whole:.1f} % is waiting for the last "
+            f"rank, {100 * transfer / whole:.1f} % transfer; {100 * unknown / whole:.1f} % may "
+            f"be either{why}."
+        )
+    elif why:
+        yield f"How much of the collectives' kernel time is waiting is not known{why}."
+
+
+def _group_sentence(groups: Sequence[GroupRow]) -> Iterable[str]:
+    if len(groups) > 1:
+        whole = sum(group.kernel_ns for group in groups)
+        parts = (
+            f"{group.name or 'without a name'} {100 * group.kernel_ns / max(whole, 1):.1f} %"
+            for group in groups
+        )
+        yield f"Of the collectives' kernel time by process group: {', '.join(parts)}."
+
+
+def _logged_sentences(ranks: Sequence[RankWaits]) -> Iterable[str]:
+    """What the kernel trace of the logs tells of waiting."""
+    whole = sum(rank.seen_ns for rank in ranks)
+    wait, unknown = (sum(getattr(r, name) for r in ranks) for name in ("wait_ns", "unknown_ns"))
+    if unknown < whole:
+        left = f"; {100 * unknown / whole:.1f} % may be either"
+        yield (
+            f"Of the kernel time of collectives ({count(len(ranks), 'rank')}, by RCCL's kernel "
+            f"trace) {100 * wait / whole:.1f} % is waiting for the last rank"
+            f"{left * (unknown > _LITTLE * whole)}."
+        )
+    yield from (
+        f"{late_sentence(rank, ranks)} {NO_CAUSE}"
+        for rank in ranks
+        if rank.straggler and matters(rank, ranks)
+    )
+
+
+def traced_ranks(said: Timeline, ranks: int) -> str:
+    """The number of ranks in words, with the whole where some have no trace."""
+    return f"{ranks} of {said.traced.world} ranks" if said.traced else count(ranks, "rank")
+
+
+def traced_share(said: Timeline) -> tuple[float, float, float] | None:
+    """Exposed, hidden and idle part of the traced time of all ranks, in percent; None without."""
+    span = sum(r.span_ns for r in said.ranks)
+    if not span:
+        return None
+    exposed, hidden, idle = (
+        100 * sum(getattr(r, name) for r in said.ranks) / span
+        for name in ("exposed_ns", "hidden_ns", "idle_ns")
+    )
+    return exposed, hidden, idle
+
+
+def idle_percent(said: Timeline) -> float | None:
+    """Part of the traced time of all ranks in which nothing ran; None without traces."""
+    span = sum(rank.span_ns for rank in said.ranks)
+    return 100 * sum(rank.idle_ns for rank in said.ranks) / span if span else None
