@@ -42,7 +42,7 @@ def read_traced_run(connection: sqlite3.Connection, db: Path, run: str) -> Trace
     run_id, steps = connection.execute(
         "SELECT run_id, steps FROM _run WHERE label = ?", (run,)
     ).fetchone()
-    given = load_traces(connection, run_id)
+    given = load_traces(connection, run_id, host=True)
     if not given.traces:
         raise InputError(f"{db}: run '{run}' has no traces. Add them with collscope ingest trace.")
     timeline = analyse(given.traces)

@@ -165,7 +165,7 @@ def _match_traces(
     from collscope.store.traces import load_traces
 
     (steps,) = connection.execute("SELECT steps FROM _run WHERE run_id = ?", (run,)).fetchone()
-    found = match_traces(load_traces(connection, run), matched, steps)
+    found = match_traces(load_traces(connection, run, host=False), matched, steps)
     return lambda first_call: store_trace_match(connection, run, found, first_call)
 
 

@@ -8,6 +8,7 @@ what no log holds is added.
 from __future__ import annotations
 
 import re
+from array import array
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -94,7 +95,8 @@ class _Joiner:
         self._used: set[int] = set()
         self._class_of = {key: k for k, key in enumerate(matched.classes)}
         self._base = len(matched.calls["seq"])
-        self._new: dict[str, list[int]] = {name: [] for name in CALL_COLUMNS}
+        # As narrow as they may be: a trace has up to millions of calls.
+        self._new = {name: array("q" if name == "op_count" else "i") for name in CALL_COLUMNS}
         comm, seq = matched.calls["comm"], matched.calls["seq"]
         order = np.lexsort((seq, comm))
         cuts = np.searchsorted(comm[order], np.arange(len(matched.comms) + 1))
@@ -306,7 +308,7 @@ class _Joiner:
     def _extend(self, known: Mapping[str, Sequence[int]], n: int) -> None:
         """Add `n` calls; what neither traces nor recordings tell is -1."""
         for name, values in self._new.items():
-            values.extend(known.get(name, [-1] * n))
+            values.extend(known[name] if name in known else array(values.typecode, [-1]) * n)
 
     def _add_transfers(self, group: ExtraGroup, number: int, call: int) -> None:
         self.matched.transfers += [(call, t) for t in group.transfers.get(number, ())]
@@ -314,10 +316,9 @@ class _Joiner:
     def finish(self) -> None:
         """Put the new calls and classes into the matched run."""
         self.matched.classes = list(self._class_of)
-        self.matched.calls = {
-            name: np.concatenate([values.astype(np.int64), np.array(self._new[name], np.int64)])
-            for name, values in self.matched.calls.items()
-        }
+        for name, values in self.matched.calls.items():  # one column at a time is held twice
+            new = np.array(self._new.pop(name))
+            self.matched.calls[name] = np.concatenate([values.astype(new.dtype), new])
 
 
 def _fits(whole: npt.NDArray[Any], part: npt.NDArray[Any]) -> list[int]:
@@ -371,7 +372,8 @@ def put_in_order(matched: Matched, joined: Joined, when: Sequence[Ints]) -> None
     order = np.lexsort((matched.calls["seq"], matched.calls["comm"], time))
     new = np.empty(len(order), dtype=np.int64)
     new[order] = np.arange(len(order))
-    matched.calls = {name: values[order] for name, values in matched.calls.items()}
+    for name, values in matched.calls.items():  # one column at a time is held twice
+        matched.calls[name] = values[order]
     matched.deviations = [d._replace(call=int(new[d.call])) for d in matched.deviations]
     moved = [(int(new[call]), t) for call, t in matched.transfers]
     matched.transfers = sorted(moved, key=lambda pair: pair[0])

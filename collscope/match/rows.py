@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -13,6 +14,10 @@ from collscope.model import CollectiveClass, Datatype, Extent, Op, Place, Redop,
 from collscope.model.trace import HostCalls, Ints, TraceCollective, TraceFile
 
 UNKNOWN_LAUNCH = -(1 << 62)
+_COLUMNS: dict[str, type[np.generic]] = {
+    "trace": np.int32, "kind": np.int8, "stream": np.int32, "start": np.int64, "end": np.int64,
+    "launch": np.int64, "entry": np.int32, "seq": np.int64, "name": np.int32,
+}  # fmt: skip
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -105,7 +110,7 @@ def gather_rows(traces: Sequence[TraceFile]) -> Rows:
     names: dict[str, int] = {}
     streams: list[tuple[int, str]] = []
     base = min((int(f.columns.start_ns.min()) for f in files if len(f.columns)), default=0)
-    parts: dict[str, list[Ints]] = defaultdict(list)
+    parts: dict[str, list[npt.NDArray[Any]]] = defaultdict(list)
     for t, file in enumerate(files):
         c = file.columns
         entry_of = np.array([entries.setdefault(e, len(entries)) for e in file.collectives] + [-1])
@@ -113,29 +118,23 @@ def gather_rows(traces: Sequence[TraceFile]) -> Rows:
         start = c.start_ns
         order = slice(None) if (start[1:] >= start[:-1]).all() else np.argsort(start, kind="stable")
         for column, values in (
-            ("trace", np.full(len(c), t)), ("kind", c.kind), ("stream", c.stream + len(streams)),
+            ("trace", np.full(len(c), t, np.int32)), ("kind", c.kind),
+            ("stream", c.stream + len(streams)),
             ("start", start - base), ("end", np.maximum(c.end_ns, start) - base),
             ("launch", np.where(c.launch_ns >= 0, c.launch_ns - base, UNKNOWN_LAUNCH)),
             ("entry", entry_of[c.collective]), ("seq", c.seq), ("name", name_of[c.name]),
         ):  # fmt: skip
-            parts[column].append(values[order].astype(np.int64))
+            parts[column].append(values[order].astype(_COLUMNS[column], copy=False))
         streams += [(t, label) for label in file.streams]
-
-    def joined(name: str) -> Ints:
-        return np.concatenate([*parts[name], np.empty(0, dtype=np.int64)])
-
+    # Of the largest traces, one column at a time is held twice.
+    joined = {
+        name: np.concatenate([*parts.pop(name, ()), np.empty(0, dtype=kind)])
+        for name, kind in _COLUMNS.items()
+    }
     return Rows(
         base_ns=base,
-        trace=joined("trace").astype(np.int32),
         bounds=np.concatenate([[0], np.cumsum([len(f.columns) for f in files])]).astype(np.int64),
-        kind=joined("kind").astype(np.int8),
-        stream=joined("stream").astype(np.int32),
-        start=joined("start"),
-        end=joined("end"),
-        launch=joined("launch"),
-        entry=joined("entry").astype(np.int32),
-        seq=joined("seq"),
-        name=joined("name").astype(np.int32),
+        **joined,
         entries=tuple(entries),
         names=tuple(names),
         streams=tuple(streams),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -254,6 +255,13 @@ def _by_time(rows: Rows, keys: list[Ints], members: list[Ints]) -> Ints:
     return matrix
 
 
+_COLUMNS: dict[str, type[np.generic]] = {
+    "group": np.int32, "seq": np.int64, "class": np.int32, "expected": np.int32,
+    "nranks": np.int32, "mismatched": np.bool_, "p2p": np.bool_, "seen": np.int64,
+    "row": np.int64, "trace": np.int32,
+}  # fmt: skip
+
+
 class _Builder:
     """Calls under construction."""
 
@@ -262,7 +270,7 @@ class _Builder:
         # Entries that only a kernel's name tells of.
         self.vague = np.array([_vague(e) for e in rows.entries] + [False])
         self.class_of: dict[CollectiveClass, int] = {}
-        self.parts: dict[str, list[Ints]] = defaultdict(list)
+        self.parts: dict[str, list[npt.NDArray[Any]]] = defaultdict(list)
         self.unpaired: list[Ints] = []
 
     def add(self, number: int, group: Group, matrix: Ints) -> None:
@@ -275,7 +283,7 @@ class _Builder:
             np.where(tells.any(axis=1)[:, None], tells, there).argmax(axis=1),
         ]
         self._append(number, group, matrix, there, first, p2p=False)
-        self.parts["trace"].append(np.array(group.members)[np.nonzero(there)[1]])
+        self._keep("trace", np.array(group.members)[np.nonzero(there)[1]])
 
     def add_pairs(self, number: int, group: Group, sends: list[Ints]) -> None:
         """Sends with the Recvs they meet: the k-th of one rank to another with its k-th."""
@@ -299,7 +307,7 @@ class _Builder:
         matrix = matrix[whole]
         matrix = matrix[np.argsort(rows.start[matrix[:, 0]], kind="stable")]
         self._append(number, group, matrix, matrix >= 0, matrix[:, 0], p2p=True)
-        self.parts["trace"].append(rows.trace[matrix.ravel()].astype(np.int64))
+        self._keep("trace", rows.trace[matrix.ravel()])
 
     def _pair(self, sends: Ints, recvs: Ints) -> Ints:
         """(transfers, 2) rows of Send and Recv, -1 for the half that is missing."""
@@ -337,36 +345,38 @@ class _Builder:
         nranks = 2 if p2p else _nranks(rows, group)
         differ = np.zeros(n, dtype=bool) if p2p else (sig != self.sig[entry][:, None]).any(axis=1)
         for column, values in (
-            ("group", np.full(n, number)), ("seq", np.arange(n)), ("class", of_entry[entry]),
-            ("expected", np.full(n, expected)), ("nranks", np.full(n, nranks)),
+            ("group", np.full(n, number, np.int32)), ("seq", np.arange(n)),
+            ("class", of_entry[entry]), ("expected", np.full(n, expected, np.int32)),
+            ("nranks", np.full(n, nranks, np.int32)),
             ("mismatched", differ), ("p2p", np.full(n, p2p)),
             ("seen", there.sum(axis=1)), ("row", matrix[there]),
         ):  # fmt: skip
-            self.parts[column].append(values.astype(np.int64))
+            self._keep(column, values)
+
+    def _keep(self, column: str, values: npt.NDArray[Any]) -> None:
+        self.parts[column].append(values.astype(_COLUMNS[column], copy=False))
 
     def finish(self, groups: tuple[Group, ...], realigned: tuple[bool, ...]) -> Calls:
         """The calls of all groups added."""
+        # Of the largest traces, one column at a time is held twice.
         part = {
-            name: np.concatenate([*self.parts[name], _EMPTY])
-            for name in (
-                "group", "seq", "class", "expected", "nranks", "mismatched", "p2p", "seen", "row",
-                "trace",
-            )
-        }  # fmt: skip
+            name: np.concatenate([*self.parts.pop(name, ()), np.empty(0, dtype=kind)])
+            for name, kind in _COLUMNS.items()
+        }
         unpaired = np.concatenate([*self.unpaired, _EMPTY])
         return Calls(
             groups,
             tuple(self.class_of),
-            part["group"].astype(np.int32),
+            part["group"],
             part["seq"],
-            part["class"].astype(np.int32),
-            part["expected"].astype(np.int32),
-            part["nranks"].astype(np.int32),
-            part["mismatched"].astype(bool),
-            part["p2p"].astype(bool),
+            part["class"],
+            part["expected"],
+            part["nranks"],
+            part["mismatched"],
+            part["p2p"],
             np.concatenate([[0], np.cumsum(part["seen"])]),
             part["row"],
-            part["trace"].astype(np.int32),
+            part["trace"],
             realigned,
             np.sort(unpaired[unpaired >= 0]),
         )

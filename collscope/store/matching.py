@@ -286,7 +286,7 @@ def _store_calls(connection: sqlite3.Connection, first: int, columns: Sequence[I
     packed = np.zeros(n, dtype=np.int64)
     fields, shift = [], 0
     for column, low, width in zip(columns, least, widths, strict=True):
-        packed |= (column - low) << shift
+        packed |= (column.astype(np.int64) - low) << shift
         fields.append(f"{low} + (value >> {shift} & {(1 << width) - 1})")
         shift += width
     total, seq, group, op_count = fields

@@ -120,9 +120,10 @@ def _packed(
     return widths, parts
 
 
-def decode_trace(data: bytes) -> TraceFile:
+def decode_trace(data: bytes, *, host: bool = True) -> TraceFile:
     """A trace from its bytes.
 
+    host    with the calls of its host, where they were told
     raises  InputError when the bytes are damaged or not of this version
     """
     head, begin = header_of(data)
@@ -138,7 +139,7 @@ def decode_trace(data: bytes) -> TraceFile:
         host=head.host,
         device=head.device,
         steps=head.steps,
-        calls=_checked(lambda: _host_calls(data, begin, head)),
+        calls=_checked(lambda: _host_calls(data, begin, head)) if host else None,
         gpu=head.gpu,
     )
 

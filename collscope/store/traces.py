@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 from msgspec.structs import astuple
 
 from collscope import stamps
@@ -25,7 +26,7 @@ from collscope.timeline.analyse import Timeline
 from collscope.timeline.records import LateRank, RankOverlap, RankTimes
 from collscope.timeline.steps import Steps
 
-_ROWS_PER_INSERT = 1 << 16
+_ROWS_PER_INSERT = 1 << 14  # as Python's objects, which take five times the columns' memory
 _KINDS = {Kind.KERNEL: "kernel", Kind.COPY: "copy", Kind.MEMSET: "copy"}
 
 
@@ -45,25 +46,31 @@ class StoredTraces(msgspec.Struct, frozen=True):
         return bool(self.traces or self.recordings)
 
 
-def load_traces(connection: sqlite3.Connection, run: int) -> StoredTraces:
-    """Traces and recordings of a run, in the order in which they were read."""
+def load_traces(connection: sqlite3.Connection, run: int, *, host: bool) -> StoredTraces:
+    """Traces and recordings of a run, in the order in which they were read.
+
+    host  with the calls of the traces' hosts, which take as much memory as the rows
+    """
     rows = connection.execute(
         "SELECT trace_id, first_kernel, columns FROM _trace JOIN _source USING (source_id)"
         " WHERE run_id = ? ORDER BY trace_id",
         (run,),
-    ).fetchall()
+    )
     recordings = connection.execute(
         "SELECT calls FROM _recording JOIN _source USING (source_id)"
         " WHERE run_id = ? ORDER BY recording_id",
         (run,),
     )
-    believed = [stamps.believed_trace(decode_trace(row[2])) for row in rows]
-    return StoredTraces(
-        [trace for trace, _ in believed],
-        [row[0] for row in rows],
-        [row[1] + kept for row, (_, kept) in zip(rows, believed, strict=True)],
-        [stamps.believed_recording(decode_recording(row[0])) for row in recordings],
-    )
+    traces: list[TraceFile] = []
+    trace_ids: list[int] = []
+    kernel_ids: list[Ints] = []
+    for trace_id, first_kernel, columns in rows:
+        trace, kept = stamps.believed_trace(decode_trace(columns, host=host))
+        traces.append(trace)
+        trace_ids.append(trace_id)
+        kernel_ids.append(first_kernel + kept)
+    believed = [stamps.believed_recording(decode_recording(row[0])) for row in recordings]
+    return StoredTraces(traces, trace_ids, kernel_ids, believed)
 
 
 def insert_trace(connection: sqlite3.Connection, source: int, trace: TraceFile) -> None:
@@ -220,11 +227,11 @@ def store_steps(
     ends = steps.ends(timeline.rows.end).astype(np.int64) + timeline.rows.base_ns
     connection.executemany(
         "INSERT INTO _trace_step VALUES (?,?,?,?,?)",
-        [
+        (
             (trace_of_rank[trace], ordinal, int(begin), int(end), steps.source)
             for column, trace in enumerate(steps.traces.tolist())
             for ordinal, (begin, end) in enumerate(pairwise(ends[:, column]))
-        ],
+        ),
     )
 
 
@@ -242,15 +249,16 @@ def store_call_times(connection: sqlite3.Connection, timeline: Timeline, call_id
     """Times of the timeline's calls; `call_ids` are their keys, -1 for those left out."""
     calls, times = timeline.calls, timeline.times
     ranks = np.array([*timeline.rows.ranks, -1])
-    chosen = call_ids >= 0
     columns = (
         call_ids, calls.seen, calls.nranks, times.transfer, times.start_skew, times.end_skew,
         ranks[times.last], times.lateness, times.warm_up, times.suspect, calls.mismatched,
     )  # fmt: skip
-    connection.executemany(
+    _insert_chosen(
+        connection,
         "INSERT INTO _call_time VALUES (?,?,NULLIF(?, -1),NULLIF(?, -1),NULLIF(?, -1),"
         "NULLIF(?, -1),NULLIF(?, -1),NULLIF(?, -1),?,?,?)",
-        zip(*(column[chosen].tolist() for column in columns), strict=True),
+        columns,
+        call_ids >= 0,
     )
 
 
@@ -269,7 +277,6 @@ def store_kernel_calls(
     call = calls.call_of_part
     kernel = np.concatenate([*kernel_ids, np.empty(0, dtype=np.int64)])[calls.row]
     split = (times.wait >= 0) & ~times.warm_up[call]
-    chosen = call_ids[call] >= 0
     columns = (
         kernel,
         call_ids[call],
@@ -277,10 +284,27 @@ def store_kernel_calls(
         np.where(split, times.wait, -1),
         timeline.exposed[calls.row],
     )
-    connection.executemany(
+    _insert_chosen(
+        connection,
         "INSERT INTO _kernel_call VALUES (?,?,NULLIF(?, -1),NULLIF(?, -1),?)",
-        zip(*(column[chosen].tolist() for column in columns), strict=True),
+        columns,
+        columns[1] >= 0,
     )
+
+
+def _insert_chosen(
+    connection: sqlite3.Connection,
+    statement: str,
+    columns: Sequence[np.ndarray],
+    chosen: npt.NDArray[np.bool_],
+) -> None:
+    """Insert the chosen rows of columns of equal length."""
+    places = np.flatnonzero(chosen)
+    for begin in range(0, len(places), _ROWS_PER_INSERT):
+        part = places[begin : begin + _ROWS_PER_INSERT]
+        connection.executemany(
+            statement, zip(*(column[part].tolist() for column in columns), strict=True)
+        )
 
 
 def store_consistency(connection: sqlite3.Connection, run: int, found: Consistency) -> None:

@@ -88,19 +88,22 @@ def find_steps(rows: Rows, calls: Calls, times: CallTimes, given: int | None = N
             break
     good = [t for t in range(n) if len(found[t]) > 1]
     count = min((len(found[t]) for t in good), default=2) - 1
-    boundaries = [_boundaries(rows, t, found[t][-1 - count :]) for t in good]
-    parts = [part for of_ranks in zip(*boundaries, strict=True) for part in of_ranks]
+    lasts = [_boundaries(rows, t, found[t][-1 - count :]) for t in good]
+    streams = [part.shape[1] for part in lasts]
+    table = np.concatenate([np.empty((count + 1, 0), dtype=np.int64), *lasts], axis=1)
+    begins = np.cumsum([0, *streams])[: len(good)]
+    held = np.add.reduceat(table >= 0, begins, axis=1, dtype=np.int64).ravel()
     return Steps(
         source,
-        np.concatenate([*parts, np.empty(0, dtype=np.int64)]),
-        np.cumsum([0, *(len(p) for p in parts)])[: len(parts)],
+        table[table >= 0],
+        np.cumsum(held) - held,
         np.full(len(good), count, dtype=np.int64),
         np.array(good, dtype=np.int64),
     )
 
 
-def _boundaries(rows: Rows, trace: int, ends: Ints) -> list[Ints]:
-    """Per row of `ends` the last row of each stream that ends with it at the latest."""
+def _boundaries(rows: Rows, trace: int, ends: Ints) -> Ints:
+    """Per row of `ends` the last row of each stream that ends with it at the latest; -1: none."""
     mine = rows.of(trace)
     order = mine.start + np.lexsort((rows.end[mine], rows.stream[mine]))
     begins = np.unique(rows.stream[order], return_index=True)[1].tolist()
@@ -108,7 +111,7 @@ def _boundaries(rows: Rows, trace: int, ends: Ints) -> list[Ints]:
     for column, (a, b) in enumerate(pairwise([*begins, len(order)])):
         place = np.searchsorted(rows.end[order[a:b]], rows.end[ends], side="right")
         lasts[:, column] = np.where(place > 0, order[a + place - 1], -1)
-    return [last[last >= 0] for last in lasts]
+    return lasts
 
 
 def _after(rows: Rows, ends: Ints, warm: int) -> Ints:
