@@ -18,7 +18,10 @@ from collscope.errors import NoVerdictError, UsageError
 from collscope.ingest.match import reading, require_run
 from collscope.model import CollectiveClass
 from collscope.roofline.system import OtherGpus
-from collscope.timeline.prediction.predict import predict
+from collscope.timeline.analyse import Timeline
+from collscope.timeline.play import Played
+from collscope.timeline.prediction.predict import predict, simulate
+from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.records import Prediction
 from collscope.units import format_size
 
@@ -156,7 +159,7 @@ def predict_run(db: Path, wanted: Wanted) -> PredictionReport:
     raises  InputError for an unknown run, label or system, or a run without traces;
             NoVerdictError when no class has a new time, or there is no step
     """
-    traced, times, measured = read_wanted(db, wanted)
+    traced, times, measured = _read_wanted(db, wanted)
     recorded = traced.recorded()
     found = predict(
         recorded, times.times, traced=times.transfers, starts=times.starts,
@@ -167,11 +170,39 @@ def predict_run(db: Path, wanted: Wanted) -> PredictionReport:
             f"{db}: the traces of run '{wanted.run}' hold no step. Record several steps."
         )
     if not found.changed:
-        refuse_unchanged(db, wanted)
+        _refuse_unchanged(db, wanted)
     return _report(wanted, times, found, traced.rows, len(traced.timeline.rows.ranks))
 
 
-def read_wanted(db: Path, wanted: Wanted) -> tuple[TracedRun, Times, float | None]:
+class RunTimelines(msgspec.Struct, frozen=True):
+    """A traced run as it was recorded, and as it is predicted."""
+
+    timeline: Timeline
+    recorded: RecordedJob
+    predicted: Played | None = None  # None: nothing is predicted
+    times_from: TimesFrom | None = None  # where the times of what is predicted come from
+
+
+def run_timelines(db: Path, run: str, wanted: Wanted | None) -> RunTimelines:
+    """What happened in a traced run, and what a prediction of it plays.
+
+    raises  InputError for an unknown run, label or system, or a run without traces;
+            NoVerdictError when no class has a new time
+    """
+    if wanted is None:
+        with reading(db) as connection:
+            require_run(connection, db, run)
+            traced = read_traced_run(connection, db, run)
+        return RunTimelines(traced.timeline, traced.recorded())
+    traced, times, measured = _read_wanted(db, wanted)
+    recorded = traced.recorded()
+    played = simulate(recorded, times.times, traced=times.transfers, measured_step_ns=measured)
+    if played is None:
+        _refuse_unchanged(db, wanted)
+    return RunTimelines(traced.timeline, recorded, played, times.origin)
+
+
+def _read_wanted(db: Path, wanted: Wanted) -> tuple[TracedRun, Times, float | None]:
     """The traces, the new times of their classes, and the step time that is given, ns.
 
     raises  InputError for an unknown run, label or system, or a run without traces;
@@ -195,11 +226,11 @@ def read_wanted(db: Path, wanted: Wanted) -> tuple[TracedRun, Times, float | Non
                 "time: sizes are not known. Ingest the job's logs, or trace with "
                 "ProfilerActivity.CPU."
             )
-        refuse_unchanged(db, wanted)
+        _refuse_unchanged(db, wanted)
     return traced, times, None if wanted.step_us is None else wanted.step_us * 1000
 
 
-def refuse_unchanged(db: Path, wanted: Wanted) -> NoReturn:
+def _refuse_unchanged(db: Path, wanted: Wanted) -> NoReturn:
     """Raise the error for new times of which no class of the run takes one."""
     if wanted.system is not None:
         raise NoVerdictError(

@@ -84,8 +84,8 @@ def export_perfetto(
 
     With --with or --system the predicted timeline stands beside the recorded one.
     """
-    from collscope.analysis.predict import Wanted
-    from collscope.reports.perfetto import export_trace
+    from collscope.analysis.predict import Wanted, run_timelines
+    from collscope.reports.perfetto import export_trace, require_trace_name
 
     if label is not None and system is not None:
         raise UsageError("export perfetto: give --with LABEL or --system NAME, not both.")
@@ -93,4 +93,5 @@ def export_perfetto(
         raise UsageError("export perfetto: --step-ms goes with --with or --system.")
     step_us = None if step_ms is None else step_ms * 1000
     wanted = Wanted(run, label, None, system, step_us) if label or system else None
-    write(export_trace(db, run, output, limit, wanted), None)
+    require_trace_name(output)
+    write(export_trace(run_timelines(db, run, wanted), output, limit), None)

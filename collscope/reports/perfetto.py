@@ -10,47 +10,34 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from collscope.analysis.predict import Wanted, read_wanted, refuse_unchanged
-from collscope.analysis.traced_run import read_traced_run
+from collscope.analysis.predict import RunTimelines
 from collscope.errors import InputError, UsageError
-from collscope.ingest.match import reading, require_run
 from collscope.reports.prediction import origin_words
 from collscope.timeline.perfetto import MOST_PARTS, Event, Simulated, longest_calls, trace_events
-from collscope.timeline.prediction.predict import simulate
 from collscope.writing import replaced
 
 _LEVEL = 6  # of gzip
 
 
-def export_trace(
-    db: Path, run: str, output: Path, most: int | None, wanted: Wanted | None = None
-) -> str:
+def require_trace_name(output: Path) -> None:
+    """Raise UsageError for a file that no viewer takes for a trace by its name."""
+    if not output.name.endswith((".json", ".json.gz")):
+        raise UsageError(f"{output}: neither .json nor .json.gz. Name such a file with -o.")
+
+
+def export_trace(shown: RunTimelines, output: Path, most: int | None) -> str:
     """Write the file, compressed where its name ends in .gz; returns what it holds in words.
 
     most    kernels at most; None: as many as viewers open well
-    wanted  a prediction of the run that is shown beside it
-    raises  UsageError for a file of another name; InputError for an unknown run, one without
-            traces, or a file that cannot be written
+    raises  InputError for a file that cannot be written
     """
-    if not output.name.endswith((".json", ".json.gz")):
-        raise UsageError(f"{output}: neither .json nor .json.gz. Name such a file with -o.")
-    predicted = None
-    if wanted is not None:
-        traced, times, measured = read_wanted(db, wanted)
-        recorded = traced.recorded()
-        played = simulate(recorded, times.times, traced=times.transfers, measured_step_ns=measured)
-        if played is None:
-            refuse_unchanged(db, wanted)
-        predicted = Simulated(f"predicted with {origin_words(times.origin)}", played)
-    else:
-        with reading(db) as connection:
-            require_run(connection, db, run)
-            traced = read_traced_run(connection, db, run)
-        recorded = traced.recorded()
-    timeline = traced.timeline
+    timeline, predicted = shown.timeline, None
+    if shown.predicted is not None and shown.times_from is not None:
+        name = f"predicted with {origin_words(shown.times_from)}"
+        predicted = Simulated(name, shown.predicted)
     limit = MOST_PARTS if most is None else most
     try:
-        events = _write(trace_events(timeline, limit, recorded, predicted), output)
+        events = _write(trace_events(timeline, limit, shown.recorded, predicted), output)
         size = output.stat().st_size
     except OSError as error:
         raise InputError(f"{output}: {error.strerror}. Name another file with -o.") from error
