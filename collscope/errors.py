@@ -25,6 +25,15 @@ class InputError(CollscopeError):
     exit_code = 3
 
 
+class UnreadableError(InputError):
+    """A file that cannot be opened, read on, or read safely; `reason` says why."""
+
+    def __init__(self, path: str, reason: str, remedy: str) -> None:
+        """Of one of many files the reason is told, and the others are read."""
+        super().__init__(f"{path}: {reason}. {remedy}.")
+        self.reason = reason
+
+
 class NoVerdictError(CollscopeError):
     """Nothing was measured, or the samples are too noisy to judge."""
 

@@ -12,7 +12,9 @@ from typing import IO, BinaryIO, cast
 
 import msgspec
 
-from collscope.ingest.files import Input, UnreadableError, archive_kind, open_input, over_limit
+from collscope.errors import UnreadableError
+from collscope.ingest.decompress import over_limit
+from collscope.ingest.files import Input, archive_kind, open_input
 
 MOST_MEMBERS = 100_000
 # Bits of a member's flags, and its methods: 4.4.4 and 4.4.5 of PKWARE's APPNOTE.TXT. Python's

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from collscope.errors import InputError
+from collscope.errors import InputError, UnreadableError
 from collscope.ingest.archives import Skipped, open_all
-from collscope.ingest.files import ArchiveError, Input, UnreadableError, open_input
+from collscope.ingest.files import ArchiveError, Input, open_input
 from collscope.ingest.paths import STDIN, Expanded, expand, printable
 from collscope.ingest.progress import USUAL, Progress, Reading
 from collscope.ingest.scan import ScansAhead, scan_log

@@ -42,6 +42,18 @@ def open_foreign(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
+def database_bytes(header: bytes) -> int:
+    """Bytes of an SQLite file by its header; 0 where that does not tell.
+
+    Source: sqlite.org/fileformat.html, 1.3 "The Database Header": the number of pages holds where
+    the change counter is that of the version which wrote it.
+    """
+    if len(header) < 100 or header[24:28] != header[92:96]:
+        return 0
+    page = int.from_bytes(header[16:18], "big")
+    return int.from_bytes(header[28:32], "big") * (65536 if page == 1 else page)
+
+
 def _authorized(
     action: int, first: str | None, second: str | None, _database: str | None, inside: str | None
 ) -> int:

@@ -33,7 +33,7 @@ class Reading(msgspec.Struct, frozen=True):
     """How the files of an ingest are read.
 
     progress    is told how far it is
-    most_bytes  what one file may become, decompressed; None: the limits of `collscope.ingest.files`
+    most_bytes  what one file may become, decompressed; None: the limits of `ingest.decompress`
     """
 
     progress: Progress = SILENT

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from collscope.errors import InputError, UsageError
+from collscope.errors import InputError, UnreadableError, UsageError
 from collscope.ingest.commands import ingest_logs
-from collscope.ingest.files import UnreadableError, open_input
+from collscope.ingest.files import open_input
 from collscope.ingest.match import reading
 from collscope.ingest.progress import Progress, Reading
 from collscope.replay.build import Planned, build_plan

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from collscope.errors import InputError, UsageError
-from collscope.ingest.files import UnreadableError, open_input
+from collscope.errors import InputError, UnreadableError, UsageError
+from collscope.ingest.files import open_input
 from collscope.ingest.match import reading, require_run
 from collscope.model import Datatype, Gap, Measurement
 from collscope.replay.names import datatype_named

@@ -19,8 +19,9 @@ import zstandard
 from command import CALLS, collscope, rows
 from packers import PACKERS
 
-from collscope.ingest import files
-from collscope.ingest.files import Input, UnreadableError, open_input
+from collscope.errors import UnreadableError
+from collscope.ingest import decompress, files
+from collscope.ingest.files import Input, open_input
 from collscope.ingest.paths import expand
 
 _BOMB_BYTES = 1 << 30  # of zeros; packed 32 KB
@@ -47,7 +48,7 @@ def test_a_bomb_is_refused_by_every_command(bomb: Path, db_path: Path, kind: str
     else:
         assert "becomes more than 1,000 times its size when it is decompressed" in done.err
         assert "--max-size" in done.err
-    assert peak < 4 * files.ANY_RATIO_BYTES
+    assert peak < 4 * decompress.ANY_RATIO_BYTES
     assert not db_path.exists()
 
 
@@ -67,7 +68,7 @@ def test_every_chunk_is_bounded(suffix: str) -> None:
     file = Input("x", io.BytesIO(PACKERS[suffix](plain)), len(plain))
     sizes = [len(chunk) for chunk in file.chunks()]
     assert sum(sizes) == len(plain)
-    assert max(sizes) <= files.CHUNK_BYTES + files.ANY_RATIO_BYTES
+    assert max(sizes) <= decompress.CHUNK_BYTES + decompress.ANY_RATIO_BYTES
 
 
 def test_the_users_size_counts_instead_of_the_limits() -> None:
