@@ -49,6 +49,7 @@ _SAID = (
     "kernel_end_apart",
     "impossible_call",
     "trace_not_placed",
+    "traces_apart",
 )
 
 
@@ -124,15 +125,15 @@ def _kernel_waits(kernels: Sequence[TracedKernel], matched: Matched) -> KernelWa
 
 
 def _of_periods(periods: list[str], *, logs: bool) -> Diagnostic:
-    """Notice of profiled periods or jobs that have runs of their own.
+    """Notice of profiled periods, starts or jobs that have runs of their own.
 
     logs  the run holds logs, too
     """
     from collscope.model import Diagnostic, Severity
 
     text = (
-        "further profiled periods or jobs of the same ranks became runs of their own"
-        f" ({', '.join(periods)})"
+        "profiled periods, starts or jobs whose ranks have a trace already, or whose collectives"
+        f" do not end when the others' do, became runs of their own ({', '.join(periods)})"
     )
     if logs:
         text += (

@@ -7,8 +7,10 @@ import sqlite3
 import msgspec
 import numpy as np
 
+from collscope.match.apart import find_apart
 from collscope.match.consistency import Consistency, check
 from collscope.match.extras import first_of_rank, join_extras
+from collscope.match.rows import gathered
 from collscope.match.run import Matched
 from collscope.match.trace_disagreements import trace_findings
 from collscope.model import Diagnostic, Severity
@@ -17,6 +19,7 @@ from collscope.store import traces as store
 from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.overlap import own_warm_until
 from collscope.timeline.steps import Steps, find_steps
+from collscope.units import format_time
 
 
 class TraceMatch(msgspec.Struct, frozen=True):
@@ -55,6 +58,14 @@ def _notes(given: store.StoredTraces, timeline: Timeline) -> list[Diagnostic]:
             " (--run NAME)"
         )
         found.append(Diagnostic(Severity.NOTICE, "rank_traced_twice", text, count=len(twice)))
+    apart = find_apart(given.traces).unsure_ns
+    if apart is not None:
+        text = (
+            f"traces that lie {format_time(apart)} or more from others, whose collectives do not"
+            " tell whether they are of one start of the job: they are, if the clocks of their hosts"
+            " differ by that; else give each start or period a run of its own (--run NAME)"
+        )
+        found.append(Diagnostic(Severity.NOTICE, "traces_apart", text))
     unranked = sum(t.rank is None for t in given.traces)
     if unranked and len(given.traces) > 1:
         text = "traces without a rank: numbered in the order in which they were read"
@@ -102,7 +113,7 @@ def store_trace_match(
     """
     store.clear_timeline(connection, run)
     timeline, given = found.timeline, found.given
-    kept = _kept(timeline, given)
+    kept = gathered(given.traces)
     call_ids = np.where(found.calls >= 0, found.calls + first_call, -1)
     store.store_totals(connection, given.traces, _first_rows(found, kept), given.trace_ids)
     ids = [given.trace_ids[k] for k in kept]
@@ -124,12 +135,3 @@ def _first_rows(found: TraceMatch, kept: list[int]) -> list[int]:
     for t, k in enumerate(kept):
         first[k] = int(np.searchsorted(rows.start[rows.of(t)], warm[t]))
     return first
-
-
-def _kept(timeline: Timeline, given: store.StoredTraces) -> list[int]:
-    """Index of the trace of each of the timeline's ranks: as `gather_rows` orders them."""
-    left_out = set(timeline.rows.duplicates)
-    there = [k for k in range(len(given.traces)) if k not in left_out]
-    told = {given.traces[k].rank: k for k in there if given.traces[k].rank is not None}
-    rest = iter(k for k in there if given.traces[k].rank is None)
-    return [told[rank] if rank in told else next(rest) for rank in timeline.rows.ranks]

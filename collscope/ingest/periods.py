@@ -1,9 +1,10 @@
-"""Traces of several profiled periods or jobs in one run, put into runs of their own."""
+"""Traces of several profiled periods, starts or jobs in one run, put into runs of their own."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path, PurePath
 
 import msgspec
@@ -22,9 +23,11 @@ SELECT EXISTS (
 """
 # A trace's kernels are in the order of their start.
 _TRACES = """
-SELECT t.source_id, s.run_id, s.path, t.rank, t.world_size, COALESCE(k.start_ns, 0)
+SELECT t.source_id, s.run_id, s.path, t.rank, t.world_size, t.trace_id,
+       COALESCE(k.start_ns, 0), COALESCE(e.end_ns, 0)
 FROM _trace t JOIN _source s USING (source_id) JOIN _run r USING (run_id)
 LEFT JOIN _kernel k ON k.kernel_id = t.first_kernel AND k.source_id = t.source_id
+LEFT JOIN _kernel e ON e.kernel_id = t.first_kernel + t.kernels - 1 AND e.source_id = t.source_id
 WHERE r.run_id = :run OR r.period_of = :run ORDER BY t.trace_id
 """
 
@@ -87,15 +90,16 @@ def _period(connection: sqlite3.Connection, run: str) -> Period:
 
 
 def separate_periods(connection: sqlite3.Connection, store: Path, run: int) -> list[str]:
-    """Give every period or job beside a run's first a run of its own, as NAME.2.
+    """Give every period, start or job beside a run's first a run of its own, as NAME.2.
 
     A file stays where it is when its traces are of several.
 
-    returns  the labels of those runs, be they new or not; none while no rank is traced twice
+    returns  the labels of those runs, be they new or not; none while all traces are of one
     """
-    if connection.execute(_TWICE, {"run": run}).fetchone()[0]:
+    starts = _starts(connection, run)
+    if starts or connection.execute(_TWICE, {"run": run}).fetchone()[0]:
         with transaction(connection, store):
-            _separate(connection, run)
+            _separate(connection, run, starts)
     rows = connection.execute(
         "SELECT DISTINCT label, run_id FROM _run JOIN _source USING (run_id)"
         " WHERE period_of = ? ORDER BY run_id",
@@ -104,12 +108,33 @@ def separate_periods(connection: sqlite3.Connection, store: Path, run: int) -> l
     return [label for label, _ in rows]
 
 
-def _separate(connection: sqlite3.Connection, run: int) -> None:
+def _starts(connection: sqlite3.Connection, run: int) -> dict[int, int]:
+    """The start of the job of each trace, by its key; empty where all are of one.
+
+    Few runs have traces far from each other; those of others need not be read for it.
+    """
+    # Imported here: a report of periods needs none of it.
+    from collscope.match.apart import far_apart, find_apart  # noqa: PLC0415
+    from collscope.store.traces import load_traces  # noqa: PLC0415
+
+    rows = connection.execute(_TRACES, {"run": run}).fetchall()
+    windows = {k: (row[6], row[7]) for k, row in enumerate(rows)}
+    if len(far_apart(windows)) < 2:
+        return {}
+    given = [
+        load_traces(connection, own, host=False) for own in dict.fromkeys(row[1] for row in rows)
+    ]
+    keys = [key for part in given for key in part.trace_ids]
+    found = find_apart([trace for part in given for trace in part.traces]).start
+    return dict(zip(keys, found, strict=True)) if any(found) else {}
+
+
+def _separate(connection: sqlite3.Connection, run: int, starts: Mapping[int, int]) -> None:
     rows = connection.execute(_TRACES, {"run": run}).fetchall()
     periods = assign_periods(
         [
-            Recording(rank, size, start, str(PurePath(path).parent))
-            for _, _, path, rank, size, start in rows
+            Recording(rank, size, first, str(PurePath(path).parent), starts.get(key, 0))
+            for _, _, path, rank, size, key, first, _ in rows
         ]
     )
     of_source: dict[int, set[int]] = defaultdict(set)

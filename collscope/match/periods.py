@@ -15,20 +15,22 @@ class Recording(msgspec.Struct, frozen=True):
     world_size: int | None
     start_ns: int  # its first kernel, on its own clock
     folder: str  # that its file lies in
+    job: int = 0  # the start of the job, where their collectives tell starts apart
 
 
 def assign_periods(traces: Sequence[Recording]) -> list[int]:
     """Number of the period or job of each trace, from 0 in the order in which they were read.
 
-    No period has a rank twice. Jobs of other sizes are apart, and so are folders that hold the same
-    ranks each. The rest is told by the order in time: the first trace of each rank is of the first
-    period where all ranks have as many, else a period ends before the trace whose rank it has.
+    No period has a rank twice. Starts and jobs of other sizes are apart, and so are folders that
+    hold the same ranks each. The rest is told by the order in time: the first trace of each rank is
+    of the first period where all ranks have as many, else a period ends before the trace whose rank
+    it has.
     """
     groups: dict[Hashable, list[int]] = defaultdict(list)
     by_folder = _folders_are_jobs(traces)
     for k, trace in enumerate(traces):
         folder = trace.folder if by_folder else None
-        groups[trace.world_size, folder].append(k)
+        groups[trace.job, trace.world_size, folder].append(k)
     found: dict[int, Hashable] = {}
     for job, members in groups.items():
         for k, period in zip(members, _in_time([traces[k] for k in members]), strict=True):

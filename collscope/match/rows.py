@@ -149,7 +149,12 @@ def gather_rows(traces: Sequence[TraceFile]) -> Rows:
 
 def gather_host(traces: Sequence[TraceFile]) -> tuple[HostCalls | None, ...]:
     """Calls of the host of each trace that `gather_rows` keeps, in its order."""
-    return tuple(traces[k].calls for k in _ranks(traces)[0])
+    return tuple(traces[k].calls for k in gathered(traces))
+
+
+def gathered(traces: Sequence[TraceFile]) -> list[int]:
+    """Index of the trace that each of the traces of `gather_rows` is."""
+    return _ranks(traces)[0]
 
 
 def _ranks(traces: Sequence[TraceFile]) -> tuple[list[int], tuple[int, ...], tuple[int, ...]]:

@@ -110,12 +110,25 @@ def unlike_traces(report: Report) -> Iterable[Finding]:
     )
 
 
+def traces_apart(report: Report) -> Iterable[Finding]:
+    """Traces far apart in time, of which nothing tells whether they are of one start."""
+    for row in report.coverage.diagnostics:
+        if row.code == "traces_apart":
+            yield Finding(
+                severity="warning",
+                code="traces_apart",
+                title="the traces lie far apart in time: of two starts of the job?",
+                detail=f"{row.message[:1].upper()}{row.message[1:]}.",
+                advice="Compare the dates of the files.",
+            )
+
+
 def several_periods(report: Report) -> Iterable[Finding]:
     """Profiled periods or jobs that were read together and have runs of their own."""
     periods = report.timeline.periods
     if not periods:
         return
-    others = count(len(periods) - 1, "other period or job", "other periods or jobs")
+    others = count(len(periods) - 1, "other period, start or job", "other periods, starts or jobs")
     here = report.header.run
     held = "; ".join(f"{p.run}{' (this one)' * (p.run == here)}: {p.words}" for p in periods)
     logs = any(row.kind == "log" for row in report.coverage.sources)
@@ -164,6 +177,7 @@ RULES = (
     library_differs,
     several_jobs,
     unlike_traces,
+    traces_apart,
     several_periods,
     logged_twice,
     totals_beside_trace,

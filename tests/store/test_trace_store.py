@@ -374,7 +374,7 @@ def test_a_second_job_is_a_run_of_its_own(db_path: Path, samples: Path) -> None:
         told = " ".join(report(db_path, "--run", run).split())
         here = "; ".join(text.replace(f"{run}: ", f"{run} (this one): ") for text in held)
         assert (
-            f"[note] 1 other period or job beside this one Each is a run of its own. {here}."
+            f"[note] 1 other period, start or job beside this one Each is a run of its own. {here}."
             in told
         )
     assert "other period" not in report(db_path, "--run", "default")

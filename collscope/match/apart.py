@@ -1,0 +1,175 @@
+"""Traces of several starts of a job: far apart in time, and without a collective in common (pure).
+
+The clocks of hosts may differ by any constant, so that the time between two traces alone proves
+nothing. But one collective ends on all its ranks together, whatever the clocks: where none of the
+offsets of two clocks, and no drift that clocks have, makes most of them end so, these are not the
+same calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec.structs import replace
+
+from collscope.match.groups import find_groups, signatures
+from collscope.match.pairing import Sequence3, pair_by_time
+from collscope.match.rows import Rows, gather_rows
+from collscope.model.trace import Ints, TraceFile
+
+Floats = npt.NDArray[np.float64]
+_FEWEST = 8  # calls in the time that two traces have in common, to judge by
+# Ends of one call scatter by less than this, or than this part of what the call lasts. On H200 97 %
+# of the calls of one start do, at most 33 % of those of two (11 jobs, each of two starts).
+_TOGETHER_NS, _TOGETHER = 60_000, 0.25
+_SAME, _OTHER = 0.8, 0.5  # of the calls; in between nothing is told
+_DRIFT = 2e-4  # of two clocks that nothing disciplines; crystals are off by less than half of that
+
+
+class Apart(msgspec.Struct, frozen=True):
+    """Which start of the job each trace is of."""
+
+    start: tuple[int, ...]  # per trace, from 0 in the order of the traces
+    # ns between traces that nothing tells to be of one start, nor of two; None: there are none
+    unsure_ns: int | None = None
+
+
+def find_apart(traces: Sequence[TraceFile]) -> Apart:
+    """Tell the starts apart; those that cannot be told are of one. A rank may have several."""
+    windows = _windows(traces)
+    sets = far_apart(windows)
+    if len(sets) < 2:
+        return Apart((0,) * len(traces))
+    rows = gather_rows([replace(trace, rank=k) for k, trace in enumerate(traces)])
+    same = _compare(rows, sets)
+    joined: list[list[int]] = []
+    number: list[int] = []
+    unsure: int | None = None
+    for k, own in enumerate(sets):
+        told = [[same.get((j, k)) for j in range(k) if number[j] == n] for n in range(len(joined))]
+        one = next((n for n, answers in enumerate(told) if True in answers), None)
+        if one is None:
+            hosts = {rows.hosts[t] for t in own}
+            one = next(
+                (
+                    n for n, answers in enumerate(told)
+                    if False not in answers and not _one_host(rows, joined[n], hosts)
+                ), None,
+            )  # fmt: skip
+            if one is not None:
+                unsure = max(unsure or 0, _gap(windows, joined[one], own))
+        if one is None:
+            one = len(joined)
+            joined.append([])
+        joined[one] += own
+        number.append(one)
+    start = [0] * len(traces)
+    for n, own in enumerate(joined):
+        for t in own:
+            start[t] = n
+    seen: dict[int, int] = {}
+    return Apart(tuple(seen.setdefault(n, len(seen)) for n in start), unsure)
+
+
+def _windows(traces: Sequence[TraceFile]) -> dict[int, tuple[int, int]]:
+    """First start and last end of the collectives of each trace that has any."""
+    found = {}
+    for t, trace in enumerate(traces):
+        c = trace.columns
+        there = c.collective >= 0
+        if there.any():
+            found[t] = int(c.start_ns[there].min()), int(c.end_ns[there].max())
+    return found
+
+
+def far_apart(windows: dict[int, tuple[int, int]]) -> list[list[int]]:
+    """Traces whose windows lie no further from each other than they are long, set by set.
+
+    windows  (first start, last end) by trace, ns on its clock
+    """
+    sets: list[list[int]] = []
+    end, longest = 0, 0
+    for t, (first, last) in sorted(windows.items(), key=lambda item: item[1]):
+        if not sets or first - end > max(longest, last - first):
+            sets.append([])
+            end, longest = last, 0
+        sets[-1].append(t)
+        end, longest = max(end, last), max(longest, last - first)
+    return sets
+
+
+def _gap(windows: dict[int, tuple[int, int]], some: list[int], others: list[int]) -> int:
+    """Least time between the windows of two sets."""
+    return min(
+        max(windows[a][0] - windows[b][1], windows[b][0] - windows[a][1])
+        for a in some
+        for b in others
+    )
+
+
+def _one_host(rows: Rows, some: list[int], hosts: set[str | None]) -> bool:
+    """Whether two sets share a host, which has one clock."""
+    return bool({rows.hosts[t] for t in some} & (hosts - {None, ""}))
+
+
+def _compare(rows: Rows, sets: list[list[int]]) -> dict[tuple[int, int], bool]:
+    """For pairs of sets whether a group's calls are the same in both; none: nothing tells."""
+    set_of = {t: k for k, own in enumerate(sets) for t in own}
+    sig = signatures(rows)
+    synchronising = np.array([e.op.synchronises for e in rows.entries] + [False])
+    found: dict[tuple[int, int], bool] = {}
+    for group in find_groups(rows):
+        first: dict[int, Sequence3] = {}
+        for t, mine in zip(group.members, group.rows, strict=True):
+            own = mine[synchronising[rows.entry[mine]]]
+            if len(own) >= _FEWEST and t in set_of:
+                calls = sig[rows.entry[own]], rows.start[own], rows.end[own]
+                first.setdefault(set_of[t], calls)
+        for j, k in combinations(sorted(first), 2):
+            if not found.get((j, k)):
+                same = same_calls(first[j], first[k])
+                if same is not None:
+                    found[j, k] = same
+    return found
+
+
+def same_calls(reference: Sequence3, other: Sequence3) -> bool | None:
+    """Whether two sequences of collectives are one, on clocks that differ.
+
+    None: there are too few calls to tell, or they end together too often for chance
+    """
+    pairing = pair_by_time(reference, other)
+    mine = np.flatnonzero(pairing.partner >= 0)
+    if not len(mine):
+        return False
+    start, end = other[1] - pairing.offset, other[2] - pairing.offset
+    theirs = pairing.partner[mine]
+    apart = (end[mine] - reference[2][theirs]).astype(np.float64)
+    apart -= _drift(reference[2][theirs], apart)
+    apart -= np.median(apart)
+    lasts = np.minimum(reference[2][theirs] - reference[1][theirs], end[mine] - start[mine])
+    together = np.count_nonzero(np.abs(apart) <= np.maximum(_TOGETHER_NS, _TOGETHER * lasts))
+    begin, finish = max(reference[1][0], start[0]), min(reference[2].max(), end.max())
+    common = min(
+        np.count_nonzero((e >= begin) & (s <= finish))
+        for s, e in ((reference[1], reference[2]), (start, end))
+    )
+    if common < _FEWEST or _OTHER * common < together < _SAME * common:
+        return None
+    return bool(together >= _SAME * common)
+
+
+def _drift(when: Ints, apart: Floats) -> Floats:
+    """What a constant drift of one clock adds: the median slope of calls half the trace apart."""
+    half = len(when) // 2
+    between = when[half : 2 * half] - when[:half]
+    known = between > 0
+    if not known.any():
+        return np.zeros(len(when))
+    slopes = (apart[half : 2 * half] - apart[:half])[known] / between[known]
+    drift: Floats = np.clip(np.median(slopes), -_DRIFT, _DRIFT) * (when - when[0])
+    return drift
