@@ -196,7 +196,12 @@ def _effect(first: Samples, second: Samples) -> Effect:
             paired=True,
             by_round=by_round,
         )
-    logs = [_units(first), _units(second)]
+    return apart(_units(first), _units(second))
+
+
+def apart(first: Sequence[float], second: Sequence[float]) -> Effect:
+    """Effect of two series of independent times, with the error that they show themselves."""
+    logs = [[math.log(t) for t in times] for times in (first, second)]
     ratio = median(logs[1]) - median(logs[0])
     if min(len(log) for log in logs) < 2:
         return Effect(ratio, None, 0, paired=False)
@@ -219,10 +224,10 @@ def _between(samples: Samples) -> float:
 
 
 def _units(samples: Samples) -> list[float]:
-    """Logarithms of what is independent: medians of the rounds, or all samples of a few rounds."""
+    """Times that are independent: medians of the rounds, or all samples of a few rounds."""
     if len(samples.rounds) >= ENOUGH_ROUNDS:
-        return [math.log(median(times)) for times in samples.rounds.values()]
-    return [math.log(t) for t in samples.all]
+        return [median(times) for times in samples.rounds.values()]
+    return samples.all
 
 
 def mad(values: Sequence[float]) -> float:

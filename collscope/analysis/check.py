@@ -76,14 +76,16 @@ class ClassVerdict(msgspec.Struct, frozen=True):
 class StepVerdict(msgspec.Struct, frozen=True):
     """The step of two traced runs as judged."""
 
-    ratio: float | None  # current / baseline, as recorded with the profiler; None: no steps
-    low: float | None  # its 95 % interval, widened by what the profiler may cost either run
+    recorded: float | None  # current / baseline, with the profiler; None: no steps
+    ratio: float | None  # the same without it, with the middle of what it may cost; None: no steps
+    low: float | None  # its 95 % interval: what the profiler may cost, other starts, noise of steps
     high: float | None  # None: the noise is not known
     outcome: Annotated[str, ("slower", "faster", "same", "unsure")]
-    # What keeps the interval too wide to judge by. None: nothing; profiler: the host bounds a step,
-    # and what the profiler costs it is not known; unknown: a single step, or none; assumed, spread,
-    # launches: too much noise
+    # Why it may be too much slower to pass. None: it is not; unknown: a single step, or none;
+    # spread: of the steps; profiler: what it costs the hosts is not known; hosts: those of two
+    # starts differ; assumed: so much two starts of one setting differ
     doubt: Annotated[str | None, (*(d.value for d in Doubt), None)]
+    steps_enough: int | None  # steps of each run that would settle it; None: no number of them
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -246,14 +248,13 @@ def _control_floor(control: tuple[Label, Label] | None) -> float:
         return 0.0
     first, second = control
     keys = sorted(first.classes.keys() & second.classes.keys())
-    return control_floor(
-        effects([(first.classes[k].samples, second.classes[k].samples) for k in keys])
-    )
+    found = effects([(first.classes[k].samples, second.classes[k].samples) for k in keys])
+    return control_floor(e.log_ratio for e in found)
 
 
-def control_floor(found: Iterable[Effect]) -> float:
+def control_floor(log_ratios: Iterable[float]) -> float:
     """Three robust standard deviations of effects between measurements of the same thing."""
-    sizes = [abs(e.log_ratio) for e in found]
+    sizes = [abs(ratio) for ratio in log_ratios]
     return 3 * MAD_TO_SIGMA * median(sizes) if sizes else 0.0
 
 
@@ -280,7 +281,7 @@ def _judge(
             pairs[k][0].time_us,
             effect,
             found.threshold,
-            doubt_of(effect, math.log1p(found.resolution)),
+            _doubt_of(effect, math.log1p(found.resolution)),
             slower[k] and effect.log_ratio > found.threshold,
             faster[k] and effect.log_ratio < -found.threshold,
         )
@@ -288,7 +289,7 @@ def _judge(
     ]
 
 
-def doubt_of(effect: Effect, widest: float) -> Doubt | None:
+def _doubt_of(effect: Effect, widest: float) -> Doubt | None:
     """Why half the 95 % interval of an effect is wider than `widest`; None when it is not."""
     half = effect.half_width()
     if half is None:

@@ -99,9 +99,9 @@ class TracedSteps(msgspec.Struct, frozen=True):
     ranks: int  # traced
     world_size: int | None  # ranks of the job, where the traces tell it
     host_bound: float  # part of what bounds a step that is the host's work, up to 1
-    # Least that the step may take without the profiler, in parts of the recorded one: the host's
-    # part with the most that a profiler is assumed to cost it.
-    least_unprofiled: float
+    # Least and most that a step may take without the profiler, in any start; None: no steps
+    unprofiled_low_us: float | None
+    unprofiled_high_us: float | None
 
 
 class PartCell(msgspec.Struct, frozen=True):
@@ -117,9 +117,13 @@ class PartCell(msgspec.Struct, frozen=True):
 class PartComparison(msgspec.Struct, frozen=True):
     """A part of the step in every run."""
 
-    # of a step; collectives: one runs, waiting or not; exposed: of that, with no compute kernel
-    # beside it; waiting: summed over the collectives, before the last rank came; idle: nothing runs
-    part: Annotated[str, ("step", "compute", "collectives", "exposed", "waiting", "idle")]
+    # step: as recorded; unprofiled: with the usual cost of the profiler taken off, and the interval
+    # of what it may be without it, in any start. Of the recorded step: collectives: one runs,
+    # waiting or not; exposed: of that, with no compute kernel beside it; waiting: summed over the
+    # collectives, before the last rank came; idle: nothing runs
+    part: Annotated[
+        str, ("step", "unprofiled", "compute", "collectives", "exposed", "waiting", "idle")
+    ]
     # None: of the job, the mean over the ranks; of the step that of the rank whose steps take
     # longest
     rank: int | None

@@ -18,7 +18,6 @@ from collscope.analysis.check import (
     StepVerdict,
     check,
     control_floor,
-    doubt_of,
 )
 from collscope.analysis.compare import (
     Comparison,
@@ -35,14 +34,21 @@ from collscope.analysis.notes import (
     NoSteps,
     Note,
     NotSplit,
+    OneRecording,
     OneRecordingEach,
     Unlike,
     WaitsUnknown,
     unlike,
 )
-from collscope.analysis.step_samples import COMPUTE, OF_RANKS, PARTS, STEP, SampledRun
+from collscope.analysis.step_samples import (
+    COMPUTE,
+    OF_RANKS,
+    PARTS,
+    STEP,
+    UNPROFILED,
+    SampledRun,
+)
 from collscope.analysis.verdict import (
-    TOTAL_P,
     TOTAL_THRESHOLD,
     Decision,
     Doubt,
@@ -50,15 +56,8 @@ from collscope.analysis.verdict import (
     Reason,
     Verdict,
 )
-from collscope.stats import Effect, effects, with_noise
-
-_SURE = (STEP, COMPUTE)  # parts whose noise between recordings can be stated
-HOST_NOISE = 0.1
-"""Standard deviation of the host's pace between two starts of one job, a ratio.
-
-source  benchmarks' jobs on 4 x H200, starts of one setting: medians of steps that the host bounds
-        differ by 10 to 20 % (FSDP, gradient accumulation), those that the GPU bounds by up to 2 %
-"""
+from collscope.stats import Effect, effects
+from collscope.timeline.unprofiled import SURE, USUAL, StepRatio, step_ratio, steps_enough
 
 
 def compare_traced(runs: Sequence[SampledRun]) -> Comparison:
@@ -97,7 +96,8 @@ def check_traced(
     )
     floor = 0.0
     if control is not None:
-        floor = control_floor(e for e in (_effect(baseline, control, STEP),) if e is not None)
+        once_more = _ratio(baseline, control)
+        floor = control_floor([] if once_more is None else [math.log(once_more.middle)])
     step = _judge_step(baseline, current, rules, floor)
     kept = (n for n in found.notes if not isinstance(n, FewLaunches))
     return replace(
@@ -106,8 +106,8 @@ def check_traced(
         notes=(*_notes((baseline, current)), *kept),
         traced=_traced_parts((baseline, current)),
         step=StepVerdict(
-            step.ratio, step.low, step.high, _outcome(step),
-            None if step.doubt is None else step.doubt.value,
+            step.recorded, step.ratio, step.low, step.high, _outcome(step),
+            None if step.doubt is None else step.doubt.value, step.enough,
         ),
     )  # fmt: skip
 
@@ -141,46 +141,75 @@ def _decide(classes: Decision, step: JudgedStep) -> Decision:
 def _judge_step(
     baseline: SampledRun, current: SampledRun, rules: Rules, floor: float
 ) -> JudgedStep:
-    effect = _effect(baseline, current, STEP)
+    """Slower and faster where that is sure; in doubt where it may be slower by the resolution."""
     steps = ((baseline.name, baseline.steps), (current.name, current.steps))
-    store = str(baseline.store)
-    if effect is None:
-        return JudgedStep(steps, store, None, None, None, Doubt.UNKNOWN, slower=False, faster=False)
+    about = steps, str(baseline.store), _recorded_ratio(baseline, current)
+    if _one_recording(baseline, current):
+        return JudgedStep(*about, 1.0, 1.0, 1.0, None, None, slower=False, faster=False, same=True)
+    usual, sure = _ratio(baseline, current), _ratio(baseline, current, SURE)
+    if usual is None or sure is None:
+        return JudgedStep(*about, None, None, None, Doubt.UNKNOWN, None, slower=False, faster=False)
     matters = max(math.log1p(TOTAL_THRESHOLD), floor)
-    # Ratios that the profiler's cost leaves open: all of it in one run, none in the other.
-    least, most = (
-        replace(effect, log_ratio=effect.log_ratio + math.log(part))
-        for part in (current.least, 1 / baseline.least)
-    )
-    low, high = _interval(effect, baseline, current)
-    widest = math.log1p(rules.resolution)
-    doubt = doubt_of(effect, widest)
-    hides = (most.log_ratio - least.log_ratio) / 2
-    if hides > (widest if doubt is not None else widest - (effect.half_width() or 0.0)):
-        doubt = Doubt.PROFILER
+    slower, faster = math.log(sure.low) > matters, math.log(sure.high) < -matters
+    doubt, enough = None, None
+    passes = max(math.log1p(rules.resolution), floor)
+    if not slower and math.log(usual.high) > passes:
+        room = passes - math.log(usual.middle)
+        if room > 0:
+            doubt, enough = _doubt(baseline, current, usual, 1, room)
+        else:
+            doubt, enough = _doubt(baseline, current, sure, 0, math.log(usual.middle) - matters)
     return JudgedStep(
-        steps,
-        store,
-        math.exp(effect.log_ratio),
-        low,
-        high,
-        doubt,
-        least.log_ratio > matters and least.p_slower() < TOTAL_P,
-        most.log_ratio < -matters and most.p_faster() < TOTAL_P,
+        *about, usual.middle, usual.low, usual.high, doubt, enough, slower=slower, faster=faster
     )
 
 
-def _interval(
-    effect: Effect, first: SampledRun, other: SampledRun
-) -> tuple[float | None, float | None]:
-    """Ends of the step's ratio, other / first: 95 % of the noise, and the profiler's cost."""
-    half = effect.half_width()
-    if half is None:
-        return None, None
-    return (
-        math.exp(effect.log_ratio - half) * other.least,
-        math.exp(effect.log_ratio + half) / first.least,
+def _doubt(
+    first: SampledRun, other: SampledRun, found: StepRatio, side: int, room: float
+) -> tuple[Doubt, int | None]:
+    """What keeps a ratio from being judged, and the steps of each run that would settle it.
+
+    side  0: it may be less; 1: it may be more
+    room  by how much its logarithm may be that at most
+    """
+    sizes = {name: abs(ends[side]) for name, ends in found.doubts.items() if name != "steps"}
+    if math.hypot(*sizes.values()) >= room:
+        return _DOUBTS[max(sizes, key=sizes.__getitem__)], None
+    assert first.unprofiled is not None  # there is a ratio
+    assert other.unprofiled is not None
+    within = math.sqrt(room**2 - sizes["profiler"] ** 2 - sizes["hosts"] ** 2)
+    confidence = USUAL if side else SURE
+    return Doubt.SPREAD, steps_enough(first.unprofiled, other.unprofiled, within, confidence)
+
+
+_DOUBTS = {"profiler": Doubt.PROFILER, "hosts": Doubt.HOSTS, "starts": Doubt.ASSUMED}
+
+
+def _one_recording(first: SampledRun, other: SampledRun) -> bool:
+    """Whether two runs hold the same samples: no two recordings do, to the nanosecond."""
+    one, two = (
+        [
+            (part, samples.all)
+            for parts in (run.parts, {key: m.samples for key, m in run.label.classes.items()})
+            for part, samples in parts.items()
+        ]
+        for run in (first, other)
     )
+    return bool(one) and one == two
+
+
+def _recorded_ratio(first: SampledRun, other: SampledRun) -> float | None:
+    """Step of the other run / that of the first, as recorded: medians over the steps."""
+    if STEP not in first.parts or STEP not in other.parts or not first.parts[STEP].time_us:
+        return None
+    return other.parts[STEP].time_us / first.parts[STEP].time_us
+
+
+def _ratio(first: SampledRun, other: SampledRun, confidence: float = USUAL) -> StepRatio | None:
+    """Step of the other run / that of the first, without the profiler; None: not known."""
+    if first.unprofiled is None or other.unprofiled is None:
+        return None
+    return step_ratio(first.unprofiled, other.unprofiled, confidence)
 
 
 def _effect(
@@ -192,11 +221,8 @@ def _effect(
     if pair[0] is None or pair[1] is None or min(*pair[0].all, *pair[1].all) <= 0:
         return None
     (effect,) = effects([(pair[0], pair[1])])
-    if part not in _SURE or effect.error is None:
-        return replace(effect, error=None)
-    if part != STEP:
-        return effect
-    return with_noise(effect, HOST_NOISE**2 * (first.host**2 + other.host**2))
+    # Of the parts compute alone differs between recordings as launches of a collective do.
+    return effect if part == COMPUTE else replace(effect, error=None)
 
 
 def _traced_parts(runs: Sequence[SampledRun]) -> TracedParts:
@@ -218,7 +244,11 @@ def _traced_parts(runs: Sequence[SampledRun]) -> TracedParts:
                 len(r.ranks),
                 r.world_size,
                 r.host,
-                r.least,
+                *(
+                    (None, None)
+                    if r.unprofiled is None
+                    else (ns / 1000 for ns in r.unprofiled.ends)
+                ),
             )
             for r in runs
         ),
@@ -244,14 +274,13 @@ def _kernel_times(runs: Sequence[SampledRun]) -> Iterator[KernelComparison]:
 
 
 def _cell(first: SampledRun, run: SampledRun, part: str, rank: int | None) -> PartCell:
+    if part == UNPROFILED:
+        return _unprofiled_cell(first, run)
     samples = run.parts.get(part) if rank is None else run.of_rank.get((rank, part))
     time = None if samples is None else samples.time_us
     effect = None if run is first else _effect(first, run, part, rank)
     if effect is None:
         return PartCell(run.name, time, None, None, None)
-    if part == STEP:
-        least, most = _interval(effect, first, run)
-        return PartCell(run.name, time, effect.speed_up, most and 1 / most, least and 1 / least)
     half = effect.half_width()
     return PartCell(
         run.name,
@@ -260,6 +289,14 @@ def _cell(first: SampledRun, run: SampledRun, part: str, rank: int | None) -> Pa
         None if half is None else math.exp(-effect.log_ratio - half),
         None if half is None else math.exp(-effect.log_ratio + half),
     )
+
+
+def _unprofiled_cell(first: SampledRun, run: SampledRun) -> PartCell:
+    time = None if run.unprofiled is None else run.unprofiled.middle / 1000
+    found = None if run is first else _ratio(first, run)
+    if found is None:
+        return PartCell(run.name, time, None, None, None)
+    return PartCell(run.name, time, 1 / found.middle, 1 / found.high, 1 / found.low)
 
 
 def _notes(runs: Sequence[SampledRun]) -> Iterator[Note]:
@@ -277,5 +314,7 @@ def _notes(runs: Sequence[SampledRun]) -> Iterator[Note]:
                   for run in runs)  # fmt: skip
     if len({v for _, v in ranks}) > 1:
         yield Unlike("traced ranks", ranks)
-    if all(run.steps for run in runs):
+    if len(runs) == 2 and _one_recording(*runs):
+        yield OneRecording()
+    elif all(run.steps for run in runs):
         yield OneRecordingEach(max(run.host for run in runs))

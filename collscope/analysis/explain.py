@@ -15,6 +15,7 @@ from collscope.ingest.match import reading
 from collscope.model import CollectiveClass
 from collscope.timeline.explanation.explain import DOUBTS, Explanation, explain
 from collscope.timeline.recorded_job import RecordedJob
+from collscope.timeline.unprofiled import step_ratio
 from collscope.units import count, format_size
 
 SCHEMA = "collscope.explain/1"
@@ -78,6 +79,14 @@ class ExplainedRun(msgspec.Struct, frozen=True):
     blocks: float | None
 
 
+class Ratio(msgspec.Struct, frozen=True):
+    """A ratio and its 95 % interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
     """The difference of two steps; the parts and the remainder sum to it. ns a step."""
 
@@ -86,6 +95,9 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     first: ExplainedRun  # the reference
     second: ExplainedRun  # what is explained
     difference_ns: int  # step of the second run minus that of the first
+    # step of the second / of the first, without the profiler and in any start, as `compare` has
+    # it; None: a run has a single step
+    unprofiled_ratio: Ratio | None
     parts: tuple[ExplainedPart, ...]  # host, compute, collectives, arrivals, profiler
     remainder_ns: int  # not explained
     # time of the second's host work / the first's, mean over the ranks; None: not known
@@ -149,9 +161,9 @@ def explained(
             steps=int(run.steps.count.max()),
             cpu_activities=run.full,
             reached_ns=found.reached[k],
-            unprofiled_ns=found.unprofiled[k],
-            unprofiled_low_ns=found.unprofiled_low[k],
-            unprofiled_high_ns=found.unprofiled_high[k],
+            unprofiled_ns=found.unprofiled[k].middle,
+            unprofiled_low_ns=found.unprofiled[k].ends[0],
+            unprofiled_high_ns=found.unprofiled[k].ends[1],
             slowdown=run.contention.mean,
             alone_ns=(found.alone_first, found.alone_second)[k],
             unswapped_ns=found.unswapped[k],
@@ -161,11 +173,13 @@ def explained(
         for k, (name, run) in enumerate(zip(names, recorded, strict=True))
     )
     changed = sorted(found.classes, key=lambda c: -c.calls * abs(c.new_ns - c.old_ns))
+    ratio = step_ratio(*found.unprofiled)
     return Explained(
         store=str(db),
         first=one,
         second=other,
         difference_ns=found.second_ns - found.first_ns,
+        unprofiled_ratio=None if ratio is None else Ratio(ratio.middle, ratio.low, ratio.high),
         parts=tuple(
             ExplainedPart(p.factor, p.ns, p.low_ns, p.high_ns, p.widest) for p in found.parts
         ),

@@ -178,6 +178,10 @@ class GroupsInferred(msgspec.Struct, frozen=True):
     groups: int
 
 
+class OneRecording(msgspec.Struct, frozen=True):
+    """Two traced runs hold the same recording."""
+
+
 class OneRecordingEach(msgspec.Struct, frozen=True):
     """How much two recordings of one job differ is assumed; the largest part of a host."""
 
@@ -188,7 +192,7 @@ Note = (
     Unlike | Mixed | WrongResults | WithoutTime | NotEverywhere | NoCounterpart | PlacesDiffer
     | ControlRaises | OneCallEach | FewLaunches | Coverage | NotApplicable | SeveralNodes
     | Impossible | Damaged | HeldAgainst | Weighed | NoSteps | NotSplit | WaitsUnknown
-    | GroupsInferred | OneRecordingEach
+    | GroupsInferred | OneRecording | OneRecordingEach
 )  # fmt: skip
 
 

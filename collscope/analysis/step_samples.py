@@ -14,19 +14,20 @@ from collscope.analysis.labels import CIRCUMSTANCES, Label, Measured
 from collscope.model import CollectiveClass, bus_bandwidth
 from collscope.model.trace import Ints, Kind
 from collscope.stats import Samples
-from collscope.timeline.assumptions import HOST_PRIOR
 from collscope.timeline.overlap import covered, union
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.step_bounds import recorded_bounds
+from collscope.timeline.unprofiled import UnprofiledSteps, unprofiled_steps
 
 Floats = npt.NDArray[np.float64]
 
-STEP, COMPUTE, COLLECTIVES, EXPOSED, WAITING, IDLE = PARTS = (
-    "step", "compute", "collectives", "exposed", "waiting", "idle",
+STEP, UNPROFILED, COMPUTE, COLLECTIVES, EXPOSED, WAITING, IDLE = PARTS = (
+    "step", "unprofiled", "compute", "collectives", "exposed", "waiting", "idle",
 )  # fmt: skip
 """Parts of a step, in µs, means over the ranks but for `step`.
 
 step         of the rank whose steps take longest together
+unprofiled   that step without the profiler; the other parts are of the recorded one
 compute      a kernel runs that is no collective
 collectives  one runs, be it waiting
 exposed      of that, with no compute kernel beside it
@@ -41,13 +42,13 @@ class SampledRun(msgspec.Struct, frozen=True):
 
     label: Label  # its classes: transfer of a call, the mean over the calls of a step
     store: Path  # that it is in
-    profiler: str  # what was recorded, and how: a key of `HOST_PRIOR`
+    profiler: str  # what was recorded, and how: a key of `assumptions.HOST_PRIOR`
     steps: int  # 0: none were found
     step_from: str  # marks: the profiler's; kernels, period: recurring kernels or collectives
     ranks: tuple[int, ...]  # traced
     world_size: int | None  # of the job, where told
     host: float  # part of what bounds a step that is the host's work, up to 1
-    least: float  # least that the step may take without the profiler, in parts of the recorded
+    unprofiled: UnprofiledSteps | None  # None: without steps
     parts: Mapping[str, Samples]  # of a step; a part is not there where it is not known
     of_rank: Mapping[tuple[int, str], Samples]
     kernels: Mapping[CollectiveClass, Samples]  # kernel time of a step, mean over the ranks
@@ -85,7 +86,6 @@ def sample_run(
     here = {c: circumstances.get(c, ()) for c in CIRCUMSTANCES}
     on_host = sum(b.ns for b in recorded_bounds(recorded) if b.kind == "host") if found else 0.0
     host = min(1.0, on_host / (recorded.step_ns or 1.0))
-    prior = HOST_PRIOR[recorded.profiler][0]
     return SampledRun(
         Label(name, classes, 0, here),
         store,
@@ -95,8 +95,7 @@ def sample_run(
         rows.ranks,
         rows.world_size,
         host,
-        # What bounds the step still takes place one after the other when its host work is faster.
-        1 - host * (1 - prior),
+        unprofiled_steps(recorded) if found else None,
         parts,
         of_rank,
         _kernels(name, recorded, keys, ends) if found else {},
@@ -115,7 +114,7 @@ def _parts(
     """
     rows, calls, times = recorded.rows, recorded.calls, recorded.times
     longest = int((ends[-1] - ends[0]).argmax())
-    by_part: dict[str, list[Floats]] = {part: [] for part in PARTS[1:]}
+    by_part: dict[str, list[Floats]] = {part: [] for part in PARTS[2:]}
     of_rank: dict[tuple[int, str], Samples] = {}
     wait = np.full(len(rows), -1, dtype=np.int64)
     wait[calls.row] = times.wait

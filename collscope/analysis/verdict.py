@@ -23,7 +23,7 @@ TOTAL_THRESHOLD = 0.02  # effect of the weighted total that matters
 TOTAL_P = 0.001  # probability at which the weighted total counts as changed
 DOMINANT_SHARE = 0.2  # of the time: changed classes that carry it together decide
 _NEEDED_SHARE = 0.5  # of the time must lie in classes whose noise allows a judgement
-_WIDEST = 0.25  # resolution that is still worth its name
+WIDEST = 25  # %, resolution that is still worth its name
 
 
 class Verdict(Enum):
@@ -67,7 +67,8 @@ class Doubt(Enum):
     LAUNCHES = "launches"  # too few on a host's cores, which differ by any amount
     ASSUMED = "assumed"  # the noise between labels that did not take turns is too much
     SPREAD = "spread"  # its samples or rounds differ too much
-    PROFILER = "profiler"  # of a step: what the profiler costs its host is not known
+    PROFILER = "profiler"  # of a step: what the profiler costs its hosts is not known
+    HOSTS = "hosts"  # of a step: the hosts of two starts differ
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -119,13 +120,16 @@ class JudgedStep(msgspec.Struct, frozen=True):
 
     steps: tuple[tuple[str, int], tuple[str, int]]  # runs, and how many steps each has
     store: str  # that they are in
-    ratio: float | None  # current / baseline, as recorded; None: a run has no steps
-    # Its 95 % interval, widened by what the profiler may cost either run; None: noise not known
-    low: float | None
+    recorded: float | None  # current / baseline, with the profiler; None: a run has no steps
+    ratio: float | None  # current / baseline, without it; None: a run has no steps
+    low: float | None  # its 95 % interval; None: noise not known
     high: float | None
-    doubt: Doubt | None  # what keeps its interval too wide; None: narrow enough
+    doubt: Doubt | None  # why it may be too much slower to pass; None: it is not
+    # Steps of each run that would settle it; None: no number of steps does, or nothing is to settle
+    enough: int | None
     slower: bool
     faster: bool
+    same: bool = False  # both runs hold one recording
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -206,7 +210,7 @@ def _enough_resolution(unseen: Sequence[Judged], covered: float, seen: float) ->
     ):
         seen += share
         if seen * covered >= _NEEDED_SHARE:
-            return half if math.ceil(100 * math.expm1(half)) <= 100 * _WIDEST else None
+            return half if math.ceil(100 * math.expm1(half)) <= WIDEST else None
     return None
 
 

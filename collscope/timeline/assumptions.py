@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
+from typing import TYPE_CHECKING
 
-from collscope.timeline.recorded_job import RecordedJob
+if TYPE_CHECKING:
+    from collscope.timeline.recorded_job import RecordedJob
 
 HOST_PRIOR = {"light": (0.6, 1.0), "full": (0.4, 0.95), "other": (0.4, 1.0)}
 """Time of the host's work without the profiler, in parts of that with it.
@@ -36,10 +38,10 @@ def host_prior(recorded: RecordedJob) -> tuple[float, float, float]:
     """Least, usual and most of the host's work without the profiler, in parts of the recorded."""
     profiler = recorded.profiler
     low, high = HOST_PRIOR[profiler]
-    usual = float(np.sqrt(np.prod(HOST_PRIOR["light" if profiler == "other" else profiler])))
+    usual = math.sqrt(math.prod(HOST_PRIOR["light" if profiler == "other" else profiler]))
     return low, usual, high
 
 
 def clock_change(ratio: float) -> float:
     """Clock of a GPU at its power cap where its collectives make the step `ratio` as long."""
-    return float(np.clip(ratio**_CLOCK_EXPONENT, 1 / _MOST_CLOCK, _MOST_CLOCK))
+    return min(max(math.pow(ratio, _CLOCK_EXPONENT), 1 / _MOST_CLOCK), _MOST_CLOCK)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import hypot, log
 
-from collscope.analysis.explain import Explained, ExplainedPart, ExplainedRun
+from collscope.analysis.explain import Explained, ExplainedPart
 from collscope.reports.class_words import inferred_groups
-from collscope.reports.comparison.words import predict_command
+from collscope.reports.comparison.words import predict_command, without_profiler
 from collscope.reports.html.page import Extras, Fact
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, in_format, table, to_csv
 from collscope.timeline.assumptions import HOST_STARTS, STARTS
@@ -113,14 +113,13 @@ def _meanings(said: Explained) -> Iterator[str]:
     )
     yield (
         f"Both steps are as recorded, with the profiler: means of {one.steps} and"
-        f" {count(other.steps, 'step')}. Without it, and in another start, a step of"
-        f" '{one.run}' may take between {_ends(one)} ms, one of '{other.run}' between"
-        f" {_ends(other)} ms."
+        f" {count(other.steps, 'step')}."
     )
-
-
-def _ends(run: ExplainedRun) -> str:
-    return f"{run.unprofiled_low_ns / 1e6:.1f} and {run.unprofiled_high_ns / 1e6:.1f}"
+    ratio = said.unprofiled_ratio
+    yield without_profiler(
+        [(r.run, r.unprofiled_low_ns / 1e6, r.unprofiled_high_ns / 1e6) for r in (one, other)],
+        [None if ratio is None else (ratio.low, ratio.high)],
+    )
 
 
 def _causes(said: Explained) -> str:

@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from collscope.analysis.compare import PartCell, PartComparison, TracedParts, TracedSteps
 from collscope.analysis.verdict import TOTAL_THRESHOLD
-from collscope.reports.comparison.words import predict_command
+from collscope.reports.comparison.words import predict_command, without_profiler
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, table
 from collscope.units import count
 
 _MOST_CLASSES = 20  # rows of a table
+_NARROW = 1.1  # most / least of a step that needs no advice
 _PARTS = {
-    "step": "step",
+    "step": "step, as recorded",
+    "unprofiled": "step without the profiler",
     "compute": "compute",
     "collectives": "collectives, with waiting",
     "exposed": "of them exposed",
@@ -28,8 +30,9 @@ _STEP_FROM = {
 }
 _PARTS_SAID = (
     "us a step: the median over the steps; means over the ranks, but the step is that of the rank"
-    " whose steps take longest. Waiting is summed over the collectives. How much waiting, exposed"
-    " and idle time differ between two recordings is not known: they have no interval."
+    " whose steps take longest. All but its second row is as recorded, with the profiler. Waiting"
+    " is summed over the collectives. How much waiting, exposed and idle time differ between two"
+    " recordings is not known: they have no interval."
 )
 _RANKS_SAID = (
     "Ranks whose change differs from the mean over the ranks by more than"
@@ -63,9 +66,7 @@ def step_sections(
     if not whole:
         return []
     sections = [
-        Section(
-            "Step", (_PARTS_SAID, *_profiler(traced, whole[0]), _part_table(whole, short, ratios))
-        )
+        Section("Step", (_PARTS_SAID, *_profiler(traced), _part_table(whole, short, ratios)))
     ]
     apart = [p for p in traced.parts if p.rank is not None and _apart(p, whole)]
     if apart:
@@ -77,22 +78,29 @@ def step_sections(
     return sections
 
 
-def _profiler(traced: TracedParts, step: PartComparison) -> Iterator[str]:
-    """What the profiler may have done to steps that the host bounds."""
-    slowed = [r for r in traced.runs if r.least_unprofiled < 1 - TOTAL_THRESHOLD]
-    if not slowed:
+def _profiler(traced: TracedParts) -> Iterator[str]:
+    """What the steps may take without the profiler, and what tells more of it."""
+    known = [
+        (run.label, run.unprofiled_low_us / 1000, run.unprofiled_high_us / 1000)
+        for run in traced.runs
+        if run.unprofiled_low_us is not None and run.unprofiled_high_us is not None
+    ]
+    if len(known) < len(traced.runs):
         return
-    least = ", ".join(f"{100 * r.least_unprofiled:.0f} % ({r.label})" for r in slowed)
+    (step,) = (p for p in traced.parts if p.part == "unprofiled")
+    ratios = [
+        None if cell.low is None or cell.high is None else (1 / cell.high, 1 / cell.low)
+        for cell in step.cells[1:]
+    ]
+    yield without_profiler(known, ratios)
+    if all(high < _NARROW * low for _, low, high in known):
+        return
     first, other = (run.label for run in traced.runs[:2])
     command = predict_command(traced.runs[0].store, first, other)
-    known = any(cell.low is not None for cell in step.cells)
-    held = ", and the interval of the step holds that" * known
     yield (
-        "The profiler slows the host, by a factor that is not known for these runs, so the steps"
-        " without it may compare differently. Without it the step may take as little as"
-        f" {least} of the time here{held}. Measure the step of"
-        f" {first} without the profiler: '{command}' then tells what the collectives of {other}"
-        " change."
+        "That is wide where the hosts bound the steps: what the profiler costs them is not known."
+        f" Measure the step of '{first}' without the profiler: '{command}' then tells what the"
+        f" collectives of '{other}' change."
     )
 
 

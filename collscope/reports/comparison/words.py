@@ -23,6 +23,7 @@ from collscope.analysis.notes import (
     NotEverywhere,
     NotSplit,
     OneCallEach,
+    OneRecording,
     OneRecordingEach,
     PlacesDiffer,
     SeveralNodes,
@@ -33,6 +34,8 @@ from collscope.analysis.notes import (
     WrongResults,
 )
 from collscope.analysis.verdict import (
+    TOTAL_THRESHOLD,
+    WIDEST,
     Broken,
     Decision,
     Doubt,
@@ -47,10 +50,12 @@ from collscope.analysis.verdict import (
 )
 from collscope.model import CollectiveClass, Gap
 from collscope.reports.class_words import inferred_groups
-from collscope.stats import ENOUGH_ROUNDS, Effect
+from collscope.stats import ENOUGH_ROUNDS, LAUNCH_NOISE, Effect
+from collscope.timeline.assumptions import HOST_STARTS, STARTS
 from collscope.units import count, count_of, figure
 
 _NAMED = 3  # classes that a sentence names
+_FIRST_STEPS = 10  # of a recording whose noise is not known yet
 
 
 GAPS = {
@@ -77,8 +82,10 @@ def why(decision: Decision) -> str:
     """The sentence of a verdict: what it follows from, and what it leaves out."""
     told = [_head(decision)]
     judged, step = decision.judged, decision.step
+    if step is not None and step.same:
+        return told[0]
     if step is not None and decision.reason is not Reason.STEP:
-        told.append(step_words(step))
+        told.append(step_words(step, remedy=decision.verdict is not Verdict.REGRESSION))
         if decision.verdict is Verdict.REGRESSION:
             told.append("slower collectives fail the check even where the step is not slower")
     elif step is not None and (step.slower or step.faster):
@@ -157,29 +164,80 @@ def _total(reason: Reason, total: Effect) -> str:
     return f"no change {what}; weighted total {percent:+.1f} %"
 
 
-def step_words(step: JudgedStep) -> str:
-    """The step of two traced runs: how it changed, or why that is not known."""
+def step_words(step: JudgedStep, *, remedy: bool = True) -> str:
+    """The step of two traced runs: how it changed, or why that is not known and what would tell."""
     few = " and ".join(f"'{run}' has {count(steps, 'step')}" for run, steps in step.steps)
+    if step.same:
+        return "both runs hold the same recording, so nothing changed"
     if step.ratio is None or step.low is None or step.high is None:
-        return f"the noise of the step is not known: {few}; record several steps of each run"
-    became = f"{step.ratio:.2f} x the time (95 %: {step.low:.2f} to {step.high:.2f})"
+        return f"the noise of the step is not known: {few}; record {_FIRST_STEPS} steps of each run"
+    recorded = ""
+    if step.recorded is not None and f"{step.recorded:.2f}" != f"{step.ratio:.2f}":
+        recorded = f"; {step.recorded:.2f} x as recorded with the profiler"
+    became = f"{step.ratio:.2f} x the time (95 %: {step.low:.2f} to {step.high:.2f}{recorded})"
     if step.slower or step.faster:
         return f"the step is {'slower' if step.slower else 'faster'}: {became}"
-    if step.doubt is Doubt.PROFILER:
-        (first, _), (other, _) = step.steps
-        return (
-            f"the step takes {became}, which is too wide a range to judge: what the profiler costs"
-            f" the host is not known; measure the step of '{first}' without the profiler, then run"
-            f" '{predict_command(step.store, first, other)}'"
-        )
     if step.doubt is not None:
-        return (
-            f"the step takes {became}, which is too wide a range to judge: {few}; record more"
-            " steps, or several recordings"
-        )
+        slower = f"the step takes {became}, so it may be {100 * (step.high - 1):.0f} % slower"
+        if step.low > 1 + TOTAL_THRESHOLD:
+            slower = f"the step takes {became}: slower, but not surely enough to fail"
+        return f"{slower}: {_step_remedy(step, few)}" if remedy else slower
     if not step.low <= 1 <= step.high:
-        return f"the step takes {became}, which is not sure enough for a verdict"
+        return (
+            f"the step takes {became}, which is not surely a change by more than"
+            f" {100 * TOTAL_THRESHOLD:.0f} %"
+        )
     return f"no change of the step beyond the noise: {became}"
+
+
+def _step_remedy(step: JudgedStep, few: str) -> str:
+    """Why a step may be slower than the gate allows, and which recording tells whether it is."""
+    (first, _), (other, _) = step.steps
+    assert step.high is not None
+    wider = math.ceil(100 * (step.high - 1))
+    settle = f"; or settle for --resolution {wider}" * (wider <= WIDEST)
+    if step.doubt is Doubt.SPREAD:
+        if step.enough is None:
+            return f"{few}, which differ too much for any number of steps to tell{settle}"
+        return f"{few}, which differ; record {step.enough} steps of each run{settle}"
+    if step.doubt is Doubt.ASSUMED:
+        return (
+            f"two recordings of one setting differ by {100 * STARTS:.0f} % each, however many"
+            f" steps they have{settle}"
+        )
+    why = "what the profiler costs the hosts is not known"
+    if step.doubt is Doubt.HOSTS:
+        why = (
+            "the hosts bound the step, and those of two starts differ by about"
+            f" {100 * HOST_STARTS:.0f} %"
+        )
+    return (
+        f"{why}; more steps would not tell; measure the step of both without the profiler, in"
+        f" several starts ('{predict_command(step.store, first, other)}', with that of '{first}',"
+        f" tells what the collectives of '{other}' change){settle}"
+    )
+
+
+def without_profiler(
+    runs: Sequence[tuple[str, float, float]], ratios: Sequence[tuple[float, float] | None]
+) -> str:
+    """What steps of traced runs may take without the profiler.
+
+    runs    with the least and the most, ms; the first is the reference
+    ratios  of the others' steps to the reference's, where known
+    """
+    (first, low, high), *others = runs
+    told = ", ".join((
+        f"a step of '{first}' may take {low:.1f} to {high:.1f} ms",
+        *(f"one of '{run}' {low:.1f} to {high:.1f} ms" for run, low, high in others),
+    ))  # fmt: skip
+    against = "".join(
+        f" With the noise of these steps, one of '{run}' takes {ratio[0]:.2f} to {ratio[1]:.2f} x"
+        f" the time of one of '{first}'."
+        for (run, _, _), ratio in zip(others, ratios, strict=True)
+        if ratio is not None
+    )
+    return f"Without the profiler, and in another start, {told}.{against}"
 
 
 def predict_command(store: str, first: str, other: str) -> str:
@@ -366,11 +424,17 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
             )
         case GroupsInferred(groups):
             return inferred_groups(groups)
+        case OneRecording():
+            return "both runs hold the same recording: every step and every transfer is equal"
         case OneRecordingEach(host):
-            extra = f" (10 % of what the host bounds, which is {100 * host:.0f} % of a step)"
+            extra = (
+                f"; of the hosts' pace {100 * HOST_STARTS:.0f} %, and the hosts bound up to"
+                f" {100 * host:.0f} % of a step here"
+            )
             return (
                 "each run was recorded once: how much recordings of one job differ is assumed, not"
-                f" measured: 2 % each{extra * (host >= 0.05)}"
+                f" measured: {100 * LAUNCH_NOISE:.0f} % of a transfer, {100 * STARTS:.0f} % of a"
+                f" step{extra * (host >= 0.05)}"
             )
         case Damaged():
             where = "" if note.line is None else f" First at line {note.line}."

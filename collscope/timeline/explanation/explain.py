@@ -34,6 +34,7 @@ from collscope.timeline.explanation.counterparts import Pair, slowdowns
 from collscope.timeline.explanation.swaps import AS_RECORDED, FACTORS, SLOW_GPUS, Swapped, Swaps
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.records import ChangedClass
+from collscope.timeline.unprofiled import UnprofiledSteps, unprofiled_steps
 
 Floats = npt.NDArray[np.float64]
 PROFILER = "profiler"
@@ -71,9 +72,7 @@ class Explanation(msgspec.Struct, frozen=True):
     parts: tuple[Part, ...]
     remainder_ns: int
     reached: Pair  # the first's graph with everything of the second; the other way
-    unprofiled: Pair  # both steps with the middle of what the profiler may cost
-    unprofiled_low: Pair  # least of both without the profiler, in any start
-    unprofiled_high: Pair
+    unprofiled: tuple[UnprofiledSteps, UnprofiledSteps]
     pace: float | None  # time of the second's host work / the first's; None: no launches alike
     slowdowns: tuple[float | None, float | None]  # of compute beside collectives
     slowdown_assumed: bool  # one run tells it: compute alone is taken to be as fast in both
@@ -87,8 +86,11 @@ class Explanation(msgspec.Struct, frozen=True):
 
 def explain(first: RecordedJob, second: RecordedJob) -> Explanation | None:
     """Attribute the difference between two runs of the same ranks; None without steps of either."""
-    if not first.step_ns or not second.step_ns or first.rows.ranks != second.rows.ranks:
+    unprofiled = unprofiled_steps(first), unprofiled_steps(second)
+    if unprofiled[0] is None or unprofiled[1] is None or first.rows.ranks != second.rows.ranks:
         return None
+    assert first.step_ns is not None  # both have steps
+    assert second.step_ns is not None
     slow, others = slowdowns(first, second)
     swaps = Swaps(first, second, slow)
     paces = _host_readings(first, second)
@@ -107,7 +109,6 @@ def explain(first: RecordedJob, second: RecordedJob) -> Explanation | None:
         for factor in FACTORS
     }
     profiler = swaps.profiler(paces[0])
-    unprofiled = _other_starts(first, second, swaps)
     cost = np.array([swaps.profiler(p) - profiler for p in paces])
     ends[PROFILER] = _range(profiler, [("hosts", cost)])
     return Explanation(
@@ -116,9 +117,7 @@ def explain(first: RecordedJob, second: RecordedJob) -> Explanation | None:
         parts=tuple(Part(f, rounded[f], *ends[f]) for f in (*FACTORS, PROFILER)),
         remainder_ns=remainder,
         reached=swaps.reached,
-        unprofiled=swaps.unprofiled(paces[0]),
-        unprofiled_low=unprofiled[0],
-        unprofiled_high=unprofiled[1],
+        unprofiled=(unprofiled[0], unprofiled[1]),
         pace=swaps.there.pace,
         slowdowns=(first.contention.mean, second.contention.mean),
         slowdown_assumed=bool(others),
@@ -230,15 +229,3 @@ def _in_any_start(pace: tuple[float, float, float], starts: float) -> tuple[floa
     down = hypot(log(middle / low), log(1 - starts))
     up = hypot(log(high / middle), log(1 + starts))
     return middle * exp(-down), middle, middle * exp(up)
-
-
-def _other_starts(first: RecordedJob, second: RecordedJob, swaps: Swaps) -> tuple[Pair, Pair]:
-    """Least and most that both steps may take without the profiler, in any start; ns."""
-    (low, _, high), (other_low, _, other_high) = map(host_prior, (first, second))
-    fast, slow = 1 - HOST_STARTS, 1 + HOST_STARTS
-    least = swaps.unprofiled((low * fast, other_low * fast))
-    most = swaps.unprofiled((high * slow, other_high * slow))
-    return (
-        (least[0] * (1 - STARTS), least[1] * (1 - STARTS)),
-        (most[0] * (1 + STARTS), most[1] * (1 + STARTS)),
-    )
