@@ -102,9 +102,10 @@ def _insert_kernels(
     part = slice(begin, begin + _ROWS_PER_INSERT)
     c = trace.columns
     streams = [*trace.streams, None]
+    blocks = [*(collective.blocks for collective in trace.collectives), None]
     connection.executemany(
         "INSERT INTO _kernel (kernel_id, source_id, name_id, kind, device, stream, rank, start_ns,"
-        f" end_ns, launch_ns) VALUES (?,{source},?,?,?,?,?,?,?,NULLIF(?, -1))",
+        f" end_ns, launch_ns, blocks) VALUES (?,{source},?,?,?,?,?,?,?,NULLIF(?, -1),?)",
         zip(
             range(first + begin, first + len(c)),
             ids[c.name[part]].tolist(),
@@ -115,6 +116,7 @@ def _insert_kernels(
             c.start_ns[part].tolist(),
             c.end_ns[part].tolist(),
             c.launch_ns[part].tolist(),
+            [blocks[k] for k in c.collective[part].tolist()],
             strict=False,
         ),
     )

@@ -15,7 +15,7 @@ CREATE VIEW kernels AS SELECT
     e.comm_ptr,                -- its communicator's pointer in an RCCL kernel trace, see members
     e.bus_id,                  -- PCI bus id, packed hexadecimal
     e.op_count,                -- opCount of an RCCL kernel trace (may be truncated)
-    e.blocks,                  -- distinct blocks seen
+    e.blocks,                  -- thread blocks of a collective: its grid in a trace; distinct ones in RCCL's kernel trace
     e.start_ns,                -- start on the source's clock
     e.end_ns,                  -- end on the same clock, NULL when never printed, or no true time
     e.end_ns - e.start_ns AS duration_ns, -- duration

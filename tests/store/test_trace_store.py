@@ -876,3 +876,10 @@ def test_cuda_only_traces_of_nested_groups_join_their_own_communicators(
         (500_000, 500_000, 500_000),
         (700_000, 700_000, 700_000),
     ]
+
+
+def test_thread_blocks_of_collectives_are_told(db_path: Path, samples: Path) -> None:
+    """As counted in the file: the grid of 15 collective kernels is [24, 1, 1], of 3 [1, 1, 1]."""
+    ingest(db_path, samples / "traces" / "default" / "rank0.json.gz")
+    found = rows(db_path, "SELECT family, blocks, COUNT(*) FROM kernels GROUP BY 1, 2 ORDER BY 1")
+    assert found == [(None, None, 231), ("nccl", 1, 3), ("nccl", 24, 15)]
