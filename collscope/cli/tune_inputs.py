@@ -49,6 +49,11 @@ _LIBRARY = """
 SELECT DISTINCT library || IFNULL(' ' || library_version, '') FROM sources
 WHERE run = ? AND library IN ('nccl', 'rccl')
 """
+_TOLD = "SELECT EXISTS (SELECT 1 FROM settings WHERE run = ?)"
+_BLOCKS = """
+SELECT MIN(blocks), MAX(blocks) FROM kernels JOIN sources s USING (run, source_id)
+WHERE run = ? AND s.kind = 'trace' AND call_id IS NOT NULL AND blocks IS NOT NULL
+"""
 _NODES = "SELECT MAX(nnodes) FROM communicators WHERE run = ?"
 _ALGORITHMS = "SELECT DISTINCT algorithm FROM call_totals WHERE run = ? AND algorithm IS NOT NULL"
 
@@ -78,6 +83,8 @@ class _Job(msgspec.Struct, frozen=True):
     time: JobTime
     library: str | None = None
     nnodes: int | None = None
+    told: bool = False
+    blocks: tuple[int, int] | None = None
 
 
 def make_wanted(asked: Asked, progress: Progress) -> tuple[Wanted, tuple[str, ...]]:
@@ -113,6 +120,8 @@ def make_wanted(asked: Asked, progress: Progress) -> tuple[Wanted, tuple[str, ..
         asked.out,
         asked.source.db,
         asked.source.run,
+        job.told,
+        job.blocks,
         asked.label or "",
         asked.time_limit_s,
         asked.seed,
@@ -131,12 +140,16 @@ def _read(asked: Asked, progress: Progress) -> tuple[Planned, _Job]:
         seen = frozenset(row[0] for row in connection.execute(_ALGORITHMS, (run,)))
         libraries = [row[0] for row in connection.execute(_LIBRARY, (run,))]
         ((nnodes,),) = connection.execute(_NODES, (run,)).fetchall()
+        ((told,),) = connection.execute(_TOLD, (run,)).fetchall()
+        (blocks,) = connection.execute(_BLOCKS, (run,)).fetchall()
         return planned, _Job(
             variables,
             seen,
             _fraction(connection, run),
             libraries[0] if len(libraries) == 1 else None,
             nnodes,
+            bool(told),
+            None if None in blocks else blocks,
         )
 
 

@@ -72,8 +72,7 @@ def _head(found: Tuning) -> Iterator[str]:
             yield (
                 "The gain of the job is not known: give --step-ms, or ingest a profile or traces."
             )
-    present = " ".join(f"{v.name}={v.value} ({v.origin})" for v in found.present)
-    yield f"Present setting: {present or 'the library default, no knob is set'}."
+    yield from _present(found)
     if found.kept:
         yield "For every launch: " + " ".join(f"{k}={v}" for k, v in found.kept) + "."
     if found.outcome == DRY_RUN:
@@ -85,6 +84,26 @@ def _head(found: Tuning) -> Iterator[str]:
         f"{count(found.launches, 'launch', 'launches')} in {found.seconds:.0f} s{estimate}, limit "
         f"{found.time_limit_s:g} s; seed {found.seed}."
     )
+
+
+def _present(found: Tuning) -> Iterator[str]:
+    present = " ".join(f"{v.name}={v.value} ({v.origin})" for v in found.present)
+    if not present and found.present_told:
+        present = "the library default, no knob is set"
+    if present:
+        yield f"Present setting: {present}."
+    else:
+        yield (
+            "Present setting: not known, since no log tells the job's variables. The library's "
+            "default is taken for it: give what the job sets with --env NAME=VALUE."
+        )
+    if found.traced_blocks is not None:
+        fewest, most = found.traced_blocks
+        blocks = f"{fewest} to {most}" if fewest < most else f"{most}"
+        yield (
+            f"In the traces a collective's kernel has {blocks} thread block{'s' * (most > 1)}; "
+            "rings and trees have one for each channel."
+        )
 
 
 def _saved(saved: float, low: float | None, high: float | None) -> str:

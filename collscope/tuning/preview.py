@@ -55,6 +55,8 @@ def preview(wanted: Wanted) -> Tuning:
         nranks=wanted.plan.nranks,
         seed=wanted.seed,
         present=wanted.present,
+        present_told=wanted.told,
+        traced_blocks=wanted.blocks,
         kept=wanted.kept,
         job=wanted.job,
         classes=_classes(wanted, shapes, found),

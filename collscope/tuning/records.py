@@ -123,6 +123,9 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     nranks: int  # of the plan
     seed: int  # of the order of launches
     present: tuple[Variable, ...]  # knobs that the job sets
+    present_told: bool  # by its logs; else knobs may be set that are not known
+    # fewest and most thread blocks of the collectives' kernels in the job's traces; None: not told
+    traced_blocks: tuple[int, int] | None
     kept: tuple[tuple[str, str], ...]  # other variables of every launch: name and value
     job: JobTime  # its time, and the share of it that the plan's calls take
     classes: tuple[TunedClass, ...]  # of the plan

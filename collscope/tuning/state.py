@@ -30,6 +30,9 @@ class Wanted(msgspec.Struct, frozen=True):
 
     class_ids   number that the report has for a class of the plan; empty: made from no run
     present     the job's own knobs
+    told        the run's logs tell what its environment sets
+    blocks      fewest and most thread blocks of collective kernels in the run's traces; None: not
+                told
     kept        other variables, which hold for every launch; empty: not set there
     candidates  settings of the user's own, tried beside ours
     roofs_us    of classes of the plan, where a roof is known
@@ -56,6 +59,8 @@ class Wanted(msgspec.Struct, frozen=True):
     out: Path
     db: Path
     run: str
+    told: bool = False
+    blocks: tuple[int, int] | None = None
     prefix: str = ""
     time_limit_s: float = 300.0
     seed: int = 1

@@ -26,6 +26,8 @@ def summary(state: State) -> Tuning:
         nranks=wanted.plan.nranks,
         seed=wanted.seed,
         present=wanted.present,
+        present_told=wanted.told,
+        traced_blocks=wanted.blocks,
         kept=wanted.kept,
         job=wanted.job,
         classes=tuple(_class(state, c.id) for c in wanted.plan.classes if c.id in search.first),

@@ -398,6 +398,24 @@ def test_a_dry_run_tells_the_settings_and_starts_nothing(samples: Path, tmp_path
     assert collscope(*words, "--backend", "host").code == 5
 
 
+def test_a_dry_run_tells_what_traces_show_of_the_setting(samples: Path, tmp_path: Path) -> None:
+    """They tell no variables: nobody knows whether the job sets any. Grids of the samples: 1 and 24
+    blocks."""
+    db = tmp_path / "t.db"
+    assert collscope("ingest", "trace", samples / "traces" / "default", "--db", db).code == 0
+    assert (
+        collscope("ingest", "log", samples / "nccl" / "mixed", "--db", db, "--run", "log").code == 0
+    )
+    traced = " ".join(collscope("tune", "--db", db, "--dry-run").out.split())
+    assert "Present setting: not known, since no log tells the job's variables." in traced
+    assert "In the traces a collective's kernel has 1 to 24 thread blocks;" in traced
+    given = collscope("tune", "--db", db, "--dry-run", "--env", "NCCL_MAX_CTAS=2").out
+    assert "Present setting: NCCL_MAX_CTAS=2 (--env)." in given
+    logged = collscope("tune", "--db", db, "--dry-run", "--run", "log").out
+    assert "Present setting: the library default, no knob is set." in logged
+    assert "thread block" not in logged
+
+
 def test_a_dry_run_names_classes_as_the_report_does(samples: Path, tmp_path: Path) -> None:
     db = tmp_path / "t.db"
     assert collscope("ingest", "log", samples / "nccl" / "mixed", "--db", db).code == 0
