@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
 from collscope.analysis.classes import ClassRow
@@ -23,6 +24,7 @@ from collscope.timeline.play import Played
 from collscope.timeline.prediction.predict import predict, simulate
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.records import Prediction
+from collscope.timeline.traced_transfers import known_transfers
 from collscope.units import format_size
 
 SCHEMA = "collscope.predict/1"
@@ -62,7 +64,7 @@ class ClassChange(msgspec.Struct, frozen=True):
     size_bytes: int | None
     nranks: int | None
     calls: int | None  # traced
-    old_us: float | None
+    old_us: float | None  # None in a class that changes: its kernels may wait for unseen ranks
     new_us: float | None
 
 
@@ -170,6 +172,7 @@ def predict_run(db: Path, wanted: Wanted) -> PredictionReport:
             f"{db}: the traces of run '{wanted.run}' hold no step. Record several steps."
         )
     if not found.changed:
+        _refuse_untold(db, wanted, recorded, times)
         _refuse_unchanged(db, wanted)
     return _report(wanted, times, found, traced.rows, len(traced.timeline.rows.ranks))
 
@@ -198,6 +201,7 @@ def run_timelines(db: Path, run: str, wanted: Wanted | None) -> RunTimelines:
     recorded = traced.recorded()
     played = simulate(recorded, times.times, traced=times.transfers, measured_step_ns=measured)
     if played is None:
+        _refuse_untold(db, wanted, recorded, times)
         _refuse_unchanged(db, wanted)
     return RunTimelines(traced.timeline, recorded, played, times.origin)
 
@@ -228,6 +232,24 @@ def _read_wanted(db: Path, wanted: Wanted) -> tuple[TracedRun, Times, float | No
             )
         _refuse_unchanged(db, wanted)
     return traced, times, None if wanted.step_us is None else wanted.step_us * 1000
+
+
+def _refuse_untold(db: Path, wanted: Wanted, recorded: RecordedJob, times: Times) -> None:
+    """Raise the error for two traced runs one of which tells no transfer."""
+    if times.transfers is None:
+        return
+    own = known_transfers(recorded.linked, recorded.linked_times)
+    told = {
+        wanted.run: np.isfinite(own).any(),
+        times.origin.name: any(np.isfinite(t.transfer).any() for t in times.transfers.values()),
+    }
+    run = next((name for name, known in told.items() if not known), None)
+    if run is None:
+        return
+    raise NoVerdictError(
+        f"{db}: how long the collectives of run '{run}' take is not known: none was seen on all "
+        "its ranks, so their kernels may wait. Ingest the traces of all ranks."
+    )
 
 
 def _refuse_unchanged(db: Path, wanted: Wanted) -> NoReturn:
@@ -290,7 +312,8 @@ def _report(
         gain=_gain(found.step_ns, found.new_ns),
         simple_gain=_gain(found.step_ns, found.simple_ns),
         changed=tuple(
-            _change(c.key, rows, (c.calls, c.old_ns / 1000, c.new_ns / 1000)) for c in changed
+            _change(c.key, rows, (c.calls, c.old_ns / 1000 if c.told else None, c.new_ns / 1000))
+            for c in changed
         ),
         unchanged=tuple(_change(key, rows, (None, None, None)) for key in found.unchanged),
         bounds=tuple(_bounds(found)),

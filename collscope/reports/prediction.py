@@ -98,6 +98,7 @@ def _answer(said: PredictionReport) -> Iterable[str]:
         f"Step time {_ms(said.step_us)} -> {_new(said)}, {change_words(said, said.new_us)}, "
         f"with {origin_words(said.times_from)}."
     )
+    yield from _of_untold(said)
     yield from _itself(said)
     yield (
         f"By the uplift formula alone: {in_range(said, said.simple_us)} ms, "
@@ -122,6 +123,17 @@ def _answer(said: PredictionReport) -> Iterable[str]:
         yield (
             f"With the profiler a step is {said.recorded_us / said.step_us:.2f} times as long as "
             "the one given."
+        )
+
+
+def _of_untold(said: PredictionReport) -> Iterator[str]:
+    """That the transfer of some classes is not known, and what is made of it."""
+    untold = sum(c.old_us is None for c in said.changed)
+    if untold:
+        yield (
+            f"{count(untold, 'class', 'classes')} had no call that was seen on all its ranks: how "
+            "much of the kernels is waiting for the others is not known. The range goes from none "
+            "to all of it, and its middle says little. Traces of all ranks tell it."
         )
 
 

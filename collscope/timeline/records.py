@@ -101,6 +101,7 @@ class ChangedClass(msgspec.Struct, frozen=True):
     calls: int
     old_ns: float  # transfer in the job
     new_ns: float
+    told: bool = True  # False: no call was seen on all its ranks, and `old_ns` may be waiting
 
 
 class Bound(msgspec.Struct, frozen=True):

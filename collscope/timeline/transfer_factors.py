@@ -59,6 +59,7 @@ def transfer_factors(
         known = _by_class(recorded, new, factors)
     counts = ~times.warm_up
     of_call = _call_transfers(recorded)
+    told = np.isfinite(known_transfers(calls, times))
     changed, unchanged = [], []
     for k, key in enumerate(calls.classes):
         mine = counts & (calls.class_ == k)
@@ -66,6 +67,10 @@ def transfer_factors(
             unchanged.append(key)
             continue
         old = of_call[mine]
+        if not told[mine].any():
+            shortest, time = float(old.min()), new[key].time_ns
+            changed.append(ChangedClass(key, int(mine.sum()), shortest, time, told=False))
+            continue
         typical = np.mean if key.size_bytes is None else np.median
         before, after = typical(old), typical(old * factors[0, mine])
         changed.append(ChangedClass(key, int(mine.sum()), float(before), float(after)))
@@ -86,6 +91,7 @@ def _by_class(
     """Set the factors of classes with one new time each; which they are."""
     calls, counts = recorded.linked, ~recorded.linked_times.warm_up
     of_call = _call_transfers(recorded)
+    told = np.isfinite(known_transfers(calls, recorded.linked_times))
     known = set()
     for k, key in enumerate(calls.classes):
         mine = counts & (calls.class_ == k)
@@ -93,12 +99,41 @@ def _by_class(
         if key not in new or median <= 0:
             continue
         given = new[key]
+        known.add(k)
+        if not told[mine].any():
+            factors[:, calls.class_ == k] = _of_untold(given, median)[:, None]
+            continue
         base = given.old_ns or median
         time = min(given.time_ns, base) if given.bound else given.time_ns
         low, high = given.low_ns or time, given.high_ns or time
         factors[:, calls.class_ == k] = np.array([[time], [low], [high]]) / base
-        known.add(k)
     return known
+
+
+def _of_untold(given: NewTime, shortest: float) -> Floats:
+    """Factors (middle, low, high) of a class of which no call was seen on all its ranks.
+
+    Its kernels may wait for the ranks that were not seen: the transfer is as long as the shortest
+    of them, or shorter, down to what is known of it without the traces.
+
+    shortest  ns of the shortest kernel, which the factors are of
+    """
+    if given.old_ns is not None:
+        least = min(given.old_ns, shortest)
+    else:
+        least = min(given.time_ns, shortest) if given.bound else 0.0
+
+    def factor(time: float, transfer: float) -> float:
+        if given.old_ns is not None:
+            longer = transfer * (time / given.old_ns - 1)
+        else:
+            longer = time - transfer
+        return 1 + (min(longer, 0.0) if given.bound else longer) / shortest
+
+    low, high = given.low_ns or given.time_ns, given.high_ns or given.time_ns
+    ends = [factor(low, shortest), factor(high, least), factor(low, least), factor(high, shortest)]
+    middle = factor(given.time_ns, (least + shortest) / 2)
+    return np.maximum([middle, min(ends), max(ends)], 0.0)
 
 
 def _by_place(recorded: RecordedJob, traced: Transfers, factors: Floats) -> set[int]:

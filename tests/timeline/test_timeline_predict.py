@@ -167,11 +167,32 @@ def test_nothing_substituted_gives_every_recorded_time() -> None:
         assert play(graph, Substitutions()).time[2:] == pytest.approx(graph.time, abs=1e-6)
 
 
-def test_one_trace_alone_still_predicts() -> None:
-    """Nothing splits waiting from transfer: the shortest duration stands for it."""
+@pytest.mark.parametrize(
+    ("new", "least", "most"),
+    [
+        # Half of what it was: of 60 us at most 30 are won, and none if they are all waiting.
+        (NewTime(1.0, old_ns=2.0), -30, 0),
+        # At a roof of 40 us: it cannot have been shorter than that.
+        (NewTime(40.0 * US, bound=True), -20, 0),
+        # A network where it takes 200 us, whatever it took before.
+        (NewTime(200.0 * US), 140, 200),
+        # Alone it took 50 us, and would take 100.
+        (NewTime(100.0 * US, old_ns=50.0 * US), 50, 60),
+    ],
+)
+def test_of_one_trace_the_range_goes_from_no_waiting_to_all_of_it(
+    new: NewTime, least: float, most: float
+) -> None:
+    """One of four ranks, three calls a step: their kernels of 60 us transfer so long, or wait."""
     timeline = analyse(steady_job(4, 30).traces()[:1])
-    found = predicted(timeline, {k: NewTime(1.0, old_ns=2.0) for k in timeline.calls.classes})
-    assert found.step_ns - found.new_ns == pytest.approx(90 * US, abs=2 * US)
+    found = predicted(timeline, dict.fromkeys(timeline.calls.classes, new))
+    assert not any(c.told for c in found.changed)
+    longer = (np.array([found.low_ns, found.new_ns, found.high_ns]) - found.step_ns) / US / 3
+    assert longer[1] == pytest.approx((least + most) / 2, abs=2)
+    assert longer[0] <= least + 2
+    assert longer[2] >= most - 2
+    # 3 % between starts, and a clock that follows the collectives: 200 us of compute a call.
+    assert longer[2] - longer[0] <= (most - least) + 0.25 * 200
 
 
 def test_wait_for_a_late_rank_is_not_won() -> None:
