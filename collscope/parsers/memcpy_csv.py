@@ -1,22 +1,22 @@
 """The CSV of `collscope bench memcpy` (schemas/memcpy-csv.md), also several joined to one file.
 
-Bandwidths are computed again from time
-and size, so that every figure of the store comes from one place.
+Bandwidths are computed again from time and size, so that every figure of the store comes from one
+place.
 """
 
 from __future__ import annotations
 
 from collscope.model import CopyTime, MeasurementSet, Severity
 from collscope.parsers._notes import Notes
-from collscope.parsers._rows import whole
-from collscope.parsers._tables import Layout, TableRow, read_table, real
+from collscope.parsers._own_csv import Layout, Row, count_unreadable, numbers_of, read_rows
+from collscope.parsers._rows import line_count
 from collscope.parsers.reader import Reader, whole_if
 
 DIALECT = "memcpy_csv"
 # Rows that copy nothing, and so have no bandwidth.
 HANDLES = ("ipc_open", "ipc_close", "window_open", "window_close")
 _LAYOUT = Layout(
-    DIALECT,
+    f"# collscope.{DIALECT}/",
     "label,round,kind,src_device,",
     frozenset(("kind", "size_bytes", "time_us_median", "status")),
     frozenset(("ok", "wrong", "failed", "timeout", "skipped")),
@@ -25,7 +25,6 @@ _INTEGERS = ("round", "src_device", "dst_device", "size_bytes", "iterations", "n
 _REALS = ("time_us_median", "time_us_min", "time_us_max", "time_us_mad")
 
 _KIND_TEXT = "Rows without a kind were skipped."
-_NUMBER_TEXT = "Rows with an unreadable number were skipped."
 
 
 def sniff(head: str) -> bool:
@@ -39,32 +38,26 @@ def parse(text: str) -> MeasurementSet:
     Of a part of another version there is nothing but a diagnostic, ``other_version``.
     """
     notes = Notes()
-    rows, lines = read_table(text, _LAYOUT, notes)
-    found = tuple(copy for row in rows if (copy := _row(row, notes)) is not None)
-    return MeasurementSet(DIALECT, copies=found, lines=lines, diagnostics=notes.diagnostics)
+    rows = read_rows(text, _LAYOUT, notes)
+    found = tuple(copy for row in rows if (copy := _copy(row, notes)) is not None)
+    return MeasurementSet(
+        DIALECT, copies=found, lines=line_count(text), diagnostics=notes.diagnostics
+    )
 
 
-def _row(row: TableRow, notes: Notes) -> CopyTime | None:
+def _copy(read: Row, notes: Notes) -> CopyTime | None:
     # memcpy,0,peer_async,0,1,one,peer,4096,2.1,2.0,2.9,0.05,420,1.95,0,all,ok,,NVIDIA H200,…
-    if not row.fields["kind"]:
-        notes.add(Severity.DATA_LOSS, "torn_row", _KIND_TEXT, row.at, row.line)
+    row = read.fields
+    if not row["kind"]:
+        notes.add(Severity.DATA_LOSS, "torn_row", _KIND_TEXT, read.at, read.line)
         return None
-    copy = _copy(row.fields, row.at)
-    if copy is None:
-        notes.add(Severity.DATA_LOSS, "bad_number", _NUMBER_TEXT, row.at, row.line)
-    return copy
-
-
-def _copy(row: dict[str, str], at: int) -> CopyTime | None:
-    """A row with all its numbers; None when one cannot be read."""
-    wholes = {name: whole(row.get(name, "")) for name in _INTEGERS}
-    times = {name: real(row.get(name, "")) for name in _REALS}
-    parts = [part for part in row.get("samples_us", "").split(";") if part]
-    samples = tuple(value for part in parts if (value := real(part)) is not None)
-    read: dict[str, float | None] = {**wholes, **times}
-    unreadable = any(value is None and row.get(name) for name, value in read.items())
+    numbers = numbers_of(read, _INTEGERS, _REALS, ("samples_us",), notes)
+    if numbers is None:
+        return None
+    wholes, times = numbers.wholes, numbers.reals
     size, median = wholes["size_bytes"], times["time_us_median"]
-    if unreadable or size is None or len(samples) != len(parts):
+    if size is None:
+        count_unreadable(read, notes)
         return None
     rated = median is not None and median > 0 and row["kind"] not in HANDLES
     return CopyTime(
@@ -90,8 +83,8 @@ def _copy(row: dict[str, str], at: int) -> CopyTime | None:
         runtime=row.get("runtime") or None,
         hostname=row.get("hostname") or None,
         started=row.get("started") or None,
-        line=at,
-        samples_us=samples,
+        line=read.at,
+        samples_us=numbers.lists["samples_us"],
     )
 
 

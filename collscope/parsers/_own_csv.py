@@ -1,0 +1,158 @@
+"""CSVs that collscope itself writes, also several joined to one file: rows by column.
+
+Rows are read one by one, so a torn line costs only itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from collscope.model import Datatype, Interference, Measurement, Op, Severity, parse_op
+from collscope.parsers._notes import CUT_TEXT, Notes, cells, ended_lines
+from collscope.parsers._rows import number, whole
+
+VERSION = "1"
+_VERSION_TEXT = f"The file is of another version than {VERSION}. Read it with a newer release."
+_TORN_TEXT = "Rows with too few or too many fields, or with an unknown status, were skipped."
+_HEADER_TEXT = "Rows before any header line were skipped."
+_NUMBER_TEXT = "Rows with an unreadable number were skipped."
+_OP_TEXT = "Rows with an unknown operation or datatype were skipped."
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """What tells one CSV from another.
+
+    mark    what the line begins with that ends with the version
+    needed  columns without which there is nothing to read, `status` among them
+    """
+
+    mark: str
+    header_start: str
+    needed: frozenset[str]
+    statuses: frozenset[str]
+
+    def sniff(self, head: str) -> bool:
+        """True when a text begins like this CSV."""
+        return head.lstrip("\ufeff").startswith((self.mark, self.header_start))
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One row: its line, and its fields by column."""
+
+    at: int
+    line: str
+    fields: dict[str, str]
+    label: str | None  # of all rows below a line that tells it
+
+
+class Numbers(msgspec.Struct, frozen=True):
+    """Numbers of a row by column; None where the field is empty."""
+
+    wholes: dict[str, int | None]
+    reals: dict[str, float | None]
+    lists: dict[str, tuple[float, ...]]
+
+
+def read_rows(text: str, layout: Layout, notes: Notes) -> Iterator[Row]:
+    """Whole rows of a text, one after the other.
+
+    Of a part of another version there is nothing but a diagnostic, ``other_version``; of a last row
+    without a line end another one, ``cut_row``.
+    """
+    header: list[str] | None = None
+    label: str | None = None
+    refused = False
+    for at, line, ended in ended_lines(text):
+        bare = line.lstrip("\ufeff")
+        if bare.startswith(layout.mark):
+            # # collscope.memcpy_csv/1
+            # What is appended goes on below the header that the file has.
+            label, refused = None, bare[len(layout.mark) :].strip() != VERSION
+            if refused:
+                notes.add(Severity.ERROR, "other_version", _VERSION_TEXT, at, bare)
+        elif bare.startswith("#"):
+            # # label: plugin
+            key, _, value = bare[1:].partition(":")
+            if key.strip() == "label":
+                label = value.strip() or None
+        elif bare.startswith(layout.header_start):
+            # Again where files were joined.
+            header = cells(bare)
+        elif bare.strip() and not refused:
+            if not ended:
+                notes.add(Severity.DATA_LOSS, "cut_row", CUT_TEXT, at, bare)
+            elif (fields := _fields(bare, header, layout, (notes, at))) is not None:
+                yield Row(at, bare, fields, label)
+
+
+def _fields(
+    line: str, header: list[str] | None, layout: Layout, where: tuple[Notes, int]
+) -> dict[str, str] | None:
+    notes, at = where
+    if header is None or not layout.needed.issubset(header):
+        notes.add(Severity.DATA_LOSS, "no_header", _HEADER_TEXT, at, line)
+        return None
+    values = cells(line)
+    fields = dict(zip(header, values, strict=False))
+    if len(values) != len(header) or fields["status"] not in layout.statuses:
+        notes.add(Severity.DATA_LOSS, "torn_row", _TORN_TEXT, at, line)
+        return None
+    return fields
+
+
+def what_ran(row: Row, notes: Notes) -> tuple[Op, Datatype | None] | None:
+    """Operation and datatype of a row; None, which is counted, where one is unknown."""
+    written = row.fields.get("datatype")
+    op, datatype = parse_op(row.fields["op"]), Datatype.of_label(written)
+    if op is Op.UNKNOWN or (written and datatype is None):
+        notes.add(Severity.DATA_LOSS, "unknown_class", _OP_TEXT, row.at, row.line)
+        return None
+    return op, datatype
+
+
+def numbers_of(
+    row: Row, wholes: Iterable[str], reals: Iterable[str], lists: Iterable[str], notes: Notes
+) -> Numbers | None:
+    """Numbers of a row; None, which is counted, where one cannot be read.
+
+    wholes, reals, lists  the columns; values of a list stand between semicolons
+    """
+    found = Numbers(
+        {name: whole(row.fields.get(name, "")) for name in wholes},
+        {name: _real(row.fields.get(name, "")) for name in reals},
+        {},
+    )
+    read: dict[str, float | None] = {**found.wholes, **found.reals}
+    complete = all(value is not None or not row.fields.get(name) for name, value in read.items())
+    for name in lists:
+        parts = [_real(part) for part in row.fields.get(name, "").split(";") if part]
+        found.lists[name] = tuple(part for part in parts if part is not None)
+        complete = complete and None not in parts
+    if not complete:
+        count_unreadable(row, notes)
+    return found if complete else None
+
+
+def count_unreadable(row: Row, notes: Notes) -> None:
+    """Count a row of which a number cannot be read."""
+    notes.add(Severity.DATA_LOSS, "bad_number", _NUMBER_TEXT, row.at, row.line)
+
+
+def _real(text: str) -> float | None:
+    """A number that is not negative; None for everything else."""
+    value = number(text)
+    return None if value is None else float(value)
+
+
+def library_of(found: Sequence[Measurement | Interference]) -> tuple[str | None, str | None]:
+    """Name and version of the library, where all rows were measured with one.
+
+    A row's library is, for instance, ``nccl 2.28.9``.
+    """
+    named = {m.library for m in found if m.library}
+    if len(named) != 1:
+        return None, None
+    name, _, version = named.pop().partition(" ")
+    return (name, version or None) if name in ("nccl", "rccl") else (None, None)
