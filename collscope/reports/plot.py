@@ -27,7 +27,14 @@ from collscope.reports.figure import (
     TWO_AND_FIVE,
     write_figure,
 )
-from collscope.reports.html.figures import class_name, draw_classes, draw_shares, drawn_classes
+from collscope.reports.html.drawing import colour_of, hatch_of
+from collscope.reports.html.figures import (
+    class_name,
+    draw_classes,
+    draw_shares,
+    drawn_classes,
+    report_ops,
+)
 from collscope.reports.model import Report
 from collscope.units import count, format_size, format_time
 
@@ -98,7 +105,7 @@ def classes_plot(report: Report) -> Drawing | None:
 
     def draw(figure: SubFigure) -> None:
         axis = figure.subplots()
-        draw_classes(axis, rows)
+        draw_classes(axis, rows, report_ops(report))
         axis.legend(loc="lower right", ncols=2)
         axis.set_title(
             f"Classes of run {report.header.run}: area by share of collective time{beyond}"
@@ -249,18 +256,15 @@ def sizes_plot(report: Report) -> Drawing | None:
     if not found:
         return None
     bins = found[0].bins
-    ops = list(dict.fromkeys(op.op for row in bins for op in row.ops))
+    colours, hatches = colour_of(report_ops(report)), hatch_of(report_ops(report))
+    there = {op.op for row in bins for op in row.ops}
 
     def draw(figure: SubFigure) -> None:
         top, bottom = figure.subplots(2, 1, sharex=True)
         places = np.arange(len(bins))
-        for index, op in enumerate(ops):
+        for op in (op for op in colours if op in there):
             where, width, calls = zip(*_bars_of(op, bins), strict=True)
-            top.bar(
-                where, calls, width,
-                color=COLOURS[index % len(COLOURS)], label=op,
-                hatch="" if index < len(COLOURS) else "//",
-            )  # fmt: skip
+            top.bar(where, calls, width, color=colours[op], hatch=hatches[op], label=op)
         top.set_yscale("log")
         top.yaxis.set_major_formatter(PLAIN)
         top.set_ylim(bottom=0.7)

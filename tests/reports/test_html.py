@@ -784,3 +784,18 @@ def test_pairs_are_mapped_at_the_size_that_most_of_them_have() -> None:
     assert [row[1:] for row in latency.table.rows] == [
         ("-", "6", "7"), ("6", "-", "8"), ("7", "8", "-"),
     ]  # fmt: skip
+
+
+def test_an_operation_has_one_colour_in_all_drawings(samples: Path, tmp_path: Path) -> None:
+    db, page = tmp_path / "t.db", tmp_path / "r.html"
+    collscope("ingest", "trace", samples / "traces" / "ringll", "--db", db)
+    collscope("report", "--db", db, "--system", "h200", "--format", "html", "-o", page)
+    keys = re.findall(r'style="color:(#\w+)">.</span> ([^<]+)</li>', page.read_text("utf-8"))
+    colours: dict[str, set[str]] = {"AllReduce": set(), "AllGather": set(), "ReduceScatter": set()}
+    for colour, label in keys:
+        for op, own in colours.items():
+            if op in label:
+                own.add(colour)
+    assert {len(own) for own in colours.values()} == {1}
+    assert len(set.union(*colours.values())) == 3
+    assert sum("AllReduce" in label for _, label in keys) > 2

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from command import collscope
+from matplotlib.colors import to_hex
 from matplotlib.figure import SubFigure
 from store_builder import StoreBuilder
 
@@ -16,6 +17,7 @@ from collscope.reports.model import Report
 from collscope.reports.plot import (
     Drawing,
     busbw_plot,
+    classes_plot,
     draw_figure,
     recoverable_plot,
     share_plot,
@@ -242,3 +244,19 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_only_plots_import_matplotlib() -> None:
     code = "import sys, collscope.reports; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_operation_has_one_colour_whatever_a_drawing_lacks() -> None:
+    """AllGather has no time, so that the picture of classes lacks it; that of sizes has it."""
+    store = StoreBuilder()
+    _, comm = store.group()
+    for op in ("AllGather", "ReduceScatter"):
+        store.calls(comm, store.collective(op=op), 3)
+    replay = store.source("r.csv", kind="csv", dialect="replay_csv")
+    store.measured(replay, [10.0, 11.0], op="ReduceScatter")
+    report = store.report()
+    (key, *_) = alone(classes_plot(report)).axes[0].get_legend().legend_handles
+    bars = alone(sizes_plot(report)).axes[0].containers
+    assert [bar.get_label() for bar in bars] == ["AllGather", "ReduceScatter"]
+    assert to_hex(key.get_color()) == to_hex(bars[1].patches[0].get_facecolor())
+    assert to_hex(bars[0].patches[0].get_facecolor()) != to_hex(key.get_color())

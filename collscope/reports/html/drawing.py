@@ -51,7 +51,7 @@ _COLUMN_NAME = 0.2  # inches that the name of a column needs
 _SIGNS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "_": "▬", "|": "❘"}
 _HOLLOW = {"o": "○", "s": "□"}
 _LINES = {"-": "—", "--": "– –", "-.": "– ·", ":": "···"}
-_HATCHES = {"": "■", "//": "▨", "..": "▩"}
+_HATCHES = {"": "■", "//": "▨", "\\\\": "▧", "..": "▩"}
 
 
 class Sheet(msgspec.Struct, frozen=True):
@@ -161,14 +161,19 @@ def _key(artist: Artist | BarContainer, label: str) -> Key:
     return Key(label, "var(--ink)" if colour == INK else colour, sign, artist.get_gid() or "")
 
 
-def colour_of(ops: Sequence[str]) -> Mapping[str, str]:
-    """A colour per operation, the same in every drawing of a page."""
+def colour_of(ops: Iterable[str]) -> Mapping[str, str]:
+    """A colour per operation; of all that a report has, so that its drawings have the same."""
     return {op: COLOURS[i % len(COLOURS)] for i, op in enumerate(sorted(set(ops)))}
 
 
-def marker_of(ops: Sequence[str]) -> Mapping[str, str]:
+def marker_of(ops: Iterable[str]) -> Mapping[str, str]:
     """A mark per operation: another shape where the colours begin again."""
     return {op: "osD^"[i // len(COLOURS) % 4] for i, op in enumerate(sorted(set(ops)))}
+
+
+def hatch_of(ops: Iterable[str]) -> Mapping[str, str]:
+    """A hatch per operation, for bars: none until the colours begin again."""
+    return {op: "//" if i >= len(COLOURS) else "" for i, op in enumerate(sorted(set(ops)))}
 
 
 def series_style(number: int, *, marked: bool = True) -> dict[str, Any]:

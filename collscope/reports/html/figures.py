@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import sqrt
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from collscope.analysis.curves import Curve
 from collscope.analysis.traced_kernels import TracedKernels
-from collscope.reports.figure import COLOURS, PLAIN
+from collscope.reports.figure import PLAIN
 from collscope.reports.html.drawing import (
     INK,
     Sheet,
     colour_of,
     draw,
+    hatch_of,
     log_axis,
     marker_of,
     series_style,
@@ -43,8 +44,9 @@ _FAR = 8  # times beyond the sizes and the rates of the classes that have it
 _FEW = 3  # classes that a sentence names
 _MANY_BINS, _MANY_BINS_NARROW = 14, 5  # beyond them their names are turned
 _MOST_RANKS = 64
-_EXPOSED = (COLOURS[1], COLOURS[5], COLOURS[0])  # of the classes with the most exposed time
-_OTHER, _IDLE = "#555555", "#AAAAAA"
+_EXPOSED = ("", "//", "\\\\")  # hatches of the classes of one operation with the most exposed time
+# What is no operation is grey, and waiting as among the parts of a class.
+_COMPUTE, _COPIES, _OTHER, _IDLE = "#8C959F", "#6E7781", "#444444", "#D0D7DE"
 
 
 def classes_figure(report: Report) -> Figure | None:
@@ -57,7 +59,7 @@ def classes_figure(report: Report) -> Figure | None:
 
     def make(sheet: Sheet) -> Drawing:
         drawing, axis = sheet.axis(4.8)
-        draw_classes(axis, rows)
+        draw_classes(axis, rows, report_ops(report))
         return drawing
 
     found = table(
@@ -124,9 +126,19 @@ def _not_drawn(
     return "".join(said)
 
 
-def draw_classes(axis: Axes, rows: Sequence[JudgedClass]) -> None:
-    """Marks, ceilings and axes of `classes_figure`, for a page as for a file of its own."""
-    colours, markers = colour_of([r.op for r in rows]), marker_of([r.op for r in rows])
+def report_ops(report: Report) -> Sequence[str]:
+    """Every operation of a report: each has one colour in all of its drawings."""
+    classes = {row.op for row in report.classes} | {row.op for row in report.judgement.classes}
+    return sorted(classes | {row.op for h in report.histograms for b in h.bins for row in b.ops})
+
+
+def draw_classes(axis: Axes, rows: Sequence[JudgedClass], ops: Sequence[str]) -> None:
+    """Marks, ceilings and axes of `classes_figure`, for a page as for a file of its own.
+
+    ops  of the report
+    """
+    colours, markers = colour_of(ops), marker_of(ops)
+    drawn = {row.op for row in rows}
     largest = max((row.time_share or 0.0 for row in rows), default=0.0)
     # the largest first, so that no mark hides another
     for row in sorted(rows, key=lambda row: -(row.time_share or 0.0)):
@@ -151,8 +163,8 @@ def draw_classes(axis: Axes, rows: Sequence[JudgedClass]) -> None:
     size_axis(axis, [row.size_bytes or 1 for row in rows])
     log_axis(axis, "y")
     axis.set_ylabel("bus bandwidth (GB/s)")
-    for op, colour in colours.items():
-        axis.plot([], [], markers[op], color=colour, label=op)
+    for op in (op for op in colours if op in drawn):
+        axis.plot([], [], markers[op], color=colours[op], label=op)
     axis.plot([], [], "_", color=INK, ms=12, mew=2.2, label="reachable")
     if limits:
         axis.plot([], [], ":", color=INK, label="limit")
@@ -241,18 +253,18 @@ def step_figure(report: Report, traced: TracedKernels, names: Mapping[int, str])
         return None
     waiting, by_class = _exposed(traced, {r.rank: r.exposed_ns for r in ranks})
     shown = sorted(by_class, key=lambda i: -by_class[i].sum())[: len(_EXPOSED)]
-    parts = [("compute, collectives beside it included", COLOURS[2],
+    parts = [("compute, collectives beside it included", (_COMPUTE, ""),
               np.array([r.compute_ns for r in ranks])),
-             ("exposed: waiting for the last rank", COLOURS[3], waiting)]  # fmt: skip
-    parts += [(f"exposed: {names.get(i, 'class')} #{i}", colour, by_class[i])
-              for i, colour in zip(shown, _EXPOSED, strict=False)]  # fmt: skip
+             ("exposed: waiting for the last rank", PARTS[WAITING], waiting)]  # fmt: skip
+    parts += [(f"exposed: {names.get(i, 'class')} #{i}", style, by_class[i])
+              for i, style in zip(shown, _class_styles(report, shown), strict=True)]  # fmt: skip
     rest = np.array([r.exposed_ns for r in ranks]) - sum(ns for _, _, ns in parts[1:])
     idle = np.array([r.idle_ns for r in ranks])
     copies = np.array([r.span_ns - r.compute_ns - r.exposed_ns for r in ranks]) - idle
-    parts += [("exposed: other collectives", _OTHER, np.maximum(rest, 0)),
-              ("copies alone", COLOURS[4], np.maximum(copies, 0)),
-              ("idle: the GPU has no work", _IDLE, idle)]  # fmt: skip
-    parts = [(name, colour, ns) for name, colour, ns in parts if ns.max() >= 1]
+    parts += [("exposed: other collectives", (_OTHER, ""), np.maximum(rest, 0)),
+              ("copies alone", (_COPIES, "//"), np.maximum(copies, 0)),
+              ("idle: the GPU has no work", (_IDLE, ""), idle)]  # fmt: skip
+    parts = [(name, style, ns) for name, style, ns in parts if ns.max() >= 1]
     marks = {
         f"step-{r.rank}-{n}": f"rank {r.rank}\n{name}\n"
         f"{ns[i] / 1e6:.3f} ms of {r.span_ns / 1e6:.3f}"
@@ -262,11 +274,12 @@ def step_figure(report: Report, traced: TracedKernels, names: Mapping[int, str])
     def make(sheet: Sheet) -> Drawing:
         drawing, axis = sheet.rows([f"rank {r.rank}" for r in ranks])
         before = np.zeros(len(ranks))
-        for n, (name, colour, ns) in enumerate(parts):
+        for n, (name, (colour, hatch), ns) in enumerate(parts):
             ms = ns / 1e6
             bars = axis.barh(
-                range(len(ranks)), ms, left=before, color=colour, label=name, height=sheet.bar
-            )
+                range(len(ranks)), ms, left=before, color=colour, hatch=hatch, label=name,
+                height=sheet.bar, edgecolor="white", linewidth=0.5,
+            )  # fmt: skip
             before += ms
             for bar, r in zip(bars, ranks, strict=True):
                 bar.set_gid(f"step-{r.rank}-{n}")
@@ -287,6 +300,17 @@ def step_figure(report: Report, traced: TracedKernels, names: Mapping[int, str])
         "class's time may be waiting." + (f" {left} more ranks are not drawn." if left else ""),
         draw(make), found, marks,
     )  # fmt: skip
+
+
+def _class_styles(report: Report, ids: Sequence[int]) -> Iterator[tuple[str, str]]:
+    """Colour and hatch of some classes: the colour of the operation, a hatch for a further one."""
+    op_of = {row.class_id: row.op for row in report.classes}
+    colours = colour_of(report_ops(report))
+    seen: dict[str, int] = defaultdict(int)
+    for i in ids:
+        op = op_of.get(i, "")
+        yield colours.get(op, _OTHER), _EXPOSED[seen[op]]
+        seen[op] += 1
 
 
 def _exposed(
@@ -354,11 +378,12 @@ def bars_figure(report: Report) -> Figure | None:
     )  # fmt: skip
 
 
+WAITING = "waiting for a late rank"
 PARTS = {  # of the bars, with colour and hatch
     "at the roof": ("#0072B2", ""),
     "above the roof, to win": ("#D55E00", ""),
     "slower in the job than alone": ("#E69F00", "//"),
-    "waiting for a late rank": ("#CC79A7", ".."),
+    WAITING: ("#CC79A7", ".."),
     "not judged": ("#BBBBBB", ""),
 }
 
@@ -409,17 +434,18 @@ def sizes_figure(report: Report) -> Figure | None:
     if not bins:
         return None
     names = [format_size(b.low_bytes) for b in bins]
-    colours = colour_of([o.op for b in bins for o in b.ops])
+    colours, hatches = colour_of(report_ops(report)), hatch_of(report_ops(report))
+    there = {o.op for b in bins for o in b.ops}
 
     def make(sheet: Sheet) -> Drawing:
         turned = len(bins) > (_MANY_BINS_NARROW if sheet.narrow else _MANY_BINS)
         drawing, (top, bottom) = sheet.axes(4.6, 2, bottom=1.0 if turned else 0.58)
         base = np.zeros(len(bins))
-        for i, (op, colour) in enumerate(colours.items()):
+        for op in (op for op in colours if op in there):
             calls = np.array([sum(o.calls for o in b.ops if o.op == op) for b in bins])
             bars = top.bar(
-                range(len(bins)), calls, 0.7, bottom=base, color=colour, label=op,
-                hatch="" if i < len(COLOURS) else "//", edgecolor="white", linewidth=0.5,
+                range(len(bins)), calls, 0.7, bottom=base, color=colours[op], label=op,
+                hatch=hatches[op], edgecolor="white", linewidth=0.5,
             )  # fmt: skip
             base += calls
             for n, bar in enumerate(bars):
