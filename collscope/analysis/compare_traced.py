@@ -305,7 +305,7 @@ def _notes(runs: Sequence[SampledRun]) -> Iterator[Note]:
             yield NoSteps(run.name)
         if run.unsplit:
             yield NotSplit(run.name, run.unsplit, run.unsplit + len(run.label.classes))
-        if run.waits_unknown[0]:
+        elif run.waits_unknown[0]:
             yield WaitsUnknown(run.name, *run.waits_unknown)
     groups = max(run.groups_inferred for run in runs)
     if groups:

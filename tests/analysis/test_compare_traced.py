@@ -252,6 +252,16 @@ def test_hosts_of_another_start_are_in_the_step_s_interval() -> None:
     assert check_traced(bound_by_hosts("thrice", 3), base).verdict is Verdict.IMPROVEMENT
 
 
+def test_faster_classes_are_told_where_the_step_is_in_doubt() -> None:
+    """They would be an improvement: that they are not enough for one would be wrong."""
+    base, other = bound_by_hosts("base"), bound_by_hosts("other", 1.05)
+    faster = steady("other", factor=1.05, transfers=(20, 60))
+    found = check_traced(base, replace(faster, unprofiled=other.unprofiled))
+    assert found.verdict is Verdict.NO_VERDICT
+    told = words_of(render_check(found, "text"))
+    assert "2 classes are faster: AllReduce of 8388608 B on 2 ranks takes 0.40 x the time." in told
+
+
 def test_what_the_profiler_hides_is_in_the_step_s_interval() -> None:
     """Recorded alike; without the profiler one needs 0.9 of that time, the other 0.4 at the least.
 

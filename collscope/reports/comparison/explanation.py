@@ -93,7 +93,7 @@ def _answer(said: Explained) -> Iterator[str]:
     )
     if one.blocks and other.blocks and abs(log(other.blocks / one.blocks)) > _OTHER_BLOCKS:
         yield (
-            f"The kernels of the collectives have {other.blocks:.0f} thread blocks in"
+            f"The kernels of the collectives have {count(round(other.blocks), 'thread block')} in"
             f" '{other.run}', {one.blocks:.0f} in '{one.run}': look for what sets the channels"
             " (NCCL_MAX_CTAS, NCCL_MAX_NCHANNELS, a tuner)."
         )

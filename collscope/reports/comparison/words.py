@@ -96,8 +96,7 @@ def why(decision: Decision) -> str:
     if decision.verdict is Verdict.REGRESSION:
         return "; ".join(told)
     told += _undecided(judged, "slower")
-    if decision.verdict is not Verdict.IMPROVEMENT:
-        told += _undecided(judged, "faster")
+    told += _faster(decision)
     unseen = [j for j in judged if not j.seen]
     if unseen and decision.verdict is not Verdict.NO_VERDICT:
         told.append(f"not judged: {_unseen(unseen, len(judged))}")
@@ -286,6 +285,17 @@ def _undecided(judged: Sequence[Judged], how: str) -> list[str]:
     return [f"{_are(changed)} {how}: {names}, which {enough} not enough for {verdict}"]
 
 
+def _faster(decision: Decision) -> list[str]:
+    """Sentence on classes that are faster, where that is no improvement."""
+    faster = those(decision.judged, "faster")
+    if not faster or decision.verdict is Verdict.IMPROVEMENT:
+        return []
+    if decision.step is not None and decision.verdict is Verdict.NO_VERDICT:
+        # The classes may be enough for an improvement: what is in doubt is the step.
+        return [_changed(faster, "faster")]
+    return _undecided(decision.judged, "faster")
+
+
 def _unseen(unseen: Sequence[Judged], of: int) -> str:
     """Classes that cannot be judged, and what their noise hides."""
     widths = [half for j in unseen if (half := j.effect.half_width()) is not None]
@@ -411,16 +421,15 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
             )
         case NotSplit(label, classes, of):
             return (
-                f"{label}: {count_of(classes, of, 'class', 'classes')} not compared: ranks are"
-                " missing in the traces, or their clocks cannot be compared, so waiting cannot be"
-                " told from transfer"
+                f"{label}: {count_of(classes, of, 'class', 'classes')} not compared, and waiting"
+                " not summed: ranks or partners are missing in the traces, or their clocks cannot"
+                " be compared, so waiting cannot be told from transfer"
             )
         case WaitsUnknown(label, kernels, of):
             some = count_of(kernels, of, "kernel of collectives", "kernels of collectives")
             return (
-                f"{label}: the waiting in {some} in its steps is not known (calls that not all"
-                " traces have, Sends and Recvs without a partner, or clocks that cannot be"
-                " compared), so the sum is not known either"
+                f"{label}: the waiting in {some} in its steps is not known, so it is not summed:"
+                " ranks or partners are missing in the traces, or their clocks cannot be compared"
             )
         case GroupsInferred(groups):
             return inferred_groups(groups)
