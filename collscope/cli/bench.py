@@ -27,10 +27,7 @@ def allreduce_wrapper(
     library: replay_options.Library = None,
     runtime: replay_options.Runtime = None,
     budget: Annotated[float, typer.Option("--budget", help="Seconds per size.", min=0)] = 0.2,
-    timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", help="End a launch after this many seconds without progress."),
-    ] = None,
+    timeout: replay_options.LaunchTimeout = None,
     env: replay_options.Environment = None,
     mpiexec: replay_options.Mpiexec = None,
     db: Db = DEFAULT_DB,

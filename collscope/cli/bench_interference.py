@@ -71,19 +71,14 @@ def interference(
     budget: Annotated[
         float, typer.Option("--budget", help="Seconds per class and launch.", min=0)
     ] = 1.0,
-    timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", help="End the run after this many seconds without progress."),
-    ] = None,
+    timeout: replay_options.RunTimeout = None,
     env: replay_options.Environment = None,
     label: replay_options.ResultsLabel = None,
     microbench: replay_options.Microbench = None,
     mpiexec: replay_options.Mpiexec = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
-    csv: Annotated[
-        Path | None, typer.Option("--csv", help="Also write the results to this CSV.")
-    ] = None,
+    csv: replay_options.ResultsCsv = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Plot over size and channels: .png, .svg, .pdf.")
     ] = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,10 +24,7 @@ def memcpy(
     budget: Annotated[
         float, typer.Option("--budget", help="Seconds to spend on each row.", min=0)
     ] = 0.1,
-    timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", help="End the run after this many seconds without progress."),
-    ] = None,
+    timeout: replay_options.RunTimeout = None,
     rounds: Annotated[
         int, typer.Option("--rounds", help="How often to measure everything.", min=1)
     ] = 1,
@@ -38,9 +34,7 @@ def memcpy(
     microbench: replay_options.Microbench = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
-    csv: Annotated[
-        Path | None, typer.Option("--csv", help="Also write the results to this CSV.")
-    ] = None,
+    csv: replay_options.ResultsCsv = None,
     format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     output: Output = None,
 ) -> None:

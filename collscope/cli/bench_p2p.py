@@ -43,10 +43,7 @@ def p2p(
     budget: Annotated[
         float, typer.Option("--budget", help="Seconds to spend on each pair and size.", min=0)
     ] = 0.1,
-    timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", help="End a launch after this many seconds without progress."),
-    ] = None,
+    timeout: replay_options.LaunchTimeout = None,
     env: replay_options.Environment = None,
     variant: replay_options.Variants = None,
     rounds: replay_options.Rounds = None,
@@ -55,9 +52,7 @@ def p2p(
     oversubscribe: replay_options.Oversubscribe = False,
     db: Db = DEFAULT_DB,
     run: Run = "main",
-    csv: Annotated[
-        Path | None, typer.Option("--csv", help="Also write the results to this CSV.")
-    ] = None,
+    csv: replay_options.ResultsCsv = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Plot over pairs and sizes: .png, .svg, .pdf.")
     ] = None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import Enum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -66,9 +65,7 @@ def replay(
     limit: replay_options.Limit = None,
     scale_ranks: replay_options.ScaleRanks = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
-    csv: Annotated[
-        Path | None, typer.Option("--csv", help="Also write the results to this CSV.")
-    ] = None,
+    csv: replay_options.ResultsCsv = None,
     csv_layout: Annotated[
         Layout, typer.Option("--csv-layout", help="Columns of the CSV.")
     ] = Layout.COLLSCOPE,
@@ -90,10 +87,7 @@ def replay(
         typer.Option("--verify", help="How many calls of each class to check.", min=0),
     ] = None,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not check results.")] = False,
-    timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", help="End the run after this many seconds without progress."),
-    ] = None,
+    timeout: replay_options.RunTimeout = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Measure only what is missing in the file of --csv.")
     ] = False,

@@ -44,6 +44,17 @@ Variants = Annotated[
 Rounds = Annotated[
     int | None, typer.Option("--rounds", help="How often to measure every variant.", min=1)
 ]
+RunTimeout = Annotated[
+    float | None,
+    typer.Option("--timeout", help="End the run after this many seconds without progress."),
+]
+LaunchTimeout = Annotated[
+    float | None,
+    typer.Option("--timeout", help="End a launch after this many seconds without progress."),
+]
+ResultsCsv = Annotated[
+    Path | None, typer.Option("--csv", help="Also write the results to this CSV.")
+]
 Graph = Annotated[
     bool, typer.Option("--graph", help="Time the calls captured in a CUDA or HIP graph.")
 ]
