@@ -34,7 +34,7 @@ from collscope.analysis.time_breakdown import (
 )
 from collscope.model import Measurement
 from collscope.roofline.chosen import AnyRoofs, FitRoofs, empirical, make_roofs
-from collscope.roofline.system import OtherGpus
+from collscope.roofline.gpu_models import OtherGpus
 from collscope.store.measurements import StoredMeasurement, read_measurements
 
 _FAILED = ("failed", "timeout")  # statuses of measurements that were not carried out

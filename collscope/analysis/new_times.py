@@ -20,7 +20,7 @@ from collscope.analysis.traced_run import read_traced_run
 from collscope.errors import InputError, NoVerdictError
 from collscope.model import CollectiveClass, Measurement
 from collscope.roofline.chosen import make_roofs
-from collscope.roofline.system import OtherGpus
+from collscope.roofline.gpu_models import OtherGpus
 from collscope.store.measurements import measurement_labels, no_such_label, read_measurements
 from collscope.timeline.recorded_job import link
 from collscope.timeline.starts import Starts, find_starts

@@ -18,7 +18,7 @@ from collscope.analysis.traced_run import TracedRun, read_traced_run
 from collscope.errors import NoVerdictError, UsageError
 from collscope.ingest.match import reading, require_run
 from collscope.model import CollectiveClass
-from collscope.roofline.system import OtherGpus
+from collscope.roofline.gpu_models import OtherGpus
 from collscope.timeline.analyse import Timeline
 from collscope.timeline.play import Played
 from collscope.timeline.prediction.predict import predict, simulate

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collscope.analysis.classes import ClassRow
-from collscope.roofline.system import OtherGpus
+from collscope.roofline.gpu_models import OtherGpus
 from collscope.units import count, format_size
 
 

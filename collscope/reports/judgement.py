@@ -11,7 +11,7 @@ from collscope.analysis.application_metrics import ApplicationMetric
 from collscope.analysis.curves import Curve
 from collscope.analysis.judged import Reached
 from collscope.analysis.outliers import Outlier
-from collscope.roofline.system import OtherGpus
+from collscope.roofline.gpu_models import OtherGpus
 
 IN_JOB = "time in the job"  # the mark of a class whose time is that of the job
 

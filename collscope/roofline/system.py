@@ -6,20 +6,16 @@ of both directions; that figure stands beside as `bi_gbps` and must be twice the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import msgspec
 from msgspec.structs import replace
 
 from collscope.model import Op
+from collscope.roofline.gpu_models import OtherGpus, other_gpus
 from collscope.roofline.links import Usable
 from collscope.roofline.wiring import Wiring
 
-# The word of a driver's name that tells the model: H200 of "NVIDIA H200", A100 of "NVIDIA
-# A100-SXM4-80GB", MI300X of "AMD Instinct MI300X"; none in "AMD Radeon Graphics". gfx942 is an
-# architecture, which several models have.
-_MODEL = re.compile(r"\b(?!GFX)[A-Z]{1,3}\d{2,4}[A-Z]?\b")
 UNIFORM_WIRINGS = ("mesh", "switch", "host")  # every GPU is like every other
 
 
@@ -101,14 +97,6 @@ class Published(msgspec.Struct, frozen=True):
     source: str
 
 
-class OtherGpus(msgspec.Struct, frozen=True):
-    """GPUs that ran, none of which is of a model of the system that they are judged by."""
-
-    system: str
-    models: tuple[str, ...]  # of the system's GPUs
-    names: tuple[str, ...]  # of those that ran, as the driver names them
-
-
 class System(msgspec.Struct, frozen=True):
     """A machine, or a part of one: a node's fabric, a network, or both."""
 
@@ -124,14 +112,7 @@ class System(msgspec.Struct, frozen=True):
     def other_gpus(self, names: Iterable[str]) -> OtherGpus | None:
         """Those of the named GPUs that this machine does not have; None: no name tells of any."""
         models = () if self.fabric is None else self.fabric.gpu_models
-        others = tuple(
-            dict.fromkeys(
-                name
-                for name in names
-                if models and (told := _MODEL.findall(name.upper())) and not {*models} & {*told}
-            )
-        )
-        return OtherGpus(self.name, models, others) if others else None
+        return other_gpus(self.name, models, names)
 
     def domains(self, nnodes: int) -> int:
         """Groups that only the network joins: hosts that share the links are one, else nodes."""

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from collscope.errors import CollscopeError
 from collscope.roofline.catalogue import load_system
+from collscope.roofline.gpu_models import OtherGpus
 from collscope.roofline.roof import REACHABLE, Roofs
-from collscope.roofline.system import OtherGpus
 from collscope.roofline.workload import RoofAt, Workload
 from collscope.units import count
 
