@@ -160,7 +160,7 @@ class ArrayReader(Generic[T, S]):
         start = index = 0
         aligned = True  # the text at `start` begins an element of the array, not one inside it
         while index < len(bounds) and self.cut:
-            element, used = self._element(text, start, bounds[index : index + _MERGES])
+            element, used = self._element(text, start, bounds, index)
             if used > len(bounds) - index and not last:
                 break  # its other end is yet to come
             if element is None:
@@ -179,16 +179,18 @@ class ArrayReader(Generic[T, S]):
         return found
 
     def _element(
-        self, text: bytes, start: int, bounds: list[tuple[int, int, bool]]
+        self, text: bytes, start: int, bounds: list[tuple[int, int, bool]], index: int
     ) -> tuple[T | None, int]:
-        """The element that starts here and how many boundaries it takes.
+        """The element that starts here and how many boundaries it takes, from `index` on.
 
         The element is None when its fields have wrong types. The number is 0 when the text is no
         JSON, and one more than there are when it is not complete.
         """
         decode: Callable[[bytes], T | None] = self._one.decode
         depth, seen = 0, start
-        for used, (end, _, _) in enumerate(bounds, 1):
+        most = min(len(bounds) - index, _MERGES)
+        for used in range(1, most + 1):
+            end = bounds[index + used - 1][0]
             depth += text.count(b"{", seen, end) - text.count(b"}", seen, end)
             seen = end
             # Braces in strings may make the depth wrong, so the first ends are tried anyway.
@@ -202,7 +204,7 @@ class ArrayReader(Generic[T, S]):
                 return element, used
             if problem is not _Problem.OPEN:
                 return None, 0
-        return None, len(bounds) + 1
+        return None, most + 1
 
 
 def _pieces(chunks: Iterable[bytes]) -> Iterator[memoryview]:
