@@ -21,7 +21,7 @@ _CUT_DATABASE_TEXT = (
     "the SQLite file ends before its last page: an unknown number of rows is missing. Copy the"
     " original again."
 )
-_CUT_TEXT = "the compressed file ends early: what could be read is kept"
+CUT_TEXT = "the compressed file ends early or is damaged: what could be read is kept"
 _BESIDE_TEXT = (
     "SQLite's log of this file (FILE-wal) lies beside it: rows that only the log holds were not"
     " read. Stop the profiler, or run 'sqlite3 FILE \"PRAGMA wal_checkpoint(TRUNCATE)\"', "
@@ -75,10 +75,12 @@ def unusable(path: str, code: str, reason: str, *, size: int, truncated: bool) -
     code    why: `OTHER_KIND`, or the code of what is wrong with a file of this kind
     """
     if truncated and not size:
-        code, reason = CUT, "the compressed data ends early: nothing could be read"
+        code, reason = CUT, "the compressed data ends early or is damaged: nothing could be read"
     elif truncated:
         code = CUT
-        reason = f"the compressed data ends early; the part that could be read: {reason}"
+        reason = (
+            f"the compressed data ends early or is damaged; the part that could be read: {reason}"
+        )
     elif not size:
         code, reason = EMPTY, "the file is empty"
     return Ingested(path, "unusable", reason=reason, code=code)
@@ -88,7 +90,7 @@ def cut_short(file: Input) -> list[Diagnostic]:
     """What is missing of a file: the end of a compressed one, the newest rows of an SQLite file."""
     found = []
     if file.truncated:
-        found.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", _CUT_TEXT))
+        found.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", CUT_TEXT))
     if file.cut_database:
         found.append(Diagnostic(Severity.DATA_LOSS, "cut_database", _CUT_DATABASE_TEXT))
     beside = Path(f"{file.path}-wal")

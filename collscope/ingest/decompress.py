@@ -88,8 +88,12 @@ class Decompressor:
             for piece in pieces:
                 rest = piece if started else piece.lstrip(b"\0")
                 while rest:
-                    started = True
-                    yield member.decompress(rest, CHUNK_BYTES)
+                    started, before = True, member.copy()
+                    try:
+                        yield member.decompress(rest, CHUNK_BYTES)
+                    except zlib.error:  # nothing of the piece comes; byte by byte, what is good
+                        yield from (before.decompress(bytes((byte,))) for byte in rest)
+                        raise
                     rest = member.unconsumed_tail
                     if member.eof:
                         rest = member.unused_data.lstrip(b"\0")

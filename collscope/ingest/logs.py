@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from collscope.ingest.adding import EMPTY, OTHER_KIND, unusable
+from collscope.ingest.adding import CUT_TEXT, EMPTY, OTHER_KIND, unusable
 from collscope.ingest.paths import printable
 from collscope.ingest.result import Ingested
 from collscope.ingest.scan import Scanned
@@ -59,8 +59,7 @@ def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanne
     observed = observe(scan, records)
     diagnostics = [*found, *observed.diagnostics, *_scan_diagnostics(scan)]
     if log.truncated:
-        text = "the compressed file ends early: what could be read is kept"
-        diagnostics.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", text))
+        diagnostics.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", CUT_TEXT))
     row = _source_row(path, identity, scan, records)
     with transaction(connection, store):
         if sources.has_source(connection, run, identity):

@@ -187,6 +187,21 @@ def test_a_cut_gzip_without_content_says_that_it_is_cut(
     assert done.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("kind", ["log", "trace"])
+def test_a_gzip_whose_checksum_differs_is_not_said_to_end_early(
+    samples: Path, db_path: Path, kind: str
+) -> None:
+    source = samples / ("nccl/mixed/rank0.log" if kind == "log" else "traces/default/rank0.json.gz")
+    data = source.read_bytes()
+    packed = bytearray(data if kind == "trace" else gzip.compress(data))
+    packed[-8] ^= 1  # of the checksum: all of it can be read, and any of it may be wrong
+    path = db_path.parent / "damaged.gz"
+    path.write_bytes(packed)
+    done = collscope("ingest", kind, path, "--db", db_path)
+    assert done.code == 0
+    assert "the compressed file ends early or is damaged: what could be read is kept" in done.out
+
+
 def test_a_replay_csv_with_new_content_under_its_old_path(db_path: Path) -> None:
     path = db_path.parent / "hand.csv"
     path.write_text(OWN)
