@@ -106,12 +106,13 @@ def classes_plot(report: Report) -> Drawing | None:
     def draw(figure: SubFigure) -> None:
         axis = figure.subplots()
         draw_classes(axis, rows, report_ops(report))
-        axis.legend(loc="lower right", ncols=2)
+        # beside the panel: no corner of it is always free
+        axis.legend(fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
         axis.set_title(
             f"Classes of run {report.header.run}: area by share of collective time{beyond}"
         )
         figure.supxlabel(
-            "line up to the reachable ceiling, dot at the fabric's limit",
+            "bar above a mark: the reachable ceiling; dotted line: the fabric's limit",
             fontsize=8,
             x=0.98,
             ha="right",

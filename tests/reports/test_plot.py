@@ -13,6 +13,8 @@ from matplotlib.figure import SubFigure
 from store_builder import StoreBuilder
 
 from collscope.errors import InputError
+from collscope.reports.figure import COLOURS
+from collscope.reports.html.figures import PARTS
 from collscope.reports.model import Report
 from collscope.reports.plot import (
     Drawing,
@@ -260,3 +262,14 @@ def test_an_operation_has_one_colour_whatever_a_drawing_lacks() -> None:
     assert [bar.get_label() for bar in bars] == ["AllGather", "ReduceScatter"]
     assert to_hex(key.get_color()) == to_hex(bars[1].patches[0].get_facecolor())
     assert to_hex(bars[0].patches[0].get_facecolor()) != to_hex(key.get_color())
+
+
+def test_the_legend_of_classes_hides_no_mark(report: Report) -> None:
+    figure = alone(classes_plot(report))
+    figure.figure.canvas.draw()
+    (axis,) = figure.axes
+    assert axis.get_legend().get_window_extent().x0 >= axis.get_window_extent().x1
+    # What is no operation has no operation's colour.
+    assert not {to_hex(colour) for colour, hatch in PARTS.values() if not hatch} & {
+        to_hex(colour) for colour in COLOURS
+    }

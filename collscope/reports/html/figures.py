@@ -379,12 +379,12 @@ def bars_figure(report: Report) -> Figure | None:
 
 
 WAITING = "waiting for a late rank"
-PARTS = {  # of the bars, with colour and hatch
-    "at the roof": ("#0072B2", ""),
-    "above the roof, to win": ("#D55E00", ""),
-    "slower in the job than alone": ("#E69F00", "//"),
+PARTS = {  # of the bars, with colour and hatch: none that an operation has
+    "at the roof": ("#8C959F", ""),
+    "above the roof, to win": ("#5E3C99", ""),
+    "slower in the job than alone": ("#9A86C4", "//"),
     WAITING: ("#CC79A7", ".."),
-    "not judged": ("#BBBBBB", ""),
+    "not judged": ("#D0D7DE", ""),
 }
 
 
