@@ -108,7 +108,8 @@ def render(checks: Sequence[Check], columns: int | None = None) -> str:
     if lacking:
         lines.append(f"ingest and report cannot work: {', '.join(lacking)}.")
     else:
-        lines.append("ingest and report have all they need; they use neither a GPU nor MPI.")
+        ready = "ingest and report have all they need; they use neither a GPU nor MPI."
+        lines += _folded("", ready, columns)
     lines += _folded("", _for_replay(checks), columns)
     return "\n".join(lines) + "\n"
 

@@ -311,18 +311,37 @@ def _text_row(columns: Sequence[Column], widths: Sequence[int], row: Sequence[st
 
 
 def _cut(text: str, width: int, kind: str) -> str:
-    """Text of at most `width` characters: of a path the end is kept, of a name both ends (those of
-    a kernel begin with what it does, and end with its parameters), of other text the start.
+    """Text of at most `width` characters: of a path the end is kept, of a name both ends but for
+    its arguments, which tell least, of other text the start.
 
     >>> [_cut("AllReduce_RING_LL(args)", 11, kind) for kind in (NAME, PATH, TEXT)]
-    ['AllRe~args)', '~G_LL(args)', 'AllReduce_~']
+    ['AllRe~NG_LL', '~G_LL(args)', 'AllReduce_~']
+    >>> _cut("AllReduce_RING_LL(args)", 20, NAME)
+    'AllReduce_RING_LL~'
     """
     if len(text) <= width:
         return text
     if kind == NAME:
+        whole, text = text, _without_arguments(text)
+        if len(text) < width and text != whole:
+            return f"{text}~"
         end = (width - 1) // 2
         return text[: width - 1 - end] + "~" + text[len(text) - end :]
     return "~" + text[1 - width :] if kind == PATH else text[: width - 1] + "~"
+
+
+def _without_arguments(name: str) -> str:
+    """A function's name without the list in brackets that it ends with.
+
+    >>> _without_arguments("(anonymous)::f<int (*)(int)>(float*, g(int))"), _without_arguments("f)")
+    ('(anonymous)::f<int (*)(int)>', 'f)')
+    """
+    depth = 0
+    for i in range(len(name) - 1, -1, -1) if name.endswith(")") else ():
+        depth += (name[i] == ")") - (name[i] == "(")
+        if depth == 0:
+            return name[:i] or name
+    return name
 
 
 def to_markdown(title: str, sections: Iterable[Section]) -> str:

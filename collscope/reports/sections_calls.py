@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.communicators import CommunicatorRow, OpCalls
 from collscope.analysis.sizes import Bin, Histogram
-from collscope.reports.layout import BAR, NUMBER, TEXT, Table, percent, scaled, table
+from collscope.reports.layout import BAR, NUMBER, TEXT, WORD, Table, percent, scaled, table
 from collscope.reports.model import Report
 from collscope.units import count, format_size
 
@@ -134,7 +134,7 @@ def histograms(report: Report) -> Iterable[str | Table]:
 def _histogram_table(histogram: Histogram) -> Table:
     title = "Perftools bin" if histogram.name == "perftools" else "power of two"
     columns = [
-        (title, TEXT),
+        (title, WORD),
         ("calls", NUMBER),
         ("% calls", NUMBER),
         ("total MB", NUMBER),

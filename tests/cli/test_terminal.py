@@ -36,11 +36,17 @@ def test_everything_fits_a_terminal_of_80_columns(db: Path) -> None:
     lines = lines_on_terminal(80, "report", "--system", "h200", "--db", db)
     assert max(map(len, lines)) <= 80
     kernel = next(line for line in lines if "ncclDevKernel_AllR" in line)
-    begin, cut, end = kernel.split("  ")[0].partition("~")
-    assert cut
-    assert NAME.startswith(begin)
-    assert NAME.endswith(end)
-    assert abs(len(begin) - len(end)) <= 1
+    assert kernel.split("  ")[0] == "ncclDevKernel_AllReduce_Sum_bf16_RING_LL~"
+
+
+def test_kernels_and_bins_are_told_apart_on_a_terminal_of_60_columns(db: Path) -> None:
+    """What a kernel does stands in the middle and at the end of its name, before its arguments."""
+    lines = lines_on_terminal(60, "report", "--db", db)
+    kernels = [line.split("  ")[0] for line in lines if line.startswith("ncclDevKernel_")]
+    assert len(kernels) == 12  # three of each rank
+    assert len(set(kernels)) == 3
+    assert {name.replace("~", "").endswith("RING_LL") for name in kernels} == {True}
+    assert any(line.startswith("4 KiB .. < 64 KiB  ") for line in lines)
 
 
 def test_a_table_that_is_too_wide_goes_on_below(db: Path) -> None:
