@@ -30,6 +30,13 @@ if TYPE_CHECKING:
     _IngestPath = Callable[[sqlite3.Connection, str], list[Ingested]]  # all that a file holds
 
 
+# Logs tell the sizes of all the run's calls, whatever its traces lack.
+_SIZES_BY_LOGS = """
+SELECT EXISTS (SELECT 1 FROM sources WHERE run = :run AND kind = 'log')
+   AND NOT EXISTS (SELECT 1 FROM classes WHERE run = :run AND calls > 0 AND size_bytes IS NULL)
+"""
+
+
 def ingest_logs(paths: list[str], db: Path, run: str, reading: Reading = USUAL) -> list[Ingested]:
     """Put logs into a run and match its calls.
 
@@ -212,6 +219,8 @@ def _ingest_all(
             done = len(files)
             progress.match()
             told = match_stored(connection, db, run)
+            if connection.execute(_SIZES_BY_LOGS, {"run": run}).fetchone()[0]:
+                results = [_without(r, "no_collective_arguments") for r in results]
         except KeyboardInterrupt as error:
             read = count_of(done, len(files), "file")
             verb = "is" if len(files) == 1 else "are"
@@ -231,6 +240,11 @@ def _ingest_all(
         raise InputError(f"{results[0].path}{more}: {reason}. Nothing was stored.{remedy}")
     of_run = Ingested(f"run '{run}'", "matched", diagnostics=tuple(told))
     return [*results, of_run] if told else results
+
+
+def _without(result: Ingested, code: str) -> Ingested:
+    """What became of an input, without a notice that the run's other sources have overtaken."""
+    return replace(result, diagnostics=tuple(d for d in result.diagnostics if d.code != code))
 
 
 def _other_kind(path: str, kind: str) -> str | None:

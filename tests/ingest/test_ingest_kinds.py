@@ -226,3 +226,16 @@ def test_a_resumed_replay_replaces_what_its_csv_gave_before(db_path: Path) -> No
     store_results(path, db_path, "main", before)
     assert rows(db_path, "SELECT COUNT(*) FROM sources") == [(1,)]
     assert rows(db_path, "SELECT COUNT(*) FROM diagnostics") == [(0,)]
+
+
+def test_what_logs_tell_is_not_said_to_lack(recorded_jobs: Path, tmp_path: Path) -> None:
+    """Traces of CUDA activities alone lack sizes; beside the job's logs nothing is left to do."""
+    traces = sorted((recorded_jobs / "scheduled" / "default" / "fsdp").glob("light.*"))
+    alone = collscope("ingest", "trace", *traces, "--db", tmp_path / "alone.db")
+    assert "639 x no_collective_arguments" in alone.out
+    db = ("--db", tmp_path / "both.db")
+    collscope("ingest", "log", recorded_jobs / "logs" / "fsdp", *db)
+    assert "no_collective_arguments" not in collscope("ingest", "trace", *traces, *db).out
+    # The diagnostics keep what the files themselves lack.
+    kept = collscope("sql", "select sum(count) from diagnostics where code like 'no_coll%'", *db)
+    assert kept.out.split()[-1] == "639"
