@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from collscope.analysis.roofline import Roofline
-from collscope.reports.layout import NUMBER, TEXT, Item, Section, Table, in_format, table, to_csv
+from collscope.reports.layout import (
+    NUMBER,
+    TEXT,
+    WORD,
+    Item,
+    Section,
+    Table,
+    in_format,
+    table,
+    to_csv,
+)
 from collscope.roofline.catalogue import SystemRow
 from collscope.roofline.tables import BoundRow, RoofRow
 from collscope.units import count
@@ -37,7 +47,7 @@ def _csv(rows: Sequence[SystemRow | RoofRow]) -> str:
 def _systems(rows: Sequence[SystemRow]) -> Table:
     columns = [("name", TEXT), ("wiring", TEXT), ("GPUs", NUMBER), ("GPU GB/s", NUMBER),
                ("NICs", NUMBER), ("node GB/s", NUMBER), ("usable / net", TEXT),
-               ("in network", TEXT), ("source / net", TEXT), ("what it is", TEXT)]  # fmt: skip
+               ("in network", TEXT), ("source / net", TEXT), ("what it is", WORD)]  # fmt: skip
     return table(
         columns,
         [
