@@ -9,6 +9,7 @@ from collscope.analysis.judged import MOSTLY, SKEW_FACTOR
 from collscope.reports.class_words import class_words, other_gpus_words
 from collscope.reports.judgement import JudgedClass
 from collscope.reports.model import Finding, Report
+from collscope.reports.sections_judgement import most_words
 from collscope.roofline.workload import not_applying
 from collscope.units import are, count, count_of, format_size
 
@@ -41,7 +42,7 @@ def slow_collectives(report: Report) -> Iterable[Finding]:
         severity="warning",
         code="slow_collectives",
         title=f"collectives run below their ceiling '{report.judgement.roof}': at it the job would "
-        f"be up to {100 * max(uplift.gain, uplift.high or 0.0):.1f} % faster",
+        f"be up to {most_words(uplift)} faster",
         detail=f"Part of the ceiling that is reached: {told}.",
         advice="Look at the library's settings first: channels (NCCL_MAX_CTAS, "
         "NCCL_MAX_NCHANNELS), NCCL_PROTO, NCCL_ALGO. collscope tune tries settings on this "

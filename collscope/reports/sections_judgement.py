@@ -322,3 +322,10 @@ def gain_words(found: Uplift) -> tuple[str, str]:
         return _gain(found.gain), ""
     digits = decimals(100 * found.low, 100 * found.high)
     return f"{100 * found.gain:.{digits}f} %", f" ({_between(found.low, found.high)})"
+
+
+def most_words(found: Uplift) -> str:
+    """The upper end of the expected gain, as `gain_words` has it."""
+    if found.low is None or found.high is None:
+        return _gain(found.gain)
+    return f"{100 * found.high:.{decimals(100 * found.low, 100 * found.high)}f} %"
