@@ -128,7 +128,8 @@ def _predicted(fraction: Fraction | None, faster: float | None, *, high: bool) -
     if fraction is None or faster is None:
         return None
     value = fraction.value + (fraction.hidden if high else 0.0)
-    return predicted_gain(value * (1.0 if fraction.exposure is None else fraction.exposure), faster)
+    exposed = value * (1.0 if fraction.exposure is None else fraction.exposure)
+    return predicted_gain(exposed * (1 - fraction.waiting), faster)
 
 
 def plain(label: str) -> str:

@@ -79,6 +79,11 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
         return self.transfer_us + self.wait_us
 
     @property
+    def unsplit_ns(self) -> int:
+        """Time of kernels in the job that may be waiting or transfer."""
+        return max(0, (self.row.kernel_ns or 0) - (self.row.split_ns or 0))
+
+    @property
     def split(self) -> Split | None:
         """Where the time of a call goes; None without a roof or a time."""
         if self.roof is None:
@@ -141,11 +146,13 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
         efficiency = None
         if self.roof is not None and self.least_us is not None:
             efficiency = self.roof.time_us / self.least_us
-        transfer = contention = 1.0
+        transfer = contention = most = 1.0
         if self.job_us and self.transfer_us is not None:
             transfer = self.transfer_us / self.job_us
             contention = self.transfer_us / self.least_us if self.least_us else 1.0
-        return Part(fraction, efficiency, self.exposure, transfer, contention)
+            unsplit = self.unsplit_ns / self.row.kernel_ns if self.row.kernel_ns else 0.0
+            most = transfer * (1 - unsplit) + unsplit
+        return Part(fraction, efficiency, self.exposure, transfer, contention, most)
 
 
 class Reached(msgspec.Struct, frozen=True):

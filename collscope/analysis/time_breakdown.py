@@ -19,6 +19,7 @@ from collscope.analysis.uplift import Part, Spread, bootstrap, ceiling, gain, sa
 ENOUGH_SAMPLES = 10  # of a class, for a range that is not a rough one
 _WALL = """
 SELECT TOTAL(span_ns), TOTAL(collective_ns), TOTAL(exposed_ns), COUNT(*),
+    TOTAL(wait_ns) / TOTAL(wait_ns + transfer_ns + unknown_ns),
     EXISTS (SELECT 1 FROM call_times WHERE run = :run AND warm_up)
 FROM rank_times WHERE run = :run
 """
@@ -33,6 +34,7 @@ class Fraction(msgspec.Struct, frozen=True):
     warm_up   left out of the ranks' wall time
     hidden    ratio that an excerpt does not list, and that may be collectives too
     exposure  part of it with no compute kernel beside it; None: not known
+    waiting   part of it that is known to be waiting
     profiles  it is told by; none where traces tell it
     job       that the profiles are named after; None: their names tell none
     """
@@ -42,6 +44,7 @@ class Fraction(msgspec.Struct, frozen=True):
     warm_up: bool = False
     hidden: float = 0.0
     exposure: float | None = None
+    waiting: float = 0.0
     profiles: tuple[Share, ...] = ()
     job: str | None = None
 
@@ -55,10 +58,14 @@ def fractions_of(
     are named after different `jobs`; pasted tables and excerpts stand for themselves.
     """
     found = connection.execute(_WALL, {"run": run}).fetchone()
-    span, collective, exposed, ranks, warm_up = found
+    span, collective, exposed, ranks, waiting, warm_up = found
     if span and collective:
         exposure = exposed / collective
-        return (Fraction(collective / span, ranks, bool(warm_up), exposure=exposure),)
+        return (
+            Fraction(
+                collective / span, ranks, bool(warm_up), exposure=exposure, waiting=waiting or 0.0
+            ),
+        )
     groups: dict[str | None, list[Share]] = {}
     for share in shares:
         if share.percent is not None:
@@ -176,10 +183,11 @@ class Uplift(msgspec.Struct, frozen=True, kw_only=True):
     gain_if_alike     with classes that were not measured as efficient as those that were
     gain_skewed_low, gain_skewed_high  without the waiting of skewed kernels, transfers at the roof
                       and three times slower
-    ceiling           collectives free; None: the time is nothing else
+    ceiling           at most, transfers free; None: the time is nothing else
     counted           classes with an efficiency
     unmeasured        those of them judged by their transfers in the job, without a replay
     in_job            transfers and waiting in the job are known
+    unsplit           part of the kernels' time that may be either
     seen              kernels of the classes were seen in the job
     few_samples       a class has fewer than 10
     best_measured     the range holds the best of any label
@@ -200,6 +208,7 @@ class Uplift(msgspec.Struct, frozen=True, kw_only=True):
     counted: int
     unmeasured: int
     in_job: bool
+    unsplit: float
     seen: bool
     few_samples: bool
     best_measured: bool
@@ -231,6 +240,7 @@ def uplift_of(
     spread = _spread(counted)
     low, high = _skewed(saved, fraction, kernels)
     in_job = any(j.job_us is not None for j in expected)
+    kernels_ns = sum(j.row.kernel_ns or 0 for j in expected)
     classes = [j for _, j in counted]
     return Uplift(
         fraction=known,
@@ -247,6 +257,7 @@ def uplift_of(
         counted=len(classes),
         unmeasured=sum(j.alone_us is None for j in classes),
         in_job=in_job,
+        unsplit=sum(j.unsplit_ns for j in expected) / kernels_ns if kernels_ns else 0.0,
         seen=any(j.kernel_us is not None for j in classes),
         few_samples=any(
             j.alone_us is not None and len(j.match.samples_us) < ENOUGH_SAMPLES

@@ -20,6 +20,7 @@ class Part(msgspec.Struct, frozen=True):
     fraction    f, ratio to T
     efficiency  eta; None: not known, and then no gain is counted; above 1: the roof does not apply
     exposure    e; transfer: phi; contention: kappa
+    most        the transfer's part where all that is not known to be waiting is transfer
     """
 
     fraction: float
@@ -27,6 +28,7 @@ class Part(msgspec.Struct, frozen=True):
     exposure: float = 1.0
     transfer: float = 1.0
     contention: float = 1.0
+    most: float = 1.0
 
     @property
     def saved(self) -> float:
@@ -60,8 +62,11 @@ def saved_share(parts: Sequence[Part]) -> float:
 
 
 def ceiling(parts: Sequence[Part]) -> float | None:
-    """Gain if collectives were free; None when T is nothing but exposed collectives."""
-    return gain(sum(part.fraction * part.exposure for part in parts))
+    """Gain at most if transfers were free; None when T is nothing but exposed transfers.
+
+    Waiting stays: it is the lateness of a rank, which no collective removes.
+    """
+    return gain(sum(part.fraction * part.exposure * part.most for part in parts))
 
 
 def implied_share(actual_gain: float, speed_up: float) -> float | None:

@@ -159,8 +159,11 @@ def _fraction(connection: sqlite3.Connection, run: str) -> JobTime:
         return JobTime()
     (known,) = found
     exposed = 1.0 if known.exposure is None else known.exposure
-    basis = f"{100 * known.value:.3g} % of {fraction_of(known)} are collectives"
-    return JobTime(None, known.value, exposed, basis)
+    # A replay has no waiting, so its times stand for the transfers of the job.
+    transfers = known.value * (1 - known.waiting)
+    what = "transfers of collectives" if known.waiting else "collectives"
+    basis = f"{100 * transfers:.3g} % of {fraction_of(known)} are {what}"
+    return JobTime(None, transfers, exposed, basis)
 
 
 def _part(time: JobTime, whole: Planned, chosen: Planned) -> JobTime:

@@ -15,6 +15,7 @@ from collscope.reports import judgement as told
 from collscope.reports.share import denominator
 from collscope.units import are, count, count_of, format_size
 
+_LITTLE = 0.0005  # of the kernel time, less than the printed digits show
 _NAMED = 3  # profiles that a sentence names
 _INSIDE = "not known: contained in the parts below; no kernel times of two ranks or more"
 _MSCCL = "RCCL's stock MSCCL algorithms (not valid with other algorithm files)"
@@ -182,6 +183,7 @@ def _uplift(found: Uplift) -> told.Uplift:
         gain_skewed_low=found.gain_skewed_low,
         gain_skewed_high=found.gain_skewed_high,
         ceiling=found.ceiling,
+        waits_known=found.in_job,
         assumptions=tuple(_assumptions(found)),
     )
 
@@ -207,6 +209,19 @@ def _assumptions(found: Uplift) -> Iterable[str]:
             f"the {100 * known.hidden:.2f} % of the time that the profile does not list has no"
             " collectives; if it has, more can be gained"
         )
+    yield from _waiting_assumptions(found)
+    if found.judged < 0.9995:
+        yield "no gain is counted for classes without a measurement"
+    if found.few_samples:
+        yield "some classes have fewer than 10 samples: the range is rough"
+    if found.best_measured:
+        yield "the range is over the samples, the ceiling's own range and the best measured"
+    elif found.ceiling_range:
+        yield "the range is over the samples and the ceiling's own range"
+
+
+def _waiting_assumptions(found: Uplift) -> Iterable[str]:
+    """What stands for waiting and transfer where they are not measured."""
     if not found.in_job:
         yield "waiting and contention are not known, so all collective time counts as transfer"
         by = "calls x measured time (roof time where nothing was measured)"
@@ -219,14 +234,11 @@ def _assumptions(found: Uplift) -> Iterable[str]:
             f"{count_of(found.unmeasured, found.counted, 'class', 'classes')}; the lower"
             " end of a range counts no gain for them"
         )
-    if found.judged < 0.9995:
-        yield "no gain is counted for classes without a measurement"
-    if found.few_samples:
-        yield "some classes have fewer than 10 samples: the range is rough"
-    if found.best_measured:
-        yield "the range is over the samples, the ceiling's own range and the best measured"
-    elif found.ceiling_range:
-        yield "the range is over the samples and the ceiling's own range"
+    if found.in_job and found.unsplit >= _LITTLE:
+        yield (
+            f"{100 * found.unsplit:.1f} % of the kernel time may be waiting or transfer: where "
+            "transfers take no time, all of it counts as transfer"
+        )
 
 
 def speed_up_of(metric: ApplicationMetric) -> str | None:

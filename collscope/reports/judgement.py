@@ -98,7 +98,10 @@ class Uplift(msgspec.Struct, frozen=True):
     gain_if_alike: float  # with classes that were not measured as efficient as those that were
     gain_skewed_low: float | None  # without the waiting of skewed kernels, transfers at the roof
     gain_skewed_high: float | None  # the same, transfers three times slower
-    ceiling: float | None  # collectives free; None: the time is nothing else
+    # at most, if transfers took no time; what is known to be waiting stays. None: the time is
+    # nothing else
+    ceiling: float | None
+    waits_known: bool  # waiting is told apart from transfer
     assumptions: tuple[str, ...]
 
 

@@ -48,13 +48,23 @@ def gain_sentences(report: Report) -> Iterable[str]:
         yield (
             f"Tuning every measured class to its reachable ceiling ({report.judgement.roof}) would "
             f"make the job{_which(uplift, report.judgement)} {gain} faster{between}; "
-            f"without any collective time it would be {_gain(uplift.ceiling)} faster."
+            f"{_without(uplift)}, and with compute as fast as now, it would be {_at_most(uplift)}"
+            " faster."
         )
         if uplift.gain_skewed_low is not None and uplift.gain_skewed_high is not None:
             yield (
                 f"Of this only {_between(uplift.gain_skewed_low, uplift.gain_skewed_high)} can be"
                 " expected: the rest is time in kernels that mostly wait (see the findings)."
             )
+
+
+def _without(uplift: Uplift) -> str:
+    return "without any transfer" if uplift.waits_known else "without any collective time"
+
+
+def _at_most(uplift: Uplift) -> str:
+    most = "" if uplift.ceiling is None else "at most "
+    return f"{most}{_gain(uplift.ceiling)}"
 
 
 def _which(uplift: Uplift, said: Judgement) -> str:
@@ -240,7 +250,10 @@ def _uplift(found: Uplift, which: str) -> Iterable[str | Item]:
             f"{_between(found.gain_skewed_low, found.gain_skewed_high)} without the waiting of"
             " skewed kernels (transfers at the roof, or three times slower)"
         )
-    lines.append(f"ceiling: {_gain(found.ceiling)} if collectives took no time")
+    free = "if transfers took no time, with the waiting and the compute of now"
+    if not found.waits_known:
+        free = "if collectives took no time, with the compute of now"
+    lines.append(f"ceiling: {_at_most(found)} {free}")
     lines.append(f"denominator: {found.denominator}")
     lines += [f"assumed: {text}" for text in found.assumptions]
     head = f"Expected gain of the whole job{which}: {''.join(gain_words(found))}."

@@ -19,6 +19,7 @@ from store_builder import StoreBuilder, Value
 
 from collscope.analysis.profile_kernels import _over_all
 from collscope.analysis.share import KernelShare, Share
+from collscope.analysis.time_breakdown import fractions_of
 from collscope.errors import InputError, NoVerdictError
 from collscope.reports.efficiency import speed_up_of
 from collscope.reports.judgement import Decomposition, JudgedClass, Judgement
@@ -457,6 +458,31 @@ def test_traces_give_wall_time_and_exposure() -> None:
     assert uplift.ceiling == pytest.approx(1 / 0.7 - 1)
     assert uplift.denominator.startswith("wall time of 2 traced ranks")
     assert judged.classes[0].recoverable_s == pytest.approx(0.6 * 10 * 8 * ROOF_US / 1e6)
+
+
+@pytest.mark.parametrize("unknown", [0, 100])
+def test_waiting_is_no_gain_of_free_collectives(unknown: int) -> None:
+    """Half of the wall time is exposed collectives: 400 of 500 ns waiting, or 300 and 100 open."""
+    store = StoreBuilder()
+    log, comm = store.group()
+    (call,) = store.calls(comm, store.collective(size_bytes=1 << 20, count=1 << 18), 1)
+    trace = store.source("t.json", kind="trace", dialect="kineto")
+    waits = {"transfer_ns": 100, "wait_ns": 400 - unknown}
+    store.kernel(call, log, **waits)
+    if unknown:
+        kernel = store.insert("_kernel", source_id=log, kind="kernel", start_ns=0, end_ns=unknown)
+        store.insert("_kernel_call", kernel_id=kernel, call_id=call)
+    spans = {"span_ns": 1000, "collective_ns": 500, "exposed_ns": 500, "calls": 1}
+    _trace(store, trace, **waits, **spans, unknown_ns=unknown)
+    report = store.report(system="mi300x")
+    (uplift,) = report.judgement.uplifts
+    free = 0.5 * (100 + unknown) / 500
+    assert uplift.ceiling == pytest.approx(1 / (1 - free) - 1)
+    assert ("may be waiting or transfer" in str(uplift.assumptions)) == bool(unknown)
+    text = " ".join(render(report, "text").split())
+    assert "without any transfer, and with compute as fast as now, it would be at most" in text
+    (fraction,) = fractions_of(store.connection, "main", ())
+    assert fraction.waiting == pytest.approx(waits["wait_ns"] / 500)
 
 
 def test_faster_than_the_roof_gains_nothing_and_is_explained() -> None:
