@@ -16,7 +16,8 @@ from pathlib import Path
 
 from collscope.analysis.judge import Names, check_labels, compare_labels
 from collscope.model import Datatype, Measurement, Op, algorithm_bandwidth, bus_bandwidth
-from collscope.reports.comparison.formats import render_check, render_compare
+from collscope.reports.comparison.check import render_check
+from collscope.reports.comparison.compare import render_compare
 from collscope.store import sources
 from collscope.store.connection import open_store, transaction
 from collscope.store.measurements import insert_measurements

@@ -286,7 +286,8 @@ def _rendered(answer: Report | PredictionReport | Comparison | Explained | Check
         return render_report(answer, form)
     from collscope.analysis.check import Check  # noqa: PLC0415
     from collscope.analysis.compare import Comparison  # noqa: PLC0415
-    from collscope.reports.comparison.formats import render_check, render_compare  # noqa: PLC0415
+    from collscope.reports.comparison.check import render_check  # noqa: PLC0415
+    from collscope.reports.comparison.compare import render_compare  # noqa: PLC0415
 
     if isinstance(answer, Check):
         return render_check(answer, form)

@@ -19,7 +19,7 @@ import pytest
 
 from collscope.cli import options
 from collscope.reports import layout, tune
-from collscope.reports.comparison import formats
+from collscope.reports.comparison.check import CHECK_FORMATS
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMAS = ROOT / "schemas"
@@ -183,4 +183,4 @@ def test_analysis_writes_no_sentences() -> None:
 def test_the_command_line_has_every_format() -> None:
     assert {form.value for form in options.Format} == set(layout.FORMATS)
     assert {form.value for form in options.TuneFormat} == set(tune.FORMATS)
-    assert {form.value for form in options.CheckFormat} == set(formats.CHECK_FORMATS)
+    assert {form.value for form in options.CheckFormat} == set(CHECK_FORMATS)

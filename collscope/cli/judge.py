@@ -67,7 +67,7 @@ def compare(
         return
     from collscope.analysis.judge import compare_labels
     from collscope.analysis.sides import Runs
-    from collscope.reports.comparison.formats import render_compare
+    from collscope.reports.comparison.compare import render_compare
 
     found = compare_labels(db, labels, Runs(run, weights), system)
     if plot is not None:
@@ -128,7 +128,7 @@ def check(
     from collscope.analysis.check import Rules
     from collscope.analysis.judge import Names, check_labels
     from collscope.analysis.sides import Runs
-    from collscope.reports.comparison.formats import render_check
+    from collscope.reports.comparison.check import render_check
 
     given = [*(names or ()), *(name for name in (baseline, current) if name is not None)]
     if len(given) != 2 or (names and len(names) != 2):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collscope.analysis.classes import ClassRow
+from collscope.model import CollectiveClass
 from collscope.roofline.gpu_models import OtherGpus
 from collscope.units import count, format_size
 
@@ -34,3 +35,29 @@ def other_gpus_words(others: OtherGpus) -> str:
         f"'{others.system}' is a system of {' or '.join(others.models)} GPUs, but what ran is "
         f"{' and '.join(others.names)}"
     )
+
+
+def class_phrase(key: CollectiveClass) -> str:
+    """A class in a sentence."""
+    ranks = count(key.nranks, "rank") if key.nranks else "an unknown number of ranks"
+    size = "unknown size" if key.size_bytes is None else f"{key.size_bytes} B"
+    return f"{key.op.value} of {size} on {ranks}"
+
+
+def place_words(in_place: bool | None) -> str:
+    """In place or out of place, behind other words; empty where it is not known."""
+    if in_place is None:
+        return ""
+    return ", in place" if in_place else ", out of place"
+
+
+def where_words(key: CollectiveClass) -> str:
+    """Nodes and root where they are not one node and rank 0, and the place."""
+    nodes = f" on {count(key.nnodes, 'node')}" if (key.nnodes or 1) > 1 else ""
+    root = f", root {key.root}" if key.root else ""
+    return f"{nodes}{root}{place_words(key.in_place)}"
+
+
+def class_name(key: CollectiveClass) -> str:
+    """A class with its size, ranks and place."""
+    return f"{key.kind} {key.size_bytes} B {count(key.nranks, 'rank')}{where_words(key)}"

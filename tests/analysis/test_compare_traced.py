@@ -21,7 +21,8 @@ from collscope.analysis.compare import Comparison
 from collscope.analysis.compare_traced import check_traced, compare_traced
 from collscope.analysis.step_samples import SampledRun, sample_run
 from collscope.analysis.verdict import Verdict
-from collscope.reports.comparison.formats import render_check, render_compare
+from collscope.reports.comparison.check import render_check
+from collscope.reports.comparison.compare import render_compare
 from collscope.timeline.analyse import analyse
 from collscope.timeline.unprofiled import PACES, UnprofiledSteps
 

@@ -7,7 +7,7 @@ from math import hypot, log
 
 from collscope.analysis.explain import Explained, ExplainedPart
 from collscope.reports.class_words import inferred_groups
-from collscope.reports.comparison.words import predict_command, without_profiler
+from collscope.reports.comparison.steps import predict_command, without_profiler
 from collscope.reports.html.page import Extras, Fact
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, in_format, table, to_csv
 from collscope.timeline.assumptions import HOST_STARTS, STARTS

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from collscope.analysis.compare import PartCell, PartComparison, TracedParts, TracedSteps
 from collscope.analysis.verdict import TOTAL_THRESHOLD
-from collscope.reports.comparison.words import predict_command, without_profiler
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, table
 from collscope.units import count
 
@@ -168,3 +168,31 @@ def _ratio(cell: PartCell) -> tuple[float | None, float | None, float | None]:
         None if cell.high is None else 1 / cell.high,
         None if cell.low is None else 1 / cell.low,
     )
+
+
+def without_profiler(
+    runs: Sequence[tuple[str, float, float]], ratios: Sequence[tuple[float, float] | None]
+) -> str:
+    """What steps of traced runs may take without the profiler.
+
+    runs    with the least and the most, ms; the first is the reference
+    ratios  of the others' steps to the reference's, where known
+    """
+    (first, low, high), *others = runs
+    told = ", ".join((
+        f"a step of '{first}' may take {low:.1f} to {high:.1f} ms",
+        *(f"one of '{run}' {low:.1f} to {high:.1f} ms" for run, low, high in others),
+    ))  # fmt: skip
+    against = "".join(
+        f" With the noise of these steps, one of '{run}' takes {ratio[0]:.2f} to {ratio[1]:.2f} x"
+        f" the time of one of '{first}'."
+        for (run, _, _), ratio in zip(others, ratios, strict=True)
+        if ratio is not None
+    )
+    return f"Without the profiler, and in another start, {told}.{against}"
+
+
+def predict_command(store: str, first: str, other: str) -> str:
+    """The command that compares two traced runs from the first's step without the profiler."""
+    words = ["collscope", "predict", "--db", store, "--run", first, "--with", other]
+    return f"{shlex.join(words)} --step-ms N"

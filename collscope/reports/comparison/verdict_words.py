@@ -1,37 +1,13 @@
-"""Comparisons and verdicts in words: the sentence of a verdict, and a sentence for each remark."""
+"""A verdict in words: what it follows from, what it leaves out, and what was looked at."""
 
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Sequence
 
+from collscope.analysis.check import Check
 from collscope.analysis.notes import (
-    ControlRaises,
-    Coverage,
-    Damaged,
-    FewLaunches,
-    GroupsInferred,
-    HeldAgainst,
-    Impossible,
-    Mixed,
-    NoCounterpart,
     NoResult,
-    NoSteps,
-    NotApplicable,
-    Note,
-    NotEverywhere,
-    NotSplit,
-    OneCallEach,
-    OneRecording,
-    OneRecordingEach,
-    PlacesDiffer,
-    SeveralNodes,
-    Unlike,
-    WaitsUnknown,
-    Weighed,
-    WithoutTime,
-    WrongResults,
 )
 from collscope.analysis.verdict import (
     TOTAL_THRESHOLD,
@@ -48,34 +24,14 @@ from collscope.analysis.verdict import (
     moved,
     those,
 )
-from collscope.model import CollectiveClass, Gap
-from collscope.reports.class_words import inferred_groups
-from collscope.stats import ENOUGH_ROUNDS, LAUNCH_NOISE, Effect
+from collscope.reports.class_words import class_phrase
+from collscope.reports.comparison.steps import predict_command
+from collscope.stats import ENOUGH_ROUNDS, Effect
 from collscope.timeline.assumptions import HOST_STARTS, STARTS
 from collscope.units import count, count_of, figure
 
 _NAMED = 3  # classes that a sentence names
 _FIRST_STEPS = 10  # of a recording whose noise is not known yet
-
-
-GAPS = {
-    Gap.SCALED: "measured on fewer ranks",
-    Gap.NODES_DIFFER: "measured on another number of nodes",
-    Gap.NODES_UNKNOWN: "the nodes are not known",
-    Gap.SHAPE_UNKNOWN: "the shape is not known",
-    Gap.PLACE_UNKNOWN: "in place or out of place is not known",
-    Gap.DATATYPE_UNKNOWN: "the datatype is not known",
-    Gap.REDOP_UNKNOWN: "the reduction is not known",
-    Gap.ROOT_DIFFERS: "measured with another root",
-    Gap.ROOT_UNKNOWN: "the root is not known",
-}
-
-
-def called(key: CollectiveClass) -> str:
-    """A class in a sentence."""
-    ranks = count(key.nranks, "rank") if key.nranks else "an unknown number of ranks"
-    size = "unknown size" if key.size_bytes is None else f"{key.size_bytes} B"
-    return f"{key.op.value} of {size} on {ranks}"
 
 
 def why(decision: Decision) -> str:
@@ -217,34 +173,6 @@ def _step_remedy(step: JudgedStep, few: str) -> str:
     )
 
 
-def without_profiler(
-    runs: Sequence[tuple[str, float, float]], ratios: Sequence[tuple[float, float] | None]
-) -> str:
-    """What steps of traced runs may take without the profiler.
-
-    runs    with the least and the most, ms; the first is the reference
-    ratios  of the others' steps to the reference's, where known
-    """
-    (first, low, high), *others = runs
-    told = ", ".join((
-        f"a step of '{first}' may take {low:.1f} to {high:.1f} ms",
-        *(f"one of '{run}' {low:.1f} to {high:.1f} ms" for run, low, high in others),
-    ))  # fmt: skip
-    against = "".join(
-        f" With the noise of these steps, one of '{run}' takes {ratio[0]:.2f} to {ratio[1]:.2f} x"
-        f" the time of one of '{first}'."
-        for (run, _, _), ratio in zip(others, ratios, strict=True)
-        if ratio is not None
-    )
-    return f"Without the profiler, and in another start, {told}.{against}"
-
-
-def predict_command(store: str, first: str, other: str) -> str:
-    """The command that compares two traced runs from the first's step without the profiler."""
-    words = ["collscope", "predict", "--db", store, "--run", first, "--with", other]
-    return f"{shlex.join(words)} --step-ms N"
-
-
 def no_result_words(found: Sequence[NoResult]) -> str:
     """Labels without a single right result, and what they have."""
     told = []
@@ -262,7 +190,7 @@ def _broken(broken: Broken) -> str:
         ("that failed or ran out of time", broken.failed),
     )
     told = [
-        f"{count(len(keys), 'class', 'classes')} {what} ({called(keys[0])}"
+        f"{count(len(keys), 'class', 'classes')} {what} ({class_phrase(keys[0])}"
         f"{', …' * (len(keys) > 1)})"
         for what, keys in kinds
         if keys
@@ -337,7 +265,7 @@ def _percent(effect: float) -> int:
 
 
 def _lost(lost: Lost) -> str:
-    names = ", ".join(map(called, lost.keys[:_NAMED])) + ", …" * (len(lost.keys) > _NAMED)
+    names = ", ".join(map(class_phrase, lost.keys[:_NAMED])) + ", …" * (len(lost.keys) > _NAMED)
     return (
         f"{len(lost.keys)} of the baseline's {count(lost.of, 'class', 'classes')} with"
         f" {100 * lost.share:.0f} % of its time ({names})"
@@ -349,116 +277,24 @@ def _are(classes: Sequence[Judged]) -> str:
 
 
 def _name(j: Judged) -> str:
-    return f"{called(j.key)} takes {math.exp(j.effect.log_ratio):.2f} x the time"
+    return f"{class_phrase(j.key)} takes {math.exp(j.effect.log_ratio):.2f} x the time"
 
 
-def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for each kind
-    """A remark in a sentence."""
-    match note:
-        case Unlike(name, values):
-            told = ", ".join(f"{k}: {'/'.join(v) or 'not known'}" for k, v in values)
-            return f"{name} differs ({told})"
-        case Mixed(name, values):
-            kinds = "/".join(values)
-            return f"every label mixes measurements with several values of {name} ({kinds})"
-        case WrongResults(label, classes, first):
-            return (
-                f"{label}: {count(classes, 'class', 'classes')} with wrong results, so without a"
-                " time"
-                f" ({called(first)}{', …' * (classes > 1)})"
-            )
-        case WithoutTime(label, rows):
-            has = "has" if rows == 1 else "have"
-            return f"{label}: {count(rows, 'row')} failed or {has} no time"
-        case NotEverywhere(label, classes, of):
-            some = count_of(classes, of, "class", "classes")
-            return f"{label}: {some} not measured with every label"
-        case NoCounterpart(label, classes):
-            alone = count(classes, "class", "classes")
-            return f"{label}: {alone} that the other label has no time of"
-        case PlacesDiffer(label, key, out, in_):
-            return (
-                f"{label}: {key.op.value} of {key.size_bytes} B takes {out:.1f} us out of place"
-                f" and {in_:.1f} us in place ({out / in_:.2f} x): first touch, or an outlier"
-            )
-        case HeldAgainst(label, classes, gap):
-            return f"{label}: {count(classes, 'class', 'classes')} compared although {GAPS[gap]}"
-        case Weighed(run, calls, gap):
-            return f"run {run}: {count(calls, 'call')} weighed although {GAPS[gap]}"
-        case ControlRaises(threshold):
-            return f"the control raises thresholds to {100 * threshold:.1f} %"
-        case OneCallEach():
-            return (
-                "the number of calls is not known: each class counts as one call, as in a sweep"
-                " that runs once; --weights takes the calls of a job"
-            )
-        case FewLaunches(classes, of):
-            return (
-                f"{count_of(classes, of, 'class', 'classes')} with fewer than {ENOUGH_ROUNDS}"
-                f" launches (rounds) per label: how much launches differ is assumed, not measured;"
-                f" measure {ENOUGH_ROUNDS} or more"
-            )
-        case Coverage():
-            return _coverage(note)
-        case NotApplicable(system, reason):
-            return f"{system} does not apply, and nothing is compared with it: {reason}"
-        case SeveralNodes():
-            return (
-                f"{note.nranks} ranks are more than the {note.gpus} GPUs of one {note.system}:"
-                f" compared with {note.nodes} of them over {note.nics} x {note.network} each"
-                + " (the nodes are not known)"
-                * note.assumed
-            )
-        case Impossible(label, key, busbw, limit, reason):
-            return (
-                f"{label}: {called(key)} has {busbw:.4g} GB/s, which is impossible: the limit is"
-                f" {limit:.4g} ({reason})"
-            )
-        case NoSteps(label):
-            return (
-                f"{label}: no step recurs in its traces, so its step is not known; each class has"
-                " one sample, the whole window"
-            )
-        case NotSplit(label, classes, of):
-            return (
-                f"{label}: {count_of(classes, of, 'class', 'classes')} not compared, and waiting"
-                " not summed: ranks or partners are missing in the traces, or their clocks cannot"
-                " be compared, so waiting cannot be told from transfer"
-            )
-        case WaitsUnknown(label, kernels, of):
-            some = count_of(kernels, of, "kernel of collectives", "kernels of collectives")
-            return (
-                f"{label}: the waiting in {some} in its steps is not known, so it is not summed:"
-                " ranks or partners are missing in the traces, or their clocks cannot be compared"
-            )
-        case GroupsInferred(groups):
-            return inferred_groups(groups)
-        case OneRecording():
-            return "both runs hold the same recording: every step and every transfer is equal"
-        case OneRecordingEach(host):
-            extra = (
-                f"; of the hosts' pace {100 * HOST_STARTS:.0f} %, and the hosts bound up to"
-                f" {100 * host:.0f} % of a step here"
-            )
-            return (
-                "each run was recorded once: how much recordings of one job differ is assumed, not"
-                f" measured: {100 * LAUNCH_NOISE:.0f} % of a transfer, {100 * STARTS:.0f} % of a"
-                f" step{extra * (host >= 0.05)}"
-            )
-        case Damaged():
-            where = "" if note.line is None else f" First at line {note.line}."
-            return (
-                f"{note.path}: {note.severity}: {note.count} x {note.code}: {note.message}{where}"
-            )
-
-
-def _coverage(note: Coverage) -> str:
-    if not note.of:
-        return f"run {note.run} has no calls of known size, so no class has a weight"
-    calls, size = (
-        "none" if part is None else f"{100 * part:.3g} %" for part in (note.calls, note.size)
+def scope_words(check: Check) -> str:
+    """How many classes were looked at, and what all of them together took."""
+    if check.traced is not None and not check.classes_common:
+        return (
+            f"'{check.baseline}' and '{check.current}' have no class in common whose transfer is"
+            " known, so only the step was judged."
+        )
+    text = (
+        f"Looked at {count(check.classes_common, 'class', 'classes')} that '{check.baseline}' and"
+        f" '{check.current}' have in common; {check.classes_judged} can be judged"
     )
-    return (
-        f"run {note.run}: measured {count_of(note.classes, note.of, 'class', 'classes')}, {calls}"
-        f" of its calls and {size} of their bytes; classes that it does not call have no weight"
-    )
+    missing = f"; {check.classes_missing} of the baseline are missing" * bool(check.classes_missing)
+    if check.total_ratio is None:
+        return text + missing + "."
+    interval = ""
+    if check.total_low is not None and check.total_high is not None:
+        interval = f" (95 %: {check.total_low:.3f} to {check.total_high:.3f})"
+    return f"{text}{missing}; weighted total: {check.total_ratio:.3f} x the time{interval}."

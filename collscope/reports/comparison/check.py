@@ -1,0 +1,101 @@
+"""`collscope check`: a verdict in every format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from collscope.analysis.check import Check, ClassVerdict
+from collscope.errors import UsageError
+from collscope.reports.comparison.ci import github, junit
+from collscope.reports.comparison.compare import PAIRED
+from collscope.reports.comparison.note_words import note_words
+from collscope.reports.comparison.steps import runs_words, step_sections
+from collscope.reports.comparison.verdict_words import scope_words, why
+from collscope.reports.html.page import Extras
+from collscope.reports.layout import (
+    NUMBER,
+    READABLE,
+    TEXT,
+    WORD,
+    Section,
+    Table,
+    in_words,
+    percent,
+    table,
+    to_readable,
+)
+from collscope.writing import to_json
+
+CHECK_FORMATS = tuple(dict.fromkeys(("text", "md", "json", "junit", "github", *READABLE)))
+_PLACES = {True: "in", False: "out", None: None}
+
+
+def render_check(check: Check, fmt: str) -> str:
+    """A verdict in one of `CHECK_FORMATS`.
+
+    raises  UsageError for another format
+    """
+    title = f"collscope check: {check.verdict.value}"
+    if fmt in READABLE:
+        return to_readable(fmt, title, _check_sections(check), lambda: _extras(check))
+    if fmt == "json":
+        return to_json(_record(check))
+    if fmt == "junit":
+        return junit(check)
+    if fmt == "github":
+        return github(check)
+    raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(CHECK_FORMATS)}.")
+
+
+def _check_sections(check: Check) -> list[Section]:
+    sentence = why(check.decision)
+    head = [
+        f"{sentence[0].upper()}{sentence[1:]}.",
+        scope_words(check),
+        *map(note_words, check.notes),
+    ]
+    sections = [Section("", tuple(head))]
+    if check.traced is not None:
+        head.insert(2, runs_words(check.traced))
+        names = {name: name for name in (check.baseline, check.current)}
+        sections = [Section("", tuple(head)), *step_sections(check.traced, names, ratios=True)]
+    if check.classes:
+        said = (PAIRED,) if any(row.paired for row in check.classes) else ()
+        sections.append(Section("Classes, worst first", (*said, _verdict_table(check.classes))))
+    return sections
+
+
+def _verdict_table(rows: Sequence[ClassVerdict]) -> Table:
+    columns = [("outcome", WORD), ("op", TEXT), ("type", TEXT), ("size B", NUMBER),
+               ("ranks", NUMBER), ("place", TEXT), ("% time", NUMBER), ("base us", NUMBER),
+               ("new us", NUMBER), ("ratio", NUMBER), ("95 % from", NUMBER),
+               ("to", NUMBER)]  # fmt: skip
+    return table(
+        columns,
+        [
+            (r.outcome, " ".join(filter(None, (r.key.op.value, r.key.shape))),
+             "/".join(p.value for p in (r.key.datatype, r.key.redop) if p), r.key.size_bytes,
+             r.key.nranks, _PLACES[r.key.in_place], percent(r.share), r.baseline_us, r.current_us,
+             r.ratio, r.low, r.high)
+            for r in rows
+        ],
+    )  # fmt: skip
+
+
+def _record(check: Check) -> dict[str, Any]:
+    """What JSON has of it."""
+    plain = in_words(check, notes=[note_words(note) for note in check.notes])
+    del plain["decision"]  # in words
+    plain = {"verdict": check.verdict, "why": why(check.decision), **plain}
+    body: dict[str, Any] = msgspec.to_builtins(plain)
+    return body
+
+
+def _extras(check: Check) -> Extras:
+    """Imported here: drawing takes longer than the other forms."""
+    from collscope.reports.html.measured import check_extras  # noqa: PLC0415
+
+    return check_extras(check)

@@ -1,0 +1,159 @@
+"""A sentence for each remark on a comparison or a verdict."""
+
+from __future__ import annotations
+
+from collscope.analysis.notes import (
+    ControlRaises,
+    Coverage,
+    Damaged,
+    FewLaunches,
+    GroupsInferred,
+    HeldAgainst,
+    Impossible,
+    Mixed,
+    NoCounterpart,
+    NoSteps,
+    NotApplicable,
+    Note,
+    NotEverywhere,
+    NotSplit,
+    OneCallEach,
+    OneRecording,
+    OneRecordingEach,
+    PlacesDiffer,
+    SeveralNodes,
+    Unlike,
+    WaitsUnknown,
+    Weighed,
+    WithoutTime,
+    WrongResults,
+)
+from collscope.model import Gap
+from collscope.reports.class_words import class_phrase, inferred_groups
+from collscope.stats import ENOUGH_ROUNDS, LAUNCH_NOISE
+from collscope.timeline.assumptions import HOST_STARTS, STARTS
+from collscope.units import count, count_of
+
+GAPS = {
+    Gap.SCALED: "measured on fewer ranks",
+    Gap.NODES_DIFFER: "measured on another number of nodes",
+    Gap.NODES_UNKNOWN: "the nodes are not known",
+    Gap.SHAPE_UNKNOWN: "the shape is not known",
+    Gap.PLACE_UNKNOWN: "in place or out of place is not known",
+    Gap.DATATYPE_UNKNOWN: "the datatype is not known",
+    Gap.REDOP_UNKNOWN: "the reduction is not known",
+    Gap.ROOT_DIFFERS: "measured with another root",
+    Gap.ROOT_UNKNOWN: "the root is not known",
+}
+
+
+def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for each kind
+    """A remark in a sentence."""
+    match note:
+        case Unlike(name, values):
+            told = ", ".join(f"{k}: {'/'.join(v) or 'not known'}" for k, v in values)
+            return f"{name} differs ({told})"
+        case Mixed(name, values):
+            kinds = "/".join(values)
+            return f"every label mixes measurements with several values of {name} ({kinds})"
+        case WrongResults(label, classes, first):
+            return (
+                f"{label}: {count(classes, 'class', 'classes')} with wrong results, so without a"
+                " time"
+                f" ({class_phrase(first)}{', …' * (classes > 1)})"
+            )
+        case WithoutTime(label, rows):
+            has = "has" if rows == 1 else "have"
+            return f"{label}: {count(rows, 'row')} failed or {has} no time"
+        case NotEverywhere(label, classes, of):
+            some = count_of(classes, of, "class", "classes")
+            return f"{label}: {some} not measured with every label"
+        case NoCounterpart(label, classes):
+            alone = count(classes, "class", "classes")
+            return f"{label}: {alone} that the other label has no time of"
+        case PlacesDiffer(label, key, out, in_):
+            return (
+                f"{label}: {key.op.value} of {key.size_bytes} B takes {out:.1f} us out of place"
+                f" and {in_:.1f} us in place ({out / in_:.2f} x): first touch, or an outlier"
+            )
+        case HeldAgainst(label, classes, gap):
+            return f"{label}: {count(classes, 'class', 'classes')} compared although {GAPS[gap]}"
+        case Weighed(run, calls, gap):
+            return f"run {run}: {count(calls, 'call')} weighed although {GAPS[gap]}"
+        case ControlRaises(threshold):
+            return f"the control raises thresholds to {100 * threshold:.1f} %"
+        case OneCallEach():
+            return (
+                "the number of calls is not known: each class counts as one call, as in a sweep"
+                " that runs once; --weights takes the calls of a job"
+            )
+        case FewLaunches(classes, of):
+            return (
+                f"{count_of(classes, of, 'class', 'classes')} with fewer than {ENOUGH_ROUNDS}"
+                f" launches (rounds) per label: how much launches differ is assumed, not measured;"
+                f" measure {ENOUGH_ROUNDS} or more"
+            )
+        case Coverage():
+            return _coverage(note)
+        case NotApplicable(system, reason):
+            return f"{system} does not apply, and nothing is compared with it: {reason}"
+        case SeveralNodes():
+            return (
+                f"{note.nranks} ranks are more than the {note.gpus} GPUs of one {note.system}:"
+                f" compared with {note.nodes} of them over {note.nics} x {note.network} each"
+                + " (the nodes are not known)"
+                * note.assumed
+            )
+        case Impossible(label, key, busbw, limit, reason):
+            return (
+                f"{label}: {class_phrase(key)} has {busbw:.4g} GB/s, which is impossible:"
+                f" the limit is {limit:.4g} ({reason})"
+            )
+        case NoSteps(label):
+            return (
+                f"{label}: no step recurs in its traces, so its step is not known; each class has"
+                " one sample, the whole window"
+            )
+        case NotSplit(label, classes, of):
+            return (
+                f"{label}: {count_of(classes, of, 'class', 'classes')} not compared, and waiting"
+                " not summed: ranks or partners are missing in the traces, or their clocks cannot"
+                " be compared, so waiting cannot be told from transfer"
+            )
+        case WaitsUnknown(label, kernels, of):
+            some = count_of(kernels, of, "kernel of collectives", "kernels of collectives")
+            return (
+                f"{label}: the waiting in {some} in its steps is not known, so it is not summed:"
+                " ranks or partners are missing in the traces, or their clocks cannot be compared"
+            )
+        case GroupsInferred(groups):
+            return inferred_groups(groups)
+        case OneRecording():
+            return "both runs hold the same recording: every step and every transfer is equal"
+        case OneRecordingEach(host):
+            extra = (
+                f"; of the hosts' pace {100 * HOST_STARTS:.0f} %, and the hosts bound up to"
+                f" {100 * host:.0f} % of a step here"
+            )
+            return (
+                "each run was recorded once: how much recordings of one job differ is assumed, not"
+                f" measured: {100 * LAUNCH_NOISE:.0f} % of a transfer, {100 * STARTS:.0f} % of a"
+                f" step{extra * (host >= 0.05)}"
+            )
+        case Damaged():
+            where = "" if note.line is None else f" First at line {note.line}."
+            return (
+                f"{note.path}: {note.severity}: {note.count} x {note.code}: {note.message}{where}"
+            )
+
+
+def _coverage(note: Coverage) -> str:
+    if not note.of:
+        return f"run {note.run} has no calls of known size, so no class has a weight"
+    calls, size = (
+        "none" if part is None else f"{100 * part:.3g} %" for part in (note.calls, note.size)
+    )
+    return (
+        f"run {note.run}: measured {count_of(note.classes, note.of, 'class', 'classes')}, {calls}"
+        f" of its calls and {size} of their bytes; classes that it does not call have no weight"
+    )
