@@ -118,7 +118,9 @@ class Rules(msgspec.Struct, frozen=True):
     """What the user sets."""
 
     threshold: float = 0.05  # slow-down of a class that matters
-    resolution: float = 0.10  # a class whose 95 % interval is wider than this cannot be judged
+    # A class whose 95 % interval is wider than this cannot be judged; where the interval of traced
+    # runs' step reaches beyond it, the step does not pass.
+    resolution: float = 0.10
 
 
 DEFAULT_RULES = Rules()

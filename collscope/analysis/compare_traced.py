@@ -59,6 +59,9 @@ from collscope.analysis.verdict import (
 from collscope.stats import Effect, effects
 from collscope.timeline.unprofiled import SURE, USUAL, StepRatio, step_ratio, steps_enough
 
+# Of a ratio of steps, by what adds most to its range.
+_DOUBTS = {"profiler": Doubt.PROFILER, "hosts": Doubt.HOSTS, "starts": Doubt.ASSUMED}
+
 
 def compare_traced(runs: Sequence[SampledRun]) -> Comparison:
     """Compare runs with the first, on their steps and on the classes that all of them have."""
@@ -180,9 +183,6 @@ def _doubt(
     within = math.sqrt(room**2 - sizes["profiler"] ** 2 - sizes["hosts"] ** 2)
     confidence = USUAL if side else SURE
     return Doubt.SPREAD, steps_enough(first.unprofiled, other.unprofiled, within, confidence)
-
-
-_DOUBTS = {"profiler": Doubt.PROFILER, "hosts": Doubt.HOSTS, "starts": Doubt.ASSUMED}
 
 
 def _one_recording(first: SampledRun, other: SampledRun) -> bool:

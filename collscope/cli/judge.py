@@ -113,7 +113,11 @@ def check(
     ] = 5.0,
     resolution: Annotated[
         float,
-        typer.Option("--resolution", help="Largest noise at which a class is judged, in %.", min=0),
+        typer.Option(
+            "--resolution",
+            help="Largest noise at which a class is judged, and a traced step passes, in %.",
+            min=0,
+        ),
     ] = 10.0,
     system: LimitSystem = None,
     format: Annotated[
