@@ -60,4 +60,5 @@ def where_words(key: CollectiveClass) -> str:
 
 def class_name(key: CollectiveClass) -> str:
     """A class with its size, ranks and place."""
-    return f"{key.kind} {key.size_bytes} B {count(key.nranks, 'rank')}{where_words(key)}"
+    size = "unknown size" if key.size_bytes is None else f"{key.size_bytes} B"
+    return f"{key.kind} {size} {count(key.nranks, 'rank')}{where_words(key)}"

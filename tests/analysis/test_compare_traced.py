@@ -21,6 +21,7 @@ from collscope.analysis.compare import Comparison
 from collscope.analysis.compare_traced import check_traced, compare_traced
 from collscope.analysis.step_samples import SampledRun, sample_run
 from collscope.analysis.verdict import Verdict
+from collscope.reports.class_words import class_name
 from collscope.reports.comparison.check import render_check
 from collscope.reports.comparison.compare import render_compare
 from collscope.timeline.analyse import analyse
@@ -200,7 +201,7 @@ def test_steps_that_differ_too_much_are_no_verdict_and_told_how_many_would_do() 
     enough = found.step.steps_enough
     assert enough is not None
     told = words_of(render_check(found, "text"))
-    assert f"'same' has 4 steps, which differ; record {enough} steps of each run" in told
+    assert f"'same' has 4 steps, too few for their noise; record {enough} steps of each run" in told
     more = (wild * enough)[: enough + 1]
     assert check_traced(run_of("base", more), run_of("same", more[::-1])).verdict is Verdict.PASS
 
@@ -303,6 +304,13 @@ def test_a_rank_that_changes_alone_is_named() -> None:
     ranks = told.split("Ranks\n-----\n")[1].split("Totals")[0]
     assert "compute     0" in ranks
     assert "waiting     0" in ranks
+
+
+def test_a_class_of_unknown_size_has_a_name_in_ci() -> None:
+    (key,) = steady("base").label.classes.keys() - {min(steady("base").label.classes)}
+    assert (
+        class_name(replace(key, size_bytes=None)) == "AllReduce Bfloat16 Sum unknown size 2 ranks"
+    )
 
 
 def test_junit_counts_the_step() -> None:

@@ -183,12 +183,13 @@ def without_profiler(
         f"a step of '{first}' may take {low:.1f} to {high:.1f} ms",
         *(f"one of '{run}' {low:.1f} to {high:.1f} ms" for run, low, high in others),
     ))  # fmt: skip
-    against = "".join(
-        f" With the noise of these steps, one of '{run}' takes {ratio[0]:.2f} to {ratio[1]:.2f} x"
-        f" the time of one of '{first}'."
+    against = ", ".join(
+        f"one of '{run}' takes {ratio[0]:.2f} to {ratio[1]:.2f} x"
         for (run, _, _), ratio in zip(others, ratios, strict=True)
         if ratio is not None
     )
+    if against:
+        against = f" With the noise of these steps, {against} the time of one of '{first}'."
     return f"Without the profiler, and in another start, {told}.{against}"
 
 

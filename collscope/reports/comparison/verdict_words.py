@@ -153,8 +153,8 @@ def _step_remedy(step: JudgedStep, few: str) -> str:
     settle = f"; or settle for --resolution {wider}" * (wider <= WIDEST)
     if step.doubt is Doubt.SPREAD:
         if step.enough is None:
-            return f"{few}, which differ too much for any number of steps to tell{settle}"
-        return f"{few}, which differ; record {step.enough} steps of each run{settle}"
+            return f"{few}, whose noise is too much for any number of them to tell{settle}"
+        return f"{few}, too few for their noise; record {step.enough} steps of each run{settle}"
     if step.doubt is Doubt.ASSUMED:
         return (
             f"two recordings of one setting differ by {100 * STARTS:.0f} % each, however many"
