@@ -155,11 +155,16 @@ def _starts(said: PredictionReport) -> str:
     """How far collectives start from where they were recorded, in parts of the step."""
     if said.starts_off_us is None:
         return ""
-    text = f"Its collectives start {100 * said.starts_off_us / said.recorded_us:.1f} % of a step"
-    text += " from where they were recorded"
+    text = (
+        f"Half of its collectives start within {100 * said.starts_off_us / said.recorded_us:.1f} % "
+        "of a step of where they were recorded"
+    )
     if said.other_starts_off_us is not None:
         off = 100 * said.other_starts_off_us / said.recorded_us
-        text += f", with {origin_words(said.times_from)} {off:.1f} % from where those were"
+        text += (
+            f"; played with {origin_words(said.times_from)}, half start within {off:.1f} % of a "
+            "step of where they did there"
+        )
     return f"{text}. "
 
 
@@ -173,10 +178,10 @@ def _bounds_table(said: PredictionReport) -> Table:
 def _rests_on(said: PredictionReport) -> Iterable[str]:
     known = said.known
     yield (
-        f"Waits between streams: {known.edges_told + known.edges_inferred} inferred from the order "
-        f"of calls, {known.edges_told} of them with the waiting stream told, none contradicted by "
-        f"the times; {known.edges_contradicted} contradicted and left out, "
-        f"{known.edges_unknown} not known."
+        f"Waits between streams: {known.edges_told + known.edges_inferred} are inferred from the "
+        f"order of calls and agree with all recorded times; of {known.edges_told} of them the "
+        f"traces tell the waiting stream. {known.edges_contradicted} did not agree and are left "
+        f"out, and {known.edges_unknown} are not known."
     )
     yield (
         "The parts are what the longest path through the steps goes through, and sum to the step. "
