@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
+from typing import Any
 
 import msgspec
 
@@ -111,15 +112,17 @@ def separate_periods(connection: sqlite3.Connection, store: Path, run: int) -> l
 def _starts(connection: sqlite3.Connection, run: int) -> dict[int, int]:
     """The start of the job of each trace, by its key; empty where all are of one.
 
-    Few runs have traces far from each other; those of others need not be read for it.
+    Few runs have a period whose traces lie far from each other; the others need not be read for it.
     """
     # Imported here: a report of periods needs none of it.
     from collscope.match.apart import far_apart, find_apart  # noqa: PLC0415
     from collscope.store.traces import load_traces  # noqa: PLC0415
 
     rows = connection.execute(_TRACES, {"run": run}).fetchall()
-    windows = {k: (row[6], row[7]) for k, row in enumerate(rows)}
-    if len(far_apart(windows)) < 2:
+    windows: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
+    for k, period in enumerate(_assign(rows, {})):
+        windows[period][k] = rows[k][6:8]
+    if all(len(far_apart(own)) < 2 for own in windows.values()):
         return {}
     given = [
         load_traces(connection, own, host=False) for own in dict.fromkeys(row[1] for row in rows)
@@ -129,14 +132,19 @@ def _starts(connection: sqlite3.Connection, run: int) -> dict[int, int]:
     return dict(zip(keys, found, strict=True)) if any(found) else {}
 
 
-def _separate(connection: sqlite3.Connection, run: int, starts: Mapping[int, int]) -> None:
-    rows = connection.execute(_TRACES, {"run": run}).fetchall()
-    periods = assign_periods(
+def _assign(rows: Sequence[tuple[Any, ...]], starts: Mapping[int, int]) -> list[int]:
+    """Period of each of the `_TRACES`, whose starts are told where there are several."""
+    return assign_periods(
         [
             Recording(rank, size, first, str(PurePath(path).parent), starts.get(key, 0))
             for _, _, path, rank, size, key, first, _ in rows
         ]
     )
+
+
+def _separate(connection: sqlite3.Connection, run: int, starts: Mapping[int, int]) -> None:
+    rows = connection.execute(_TRACES, {"run": run}).fetchall()
+    periods = _assign(rows, starts)
     of_source: dict[int, set[int]] = defaultdict(set)
     runs: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     at: dict[int, int] = {}

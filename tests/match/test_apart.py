@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command import collscope
+from command import collscope, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -104,6 +104,20 @@ def test_a_folder_with_ranks_of_two_starts(samples: Path, tmp_path: Path) -> Non
         assert "a rank lacks" not in report
     again = collscope("ingest", "trace", tmp_path, *db).out
     assert again.count("already in this run") == 2
+
+
+def test_starts_are_told_apart_in_whatever_order_their_files_are_read(
+    samples: Path, tmp_path: Path
+) -> None:
+    """Rank 1 of the second start comes before its rank 0, which rank 0 of the first stands for."""
+    db = ("--db", tmp_path / "t.db")
+    for case, rank in (("default", 0), ("ringll", 1), ("ringll", 0), ("default", 2)):
+        path = samples / "traces" / case / f"rank{rank}.json.gz"
+        assert collscope("ingest", "trace", path, *db).code == 0
+    query = "SELECT DISTINCT run, rank, instr(path, 'ringll') > 0 FROM traces JOIN sources"
+    query += " USING (run, source_id) ORDER BY 1, 2"
+    found = rows(tmp_path / "t.db", query)
+    assert found == [("main", 0, 0), ("main", 2, 0), ("main.2", 0, 1), ("main.2", 1, 1)]
 
 
 def test_far_apart_traces_that_tell_nothing_are_remarked(tmp_path: Path, samples: Path) -> None:
