@@ -193,12 +193,14 @@ class Store(msgspec.Struct, frozen=True):
                  none; InputError for an unknown label or system, or a run without traces;
                  NoVerdictError when no class has a new time, or the traces hold no step
         """
-        from collscope.analysis.predict import Wanted, predict_run  # noqa: PLC0415
+        from collscope.analysis.predict import PredictionRequest, predict_run  # noqa: PLC0415
         from collscope.units import require_step_ms  # noqa: PLC0415
 
         step = require_step_ms(step_ms)
-        wanted = Wanted(run, label, before, system, None if step is None else step * 1000)
-        return predict_run(self.path, wanted)
+        request = PredictionRequest(
+            run, label, before, system, None if step is None else step * 1000
+        )
+        return predict_run(self.path, request)
 
     def compare(
         self,

@@ -30,7 +30,7 @@ from collscope.units import format_size
 SCHEMA = "collscope.predict/1"
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class PredictionRequest(msgspec.Struct, frozen=True):
     """What to predict: exactly one of `label` and `system` is given.
 
     label    measurements, or a traced run, that the classes take their times from
@@ -155,13 +155,13 @@ class PredictionReport(msgspec.Struct, frozen=True, kw_only=True):
     assumptions: Basis
 
 
-def predict_run(db: Path, wanted: Wanted) -> PredictionReport:
+def predict_run(db: Path, request: PredictionRequest) -> PredictionReport:
     """Simulate a traced run with other times of its collectives.
 
     raises  InputError for an unknown run, label or system, or a run without traces;
             NoVerdictError when no class has a new time, or there is no step
     """
-    traced, times, measured = _read_wanted(db, wanted)
+    traced, times, measured = _read_request(db, request)
     recorded = traced.recorded()
     found = predict(
         recorded, times.times, traced=times.transfers, starts=times.starts,
@@ -169,12 +169,12 @@ def predict_run(db: Path, wanted: Wanted) -> PredictionReport:
     )  # fmt: skip
     if found is None:
         raise NoVerdictError(
-            f"{db}: the traces of run '{wanted.run}' hold no step. Record several steps."
+            f"{db}: the traces of run '{request.run}' hold no step. Record several steps."
         )
     if not found.changed:
-        _refuse_untold(db, wanted, recorded, times)
-        _refuse_unchanged(db, wanted)
-    return _report(wanted, times, found, traced.rows, len(traced.timeline.rows.ranks))
+        _refuse_untold(db, request, recorded, times)
+        _refuse_unchanged(db, request)
+    return _report(request, times, found, traced.rows, len(traced.timeline.rows.ranks))
 
 
 class RunTimelines(msgspec.Struct, frozen=True):
@@ -186,61 +186,63 @@ class RunTimelines(msgspec.Struct, frozen=True):
     times_from: TimesFrom | None = None  # where the times of what is predicted come from
 
 
-def run_timelines(db: Path, run: str, wanted: Wanted | None) -> RunTimelines:
+def run_timelines(db: Path, run: str, request: PredictionRequest | None) -> RunTimelines:
     """What happened in a traced run, and what a prediction of it plays.
 
     raises  InputError for an unknown run, label or system, or a run without traces;
             NoVerdictError when no class has a new time
     """
-    if wanted is None:
+    if request is None:
         with reading(db) as connection:
             require_run(connection, db, run)
             traced = read_traced_run(connection, db, run)
         return RunTimelines(traced.timeline, traced.recorded())
-    traced, times, measured = _read_wanted(db, wanted)
+    traced, times, measured = _read_request(db, request)
     recorded = traced.recorded()
     played = simulate(recorded, times.times, traced=times.transfers, measured_step_ns=measured)
     if played is None:
-        _refuse_untold(db, wanted, recorded, times)
-        _refuse_unchanged(db, wanted)
+        _refuse_untold(db, request, recorded, times)
+        _refuse_unchanged(db, request)
     return RunTimelines(traced.timeline, recorded, played, times.origin)
 
 
-def _read_wanted(db: Path, wanted: Wanted) -> tuple[TracedRun, Times, float | None]:
+def _read_request(db: Path, request: PredictionRequest) -> tuple[TracedRun, Times, float | None]:
     """The traces, the new times of their classes, and the step time that is given, ns.
 
     raises  InputError for an unknown run, label or system, or a run without traces;
             NoVerdictError when no class has a new time
     """
     with reading(db) as connection:
-        require_run(connection, db, wanted.run)
-        traced = read_traced_run(connection, db, wanted.run)
-        if wanted.system is not None:
-            times = roof_times(wanted.system, traced.rows, traced_gpus(connection, wanted.run))
+        require_run(connection, db, request.run)
+        traced = read_traced_run(connection, db, request.run)
+        if request.system is not None:
+            times = roof_times(request.system, traced.rows, traced_gpus(connection, request.run))
         else:
-            times = label_times(connection, db, wanted.run, wanted.label or "", traced.rows)
-        if wanted.before is not None:
-            before = label_times(connection, db, wanted.run, wanted.before, traced.rows)
+            times = label_times(connection, db, request.run, request.label or "", traced.rows)
+        if request.before is not None:
+            before = label_times(connection, db, request.run, request.before, traced.rows)
             times = _relative(times, before)
     if not times.times and not times.transfers:
         sizes = [row.size_bytes for row in traced.rows.values()]
         if None in sizes and not any(sizes):
             raise NoVerdictError(
-                f"{db}: '{wanted.system or wanted.label}' gives no class of run '{wanted.run}' a "
-                "time: sizes are not known. Ingest the job's logs, or trace with "
+                f"{db}: '{request.system or request.label}' gives no class of run '{request.run}' "
+                "a time: sizes are not known. Ingest the job's logs, or trace with "
                 "ProfilerActivity.CPU."
             )
-        _refuse_unchanged(db, wanted)
-    return traced, times, None if wanted.step_us is None else wanted.step_us * 1000
+        _refuse_unchanged(db, request)
+    return traced, times, None if request.step_us is None else request.step_us * 1000
 
 
-def _refuse_untold(db: Path, wanted: Wanted, recorded: RecordedJob, times: Times) -> None:
+def _refuse_untold(
+    db: Path, request: PredictionRequest, recorded: RecordedJob, times: Times
+) -> None:
     """Raise the error for two traced runs one of which tells no transfer."""
     if times.transfers is None:
         return
     own = known_transfers(recorded.linked, recorded.linked_times)
     told = {
-        wanted.run: np.isfinite(own).any(),
+        request.run: np.isfinite(own).any(),
         times.origin.name: any(np.isfinite(t.transfer).any() for t in times.transfers.values()),
     }
     run = next((name for name, known in told.items() if not known), None)
@@ -252,15 +254,15 @@ def _refuse_untold(db: Path, wanted: Wanted, recorded: RecordedJob, times: Times
     )
 
 
-def _refuse_unchanged(db: Path, wanted: Wanted) -> NoReturn:
+def _refuse_unchanged(db: Path, request: PredictionRequest) -> NoReturn:
     """Raise the error for new times of which no class of the run takes one."""
-    if wanted.system is not None:
+    if request.system is not None:
         raise NoVerdictError(
-            f"{db}: '{wanted.system}' gives no class of run '{wanted.run}' a time. Measure the "
+            f"{db}: '{request.system}' gives no class of run '{request.run}' a time. Measure the "
             "classes with collscope replay."
         )
     raise NoVerdictError(
-        f"{db}: '{wanted.label}' gives no class of run '{wanted.run}' a time: the two have no "
+        f"{db}: '{request.label}' gives no class of run '{request.run}' a time: the two have no "
         "class of collectives in common. Name a run of the same job, traced alike, or measure its "
         "classes with collscope replay."
     )
@@ -284,7 +286,7 @@ def _relative(times: Times, before: Times) -> Times:
 
 
 def _report(
-    wanted: Wanted,
+    request: PredictionRequest,
     times: Times,
     found: Prediction,
     rows: Mapping[CollectiveClass, ClassRow],
@@ -293,7 +295,7 @@ def _report(
     known = found.knowledge
     changed = sorted(found.changed, key=lambda c: -c.calls * abs(c.new_ns - c.old_ns))
     return PredictionReport(
-        run=wanted.run,
+        run=request.run,
         times_from=times.origin,
         ranks=ranks,
         steps=found.steps,
@@ -340,11 +342,11 @@ def _report(
         assumptions=Basis(
             wrong=times.wrong,
             marks=tuple(times.marks.items()),
-            system=wanted.system is not None,
+            system=request.system is not None,
             by_call=times.transfers is not None,
             in_job=times.transfers is None
             and any(times.times[c.key].old_ns is None for c in found.changed),
-            step_told=wanted.step_us is not None,
+            step_told=request.step_us is not None,
         ),
     )
 

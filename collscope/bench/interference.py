@@ -55,7 +55,7 @@ ORDER BY TOTAL(k.end_ns - k.start_ns - k.exposed_ns) DESC
 """
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class InterferenceRequest(msgspec.Struct, frozen=True):
     """What to measure, as the command line says it; None leaves a choice to the program."""
 
     nranks: int | None = None
@@ -86,24 +86,24 @@ class Measured(msgspec.Struct, frozen=True):
     error: CollscopeError | None = None
 
 
-def measure_interference(wanted: Wanted, target: Target) -> Measured:
+def measure_interference(request: InterferenceRequest, target: Target) -> Measured:
     """Measure on this machine; finished rows are in the store, and in the CSV where one is named.
 
     raises  UsageError, InputError for what cannot be measured; CollscopeError when nothing was
     """
     check_start(_WHERE, target)
-    numbers = parse_channels(wanted.channels)
-    plan = _plan(wanted, target)
+    numbers = parse_channels(request.channels)
+    plan = _plan(request, target)
     variants = channel_variants(
-        numbers, target.label or DEFAULT_LABEL, _named_ctas(wanted, numbers)
+        numbers, target.label or DEFAULT_LABEL, _named_ctas(request, numbers)
     )
-    rounds = wanted.rounds or (_ROUNDS if len(variants) > 1 else 1)
+    rounds = request.rounds or (_ROUNDS if len(variants) > 1 else 1)
     with _files(target) as (folder, csv):
         path = write_plan(plan, folder / "plan")
         before = digest(csv)
         ended: Ended | None = None  # None: interrupted
         with contextlib.suppress(KeyboardInterrupt):
-            ended = _launch_all(wanted, plan.nranks, (path, csv), variants, rounds)
+            ended = _launch_all(request, plan.nranks, (path, csv), variants, rounds)
         # A start that did not begin leaves the file of an earlier one.
         rows = parse(read_csv(csv)).interference if digest(csv) != before else ()
         if rows:
@@ -160,15 +160,15 @@ def channel_variants(
     return (*fixed, (None, Variant(f"{label}: default" if numbers else label)))
 
 
-def _named_ctas(wanted: Wanted, numbers: Sequence[int]) -> bool:
+def _named_ctas(request: InterferenceRequest, numbers: Sequence[int]) -> bool:
     """Whether the library that will be used knows NCCL_MAX_CTAS.
 
     raises  UsageError when channels are asked for and there is no library
     """
     if not numbers:
         return False
-    method = Method(backend=wanted.backend, library=wanted.library, runtime=wanted.runtime)
-    found = None if wanted.backend == "host" else probe(Session(method, launcher=wanted.launcher))
+    method = Method(backend=request.backend, library=request.library, runtime=request.runtime)
+    found = None if request.backend == "host" else probe(Session(method, launcher=request.launcher))
     if found is None or found.library is None:
         raise UsageError(
             "--channels: neither NCCL nor RCCL was found. Leave it out, or name one with --library."
@@ -176,22 +176,22 @@ def _named_ctas(wanted: Wanted, numbers: Sequence[int]) -> bool:
     return found.library == "nccl" and found.version >= _CTAS_SINCE
 
 
-def _plan(wanted: Wanted, target: Target) -> Plan:
+def _plan(request: InterferenceRequest, target: Target) -> Plan:
     """Classes of the sweep, or the run's that are overlapped.
 
     raises  UsageError, InputError when there are none
     """
-    if wanted.overlapped:
-        if wanted.sweep is not None:
+    if request.overlapped:
+        if request.sweep is not None:
             raise UsageError("--overlapped: measures the run's classes. Leave --sweep out.")
-        return _overlapped(wanted, target).plan
-    if wanted.nranks is None:
+        return _overlapped(request, target).plan
+    if request.nranks is None:
         raise UsageError(f"{_WHERE}: the number of ranks is not given. Give -n RANKS.")
-    sweep = wanted.sweep or DEFAULT_SWEEP
-    return sweep_plan(sweep, datatypes=wanted.datatypes, nranks=wanted.nranks).plan
+    sweep = request.sweep or DEFAULT_SWEEP
+    return sweep_plan(sweep, datatypes=request.datatypes, nranks=request.nranks).plan
 
 
-def _overlapped(wanted: Wanted, target: Target) -> Planned:
+def _overlapped(request: InterferenceRequest, target: Target) -> Planned:
     with reading(target.db) as connection:
         ids = [str(row[0]) for row in connection.execute(_BESIDE, (target.run,))]
     if not ids:
@@ -201,17 +201,17 @@ def _overlapped(wanted: Wanted, target: Target) -> Planned:
         )
     planned = make_plan(Source(target.db, target.run), SILENT)
     known = {str(c.id) for c in planned.plan.classes}
-    only = ",".join([i for i in ids if i in known][: wanted.limit])
+    only = ",".join([i for i in ids if i in known][: request.limit])
     if not only:
         raise InputError(
             f"{target.db}: none of the overlapped classes of run '{target.run}' can be replayed. "
             "Measure a --sweep of their sizes."
         )
-    return choose(planned, Choice(only=only, scale_ranks=wanted.nranks))
+    return choose(planned, Choice(only=only, scale_ranks=request.nranks))
 
 
 def _launch_all(
-    wanted: Wanted,
+    request: InterferenceRequest,
     nranks: int,
     files: tuple[Path, Path],
     variants: Sequence[tuple[int | None, Variant]],
@@ -225,14 +225,14 @@ def _launch_all(
     for started, (number, variant) in enumerate(starts):
         job = Job(
             (
-                *_arguments(wanted, files, variant.label, channels_of[variant.label]),
+                *_arguments(request, files, variant.label, channels_of[variant.label]),
                 *(("--round", str(number)) if several else ()),
                 *(("--append",) if started else ()),
             ),
             nranks,
-            (*_library_path(), *wanted.environment, *variant.environment),
-            wanted.program,
-            wanted.launcher,
+            (*_library_path(), *request.environment, *variant.environment),
+            request.program,
+            request.launcher,
             CHANNEL_VARIABLES,
         )
         what = f"{_WHERE}, launch {started + 1} of {len(starts)} ({variant.label})"
@@ -254,20 +254,20 @@ def _library_path() -> tuple[tuple[str, str], ...]:
 
 
 def _arguments(
-    wanted: Wanted, files: tuple[Path, Path], label: str, channels: int | None
+    request: InterferenceRequest, files: tuple[Path, Path], label: str, channels: int | None
 ) -> tuple[str, ...]:
     options = {
         "--csv": files[1],
-        "--compute": wanted.compute,
-        "--blas": wanted.blas,
-        "--compiler": wanted.compiler,
-        "--priority": wanted.priority,
+        "--compute": request.compute,
+        "--blas": request.blas,
+        "--compiler": request.compiler,
+        "--priority": request.priority,
         "--channels": channels,
-        "--backend": wanted.backend,
-        "--library": wanted.library,
-        "--runtime": wanted.runtime,
-        "--budget": wanted.budget_s,
-        "--timeout": wanted.timeout_s,
+        "--backend": request.backend,
+        "--library": request.library,
+        "--runtime": request.runtime,
+        "--budget": request.budget_s,
+        "--timeout": request.timeout_s,
         "--label": label,
     }
     given = [(name, str(value)) for name, value in options.items() if value is not None]

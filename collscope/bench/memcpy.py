@@ -25,7 +25,7 @@ _PROCESSES = 2  # what passes between processes needs a second one
 _WHERE = "bench memcpy"
 
 
-class CopyWanted(msgspec.Struct, frozen=True):
+class CopyRequest(msgspec.Struct, frozen=True):
     """What to measure, as the command line says it; None leaves a choice to the program."""
 
     sizes: str = DEFAULT_SIZES
@@ -48,12 +48,12 @@ class CopiesMeasured(msgspec.Struct, frozen=True):
     error: CollscopeError | None = None
 
 
-def measure_copies(wanted: CopyWanted, target: Target) -> CopiesMeasured:
+def measure_copies(request: CopyRequest, target: Target) -> CopiesMeasured:
     """Measure on this host; finished rows are in the store, and in the CSV where one is named.
 
     raises  UsageError, InputError for what cannot be measured; CollscopeError when nothing was
     """
-    arguments = _arguments(wanted, target.label or DEFAULT_LABEL)
+    arguments = _arguments(request, target.label or DEFAULT_LABEL)
     check_start(_WHERE, target)
     with contextlib.ExitStack() as stack:
         csv = target.csv
@@ -66,9 +66,9 @@ def measure_copies(wanted: CopyWanted, target: Target) -> CopiesMeasured:
             job = Job(
                 ("memcpy", "--csv", str(csv), *arguments),
                 _PROCESSES,
-                wanted.environment,
-                wanted.program,
-                wanted.launcher,
+                request.environment,
+                request.program,
+                request.launcher,
             )
             ended = start_microbench(job, csv, _WHERE)
         # A start that did not begin leaves the file of an earlier one.
@@ -77,34 +77,36 @@ def measure_copies(wanted: CopyWanted, target: Target) -> CopiesMeasured:
         if found.copies:
             ingest_csvs([str(csv)], target.db, target.run)
     rows = len(found.copies)
-    if ended == Ended(0) and began and wanted.only is not None and not rows:
+    if ended == Ended(0) and began and request.only is not None and not rows:
         raise UsageError(
-            f"{_WHERE} --only {wanted.only}: not available here. Without a GPU there are copies "
+            f"{_WHERE} --only {request.only}: not available here. Without a GPU there are copies "
             "within a process, ipc (a shared window) and peer (messages), but none to a host: name "
             "one of those. Copies between GPUs need two."
         )
     return CopiesMeasured(found, error_of(ended, _WHERE, target, rows=rows, good=rows))
 
 
-def _arguments(wanted: CopyWanted, label: str) -> tuple[str, ...]:
+def _arguments(request: CopyRequest, label: str) -> tuple[str, ...]:
     """Options of the program.
 
     raises  UsageError for sizes, pairs or groups that cannot be understood
     """
-    sizes = [s for part in wanted.sizes.split(",") for s in sizes_of(part.strip(), "--sizes")]
-    only = [] if wanted.only is None else [word.strip() for word in wanted.only.split(",")]
+    sizes = [s for part in request.sizes.split(",") for s in sizes_of(part.strip(), "--sizes")]
+    only = [] if request.only is None else [word.strip() for word in request.only.split(",")]
     unknown = [word for word in only if word not in GROUPS]
     if unknown:
         raise UsageError(f"--only {unknown[0]}: not known. Use some of {', '.join(GROUPS)}.")
     options = {
         "--sizes": ",".join(map(str, dict.fromkeys(sizes))),
-        "--pairs": None if wanted.pairs == "all" else ",".join(map(_pair, wanted.pairs.split(","))),
+        "--pairs": None
+        if request.pairs == "all"
+        else ",".join(map(_pair, request.pairs.split(","))),
         "--only": ",".join(only) or None,
-        "--backend": wanted.backend,
-        "--runtime": wanted.runtime,
-        "--budget": wanted.budget_s,
-        "--timeout": wanted.timeout_s,
-        "--rounds": wanted.rounds,
+        "--backend": request.backend,
+        "--runtime": request.runtime,
+        "--budget": request.budget_s,
+        "--timeout": request.timeout_s,
+        "--rounds": request.rounds,
         "--label": label,
     }
     given = [(name, str(value)) for name, value in options.items() if value is not None]

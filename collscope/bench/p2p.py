@@ -27,7 +27,7 @@ DEFAULT_LABEL = "p2p"
 KINDS = {"one-way": (ONE_WAY,), "two-way": (TWO_WAY,), "both": (ONE_WAY, TWO_WAY)}
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class P2pRequest(msgspec.Struct, frozen=True):
     """What to measure, as the command line says it."""
 
     nranks: int
@@ -57,19 +57,19 @@ class P2pRun(msgspec.Struct, frozen=True):
     notice: str | None = None
 
 
-def run_p2p(wanted: Wanted, session: Session, target: Target) -> P2pRun:
+def run_p2p(request: P2pRequest, session: Session, target: Target) -> P2pRun:
     """Measure pairs one after the other; one that fails does not stop the others.
 
     raises  CollscopeError when nothing was measured at all
     """
     if session.place is not None:
         raise UsageError(f"bench p2p: started by srun or mpirun. {RUN_ALONE}")
-    pairs = parse_pairs(wanted.pairs, wanted.nranks)
+    pairs = parse_pairs(request.pairs, request.nranks)
     prepared = prepare(
-        sizes_by_pair(pairs, wanted.sizes),
-        KINDS[wanted.direction],
-        nranks=wanted.nranks,
-        latency=wanted.latency,
+        sizes_by_pair(pairs, request.sizes),
+        KINDS[request.direction],
+        nranks=request.nranks,
+        latency=request.latency,
     )
     if not session.variants:
         target = replace(target, label=target.label or DEFAULT_LABEL)
@@ -80,7 +80,7 @@ def run_p2p(wanted: Wanted, session: Session, target: Target) -> P2pRun:
     variants = tuple(v.label for v in session.variants) or (target.label or DEFAULT_LABEL,)
     results = tuple(results_of(outcome.measurements, variants, prepared.exchanges))
     return P2pRun(
-        wanted.nranks, pairs, variants, results, prepared.points, outcome.error, outcome.notice
+        request.nranks, pairs, variants, results, prepared.points, outcome.error, outcome.notice
     )
 
 

@@ -87,12 +87,12 @@ def interference(
 ) -> None:
     """What computation and collectives cost each other."""
     from collscope.analysis.interference import build_interference
-    from collscope.bench.interference import Wanted, measure_interference
+    from collscope.bench.interference import InterferenceRequest, measure_interference
     from collscope.replay.session import Target
     from collscope.replay.variants import parse_assignment
     from collscope.reports.interference import render_interference
 
-    wanted = Wanted(
+    request = InterferenceRequest(
         nranks=ranks,
         sweep=sweep,
         datatypes=datatype,
@@ -117,7 +117,7 @@ def interference(
         from collscope.reports.figure import check_plot
 
         check_plot(plot)
-    done = measure_interference(wanted, Target(db, run, csv, label=label))
+    done = measure_interference(request, Target(db, run, csv, label=label))
     found = build_interference(done.rows)
     write(render_interference(found, format.value), output)
     # An error is what the command ends with, rather than that there is nothing to draw.

@@ -43,12 +43,12 @@ def memcpy(
     IPC handles too: copies, and what opening one costs.
     """
     from collscope.analysis.memcpy import build_copies
-    from collscope.bench.memcpy import CopyWanted, measure_copies
+    from collscope.bench.memcpy import CopyRequest, measure_copies
     from collscope.replay.session import Target
     from collscope.replay.variants import parse_assignment
     from collscope.reports.memcpy import render_copies
 
-    wanted = CopyWanted(
+    request = CopyRequest(
         sizes,
         pairs,
         only,
@@ -61,7 +61,7 @@ def memcpy(
         microbench,
         mpiexec,
     )
-    done = measure_copies(wanted, Target(db, run, csv, label=label))
+    done = measure_copies(request, Target(db, run, csv, label=label))
     write(render_copies(build_copies(done.found.copies), format.value), output)
     if done.error is not None:
         raise done.error

@@ -61,7 +61,7 @@ def p2p(
 ) -> None:
     """Send/Recv between pairs of ranks, one pair at a time."""
     from collscope.analysis.p2p import build_p2p, copies_beside
-    from collscope.bench.p2p import Wanted, run_p2p
+    from collscope.bench.p2p import P2pRequest, run_p2p
     from collscope.replay.session import Method, Options, Target, make_session
     from collscope.reports.p2p import render_p2p
 
@@ -83,8 +83,8 @@ def p2p(
         from collscope.reports.figure import check_plot
 
         check_plot(plot)
-    wanted = Wanted(ranks, pairs, sizes, direction.value, not no_latency)
-    done = run_p2p(wanted, make_session(method, options), Target(db, run, csv, label=label))
+    request = P2pRequest(ranks, pairs, sizes, direction.value, not no_latency)
+    done = run_p2p(request, make_session(method, options), Target(db, run, csv, label=label))
     found = build_p2p(done, copies_beside(done, db))
     write(render_p2p(found, format.value), output)
     # An error is what the command ends with, rather than that there is nothing to draw.

@@ -57,11 +57,11 @@ def predict(
     output: Output = None,
 ) -> None:
     """Step time of a traced run after a change, by simulation."""
-    from collscope.analysis.predict import Wanted, predict_run
+    from collscope.analysis.predict import PredictionRequest, predict_run
     from collscope.reports.prediction import render_prediction
 
     step_us = None if step_ms is None else step_ms * 1000
-    found = predict_run(db, Wanted(run, label, before, system, step_us))
+    found = predict_run(db, PredictionRequest(run, label, before, system, step_us))
     write(render_prediction(found, format.value, explain=explain), output)
 
 
@@ -84,7 +84,7 @@ def export_perfetto(
 
     With --with or --system the predicted timeline stands beside the recorded one.
     """
-    from collscope.analysis.predict import Wanted, run_timelines
+    from collscope.analysis.predict import PredictionRequest, run_timelines
     from collscope.reports.perfetto import export_trace, require_trace_name
 
     if label is not None and system is not None:
@@ -92,6 +92,6 @@ def export_perfetto(
     if step_ms is not None and label is None and system is None:
         raise UsageError("export perfetto: --step-ms goes with --with or --system.")
     step_us = None if step_ms is None else step_ms * 1000
-    wanted = Wanted(run, label, None, system, step_us) if label or system else None
+    request = PredictionRequest(run, label, None, system, step_us) if label or system else None
     require_trace_name(output)
-    write(export_trace(run_timelines(db, run, wanted), output, limit), None)
+    write(export_trace(run_timelines(db, run, request), output, limit), None)

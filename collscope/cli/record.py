@@ -46,11 +46,11 @@ def record(
     """
     from collscope.errors import InputError
     from collscope.ingest import commands
-    from collscope.ingest.record import Asked, cost_notes, discard, new_folder, run_recorded
+    from collscope.ingest.record import RecordOptions, cost_notes, discard, new_folder, run_recorded
 
     held = _held(db, run)
     chosen = new_folder(folder)
-    recorded = run_recorded(command, chosen, Asked(kernel_trace, inspector))
+    recorded = run_recorded(command, chosen, RecordOptions(kernel_trace, inspector))
     if not recorded.files:
         discard(chosen)
         tell(f"collscope: the job wrote no log. {_NO_LOG}")

@@ -97,7 +97,7 @@ def tune(
     output: Output = None,
 ) -> None:
     """Find better settings for a job's collectives, and confirm them."""
-    from collscope.cli.tune_inputs import Asked, make_wanted
+    from collscope.cli.tune_inputs import TuneOptions, make_request
     from collscope.replay.command import Choice, Source
     from collscope.replay.session import Method, Options, make_session
     from collscope.reports.tune import render_tuning
@@ -114,7 +114,7 @@ def tune(
         timeout_s=timeout,
     )
     options = Options((), tuple(env or ()), None, ranks, replayer, mpiexec)
-    asked = Asked(
+    asked = TuneOptions(
         source=Source(db, run, tuple(logs or ()), plan),
         choice=Choice(only, min_share, limit, scale_ranks),
         session=make_session(method, options),
@@ -128,11 +128,11 @@ def tune(
         time_limit_s=time_limit,
         seed=seed,
     )
-    wanted, notices = make_wanted(asked, progress())
+    request, notices = make_request(asked, progress())
     if dry_run:
-        found, error = dry_tune(wanted, notices), None
+        found, error = dry_tune(request, notices), None
     else:
-        found, error = run_tune(wanted, notices)
+        found, error = run_tune(request, notices)
     write(render_tuning(found, format.value, out), output)
     if error is not None:
         raise error

@@ -33,7 +33,7 @@ from collscope.tuning.settings import (
     pair_settings,
     read_setting,
 )
-from collscope.tuning.state import CHANNELS, Wanted
+from collscope.tuning.state import CHANNELS, TuningRequest
 
 # Of a job's other variables these change which algorithms there are, or which way data goes: they
 # hold for every launch. Interfaces and devices are left to the machine that measures.
@@ -58,7 +58,7 @@ _NODES = "SELECT MAX(nnodes) FROM communicators WHERE run = ?"
 _ALGORITHMS = "SELECT DISTINCT algorithm FROM call_totals WHERE run = ? AND algorithm IS NOT NULL"
 
 
-class Asked(msgspec.Struct, frozen=True):
+class TuneOptions(msgspec.Struct, frozen=True):
     """What the command line says."""
 
     source: command.Source
@@ -87,15 +87,15 @@ class _Job(msgspec.Struct, frozen=True):
     blocks: tuple[int, int] | None = None
 
 
-def make_wanted(asked: Asked, progress: Progress) -> tuple[Wanted, tuple[str, ...]]:
+def make_request(options: TuneOptions, progress: Progress) -> tuple[TuningRequest, tuple[str, ...]]:
     """What to tune, and sentences about what the plan leaves out.
 
     raises  UsageError for words that cannot be read; InputError for an unusable source
     """
-    _named_once(asked.candidates)
-    whole, job = _read(asked, progress)
-    planned = command.choose(whole, asked.choice)
-    given = dict(asked.session.environment)
+    _named_once(options.candidates)
+    whole, job = _read(options, progress)
+    planned = command.choose(whole, options.choice)
+    given = dict(options.session.environment)
     present = _present(given, job.variables)
     kept = {k: v for k, v in job.variables.items() if k in _KEPT} | {
         k: v for k, v in given.items() if k not in KNOBS
@@ -103,39 +103,39 @@ def make_wanted(asked: Asked, progress: Progress) -> tuple[Wanted, tuple[str, ..
     for name in _KEPT:
         if name in os.environ:
             kept.setdefault(name, os.environ[name])
-    wanted = Wanted(
+    request = TuningRequest(
         planned.plan,
         planned.class_ids,
-        replace(asked.session, environment=()),
+        replace(options.session, environment=()),
         present,
         tuple(sorted(kept.items())),
-        tuple(_candidate(text) for text in asked.candidates),
-        _named(asked.named),
-        _time(asked, _part(job.time, whole, planned)),
-        {} if asked.system is None else _roofs(asked.system, planned),
-        None if asked.system is None else load_system(asked.system),
+        tuple(_candidate(text) for text in options.candidates),
+        _named(options.named),
+        _time(options, _part(job.time, whole, planned)),
+        {} if options.system is None else _roofs(options.system, planned),
+        None if options.system is None else load_system(options.system),
         job.seen,
         job.library,
         job.nnodes,
-        asked.out,
-        asked.source.db,
-        asked.source.run,
+        options.out,
+        options.source.db,
+        options.source.run,
         job.told,
         job.blocks,
-        asked.label or "",
-        asked.time_limit_s,
-        asked.seed,
+        options.label or "",
+        options.time_limit_s,
+        options.seed,
     )
-    return wanted, planned.notices
+    return request, planned.notices
 
 
-def _read(asked: Asked, progress: Progress) -> tuple[Planned, _Job]:
-    if asked.source.plan is not None:
-        planned = command.make_plan(asked.source, progress)
+def _read(options: TuneOptions, progress: Progress) -> tuple[Planned, _Job]:
+    if options.source.plan is not None:
+        planned = command.make_plan(options.source, progress)
         return planned, _Job({}, frozenset(), JobTime())
-    with command.opened(asked.source, progress) as connection:
-        planned = command.recorded(connection, asked.source)
-        run = asked.source.run
+    with command.opened(options.source, progress) as connection:
+        planned = command.recorded(connection, options.source)
+        run = options.source.run
         variables = dict(connection.execute(_SETTINGS, (run,)).fetchall())
         seen = frozenset(row[0] for row in connection.execute(_ALGORITHMS, (run,)))
         libraries = [row[0] for row in connection.execute(_LIBRARY, (run,))]
@@ -177,13 +177,13 @@ def _part(time: JobTime, whole: Planned, chosen: Planned) -> JobTime:
     return replace(time, fraction=part * time.fraction, basis=basis)
 
 
-def _time(asked: Asked, stored: JobTime) -> JobTime:
+def _time(options: TuneOptions, stored: JobTime) -> JobTime:
     """The step time where it is given; what is exposed is the traces' to say."""
-    if asked.step_ms is None:
+    if options.step_ms is None:
         return stored
-    seconds = asked.step_ms / 1000 * asked.steps
-    steps = "a step" if asked.steps == 1 else f"{asked.steps} steps"
-    basis = f"{steps} of {asked.step_ms:g} ms (--step-ms)"
+    seconds = options.step_ms / 1000 * options.steps
+    steps = "a step" if options.steps == 1 else f"{options.steps} steps"
+    basis = f"{steps} of {options.step_ms:g} ms (--step-ms)"
     return replace(stored, seconds=seconds, basis=basis)
 
 

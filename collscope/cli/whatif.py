@@ -111,9 +111,9 @@ def fusion(
     from collscope.replay.session import Method, Options, make_session
     from collscope.reports.fusion import render_fusion
     from collscope.units import parse_size
-    from collscope.whatif.records import Wanted
+    from collscope.whatif.records import FusionRequest
 
-    wanted = Wanted(
+    request = FusionRequest(
         db=db,
         policy=policy,
         thresholds=thresholds,
@@ -144,7 +144,7 @@ def fusion(
             timeout_s=timeout,
         )
         options = Options(environment=tuple(env or ()), launcher=mpiexec)
-        done = measure_fusion(wanted, make_session(method, options))
+        done = measure_fusion(request, make_session(method, options))
         found, error = done.fusion, done.error
     else:
         from collscope.whatif.fusion import predict_fusion
@@ -152,7 +152,7 @@ def fusion(
         _refuse_without_measure(
             {"--library": library, "--runtime": runtime, "--budget": budget, "--env": env}
         )
-        found = predict_fusion(wanted)
+        found = predict_fusion(request)
     write(render_fusion(found, format.value), output)
     if plot is not None:
         from collscope.reports.fusion_plot import write_fusion_plot

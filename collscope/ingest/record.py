@@ -23,14 +23,14 @@ _SIGNAL_BASE = 128  # exit code of a shell for a process that a signal ended
 _Handler = Callable[[int, FrameType | None], object] | int | None
 
 
-class Asked(msgspec.Struct, frozen=True):
+class RecordOptions(msgspec.Struct, frozen=True):
     """What to record besides the logs."""
 
     kernel_trace: bool = False  # RCCL's, with GPU times
     inspector: bool = False  # NCCL's profiler plugin
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class Recording(msgspec.Struct, frozen=True):
     """What a recorded job left behind."""
 
     exit_code: int
@@ -39,7 +39,7 @@ class Recorded(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
-def environment(base: Mapping[str, str], folder: Path, asked: Asked) -> dict[str, str]:
+def environment(base: Mapping[str, str], folder: Path, options: RecordOptions) -> dict[str, str]:
     """Variables that make every process log into a file of its own in `folder`.
 
     A level above INFO that is set already stays.
@@ -51,13 +51,13 @@ def environment(base: Mapping[str, str], folder: Path, asked: Asked) -> dict[str
         "NCCL_DEBUG_SUBSYS": SUBSYSTEMS,
         "NCCL_DEBUG_FILE": str(folder / "log.%h.%p"),
     }
-    if asked.kernel_trace:
+    if options.kernel_trace:
         # Without the thread newer releases print the trace at the end only, if the job gets there.
         found |= {
             "RCCL_KERNEL_COLL_TRACE_ENABLE": "1",
             "RCCL_KERNEL_COLL_TRACE_THREAD_ENABLE": "1",
         }
-    if asked.inspector:
+    if options.inspector:
         found |= {
             "NCCL_PROFILER_PLUGIN": base.get("NCCL_PROFILER_PLUGIN", "inspector"),
             "NCCL_INSPECTOR_ENABLE": "1",
@@ -90,7 +90,7 @@ def discard(folder: Path) -> None:
         folder.rmdir()
 
 
-def run_recorded(command: Sequence[str], folder: Path, asked: Asked) -> Recorded:
+def run_recorded(command: Sequence[str], folder: Path, options: RecordOptions) -> Recording:
     """Run a command with its collectives logged; its output and input are ours.
 
     Signals that end a job are passed on to it. The exit code is the command's; of one that a
@@ -101,7 +101,7 @@ def run_recorded(command: Sequence[str], folder: Path, asked: Asked) -> Recorded
         raise UsageError("record: no command. Write it behind --: collscope record -- COMMAND.")
     begin = time.monotonic()
     try:
-        process = subprocess.Popen(command, env=environment(os.environ, folder, asked))
+        process = subprocess.Popen(command, env=environment(os.environ, folder, options))
     except OSError as error:
         folder.rmdir()
         raise MissingToolError(
@@ -111,7 +111,7 @@ def run_recorded(command: Sequence[str], folder: Path, asked: Asked) -> Recorded
         code = process.wait()
     seconds = time.monotonic() - begin
     sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
-    return Recorded(code if code >= 0 else _SIGNAL_BASE - code, seconds, len(sizes), sum(sizes))
+    return Recording(code if code >= 0 else _SIGNAL_BASE - code, seconds, len(sizes), sum(sizes))
 
 
 @contextmanager
@@ -131,7 +131,7 @@ def _passing_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def cost_notes(recorded: Recorded, folder: Path) -> Iterator[str]:
+def cost_notes(recorded: Recording, folder: Path) -> Iterator[str]:
     """What the recording cost, in sentences for people."""
     megabytes = recorded.size_bytes / 1e6
     per_minute = megabytes / recorded.seconds * 60 if recorded.seconds > 0 else 0.0

@@ -14,19 +14,21 @@ from collscope.tuning.gpus import refuse_host
 from collscope.tuning.preview import preview
 from collscope.tuning.records import INTERRUPTED, Tuning
 from collscope.tuning.run import prepare, tune
-from collscope.tuning.state import EARLIER, ENV, EVIDENCE, TUNER_CSV, State, Wanted
+from collscope.tuning.state import EARLIER, ENV, EVIDENCE, TUNER_CSV, State, TuningRequest
 from collscope.tuning.summary import summary
 from collscope.units import count
 from collscope.writing import to_json, write_file
 
 
-def run_tune(wanted: Wanted, notices: tuple[str, ...]) -> tuple[Tuning, CollscopeError | None]:
+def run_tune(
+    request: TuningRequest, notices: tuple[str, ...]
+) -> tuple[Tuning, CollscopeError | None]:
     """Tune; what was measured is in the folder, however it ends.
 
     returns  the answer, and the error to end with where it ended early
     raises   CollscopeError when nothing could be measured
     """
-    state = prepare(wanted)
+    state = prepare(request)
     state.notices += notices
     error: CollscopeError | None = None
     try:
@@ -34,34 +36,34 @@ def run_tune(wanted: Wanted, notices: tuple[str, ...]) -> tuple[Tuning, Collscop
     except KeyboardInterrupt:
         error = ReplayInterruptedError(
             f"tune: interrupted. {count(state.search.launches.count, 'launch', 'launches')} "
-            f"and {EVIDENCE} are kept in {wanted.out}."
+            f"and {EVIDENCE} are kept in {request.out}."
         )
     except CollscopeError as problem:
         error = problem
     except OSError as problem:
-        error = _unwritable(wanted.out, problem)
+        error = _unwritable(request.out, problem)
     try:
         if error is not None:
             _leave(state)
-        if error is not None and not state.search.first and previous_results.put_back(wanted.out):
+        if error is not None and not state.search.first and previous_results.put_back(request.out):
             raise error
-        write_file(wanted.out / EVIDENCE, to_json(summary(state)))
+        write_file(request.out / EVIDENCE, to_json(summary(state)))
         if error is None:
-            previous_results.discard(wanted.out)
+            previous_results.discard(request.out)
     except OSError as problem:
-        raise _unwritable(wanted.out, problem) from problem
+        raise _unwritable(request.out, problem) from problem
     if error is not None and not state.search.first:
         raise error
     return summary(state), error
 
 
-def dry_tune(wanted: Wanted, notices: tuple[str, ...]) -> Tuning:
+def dry_tune(request: TuningRequest, notices: tuple[str, ...]) -> Tuning:
     """What `run_tune` would try; it starts and writes nothing.
 
     raises  MissingToolError on the host backend, which has no settings
     """
-    refuse_host(wanted.session)
-    found = preview(wanted)
+    refuse_host(request.session)
+    found = preview(request)
     return replace(found, notices=(*found.notices, *notices))
 
 
@@ -73,7 +75,7 @@ def _leave(state: State) -> None:
     """Nothing that is not confirmed may look like an answer."""
     state.outcome, state.why = INTERRUPTED, "nothing is decided"
     state.tuned, state.unset, state.choice = None, (), Choice(NOTHING, {})
-    if (state.wanted.out / EARLIER / EVIDENCE).exists():
-        state.notices.append(f"results of the earlier tune are in {state.wanted.out / EARLIER}")
+    if (state.request.out / EARLIER / EVIDENCE).exists():
+        state.notices.append(f"results of the earlier tune are in {state.request.out / EARLIER}")
     for name in (TUNER_CSV, ENV):
-        (state.wanted.out / name).unlink(missing_ok=True)
+        (state.request.out / name).unlink(missing_ok=True)

@@ -31,7 +31,7 @@ MOST_CONFIRMED = 40  # classes of most time; the confirmation of more would take
 
 def apply(state: State) -> None:
     """Write the CSV where there are rows, and make the setting that the ranks get."""
-    csv, rows = state.wanted.out / TUNER_CSV, state.choice.rows
+    csv, rows = state.request.out / TUNER_CSV, state.choice.rows
     plugin: dict[str, str] = {}
     if state.choice.kind == PLUGIN:
         first = next(iter(state.search.first.values()))
@@ -40,7 +40,7 @@ def apply(state: State) -> None:
     else:
         csv.unlink(missing_ok=True)
     state.tuned = tuned_setting(state.choice, plugin)
-    present = [v.name for v in state.wanted.present if v.name in KNOBS]
+    present = [v.name for v in state.request.present if v.name in KNOBS]
     state.unset = to_unset(state.tuned, present, state.choice)
 
 
@@ -48,8 +48,8 @@ def confirm(state: State) -> None:
     """Measure the choice against what it replaces; remove rows that are not confirmed."""
     apply(state)
     assert state.tuned is not None  # `apply` made it
-    wanted, search, clock = state.wanted, state.search, state.search.clock
-    launches = Launches(wanted.plan, wanted.session, wanted.out / CONFIRM_CSV, wanted.kept)
+    request, search, clock = state.request, state.search, state.search.clock
+    launches = Launches(request.plan, request.session, request.out / CONFIRM_CSV, request.kept)
     labels = {PRESENT: search.settings[PRESENT]}
     if search.default != PRESENT:
         labels[DEFAULT.name] = DEFAULT
@@ -62,14 +62,14 @@ def confirm(state: State) -> None:
             launches,
             labels,
             classes,
-            wanted.prefix,
+            request.prefix,
             {name: [c for who, c in search.failed if who == name] for name in labels},
             lambda: clock.left_s > need,
         )
     finally:
         search.launches.count += launches.count
         if launches.csv.exists():
-            store_results(launches.csv, wanted.db, wanted.run, None)
+            store_results(launches.csv, request.db, request.run, None)
     state.notices += dict.fromkeys(state.confirmed.problems)
     _settle(state, state.confirmed, classes)
 
@@ -124,12 +124,12 @@ def _take_back(state: State, doubtful: set[int], why: str) -> None:
 def _withdraw(state: State, why: str) -> None:
     state.outcome, state.why = UNCONFIRMED, why
     state.choice, state.tuned, state.unset = Choice(NOTHING, {}), None, ()
-    (state.wanted.out / TUNER_CSV).unlink(missing_ok=True)
+    (state.request.out / TUNER_CSV).unlink(missing_ok=True)
 
 
 def write(state: State) -> None:
     """Files that others read; the evidence is written by whoever renders the report."""
-    out = state.wanted.out
+    out = state.request.out
     write_file(out / OPTIMIZER_CSV, optimizer_text(state.candidates, state.search.settings))
     if state.tuned is not None and state.choice.kind != NOTHING:
         comments = ["collscope tune: read this file with '.' before the job starts"]

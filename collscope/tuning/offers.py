@@ -18,7 +18,7 @@ from collscope.tuning.settings import (
     pair_settings,
     why_not,
 )
-from collscope.tuning.state import State, Wanted
+from collscope.tuning.state import State, TuningRequest
 
 MODEL_FACTOR = 2.0  # a setting that the model puts so far above the measured default is left out
 
@@ -28,7 +28,7 @@ def offer(state: State) -> dict[int, list[str]]:
     assert state.worth is not None  # asked before
     shapes = {c: state.shape(c) for c in state.worth.kept}
     found = offered(
-        state.wanted,
+        state.request,
         state.place,
         shapes,
         state.search.settings,
@@ -49,7 +49,7 @@ class Offered(msgspec.Struct, frozen=True):
 
 
 def offered(
-    wanted: Wanted,
+    request: TuningRequest,
     place: Place,
     shapes: Mapping[int, Shape],
     known: Mapping[str, Setting],
@@ -65,11 +65,11 @@ def offered(
     nnodes = max(s.nnodes for s in shapes.values())
     found = Offered({}, {c: [] for c in shapes}, {})
     ours = [*pair_settings(place), *other_settings(place, ops, nnodes)]
-    if wanted.named is not None:
-        unnamed = [s.name for s in ours if s.name not in wanted.named]
+    if request.named is not None:
+        unnamed = [s.name for s in ours if s.name not in request.named]
         found.excluded.update(dict.fromkeys(unnamed, "not named by --try"))
-        ours = [s for s in ours if s.name in wanted.named]
-    for setting in (*wanted.candidates, *ours):
+        ours = [s for s in ours if s.name in request.named]
+    for setting in (*request.candidates, *ours):
         others = (*known.values(), *found.settings.values())
         twin = next((s for s in others if s.environment == setting.environment), None)
         if twin is not None:
@@ -117,10 +117,10 @@ def _reason(state: State, setting: Setting, class_id: int, shape: Shape) -> str 
     """Why a setting is not tried on a class; None when it is."""
     reason = why_not(setting, shape.op, shape.nranks, shape.nnodes, state.place)
     default = state.search.times[class_id].get(state.search.default)
-    if reason or state.wanted.system is None or not default:
+    if reason or state.request.system is None or not default:
         return reason
     size = state.search.first[class_id].size_bytes or 0
-    return screened(state.wanted.system, setting, shape, size, min(default.values()))
+    return screened(state.request.system, setting, shape, size, min(default.values()))
 
 
 def screened(

@@ -26,40 +26,40 @@ from collscope.tuning.settings import (
     why_not,
 )
 from collscope.tuning.state import CHANNELS as BY_CHANNELS
-from collscope.tuning.state import Wanted
+from collscope.tuning.state import TuningRequest
 from collscope.units import count
 
 _ASSUMED = "nccl"
 
 
-def preview(wanted: Wanted) -> Tuning:
+def preview(request: TuningRequest) -> Tuning:
     """The record of a tune that has not begun: every class, every setting, no time."""
-    library, basis = _library(wanted)
-    nvls = dict(wanted.kept).get("NCCL_NVLS_ENABLE", "") != "0"
-    place = place_of(library, None, nvls=nvls, seen=wanted.seen)
-    shapes = _shapes(wanted)
-    present = present_setting({v.name: v.value for v in wanted.present})
+    library, basis = _library(request)
+    nvls = dict(request.kept).get("NCCL_NVLS_ENABLE", "") != "0"
+    place = place_of(library, None, nvls=nvls, seen=request.seen)
+    shapes = _shapes(request)
+    present = present_setting({v.name: v.value for v in request.present})
     known = {PRESENT: present} | ({DEFAULT.name: DEFAULT} if present.environment else {})
 
     def reason_of(setting: Setting, class_id: int) -> str | None:
         shape = shapes[class_id]
         return why_not(setting, shape.op, shape.nranks, shape.nnodes, place)
 
-    found = offered(wanted, place, shapes, known, reason_of)
+    found = offered(request, place, shapes, known, reason_of)
     return Tuning(
         outcome=DRY_RUN,
-        why=_why(wanted, len(known), len(found.settings), place),
+        why=_why(request, len(known), len(found.settings), place),
         kind=NOTHING,
         library=library,
         device=None,
-        nranks=wanted.plan.nranks,
-        seed=wanted.seed,
-        present=wanted.present,
-        present_told=wanted.told,
-        traced_blocks=wanted.blocks,
-        kept=wanted.kept,
-        job=wanted.job,
-        classes=_classes(wanted, shapes, found),
+        nranks=request.plan.nranks,
+        seed=request.seed,
+        present=request.present,
+        present_told=request.told,
+        traced_blocks=request.blocks,
+        kept=request.kept,
+        job=request.job,
+        classes=_classes(request, shapes, found),
         settings=tuple(_settings(known, found)),
         environment=(),
         unset=(),
@@ -69,9 +69,9 @@ def preview(wanted: Wanted) -> Tuning:
         launches=0,
         seconds=0.0,
         estimated_s=None,
-        time_limit_s=wanted.time_limit_s,
+        time_limit_s=request.time_limit_s,
         files=(),
-        notices=(basis, *_notices(wanted, place)),
+        notices=(basis, *_notices(request, place)),
     )
 
 
@@ -85,55 +85,57 @@ def _settings(known: Mapping[str, Setting], found: Offered) -> Iterator[SettingR
         yield SettingRow(name, "", 0, 0, f"left out: {why}")
 
 
-def _library(wanted: Wanted) -> tuple[str, str]:
+def _library(request: TuningRequest) -> tuple[str, str]:
     """The library to plan for, and the sentence that says where it is known from."""
-    method = wanted.session.method
+    method = request.session.method
     file = Path(method.library or "").name
     libraries = {v.backend.value: v.collectives.name.lower() for v in VENDORS}
     named = next((name for name in libraries.values() if name in file), None)
     named = named or libraries.get(method.backend)
-    if wanted.library is not None and (named or wanted.library).startswith(wanted.library[:4]):
-        return wanted.library, "the library of the job's logs; the first launch shows which it is"
+    if request.library is not None and (named or request.library).startswith(request.library[:4]):
+        return request.library, "the library of the job's logs; the first launch shows which it is"
     if named is not None:
         return named, "the library's version is not known before the first launch"
     return _ASSUMED, "the library is not known before the first launch: NCCL's settings are listed"
 
 
-def _shapes(wanted: Wanted) -> dict[int, Shape]:
+def _shapes(request: TuningRequest) -> dict[int, Shape]:
     """Classes of the plan on as many nodes as the job had, at most one of each rank."""
-    ranks = wanted.plan.comm_ranks()
+    ranks = request.plan.comm_ranks()
     found = {}
-    for c in wanted.plan.classes:
+    for c in request.plan.classes:
         nranks = len(ranks[c.comms[0]])
-        found[c.id] = Shape(c.op, nranks, min(wanted.nnodes or 1, nranks))
+        found[c.id] = Shape(c.op, nranks, min(request.nnodes or 1, nranks))
     return found
 
 
-def _why(wanted: Wanted, references: int, settings: int, place: Place) -> str:
+def _why(request: TuningRequest, references: int, settings: int, place: Place) -> str:
     """Launches and seconds, in one sentence."""
     survey, labels = references, references + 1
     search = round(search_launches(references + settings, place.library))
     confirmation = labels * confirm.ROUNDS
     launches = survey + search + confirmation
-    classes = len(wanted.plan.classes)
-    budget = wanted.session.method.budget_s or 0.0
+    classes = len(request.plan.classes)
+    budget = request.session.method.budget_s or 0.0
     return (
         f"nothing was started. About {count(launches, 'launch', 'launches')} ({survey} of the "
         f"survey, at most {search} of the search, {confirmation} of the confirmation), each with "
         f"at most {count(classes, 'class', 'classes')} of {budget:g} s: up to "
         f"{launches * classes * budget:.0f} s of timed calls. Starting the ranks takes more time,"
-        f" which the first launch shows. It ends after {wanted.time_limit_s:g} s "
+        f" which the first launch shows. It ends after {request.time_limit_s:g} s "
         "(--time-limit)"
     )
 
 
-def _classes(wanted: Wanted, shapes: dict[int, Shape], found: Offered) -> tuple[TunedClass, ...]:
+def _classes(
+    request: TuningRequest, shapes: dict[int, Shape], found: Offered
+) -> tuple[TunedClass, ...]:
     rows = []
-    for c in wanted.plan.classes:
+    for c in request.plan.classes:
         shape = shapes[c.id]
         rows.append(
             TunedClass(
-                class_id=wanted.report_id(c.id),
+                class_id=request.report_id(c.id),
                 plan_id=c.id,
                 op=c.op.value,
                 datatype=c.datatype.value,
@@ -141,7 +143,7 @@ def _classes(wanted: Wanted, shapes: dict[int, Shape], found: Offered) -> tuple[
                 nranks=shape.nranks,
                 nnodes=shape.nnodes,
                 calls=c.calls / len(c.comms),
-                roof_us=wanted.roofs_us.get(c.id),
+                roof_us=request.roofs_us.get(c.id),
                 weight_s=0.0,
                 kept=True,
                 setting=f"{len(found.legal[c.id])} to try",
@@ -154,14 +156,14 @@ def _classes(wanted: Wanted, shapes: dict[int, Shape], found: Offered) -> tuple[
     return tuple(rows)
 
 
-def _notices(wanted: Wanted, place: Place) -> tuple[str, ...]:
+def _notices(request: TuningRequest, place: Place) -> tuple[str, ...]:
     found = [
-        f"planned for {count(wanted.nnodes, 'node')}, as in the job's logs"
-        if wanted.nnodes
+        f"planned for {count(request.nnodes, 'node')}, as in the job's logs"
+        if request.nnodes
         else "planned for one node",
         "the survey leaves out classes that are not worth tuning, and may end the tune",
     ]
-    if wanted.named is None or BY_CHANNELS in wanted.named:
+    if request.named is None or BY_CHANNELS in request.named:
         numbers = ", ".join(map(str, CHANNELS[place.library or _ASSUMED]))
         found.append(f"after the first round {numbers} channels of the two best pairs join")
     return tuple(found)

@@ -17,29 +17,29 @@ from collscope.tuning.plugin import LIBRARY, installed_plugin
 from collscope.tuning.records import NOT_WORTH, NOTHING_BETTER
 from collscope.tuning.search import Clock, Search
 from collscope.tuning.settings import DEFAULT, place_of, present_setting
-from collscope.tuning.state import CHANNELS, SEARCH_CSV, State, Wanted
+from collscope.tuning.state import CHANNELS, SEARCH_CSV, State, TuningRequest
 from collscope.tuning.worth import worth
 
 
-def prepare(wanted: Wanted) -> State:
+def prepare(request: TuningRequest) -> State:
     """A state with nothing measured; the folder is there, and earlier results wait aside.
 
     raises  UsageError, InputError; MissingToolError without a GPU
     """
-    if wanted.session.place is not None:
+    if request.session.place is not None:
         raise UsageError(f"tune: started by srun or mpirun. {RUN_ALONE}")
-    check_target(Target(wanted.db, wanted.run))
-    require_gpu(wanted.session, wanted.plan.nranks // wanted.session.method.gpus_per_process)
+    check_target(Target(request.db, request.run))
+    require_gpu(request.session, request.plan.nranks // request.session.method.gpus_per_process)
     try:
-        previous_results.set_aside(wanted.out, wanted.present)
+        previous_results.set_aside(request.out, request.present)
     except OSError as error:
-        raise InputError(f"{wanted.out}: {error.strerror}. Name a folder with --out.") from error
-    present = present_setting({v.name: v.value for v in wanted.present})
+        raise InputError(f"{request.out}: {error.strerror}. Name a folder with --out.") from error
+    present = present_setting({v.name: v.value for v in request.present})
     settings = {PRESENT: present}
     if present.environment:
         settings[DEFAULT.name] = DEFAULT
-    launches = Launches(wanted.plan, wanted.session, wanted.out / SEARCH_CSV, wanted.kept)
-    return State(wanted, Search(launches, Clock(wanted.time_limit_s), settings))
+    launches = Launches(request.plan, request.session, request.out / SEARCH_CSV, request.kept)
+    return State(request, Search(launches, Clock(request.time_limit_s), settings))
 
 
 def tune(state: State) -> None:
@@ -53,14 +53,14 @@ def tune(state: State) -> None:
     if not state.worth.worth_it:
         state.outcome, state.why = NOT_WORTH, state.worth.why
         return
-    known = "" if state.worth.share is None else f" ({state.wanted.job.basis})"
+    known = "" if state.worth.share is None else f" ({state.request.job.basis})"
     state.notices.append(state.worth.why + known)
     legal = offer(state)
     for name in state.search.begin(state.worth.kept, legal):
         state.excluded[name] = "no time for it: raise --time-limit"
-    named = state.wanted.named
+    named = state.request.named
     channels = named is None or CHANNELS in named
-    state.search.rounds(state.place, legal, random.Random(state.wanted.seed), channels=channels)
+    state.search.rounds(state.place, legal, random.Random(state.request.seed), channels=channels)
     _choose(state)
     if state.choice.kind != NOTHING:
         finish.confirm(state)
@@ -70,7 +70,7 @@ def tune(state: State) -> None:
 def _survey(state: State) -> None:
     """Present and default on every class: the time now, the library, and what a launch takes."""
     search = state.search
-    search.survey([c.id for c in state.wanted.plan.classes])
+    search.survey([c.id for c in state.request.plan.classes])
     if not search.first:
         reasons = [*search.dropped.values(), *search.failed.values()]
         raise ReplayError(
@@ -80,8 +80,8 @@ def _survey(state: State) -> None:
     first = next(iter(search.first.values()))
     if first.backend == "host":
         raise MissingToolError(NO_GPU)
-    nvls = dict(state.wanted.kept).get("NCCL_NVLS_ENABLE", "") != "0"
-    state.place = place_of(first.library, first.device, nvls=nvls, seen=state.wanted.seen)
+    nvls = dict(state.request.kept).get("NCCL_NVLS_ENABLE", "") != "0"
+    state.place = place_of(first.library, first.device, nvls=nvls, seen=state.request.seen)
     labels = 2 if search.default == PRESENT else 3
     search.clock.reserved_s = labels * confirmation.ROUNDS * search.clock.whole_s
 

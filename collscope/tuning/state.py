@@ -25,7 +25,7 @@ EARLIER = "earlier"  # folder in which results of an earlier tune wait for the n
 FILES = (SEARCH_CSV, CONFIRM_CSV, TUNER_CSV, ENV, OPTIMIZER_CSV, EVIDENCE)
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class TuningRequest(msgspec.Struct, frozen=True):
     """What to tune, and how.
 
     class_ids   number that the report has for a class of the plan; empty: made from no run
@@ -73,7 +73,7 @@ class Wanted(msgspec.Struct, frozen=True):
 class State(msgspec.Struct):
     """Everything that is known so far; the report is made of it, however tune ends."""
 
-    wanted: Wanted
+    request: TuningRequest
     search: Search
     place: Place = msgspec.field(default_factory=lambda: Place(None))
     worth: Worth | None = None
@@ -93,7 +93,7 @@ class State(msgspec.Struct):
     @property
     def calls(self) -> dict[int, float]:
         """Calls that one rank makes, by class: its communicators are disjoint."""
-        return {c.id: c.calls / len(c.comms) for c in self.wanted.plan.classes}
+        return {c.id: c.calls / len(c.comms) for c in self.request.plan.classes}
 
     def shape(self, class_id: int) -> Shape:
         """Operation, ranks and nodes of a class, as it ran here."""
@@ -112,13 +112,13 @@ class State(msgspec.Struct):
             now = next((times[n] for n in (PRESENT, DEFAULT.name) if times.get(n)), None)
             if now:
                 (first, *_) = now.values()
-                roof = self.wanted.roofs_us.get(class_id)
-                found.append(Weighed(class_id, calls, first, roof, self.wanted.job.exposed))
+                roof = self.request.roofs_us.get(class_id)
+                found.append(Weighed(class_id, calls, first, roof, self.request.job.exposed))
         return found
 
     def job_seconds(self) -> float | None:
         """The job's time on one rank; of a fraction by the collective time measured here."""
-        job = self.wanted.job
+        job = self.request.job
         if job.seconds is not None:
             return job.seconds
         whole = sum(w.calls * w.now_us for w in self.weighed()) / 1e6
@@ -131,10 +131,10 @@ class State(msgspec.Struct):
 
     def _sizes(self) -> list[tuple[Shape, int]]:
         """Of every class of the plan; one that never ran is taken to have the nodes of others."""
-        ranks = self.wanted.plan.comm_ranks()
+        ranks = self.request.plan.comm_ranks()
         nnodes = {m.nranks: m.nnodes or 1 for m in self.search.first.values()}
         found = []
-        for c in self.wanted.plan.classes:
+        for c in self.request.plan.classes:
             nranks = len(ranks[c.comms[0]])
             never_ran = Shape(c.op, nranks, nnodes.get(nranks, 1)), c.size(nranks)
             found.append(self.size(c.id) if c.id in self.search.first else never_ran)

@@ -15,7 +15,7 @@ from collscope.tuning.state import FILES, State
 
 def summary(state: State) -> Tuning:
     """Everything that the report and the evidence say."""
-    wanted, search = state.wanted, state.search
+    request, search = state.request, state.search
     first = next(iter(search.first.values()), None)
     return Tuning(
         outcome=state.outcome,
@@ -23,14 +23,14 @@ def summary(state: State) -> Tuning:
         kind=state.choice.kind,
         library=None if first is None else first.library,
         device=None if first is None else first.device,
-        nranks=wanted.plan.nranks,
-        seed=wanted.seed,
-        present=wanted.present,
-        present_told=wanted.told,
-        traced_blocks=wanted.blocks,
-        kept=wanted.kept,
-        job=wanted.job,
-        classes=tuple(_class(state, c.id) for c in wanted.plan.classes if c.id in search.first),
+        nranks=request.plan.nranks,
+        seed=request.seed,
+        present=request.present,
+        present_told=request.told,
+        traced_blocks=request.blocks,
+        kept=request.kept,
+        job=request.job,
+        classes=tuple(_class(state, c.id) for c in request.plan.classes if c.id in search.first),
         settings=tuple(_settings(state)),
         environment=() if state.tuned is None else state.tuned.environment,
         unset=state.unset,
@@ -47,7 +47,7 @@ def summary(state: State) -> Tuning:
         seconds=search.clock.elapsed_s,
         estimated_s=state.estimated_s,
         time_limit_s=search.clock.limit_s,
-        files=tuple(name for name in sorted(FILES) if (wanted.out / name).exists()),
+        files=tuple(name for name in sorted(FILES) if (request.out / name).exists()),
         notices=tuple(state.notices),
     )  # fmt: skip
 
@@ -55,18 +55,18 @@ def summary(state: State) -> Tuning:
 def _class(state: State, class_id: int) -> TunedClass:
     search = state.search
     m: Measurement = search.first[class_id]
-    planned = next(c for c in state.wanted.plan.classes if c.id == class_id)
+    planned = next(c for c in state.request.plan.classes if c.id == class_id)
     weight = 0.0
-    roof = state.wanted.roofs_us.get(class_id)
+    roof = state.request.roofs_us.get(class_id)
     calls = planned.calls / len(planned.comms)
     present = _time(state, class_id, PRESENT)
     default = _time(state, class_id, search.default)
     now = present if present is not None else default
     if now is not None:
-        weight = calls * max(0.0, now - (roof or 0.0)) * state.wanted.job.exposed / 1e6
+        weight = calls * max(0.0, now - (roof or 0.0)) * state.request.job.exposed / 1e6
     known = next((c for c in state.candidates if c.class_id == class_id), None)
     return TunedClass(
-        state.wanted.report_id(class_id),
+        state.request.report_id(class_id),
         class_id,
         m.op.value,
         (m.datatype or Datatype.UNKNOWN).value,
@@ -143,7 +143,7 @@ def _tried(state: State) -> list[Tried]:
             known_interval = against is not None and against.rounds > 1
             found.append(
                 Tried(
-                    state.wanted.report_id(class_id),
+                    state.request.report_id(class_id),
                     name,
                     len(times),
                     median(times.values()),

@@ -9,21 +9,21 @@ from collscope.units import format_size
 from collscope.whatif.policies import Bucket
 from collscope.whatif.predict import interval, line_us, slope, step_us
 from collscope.whatif.recommend import bucket_cap_mb, choose
-from collscope.whatif.records import Fusion, FusionRow, PerBucket, Recommended, Wanted
+from collscope.whatif.records import Fusion, FusionRequest, FusionRow, PerBucket, Recommended
 from collscope.whatif.setup import Job, candidates, make_job, measured_times
 from collscope.whatif.times import Floats, Times
 
 _LEAST_R_SQUARED = 0.5  # a line that tells less than half of the differences tells nothing
 
 
-def predict_fusion(wanted: Wanted) -> Fusion:
+def predict_fusion(request: FusionRequest) -> Fusion:
     """Predict every candidate from the times measured under a label.
 
     raises  UsageError, InputError, NoVerdictError
     """
-    job = make_job(wanted)
-    settings = candidates(wanted, job.sizes)
-    times, job, where, notices = measured_times(wanted, job)
+    job = make_job(request)
+    settings = candidates(request, job.sizes)
+    times, job, where, notices = measured_times(request, job)
     told = {s: b for s, b in settings.items() if times.tells(_sizes(b))}
     totals = {s: step_us(buckets, times, job.production) for s, buckets in told.items()}
     now = times.tells(_sizes(job.present))
@@ -33,7 +33,7 @@ def predict_fusion(wanted: Wanted) -> Fusion:
     if not now or len(told) < len(settings):
         notices = (*notices, _too_far(times, (job.present, *settings.values())))
     return assemble(
-        wanted, job, (first, rows), (present, totals), where, notices, times.interpolation_error
+        request, job, (first, rows), (present, totals), where, notices, times.interpolation_error
     )
 
 
@@ -95,7 +95,7 @@ def row_of(
 
 
 def assemble(  # noqa: PLR0913, PLR0917 - one argument per origin of the answer's parts
-    wanted: Wanted,
+    request: FusionRequest,
     job: Job,
     table: tuple[FusionRow, tuple[FusionRow, ...]],
     totals: tuple[Floats | None, Mapping[int, Floats]],
@@ -113,7 +113,7 @@ def assemble(  # noqa: PLR0913, PLR0917 - one argument per origin of the answer'
     production = job.production
     return Fusion(
         source=job.source,
-        policy=wanted.policy.value,
+        policy=request.policy.value,
         order=job.order,
         layers=len(job.layers),
         total_bytes=sum(job.sizes),
@@ -129,7 +129,7 @@ def assemble(  # noqa: PLR0913, PLR0917 - one argument per origin of the answer'
         present_name=job.present_name,
         present=present,
         rows=rows,
-        recommended=_recommended(wanted, totals, sum(job.sizes)),
+        recommended=_recommended(request, totals, sum(job.sizes)),
         per_bucket=_per_bucket((present, *rows)) if production is None else None,
         notices=(*job.notices, *notices, *_outside(rows)),
     )
@@ -144,7 +144,7 @@ def _per_bucket(rows: Sequence[FusionRow]) -> PerBucket | None:
 
 
 def _recommended(
-    wanted: Wanted, totals: tuple[Floats | None, Mapping[int, Floats]], total_bytes: int
+    request: FusionRequest, totals: tuple[Floats | None, Mapping[int, Floats]], total_bytes: int
 ) -> Recommended | None:
     present, by_setting = totals
     if present is None or not by_setting:
@@ -154,7 +154,7 @@ def _recommended(
     best = settings[found.best]
     return Recommended(
         best,
-        bucket_cap_mb(wanted.policy, best, total_bytes),
+        bucket_cap_mb(request.policy, best, total_bytes),
         tuple(settings[i] for i in found.as_good),
         found.gain,
         found.gain_low,

@@ -16,7 +16,7 @@ from collscope.whatif.fusion import assemble, row_of
 from collscope.whatif.plans import fused_plan, unique_plan
 from collscope.whatif.policies import Bucket
 from collscope.whatif.predict import step_us
-from collscope.whatif.records import BLOCKING, QUEUED, Fusion, Wanted
+from collscope.whatif.records import BLOCKING, QUEUED, Fusion, FusionRequest
 from collscope.whatif.setup import Job, candidates, make_job
 from collscope.whatif.times import Floats, make_times, resampled_times
 
@@ -31,7 +31,7 @@ class Measured(msgspec.Struct, frozen=True):
     error: CollscopeError | None
 
 
-def measure_fusion(wanted: Wanted, session: Session) -> Measured:
+def measure_fusion(request: FusionRequest, session: Session) -> Measured:
     """Measure the buckets of every setting, and of what is done now.
 
     Blocking and overlapped: each distinct bucket size once, in one start of the replayer, alone
@@ -39,7 +39,7 @@ def measure_fusion(wanted: Wanted, session: Session) -> Measured:
 
     raises  CollscopeError when nothing could be measured
     """
-    job = make_job(wanted)
+    job = make_job(request)
     if job.nranks is None:
         raise UsageError(
             "whatif fusion --measure: the number of ranks is not given. Give --ranks N."
@@ -47,8 +47,8 @@ def measure_fusion(wanted: Wanted, session: Session) -> Measured:
     if session.place is not None:
         raise UsageError(f"whatif fusion --measure: started by srun or mpirun. {RUN_ALONE}")
     every: dict[int | None, tuple[Bucket, ...]] = {None: job.present}
-    every.update(candidates(wanted, job.sizes).items())
-    target = Target(wanted.db, wanted.run or "main", label=wanted.label or DEFAULT_LABEL)
+    every.update(candidates(request, job.sizes).items())
+    target = Target(request.db, request.run or "main", label=request.label or DEFAULT_LABEL)
     if job.execution == QUEUED:
         totals, measured, error = _queued(job, every, session, target)
     else:
@@ -57,7 +57,7 @@ def measure_fusion(wanted: Wanted, session: Session) -> Measured:
         raise error or UsageError(
             "whatif fusion --measure: nothing was measured. Try replay --sweep."
         )
-    return Measured(_answer(wanted, job, every, totals, measured), error)
+    return Measured(_answer(request, job, every, totals, measured), error)
 
 
 def _one_by_one(
@@ -106,7 +106,7 @@ def _right(m: Measurement) -> bool:
 
 
 def _answer(
-    wanted: Wanted,
+    request: FusionRequest,
     job: Job,
     every: Mapping[int | None, Sequence[Bucket]],
     totals: _Totals,
@@ -119,7 +119,7 @@ def _answer(
     methods = ", ".join(sorted({m.method or "unknown" for m in measured}))
     missing = len(every) - len(totals)
     return assemble(
-        wanted,
+        request,
         replace(job, nnodes=nodes),
         (table[None], tuple(row for s, row in table.items() if s is not None)),
         (totals.get(None), {s: t for s, t in totals.items() if s is not None}),

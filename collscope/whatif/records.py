@@ -14,7 +14,7 @@ BLOCKING, QUEUED, OVERLAPPED = "blocking", "queued", "overlapped"  # how buckets
 LISTED, REVERSED = "listed", "reversed"
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class FusionRequest(msgspec.Struct, frozen=True):
     """What the command line asks for. Either `layers` or `run` says what is reduced."""
 
     db: Path

@@ -20,7 +20,7 @@ from collscope.whatif.layers import Layer, parse_layers
 from collscope.whatif.load import RecordedStep, load_measured, load_step
 from collscope.whatif.policies import DEFAULT_CAP_BYTES, Bucket, Policy, make_buckets
 from collscope.whatif.predict import Production, recorded, uniform
-from collscope.whatif.records import BLOCKING, LISTED, OVERLAPPED, QUEUED, REVERSED, Wanted
+from collscope.whatif.records import BLOCKING, LISTED, OVERLAPPED, QUEUED, REVERSED, FusionRequest
 from collscope.whatif.times import Times, make_times, require_alike
 
 _DEFAULT_THRESHOLDS = "64K..256M*2"
@@ -50,42 +50,42 @@ class Job(msgspec.Struct, frozen=True):
     notices: tuple[str, ...]
 
 
-def make_job(wanted: Wanted) -> Job:
+def make_job(request: FusionRequest) -> Job:
     """The job of a layer list or of a run.
 
     raises  UsageError for options that exclude each other; InputError for an unusable source
     """
-    if wanted.layers is None and wanted.run is None and _has_main(wanted.db):
-        wanted = replace(wanted, run=_MAIN)
-    if (wanted.layers is None) == (wanted.run is None):
+    if request.layers is None and request.run is None and _has_main(request.db):
+        request = replace(request, run=_MAIN)
+    if (request.layers is None) == (request.run is None):
         raise UsageError("whatif fusion: give either --layers FILE or --run LABEL.")
-    if wanted.queued and wanted.overlap is not None:
+    if request.queued and request.overlap is not None:
         raise UsageError("whatif fusion: --queued and --overlap exclude each other. Choose one.")
-    step = _step(wanted)
-    layers = _layers(wanted.layers) if step is None else step.layers
-    datatype = datatype_named(wanted.datatype or "float32") if step is None else step.datatype
-    order = wanted.order
+    step = _step(request)
+    layers = _layers(request.layers) if step is None else step.layers
+    datatype = datatype_named(request.datatype or "float32") if step is None else step.datatype
+    order = request.order
     if order is None:
         # A run's calls are in the order of the gradients already.
-        order = REVERSED if step is None and wanted.policy is Policy.TORCH_DDP else LISTED
+        order = REVERSED if step is None and request.policy is Policy.TORCH_DDP else LISTED
     if order == REVERSED:
         layers = layers[::-1]
     sizes = tuple(layer.parameters * itemsize(datatype) for layer in layers)
-    name, present = _present(sizes, wanted, recorded=step is not None)
-    production = _production(wanted, step, sizes)
+    name, present = _present(sizes, request, recorded=step is not None)
+    production = _production(request, step, sizes)
     return Job(
-        f"run '{wanted.run}'" if step is not None else str(wanted.layers),
+        f"run '{request.run}'" if step is not None else str(request.layers),
         layers,
         sizes,
         datatype,
-        wanted.nranks or (None if step is None else step.nranks),
-        wanted.nnodes or (None if step is None else step.nnodes),
+        request.nranks or (None if step is None else step.nranks),
+        request.nnodes or (None if step is None else step.nnodes),
         order,
-        QUEUED if wanted.queued else BLOCKING if production is None else OVERLAPPED,
+        QUEUED if request.queued else BLOCKING if production is None else OVERLAPPED,
         production,
         name,
         present,
-        (*_of_run(step), *_of_overlap(wanted, step, production)),
+        (*_of_run(step), *_of_overlap(request, step, production)),
     )
 
 
@@ -104,10 +104,10 @@ def _of_run(step: RecordedStep | None) -> tuple[str, ...]:
 
 
 def _of_overlap(
-    wanted: Wanted, step: RecordedStep | None, production: Production | None
+    request: FusionRequest, step: RecordedStep | None, production: Production | None
 ) -> tuple[str, ...]:
     """What an answer about PyTorch without `--overlap` does not take into account."""
-    if production is not None or wanted.policy is not Policy.TORCH_DDP:
+    if production is not None or request.policy is not Policy.TORCH_DDP:
         return ()
     if step is not None and len(step.ready_us) > 1:  # of every rank
         how = "the run has traces, --overlap recorded"
@@ -119,60 +119,60 @@ def _of_overlap(
     )
 
 
-def candidates(wanted: Wanted, sizes: Sequence[int]) -> dict[int, tuple[Bucket, ...]]:
+def candidates(request: FusionRequest, sizes: Sequence[int]) -> dict[int, tuple[Bucket, ...]]:
     """Buckets by setting, rising; of settings that give equal buckets the first.
 
     raises  UsageError for thresholds that cannot be read
     """
-    counted = wanted.policy is Policy.FIXED_COUNT
-    text = wanted.thresholds or (_DEFAULT_COUNTS if counted else _DEFAULT_THRESHOLDS)
+    counted = request.policy is Policy.FIXED_COUNT
+    text = request.thresholds or (_DEFAULT_COUNTS if counted else _DEFAULT_THRESHOLDS)
     settings = sorted(
         {s for part in text.split(",") for s in sizes_of(part.strip(), "--thresholds")}
     )
-    found = {s: make_buckets(sizes, wanted.policy, s, wanted.first_bytes) for s in settings}
+    found = {s: make_buckets(sizes, request.policy, s, request.first_bytes) for s in settings}
     first: dict[tuple[Bucket, ...], int] = {}
     for setting, buckets in found.items():
         first.setdefault(buckets, setting)
     return {setting: buckets for buckets, setting in first.items()}
 
 
-def measured_times(wanted: Wanted, job: Job) -> tuple[Times, Job, str, tuple[str, ...]]:
+def measured_times(request: FusionRequest, job: Job) -> tuple[Times, Job, str, tuple[str, ...]]:
     """Times of a label, the job with the ranks measured, where they are from, and notices.
 
     raises  InputError, NoVerdictError when the label has nothing that fits
     """
-    if wanted.label is None:
+    if request.label is None:
         raise UsageError("whatif fusion: there is no source of times. Give --label, or --measure.")
-    run = wanted.run or (_MAIN if wanted.layers is None else None)
-    with reading(wanted.db) as connection:
-        found, mixed = load_measured(connection, wanted.label, run)
+    run = request.run or (_MAIN if request.layers is None else None)
+    with reading(request.db) as connection:
+        found, mixed = load_measured(connection, request.label, run)
     notices = list(mixed)
     served = [(m, gaps) for m in found if (gaps := _gaps(job, m)) is not None]
     if job.nnodes is not None and any(Gap.NODES_UNKNOWN in gaps for _, gaps in served):
         notices.append("nodes of the measurements not known: assumed to be those of the job")
     fitting = [m for m, _ in served]
-    require_alike(fitting or found, f"--label '{wanted.label}'")
+    require_alike(fitting or found, f"--label '{request.label}'")
     if not fitting:
         raise InputError(
-            f"--label '{wanted.label}': measured on {count(found[0].nranks, 'rank')} of "
+            f"--label '{request.label}': measured on {count(found[0].nranks, 'rank')} of "
             f"{count(found[0].nnodes or 1, 'node')}, the job has {job.nranks} of"
             f" {job.nnodes or 1}. "
             "Measure the job's shape, or name that of the measurements with --ranks and --nodes."
         )
     fitting = _preferred(fitting, job, notices)
-    times = make_times(fitting, f"--label '{wanted.label}'")
+    times = make_times(fitting, f"--label '{request.label}'")
     methods = ", ".join(sorted({m.method or "unknown" for m in fitting}))
     shaped = replace(job, nranks=fitting[0].nranks, nnodes=fitting[0].nnodes or 1)
-    return times, shaped, f"label '{wanted.label}', method {methods}", tuple(notices)
+    return times, shaped, f"label '{request.label}', method {methods}", tuple(notices)
 
 
 def _gaps(job: Job, m: Measurement) -> tuple[Gap, ...] | None:
     """What is told when a measurement serves the job's curve, of any place and reduction."""
     measured = m.collective_class.family
-    wanted = replace(
+    request = replace(
         measured, nranks=job.nranks or measured.nranks, nnodes=job.nnodes or measured.nnodes
     )
-    gaps = wanted.fits(measured)
+    gaps = request.fits(measured)
     return None if gaps is None or Gap.NODES_DIFFER in gaps else gaps
 
 
@@ -196,14 +196,14 @@ def _preferred(found: list[Measurement], job: Job, notices: list[str]) -> list[M
     return alike or found
 
 
-def _step(wanted: Wanted) -> RecordedStep | None:
-    if wanted.run is None:
+def _step(request: FusionRequest) -> RecordedStep | None:
+    if request.run is None:
         return None
-    if wanted.datatype is not None:
+    if request.datatype is not None:
         raise UsageError("--datatype: the run gives it. Leave it out, or give --layers.")
-    with reading(wanted.db) as connection:
-        require_run(connection, wanted.db, wanted.run)
-        return load_step(connection, str(wanted.db), wanted.run)
+    with reading(request.db) as connection:
+        require_run(connection, request.db, request.run)
+        return load_step(connection, str(request.db), request.run)
 
 
 def _layers(path: Path | None) -> tuple[Layer, ...]:
@@ -218,24 +218,24 @@ def _layers(path: Path | None) -> tuple[Layer, ...]:
 
 
 def _present(
-    sizes: Sequence[int], wanted: Wanted, *, recorded: bool
+    sizes: Sequence[int], request: FusionRequest, *, recorded: bool
 ) -> tuple[str, tuple[Bucket, ...]]:
     """What is compared with, and its name."""
-    if not recorded and wanted.policy is Policy.TORCH_DDP:
-        buckets = make_buckets(sizes, Policy.TORCH_DDP, DEFAULT_CAP_BYTES, wanted.first_bytes)
+    if not recorded and request.policy is Policy.TORCH_DDP:
+        buckets = make_buckets(sizes, Policy.TORCH_DDP, DEFAULT_CAP_BYTES, request.first_bytes)
         return "PyTorch's default, 25 MiB", buckets
     alone = tuple(Bucket(i, i + 1, size) for i, size in enumerate(sizes))
     return ("as recorded" if recorded else "every layer alone"), alone
 
 
 def _production(
-    wanted: Wanted, step: RecordedStep | None, sizes: Sequence[int]
+    request: FusionRequest, step: RecordedStep | None, sizes: Sequence[int]
 ) -> Production | None:
     """When gradients are there, as `--overlap` says; None without it.
 
     raises  UsageError for words that say nothing; InputError without traces
     """
-    text = wanted.overlap
+    text = request.overlap
     if text is None:
         return None
     kind, _, value = text.partition(":")
@@ -251,7 +251,7 @@ def _production(
     elif text == "recorded" and step is not None:
         if len(step.ready_us) < 2:
             raise InputError(
-                f"--overlap recorded: run '{wanted.run}' has no times of two calls of a step. "
+                f"--overlap recorded: run '{request.run}' has no times of two calls of a step. "
                 "Ingest its traces, or give --overlap uniform:MS."
             )
         return recorded(sizes, step.ready_us)

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from inputs import ROOT
 
 from collscope.analysis.memcpy import build_copies
-from collscope.bench.memcpy import CopyWanted, measure_copies
+from collscope.bench.memcpy import CopyRequest, measure_copies
 from collscope.errors import InputError, MissingToolError, UsageError
 from collscope.model import CopyTime, Severity
 from collscope.parsers import memcpy_csv
@@ -350,7 +350,7 @@ def test_what_cannot_be_measured_is_refused(
     words: dict[str, object], error: type[Exception], tmp_path: Path
 ) -> None:
     with pytest.raises(error):
-        measure_copies(CopyWanted(**words), Target(tmp_path / "m.db", "main"))  # type: ignore[arg-type]
+        measure_copies(CopyRequest(**words), Target(tmp_path / "m.db", "main"))  # type: ignore[arg-type]
     assert not (tmp_path / "m.db").exists()
 
 
@@ -358,20 +358,21 @@ def test_devices_and_files_that_are_not_there(tmp_path: Path, fakes: Path) -> No
     path = program()
     runtime = str(fakes / "libcudart.so")
     target = Target(tmp_path / "m.db", "main")
-    for wanted in (
-        CopyWanted("64", "0:7", backend="cuda", runtime=runtime, program=path),
-        CopyWanted("64", backend="cuda", runtime="/nowhere/libcudart.so", program=path),
+    for request in (
+        CopyRequest("64", "0:7", backend="cuda", runtime=runtime, program=path),
+        CopyRequest("64", backend="cuda", runtime="/nowhere/libcudart.so", program=path),
     ):
         with pytest.raises(MissingToolError, match="Nothing was measured"):
-            measure_copies(wanted, target)
+            measure_copies(request, target)
     missing = Target(tmp_path / "m.db", "main", tmp_path / "no" / "out.csv")
     with pytest.raises(InputError, match="no such folder"):
-        measure_copies(CopyWanted("64", program=path), missing)
+        measure_copies(CopyRequest("64", program=path), missing)
     other = tmp_path / "kept.csv"
     other.write_text(TEXT)
     with pytest.raises(MissingToolError):
         measure_copies(
-            CopyWanted("64", "0:7", runtime=runtime, program=path), Target(target.db, "main", other)
+            CopyRequest("64", "0:7", runtime=runtime, program=path),
+            Target(target.db, "main", other),
         )
     assert other.read_text() == TEXT
 

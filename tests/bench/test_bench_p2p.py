@@ -19,7 +19,7 @@ from inputs import ROOT
 from msgspec.structs import replace
 
 from collscope.analysis.p2p import CopyPoint, P2p, build_p2p, copies_beside
-from collscope.bench.p2p import P2pRun, Result, Wanted, run_p2p
+from collscope.bench.p2p import P2pRequest, P2pRun, Result, run_p2p
 from collscope.bench.p2p_plan import (
     LATENCY_BYTES,
     ONE_WAY,
@@ -147,7 +147,7 @@ def test_a_ping_pong_alternates_and_shares_no_class_with_the_bandwidths() -> Non
 def test_a_rank_of_a_launcher_is_refused(tmp_path: Path) -> None:
     session = Session(Method(), place=Place(0, 2))
     with pytest.raises(UsageError, match="Run the command alone"):
-        run_p2p(Wanted(2), session, Target(tmp_path / "t.db", "main"))
+        run_p2p(P2pRequest(2), session, Target(tmp_path / "t.db", "main"))
 
 
 # The label of a row

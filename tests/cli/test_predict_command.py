@@ -14,7 +14,7 @@ from command import collscope
 from inputs import ROOT
 from msgspec.structs import replace
 
-from collscope.analysis.predict import Wanted, predict_run
+from collscope.analysis.predict import PredictionRequest, predict_run
 from collscope.reports.prediction import render_prediction
 
 # steps.jsonl of the recordings: median step without the profiler, ms
@@ -224,14 +224,14 @@ def test_a_step_in_another_unit_is_told(db: Path, step: float, told: str | None)
     ],
 )
 def test_a_step_that_stays_is_no_change(db: Path, old_us: float, new_us: float, words: str) -> None:
-    said = predict_run(db, Wanted("ringll", "half", "half"))
+    said = predict_run(db, PredictionRequest("ringll", "half", "half"))
     made = replace(said, step_us=old_us, new_us=new_us, simple_us=new_us)
     for fmt in ("text", "md"):
         assert " ".join(render_prediction(made, fmt).split()).count(f", {words}") == 2
 
 
 def test_the_words_for_a_host_that_is_the_limit_hold_both_ways(db: Path) -> None:
-    said = predict_run(db, Wanted("ringll", "default"))
+    said = predict_run(db, PredictionRequest("ringll", "default"))
     bound = replace(said, known=replace(said.known, host_bound=0.56), new_us=2 * said.step_us)
     text = " ".join(render_prediction(bound, "text").split())
     assert "56 % of the launches found the GPU idle. While the host is the limit, other" in text
@@ -271,7 +271,9 @@ def test_the_other_runs_own_step_is_told(db: Path) -> None:
     assert f"{told}; the prediction does not use that." in said
     given = collscope("predict", "--db", db, *wanted, "--step-ms", "5.7").out
     assert f"{told}; the prediction is of steps without it" in " ".join(given.split())
-    beyond = replace(predict_run(db, Wanted("default", "ringll")), other_step_us=99_000.0)
+    beyond = replace(
+        predict_run(db, PredictionRequest("default", "ringll")), other_step_us=99_000.0
+    )
     said = " ".join(render_prediction(beyond, "text").split())
     assert "99 ms a step with the profiler, outside the predicted range" in said
     for origin in (("--with", "half"), ("--system", "h200")):
@@ -295,7 +297,7 @@ def test_classes_of_unknown_size_show_means(unsized: Path) -> None:
 
 
 def test_classes_that_stay_have_no_empty_columns(unsized: Path) -> None:
-    said = predict_run(unsized, Wanted("default-light", "ringll-light"))
+    said = predict_run(unsized, PredictionRequest("default-light", "ringll-light"))
     kept = replace(said.changed[0], calls=None, old_us=None, new_us=None)
     text = render_prediction(replace(said, unchanged=(kept,)), "text")
     table = text.split("so left as recorded:")[1].split("Assumptions")[0].splitlines()
@@ -344,7 +346,7 @@ def test_export_is_bounded(db: Path, tmp_path: Path) -> None:
 def test_the_digits_of_a_prediction_follow_its_range(db: Path) -> None:
     """A tenth of the range is the least that a digit stands for; of what was recorded there are
     four."""
-    said = predict_run(db, Wanted("default", "ringll"))
+    said = predict_run(db, PredictionRequest("default", "ringll"))
     for low, new, high, told in (
         (109_166.0, 114_203.0, 122_398.0, "114 ms (109 to 122), 42 % longer,"),
         (84_000.0, 84_250.0, 84_500.0, "84.25 ms (84.00 to 84.50), 4.5 % longer,"),

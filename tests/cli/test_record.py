@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from command import collscope, rows
 
-from collscope.ingest.record import Asked, environment
+from collscope.ingest.record import RecordOptions, environment
 
 # Writes a log of two calls where NCCL_DEBUG_FILE says, then ends as its argument says.
 JOB = """
@@ -127,13 +127,13 @@ def test_what_cannot_be_run(tmp_path: Path) -> None:
 
 def test_environment() -> None:
     folder = Path("logs")
-    plain = environment({"NCCL_DEBUG": "WARN", "A": "1"}, folder, Asked())
+    plain = environment({"NCCL_DEBUG": "WARN", "A": "1"}, folder, RecordOptions())
     assert plain["NCCL_DEBUG"] == "INFO"
     assert plain["A"] == "1"
     assert plain["NCCL_DEBUG_FILE"] == str(folder / "log.%h.%p")
     assert "COLL" in plain["NCCL_DEBUG_SUBSYS"].split(",")
     assert not [name for name in plain if name.startswith(("RCCL", "NCCL_INSPECTOR"))]
-    more = environment({"NCCL_DEBUG": "trace"}, folder, Asked(True, True))
+    more = environment({"NCCL_DEBUG": "trace"}, folder, RecordOptions(True, True))
     assert more["NCCL_DEBUG"] == "TRACE"
     assert more["RCCL_KERNEL_COLL_TRACE_ENABLE"] == "1"
     assert more["NCCL_INSPECTOR_ENABLE"] == "1"
