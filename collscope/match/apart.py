@@ -13,21 +13,12 @@ from itertools import combinations
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from collscope.match.groups import find_groups, signatures
-from collscope.match.pairing import Sequence3, pair_by_time
+from collscope.match.pairing import FEWEST, Sequence3, compare_calls
 from collscope.match.rows import Rows, gather_rows
-from collscope.model.trace import Ints, TraceFile
-
-Floats = npt.NDArray[np.float64]
-_FEWEST = 8  # calls in the time that two traces have in common, to judge by
-# Ends of one call scatter by less than this, or than this part of what the call lasts. On H200 97 %
-# of the calls of one start do, at most 33 % of those of two (11 jobs, each of two starts).
-_TOGETHER_NS, _TOGETHER = 60_000, 0.25
-_SAME, _OTHER = 0.8, 0.5  # of the calls; in between nothing is told
-_DRIFT = 2e-4  # of two clocks that nothing disciplines; crystals are off by less than half of that
+from collscope.model.trace import TraceFile
 
 
 class Apart(msgspec.Struct, frozen=True):
@@ -126,50 +117,12 @@ def _compare(rows: Rows, sets: list[list[int]]) -> dict[tuple[int, int], bool]:
         first: dict[int, Sequence3] = {}
         for t, mine in zip(group.members, group.rows, strict=True):
             own = mine[synchronising[rows.entry[mine]]]
-            if len(own) >= _FEWEST and t in set_of:
+            if len(own) >= FEWEST and t in set_of:
                 calls = sig[rows.entry[own]], rows.start[own], rows.end[own]
                 first.setdefault(set_of[t], calls)
         for j, k in combinations(sorted(first), 2):
             if not found.get((j, k)):
-                same = same_calls(first[j], first[k])
+                same = compare_calls(first[j], first[k]).same
                 if same is not None:
                     found[j, k] = same
     return found
-
-
-def same_calls(reference: Sequence3, other: Sequence3) -> bool | None:
-    """Whether two sequences of collectives are one, on clocks that differ.
-
-    None: there are too few calls to tell, or they end together too often for chance
-    """
-    pairing = pair_by_time(reference, other)
-    mine = np.flatnonzero(pairing.partner >= 0)
-    if not len(mine):
-        return False
-    start, end = other[1] - pairing.offset, other[2] - pairing.offset
-    theirs = pairing.partner[mine]
-    apart = (end[mine] - reference[2][theirs]).astype(np.float64)
-    apart -= _drift(reference[2][theirs], apart)
-    apart -= np.median(apart)
-    lasts = np.minimum(reference[2][theirs] - reference[1][theirs], end[mine] - start[mine])
-    together = np.count_nonzero(np.abs(apart) <= np.maximum(_TOGETHER_NS, _TOGETHER * lasts))
-    begin, finish = max(reference[1][0], start[0]), min(reference[2].max(), end.max())
-    common = min(
-        np.count_nonzero((e >= begin) & (s <= finish))
-        for s, e in ((reference[1], reference[2]), (start, end))
-    )
-    if common < _FEWEST or _OTHER * common < together < _SAME * common:
-        return None
-    return bool(together >= _SAME * common)
-
-
-def _drift(when: Ints, apart: Floats) -> Floats:
-    """What a constant drift of one clock adds: the median slope of calls half the trace apart."""
-    half = len(when) // 2
-    between = when[half : 2 * half] - when[:half]
-    known = between > 0
-    if not known.any():
-        return np.zeros(len(when))
-    slopes = (apart[half : 2 * half] - apart[:half])[known] / between[known]
-    drift: Floats = np.clip(np.median(slopes), -_DRIFT, _DRIFT) * (when - when[0])
-    return drift

@@ -35,6 +35,7 @@ class TraceHeader(msgspec.Struct, array_like=True):
     calls: int = 0
     call_columns: list[tuple[str, int]] = []
     gpu: str | None = None
+    groups: tuple[tuple[int, ...], ...] = ()
 
 
 def header_of(data: bytes) -> tuple[TraceHeader, int]:

@@ -52,6 +52,7 @@ def trace_files(seen: Collector, header: Header, problems: list[Diagnostic]) -> 
             world_size=world_size,
             device=(device := _main_device(seen, which)),
             gpu=_gpu(header, device),
+            groups=tuple(g for g in header.groups.values() if rank in g and len(g) > 1),
             library_version=header.library_version,
             steps=tuple(sorted(zip(step_start.tolist(), step_end.tolist(), strict=True))),
             calls=_host_calls(seen, header, call, times) if len(parts) == 1 else None,
