@@ -15,9 +15,9 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from collscope.match.groups import find_groups, signatures
+from collscope.match.groups import find_groups
 from collscope.match.pairing import FEWEST, Sequence3, compare_calls
-from collscope.match.rows import Rows, gather_rows
+from collscope.match.rows import Rows, gather_rows, signatures
 from collscope.model.trace import TraceFile
 
 
@@ -35,7 +35,7 @@ def find_apart(traces: Sequence[TraceFile]) -> Apart:
     sets = far_apart(windows)
     if len(sets) < 2:
         return Apart((0,) * len(traces))
-    rows = gather_rows([replace(trace, rank=k) for k, trace in enumerate(traces)])
+    rows = gather_rows([replace(trace, rank=k, groups=()) for k, trace in enumerate(traces)])
     same = _compare(rows, sets)
     joined: list[list[int]] = []
     number: list[int] = []

@@ -13,10 +13,12 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
-from collscope.match.pairing import pair_by_time
-from collscope.match.rows import Rows, signature
+from collscope.match.pairing import compare_calls, pair_by_time
+from collscope.match.rows import Rows, signatures
 from collscope.match.shared_clock import match_by_clock
+from collscope.model import Op
 from collscope.model.trace import Ints
 
 _ALIKE_NS = 5_000.0  # differences of the ends of one group's calls scatter by less,
@@ -35,13 +37,16 @@ class Group(msgspec.Struct, frozen=True):
     members: tuple[int, ...]  # traces, rising
     rows: tuple[Ints, ...]  # per member its rows in the order of start
     description: str | None = None  # what the program calls it
+    doubtful: bool = False  # further traces may belong to it
 
 
-def find_groups(rows: Rows) -> list[Group]:
+def find_groups(rows: Rows, doubtful: frozenset[int] = frozenset()) -> list[Group]:
     """Process groups of all traces, the largest first.
 
     The same ranks may form several groups (data parallel and the world): names tell them apart
     where every member knows the same names.
+
+    doubtful  traces that may share groups with others whose clocks nothing links to theirs
     """
     collective = np.flatnonzero(rows.entry >= 0)
     units = _units(rows, collective)
@@ -49,6 +54,7 @@ def find_groups(rows: Rows) -> list[Group]:
     for (identity, *_), members in units.items():
         group = _group(rows, str(identity), members)
         groups += _split(rows, group) if _too_many(group) else [group]
+    groups = _as_told(rows, groups, doubtful)
     return sorted(groups, key=lambda g: (-(g.size or len(g.members)), g.members, g.name or ""))
 
 
@@ -250,13 +256,6 @@ def _overlap(rows: Rows, mine: Ints) -> bool:
     return bool((rows.start[mine][1:] < ends[:-1]).any())
 
 
-def signatures(rows: Rows) -> Ints:
-    """Per entry a number equal for those that may be one call, shape (entries + 1,)."""
-    known: dict[tuple[object, ...], int] = {}
-    numbers = [known.setdefault(signature(e), len(known)) for e in rows.entries]
-    return np.array([*numbers, -1], dtype=np.int64)
-
-
 def _group(rows: Rows, identity: str, members: dict[int, Ints]) -> Group:
     order = sorted(members)
     # Kernels launched before the profiler began tell nothing of their group.
@@ -270,6 +269,79 @@ def _group(rows: Rows, identity: str, members: dict[int, Ints]) -> Group:
         identity, first.group, ranks, size, tuple(order), tuple(members[t] for t in order),
         first.description,
     )  # fmt: skip
+
+
+def _as_told(rows: Rows, groups: list[Group], doubtful: frozenset[int]) -> list[Group]:
+    """Inferred groups with the size that the traces tell of such a group; parts of one joined.
+
+    A group of ranks that no trace tells of is a part of one: the smallest that has them all. Parts
+    are joined where their calls do not contradict it; what is left alone keeps the size of the
+    whole, so that its waiting is not known.
+    """
+    sends = np.array([e.op.point_to_point or e.op is Op.SEND_RECV for e in rows.entries] + [False])
+    sig = signatures(rows)
+    found: list[Group] = []
+    parts: dict[tuple[int, ...], list[Group]] = defaultdict(list)
+    for group in groups:
+        # Send and Recv make communicators of two ranks, which no trace tells.
+        pairs = any(sends[rows.entry[r]].any() for r in group.rows)
+        if group.identity != "inferred" or group.size is not None or pairs:
+            found.append(group)
+            continue
+        whole = _whole(rows, group)
+        if whole is None or _present(rows, whole) == group.members:
+            found.append(replace(group, size=whole and len(whole)))
+        else:
+            parts[whole].append(group)
+    for ranks, own in parts.items():
+        for group in _joined(rows, sig, own):
+            # Another stream of the same communicator may have been found whole.
+            same = [g for g in found if g.identity == "inferred" and g.members == group.members]
+            found = [g for g in found if g not in same]
+            streams = [dict(zip(g.members, g.rows, strict=True)) for g in (*same, group)]
+            for by_trace in _one_communicator(rows, streams):
+                found.append(replace(group, size=len(ranks), rows=tuple(by_trace.values())))
+    return [
+        replace(g, doubtful=g.identity == "inferred" and not doubtful.isdisjoint(g.members))
+        for g in found
+    ]
+
+
+def _whole(rows: Rows, group: Group) -> tuple[int, ...] | None:
+    """Ranks of the smallest group that all members tell and that has them all; None: none told."""
+    ranks = {rows.ranks[t] for t in group.members}
+    told = [set(rows.told[t]) for t in group.members]
+    fitting = [g for g in set.intersection(*told) if ranks <= set(g)]
+    return min(fitting, key=lambda g: (len(g), g), default=None)
+
+
+def _present(rows: Rows, ranks: tuple[int, ...]) -> tuple[int, ...]:
+    """Traces of a group's ranks, rising."""
+    return tuple(t for t, rank in enumerate(rows.ranks) if rank in ranks)
+
+
+def _joined(rows: Rows, sig: Ints, parts: list[Group]) -> list[Group]:
+    """Parts of one group, those of different traces joined unless their calls contradict it."""
+    joined: list[Group] = []
+    for part in sorted(parts, key=lambda g: -sum(map(len, g.rows))):
+        for k, known in enumerate(joined):
+            if set(known.members).isdisjoint(part.members) and _may_be_one(rows, sig, known, part):
+                both = dict(zip(known.members + part.members, known.rows + part.rows, strict=True))
+                order = tuple(sorted(both))
+                joined[k] = replace(known, members=order, rows=tuple(both[t] for t in order))
+                break
+        else:
+            joined.append(part)
+    return joined
+
+
+def _may_be_one(rows: Rows, sig: Ints, one: Group, other: Group) -> bool:
+    """Whether the calls of two parts do not contradict that they are the same."""
+    mine, theirs = (max(g.rows, key=len) for g in (one, other))
+    found = compare_calls(
+        *((sig[rows.entry[r]], rows.start[r], rows.end[r]) for r in (mine, theirs))
+    )
+    return found.same is not False
 
 
 def _too_many(group: Group) -> bool:

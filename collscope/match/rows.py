@@ -43,6 +43,7 @@ class Rows(msgspec.Struct, frozen=True):
     duplicates: tuple[int, ...] = ()  # indices of input traces left out: their rank came before
     world_size: int | None = None  # ranks of the job, where a trace tells them
     dialects: tuple[str, ...] = ()  # of the traces, each once
+    told: tuple[tuple[tuple[int, ...], ...], ...] = ()  # per trace the ranks of its groups, if told
 
     def __len__(self) -> int:
         """Rows of all traces."""
@@ -99,6 +100,13 @@ def signature(entry: TraceCollective) -> tuple[object, ...]:
     return (entry.op, entry.datatype, count, entry.count_bytes)
 
 
+def signatures(rows: Rows) -> Ints:
+    """Per entry a number equal for those that may be one call, shape (entries + 1,)."""
+    known: dict[tuple[object, ...], int] = {}
+    numbers = [known.setdefault(signature(e), len(known)) for e in rows.entries]
+    return np.array([*numbers, -1], dtype=np.int64)
+
+
 def gather_rows(traces: Sequence[TraceFile]) -> Rows:
     """All traces as one table; of two with equal rank the first counts.
 
@@ -144,6 +152,7 @@ def gather_rows(traces: Sequence[TraceFile]) -> Rows:
         duplicates=duplicates,
         world_size=max((f.world_size for f in files if f.world_size), default=None),
         dialects=tuple(sorted({f.dialect for f in files})),
+        told=tuple(f.groups for f in files),
     )
 
 

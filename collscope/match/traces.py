@@ -17,9 +17,10 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from collscope.match.align import interleave
-from collscope.match.groups import Group, find_groups, signatures
+from collscope.match.common_clock import link_clocks
+from collscope.match.groups import Group, find_groups
 from collscope.match.pairing import pair_by_time
-from collscope.match.rows import UNKNOWN_LAUNCH, Rows, class_key
+from collscope.match.rows import UNKNOWN_LAUNCH, Rows, class_key, signatures
 from collscope.model import CollectiveClass, Op
 from collscope.model.trace import Ints, TraceCollective
 
@@ -91,7 +92,9 @@ class Calls(msgspec.Struct, frozen=True):
 
 def match_calls(rows: Rows) -> Calls:
     """Calls of all ranks' collectives; nothing that a rank lacks or has too much stops it."""
-    groups, sig = find_groups(rows), signatures(rows)
+    linked = link_clocks(rows)
+    rows = linked.rows
+    groups, sig = find_groups(rows, linked.doubtful), signatures(rows)
     point = np.array([e.op.point_to_point for e in rows.entries] + [False])
     unclear = np.array([e.op is Op.SEND_RECV for e in rows.entries] + [False])
     builder = _Builder(rows, sig)
@@ -383,7 +386,9 @@ class _Builder:
 
 
 def _nranks(rows: Rows, group: Group) -> int:
-    """Ranks of a group; -1 where it does not tell them and some of the job's have no trace."""
+    """Ranks of a group; -1 where nothing tells them: others have no trace, or may belong to it."""
+    if group.doubtful:
+        return -1
     if group.size is not None:
         return max(group.size, len(group.members))
     return -1 if len(rows.ranks) < (rows.world_size or 0) else len(group.members)

@@ -217,6 +217,19 @@ def test_names_of_groups_and_gpus(description: str, known: str | None) -> None:
     assert (collective(file).description, file.gpu, file.world_size) == (known, "NVIDIA H200", 4)
 
 
+def test_groups_that_the_rank_is_in() -> None:
+    """Of the header alone, as of traces of CUDA activities; a group of one rank waits for none."""
+    config = [
+        {"pg_name": "0", "pg_desc": "default_pg", "pg_size": 4, "ranks": [0, 1, 2, 3]},
+        {"pg_name": "a", "pg_desc": "mesh_tp", "pg_size": 2, "ranks": [2, 3]},
+        {"pg_name": "b", "pg_desc": "self", "pg_size": 1, "ranks": [2]},
+        {"pg_name": "c", "pg_desc": "elsewhere", "pg_size": 2, "ranks": [0, 1]},
+    ]
+    info = {"rank": 2, "world_size": 4, "pg_config": config}
+    file = one(document(kernel(), distributedInfo=info))
+    assert file.groups == ((0, 1, 2, 3), (2, 3))
+
+
 def test_process_group_of_early_2024() -> None:
     args = {**ALL_REDUCE, "Process Group ID": 3}
     del args["Process Group Name"]

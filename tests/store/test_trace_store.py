@@ -704,14 +704,16 @@ def test_a_trace_survives_its_bytes(drawn: list[tuple[int, int, int, int, int]])
         TraceCollective(Op.ALL_TO_ALLV, in_split=(1, 2), out_split=(2, 1)),
     )
     trace = TraceFile(
-        "kineto", ("a", "b"), ("7",), entries, columns, 1, 2, "h", "0", None, ((1, 2),)
-    )
+        "kineto", ("a", "b"), ("7",), entries, columns, 1, 2, "h", "0", None, ((1, 2),),
+        groups=((0, 1), (1, 3)),
+    )  # fmt: skip
     found = decode_trace(encode_trace(trace))
     for name in TraceColumns.__struct_fields__:
         mine, theirs = getattr(columns, name), getattr(found.columns, name)
         assert mine.dtype == theirs.dtype
         assert np.array_equal(mine, theirs)
     assert (found.collectives, found.steps, found.rank) == (entries, ((1, 2),), 1)
+    assert found.groups == trace.groups
 
 
 def test_a_recording_survives_its_bytes() -> None:
