@@ -16,7 +16,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from collscope.stats import apart, with_noise
-from collscope.timeline.assumptions import HOST_STARTS, STARTS, host_prior
+from collscope.timeline.assumptions import HOST_STARTS, IDLE, STARTS, host_prior
+from collscope.timeline.overlap import covered, union
 from collscope.timeline.play import Substitutions, play
 from collscope.timeline.recorded_job import RecordedJob
 
@@ -87,15 +88,36 @@ def unprofiled_steps(recorded: RecordedJob) -> UnprofiledSteps | None:
     slowdown = recorded.contention.slowdown
     alone = recorded.contention.alone(recorded.graph.duration, slowdown)
 
+    idle = _idle_without_cause(recorded)
+
     def step(pace: float) -> float:
         new = Substitutions(None, pace, alone, slowdown)
-        return recorded.step(play(recorded.graph, new))
+        return recorded.step(play(recorded.graph, new)) + idle * (pace - 1)
 
     return UnprofiledSteps(
         recorded.profiler,
         tuple(times.tolist()),
         tuple(tuple(step(cost * pace) for pace in PACES) for cost in host_prior(recorded)),
     )
+
+
+def _idle_without_cause(recorded: RecordedJob) -> float:
+    """Time of a step in which a GPU is idle for no cause that its trace tells, ns; of the worst.
+
+    As far as is known it is the host's: of traces without launches all of it. What good traces do
+    not explain, up to `IDLE` of a step, is left out.
+    """
+    rows, steps = recorded.rows, recorded.steps
+    begin, finish = steps.span(rows.end, len(rows.ranks))
+    most = 0.0
+    for trace in steps.traces.tolist():
+        mine = rows.of(trace)
+        start, end = (v[mine].astype(np.float64) for v in (rows.start, rows.end))
+        ends = np.array([begin[trace], finish[trace]], dtype=np.float64)
+        before, after = covered(*union(start, end), ends).tolist()
+        idle = float(finish[trace] - begin[trace]) - (after - before)
+        most = max(most, min(idle, float(recorded.graph.idle_ns[trace])))
+    return max(0.0, most / int(steps.count[0]) - IDLE * (recorded.step_ns or 0.0))
 
 
 def step_ratio(

@@ -6,8 +6,10 @@ import random
 from math import exp, hypot, log, sqrt
 
 import pytest
+from trace_builder import US, Job
 
 from collscope.stats import t_quantile
+from collscope.timeline.analyse import analyse
 from collscope.timeline.assumptions import HOST_STARTS, STARTS
 from collscope.timeline.unprofiled import (
     PACES,
@@ -15,6 +17,7 @@ from collscope.timeline.unprofiled import (
     UnprofiledSteps,
     step_ratio,
     steps_enough,
+    unprofiled_steps,
 )
 
 PRIOR = (0.6, 0.77, 1.0)
@@ -59,6 +62,25 @@ def test_the_same_profiler_costs_both_hosts_alike_and_another_one_does_not() -> 
     assert alike.doubts["profiler"] == pytest.approx((0, 0))
     assert unlike.doubts["profiler"] == pytest.approx((log(0.6), log(1 / 0.6)))
     assert alike.doubts["hosts"] == pytest.approx((log(1 - HOST_STARTS), -log(1 - HOST_STARTS)))
+
+
+def test_idle_time_without_launches_may_be_the_hosts() -> None:
+    """Steps of 1200 us, of which a GPU needs 304: without launches no cause of the rest is told.
+
+    But for 10 % of the step it may take 0.4 x 0.7 to 0.95 x 1.3 of its time: 1200 - 0.72 x 776 =
+    641 to 1200 + 0.235 x 776 = 1382 us; and 3 % from start to start.
+    """
+    job = Job(2, jitter_ns=0, host_work=300 * US)
+    for _ in range(6):
+        for count in (1 << 20, 1 << 22):
+            for rank in range(2):
+                job.compute(rank, 100 * US)
+            job.collective((0, 1), 50 * US, count=count)
+    for row in (row for rows in job.rows.values() for row in rows):
+        row.launch = -(1 << 41)
+    found = unprofiled_steps(analyse(job.traces()).recorded())
+    assert found is not None
+    assert found.ends == pytest.approx((0.97 * 641 * US, 1.03 * 1382 * US), rel=0.01)
 
 
 def test_a_single_step_tells_no_range() -> None:

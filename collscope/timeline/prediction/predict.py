@@ -9,7 +9,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from collscope.model import CollectiveClass
-from collscope.timeline.assumptions import GIVEN, STARTS
+from collscope.timeline.assumptions import GIVEN, IDLE, STARTS
 from collscope.timeline.play import Played
 from collscope.timeline.prediction.contention_change import blocks_change, contention_readings
 from collscope.timeline.prediction.host_pace import host_pace
@@ -28,7 +28,6 @@ from collscope.timeline.traced_transfers import Transfers
 from collscope.timeline.transfer_factors import NewTime, transfer_factors
 
 Floats = npt.NDArray[np.float64]
-_IDLE = 0.1  # of the step; more of it without a known cause widens the range
 
 
 def predict(
@@ -66,7 +65,7 @@ def predict(
         # The profiler slowed the GPU, too. What the change adds or saves may not have been.
         others.append((1 + (new_step - old) / base,))
     idle = float((recorded.graph.idle_ns / recorded.steps.count.max()).mean()) / step
-    margin = STARTS + max(0.0, idle - _IDLE) + max(0.0, abs(simulated / step - 1) - STARTS)
+    margin = STARTS + max(0.0, idle - IDLE) + max(0.0, abs(simulated / step - 1) - STARTS)
     alone, waits = lone_exchanges(recorded)
     margin += waits / step
     if factors.exact and (factors.middle == 1).all():
