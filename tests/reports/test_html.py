@@ -630,7 +630,8 @@ def _tuning(name: str) -> Tuning:
     return msgspec.convert(
         {
             "outcome": "tuned", "why": "confirmed", "kind": "environment", "library": "nccl 2.28.9",
-            "device": "NVIDIA H200", "nranks": 4, "seed": 1, "present": [], "kept": [],
+            "device": "NVIDIA H200", "nranks": 4, "seed": 1, "present": [],
+            "present_told": True, "traced_blocks": None, "kept": [],
             "job": {"seconds": 6.3688e-3, "basis": "a step of 6.3688 ms (--step-ms)"},
             "classes": [
                 {"class_id": i, "plan_id": i, "op": "AllReduce", "datatype": "Bfloat16",
