@@ -68,8 +68,8 @@ def _order(
     The clocks of traces and of recordings differ, so that one of them must count for all.
     """
     both = Joined([*joined[0].call, *joined[1].call])
-    chosen = traced or recorded
-    when = [g.when if g in chosen else np.zeros_like(g.when) for g in (*recorded, *traced)]
+    when = [np.zeros_like(g.when) if traced else g.when for g in recorded]
+    when += [g.when for g in traced]
     put_in_order(matched, both, when)
     joined[0].call[:] = both.call[: len(recorded)]
     joined[1].call[:] = both.call[len(recorded) :]
