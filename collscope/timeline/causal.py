@@ -94,6 +94,7 @@ class Causes:
         self.host_ns = np.zeros(n, dtype=np.int64)  # host time from there to the launch
         self.known = np.zeros(n, dtype=bool)  # the launch is known
         self.event = np.full((2, n), NONE)  # rows that each row waits for
+        self.unseen = np.zeros((2, n), dtype=bool)  # the order of calls alone names that
         self.syncs: list[Sync] = []
         self.counts: Counter[str] = Counter()
         self.before = _on_stream(rows)
@@ -295,8 +296,8 @@ class Causes:
         for wait in waits:
             key = (*wait.around, (wait.target, int(wait.first)))
             found.setdefault(key, []).append(wait)
-        for destination, source in rules.edges(list(found.values())):
-            self._hold(destination, source)
+        for destination, source, seen in rules.edges(list(found.values())):
+            self._hold(destination, source, seen=seen)
 
     def _told_events(self, host: HostCalls, told: Ints, launches: Launches) -> set[int]:
         """Hold the edges of waits whose event and its record the source tells; these waits.
@@ -343,7 +344,9 @@ class Causes:
                     continue
                 steps = int(later[0])
                 like = int(mine[place + steps * period])
-                for source in self.event[:, like].tolist():
+                for source, unseen in zip(
+                    self.event[:, like].tolist(), self.unseen[:, like].tolist(), strict=True
+                ):
                     if source == NONE or int(rows.stream[source]) not in of_stream:
                         continue
                     others, recurs = of_stream[int(rows.stream[source])]
@@ -353,7 +356,7 @@ class Causes:
                         continue
                     if self.end[others[at]] <= self.start[row] + TOLERANCE_NS:
                         self.counts["inferred"] += 1
-                        self._hold(row, int(others[at]))
+                        self._hold(row, int(others[at]), seen=not unseen)
 
     def _recurring(self, trace: int) -> dict[int, tuple[Ints, int]]:
         """Rows of each stream of a trace on which as many recur every step; and how many."""
@@ -373,18 +376,15 @@ class Causes:
                 found[stream] = own, count
         return found
 
-    def _hold(self, destination: int, source: int) -> None:
+    def _hold(self, destination: int, source: int, *, seen: bool = True) -> None:
         """Add an event edge; of those of one stream the last launched counts."""
-        stream = self.rows.stream
-        for slot in range(2):
-            known = int(self.event[slot, destination])
-            if known == NONE or stream[known] == stream[source]:
-                if known == NONE or self.end[source] > self.end[known]:
-                    self.event[slot, destination] = source
-                return
-        least = int(self.end[self.event[:, destination]].argmin())
-        if self.end[source] > self.end[self.event[least, destination]]:
-            self.event[least, destination] = source
+        stream, held = self.rows.stream, self.event[:, destination].tolist()
+        alike = [s for s in range(2) if held[s] == NONE or stream[held[s]] == stream[source]]
+        slot = alike[0] if alike else int(self.end[held].argmin())
+        known = held[slot]
+        if known == NONE or self.end[source] > self.end[known]:
+            self.event[slot, destination] = source
+            self.unseen[slot, destination] = not seen
 
     def _waits(self, host: HostCalls, told: Ints, launches: Launches) -> list[Wait]:
         """Waits of the job's own streams; those that the library makes for itself are left out."""

@@ -73,6 +73,7 @@ class Wait(msgspec.Struct, frozen=True):
 class _Rule(msgspec.Struct, frozen=True):
     group: int  # of waits
     plain: bool  # stands without evidence
+    latest: bool  # the last event that was recorded: of no nearer one is it known that it is not
     kinds: int  # of rows that are waited for: of one name, on one stream
     tight: Ints  # rows whose start it explains
     destination: Ints  # rows that wait
@@ -147,8 +148,11 @@ class Rules:
                 edges += zip(destination[good].tolist(), source[good].tolist(), strict=True)
         return edges
 
-    def edges(self, groups: list[list[Wait]]) -> list[tuple[int, int]]:
-        """(row, row that it waits for) of all waits; those of a group stand among the same calls.
+    def edges(self, groups: list[list[Wait]]) -> list[tuple[int, int, bool]]:
+        """(row, row that it waits for, seen) of all waits; those of a group stand among like calls.
+
+        An edge is seen where a start that nothing else explains shows its rule, or where it is for
+        the last event; else the order of calls alone names it.
 
         Every group gets the rule that explains most starts that no other rule explains already. Of
         rules that explain as many it is the one with the fewest kinds of rows: what stands among
@@ -156,7 +160,7 @@ class Rules:
         """
         rules = [rule for number, waits in enumerate(groups) for rule in self._rules(number, waits)]
         explained = self.explained
-        chosen: dict[int, _Rule] = {}
+        chosen: dict[int, tuple[_Rule, bool]] = {}
         heap = [(-len(rule.tight), rule.kinds, k) for k, rule in enumerate(rules)]
         heapify(heap)
         while heap:
@@ -170,18 +174,19 @@ class Rules:
             if now > value and heap and (now, kinds, k) > heap[0]:
                 heappush(heap, (now, kinds, k))
                 continue
-            chosen[rule.group] = rule
+            chosen[rule.group] = rule, now < 0 or rule.latest
             explained[rule.tight] = True
-        edges: list[tuple[int, int]] = []
+        edges: list[tuple[int, int, bool]] = []
         for number, waits in enumerate(groups):
-            found = chosen.get(number)
+            found, seen = chosen.get(number, (None, False))
             good = 0 if found is None else len(found.destination)
             wrong = 0 if found is None else found.contradicted
             self.counts["told" if waits[0].target >= 0 else "inferred"] += good
             self.counts["contradicted"] += wrong
             self.counts["unknown"] += len(waits) - good - wrong
             if found is not None:
-                edges += zip(found.destination.tolist(), found.row.tolist(), strict=True)
+                pairs = zip(found.destination.tolist(), found.row.tolist(), strict=True)
+                edges += ((*pair, seen) for pair in pairs)
         return edges
 
     def _rules(self, group: int, waits: list[Wait]) -> Iterator[_Rule]:
@@ -192,7 +197,7 @@ class Rules:
         plain = True  # where nothing shows which: the last event recorded, for the next launch
         for target in targets:
             destination = self._next(target, call)
-            for candidate in self._candidates(latest):
+            for number, candidate in enumerate(self._candidates(latest)):
                 row = np.where(destination >= 0, candidate, NONE)
                 good = (row >= 0) & (self.stream[row] != target)
                 if good.sum() < 0.5 * ((candidate != NONE) & (destination >= 0)).sum():
@@ -208,8 +213,8 @@ class Rules:
                 if near.any() or plain:
                     kinds = np.unique(self.rows.name[row[good]] + 1j * self.stream[row[good]])
                     yield _Rule(
-                        group, plain, len(kinds), destination[near], destination[good], row[good],
-                        int(wrong.sum()),
+                        group, plain, number == 0, len(kinds), destination[near],
+                        destination[good], row[good], int(wrong.sum()),
                     )  # fmt: skip
                 if plain and waits[0].first:
                     return  # PyTorch records on the current stream, then waits

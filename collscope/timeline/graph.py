@@ -60,6 +60,7 @@ class Graph(msgspec.Struct, frozen=True, dict=True):
     gap: Ints  # (slots, nodes) ns
     usual: Ints  # (slots, nodes) the same without the recorded starts: what such causes mostly need
     lasted: Ints  # (slots, nodes) row; -1: none
+    unseen: Bools  # (slots, nodes) edges that no start shows: the order of calls alone names them
     work: Ints  # (nodes,) ns of the host
     part: Ints  # (nodes,) -1: the node is no end of a collective's part
     time: Ints  # (nodes,) recorded, common clock
@@ -75,6 +76,13 @@ class Graph(msgspec.Struct, frozen=True, dict=True):
     idle_ns: Ints  # (traces,) idle of streams that no edge ends within `EXPLAINED_NS`
     launches: Ints  # (traces,) rows whose launch is known
     bound: Ints  # (traces,) of these, those that the host held up: the GPU had nothing queued
+
+    @cached_property
+    def seen(self) -> Graph:
+        """The graph without the edges that no start shows; a node keeps its only cause."""
+        before = np.where(self.unseen, NEVER, self.before)
+        before = np.where((before == NEVER).all(axis=0), self.before, before)
+        return msgspec.structs.replace(self, before=before)
 
     @cached_property
     def following(self) -> Following:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collscope.timeline.causal import Causes
 
 Bools = npt.NDArray[np.bool_]
+_SHORTEST = 0.01  # of the launches: their rows start the soonest
 _OFTEN = 3  # rows of a name that tell what these wait behind a cause
 
 
@@ -76,6 +77,8 @@ class Nodes:
             ready[slot, on] = b.end[source[on]]
         there = self.before[:, :n] >= 0
         delay = b.start - ready
+        # No row starts sooner behind its launch than this, whatever it waits for.
+        ready[HOST] += _least_latency(b, np.where(there[HOST], delay[HOST], EVER))
         self.last = ready.argmax(axis=0)
         self.held = np.where(there.any(axis=0), delay[self.last, np.arange(n)], 0)
         for slot in range(4):
@@ -148,6 +151,8 @@ class Nodes:
         b.counts["contradicted"] += int(late.sum())
         gap, lasted, work = self.gap[:, order], self.lasted[:, order], self.work[order]
         usual = self.usual[:, order]
+        unseen = np.zeros(before.shape, dtype=bool)
+        unseen[EVENT:, place[:n]] = b.unseen
         free = (target == NEVER).all(axis=0)
         target[HOST, free], gap[HOST, free], work[free] = ORIGIN, time[order][free], 0
         usual[HOST, free] = gap[HOST, free]
@@ -163,6 +168,7 @@ class Nodes:
             gap=gap,
             usual=usual,
             lasted=lasted,
+            unseen=unseen & (target != NEVER),
             work=work,
             part=self.part[order],
             time=time[order],
@@ -183,6 +189,19 @@ class Nodes:
             launches=np.bincount(rows.trace[b.known], minlength=traces),
             bound=np.bincount(rows.trace[b.known & (self.last == HOST)], minlength=traces),
         )
+
+
+def _least_latency(b: Causes, delay: Ints) -> Ints:
+    """Shortest time from a launch to its row in each row's trace, ns; 0 where none shows it.
+
+    delay  the same of each row, `EVER` where its launch is not known
+    """
+    least = np.zeros(len(b.rows.ranks), dtype=np.int64)
+    for trace in range(len(least)):
+        known = delay[b.rows.of(trace)]
+        known = known[(known >= 0) & (known <= EXPLAINED_NS)]  # else the GPU was behind
+        least[trace] = int(np.quantile(known, _SHORTEST)) if len(known) else 0
+    return least[b.rows.trace]
 
 
 def _typical(delays: Ints, seen: Bools, name: npt.NDArray[np.int32]) -> Ints:

@@ -314,6 +314,75 @@ def test_compute_is_slower_while_a_collective_is_beside_it() -> None:
     assert lasted[~slow] == pytest.approx(np.full((~slow).sum(), 100.0 * US))
 
 
+def test_a_kernel_starts_some_time_behind_its_launch_whatever_stands_before_it() -> None:
+    """Kernels of 20 us, launched every 30 us, start 12 us behind: that no kernel waits 10 us.
+
+    The one before ends 2 us behind the launch. With a host ten times as fast they follow each
+    other within 2 us, not after the 10 us that they seem to wait for the stream.
+    """
+    recorder = Recorder(0)
+    for k in range(60):
+        recorder.now = 30.0 * k
+        recorder.launch(7, 30.0 * k + 12, 30.0 * k + 32)
+    graph = analyse([recorder.trace()]).recorded().graph
+    fast = play(graph, Substitutions(host=0.1))
+    assert fast.end[-1] - fast.end[0] == pytest.approx(59 * 22 * US, rel=0.01)
+
+
+def sharded_step(recorder: Recorder, transfer: float) -> None:
+    """As FSDP2 where the host is slow: a step of 1 ms, gathers one layer ahead.
+
+    Compute waits for the last gather but one. That is what no start shows: it was over long before.
+    The last event before that wait is of a gather that is still running, the one before it is of
+    the ReduceScatter of the layer before.
+    """
+    for layer in range(4):
+        begin = recorder.now
+        for stream, name, start in ((24, "ReduceScatter", 20.0), (20, "AllGather", 60.0)):
+            recorder.now = begin + start - 20
+            if stream == 24:
+                recorder.call("cudaEventRecordWithFlags")
+                recorder.call("cudaStreamWaitEvent")  # for the layer's gradients
+                recorder.told(24, 6)
+                recorder.call("cudaEventRecord")
+                recorder.call("cudaStreamWaitEvent")  # the library's own
+            recorder.launch(stream, begin + start, begin + start + transfer, nccl(name))
+            recorder.call("cudaEventRecordWithFlags")
+        recorder.now = begin + 70
+        recorder.call("cudaStreamWaitEvent")
+        recorder.told(7, 6)
+        for k in range(6):
+            recorder.launch(7, begin + 84 + 25 * k, begin + 108 + 25 * k, f"void layer{layer}")
+            recorder.now = begin + 95 + 25 * k
+        recorder.now = begin + 250
+
+
+def nccl(operation: str) -> str:
+    return f"ncclDevKernel_{operation}_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+def test_the_range_holds_that_rows_do_not_wait_for_what_no_start_shows() -> None:
+    """Transfers of 115 us for 38: two a layer still take less than the host's 250 us.
+
+    Were a layer to wait for the ReduceScatter before it, the step would be longer: the next one
+    follows the layer's work of 150 us.
+    """
+    found = []
+    for transfer in (38.0, 115.0):
+        recorders = [Recorder(0), Recorder(1)]
+        for recorder in recorders:
+            for _ in range(8):
+                sharded_step(recorder, transfer)
+        found.append(analyse([recorder.trace() for recorder in recorders]).recorded())
+    recorded, other = found
+    assert recorded.graph.unseen.any()
+    new = transfers_of(other.rows, other.linked, other.linked_times)
+    changed = predict(recorded, {}, traced=new, measured_step_ns=1.0 * MS)
+    assert changed is not None
+    assert changed.new_ns > 1.05 * MS
+    assert changed.low_ns <= 1.0 * MS
+
+
 @pytest.mark.parametrize("behind", [5, 90])
 def test_a_launch_into_a_full_queue_is_no_work(behind: int) -> None:
     """1100 kernels launched before the trace began: a launch lasts until one of them is done.

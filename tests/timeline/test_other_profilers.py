@@ -89,8 +89,12 @@ def test_the_prediction_is_that_of_the_record(
         # RPD tells one stream for all of a graph: what a wait between streams takes is lost.
         assert other.simulated_ns == pytest.approx(own.simulated_ns, rel=0.015)
         assert other.new_ns == pytest.approx(own.new_ns, rel=1e-3)
-        assert other.low_ns == pytest.approx(own.low_ns, rel=0.01)
-        assert other.high_ns == pytest.approx(own.high_ns, rel=0.01)
+        if form == WITHOUT_RECORDS:  # more of what rows wait for is no more than possible
+            assert 0.9 * own.low_ns <= other.low_ns <= 1.01 * own.low_ns
+            assert 0.99 * own.high_ns <= other.high_ns <= 1.1 * own.high_ns
+        else:
+            assert other.low_ns == pytest.approx(own.low_ns, rel=0.01)
+            assert other.high_ns == pytest.approx(own.high_ns, rel=0.01)
         if not form.startswith("rpd"):
             assert other.knowledge == replace(own.knowledge, blocks=other.knowledge.blocks)
 

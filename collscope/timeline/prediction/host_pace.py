@@ -24,18 +24,24 @@ class PaceRange(msgspec.Struct, frozen=True):
 
 
 def host_pace(
-    player: Player, measured_ns: float | None, contention: ContentionReading
+    player: Player,
+    measured_ns: float | None,
+    contention: ContentionReading,
+    *,
+    seen: bool = False,
 ) -> PaceRange:
     """Time of the host's work without the profiler, in parts of the recorded.
 
     The step time without the profiler tells it where the host is what bounds that step.
+
+    seen  only edges that a recorded start shows
     """
     low, usual, high = host_prior(player.recorded)
     if measured_ns is None:
         return PaceRange(low, usual, high, determined=False)
 
     def step(place: int) -> float:
-        return player.old_step(_PACES[place], contention)
+        return player.old_step(_PACES[place], contention, seen=seen)
 
     goal = min(max(measured_ns, step(0)), step(len(_PACES) - 1))
     least, most = (_pace(step, goal * (1 + change)) for change in (-GIVEN, GIVEN))

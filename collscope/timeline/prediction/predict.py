@@ -58,7 +58,10 @@ def predict(
     if old <= 0 or new_step <= 0:
         return None
     ratio = new_step / old
-    others = [*alternatives(player, middle, factors, host, readings)]
+    seen_host = None
+    if recorded.graph.unseen.any():
+        seen_host = host_pace(player, measured_step_ns, readings[0], seen=True).middle
+    others = [*alternatives(player, middle, factors, host, readings, seen_host)]
     hosts = other_hosts(player, middle, host)
     others += [hosts, (other_clock(player, middle, old, ratio),)]
     if old > base * (1 + GIVEN):

@@ -17,18 +17,25 @@ from collscope.timeline.transfer_factors import Factors
 def alternatives(
     player: Player, middle: Scenario, factors: Factors, host: PaceRange,
     readings: tuple[ContentionReading, ContentionReading, ContentionReading],
+    seen_host: float | None,
 ) -> Iterator[tuple[float, ...]]:  # fmt: skip
-    """New step against the old one with one thing otherwise that is not known, thing by thing."""
+    """New step against the old one with one thing otherwise that is not known, thing by thing.
+
+    seen_host  the host's pace where rows wait only for what a recorded start shows; None: they do
+    """
     old = player.old_step(middle.host, middle.contention)
 
     def ratio(other: Scenario) -> float:
         """The same reading before and after."""
-        return player.new_step(other) / (player.old_step(other.host, other.contention) or old)
+        before = player.old_step(other.host, other.contention, seen=other.seen)
+        return player.new_step(other) / (before or old)
 
     yield tuple(ratio(replace(middle, host=pace)) for pace in {host.low, host.high} - {host.middle})
     if not factors.exact:
         yield tuple(player.new_step(replace(middle, factor=factor)) / old
                     for factor in (factors.low, factors.high))  # fmt: skip
+    if seen_host is not None:
+        yield (ratio(replace(middle, host=seen_host, seen=True)),)
     yield tuple(
         ratio(replace(middle, contention=r)) for r in readings[1:] if r is not middle.contention
     )
