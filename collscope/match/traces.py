@@ -131,12 +131,12 @@ def _exchanges(rows: Rows, members: list[Ints]) -> bool:
 
 
 def _outside(rows: Rows, calls: Calls) -> Iterator[tuple[int, int]]:
-    """(call, trace) where the rank launched the call before its trace began, or after its end.
+    """(call, trace) where the rank's trace begins behind the call, or ends before it.
 
-    A profiler records what is launched while it runs, and each rank's begins and ends at another
-    call. Only calls before the rank's first on the group, and behind its last, can be outside. The
-    rank would have launched one when another rank did, by the difference that the two show in the
-    calls they have in common.
+    Only calls before the rank's first on the group, and behind its last, can be outside. The rank
+    would have launched, begun or left one when another did, by the differences that the two show in
+    the calls they have in common. A profiler records what is launched while it runs, and most of
+    what runs when it begins.
     """
     absent: dict[tuple[int, int], list[int]] = defaultdict(list)
     for call, trace in calls.absent():
@@ -148,23 +148,40 @@ def _outside(rows: Rows, calls: Calls) -> Iterator[tuple[int, int]]:
         own = np.flatnonzero(matrix[:, column] >= 0)
         if not len(own):
             continue
-        issued = np.where(rows.launch != UNKNOWN_LAUNCH, rows.launch, rows.start)
-        window = issued[rows.of(trace)]
+        mine = rows.of(trace)
+        ran = int(rows.start[mine].min()), int(rows.end[mine].max())
+        stamps = [(rows.start, ran), (rows.end, ran)]
+        launches = rows.launch[mine][rows.launch[mine] != UNKNOWN_LAUNCH]
+        if len(launches):
+            stamps.append((rows.launch, (int(launches.min()), int(launches.max()))))
         places = np.searchsorted(numbers, lacked)
         for place, call in zip(places.tolist(), lacked, strict=True):
             if own[0] < place < own[-1]:
                 continue
-            there = matrix[place]
-            other = int(np.argmax(there >= 0))
+            other = int(np.argmax(matrix[place] >= 0))
             common = own[matrix[own, other] >= 0]
-            if not len(common):
-                continue
-            ahead = issued[matrix[common, column]] - issued[matrix[common, other]]
-            low, high = issued[there[other]] + ahead.min(), issued[there[other]] + ahead.max()
-            if (place < own[0] and low <= window.min()) or (
-                place > own[-1] and high >= window.max()
-            ):
+            pairs = matrix[common, column], matrix[common, other], int(matrix[place, other])
+            early = place < own[0]
+            if any(_beyond(times, pairs, window, early=early) for times, window in stamps):
                 yield call, trace
+
+
+def _beyond(
+    times: Ints, pairs: tuple[Ints, Ints, int], window: tuple[int, int], *, early: bool
+) -> bool:
+    """Whether a rank's time of a call that it lacks lies before its window, or behind it.
+
+    pairs   rows of the calls that the rank and another have in common, of either, and the other's
+            row of the call
+    """
+    own, others, there = pairs
+    known = (times[own] != UNKNOWN_LAUNCH) & (times[others] != UNKNOWN_LAUNCH)
+    if not known.any() or times[there] == UNKNOWN_LAUNCH:
+        return False
+    ahead = times[own[known]] - times[others[known]]
+    if early:
+        return bool(times[there] + ahead.min() <= window[0])
+    return bool(times[there] + ahead.max() >= window[1])
 
 
 def align_members(rows: Rows, sig: Ints, members: list[Ints]) -> tuple[Ints, bool]:

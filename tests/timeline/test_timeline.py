@@ -494,3 +494,38 @@ def test_scheduled_windows_of_real_jobs_are_one_group(
     assert int((timeline.calls.seen == 4).sum()) == min(rows)
     assert timeline.calls.missing() == []
     assert not timeline.times.impossible.any()
+
+
+def _profiled(job: Job, begins: dict[int, int], ahead: dict[int, int]) -> list[TraceFile]:
+    """Traces of profilers that begin at `begins`, of hosts that launch `ahead` of the GPU, ns."""
+    for rank, rows in job.rows.items():
+        rows[:] = [r for r in rows if r.start >= begins[rank]]
+        for r in rows:
+            r.launch = r.start - ahead[rank]
+            if r.launch < begins[rank]:
+                r.launch = -(1 << 60)  # launched before the profiler began: not told
+    return job.traces()
+
+
+def test_calls_before_a_ranks_profiler_began_are_not_missing_there() -> None:
+    """The others' launches of these calls are not told, and rank 3's host is hardly ahead."""
+    job = steady_job(4, 200)
+    truth = [r.start for r in job.rows[0] if r.collective is not None]
+    begin = truth[40] - 100 * US
+    begins = {0: 0, 1: 0, 2: 0, 3: begin}
+    ahead = {0: 8 * MS, 1: 8 * MS, 2: 8 * MS, 3: 20 * US}
+    timeline = analyse(_profiled(job, begins, ahead))
+    assert len(timeline.calls) == 200
+    assert timeline.calls.missing() == []
+    assert {call for call, _ in timeline.calls.outside} == set(range(40))
+
+
+def test_calls_within_a_ranks_window_are_missing_there() -> None:
+    """Rank 3 computes from the beginning, but the records of its first calls are lost."""
+    job = steady_job(4, 200)
+    for _ in range(3):
+        job.drop(3, 10)
+        job.drop(3, 0)
+    ahead = dict.fromkeys(range(4), 100 * US)
+    timeline = analyse(_profiled(job, dict.fromkeys(range(4), -MS), ahead))
+    assert [call for call, _ in timeline.calls.missing()] == [0, 1, 2, 10, 12, 14]
