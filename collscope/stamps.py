@@ -103,7 +103,7 @@ _APART = (
 )
 
 
-class Judgement(msgspec.Struct, frozen=True):
+class StampJudgement(msgspec.Struct, frozen=True):
     """What became of the rows of a source, by their index."""
 
     reason: npt.NDArray[np.int8]  # (rows,) BELIEVED, or why not
@@ -123,7 +123,7 @@ def judge(
     stream: npt.NDArray[Any],
     collective: Bools,
     launch: Ints | None = None,
-) -> Judgement:
+) -> StampJudgement:
     """Hold the rows of one source, or of one clock of it, against each other.
 
     start, end  (rows,) ns
@@ -142,7 +142,7 @@ def judge(
         _judge_order(start, stream, launch, reason)
     _judge_streams(start, end, stream, reason)
     long_waits = _judge_lengths(start, end, collective, reason)
-    return Judgement(reason, long_waits, _apart(start, end, reason))
+    return StampJudgement(reason, long_waits, _apart(start, end, reason))
 
 
 def _judge_order(
@@ -227,7 +227,7 @@ def _apart(start: Ints, end: Ints, reason: npt.NDArray[np.int8]) -> Ints:
     return alone
 
 
-def diagnostics(found: Judgement, excerpt: Callable[[int], str]) -> list[Diagnostic]:
+def diagnostics(found: StampJudgement, excerpt: Callable[[int], str]) -> list[Diagnostic]:
     """What is told of a source's times, counted by rule, each with its first row.
 
     excerpt  row's index to how a person finds it

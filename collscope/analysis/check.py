@@ -30,9 +30,9 @@ from collscope.analysis.notes import (
 )
 from collscope.analysis.verdict import (
     Broken,
+    ComparedClass,
     Decision,
     Doubt,
-    Judged,
     Lost,
     Reason,
     Verdict,
@@ -221,7 +221,7 @@ def _weighing(baseline: Label, weights: Mapping[CollectiveClass, int] | None) ->
         yield OneCallEach()
 
 
-def _launches(judged: Sequence[Judged]) -> Iterator[Note]:
+def _launches(judged: Sequence[ComparedClass]) -> Iterator[Note]:
     """Note on labels of which too few launches are known to tell how launches differ."""
     few = sum(j.effect.few and j.effect.error is not None for j in judged)
     if few:
@@ -273,11 +273,11 @@ def _judge(
     shares: Sequence[float],
     pairs: Sequence[tuple[Samples, Samples]],
     found: _Found,
-) -> list[Judged]:
+) -> list[ComparedClass]:
     slower = discoveries([e.p_slower() for e in found.effects], DISCOVERY_RATE)
     faster = discoveries([e.p_faster() for e in found.effects], DISCOVERY_RATE)
     return [
-        Judged(
+        ComparedClass(
             key,
             shares[k],
             pairs[k][0].time_us,
@@ -302,7 +302,7 @@ def _doubt_of(effect: Effect, widest: float) -> Doubt | None:
     return Doubt.ASSUMED if assumed > widest else Doubt.SPREAD
 
 
-def _row(j: Judged, baseline: Label, current: Label) -> ClassVerdict:
+def _row(j: ComparedClass, baseline: Label, current: Label) -> ClassVerdict:
     half = j.effect.half_width()
     if j.slower or j.faster:
         outcome = "slower" if j.slower else "faster"

@@ -15,7 +15,7 @@ from collscope.analysis.classes import ClassRow, class_rows, read_call_totals
 from collscope.analysis.judged import judge_classes
 from collscope.analysis.marks import Mark, gap_marks, marks_of
 from collscope.analysis.serving import Matcher
-from collscope.analysis.timeline import Timeline
+from collscope.analysis.timeline import StoredTimeline
 from collscope.analysis.traced_run import read_traced_run
 from collscope.errors import InputError, NoVerdictError
 from collscope.model import CollectiveClass, Measurement
@@ -142,7 +142,7 @@ def _traced(
             others[t.class_id].collective_class,
             NewTime(t.transfer_ns_median, t.transfer_ns_min, t.transfer_ns_max),
         )
-        for t in Timeline.read(connection, run).classes
+        for t in StoredTimeline.read(connection, run).classes
         if t.transfer_ns_median is not None
     ]
     found: dict[CollectiveClass, NewTime] = {}

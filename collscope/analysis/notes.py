@@ -100,7 +100,7 @@ class FewLaunches(msgspec.Struct, frozen=True):
     of: int
 
 
-class Coverage(msgspec.Struct, frozen=True):
+class WeightsCoverage(msgspec.Struct, frozen=True):
     """How much of a run was measured; parts are None where the run has nothing."""
 
     run: str
@@ -190,7 +190,7 @@ class OneRecordingEach(msgspec.Struct, frozen=True):
 
 Note = (
     Unlike | Mixed | WrongResults | WithoutTime | NotEverywhere | NoCounterpart | PlacesDiffer
-    | ControlRaises | OneCallEach | FewLaunches | Coverage | NotApplicable | SeveralNodes
+    | ControlRaises | OneCallEach | FewLaunches | WeightsCoverage | NotApplicable | SeveralNodes
     | Impossible | Damaged | HeldAgainst | Weighed | NoSteps | NotSplit | WaitsUnknown
     | GroupsInferred | OneRecording | OneRecordingEach
 )  # fmt: skip

@@ -73,7 +73,7 @@ SELECT kind, place, ranks, calls, transfer_ns, wait_ns, late_last, caused_wait_n
 FROM place_times WHERE run = ? AND transfer_ns > 0 ORDER BY kind, caused_wait_ns DESC, place
 """
 
-_Kind = TypeVar("_Kind", bound="Timeline")
+_Kind = TypeVar("_Kind", bound="StoredTimeline")
 _Call = tuple[int, int, int, int | None, int | None, int | None]
 
 
@@ -173,7 +173,7 @@ class StepRow(msgspec.Struct, frozen=True):
     step_from: Annotated[str, ("marks", "kernels", "period", "given")]  # as in the view `steps`
 
 
-class Timeline(msgspec.Struct, frozen=True):
+class StoredTimeline(msgspec.Struct, frozen=True):
     """Everything traces and recordings tell; empty where the run has none."""
 
     ranks: tuple[RankRow, ...]

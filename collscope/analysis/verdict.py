@@ -71,7 +71,7 @@ class Doubt(Enum):
     HOSTS = "hosts"  # of a step: the hosts of two starts differ
 
 
-class Judged(msgspec.Struct, frozen=True):
+class ComparedClass(msgspec.Struct, frozen=True):
     """One class of both labels, and whether it changed beyond threshold and noise."""
 
     key: CollectiveClass
@@ -111,7 +111,7 @@ class Noise(msgspec.Struct, frozen=True):
 
     seen: float  # part of the baseline's time that can be judged
     doubt: Doubt
-    classes: tuple[Judged, ...]  # of that doubt
+    classes: tuple[ComparedClass, ...]  # of that doubt
     resolution: float | None  # least at which enough could be judged; None: it says too little
 
 
@@ -140,8 +140,8 @@ class Decision(msgspec.Struct, frozen=True):
     system: str | None = None
     no_results: tuple[NoResult, ...] = ()
     broken: Broken | None = None
-    deciding: tuple[Judged, ...] = ()
-    judged: tuple[Judged, ...] = ()
+    deciding: tuple[ComparedClass, ...] = ()
+    judged: tuple[ComparedClass, ...] = ()
     total: Effect | None = None
     lost: Lost | None = None
     noise: Noise | None = None
@@ -149,7 +149,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 def decide(
-    judged: Sequence[Judged], total: Effect, floor: float, broken: Broken | None, lost: Lost
+    judged: Sequence[ComparedClass], total: Effect, floor: float, broken: Broken | None, lost: Lost
 ) -> Decision:
     """Verdict and its reason. What is broken or slower comes before everything else."""
     found = _found(judged, total, floor, broken, lost)
@@ -157,7 +157,7 @@ def decide(
 
 
 def _found(  # noqa: PLR0911 - one for each reason
-    judged: Sequence[Judged], total: Effect, floor: float, broken: Broken | None, lost: Lost
+    judged: Sequence[ComparedClass], total: Effect, floor: float, broken: Broken | None, lost: Lost
 ) -> Decision:
     if broken is not None:
         return Decision(Verdict.REGRESSION, Reason.BROKEN, broken=broken)
@@ -182,7 +182,7 @@ def _found(  # noqa: PLR0911 - one for each reason
     return Decision(Verdict.PASS, Reason.UNDECIDED if changed else Reason.UNCHANGED)
 
 
-def _too_little(judged: Sequence[Judged], lost: Lost) -> Decision | None:
+def _too_little(judged: Sequence[ComparedClass], lost: Lost) -> Decision | None:
     """No verdict, as too much is missing, or too noisy; None when there is enough."""
     covered = 1 - lost.share
     seen = sum(j.share for j in judged if j.seen)
@@ -196,14 +196,16 @@ def _too_little(judged: Sequence[Judged], lost: Lost) -> Decision | None:
     return None
 
 
-def _noise(judged: Sequence[Judged], covered: float, seen: float) -> Noise:
+def _noise(judged: Sequence[ComparedClass], covered: float, seen: float) -> Noise:
     unseen = [j for j in judged if not j.seen]
     most = max(Doubt, key=lambda doubt: sum(j.share for j in unseen if j.doubt is doubt))
     theirs = tuple(j for j in unseen if j.doubt is most)
     return Noise(seen * covered, most, theirs, _enough_resolution(unseen, covered, seen))
 
 
-def _enough_resolution(unseen: Sequence[Judged], covered: float, seen: float) -> float | None:
+def _enough_resolution(
+    unseen: Sequence[ComparedClass], covered: float, seen: float
+) -> float | None:
     """The resolution at which enough could be judged; None when it would say too little."""
     for half, share in sorted(
         (half, j.share) for j in unseen if (half := j.effect.half_width()) is not None
@@ -214,12 +216,14 @@ def _enough_resolution(unseen: Sequence[Judged], covered: float, seen: float) ->
     return None
 
 
-def those(judged: Sequence[Judged], how: str) -> list[Judged]:
+def those(judged: Sequence[ComparedClass], how: str) -> list[ComparedClass]:
     """The classes that are `slower` or `faster`."""
     return [j for j in judged if (j.slower if how == "slower" else j.faster)]
 
 
-def _deciding(judged: Sequence[Judged], changed: Sequence[Judged], matters: float) -> list[Judged]:
+def _deciding(
+    judged: Sequence[ComparedClass], changed: Sequence[ComparedClass], matters: float
+) -> list[ComparedClass]:
     """Of the changed classes those that decide (docs/compare-and-check.md, condition 2).
 
     matters  effect of the weighted total beyond which one class alone decides, when it is sure
@@ -240,12 +244,12 @@ def _deciding(judged: Sequence[Judged], changed: Sequence[Judged], matters: floa
     return found
 
 
-def moved(j: Judged) -> float:
+def moved(j: ComparedClass) -> float:
     """Effect on the weighted total of this class alone."""
     return j.share * abs(j.effect.log_ratio)
 
 
-def _sure(j: Judged) -> bool:
+def _sure(j: ComparedClass) -> bool:
     """Whether the whole interval of the effect lies beyond the threshold, not only beyond zero."""
     beyond = abs(j.effect.log_ratio) - j.threshold
     return replace(j.effect, log_ratio=beyond).p_slower() < TOTAL_P

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Sequence
 import msgspec
 
 from collscope.analysis.labels import Label
-from collscope.analysis.notes import Coverage, Note, Weighed
+from collscope.analysis.notes import Note, Weighed, WeightsCoverage
 from collscope.model import CollectiveClass, Datatype, Gap, Redop, parse_op
 
 # Of classes that fit equally well one is taken: place known before not known, and out of place
@@ -83,10 +83,10 @@ def _coverage(
     run: str,
     called: Sequence[tuple[CollectiveClass, int]],
     found: Sequence[tuple[CollectiveClass, int]],
-) -> Coverage:
+) -> WeightsCoverage:
     some, whole = _sums(found), _sums(called)
     calls, size = (some[i] / whole[i] if whole[i] else None for i in range(2))
-    return Coverage(run, len(found), len(called), calls, size)
+    return WeightsCoverage(run, len(found), len(called), calls, size)
 
 
 def _sums(classes: Iterable[tuple[CollectiveClass, int]]) -> tuple[int, int]:

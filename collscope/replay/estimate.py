@@ -26,7 +26,7 @@ class Estimate(msgspec.Struct, frozen=True):
     assumption: str  # what `seconds` rests on, one sentence
 
 
-class ClassRow(msgspec.Struct, frozen=True):
+class PlannedClass(msgspec.Struct, frozen=True):
     """One class of a plan for people."""
 
     id: int  # as `--only` takes it: of the run that the plan was made from, else of the plan
@@ -47,7 +47,7 @@ class ClassRow(msgspec.Struct, frozen=True):
     recv_bytes: int
 
 
-def describe(planned: Planned) -> list[ClassRow]:
+def describe(planned: Planned) -> list[PlannedClass]:
     """The classes of a plan in their order."""
     plan = planned.plan
     nranks = {c.id: len(c.ranks) for c in plan.comms}
@@ -57,7 +57,7 @@ def describe(planned: Planned) -> list[ClassRow]:
     for c in plan.classes:
         n = nranks[c.comms[0]]
         rows.append(
-            ClassRow(
+            PlannedClass(
                 planned.class_ids.get(c.id, c.id), c.id if planned.class_ids else None,
                 c.op.value, c.shape, c.datatype.value,
                 None if c.redop is None else c.redop.value,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from collscope.analysis.late_causes import LateCause
 from collscope.analysis.ranks import RankRow, RankWaits
 from collscope.analysis.timeline import (
-    Timeline,
+    StoredTimeline,
 )
 from collscope.units import count, us_or_ms
 
@@ -70,12 +70,12 @@ def no_single_rank(ranks: Sequence[RankWaits]) -> Iterable[str]:
         yield "No single rank is late: which one comes last changes from call to call."
 
 
-def cause_of(rank: RankRow, said: Timeline) -> LateCause:
+def cause_of(rank: RankRow, said: StoredTimeline) -> LateCause:
     """Why a straggler is late."""
     return next(cause for cause in said.causes if cause.rank == rank.rank)
 
 
-def cause_sentence(rank: RankRow, said: Timeline) -> str:
+def cause_sentence(rank: RankRow, said: StoredTimeline) -> str:
     """Why a straggler is late, with the figures that tell it."""
     cause = cause_of(rank, said)
     others = [other for other in said.ranks if other.rank != rank.rank]

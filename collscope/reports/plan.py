@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collscope.replay.estimate import ClassRow, Estimate
+from collscope.replay.estimate import Estimate, PlannedClass
 from collscope.reports.layout import NUMBER, TEXT, Section, percent, table, to_text
 from collscope.units import format_size, format_time
 
@@ -17,7 +17,7 @@ _COLUMNS = (
 
 
 def render_planned(
-    rows: Sequence[ClassRow], needs: Estimate, notices: Sequence[str], text: str
+    rows: Sequence[PlannedClass], needs: Estimate, notices: Sequence[str], text: str
 ) -> str:
     """A plan file: comments for people, then the plan.
 
@@ -44,7 +44,7 @@ def render_planned(
     return to_text("Replay plan", [Section("", (*sentences, body))], before="# ") + text
 
 
-def _row(row: ClassRow) -> tuple[object, ...]:
+def _row(row: PlannedClass) -> tuple[object, ...]:
     return (
         row.id, row.plan_id, row.op, row.shape, row.datatype, row.redop, row.in_place, row.nranks,
         row.comms, format_size(row.size_bytes), row.calls, percent(row.share),

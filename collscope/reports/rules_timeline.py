@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from collscope.analysis.ranks import RankRow, RankWaits
-from collscope.analysis.timeline import DisagreementRow, Timeline
+from collscope.analysis.timeline import DisagreementRow, StoredTimeline
 from collscope.reports.late_rank_words import (
     NO_CAUSE,
     cause_of,
@@ -144,16 +144,16 @@ def stragglers(report: Report) -> Iterable[Finding]:
             )
 
 
-def _host_may_be_late(late: Iterable[RankWaits], said: Timeline) -> bool:
+def _host_may_be_late(late: Iterable[RankWaits], said: StoredTimeline) -> bool:
     """Whether what the profiler costs the host can be why a rank is late."""
     return any(_cause(rank, said) not in ("more", "slower") for rank in late)
 
 
-def _why(late: RankWaits, said: Timeline) -> str:
+def _why(late: RankWaits, said: StoredTimeline) -> str:
     return cause_sentence(late, said) if isinstance(late, RankRow) else NO_CAUSE
 
 
-def _cause(late: RankWaits, said: Timeline) -> str:
+def _cause(late: RankWaits, said: StoredTimeline) -> str:
     return cause_of(late, said).cause if isinstance(late, RankRow) else "untraced"
 
 

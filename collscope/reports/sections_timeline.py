@@ -14,7 +14,7 @@ from collscope.analysis.timeline import (
     GroupRow,
     PlaceRow,
     ProgressRow,
-    Timeline,
+    StoredTimeline,
 )
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, scaled, table
 from collscope.reports.part import Part
@@ -25,14 +25,14 @@ _MOST_CLASSES = 20
 _MOST_PROGRESS = 32
 
 
-def timeline_section(said: Timeline) -> Iterable[Section]:
+def timeline_section(said: StoredTimeline) -> Iterable[Section]:
     """Overlap and waiting by rank, times by class, clocks, progress; none without traces."""
     blocks = tuple(_blocks(said))
     if blocks:
         yield Section("Overlap and waiting", blocks)
 
 
-def _blocks(said: Timeline) -> Iterable[str | Table]:
+def _blocks(said: StoredTimeline) -> Iterable[str | Table]:
     if said.ranks:
         yield _overlap(said.ranks)
         if len(said.ranks) < 2:
@@ -332,7 +332,7 @@ def _progress(progress: Sequence[ProgressRow]) -> Iterable[str | Table]:
         yield f"{len(stopped) - _MOST_PROGRESS} more not shown (view progress)."
 
 
-class TimelineReport(Timeline, Part, frozen=True):
+class TimelineReport(StoredTimeline, Part, frozen=True):
     """Everything traces and recordings tell; empty where the run has none."""
 
     def sections(self) -> Iterable[Section]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from collscope.analysis.communicators import compact_ranges
 from collscope.analysis.ranks import RankWaits
-from collscope.analysis.timeline import GroupRow, StepRow, Timeline
+from collscope.analysis.timeline import GroupRow, StepRow, StoredTimeline
 from collscope.model.profile import other_profilers
 from collscope.reports.late_rank_words import (
     NO_CAUSE,
@@ -21,7 +21,7 @@ _LITTLE = 0.0005  # of the collectives' time, less than the printed digits show
 _ALIKE = 0.99  # steps of ranks that differ by less are told once
 
 
-def timeline_sentences(said: Timeline) -> Iterable[str]:
+def timeline_sentences(said: StoredTimeline) -> Iterable[str]:
     """The first lines of the report: exposed share, waiting, the late rank."""
     if not said.ranks:
         yield from _logged_sentences(said.logged)
@@ -40,7 +40,7 @@ def timeline_sentences(said: Timeline) -> Iterable[str]:
     yield from no_single_rank(said.ranks)
 
 
-def share_of_time_sentence(said: Timeline) -> Iterable[str]:
+def share_of_time_sentence(said: StoredTimeline) -> Iterable[str]:
     """What part of the traced time, and so of a step, collectives take."""
     parts = traced_share(said)
     if parts is not None:
@@ -82,7 +82,7 @@ def _step_sentence(steps: Sequence[StepRow], cost: str) -> Iterable[str]:
     )
 
 
-def _cost(said: Timeline) -> str:
+def _cost(said: StoredTimeline) -> str:
     """What the profiler costs the host.
 
     source  of the factors: docs/validation.md, "Cost of the profiler"
@@ -102,7 +102,7 @@ def _cost(said: Timeline) -> str:
     )
 
 
-def _split_sentence(said: Timeline, wait: int, transfer: int, unknown: int) -> Iterable[str]:
+def _split_sentence(said: StoredTimeline, wait: int, transfer: int, unknown: int) -> Iterable[str]:
     """How the kernel time of collectives splits; what is not known does not count as transfer."""
     whole = wait + transfer + unknown
     if unknown <= _LITTLE * whole:
@@ -159,12 +159,12 @@ def _logged_sentences(ranks: Sequence[RankWaits]) -> Iterable[str]:
     )
 
 
-def traced_ranks(said: Timeline, ranks: int) -> str:
+def traced_ranks(said: StoredTimeline, ranks: int) -> str:
     """The number of ranks in words, with the whole where some have no trace."""
     return f"{ranks} of {said.traced.world} ranks" if said.traced else count(ranks, "rank")
 
 
-def traced_share(said: Timeline) -> tuple[float, float, float] | None:
+def traced_share(said: StoredTimeline) -> tuple[float, float, float] | None:
     """Exposed, hidden and idle part of the traced time of all ranks, in percent; None without."""
     span = sum(r.span_ns for r in said.ranks)
     if not span:
@@ -176,7 +176,7 @@ def traced_share(said: Timeline) -> tuple[float, float, float] | None:
     return exposed, hidden, idle
 
 
-def idle_percent(said: Timeline) -> float | None:
+def idle_percent(said: StoredTimeline) -> float | None:
     """Part of the traced time of all ranks in which nothing ran; None without traces."""
     span = sum(rank.span_ns for rank in said.ranks)
     return 100 * sum(rank.idle_ns for rank in said.ranks) / span if span else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collscope.analysis.notes import (
     ControlRaises,
-    Coverage,
     Damaged,
     FewLaunches,
     GroupsInferred,
@@ -25,6 +24,7 @@ from collscope.analysis.notes import (
     Unlike,
     WaitsUnknown,
     Weighed,
+    WeightsCoverage,
     WithoutTime,
     WrongResults,
 )
@@ -93,7 +93,7 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
                 f" launches (rounds) per label: how much launches differ is assumed, not measured;"
                 f" measure {ENOUGH_ROUNDS} or more"
             )
-        case Coverage():
+        case WeightsCoverage():
             return _coverage(note)
         case NotApplicable(system, reason):
             return f"{system} does not apply, and nothing is compared with it: {reason}"
@@ -147,7 +147,7 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
             )
 
 
-def _coverage(note: Coverage) -> str:
+def _coverage(note: WeightsCoverage) -> str:
     if not note.of:
         return f"run {note.run} has no calls of known size, so no class has a weight"
     calls, size = (

@@ -13,9 +13,9 @@ from collscope.analysis.verdict import (
     TOTAL_THRESHOLD,
     WIDEST,
     Broken,
+    ComparedClass,
     Decision,
     Doubt,
-    Judged,
     JudgedStep,
     Lost,
     Noise,
@@ -198,11 +198,11 @@ def _broken(broken: Broken) -> str:
     return f"'{broken.label}' has {' and '.join(told)}"
 
 
-def _changed(deciding: Sequence[Judged], how: str) -> str:
+def _changed(deciding: Sequence[ComparedClass], how: str) -> str:
     return f"{_are(deciding)} {how}: {_name(max(deciding, key=moved))}"
 
 
-def _undecided(judged: Sequence[Judged], how: str) -> list[str]:
+def _undecided(judged: Sequence[ComparedClass], how: str) -> list[str]:
     """Sentence on classes that changed without a verdict following from it, if there are any."""
     changed = sorted(those(judged, how), key=moved, reverse=True)
     if not changed:
@@ -224,7 +224,7 @@ def _faster(decision: Decision) -> list[str]:
     return _undecided(decision.judged, "faster")
 
 
-def _unseen(unseen: Sequence[Judged], of: int) -> str:
+def _unseen(unseen: Sequence[ComparedClass], of: int) -> str:
     """Classes that cannot be judged, and what their noise hides."""
     widths = [half for j in unseen if (half := j.effect.half_width()) is not None]
     hides = f"hides a change of less than {_percent(max(widths))} %" if widths else "is not known"
@@ -272,11 +272,11 @@ def _lost(lost: Lost) -> str:
     )
 
 
-def _are(classes: Sequence[Judged]) -> str:
+def _are(classes: Sequence[ComparedClass]) -> str:
     return f"{count(len(classes), 'class', 'classes')} {'is' if len(classes) == 1 else 'are'}"
 
 
-def _name(j: Judged) -> str:
+def _name(j: ComparedClass) -> str:
     return f"{class_phrase(j.key)} takes {math.exp(j.effect.log_ratio):.2f} x the time"
 
 
