@@ -37,6 +37,7 @@ from collscope.analysis.notes import (
     OneRecording,
     OneRecordingEach,
     Unlike,
+    UnlikeProfilers,
     WaitsUnknown,
     unlike,
 )
@@ -313,7 +314,9 @@ def _notes(runs: Sequence[SampledRun]) -> Iterator[Note]:
     ranks = tuple((run.name, (f"{len(run.ranks)} of {run.world_size or len(run.ranks)}",))
                   for run in runs)  # fmt: skip
     if len({v for _, v in ranks}) > 1:
-        yield Unlike("traced ranks", ranks)
+        yield Unlike("rank count", ranks)
+    if len({run.profiler for run in runs}) > 1:
+        yield UnlikeProfilers(tuple((run.name, run.profiler) for run in runs))
     if len(runs) == 2 and _one_recording(*runs):
         yield OneRecording()
     elif all(run.steps for run in runs):

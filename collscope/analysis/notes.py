@@ -172,6 +172,12 @@ class WaitsUnknown(msgspec.Struct, frozen=True):
     of: int
 
 
+class UnlikeProfilers(msgspec.Struct, frozen=True):
+    """Traced runs were recorded with other activities or profilers."""
+
+    values: tuple[tuple[str, str], ...]  # run, and `SampledRun.profiler`
+
+
 class GroupsInferred(msgspec.Struct, frozen=True):
     """Process groups of some of the ranks that no trace of a run names."""
 
@@ -192,7 +198,7 @@ Note = (
     Unlike | Mixed | WrongResults | WithoutTime | NotEverywhere | NoCounterpart | PlacesDiffer
     | ControlRaises | OneCallEach | FewLaunches | WeightsCoverage | NotApplicable | SeveralNodes
     | Impossible | Damaged | HeldAgainst | Weighed | NoSteps | NotSplit | WaitsUnknown
-    | GroupsInferred | OneRecording | OneRecordingEach
+    | UnlikeProfilers | GroupsInferred | OneRecording | OneRecordingEach
 )  # fmt: skip
 
 

@@ -298,6 +298,18 @@ def test_compare_tells_the_steps_without_the_profiler() -> None:
     assert "--step-ms" not in alone
 
 
+def test_recordings_of_other_activities_are_no_like_for_like() -> None:
+    full, light = steady("full"), replace(steady("light"), profiler="light")
+    told = words_of(render_check(check_traced(full, light), "text"))
+    assert (
+        "what the profiler recorded differs (full: CPU and GPU activities, light: GPU activities),"
+        " and so does what it costs the hosts"
+    ) in told
+    assert "what the profiler recorded" not in words_of(
+        render_check(check_traced(full, steady("other")), "text")
+    )
+
+
 def test_a_rank_that_changes_alone_is_named() -> None:
     late = run_of("late", [(400, 0)] * 5)
     told = render_compare(compare_traced([run_of("base", [(0, 0)] * 5), late]), "text")

@@ -22,6 +22,7 @@ from collscope.analysis.notes import (
     PlacesDiffer,
     SeveralNodes,
     Unlike,
+    UnlikeProfilers,
     WaitsUnknown,
     Weighed,
     WeightsCoverage,
@@ -45,6 +46,11 @@ GAPS = {
     Gap.ROOT_DIFFERS: "measured with another root",
     Gap.ROOT_UNKNOWN: "the root is not known",
 }
+
+
+_RECORDED = {
+    "light": "GPU activities", "full": "CPU and GPU activities", "other": "by another profiler",
+}  # fmt: skip
 
 
 def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for each kind
@@ -125,6 +131,11 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
             return (
                 f"{label}: the waiting in {some} in its steps is not known, so it is not summed:"
                 " ranks or partners are missing in the traces, or their clocks cannot be compared"
+            )
+        case UnlikeProfilers(values):
+            told = ", ".join(f"{run}: {_RECORDED[profiler]}" for run, profiler in values)
+            return (
+                f"what the profiler recorded differs ({told}), and so does what it costs the hosts"
             )
         case GroupsInferred(groups):
             return inferred_groups(groups)
