@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 import msgspec
+from msgspec.structs import replace
 
 from collscope.analysis.ranks import RankRow
 
 _PART = 0.25  # of the lateness, that a cause explains at least
 _CLEAR = 2.0  # times the next cause
+_HEIR = 0.1  # of all lateness: less of a rank that inherits it is not worth a sentence
 _LAUNCHES = 0.9  # of the rows, whose launch must be told
 
 # Of the last `span` ns of a rank: when they begin, how many rows there are and how many tell their
@@ -60,6 +62,7 @@ class LateCause(msgspec.Struct, frozen=True):
     slower_compute_ns: int  # of the same kernels that last longer; below 0: shorter
     inherited_ns: int  # it waits itself, in groups where it is not the late one
     first_rank: int | None  # for this one
+    heirs: tuple[int, ...] = ()  # ranks that wait for this one, and come late to others for that
 
 
 class _Rank(msgspec.Struct, frozen=True):
@@ -79,7 +82,16 @@ def read_late_causes(
     if not late:
         return ()
     found = {row.rank: _read(connection, run, row) for row in ranks if row.calls}
-    return tuple(_cause(connection, run, rank, found) for rank in late)
+    heirs: dict[int, list[int]] = {}
+    for rank in ranks:
+        if not rank.straggler and rank.late_share >= _HEIR:
+            first, ns = _inherited(connection, run, rank.rank, set())
+            if first is not None and ns >= _PART * rank.late_total_ns:
+                heirs.setdefault(first, []).append(rank.rank)
+    return tuple(
+        replace(_cause(connection, run, rank, found), heirs=tuple(heirs.get(rank.rank, ())))
+        for rank in late
+    )
 
 
 def _read(connection: sqlite3.Connection, run: str, row: RankRow) -> _Rank:
@@ -151,9 +163,12 @@ def _inherited(
     returns  that rank, and how long this one waits there in ns
     """
     late_in = dict(connection.execute(f"{_LATE_IN} GROUP BY comm_id", (run, rank)).fetchall())
+    # where it is late itself, its waiting holds nobody up elsewhere
+    others = sum(ns for ns in late_in.values() if ns) / 2
     waits: dict[int, float] = {}
     for comm, last, ns in connection.execute(_WAITED, (run, rank)):
-        if ns and ns > late_in.get(comm, 0):
+        late = late_in.get(comm) or 0
+        if ns and late < ns and late < others:
             waits[last] = waits.get(last, 0.0) + ns
     waits = {last: ns for last, ns in waits.items() if last not in seen}
     if not late_in or not waits:

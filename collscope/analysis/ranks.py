@@ -10,18 +10,18 @@ import msgspec
 
 _RANKS = """
 SELECT rank, calls, transfer_ns, wait_ns, unknown_ns, late_of, late_last, late_behind,
-       late_typical_ns, late_total_ns, caused_wait_ns, late_share, straggler,
+       late_typical_ns, late_max_ns, late_total_ns, caused_wait_ns, late_share, straggler,
        span_ns, compute_ns, copy_ns, collective_ns, exposed_ns, hidden_ns, idle_ns
 FROM rank_times WHERE run = ? ORDER BY rank
 """
 
 _LOGGED = """
 SELECT rank, calls, transfer_ns, wait_ns, unknown_ns, late_of, late_last, late_behind,
-       late_typical_ns, late_total_ns, caused_wait_ns, late_share, straggler
+       late_typical_ns, late_max_ns, late_total_ns, caused_wait_ns, late_share, straggler
 FROM rank_waits WHERE run = ? AND origin = 'kernel_log' ORDER BY rank
 """
 
-_TRUTH = 12  # column of `straggler`
+_TRUTH = 13  # column of `straggler`
 
 
 class RankWaits(msgspec.Struct, frozen=True):
@@ -36,6 +36,7 @@ class RankWaits(msgspec.Struct, frozen=True):
     late_last: int  # that it came last to, by more than the clocks' error
     late_behind: int  # of them, those with at least half the typical lateness
     late_typical_ns: float
+    late_max_ns: int
     late_total_ns: int
     caused_wait_ns: int  # of the other ranks
     late_share: float  # ratio to the lateness of all ranks
@@ -80,7 +81,7 @@ def read_logged_ranks(connection: sqlite3.Connection, run: str) -> tuple[RankWai
 def _read(
     connection: sqlite3.Connection, query: str, run: str, kind: Callable[..., _Rank]
 ) -> tuple[_Rank, ...]:
-    """Rows of a query as records; the 13th column is a truth value."""
+    """Rows of a query as records; the 14th column is a truth value."""
     return tuple(
         kind(*row[:_TRUTH], bool(row[_TRUTH]), *row[_TRUTH + 1 :])
         for row in connection.execute(query, (run,))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
+from collscope.analysis.communicators import compact_ranges
 from collscope.analysis.late_causes import LateCause
 from collscope.analysis.ranks import RankRow, RankWaits
 from collscope.analysis.timeline import (
@@ -11,9 +13,11 @@ from collscope.analysis.timeline import (
 )
 from collscope.units import count, us_or_ms
 
-_MOSTLY_LAST = 0.75  # of the calls that a rank came last to: by those that are named
+_MOSTLY = 0.75  # of all lateness: of those that are named
+_ONE_STOP = 0.5  # of all lateness in one call: then it is one stop, and no rank is late as a rule
 _LEAST_WAIT = 0.01  # part of the other ranks' traced time that they wait for a late one
 _LEAST_LATENESS_NS = 20_000  # what a launch is late by chance
+_ABOVE_EVEN = 1.25  # times their even share of it, so that naming them says something
 NO_CAUSE = "Why is not known: a kernel trace shows collectives only."
 
 
@@ -52,19 +56,35 @@ def in_time(ranks: Sequence[RankWaits]) -> str:
     return "if both came together" if len(ranks) == 2 else "if it came with the second last"
 
 
+def one_stop(ranks: Sequence[RankWaits]) -> RankWaits | None:
+    """The rank whose lateness in one call is most of all lateness; None: there is no such call."""
+    everything = sum(rank.late_total_ns for rank in ranks)
+    stops = (rank for rank in ranks if rank.late_max_ns > _ONE_STOP * everything)
+    return next((rank for rank in stops if not rank.straggler), None)
+
+
 def no_single_rank(ranks: Sequence[RankWaits]) -> Iterable[str]:
-    """Which ranks come last where the lateness costs time and none of them stands out."""
+    """Whose lateness costs time where no rank stands out: one stop, some ranks, or all."""
     seen, caused = sum(r.seen_ns for r in ranks), sum(r.caused_wait_ns for r in ranks)
     if any(rank.straggler for rank in ranks) or caused < max(1, _LEAST_WAIT * seen):
         return
-    often = sorted(ranks, key=lambda rank: (-rank.late_last, rank.rank))
-    last = [rank.late_last for rank in often]
-    named = next(n for n in range(1, len(last) + 1) if sum(last[:n]) >= _MOSTLY_LAST * sum(last))
-    if 1 < named < len(ranks):
-        which = [str(rank) for rank in sorted(rank.rank for rank in often[:named])]
+    everything = sum(rank.late_total_ns for rank in ranks)
+    stop = one_stop(ranks)
+    if stop is not None:
         yield (
-            f"No single rank: ranks {', '.join(which[:-1])} and {which[-1]} come last in "
-            f"{sum(last[:named])} of {count(max(rank.late_of for rank in ranks), 'call')}."
+            f"One stop: rank {stop.rank} came {us_or_ms(stop.late_max_ns)} late to one call, "
+            f"{100 * stop.late_max_ns / everything:.0f} % of all lateness. No rank is late to most "
+            "calls."
+        )
+        return
+    most = sorted(ranks, key=lambda rank: (-rank.late_total_ns, rank.rank))
+    late = list(accumulate(rank.late_total_ns for rank in most))
+    named = next(n for n, ns in enumerate(late, 1) if ns >= _MOSTLY * everything)
+    if named > 1 and late[named - 1] >= _ABOVE_EVEN * everything * named / len(ranks):
+        which = [str(rank) for rank in sorted(rank.rank for rank in most[:named])]
+        yield (
+            f"No single rank: ranks {', '.join(which[:-1])} and {which[-1]} have "
+            f"{100 * late[named - 1] / everything:.0f} % of all lateness."
         )
     elif named > 1:
         yield "No single rank is late: which one comes last changes from call to call."
@@ -76,7 +96,22 @@ def cause_of(rank: RankRow, said: StoredTimeline) -> LateCause:
 
 
 def cause_sentence(rank: RankRow, said: StoredTimeline) -> str:
-    """Why a straggler is late, with the figures that tell it."""
+    """Why a straggler is late, with the figures that tell it; first, who is late through it."""
+    return " ".join((*_heirs(cause_of(rank, said).heirs, said), _why(rank, said)))
+
+
+def _heirs(heirs: Sequence[int], said: StoredTimeline) -> Iterable[str]:
+    if heirs:
+        share = sum(rank.late_share for rank in said.ranks if rank.rank in heirs)
+        several = len(heirs) > 1
+        yield (
+            f"Rank{'s' * several} {compact_ranges(heirs)} {'wait' if several else 'waits'} for it "
+            f"in another group, and so {'come' if several else 'comes'} late to the rest: "
+            f"{100 * share:.0f} % of all lateness."
+        )
+
+
+def _why(rank: RankRow, said: StoredTimeline) -> str:
     cause = cause_of(rank, said)
     others = [other for other in said.ranks if other.rank != rank.rank]
     idles = (

@@ -64,7 +64,7 @@ def analyse(traces: Sequence[TraceFile]) -> Timeline:
         exposed=exposed,
         classes=tuple(class_times(calls, times)),
         ranks=tuple(rank_times(rows, calls, times)),
-        late=tuple(late_ranks(rows, calls, times, clocks)),
+        late=tuple(late_ranks(rows, calls, times, clocks, exposed)),
         overlaps=tuple(overlaps),
         host=gather_host(traces),
     )

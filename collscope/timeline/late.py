@@ -8,6 +8,7 @@ from collscope.match.rows import Rows
 from collscope.match.traces import Calls
 from collscope.model.trace import Ints
 from collscope.timeline.clocks import Clocks
+from collscope.timeline.late_chain import first_causes
 from collscope.timeline.records import LateRank
 from collscope.timeline.waits import CallTimes
 
@@ -19,13 +20,19 @@ _MOSTLY = 2 / 3  # enough of a rank that also comes last twice as often as an ev
 _MATTERS = 0.01
 
 
-def late_ranks(rows: Rows, calls: Calls, times: CallTimes, clocks: Clocks) -> list[LateRank]:
+def late_ranks(
+    rows: Rows, calls: Calls, times: CallTimes, clocks: Clocks, exposed: Ints | None = None
+) -> list[LateRank]:
     """All ranks, the one that is late most in total first.
 
+    exposed  (rows,) ns of each collective with no compute kernel beside it; None: not known, and
+             then every lateness counts for the rank that came last
+
     Only synchronising calls count that all ranks with a trace took part in. A rank is named when
-    its share of all lateness is three even shares or 75 % (two thirds, where it comes last twice as
-    often as an even share), in three calls at least, its typical
-    lateness is beyond three times the clocks' error, and it costs 1 % of the ranks' time in calls.
+    its share of all lateness, or the share that it is the first cause of, is three even shares or
+    75 % (two thirds, where it comes last twice as often as an even share), in three calls at least,
+    its typical lateness is beyond three times the clocks' error, and it costs 1 % of the ranks'
+    time in calls.
     """
     synchronising = np.array([c.op.synchronises for c in calls.classes] + [False])
     good = synchronising[calls.class_] & (calls.seen == calls.expected) & (calls.seen > 1)
@@ -38,6 +45,7 @@ def late_ranks(rows: Rows, calls: Calls, times: CallTimes, clocks: Clocks) -> li
     matters = _MATTERS * float((times.end - times.start)[counted].sum())
     active = int((took_part > 0).sum())
     often = 2 * int(late.sum()) / max(active, 1)
+    first = None if exposed is None else first_causes(calls, times, exposed, late, len(rows.ranks))
     found = []
     for t, rank in enumerate(rows.ranks):
         mine = np.flatnonzero(late & (times.last == t))
@@ -47,8 +55,11 @@ def late_ranks(rows: Rows, calls: Calls, times: CallTimes, clocks: Clocks) -> li
         share = total / everything if everything else 0.0
         caused = int((lateness * (calls.seen[mine] - 1)).sum())
         behind = int((lateness >= typical / 2).sum())
+        most = max(total, 0 if first is None else float(first[t]))
+        enough = min(_MOST if len(mine) < often else _MOSTLY, _TIMES_EVEN / max(active, 1))
         named = (
-            share >= min(_MOST if len(mine) < often else _MOSTLY, _TIMES_EVEN / max(active, 1))
+            everything > 0
+            and most >= enough * everything
             and behind >= _FEWEST_CALLS
             and typical > _TIMES_ERROR * float(clocks.error[t])
             and caused > matters

@@ -51,7 +51,7 @@ class LateRank(msgspec.Struct, frozen=True):
     total_ns: int
     caused_wait_ns: int  # what the others would wait less, had it come with the second last
     share: float  # of the lateness of all ranks
-    named: bool  # a straggler: most of the lateness is its own, beyond the clocks' error
+    named: bool  # a straggler: it is the first cause of most lateness, beyond the clocks' error
 
 
 class WarmUp(msgspec.Struct, frozen=True):

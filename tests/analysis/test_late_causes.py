@@ -83,9 +83,11 @@ def causes(found: Timeline, late: int) -> tuple[LateCause, ...]:
             ),
         )  # fmt: skip
     lateness = {row.rank: row.total_ns for row in found.late}
+    shares = {row.rank: row.share for row in found.late}
     ranks = [
         RankRow(
-            rank, times_.calls, 0, 0, 0, 0, 0, 0, 0.0, lateness[rank], 0, 1.0, rank == late,
+            rank, times_.calls, 0, 0, 0, 0, 0, 0, 0.0, 0, lateness[rank], 0, shares[rank],
+            rank == late,
             overlap.span_ns, overlap.compute_ns, 0, 0, 0, 0, overlap.idle_ns,
         )
         for rank, overlap, times_ in zip(rows.ranks, found.overlaps, found.ranks, strict=True)
@@ -107,6 +109,27 @@ def test_cause_of_a_late_rank(cause: str) -> None:
         assert told[cause] == pytest.approx(expected, rel=0.1)
     else:
         assert found.idle_host_ns is None
+
+
+def test_the_first_cause_is_named_not_its_heirs() -> None:
+    """Rank 2 has two thirds of the lateness and rank 3 a third, all of which it inherits."""
+    late = {row.rank: row for row in analyse(job_of("inherited").traces()).late}
+    assert [round(late[r].share, 2) for r in (2, 3)] == [0.67, 0.33]
+    assert [rank for rank, row in late.items() if row.named] == [2]
+
+
+def test_a_rank_inherits_nothing_within_one_group() -> None:
+    """Rank 1 is late to a call after each of rank 3's that it waited for."""
+    job = Job(4)
+    for _ in range(_STEPS):
+        for late, ns in ((3, 400), (1, 100)):
+            for rank in range(4):
+                job.compute(rank, (100 + (ns if rank == late else 0)) * US)
+            job.collective((0, 1, 2, 3), 20 * US)
+    (found,) = causes(analyse(job.traces()), late=3)
+    assert found.heirs == ()
+    (found,) = causes(analyse(job_of("inherited").traces()), late=2)
+    assert found.heirs == (3,)
 
 
 def test_first_cause_of_an_inherited_lateness() -> None:

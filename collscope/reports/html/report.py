@@ -19,7 +19,7 @@ from collscope.reports.html.page import Extras, Fact
 from collscope.reports.html.timeline import make_strip
 from collscope.reports.html.waiting import lateness_figure, wait_figures
 from collscope.reports.judgement import JudgedClass
-from collscope.reports.late_rank_words import in_time, late_calls, matters
+from collscope.reports.late_rank_words import in_time, late_calls, matters, one_stop
 from collscope.reports.model import Report
 from collscope.reports.overview import NO_SIZES, TELL_SIZES
 from collscope.reports.sections import measured_only, no_sizes
@@ -160,6 +160,9 @@ def _late(report: Report) -> Fact:
     )
     if not most.late_last:
         words = "none comes last beyond the error of the clocks"
+    elif not late and (stop := one_stop(ranks)) is not None:
+        value = f"rank {stop.rank}, once"
+        words = f"{figure(stop.late_max_ns / 1e6)} ms late to one call, which is most lateness"
     elif not late:
         words = f"most often rank {most.rank}: {words}"
     elif not matters(most, ranks):
