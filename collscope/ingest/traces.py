@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -23,11 +24,16 @@ from collscope.parsers.reader import Fit, is_sqlite, text_of
 from collscope.store import sources
 from collscope.store.connection import transaction
 from collscope.store.traces import insert_recording, insert_trace
+from collscope.units import count
 
 TRACE = "trace"  # what the kind of such a source is called
 _EMPTY = "the trace holds no kernel, copy or collective"
 # Its GPU work may stand at the end: nothing of it is left then.
 _CUT = "cut, or not written to its end; what is there holds no kernel, copy or collective"
+_UNTIMED = (
+    "none of its {rows} has a time that can be: times of such traces are in us, and those in ns"
+    " are too large. Divide ts and dur by 1000, or export the trace again"
+)
 _UNKNOWN = "not a known trace or recording"
 _DOCUMENT = re.compile(rb"\s*(?:\{|\[\s*\{)")  # JSON, as no table begins
 
@@ -78,8 +84,7 @@ def ingest_trace(connection: sqlite3.Connection, store: Path, run: str, file: In
         if sources.has_source(connection, run, known):
             return Ingested(path, "known")
     if not any(n for _, n in parsed.counts):
-        cut = any(d.code == "truncated_trace" for d in diagnostics)
-        code, reason = ("truncated_trace", _CUT) if cut else ("empty_trace", _EMPTY)
+        code, reason = _why_empty(diagnostics)
         return unusable(path, code, reason, size=file.size_bytes, truncated=file.truncated)
     diagnostics += cut_short(file)
     version = next((t.library_version for t in parsed.traces if t.library_version), None)
@@ -99,6 +104,15 @@ def ingest_trace(connection: sqlite3.Connection, store: Path, run: str, file: In
         sources.insert_diagnostics(connection, run_key, source, diagnostics)
         connection.execute("UPDATE _run SET matched = 0 WHERE run_id = ?", (run_key,))
     return Ingested(path, "added", parsed.dialect, parsed.counts, tuple(diagnostics))
+
+
+def _why_empty(diagnostics: Iterable[Diagnostic]) -> tuple[str, str]:
+    """Code and reason of a trace of which nothing can be kept."""
+    told = {d.code: d.count for d in diagnostics}
+    if "untimed_activity" in told:
+        rows = count(told["untimed_activity"], "kernel or copy", "kernels and copies")
+        return "untimed_activity", _UNTIMED.format(rows=rows)
+    return ("truncated_trace", _CUT) if "truncated_trace" in told else ("empty_trace", _EMPTY)
 
 
 def _library(parsed: _Parsed, version: str | None) -> str | None:

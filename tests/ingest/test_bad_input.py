@@ -5,6 +5,7 @@ The store holds the same rows before and after; what was readable of a damaged l
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from pathlib import Path
@@ -201,6 +202,20 @@ def test_impossible_numbers_are_counted_not_raised(
         assert "Traceback" not in done.err
         if done.code == 0:
             assert collscope("report", "--db", db).code == 0
+
+
+def test_a_trace_in_ns_is_called_that(tmp_path: Path) -> None:
+    """All of its rows lie behind the year 2096, so none can be kept."""
+    row = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "args": {"stream": 7}}
+    rows = [{**row, "ts": (4479851130250 + k) * 10**6, "dur": 16640} for k in range(3)]
+    (tmp_path / "rank0.json").write_text(
+        json.dumps({"schemaVersion": 1, "traceEvents": rows}), encoding="utf-8"
+    )
+    done = collscope("ingest", "trace", tmp_path / "rank0.json", "--db", tmp_path / "t.db")
+    said = " ".join((done.out + done.err).split())
+    assert "none of its 3 kernels and copies has a time that can be" in said
+    assert "those in ns are too large" in said
+    assert "no kernel, copy or collective" not in said
 
 
 def test_an_impossible_count_is_a_lost_call(samples: Path, tmp_path: Path) -> None:

@@ -252,7 +252,7 @@ def _notes(seen: Collector, alone: int, in_graphs: int) -> list[Diagnostic]:
                 Severity.NOTICE, "unknown_collective_kernel", message, None, name[:200], count
             )
         )
-    if not len(seen.rows):
+    if not len(seen.rows) and not seen.bad:
         message = "The trace holds no GPU activity. Profile with the CUDA (or HIP) activity."
         found.append(Diagnostic(Severity.NOTICE, "no_gpu_activity", message))
     return found
