@@ -23,7 +23,8 @@ WIDTH = 120  # columns of the text form where no terminal has another width; mos
 TEXT, PATH, NAME, WORD, NUMBER, BAR = "text", "path", "name", "word", "number", "bar"
 _NARROWEST_PAGE = 40  # of a terminal; a narrower one folds the lines
 _NARROWEST = 16  # text is not cut below this
-_MOST_NAMES = 3  # columns that are repeated in each part of a table
+_MOST_NAMES = 3  # columns that are repeated in each part of a table, before a text and behind it
+_NAMED = 0.6  # of the width, at most, for columns that name a row
 _GAP = "  "
 
 
@@ -233,10 +234,11 @@ def text_table(block: Table, width: int | None) -> list[str]:
     whole = [max(word, cell) for word, cell in zip(words, cells, strict=True)]
     widths = list(whole)
     _cut_texts(block.columns, widths, words, width)
-    names = _names(block.columns)
+    names = _names(block, widths, width)
+    rest = [i for i in range(len(widths)) if i not in names]
     parts = []
-    for part in _parts(names, widths, width):
-        wider = _widened(widths, whole, part, range(len(names), len(widths)), width)
+    for part in _parts(names, rest, widths, width):
+        wider = _widened(widths, whole, part, rest, width)
         parts.append(_text_part(block, wider, part))
     return [line for part in parts for line in ("", *part)][1:]
 
@@ -257,17 +259,30 @@ def _cut_texts(
         widths[max(wide, key=widths.__getitem__)] -= 1
 
 
-def _names(columns: Sequence[Column]) -> list[int]:
+def _names(block: Table, widths: Sequence[int], width: int) -> list[int]:
     """Columns that name a row: the first text and what stands before it, where that is little;
-    else the first column."""
-    first = next((i for i, column in enumerate(columns) if column.kind != NUMBER), 0)
-    return list(range(first + 1 if first < _MOST_NAMES else 1))
+    else the first column. Of those next to them as many as tell rows apart, where there is room."""
+    first = next((i for i, column in enumerate(block.columns) if column.kind != NUMBER), 0)
+    names = list(range(first + 1 if first < _MOST_NAMES else 1))
+    for i in range(len(names), min(len(names) + _MOST_NAMES, len(widths))):
+        more = [*names, i]
+        telling = _distinct(block, more) > _distinct(block, names)
+        if telling and _total([widths[j] for j in more]) <= _NAMED * width:
+            names = more
+    return names
 
 
-def _parts(names: list[int], widths: Sequence[int], width: int) -> list[list[int]]:
+def _distinct(block: Table, columns: Sequence[int]) -> int:
+    """How many rows some columns tell apart."""
+    return len({tuple(row[i] for i in columns) for row in block.rows})
+
+
+def _parts(
+    names: list[int], rest: Sequence[int], widths: Sequence[int], width: int
+) -> list[list[int]]:
     """Columns of each part: those that name a row, and as many others as there is room for."""
     parts = [names]
-    for i in range(len(names), len(widths)):
+    for i in rest:
         if _total([widths[j] for j in (*parts[-1], i)]) > width and len(parts[-1]) > len(names):
             parts.append(names)
         parts[-1] = [*parts[-1], i]
@@ -275,7 +290,7 @@ def _parts(names: list[int], widths: Sequence[int], width: int) -> list[list[int
 
 
 def _widened(
-    widths: Sequence[int], whole: Sequence[int], part: Sequence[int], which: range, width: int
+    widths: Sequence[int], whole: Sequence[int], part: Sequence[int], which: list[int], width: int
 ) -> list[int]:
     """Widths with what a part leaves free, for those of its columns that were cut."""
     wider = list(widths)

@@ -177,8 +177,11 @@ def _bounds_table(said: PredictionReport) -> Table:
 
 def _rests_on(said: PredictionReport) -> Iterable[str]:
     known = said.known
+    inferred = known.edges_told + known.edges_inferred
     yield (
-        f"Waits between streams: {known.edges_told + known.edges_inferred} are inferred from the "
+        "No stream is known to wait for another."
+        if not inferred + known.edges_contradicted + known.edges_unknown
+        else f"Waits between streams: {inferred} are inferred from the "
         f"order of calls and agree with all recorded times; of {known.edges_told} of them the "
         f"traces tell the waiting stream. {known.edges_contradicted} did not agree and are left "
         f"out, and {known.edges_unknown} are not known."

@@ -65,6 +65,21 @@ def test_a_table_that_is_too_wide_goes_on_below(db: Path) -> None:
     assert set(titles.split()) <= set(words)
 
 
+def test_every_part_of_a_table_tells_its_rows_apart() -> None:
+    """Outcome and operation name no row here; with the size they do, and the type adds nothing."""
+    columns = [("outcome", TEXT), ("op", TEXT), ("type", TEXT), ("size B", NUMBER)]
+    columns += [(f"figure {i}", NUMBER) for i in range(12)]
+    sizes = [(op, size) for op in ("AllReduce", "AllGather") for size in (1024, 4096)]
+    rows = [("slower", op, "Float32", size, *range(12)) for op, size in sizes]
+    lines = text_table(table(columns, rows), 60)
+    assert max(map(len, lines)) <= 60
+    heads = [i for i, line in enumerate(lines) if line.startswith("-------  ")]
+    assert len(heads) > 2
+    for head in heads:
+        named = [(line.split()[1], int(line.split()[2])) for line in lines[head + 1 : head + 5]]
+        assert named == sizes
+
+
 def test_a_text_is_cut_no_more_than_its_part_of_the_table_needs() -> None:
     """At 40 columns the numbers fill the first part; what is left of the second is the text's."""
     numbers = [(f"number{i}", NUMBER) for i in range(5)]
