@@ -68,7 +68,8 @@ def _step_sentence(steps: Sequence[StepRow], cost: str) -> Iterable[str]:
     """The step time, and that the profiler is in it."""
     if not steps:
         yield (
-            "No step recurs in the traces, so the step time is not known. If each trace holds N"
+            "No step recurs in the traces (layers that do are no steps), so the step time is not"
+            " known. Record several steps, with the profiler's step marks. If each trace holds N"
             " steps, ingest them with --steps N."
         )
         return

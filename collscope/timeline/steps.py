@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
@@ -18,6 +19,15 @@ from collscope.timeline.waits import CallTimes
 Floats = npt.NDArray[np.float64]
 _ALIKE = 0.98  # of the collectives that recur after a period
 _TRIED = 32
+_EVEN = 0.02  # by which steps may differ in their launches: in 200 recordings by 0.5 %
+_EDGE = 4  # launches of the host's other threads that may fall in the step beside theirs
+_LAYERED = 0.5  # of a step's kernels that are of layers: 0.67 to 1 in those recordings
+_LONGER, _PAUSE_NS = 2, 5_000  # of the usual pause of a step's host, and more than that
+_LONE = 0.05  # of a lone marked step that may pass before its first kernel
+# silu_backward_kernel, flash_bwd_kernel, cudnn_..._flash_bprop_wgmma_f16, dgrad2d_grouped
+_BACKWARD = re.compile(r"backward|bwd|bprop|[bdw]grad", re.IGNORECASE)
+# FusedOptimizerTensorListMetadata, FusedAdamMathFunctor; and no `{lambda()#1}`
+_OPTIMIZER = re.compile(r"optimizer|adam|sgd|lamb(?!da)", re.IGNORECASE)
 
 
 class Steps(msgspec.Struct, frozen=True):
@@ -121,7 +131,10 @@ def _after(rows: Rows, ends: Ints, warm: int) -> Ints:
 
 
 def _marked(rows: Rows, trace: int) -> Ints:
-    """Per marked step the row that ends last of those that the host launched in it."""
+    """Per marked step the row that ends last of those that the host launched in it.
+
+    Before a lone one stands its first row: what it does until then must be next to nothing.
+    """
     mine = rows.of(trace)
     when = np.where(rows.launch[mine] != UNKNOWN_LAUNCH, rows.launch[mine], rows.start[mine])
     found = []
@@ -129,6 +142,11 @@ def _marked(rows: Rows, trace: int) -> Ints:
         inside = np.flatnonzero((when >= begin) & (when < finish))
         if len(inside):
             found.append(mine.start + int(inside[rows.end[mine][inside].argmax()]))
+    if len(found) == 1 == len(rows.steps[trace]):
+        ((begin, finish),) = rows.steps[trace]
+        first = mine.start + int(inside[when[inside].argmin()])
+        if rows.end[found[0]] - rows.end[first] >= (1 - _LONE) * (finish - begin):
+            found.insert(0, first)
     return np.array(found, dtype=np.int64)
 
 
@@ -155,15 +173,16 @@ def _by_kernels(rows: Rows, trace: int) -> Ints:
     """Per period of the kernels the row that ends last of those launched by then."""
     recurring, period = recurring_kernels(rows, trace)
     kernels: Ints = recurring[rows.launch[recurring] != UNKNOWN_LAUNCH]
-    if not period:
+    if not period or not len(kernels):
         return kernels[:0]
-    mine = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
-    mine = mine[rows.launch[mine] != UNKNOWN_LAUNCH]
-    mine = mine[np.argsort(rows.launch[mine], kind="stable")]
-    # Behind the last kernel of a period come the launches up to the first of the next one.
-    first = kernels[::-1][period - 1 :: period][::-1]
-    cuts = np.append(np.searchsorted(rows.launch[mine], rows.launch[first]), len(mine))
-    ends = [mine[:cut][rows.end[mine[:cut]].argmax()] for cut in cuts.tolist() if cut]
+    mine, when = _in_order(rows, trace)
+    cuts = np.searchsorted(when, rows.launch[kernels[::-1][::period][::-1]], side="right")
+    # Each period ends as many launches behind its last kernel as the trace does: what lies between
+    # two steps' kernels may be the end of one, or the beginning of the next.
+    cuts += len(mine) - cuts[-1]
+    if not _are_steps(rows, mine, cuts, rows.name[recurring[-period:]].astype(np.int64)):
+        return kernels[:0]
+    ends = [mine[:cut][rows.end[mine[:cut]].argmax()] for cut in cuts.tolist()]
     return np.array(ends, dtype=np.int64)
 
 
@@ -173,7 +192,94 @@ def _by_collectives(rows: Rows, trace: int) -> Ints:
     mine = mine[rows.entry[mine] >= 0]
     kind = rows.entry[mine].astype(np.int64) * len(rows.streams) + rows.stream[mine]
     period = find_period(kind)
-    return mine[::-1][::period][::-1] if period else mine[:0]
+    if not period:
+        return mine[:0]
+    ends: Ints = mine[::-1][::period][::-1]
+    ordered, _ = _in_order(rows, trace)
+    begin = int(rows.bounds[trace])
+    place = np.full(len(rows.start[rows.of(trace)]), -1)
+    place[ordered - begin] = np.arange(len(ordered))
+    cuts = place[ends - begin][place[ends - begin] >= 0] + 1
+    return ends if _are_steps(rows, ordered, cuts, kind[-period:]) else ends[:0]
+
+
+def _in_order(rows: Rows, trace: int) -> tuple[Ints, Ints]:
+    """Rows of a trace in the order of their launches, and when these were.
+
+    Of those whose launch is known; of all in the order of their starts where none is.
+    """
+    mine: Ints = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
+    launched = mine[rows.launch[mine] != UNKNOWN_LAUNCH]
+    if not len(launched):
+        return mine, rows.start[mine]
+    launched = launched[np.argsort(rows.launch[launched], kind="stable")]
+    return launched, rows.launch[launched]
+
+
+def _are_steps(rows: Rows, launched: Ints, cuts: Ints, period: Ints) -> bool:
+    """Whether what recurs is a step, and not one of the layers of a step.
+
+    What a step launches once, as its input, loss and optimizer, is left over where layers recur.
+    So a step holds an optimizer's kernels, or nothing is left over. Where it has no layers, the
+    host waits as long in each: in a layer it does not wait for the input or the end of a step.
+
+    launched  rows in the order of their launches
+    cuts      places in it where periods begin, and where the last one ends
+    period    what recurs, place by place of the period
+    """
+    size = np.diff(cuts)
+    if not len(size) or np.ptp(size) > _EVEN * size.max() + _EDGE:
+        return False
+    what = np.where(rows.entry[launched] >= 0, len(rows.names), rows.name[launched])
+    step = np.searchsorted(cuts, np.arange(len(launched)), side="right")  # 0: before them
+    inside = (step > 0) & (step < len(cuts))
+    pairs = np.unique(what[inside].astype(np.int64) * len(cuts) + step[inside])
+    recurs = np.bincount(pairs // len(cuts), minlength=len(rows.names) + 1) == len(size)
+    optimizer = np.array([bool(_OPTIMIZER.search(name)) for name in rows.names] + [False])
+    if optimizer[what].any():
+        return bool(optimizer[recurs].any())
+    left = int((~recurs[what]).sum())
+    if max(cuts[0], len(launched) - cuts[-1]) > size.max() + _EDGE or left > _EDGE:
+        return False
+    if _layered(period) >= _LAYERED:
+        return True
+    if any(_BACKWARD.search(rows.names[name]) for name in set(rows.name[launched].tolist())):
+        return False
+    # The first one may wait for what came before.
+    gaps = _longest_gaps(rows, launched, step)[2 : len(cuts)]
+    return not left and len(gaps) > 0 and max(gaps) <= _LONGER * np.median(gaps) + _PAUSE_NS
+
+
+def _longest_gaps(rows: Rows, launched: Ints, step: Ints) -> Ints:
+    """Per step the longest time, ns, that nothing runs, up to a row of the step.
+
+    launched  rows of a trace
+    step      of each of them
+    """
+    order = np.argsort(launched)
+    start, end = rows.start[launched[order]], rows.end[launched[order]]
+    found = np.zeros(int(step.max(initial=0)) + 1, dtype=np.int64)
+    np.maximum.at(found, step[order][1:], start[1:] - np.maximum.accumulate(end)[:-1])
+    return found
+
+
+def _layered(values: Ints) -> float:
+    """Part of a sequence that are blocks of several things which recur at once.
+
+    >>> _layered(np.array([9, 1, 2, 1, 2, 1, 2, 5]))
+    0.75
+    """
+    order = np.argsort(values, kind="stable")
+    apart = np.diff(order)[np.diff(values[order]) == 0]
+    known, often = np.unique(apart[apart > 1], return_counts=True)
+    covered = np.zeros(len(values), dtype=bool)
+    for distance in known[np.argsort(-often, kind="stable")][:_TRIED].tolist():
+        same = values[distance:] == values[:-distance]
+        runs = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]))).reshape(-1, 2)
+        for begin, end in runs[np.diff(runs)[:, 0] >= distance].tolist():
+            if np.ptp(values[begin : begin + distance]):
+                covered[begin : end + distance] = True
+    return float(covered.mean())
 
 
 def find_period(values: Ints) -> int | None:

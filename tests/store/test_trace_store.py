@@ -351,7 +351,7 @@ def test_a_second_job_is_a_run_of_its_own(db_path: Path, samples: Path) -> None:
     said = ingest(
         db_path, *(samples / "traces" / case for case in ("default", "ringll")), run="two"
     )
-    # steps as `predict` and `compare` have them: 5.330 and 5.979 ms
+    # steps as `predict` and `compare` have them: 5.331 and 5.981 ms
     held = (
         f"two: {samples}/traces/default/rank0.json.gz and 3 more, 4 ranks, CPU and GPU activities,"
         " 2 steps of 5.33 ms",

@@ -6,10 +6,12 @@ import random
 
 import numpy as np
 import pytest
-from trace_builder import Job
+from trace_builder import US, Job
 
 from collscope.match.rows import gather_rows
 from collscope.match.traces import match_calls
+from collscope.model import Op
+from collscope.model.trace import Kind, TraceCollective, TraceColumns, TraceFile
 from collscope.timeline.clocks import estimate_clocks
 from collscope.timeline.steps import Steps, find_steps
 from collscope.timeline.waits import call_times
@@ -42,3 +44,111 @@ def test_a_boundary_holds_the_last_row_of_each_stream(seed: int) -> None:
             assert here == (
                 [max(done.tolist(), key=lambda row: (end[row], row))] if len(done) else []
             )
+
+
+FORWARD, BACKWARD = "f0 f1 f2 f3 ", "b0 b1 b2 reduce "
+STEP = "input embed " + 12 * FORWARD + "loss " + 12 * BACKWARD + 3 * "update "
+EACH = 11 * US  # from row to row
+
+
+def found_in(text: str, marks: tuple[tuple[int, int], ...] = ()) -> tuple[str, int, float | None]:
+    """Source, number and mean of the steps of two alike ranks, in rows.
+
+    Each row is the name of a kernel that runs for 10 us, 1 us after the one before; `reduce` is an
+    all-reduce and `gather` an all-gather, on streams of their own; `wait` is one row of nothing.
+
+    marks  of the profiler, from row to row
+    """
+    words = text.split()
+    place = np.array([k for k, word in enumerate(words) if word != "wait"])
+    names = tuple(dict.fromkeys(word for word in words if word != "wait"))
+    number = np.array([names.index(words[k]) for k in place], dtype=np.int32)
+    ops = [op for op in (Op.ALL_REDUCE, Op.ALL_GATHER) if _WORDS[op] in names]
+    table = tuple(TraceCollective(op, group="0", group_size=2, group_ranks=(0, 1)) for op in ops)
+    of_name = np.array(
+        [next((k for k, op in enumerate(ops) if _WORDS[op] == n), -1) for n in names]
+    )
+    start = 10**9 + place * EACH
+    columns = TraceColumns(
+        kind=np.full(len(place), Kind.KERNEL, dtype=np.int8),
+        name=number,
+        stream=(of_name[number] + 1).astype(np.int32),
+        start_ns=start,
+        end_ns=start + 10 * US,
+        launch_ns=start - 5 * US,
+        collective=of_name[number].astype(np.int32),
+        seq=np.full(len(place), -1),
+    )
+    told = tuple((10**9 + a * EACH - 8 * US, 10**9 + b * EACH - 8 * US) for a, b in marks)
+    traces = [
+        TraceFile("kineto", names, ("7", "20", "21"), table, columns, r, 2, steps=told)
+        for r in (0, 1)
+    ]
+    rows = gather_rows(traces)
+    calls = match_calls(rows)
+    times = call_times(rows, calls, estimate_clocks(rows, calls))
+    steps = find_steps(rows, calls, times)
+    mean = steps.mean_ns(rows.end)
+    return steps.source, int(steps.count.max(initial=0)), mean and mean / EACH
+
+
+_WORDS = {Op.ALL_REDUCE: "reduce", Op.ALL_GATHER: "gather"}
+
+
+@pytest.mark.parametrize("first", [0, 1, 2, 30, 51, 80, 101])
+def test_steps_recur_wherever_the_trace_begins(first: int) -> None:
+    words = (4 * STEP).split()
+    assert found_in(" ".join(words[first:])) == ("kernels", 3, len(STEP.split()))
+
+
+@pytest.mark.parametrize("first", [0, 1, 2, 30])
+@pytest.mark.parametrize("last", [0, 2, 3, 4, 20, 50])
+def test_layers_of_one_step_are_no_steps(first: int, last: int) -> None:
+    words = STEP.split()
+    assert found_in(" ".join(words[first : len(words) - last]))[0] == "window"
+
+
+def test_a_step_that_recurs_but_once_is_not_told_by_its_layers() -> None:
+    words = (2 * STEP).split()
+    assert found_in(" ".join(words))[0] == "window"
+    assert found_in(" ".join(words[40:-30]))[0] == "window"
+
+
+def test_equal_layers_between_waits_of_the_host_are_no_steps() -> None:
+    """Nothing but layers: the host waits after every twelfth, so a step has twelve."""
+    assert found_in(5 * (12 * "k0 k1 k2 reduce " + "wait "))[0] == "window"
+
+
+def test_a_loop_of_one_thing_is_told() -> None:
+    assert found_in(20 * "k0 k1 reduce wait ") == ("kernels", 19, 4)
+
+
+def test_parts_of_a_batch_are_no_steps() -> None:
+    part = "embed " + 3 * FORWARD + 3 * "b0 b1 b2 "
+    step = 4 * part + "reduce fused_adam_kernel "
+    assert found_in(step)[0] == "window"
+    assert found_in(3 * step) == ("kernels", 2, len(step.split()))
+
+
+def test_kernels_that_the_data_choose_leave_the_collectives_to_tell_the_step() -> None:
+    """A name in ten differs from step to step; the optimizer's kernels recur."""
+    step = "embed " + 8 * "f0 f{0}x f1 f{0}y f2 gather " + "loss fused_adam_kernel reduce "
+    text = "".join(step.format(k) for k in range(4))
+    assert found_in(text) == ("period", 3, len(step.split()))
+
+
+def test_the_wait_before_the_first_step_goes_with_a_step_of_its_own() -> None:
+    """The trace begins with the gather behind the first wait: three whole waits are in it."""
+    step = "wait wait wait gather " + 6 * FORWARD + 6 * "b0 b1 gather " + "update update "
+    assert found_in(4 * step) == ("kernels", 3, len(step.split()))
+
+
+def test_a_lone_marked_step_is_a_step() -> None:
+    """From the end of its first row; the layers in it are none."""
+    n = len(STEP.split())
+    assert found_in(STEP, marks=((0, n),)) == ("marks", 1, n - 1)
+
+
+def test_a_lone_marked_step_that_begins_with_a_wait_is_not_known() -> None:
+    text = 20 * "wait " + STEP
+    assert found_in(text, marks=((0, len(text.split())),))[0] == "window"
