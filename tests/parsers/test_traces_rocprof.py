@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from trace_fuzz import damaged, retyped
 
 from collscope.model import Op
 from collscope.model.trace import Kind, TraceCollective, TraceFile
+from collscope.parsers.traces import rocprof_json
 
 GENERIC = "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)"
 
@@ -102,6 +104,19 @@ def test_two_agents_copies_and_rccl_calls() -> None:
     assert c.kind.tolist() == [Kind.COPY, Kind.KERNEL]
     assert second.names[c.name[0]] == "MEMORY_COPY_HOST_TO_DEVICE"
     assert c.collective.tolist() == [-1, -1]  # __amd_rocclr_copyBuffer is none
+
+
+def test_a_text_is_held_once_and_not_beside_what_is_made_of_it() -> None:
+    one = process()
+    one["buffer_records"]["kernel_dispatch"] = [_dispatch(k, k + 1, 1) for k in range(20_000)]
+    text = json.dumps({"rocprofiler-sdk-tool": [one]}, indent=1).encode()
+    parts = (text[at : at + 65_536] for at in range(0, len(text), 65_536))
+    tracemalloc.start()
+    first, _ = rocprof_json.parse(parts, "t")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(first.columns) == 20_000
+    assert peak < 2 * len(text)
 
 
 def test_share_of_the_public_file(corpus: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ from collscope.kernel_names import classify
 from collscope.model import Diagnostic, Op, Severity, parse_op
 from collscope.model.trace import Ints, Kind, TraceCollective, TraceColumns, TraceFile
 from collscope.parsers._calls import CallRows, host_calls
-from collscope.parsers._columns import Index, launches
+from collscope.parsers._columns import Index, as_numpy, launches
 from collscope.parsers.traces._named import from_name
 from collscope.parsers.traces.rocprof_records import Correlation
 
@@ -34,7 +35,7 @@ class _Builder:
         self.streams: Index[str] = Index()
         self.collectives: Index[TraceCollective] = Index()
         # kind, name, stream, start, end, correlation, ancestor, agent, blocks
-        self.rows: list[tuple[int, ...]] = []
+        self.rows = array("q")
         self.bad = 0
         self.nameless = 0
         self.kernels = {
@@ -85,7 +86,7 @@ class _Builder:
         call = record.correlation_id or Correlation()
         row = (kind, self.names[name], self.streams[stream], start, end)
         numbers = call.internal, call.ancestor, agent, blocks
-        self.rows.append((*row, *(_small(number) for number in numbers)))
+        self.rows.extend((*row, *(_small(number) for number in numbers)))
 
 
 def trace_files(process: Process, problems: list[Diagnostic]) -> list[TraceFile]:
@@ -96,7 +97,7 @@ def trace_files(process: Process, problems: list[Diagnostic]) -> list[TraceFile]
         builder.kernel(dispatch)
     for copy in buffers.memory_copy:
         builder.copy(copy)
-    rows = np.array(builder.rows, dtype=np.int64).reshape(-1, 9)
+    rows = as_numpy(builder.rows, np.int64).reshape(-1, 9)
     rows = rows[np.argsort(rows[:, 3], kind="stable")]
     calls = [*buffers.hip_api, *buffers.rccl_api]
     launch = _launches(rows, calls)

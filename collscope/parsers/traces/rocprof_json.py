@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from io import BytesIO
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -41,11 +42,14 @@ def parse(chunks: Iterable[bytes], name: str) -> list[TraceFile]:
     chunks   the decompressed file, in order
     name     what diagnostics call the file
     """
-    text = b"".join(chunks)
+    held = BytesIO()  # gives out what it holds without a second copy
+    held.writelines(chunks)
+    text = held.getvalue()
     try:
         document = msgspec.json.decode(text, type=Document, strict=False)
     except _ERRORS:
         return _salvaged(text, name)
+    del held, text  # as large as all that is made of it
     return [file for process in document.tool for file in trace_files(process, [])]
 
 
