@@ -40,6 +40,10 @@ WHERE t.run = ? AND t.used AND d.severity = 'data_loss'
 AND d.code IN ('truncated_trace', 'truncated_compression', 'cut_database') ORDER BY t.rank
 """
 
+_LOST = """
+SELECT TOTAL(count) FROM diagnostics WHERE run = ? AND code = 'kernels_lost'
+"""
+
 _STEPS = """
 SELECT rank, COUNT(*), AVG(duration_ns), MIN(duration_ns), MAX(duration_ns), step_from
 FROM steps WHERE run = ? GROUP BY rank ORDER BY rank
@@ -191,6 +195,7 @@ class StoredTimeline(msgspec.Struct, frozen=True):
     cpu_activities: bool = False  # the traces of the steps show them: a slower host
     profilers: tuple[str, ...] = ()  # dialects of the traces, where there are steps
     cut: tuple[int, ...] = ()  # ranks whose trace lacks its end
+    kernels_lost: int = 0  # launched in the traces, which do not hold them
     # profiled periods or jobs that were read together, this run's among them; empty: only this one
     periods: tuple[Period, ...] = ()
 
@@ -216,6 +221,7 @@ class StoredTimeline(msgspec.Struct, frozen=True):
             steps=steps,
             cpu_activities=bool(steps) and read_cpu_activities(connection, run),
             profilers=_profilers(connection, run) if steps else (),
+            kernels_lost=int(connection.execute(_LOST, (run,)).fetchone()[0]),
             cut=tuple(rank for (rank,) in connection.execute(_CUT, (run,))),
             periods=read_periods(connection, run),
         )

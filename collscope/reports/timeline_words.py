@@ -51,6 +51,11 @@ def share_of_time_sentence(said: StoredTimeline) -> Iterable[str]:
             f"take {exposed + hidden:.1f} %: {exposed:.1f} % exposed and {hidden:.1f} % beside "
             f"compute kernels; the GPU idles {idle:.1f} %."
         )
+        if said.kernels_lost:
+            yield (
+                f"These shares are not sure: the traces lack {count(said.kernels_lost, 'kernel')} "
+                "that they show being launched, so the GPU idles less and computes more."
+            )
 
 
 def cut_sentence(ranks: Sequence[int]) -> Iterable[str]:

@@ -395,6 +395,16 @@ def test_malformed_events_are_counted_and_the_rest_is_kept() -> None:
     assert all(d.severity in (Severity.DATA_LOSS, Severity.NOTICE) for d in file.diagnostics)
 
 
+def test_launches_without_a_kernel_are_counted() -> None:
+    """Not those behind the last kernel, where the profiler stopped, nor those into a graph."""
+    kernels = [kernel(ts=100.0 + 10 * n, correlation=n) for n in (1, 2, 5)]
+    launches = [launch(50.0 + n, n) for n in range(1, 9)]
+    assert codes(one(document(*kernels, *launches)))["kernels_lost"] == 2
+    assert "kernels_lost" not in codes(one(document(*kernels, *launches[:2])))
+    capture = x("cuda_runtime", "cudaStreamBeginCapture", 49, 1, 963, correlation=20)
+    assert "kernels_lost" not in codes(one(document(*kernels, capture, *launches)))
+
+
 def test_activities_without_time_are_counted() -> None:
     events = [kernel(), kernel(ts=-5), kernel(dur=-1), kernel(ts=1e300), {**kernel(), "dur": None}]
     file = one(document(*events))

@@ -20,6 +20,8 @@ from collscope.parsers.traces._table import Times, columns
 from collscope.parsers.traces.kineto_slices import LATEST_US
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from collscope.kernel_names import KernelName
     from collscope.parsers.traces.kineto_collect import Collector
     from collscope.parsers.traces.kineto_header import Header
@@ -36,7 +38,8 @@ def trace_files(seen: Collector, header: Header, problems: list[Diagnostic]) -> 
     collectives = _collectives(seen, header)
     times = _times(seen, header, launch_us)
     rank, world_size = _identity(seen, header)
-    notes = (*problems, *_notes(seen, alone, in_graphs))
+    lost = seen.host.without_kernel(as_numpy(seen.rows.correlation, np.int64)) - seen.bad
+    notes = (*problems, *_notes(seen, alone, in_graphs), *_lost(lost))
     steps = np.array(seen.steps, dtype=np.float64).reshape(-1, 2)
     step_start = _ns(steps[:, 0], seen.origin_us, header.base_ns)
     step_end = step_start + np.rint(steps[:, 1] * 1000).astype(np.int64)
@@ -224,6 +227,15 @@ def _gpu(header: Header, device: str | None) -> str | None:
     """Name of the device; where its number is not told, that of all devices if they share one."""
     names = set(header.gpus.values())
     return header.gpus.get(device or "") or (names.pop() if len(names) == 1 else None)
+
+
+def _lost(launches: int) -> Iterable[Diagnostic]:
+    if launches > 0:
+        message = (
+            "Kernels were launched that the trace does not hold: its GPU idles less than it seems,"
+            " and computes more. Trace fewer steps, so that the profiler drops none."
+        )
+        yield Diagnostic(Severity.DATA_LOSS, "kernels_lost", message, count=launches)
 
 
 def _notes(seen: Collector, alone: int, in_graphs: int) -> list[Diagnostic]:
