@@ -108,7 +108,7 @@ class PartCell(msgspec.Struct, frozen=True):
     """A part of the step of one run; an interval that cannot be stated is None, as in a class."""
 
     label: str  # run
-    time_us: float | None  # median over its steps; None: not known
+    time_us: float | None  # mean over its steps; None: not known
     speed_up: float | None  # time of the first run / time of this one; None for the first
     low: float | None  # 95 % confidence interval of speed_up; None: the noise is not known
     high: float | None  # its other end

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from statistics import fmean
 
 from msgspec.structs import replace
 
@@ -57,7 +58,7 @@ from collscope.analysis.verdict import (
     Reason,
     Verdict,
 )
-from collscope.stats import Effect, effects
+from collscope.stats import Samples, effects
 from collscope.timeline.unprofiled import SURE, USUAL, StepRatio, step_ratio, steps_enough
 
 # Of a ratio of steps, by what adds most to its range.
@@ -200,10 +201,14 @@ def _one_recording(first: SampledRun, other: SampledRun) -> bool:
 
 
 def _recorded_ratio(first: SampledRun, other: SampledRun) -> float | None:
-    """Step of the other run / that of the first, as recorded: medians over the steps."""
-    if STEP not in first.parts or STEP not in other.parts or not first.parts[STEP].time_us:
-        return None
-    return other.parts[STEP].time_us / first.parts[STEP].time_us
+    """Step of the other run / that of the first, as recorded: means over the steps."""
+    before, after = (_mean(run.parts.get(STEP)) for run in (first, other))
+    return after / before if before and after else None
+
+
+def _mean(samples: Samples | None) -> float | None:
+    """Mean over the steps, µs, as every report of a step has it; None where not known."""
+    return None if samples is None else fmean(samples.all)
 
 
 def _ratio(first: SampledRun, other: SampledRun, confidence: float = USUAL) -> StepRatio | None:
@@ -211,19 +216,6 @@ def _ratio(first: SampledRun, other: SampledRun, confidence: float = USUAL) -> S
     if first.unprofiled is None or other.unprofiled is None:
         return None
     return step_ratio(first.unprofiled, other.unprofiled, confidence)
-
-
-def _effect(
-    first: SampledRun, other: SampledRun, part: str, rank: int | None = None
-) -> Effect | None:
-    """Effect of a part of the step; None where a run does not tell it, or has none of it."""
-    pair = [r.parts.get(part) if rank is None else r.of_rank.get((rank, part))
-            for r in (first, other)]  # fmt: skip
-    if pair[0] is None or pair[1] is None or min(*pair[0].all, *pair[1].all) <= 0:
-        return None
-    (effect,) = effects([(pair[0], pair[1])])
-    # Of the parts compute alone differs between recordings as launches of a collective do.
-    return effect if part == COMPUTE else replace(effect, error=None)
 
 
 def _traced_parts(runs: Sequence[SampledRun]) -> TracedParts:
@@ -261,8 +253,8 @@ def _traced_parts(runs: Sequence[SampledRun]) -> TracedParts:
 def _kernel_times(runs: Sequence[SampledRun]) -> Iterator[KernelComparison]:
     first = runs[0].kernels
     keys = sorted({key for run in runs for key in run.kernels})
-    for key in sorted(keys, key=lambda k: -first[k].time_us if k in first else 0.0):
-        times = [r.kernels[key].time_us if key in r.kernels else None for r in runs]
+    for key in sorted(keys, key=lambda k: -(_mean(first.get(k)) or 0.0)):
+        times = [_mean(r.kernels.get(key)) for r in runs]
         yield KernelComparison(
             key,
             tuple(
@@ -277,19 +269,27 @@ def _kernel_times(runs: Sequence[SampledRun]) -> Iterator[KernelComparison]:
 def _cell(first: SampledRun, run: SampledRun, part: str, rank: int | None) -> PartCell:
     if part == UNPROFILED:
         return _unprofiled_cell(first, run)
-    samples = run.parts.get(part) if rank is None else run.of_rank.get((rank, part))
-    time = None if samples is None else samples.time_us
-    effect = None if run is first else _effect(first, run, part, rank)
-    if effect is None:
-        return PartCell(run.name, time, None, None, None)
-    half = effect.half_width()
-    return PartCell(
-        run.name,
-        time,
-        effect.speed_up,
-        None if half is None else math.exp(-effect.log_ratio - half),
-        None if half is None else math.exp(-effect.log_ratio + half),
+    before, after = (
+        r.parts.get(part) if rank is None else r.of_rank.get((rank, part)) for r in (first, run)
     )
+    old, new = _mean(before), _mean(after)
+    if run is first or not old or not new:
+        return PartCell(run.name, new, None, None, None)
+    half = None
+    if part == COMPUTE and before is not None and after is not None:
+        half = _noise(before, after)
+    ends = (
+        (None, None) if half is None else (old / new / math.exp(half), old / new * math.exp(half))
+    )
+    return PartCell(run.name, new, old / new, *ends)
+
+
+def _noise(before: Samples, after: Samples) -> float | None:
+    """Half the 95 % interval of a logarithm: recordings differ as launches of a collective do."""
+    if min(*before.all, *after.all) <= 0:
+        return None
+    (effect,) = effects([(before, after)])
+    return effect.half_width()
 
 
 def _unprofiled_cell(first: SampledRun, run: SampledRun) -> PartCell:

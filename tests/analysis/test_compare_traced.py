@@ -122,6 +122,14 @@ def test_calls_before_the_steps_do_not_hide_the_waiting() -> None:
     assert "before: the waiting" not in told
 
 
+def test_parts_are_means_over_the_steps() -> None:
+    """One of four steps takes 800 us more on both ranks, 400 before each collective."""
+    run = run_of("a", [(0, 0), (0, 0), (400, 400), (0, 0), (0, 0)])
+    parts = parts_of(compare_traced([run, run]), "a")
+    assert parts["step"] == pytest.approx(2 * 1204 + 200 + 200)
+    assert parts["compute"] == pytest.approx(2 * 1100 + 200)
+
+
 def test_kernel_time_of_classes_holds_the_waiting() -> None:
     """Rank 0 waits 200 us before transfers of 50 and of 150: means of 150 and 250 us a step."""
     found = compare_traced([run_of("a", [(0, 0)] * 5), run_of("b", [(0, 0)] * 5)])
@@ -380,6 +388,9 @@ def test_one_range_of_the_step_everywhere(db: Path) -> None:
     step = checked["step"]
     for key, end in (("low", "high"), ("high", "low"), ("ratio", "speed_up")):
         assert ratio[key] == pytest.approx(step[key]) == pytest.approx(1 / cell[end])
+    steps = [cell["time_us"] for cell in compared["traced"]["parts"][0]["cells"]]
+    told_ns = [explained[run]["step_ns"] for run in ("first", "second")]
+    assert [1000 * us for us in steps] == pytest.approx(told_ns)
     texts = [words_of(collscope(*words, *pair, "--db", db).out) for words in (
         ("compare",), ("compare", "--explain"), ("check",))]  # fmt: skip
     told = {t[t.index("Without the profiler, and in") :].split("of one of 'default'.")[0]

@@ -29,8 +29,8 @@ _STEP_FROM = {
     "given": "as given at ingest",
 }
 _PARTS_SAID = (
-    "us a step: the median over the steps; means over the ranks, but the step is that of the rank"
-    " whose steps take longest. All but its second row is as recorded, with the profiler. Waiting"
+    "us a step: means over the steps and the ranks, but the step is that of the rank whose steps"
+    " take longest. All but its second row is as recorded, with the profiler. Waiting"
     " is summed over the collectives. How much waiting, exposed and idle time differ between two"
     " recordings is not known: they have no interval."
 )
