@@ -186,6 +186,7 @@ def _start(
         label, Path("simulated"), one.steps.profiler, steps, "marks", (0,), 1, 0.0,
         UnprofiledSteps(one.steps.profiler, recorded, played),
         {STEP: Samples({name: tuple(ns / 1000 for ns in recorded)})}, {}, {}, 0, (0, 0), 0,
+        name,
     )  # fmt: skip
 
 

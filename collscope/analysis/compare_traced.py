@@ -149,7 +149,7 @@ def _judge_step(
     """Slower and faster where that is sure; in doubt where it may be slower by the resolution."""
     steps = ((baseline.name, baseline.steps), (current.name, current.steps))
     about = steps, str(baseline.store), _recorded_ratio(baseline, current)
-    if _one_recording(baseline, current):
+    if baseline.digest == current.digest:
         return JudgedStep(*about, 1.0, 1.0, 1.0, None, None, slower=False, faster=False, same=True)
     usual, sure = _ratio(baseline, current), _ratio(baseline, current, SURE)
     if usual is None or sure is None:
@@ -185,19 +185,6 @@ def _doubt(
     within = math.sqrt(room**2 - sizes["profiler"] ** 2 - sizes["hosts"] ** 2)
     confidence = USUAL if side else SURE
     return Doubt.SPREAD, steps_enough(first.unprofiled, other.unprofiled, within, confidence)
-
-
-def _one_recording(first: SampledRun, other: SampledRun) -> bool:
-    """Whether two runs hold the same samples: no two recordings do, to the nanosecond."""
-    one, two = (
-        [
-            (part, samples.all)
-            for parts in (run.parts, {key: m.samples for key, m in run.label.classes.items()})
-            for part, samples in parts.items()
-        ]
-        for run in (first, other)
-    )
-    return bool(one) and one == two
 
 
 def _recorded_ratio(first: SampledRun, other: SampledRun) -> float | None:
@@ -317,7 +304,7 @@ def _notes(runs: Sequence[SampledRun]) -> Iterator[Note]:
         yield Unlike("rank count", ranks)
     if len({run.profiler for run in runs}) > 1:
         yield UnlikeProfilers(tuple((run.name, run.profiler) for run in runs))
-    if len(runs) == 2 and _one_recording(*runs):
+    if len({run.digest for run in runs}) == 1:
         yield OneRecording()
     elif all(run.steps for run in runs):
         yield OneRecordingEach(max(run.host for run in runs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -55,6 +56,7 @@ class SampledRun(msgspec.Struct, frozen=True):
     unsplit: int  # classes whose transfer is not known apart from the waiting
     waits_unknown: tuple[int, int]  # of so many kernels of collectives in the steps
     groups_inferred: int  # process groups of some of the ranks that no trace names
+    digest: str  # of the times of all rows: only one recording has it
 
     @property
     def name(self) -> str:
@@ -102,7 +104,16 @@ def sample_run(
         unsplit,
         waits,
         recorded.groups_inferred,
+        _digest(recorded),
     )
+
+
+def _digest(recorded: RecordedJob) -> str:
+    rows = recorded.rows
+    found = hashlib.blake2b(rows.base_ns.to_bytes(16, "little", signed=True), digest_size=16)
+    for times in (rows.start, rows.end):
+        found.update(np.ascontiguousarray(times).tobytes())
+    return found.hexdigest()
 
 
 def _parts(

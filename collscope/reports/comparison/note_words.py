@@ -140,7 +140,7 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
         case GroupsInferred(groups):
             return inferred_groups(groups)
         case OneRecording():
-            return "both runs hold the same recording: every step and every transfer is equal"
+            return "the runs hold the same recording: all times in their traces are equal"
         case OneRecordingEach(host):
             extra = (
                 f"; of the hosts' pace {100 * HOST_STARTS:.0f} %, and the hosts bound up to"
