@@ -69,11 +69,13 @@ def format_time(time_ns: float | None) -> str:
 
 
 def us_or_ms(time_ns: float) -> str:
-    """A time in us, from 1 ms on in ms, with the digits of `figure`.
+    """A time in us, from 1 ms on in ms, from 10 s on in s, with the digits of `figure`.
 
-    >>> us_or_ms(12_340), us_or_ms(3_252_990)
-    ('12.3 us', '3.25 ms')
+    >>> us_or_ms(12_340), us_or_ms(3_252_990), us_or_ms(146e9)
+    ('12.3 us', '3.25 ms', '146 s')
     """
+    if abs(time_ns) >= 1e10:
+        return f"{figure(time_ns / 1e9)} s"
     return f"{figure(time_ns / 1e6)} ms" if abs(time_ns) >= 1e6 else f"{figure(time_ns / 1e3)} us"
 
 
