@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from collscope.analysis.judge import Names, check_labels, compare_labels
+from collscope.analysis.compare_and_check import Names, check_labels, compare_labels
 from collscope.model import Datatype, Measurement, Op, algorithm_bandwidth, bus_bandwidth
 from collscope.reports.comparison.check import render_check
 from collscope.reports.comparison.compare import render_compare

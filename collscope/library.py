@@ -220,7 +220,7 @@ class Store(msgspec.Struct, frozen=True):
                  run or system, or names without a class in common; NoVerdictError for a label
                  without a right result
         """
-        from collscope.analysis.judge import compare_labels  # noqa: PLC0415
+        from collscope.analysis.compare_and_check import compare_labels  # noqa: PLC0415
         from collscope.analysis.sides import Runs  # noqa: PLC0415
 
         return compare_labels(self.path, names, Runs(run, weights), system)
@@ -254,7 +254,7 @@ class Store(msgspec.Struct, frozen=True):
         system   whose limits the values are held against
         raises   InputError for an unknown label, run or system
         """
-        from collscope.analysis.judge import Names, check_labels  # noqa: PLC0415
+        from collscope.analysis.compare_and_check import Names, check_labels  # noqa: PLC0415
         from collscope.analysis.sides import Runs  # noqa: PLC0415
 
         names = Names(baseline, current, control)

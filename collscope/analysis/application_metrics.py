@@ -13,7 +13,7 @@ import msgspec
 
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.jobs import job_of_figure, same_job
-from collscope.analysis.judged import device_calls
+from collscope.analysis.judged_classes import device_calls
 from collscope.analysis.serving import Matcher, MeasurementIndex
 from collscope.analysis.time_breakdown import Fraction
 from collscope.analysis.uplift import implied_share, predicted_gain

@@ -18,7 +18,7 @@ from collscope.analysis.application_metrics import (
 )
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.curves import Curve, curves_of
-from collscope.analysis.judged import Judged, Reached, judge_classes, reached_of
+from collscope.analysis.judged_classes import Judged, Reached, judge_classes, reached_of
 from collscope.analysis.outliers import Outlier, outliers_of
 from collscope.analysis.overview import traced_gpus
 from collscope.analysis.profile_kernels import ProfileKernel, judge_kernels

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from collscope.analysis.classes import ClassRow, class_rows, read_call_totals
-from collscope.analysis.judged import judge_classes
+from collscope.analysis.judged_classes import judge_classes
 from collscope.analysis.marks import Mark, gap_marks, marks_of
 from collscope.analysis.serving import Matcher
 from collscope.analysis.timeline import StoredTimeline

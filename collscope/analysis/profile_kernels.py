@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from collscope.analysis.judged import MOSTLY, SKEW_FACTOR, Judged
+from collscope.analysis.judged_classes import MOSTLY, SKEW_FACTOR, Judged
 from collscope.analysis.share import KernelShare, Share
 from collscope.model import Datatype, Op
 from collscope.roofline.chosen import AnyRoofs

@@ -65,7 +65,7 @@ def compare(
             )
         write(render_explained(explain_runs(db, labels), format.value), output)
         return
-    from collscope.analysis.judge import compare_labels
+    from collscope.analysis.compare_and_check import compare_labels
     from collscope.analysis.sides import Runs
     from collscope.reports.comparison.compare import render_compare
 
@@ -130,7 +130,7 @@ def check(
     An improvement is a pass. No verdict: too little was measured, or it is too noisy.
     """
     from collscope.analysis.check import Rules
-    from collscope.analysis.judge import Names, check_labels
+    from collscope.analysis.compare_and_check import Names, check_labels
     from collscope.analysis.sides import Runs
     from collscope.reports.comparison.check import render_check
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from collscope.analysis.application_metrics import ApplicationMetric
 from collscope.analysis.efficiency import Efficiency, JudgedLabel
-from collscope.analysis.judged import Judged
+from collscope.analysis.judged_classes import Judged
 from collscope.analysis.marks import Mark, Reason, marks_of
 from collscope.analysis.profile_kernels import ProfileKernel
 from collscope.analysis.time_breakdown import Basis, Breakdown, Fraction, Uplift

@@ -9,7 +9,7 @@ import msgspec
 
 from collscope.analysis.application_metrics import ApplicationMetric
 from collscope.analysis.curves import Curve
-from collscope.analysis.judged import Reached
+from collscope.analysis.judged_classes import Reached
 from collscope.analysis.outliers import Outlier
 from collscope.roofline.gpu_models import OtherGpus
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from collscope.analysis.communicators import compact_ranges
-from collscope.analysis.judged import MOSTLY, SKEW_FACTOR
+from collscope.analysis.judged_classes import MOSTLY, SKEW_FACTOR
 from collscope.reports.class_words import class_words, other_gpus_words
 from collscope.reports.judgement import JudgedClass
 from collscope.reports.model import Finding, Report
