@@ -32,6 +32,12 @@ WHERE k.run = :run AND NOT t.warm_up GROUP BY c.name ORDER BY SUM(k.duration_ns)
 
 _TRACED = "SELECT COUNT(*), MAX(world_size) FROM traces WHERE run = ? AND used"
 
+_UNTOLD = """
+SELECT MAX(used) AND MAX(world_size) IS NULL
+AND EXISTS (SELECT 1 FROM communicators WHERE run = :run AND matched_by = 'inferred')
+FROM traces WHERE run = :run AND used
+"""
+
 _CUT = """
 SELECT DISTINCT t.rank FROM traces t
 JOIN sources s ON s.run = t.run AND s.source_id = t.source_id
@@ -188,6 +194,7 @@ class StoredTimeline(msgspec.Struct, frozen=True):
     groups: tuple[GroupRow, ...] = ()  # most kernel time first; empty where no group has a name
     causes: tuple[LateCause, ...] = ()  # one for each straggler
     traced: TracedRanks | None = None  # None: all ranks, or nothing tells how many there are
+    untold_world: bool = False  # nothing tells how many: a rank without a trace may be the last
     logged: tuple[RankWaits, ...] = ()  # by the kernel trace of logs, where there is no trace
     places: tuple[PlaceRow, ...] = ()  # kinds with several places, most costing first
     beside: tuple[BesideRow, ...] = ()  # most hidden time first; needs interference measurements
@@ -215,6 +222,7 @@ class StoredTimeline(msgspec.Struct, frozen=True):
             groups=_groups(connection, run),
             causes=read_late_causes(connection, run, ranks),
             traced=_traced(connection, run),
+            untold_world=bool(connection.execute(_UNTOLD, {"run": run}).fetchone()[0]),
             logged=() if ranks else read_logged_ranks(connection, run),
             places=_places(connection, run),
             beside=read_beside(connection, run),

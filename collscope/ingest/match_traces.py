@@ -10,7 +10,7 @@ import numpy as np
 from collscope.match.apart import find_apart
 from collscope.match.consistency import Consistency, check
 from collscope.match.extras import first_of_rank, join_extras
-from collscope.match.rows import gathered
+from collscope.match.rows import gathered, ranked_by_name
 from collscope.match.run import Matched
 from collscope.match.trace_disagreements import trace_findings
 from collscope.model import Diagnostic, Severity
@@ -68,7 +68,12 @@ def _notes(given: store.StoredTraces, timeline: Timeline) -> list[Diagnostic]:
         found.append(Diagnostic(Severity.NOTICE, "traces_apart", text))
     unranked = sum(t.rank is None for t in given.traces)
     if unranked and len(given.traces) > 1:
-        text = "traces without a rank: numbered in the order in which they were read"
+        how = (
+            "by their files' names"
+            if ranked_by_name(given.traces)
+            else "in the order in which they were read"
+        )
+        text = f"traces without a rank: numbered {how}"
         found.append(Diagnostic(Severity.NOTICE, "trace_without_rank", text, count=unranked))
     inferred = sum(g.identity == "inferred" for g in timeline.calls.groups)
     if inferred and len(given.traces) > 1:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from collscope.ingest.adding import OTHER_KIND, cut_short, unusable
 from collscope.ingest.files import HEAD_BYTES, Input
@@ -35,6 +36,8 @@ _UNTIMED = (
     " are too large. Divide ts and dur by 1000, or export the trace again"
 )
 _UNKNOWN = "not a known trace or recording"
+# job.rank0.json, rank_0.pt.trace.json, worker0.1790000000000.pt.trace.json, rank0/trace.json
+_RANK = re.compile(r"(?<![a-z])(?:rank|worker)[._-]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _DOCUMENT = re.compile(rb"\s*(?:\{|\[\s*\{)")  # JSON, as no table begins
 
 
@@ -115,6 +118,18 @@ def _why_empty(diagnostics: Iterable[Diagnostic]) -> tuple[str, str]:
     return ("truncated_trace", _CUT) if "truncated_trace" in told else ("empty_trace", _EMPTY)
 
 
+def rank_of_name(path: str) -> int | None:
+    """Rank that the name of a file tells, or that of its folder; None where neither does.
+
+    >>> rank_of_name("job/rank_3.json"), rank_of_name("rank3/trace.json"), rank_of_name("a.3.json")
+    (3, 3, None)
+    """
+    for name in reversed(path.replace("\\", "/").split("/")[-2:]):
+        if found := _RANK.search(name):
+            return int(found[1])
+    return None
+
+
 def _library(parsed: _Parsed, version: str | None) -> str | None:
     """Library of a trace; its version line is of NCCL's interface, which RCCL reports as well."""
     if version is None:
@@ -135,7 +150,11 @@ def _parse(file: Input) -> _Parsed | str:
     found = registry.read(TRACE, file, head, Hints()) if _is_trace(head) else None
     if isinstance(found, RecordedCalls):
         return _Parsed([], found)
-    return _Parsed(found) if isinstance(found, list) else _UNKNOWN
+    if not isinstance(found, list):
+        return _UNKNOWN
+    if len(found) == 1 and found[0].rank is None:
+        found = [replace(found[0], named_rank=rank_of_name(file.path))]
+    return _Parsed(found)
 
 
 def _is_trace(head: bytes) -> bool:

@@ -42,6 +42,7 @@ class Rows(msgspec.Struct, frozen=True):
     steps: tuple[tuple[tuple[int, int], ...], ...]  # per trace, since base
     duplicates: tuple[int, ...] = ()  # indices of input traces left out: their rank came before
     world_size: int | None = None  # ranks of the job, where a trace tells them
+    least_size: int = 0  # ranks that it has at least: one more than the highest
     dialects: tuple[str, ...] = ()  # of the traces, each once
     told: tuple[tuple[tuple[int, ...], ...], ...] = ()  # per trace the ranks of its groups, if told
 
@@ -110,7 +111,8 @@ def signatures(rows: Rows) -> Ints:
 def gather_rows(traces: Sequence[TraceFile]) -> Rows:
     """All traces as one table; of two with equal rank the first counts.
 
-    A trace that does not tell its rank gets the smallest number no other has.
+    A trace that does not tell its rank gets that of its file's name, where the names tell them all
+    apart; else the smallest number no other has.
     """
     kept, ranks, duplicates = _ranks(traces)
     files = [traces[k] for k in kept]
@@ -151,6 +153,7 @@ def gather_rows(traces: Sequence[TraceFile]) -> Rows:
         steps=tuple(tuple((s - base, e - base) for s, e in f.steps) for f in files),
         duplicates=duplicates,
         world_size=max((f.world_size for f in files if f.world_size), default=None),
+        least_size=max(ranks, default=-1) + 1,
         dialects=tuple(sorted({f.dialect for f in files})),
         told=tuple(f.groups for f in files),
     )
@@ -173,9 +176,17 @@ def _ranks(traces: Sequence[TraceFile]) -> tuple[list[int], tuple[int, ...], tup
     for k, trace in enumerate(traces):
         if trace.rank is not None and first.setdefault(trace.rank, k) != k:
             duplicates.append(k)
+    by_name = ranked_by_name(traces)
     free = (r for r in range(2 * len(traces)) if r not in first)
     for k, trace in enumerate(traces):
         if trace.rank is None:
-            first[next(free)] = k
+            first[trace.named_rank if by_name and trace.named_rank is not None else next(free)] = k
     ranks = tuple(sorted(first))
     return [first[r] for r in ranks], ranks, tuple(duplicates)
+
+
+def ranked_by_name(traces: Sequence[TraceFile]) -> bool:
+    """Whether the names of the files number all traces that tell no rank, each differently."""
+    told = {trace.rank for trace in traces}
+    named = [trace.named_rank for trace in traces if trace.rank is None]
+    return None not in named and len(set(named)) == len(named) and told.isdisjoint(named)

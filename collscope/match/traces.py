@@ -408,7 +408,8 @@ def _nranks(rows: Rows, group: Group) -> int:
         return -1
     if group.size is not None:
         return max(group.size, len(group.members))
-    return -1 if len(rows.ranks) < (rows.world_size or 0) else len(group.members)
+    size = max(rows.world_size or 0, rows.least_size)
+    return -1 if len(rows.ranks) < size else len(group.members)
 
 
 def _vague(entry: TraceCollective) -> bool:

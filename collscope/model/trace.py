@@ -90,6 +90,7 @@ class TraceFile(msgspec.Struct, frozen=True):
     steps: tuple[tuple[int, int], ...] = ()  # (start_ns, end_ns) of profiler steps, where marked
     calls: HostCalls | None = None  # None: the source does not tell them
     gpu: str | None = None  # what the device is, as NVIDIA H200
+    named_rank: int | None = None  # by the file's name, where nothing in the trace tells the rank
     groups: tuple[tuple[int, ...], ...] = ()  # world ranks of the process groups it is in, if told
     diagnostics: tuple[Diagnostic, ...] = msgspec.field(default=())
 

@@ -112,7 +112,9 @@ def _split_sentence(said: StoredTimeline, wait: int, transfer: int, unknown: int
     """How the kernel time of collectives splits; what is not known does not count as transfer."""
     whole = wait + transfer + unknown
     if unknown <= _LITTLE * whole:
-        if whole:
+        if whole and said.untold_world:
+            yield f"{_at_least(wait / whole)}. The rest {_if_whole(said)}"
+        elif whole:
             yield (
                 f"Of the collectives' kernel time {100 * wait / whole:.1f} % is waiting for the "
                 "last rank, the rest transfer."
@@ -127,7 +129,12 @@ def _split_sentence(said: StoredTimeline, wait: int, transfer: int, unknown: int
         )
     elif lacking:
         why = f": in {count(lacking, 'call')} the last rank may be missing from the traces"
-    if wait + transfer:
+    if wait + transfer and said.untold_world:
+        yield (
+            f"{_at_least(wait / whole)}; {100 * unknown / whole:.1f} % may be transfer or "
+            f"waiting{why}. The other {100 * transfer / whole:.1f} % {_if_whole(said)}"
+        )
+    elif wait + transfer:
         yield (
             f"Of the collectives' kernel time {100 * wait / whole:.1f} % is waiting for the last "
             f"rank, {100 * transfer / whole:.1f} % transfer; {100 * unknown / whole:.1f} % may "
@@ -135,6 +142,20 @@ def _split_sentence(said: StoredTimeline, wait: int, transfer: int, unknown: int
         )
     elif why:
         yield f"How much of the collectives' kernel time is waiting is not known{why}."
+
+
+def _at_least(wait: float) -> str:
+    return (
+        f"Of the collectives' kernel time at least {100 * wait:.1f} % is waiting for the last rank"
+    )
+
+
+def _if_whole(said: StoredTimeline) -> str:
+    """On what condition the rest is transfer where no trace tells how many ranks there are."""
+    return (
+        f"is transfer only if the job has no more than the {count(len(said.ranks), 'traced rank')}"
+        ": the traces do not tell its number of ranks."
+    )
 
 
 def _group_sentence(groups: Sequence[GroupRow]) -> Iterable[str]:

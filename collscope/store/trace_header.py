@@ -36,6 +36,7 @@ class TraceHeader(msgspec.Struct, array_like=True):
     call_columns: list[tuple[str, int]] = []
     gpu: str | None = None
     groups: tuple[tuple[int, ...], ...] = ()
+    named_rank: int | None = None
 
 
 def header_of(data: bytes) -> tuple[TraceHeader, int]:

@@ -214,6 +214,12 @@ def store_ranks(
             "INSERT INTO _trace_stream VALUES (?,?,?,?,?)",
             [(key, *astuple(stream)) for stream in overlap.streams],
         )
+    # Kernels of a trace that tells no rank are of the one that it got among the others.
+    connection.executemany(
+        "UPDATE _kernel SET rank = ?1 FROM _trace t WHERE t.trace_id = ?2 AND t.rank IS NULL"
+        " AND kernel_id >= t.first_kernel AND kernel_id < t.first_kernel + t.kernels",
+        [(row[1], row[0]) for row in rows],
+    )
     connection.executemany(f"INSERT INTO _trace_rank VALUES ({','.join('?' * 29)})", rows)
 
 

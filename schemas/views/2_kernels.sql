@@ -32,7 +32,7 @@ CREATE VIEW traces AS SELECT
     r.label AS run,            -- run
     t.trace_id,                -- key
     t.source_id,               -- source, see sources
-    COALESCE(k.rank, t.rank) AS rank, -- world rank; of a trace that tells none the smallest free
+    COALESCE(k.rank, t.rank) AS rank, -- world rank; where the trace tells none, its file's name (rank3), else the smallest free
     t.world_size,              -- ranks of the job, where told
     t.host,                    -- host, where told
     t.device,                  -- device as the source names it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -885,3 +886,63 @@ def test_thread_blocks_of_collectives_are_told(db_path: Path, samples: Path) -> 
     ingest(db_path, samples / "traces" / "default" / "rank0.json.gz")
     found = rows(db_path, "SELECT family, blocks, COUNT(*) FROM kernels GROUP BY 1, 2 ORDER BY 1")
     assert found == [(None, None, 231), ("nccl", 1, 3), ("nccl", 24, 15)]
+
+
+_UNRANKED = "SELECT message, count FROM diagnostics WHERE code = 'trace_without_rank'"
+
+
+def _of_older_pytorch(samples: Path, folder: Path) -> Path:
+    """Traces of CUDA activities alone that tell neither rank nor number of ranks."""
+
+    def edit(_: int, document: dict[str, Any]) -> None:
+        del document["distributedInfo"]
+        document["traceEvents"] = [
+            event
+            for event in document["traceEvents"]
+            if event.get("cat") not in ("cpu_op", "user_annotation")
+        ]
+        for event in filter(is_collective, document["traceEvents"]):
+            event["args"] = {k: event["args"][k] for k in ("device", "stream", "correlation")}
+
+    return edited(samples / "traces" / "default", folder, edit)
+
+
+def test_names_of_files_tell_the_ranks(db_path: Path, samples: Path, tmp_path: Path) -> None:
+    """Of rank 1 there is no trace: it, or one behind the others, may be the last to come."""
+    folder = _of_older_pytorch(samples, tmp_path / "older")
+    (folder / "rank1.json").unlink()
+    collscope("ingest", "trace", folder, "--db", db_path)
+    assert rows(db_path, _UNRANKED) == [
+        ("traces without a rank: numbered by their files' names", 3)
+    ]
+    assert rows(db_path, "SELECT rank FROM traces ORDER BY rank") == [(0,), (2,), (3,)]
+    by_path = "SELECT DISTINCT k.rank, s.path LIKE '%rank' || k.rank || '.json' FROM kernels k"
+    assert rows(db_path, f"{by_path} JOIN sources s USING (source_id) ORDER BY 1") == [
+        (0, 1), (2, 1), (3, 1)
+    ]  # fmt: skip
+    assert rows(db_path, "SELECT COUNT(transfer_ns) FROM call_times") == [(0,)]
+    report = " ".join(collscope("report", "--db", db_path).out.split())
+    assert "How much of the collectives' kernel time is waiting is not known" in report
+
+
+def test_names_that_tell_no_ranks(db_path: Path, samples: Path, tmp_path: Path) -> None:
+    folder = _of_older_pytorch(samples, tmp_path / "older")
+    (folder / "rank3.json").rename(folder / "other.json")
+    collscope("ingest", "trace", folder, "--db", db_path)
+    ((message, count),) = rows(db_path, _UNRANKED)
+    assert message.endswith("numbered in the order in which they were read")
+    assert count == 4
+    assert rows(db_path, "SELECT rank FROM traces ORDER BY rank") == [(0,), (1,), (2,), (3,)]
+
+
+def test_transfer_is_not_sure_where_nothing_tells_the_number_of_ranks(
+    db_path: Path, samples: Path, tmp_path: Path
+) -> None:
+    collscope("ingest", "trace", _of_older_pytorch(samples, tmp_path / "older"), "--db", db_path)
+    report = " ".join(collscope("report", "--db", db_path).out.split())
+    assert re.search(
+        r"Of the collectives' kernel time at least [\d.]+ % is waiting for the last rank\. The rest"
+        " is transfer only if the job has no more than the 4 traced ranks: the traces do not tell"
+        r" its number of ranks\.", report,
+    )  # fmt: skip
+    assert "the rest transfer" not in report

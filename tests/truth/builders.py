@@ -203,8 +203,8 @@ def _launched(
 def _read(source: Path) -> str:
     if "*" in source.name:
         (source,) = source.parent.glob(source.name)
-    data = source.read_bytes()
-    return (gzip.decompress(data) if source.suffix == ".gz" else data).decode()
+    unpack = {".gz": gzip.decompress, ".zst": zstandard.decompress}.get(source.suffix, bytes)
+    return unpack(source.read_bytes()).decode()
 
 
 def klke(path: Path, job: dict[str, Any]) -> None:
