@@ -44,7 +44,9 @@ def match_traces(
     arrival = timeline.times.arrival
     calls = join_extras(matched, recordings, timeline.rows, timeline.calls, arrival)
     matched.diagnostics += [*_notes(given, timeline), *twice]
-    found = find_steps(timeline.rows, timeline.calls, timeline.times, steps)
+    found = timeline.steps
+    if steps is not None:
+        found = find_steps(timeline.rows, timeline.calls, timeline.times, steps)
     return TraceMatch(given, timeline, check(recordings), calls, found)
 
 
@@ -79,6 +81,16 @@ def _notes(given: store.StoredTraces, timeline: Timeline) -> list[Diagnostic]:
     if inferred and len(given.traces) > 1:
         text = "process groups that no trace names: inferred from collectives that end together"
         found.append(Diagnostic(Severity.NOTICE, "group_inferred", text, count=inferred))
+    pauses = timeline.steps.pauses
+    if len(pauses):
+        longest = format_time(float(np.diff(pauses[:, 1:]).max()))
+        text = (
+            "pauses of nearly a step or longer on all ranks, as between two profiled periods in one"
+            f" file (the longest takes {longest}): steps are those of the longest part without a"
+            " pause, and no pause counts as idle time"
+        )
+        number = int((pauses[:, 0] == pauses[0, 0]).sum())
+        found.append(Diagnostic(Severity.NOTICE, "pauses", text, count=number))
     calls = timeline.calls
     edges = len({call for call, _ in calls.outside})
     if edges:

@@ -31,6 +31,12 @@ _SEVERAL = {
         "Their rank already has a trace. Shares, waiting and overlap are those of the first trace"
         " of each rank, listed under Share of GPU time.",
     ),
+    "pauses": (
+        "{} of all ranks in the traces, as between two profiled periods in one file",
+        "pause",
+        "Steps are those of the longest part without a pause, and no pause counts as idle time. All"
+        " other times and counts are of all parts together.",
+    ),
 }
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
 from collscope.match.rows import Rows, gather_host, gather_rows
 from collscope.match.traces import Calls, match_calls
@@ -15,7 +14,7 @@ from collscope.timeline.clocks import Clocks, estimate_clocks
 from collscope.timeline.late import late_ranks
 from collscope.timeline.overlap import rank_overlaps
 from collscope.timeline.records import ClassTimes, LateRank, RankOverlap, RankTimes
-from collscope.timeline.steps import find_steps
+from collscope.timeline.steps import Steps, find_steps
 from collscope.timeline.waits import CallTimes, call_times, class_times, rank_times
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ class Timeline(msgspec.Struct, frozen=True):
     calls: Calls
     clocks: Clocks
     times: CallTimes
+    steps: Steps
     exposed: Ints  # (rows,) ns of each collective with no compute kernel beside it
     classes: tuple[ClassTimes, ...]  # most time first
     ranks: tuple[RankTimes, ...]
@@ -43,10 +43,13 @@ class Timeline(msgspec.Struct, frozen=True):
         """
         from collscope.timeline.recorded_job import prepare  # noqa: PLC0415 - an ingest predicts nothing
 
-        found = prepare(self.rows, self.calls, self.times, self.clocks, self.exposed, self.host)
-        if steps is None:
-            return found
-        return replace(found, steps=find_steps(self.rows, self.calls, self.times, steps))
+        own = self.steps
+        if steps is not None:
+            own = find_steps(self.rows, self.calls, self.times, steps)
+        return prepare(
+            self.rows, self.calls, self.times, own, self.clocks,
+            exposed=self.exposed, host=self.host,
+        )  # fmt: skip
 
 
 def analyse(traces: Sequence[TraceFile]) -> Timeline:
@@ -55,12 +58,14 @@ def analyse(traces: Sequence[TraceFile]) -> Timeline:
     calls = match_calls(rows)
     clocks = estimate_clocks(rows, calls)
     times = call_times(rows, calls, clocks)
-    overlaps, exposed = rank_overlaps(rows, calls, times)
+    steps = find_steps(rows, calls, times)
+    overlaps, exposed = rank_overlaps(rows, calls, times, steps.pauses)
     return Timeline(
         rows=rows,
         calls=calls,
         clocks=clocks,
         times=times,
+        steps=steps,
         exposed=exposed,
         classes=tuple(class_times(calls, times)),
         ranks=tuple(rank_times(rows, calls, times)),

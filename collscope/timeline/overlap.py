@@ -43,10 +43,14 @@ def covered(start: _N, end: _N, times: _N) -> _N:
     return result
 
 
-def rank_overlaps(rows: Rows, calls: Calls, times: CallTimes) -> tuple[list[RankOverlap], Ints]:
+def rank_overlaps(
+    rows: Rows, calls: Calls, times: CallTimes, pauses: Ints
+) -> tuple[list[RankOverlap], Ints]:
     """Overlap of each rank, and the exposed time of every row (0 for rows of no collective).
 
-    Rows that start before the rank's last warm-up call has ended are left out.
+    Rows that start before the rank's last warm-up call has ended are left out, and pauses.
+
+    pauses  as in `Steps`
     """
     exposed = np.zeros(len(rows), dtype=np.int64)
     begin = warm_until(rows, calls, times)
@@ -56,7 +60,8 @@ def rank_overlaps(rows: Rows, calls: Calls, times: CallTimes) -> tuple[list[Rank
         start = rows.start[mine]
         first = mine.start + int(np.searchsorted(start, begin[t]))
         chosen = np.arange(first, mine.stop)
-        overlap, part = _overlap(rows, t, chosen)
+        own = pauses[(pauses[:, 0] == t) & (pauses[:, 1] >= begin[t])]
+        overlap, part = _overlap(rows, t, chosen, int((own[:, 2] - own[:, 1]).sum()))
         exposed[chosen] = part
         found.append(overlap)
     return found, exposed
@@ -87,7 +92,7 @@ def own_warm_until(rows: Rows) -> Ints:
     return until
 
 
-def _overlap(rows: Rows, trace: int, chosen: Ints) -> tuple[RankOverlap, Ints]:
+def _overlap(rows: Rows, trace: int, chosen: Ints, paused: int) -> tuple[RankOverlap, Ints]:
     start, end = rows.start[chosen], rows.end[chosen]
     collective = rows.entry[chosen] >= 0
     compute = (rows.kind[chosen] == Kind.KERNEL) & ~collective
@@ -100,7 +105,7 @@ def _overlap(rows: Rows, trace: int, chosen: Ints) -> tuple[RankOverlap, Ints]:
     under = int((covered(*busy, communicating[1]) - covered(*busy, communicating[0])).sum())
     helped = union(start[~collective], end[~collective])
     beside = covered(*helped, communicating[1]) - covered(*helped, communicating[0])
-    span = int(end.max() - start[0]) if len(start) else 0
+    span = int(end.max() - start[0]) - paused if len(start) else 0
     return (
         RankOverlap(
             rank=rows.ranks[trace],

@@ -20,7 +20,7 @@ from collscope.timeline.exchanges import with_exchanges
 from collscope.timeline.graph import Graph
 from collscope.timeline.play import Played, Substitutions, play
 from collscope.timeline.starts import Starts, find_starts
-from collscope.timeline.steps import Steps, find_steps
+from collscope.timeline.steps import Steps
 from collscope.timeline.waits import CallTimes, call_times
 
 Floats = npt.NDArray[np.float64]
@@ -90,16 +90,17 @@ class RecordedJob(msgspec.Struct, frozen=True, dict=True):
         return self.steps.mean_ns(played.end) or 0.0
 
 
-def prepare(
+def prepare(  # noqa: PLR0913 - what an analysis found
     rows: Rows,
     calls: Calls,
     times: CallTimes,
+    steps: Steps,
     clocks: Clocks,
+    *,
     exposed: Ints,
     host: tuple[HostCalls | None, ...],
 ) -> RecordedJob:
-    """Steps and causes of a record; several predictions may share them."""
-    steps = find_steps(rows, calls, times)
+    """Causes of a record beside its steps; several predictions may share them."""
     linked, linked_times = link(rows, calls, times, clocks)
     graph = build_graph(rows, host, linked, linked_times, clocks)
     contention = measure_contention(rows, linked)

@@ -23,6 +23,7 @@ _EVEN = 0.02  # by which steps may differ in their launches: in 200 recordings b
 _EDGE = 4  # launches of the host's other threads that may fall in the step beside theirs
 _LAYERED = 0.5  # of a step's kernels that are of layers: 0.67 to 1 in those recordings
 _LONGER, _PAUSE_NS = 2, 5_000  # of the usual pause of a step's host, and more than that
+_PAUSE, _PIECES = 0.8, 4  # of a usual step, and of its longest idle time in one piece
 _LONE = 0.05  # of a lone marked step that may pass before its first kernel
 # silu_backward_kernel, flash_bwd_kernel, cudnn_..._flash_bprop_wgmma_f16, dgrad2d_grouped
 _BACKWARD = re.compile(r"backward|bwd|bprop|[bdw]grad", re.IGNORECASE)
@@ -43,6 +44,8 @@ class Steps(msgspec.Struct, frozen=True):
     bounds: Ints  # (boundaries,) where each begins; the first ones of all traces, then the second
     count: Ints  # (traces,) steps of each of these traces, the same of all
     traces: Ints  # (traces,) those traces
+    # (pauses, 3) trace, begin and end of what lies between two recorded periods of one file
+    pauses: Ints
 
     def mean_ns(self, end: Floats | Ints) -> float | None:
         """Mean step time, the longest of all ranks; None without steps.
@@ -78,7 +81,8 @@ class Steps(msgspec.Struct, frozen=True):
 def find_steps(rows: Rows, calls: Calls, times: CallTimes, given: int | None = None) -> Steps:
     """Steps after the warm-up: the profiler's marks, else what recurs in the order of launches.
 
-    As many steps for every rank, the last ones: windows may begin at different calls.
+    As many steps for every rank, the last ones: windows may begin at different calls. Where pauses
+    part them, those of the longest stretch, the last one of equals.
 
     given  number of steps in each trace, where that is known: equal parts of its launches
     """
@@ -98,7 +102,12 @@ def find_steps(rows: Rows, calls: Calls, times: CallTimes, given: int | None = N
             break
     good = [t for t in range(n) if len(found[t]) > 1]
     count = min((len(found[t]) for t in good), default=2) - 1
-    lasts = [_boundaries(rows, t, found[t][-1 - count :]) for t in good]
+    ends = [found[t][-1 - count :] for t in good]
+    pauses = np.empty((0, 3), dtype=np.int64)
+    if source != "window" and good:
+        stretch, pauses = _without_pauses(rows, np.array(good), np.array(ends))
+        ends, count = [e[stretch] for e in ends], stretch.stop - stretch.start - 1
+    lasts = [_boundaries(rows, t, e) for t, e in zip(good, ends, strict=True)]
     streams = [part.shape[1] for part in lasts]
     table = np.concatenate([np.empty((count + 1, 0), dtype=np.int64), *lasts], axis=1)
     begins = np.cumsum([0, *streams])[: len(good)]
@@ -109,7 +118,36 @@ def find_steps(rows: Rows, calls: Calls, times: CallTimes, given: int | None = N
         np.cumsum(held) - held,
         np.full(len(good), count, dtype=np.int64),
         np.array(good, dtype=np.int64),
+        pauses,
     )
+
+
+def _without_pauses(rows: Rows, traces: Ints, ends: Ints) -> tuple[slice, Ints]:
+    """The longest stretch of boundaries that no pause parts, and the pauses as in `Steps`.
+
+    A pause is of all ranks, nearly as long as a step, and far longer than what most steps have of
+    idle time in one piece.
+
+    ends  (traces, boundaries) rows
+    """
+    moments = rows.end[ends]
+    silent = np.zeros((3, len(traces), ends.shape[1] - 1), dtype=np.int64)
+    for k, trace in enumerate(traces.tolist()):
+        mine = rows.of(trace)
+        reach, start = np.maximum.accumulate(rows.end[mine])[:-1], rows.start[mine][1:]
+        step = np.searchsorted(moments[k], start, side="right") - 1
+        order = np.argsort(start - reach)
+        order = order[(step[order] >= 0) & (step[order] < silent.shape[2])]
+        # The last one that is written to a step stays: its longest.
+        silent[:, k, step[order]] = np.maximum(start - reach, 0)[order], reach[order], start[order]
+    longest, least = np.diff(moments).max(axis=0), silent[0].min(axis=0)
+    usual, piece = (np.sort(v)[(len(v) - 1) // 2] for v in (longest, least))
+    paused = np.flatnonzero((least > _PAUSE * usual) & (least > _PIECES * piece))
+    bounds = np.concatenate([[-1], paused, [len(least)]])
+    k = len(bounds) - 2 - int(np.diff(bounds)[::-1].argmax())
+    found = [(t, *silent[1:, i, j]) for j in paused.tolist() for i, t in enumerate(traces.tolist())]
+    stretch = slice(int(bounds[k]) + 1, int(bounds[k + 1]) + 1)
+    return stretch, np.array(found, dtype=np.int64).reshape(-1, 3)
 
 
 def _boundaries(rows: Rows, trace: int, ends: Ints) -> Ints:

@@ -641,6 +641,32 @@ def test_traces_of_two_jobs_in_one_folder_are_asked_about(db_path: Path, tmp_pat
     assert "A step takes 1.00 ms in one of them, 2.30 ms in another: 2.3 x." in text
 
 
+def test_two_profiled_periods_in_one_file_are_told(db_path: Path, tmp_path: Path) -> None:
+    """Six marked steps of 1 ms with 50 ms between the third and the fourth."""
+    folder = two_jobs(tmp_path / "job", {0: 1000.0, 1: 1000.0})
+    for path in folder.iterdir():
+        document = json.loads(path.read_text())
+        events = [e for e in document["traceEvents"] if e["ts"] < 1e6 + 6000]
+        for event in events:
+            event["ts"] += 50_000.0 * (event["ts"] >= 1e6 + 3000)
+            event["args"] |= {k: 1024 for k in event["args"] if k.endswith("msg nelems")}
+        for k in range(6):
+            begin = 1e6 + k * 1000 + 50_000.0 * (k >= 3) - 10
+            events.append(
+                {
+                    "ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{k}", "pid": 9,
+                    "tid": 9, "ts": begin, "dur": 995.0,
+                }
+            )  # fmt: skip
+        path.write_text(json.dumps(document | {"traceEvents": events}))
+    ingest(db_path, folder)
+    text = " ".join(report(db_path).split())
+    assert "[warning] 1 pause of all ranks in the traces" in text
+    assert "A step takes 1.00 ms with the profiler (mean of 2 steps of rank 0)" in text
+    # Each part is of 2570 us, with three times 550 us of kernels.
+    assert "the GPU idles 35.8 %" in text
+
+
 def test_traces_of_one_job_are_not_asked_about(db_path: Path, samples: Path) -> None:
     ingest(db_path, samples / "traces" / "default")
     assert "traces of two jobs?" not in report(db_path)

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from trace_builder import US, Job
 
-from collscope.match.rows import gather_rows
+from collscope.match.rows import Rows, gather_rows
 from collscope.match.traces import match_calls
 from collscope.model import Op
 from collscope.model.trace import Kind, TraceCollective, TraceColumns, TraceFile
+from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.clocks import estimate_clocks
 from collscope.timeline.steps import Steps, find_steps
 from collscope.timeline.waits import call_times
@@ -52,7 +53,19 @@ EACH = 11 * US  # from row to row
 
 
 def found_in(text: str, marks: tuple[tuple[int, int], ...] = ()) -> tuple[str, int, float | None]:
-    """Source, number and mean of the steps of two alike ranks, in rows.
+    """Source, number and mean of the steps of two alike ranks, in rows as in `traces_of`."""
+    steps, rows, _ = search(traces_of(text, marks))
+    mean = steps.mean_ns(rows.end)
+    return steps.source, int(steps.count.max(initial=0)), mean and mean / EACH
+
+
+def search(traces: list[TraceFile]) -> tuple[Steps, Rows, Timeline]:
+    timeline = analyse(traces)
+    return timeline.steps, timeline.rows, timeline
+
+
+def traces_of(text: str, marks: tuple[tuple[int, int], ...] = ()) -> list[TraceFile]:
+    """Two alike ranks.
 
     Each row is the name of a kernel that runs for 10 us, 1 us after the one before; `reduce` is an
     all-reduce and `gather` an all-gather, on streams of their own; `wait` is one row of nothing.
@@ -80,16 +93,10 @@ def found_in(text: str, marks: tuple[tuple[int, int], ...] = ()) -> tuple[str, i
         seq=np.full(len(place), -1),
     )
     told = tuple((10**9 + a * EACH - 8 * US, 10**9 + b * EACH - 8 * US) for a, b in marks)
-    traces = [
+    return [
         TraceFile("kineto", names, ("7", "20", "21"), table, columns, r, 2, steps=told)
         for r in (0, 1)
     ]
-    rows = gather_rows(traces)
-    calls = match_calls(rows)
-    times = call_times(rows, calls, estimate_clocks(rows, calls))
-    steps = find_steps(rows, calls, times)
-    mean = steps.mean_ns(rows.end)
-    return steps.source, int(steps.count.max(initial=0)), mean and mean / EACH
 
 
 _WORDS = {Op.ALL_REDUCE: "reduce", Op.ALL_GATHER: "gather"}
@@ -152,3 +159,29 @@ def test_a_lone_marked_step_is_a_step() -> None:
 def test_a_lone_marked_step_that_begins_with_a_wait_is_not_known() -> None:
     text = 20 * "wait " + STEP
     assert found_in(text, marks=((0, len(text.split())),))[0] == "window"
+
+
+@pytest.mark.parametrize(("before", "after"), [(3, 3), (2, 4), (5, 3)])
+@pytest.mark.parametrize("marked", [False, True])
+def test_a_pause_between_two_periods_is_no_step_and_no_idle_time(
+    before: int, after: int, *, marked: bool
+) -> None:
+    """Where a period begins, nothing tells when the step before ended: it has a step less."""
+    n, gap = len(STEP.split()), 250
+    text = before * STEP + gap * "wait " + after * STEP
+    begins = [n * k + gap * (k >= before) for k in range(before + after)]
+    traces = traces_of(text, tuple((b, b + n) for b in begins) if marked else ())
+    steps, rows, timeline = search(traces)
+    assert steps.count.tolist() == [max(before, after) - 1] * 2
+    assert steps.mean_ns(rows.end) == n * EACH
+    assert (steps.pauses[:, 2] - steps.pauses[:, 1]).tolist() == [gap * EACH + US] * 2
+    (overlap, _) = timeline.overlaps
+    assert overlap.span_ns == (before + after) * n * EACH - 2 * US
+    assert overlap.idle_ns == overlap.span_ns - (before + after) * n * 10 * US
+
+
+def test_a_wait_in_every_step_is_no_pause() -> None:
+    steps, rows, timeline = search(traces_of(4 * ("wait " * 300 + STEP)))
+    assert not len(steps.pauses)
+    assert steps.mean_ns(rows.end) == (300 + len(STEP.split())) * EACH
+    assert timeline.overlaps[0].idle_ns > 3 * 300 * EACH
