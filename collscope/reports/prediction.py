@@ -32,8 +32,7 @@ _STEP_FROM = {
     "kernels": "from the kernels that recur: the profiler marked no steps",
     "period": "from the period of the collectives: the profiler marked no steps",
     "given": "as many as was said at ingest (--steps)",
-    "window": "from the whole trace: neither marks nor a period were found, so the trace counts as"
-    " one step",
+    "window": "the whole trace, as no step is known",
 }
 
 
@@ -94,8 +93,17 @@ def _answer(said: PredictionReport) -> Iterable[str]:
             f"{other_gpus_words(said.other_gpus)}: predicted is a step with the collectives of the "
             "one and the compute of the other."
         )
+    whole = said.step_from == "window"
+    if whole:
+        yield (
+            "No step is known: the whole trace counts as one. If each trace holds N steps, ingest"
+            " them with --steps N."
+        )
+    called = (
+        "Time of the whole trace" if whole and said.step_us == said.recorded_us else "Step time"
+    )
     yield (
-        f"Step time {_ms(said.step_us)} -> {_new(said)}, {change_words(said, said.new_us)}, "
+        f"{called} {_ms(said.step_us)} -> {_new(said)}, {change_words(said, said.new_us)}, "
         f"with {origin_words(said.times_from)}."
     )
     yield from _of_untold(said)

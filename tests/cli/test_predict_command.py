@@ -230,6 +230,17 @@ def test_a_step_that_stays_is_no_change(db: Path, old_us: float, new_us: float, 
         assert " ".join(render_prediction(made, fmt).split()).count(f", {words}") == 2
 
 
+def test_a_trace_without_a_known_step_is_not_called_a_step(db: Path) -> None:
+    said = predict_run(db, PredictionRequest("ringll", "default"))
+    whole = replace(said, step_from="window")
+    text = " ".join(render_prediction(whole, "text").split())
+    assert "No step is known: the whole trace counts as one." in text
+    assert f"Time of the whole trace {said.step_us / 1000:.4g} -> " in text
+    given = " ".join(render_prediction(replace(whole, step_us=5000.0), "text").split())
+    assert "No step is known" in given
+    assert "Step time 5 -> " in given
+
+
 def test_the_words_for_a_host_that_is_the_limit_hold_both_ways(db: Path) -> None:
     said = predict_run(db, PredictionRequest("ringll", "default"))
     bound = replace(said, known=replace(said.known, host_bound=0.56), new_us=2 * said.step_us)
