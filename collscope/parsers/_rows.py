@@ -20,7 +20,7 @@ from collscope.kernel_names import classify
 from collscope.model import Diagnostic, KernelSpan, KernelTotal, Profile, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from collscope.model.profile import ProfiledCalls, ProfiledDevice
 
@@ -161,6 +161,11 @@ class Rows:
     def launched(self) -> set[int]:
         """Numbers of the calls that the executions so far name."""
         return {span.call for span in self._spans if span.call is not None}
+
+    def launched_named(self, wanted: Callable[[str], object]) -> set[int]:
+        """Those of them whose executions have a wanted name."""
+        names = {name for name in {span.name for span in self._spans} if wanted(name)}
+        return {s.call for s in self._spans if s.call is not None and s.name in names}
 
     @property
     def empty(self) -> bool:

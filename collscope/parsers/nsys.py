@@ -87,7 +87,8 @@ def parse(connection: sqlite3.Connection) -> Profile:
             _note_graphs(connection, rows)
         ranges = list(_nccl_ranges(connection, names))
         if _RUNTIME in names:
-            calls, launched = _read_calls(connection, rows, names)
+            told = rows.launched_named(nsys_nccl.hint_of) if ranges else set()
+            calls, launched = _read_calls(connection, rows, names, told)
         devices = _devices(connection, names, several, ranges)
     return _with_calls_of_nccl(rows.profile("nsys", calls, devices), ranges, launched)
 
@@ -170,9 +171,12 @@ def _number(known: dict[str, str]) -> str:
 
 
 def _read_calls(
-    connection: sqlite3.Connection, rows: Rows, names: set[str]
+    connection: sqlite3.Connection, rows: Rows, names: set[str], told: set[int]
 ) -> tuple[ProfiledCalls | None, dict[int, tuple[int, int]]]:
-    """Calls of the runtime and the driver; and per number thread and start of the first one."""
+    """Calls of the runtime and the driver; and thread and start of the first one of some.
+
+    told  numbers of those: of launches that ranges of NCCL may tell of
+    """
     known = columns(connection, _RUNTIME)
     if "StringIds" not in names or not {"globaltid", "correlationid", "nameid"} <= known.keys():
         return None, {}
@@ -194,7 +198,7 @@ def _read_calls(
         if len(found) == count:
             continue
         place.setdefault(own, count)
-        if own in launched and (own not in first or start < first[own][1]):
+        if own in told and (own not in first or start < first[own][1]):
             first[own] = thread, start
     for table in (_SYNC, _EVENT):
         if table in names:

@@ -6,6 +6,7 @@ import math
 import random
 import sqlite3
 import struct
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +15,7 @@ import make_profiles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nsys_builder import SCHEMAS, STATIC, Export, blob
+from nsys_builder import SCHEMA, SCHEMAS, STATIC, Export, blob, global_pid, global_tid
 
 from collscope.model import Datatype, Op, Profile
 from collscope.model.trace import Call, TraceCollective, TraceFile
@@ -277,3 +278,24 @@ def test_damaged_blobs_are_counted_and_never_raise(seed: int) -> None:
     assert entry.op is Op.ALL_REDUCE
     if entry.count_bytes is None:
         assert sum(codes(profile).values()) == 1
+
+
+def test_calls_that_no_range_tells_of_are_kept_as_columns_only(memory: sqlite3.Connection) -> None:
+    """Thread and start of a launch are needed where NCCL's ranges are to find their kernels."""
+    n = 10_000
+    memory.executescript(SCHEMA)
+    memory.execute("INSERT INTO StringIds VALUES (1, 'gemm'), (2, 'cudaLaunchKernel_v7000')")
+    kernel = "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?,?,0,7,?,?,1,1,1,1,1,NULL)"
+    call = "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?,?,0,?,?,2,0)"
+    pid, tid = global_pid(5), global_tid(5, 9)
+    times = [(k, k * 1000) for k in range(1, n + 1)]
+    memory.executemany(kernel, [(t, t + 500, k, pid) for k, t in times])
+    memory.executemany(call, [(t - 900, t - 800, tid, k) for k, t in times])
+    del times
+    tracemalloc.start()
+    profile = nsys.parse(memory)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert profile.calls is not None
+    assert len(profile.calls.number) == len(profile.spans) == n
+    assert peak / n < 520  # with thread and start of every launch it takes 595 bytes a kernel
