@@ -119,6 +119,11 @@ _LOWER_OPS = tuple((re.compile(op.other_kernels), op) for op in Op if op.other_k
 _CAMEL_ALGORITHMS = {"COLLNETDIRECT": "COLLNET_DIRECT", "COLLNETCHAIN": "COLLNET_CHAIN"}
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*")
+# myComm_kernel, custom_all_reduce; not common, command, commit, comment
+_COMM = re.compile(
+    r"(?<![A-Za-z])comm(?![a-z])|Comm(?![a-z])"
+    r"|(?i:ccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)"
+)
 _TAIL = re.compile(r"[(<]| \[|\.kd\b")
 _MANGLED = re.compile(r"_Z(N?)K?(?=\d)")
 _COMPONENT = re.compile(r"(\d{1,4})")
@@ -166,6 +171,15 @@ def looks_related(name: str) -> bool:
     AMD's runtime kernels are left out; count them with `is_decoy`.
     """
     return "ccl" in name.lower() and not is_decoy(name) and classify(name) is None
+
+
+def may_communicate(name: str) -> bool:
+    """True for a name with a word of communication that `classify` does not know.
+
+    >>> may_communicate("myComm_kernel(Args)"), may_communicate("common_gemm")
+    (True, False)
+    """
+    return _COMM.search(name) is not None and classify(name) is None and not is_decoy(name)
 
 
 def _base(name: str) -> str | None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 
 import msgspec
 import numpy as np
 
+from collscope.kernel_names import may_communicate
 from collscope.match.apart import find_apart
 from collscope.match.consistency import Consistency, check
 from collscope.match.extras import first_of_rank, join_extras
-from collscope.match.rows import gathered, ranked_by_name
+from collscope.match.rows import Rows, gathered, ranked_by_name
 from collscope.match.run import Matched
 from collscope.match.trace_disagreements import trace_findings
 from collscope.model import Diagnostic, Severity
@@ -20,6 +22,10 @@ from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.overlap import own_warm_until
 from collscope.timeline.steps import Steps, find_steps
 from collscope.units import format_time
+
+_FEW = 10  # rows whose times may agree by chance
+_MOST = 3  # kernels named
+_SHOWN = 60  # characters of a name
 
 
 class TraceMatch(msgspec.Struct, frozen=True):
@@ -43,7 +49,7 @@ def match_traces(
     recordings, twice = first_of_rank(given.recordings)
     arrival = timeline.times.arrival
     calls = join_extras(matched, recordings, timeline.rows, timeline.calls, arrival)
-    matched.diagnostics += [*_notes(given, timeline), *twice]
+    matched.diagnostics += [*_notes(given, timeline), *_doubts(timeline.rows), *twice]
     found = timeline.steps
     if steps is not None:
         found = find_steps(timeline.rows, timeline.calls, timeline.times, steps)
@@ -119,6 +125,38 @@ def _notes(given: store.StoredTraces, timeline: Timeline) -> list[Diagnostic]:
         )
         found.append(Diagnostic(Severity.NOTICE, "warm_up_excluded", text, count=warm_up))
     return found
+
+
+def _doubts(rows: Rows) -> Iterable[Diagnostic]:
+    """What the traces cannot be of a job as it is: a copied rank, ranks that never meet."""
+    seen: dict[tuple[bytes, bytes], int] = {}
+    for t, rank in enumerate(rows.ranks):
+        mine = rows.of(t)
+        if mine.stop - mine.start < _FEW:
+            continue
+        own = rows.start[mine].tobytes(), rows.end[mine].tobytes()
+        first = seen.setdefault(own, rank)
+        if first != rank:
+            text = (
+                f"the traces of ranks {first} and {rank} have the same times in every row: one is"
+                " a copy of the other under another rank, and waiting and lateness of both are"
+                " wrong"
+            )
+            yield Diagnostic(Severity.NOTICE, "copied_trace", text)
+    ranks = max(len(rows.ranks), rows.world_size or 0)
+    if ranks > 1 and len(rows) and (rows.entry < 0).all():
+        busy = np.bincount(rows.name[rows.name >= 0], (rows.end - rows.start)[rows.name >= 0])
+        names = [
+            rows.names[k] for k in np.argsort(-busy).tolist() if may_communicate(rows.names[k])
+        ]
+        text = (
+            f"no collective is recognised in the traces of a job of {ranks} ranks, so all kernels"
+            " count as compute"
+        )
+        if names:
+            shown = ", ".join(name[:_SHOWN] for name in names[:_MOST])
+            text += f"; kernels that may be some by their names, most time first: {shown}"
+        yield Diagnostic(Severity.NOTICE, "no_collective", text)
 
 
 def store_trace_match(

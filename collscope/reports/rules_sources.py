@@ -39,6 +39,19 @@ _SEVERAL = {
     ),
 }
 
+# Per diagnostic: title and advice.
+_DOUBTS = {
+    "copied_trace": (
+        "one trace is there twice, as two ranks",
+        "Ingest each rank's own file into a new run (--run NAME).",
+    ),
+    "no_collective": (
+        "no collective is recognised in the traces",
+        "If the job has some, profile with ProfilerActivity.CPU, which tells them whatever their"
+        " kernels are called. Until then shares, waiting and gains say nothing of them.",
+    ),
+}
+
 
 def library_differs(report: Report) -> Iterable[Finding]:
     """Sources that name different libraries or versions."""
@@ -129,6 +142,20 @@ def traces_apart(report: Report) -> Iterable[Finding]:
             )
 
 
+def doubtful_traces(report: Report) -> Iterable[Finding]:
+    """Traces that cannot be of a job as they are: a copied rank, ranks that never meet."""
+    for row in report.coverage.diagnostics:
+        if row.code in _DOUBTS:
+            title, advice = _DOUBTS[row.code]
+            yield Finding(
+                severity="warning",
+                code=row.code,
+                title=title,
+                detail=f"{row.message[:1].upper()}{row.message[1:]}.",
+                advice=advice,
+            )
+
+
 def several_periods(report: Report) -> Iterable[Finding]:
     """Profiled periods or jobs that were read together and have runs of their own."""
     periods = report.timeline.periods
@@ -184,6 +211,7 @@ RULES = (
     several_jobs,
     unlike_traces,
     traces_apart,
+    doubtful_traces,
     several_periods,
     logged_twice,
     totals_beside_trace,

@@ -107,7 +107,8 @@ def no_sizes(report: Report) -> bool:
 def _share_answer(report: Report) -> Iterable[str]:
     shares, traced = report.shares, _traced(report)
     idle = idle_percent(report.timeline)
-    idles = idle is not None and idle >= IDLE_PERCENT
+    unsure = _bound_is_unsure(report)
+    idles = idle is not None and idle >= IDLE_PERCENT and not unsure
     whole = "busy GPU time" if idles else "GPU time"
     if idles:
         yield (
@@ -120,19 +121,25 @@ def _share_answer(report: Report) -> Iterable[str]:
         yield f"Share of GPU time: not known ({why}; collscope ingest profile PATH)."
     elif len(traced) > 1:
         ranks = traced_ranks(report.timeline, len(report.timeline.ranks) or len(traced))
-        yield _together(traced, f"{whole} on {ranks}", idles)
+        yield _together(traced, f"{whole} on {ranks}", idles or unsure)
     elif not traced and (len(shares) > _MOST_SENTENCES or alike(shares)):
-        yield _together(shares, f"{whole} in {len(shares)} profiles", idles)
+        yield _together(shares, f"{whole} in {len(shares)} profiles", idles or unsure)
     else:
         for share in traced or shares:
             of = f" ({share.source})" if len(shares) > 1 else ""
-            head = _collectives(None if idles else bound_by(share))
+            head = _collectives(None if idles or unsure else bound_by(share))
             yield f"{head} take {share_sentence(share, whole)}{of}."
 
 
-def _together(shares: Sequence[Share], whole: str, idles: bool) -> str:
+def _bound_is_unsure(report: Report) -> bool:
+    """Kernels are missing from the traces, or no collective of several ranks is known as one."""
+    codes = {row.code for row in report.coverage.diagnostics}
+    return bool(codes & {"kernels_lost", "no_collective"})
+
+
+def _together(shares: Sequence[Share], whole: str, unsure: bool) -> str:
     """One sentence over the ranks of a job; what it is bound by is told if all ranks agree."""
-    bounds = {None if idles else bound_by(share) for share in shares}
+    bounds = {None if unsure else bound_by(share) for share in shares}
     bound = bounds.pop() if len(bounds) == 1 else None
     return f"{_collectives(bound)} take {_range(shares, whole)}."
 

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from command import collscope
 from store_builder import StoreBuilder
 
 from collscope.reports.findings import RULES, SEVERITIES
@@ -382,3 +389,43 @@ def test_time_that_was_lost_comes_before_what_may_cost_some() -> None:
 def test_every_rule_says_what_it_looks_for() -> None:
     assert all(rule.__doc__ for rule in RULES)
     assert len({rule.__name__ for rule in RULES}) == len(RULES)
+
+
+def _edited(samples: Path, folder: Path, edit: Callable[[dict[str, Any]], None]) -> str:
+    """What report says of the sample traces, each changed."""
+    for path in sorted((samples / "traces" / "default").glob("rank*.json.gz")):
+        trace = json.loads(gzip.decompress(path.read_bytes()))
+        edit(trace)
+        (folder / f"rank{trace['distributedInfo']['rank']}.json").write_text(
+            json.dumps(trace), encoding="utf-8"
+        )
+    db = ("--db", folder / "t.db")
+    assert collscope("ingest", "trace", *sorted(folder.glob("rank*.json")), *db).code == 0
+    return " ".join(collscope("report", *db).out.split())
+
+
+def test_a_copied_trace_under_another_rank_is_told(samples: Path, tmp_path: Path) -> None:
+    first: list[dict[str, Any]] = []
+
+    def copy(trace: dict[str, Any]) -> None:
+        rank = trace["distributedInfo"]["rank"]
+        if rank == 1:
+            first.append(trace["traceEvents"])
+        elif rank == 3:
+            trace["traceEvents"] = first[0]
+
+    said = _edited(samples, tmp_path, copy)
+    assert "The traces of ranks 1 and 3 have the same times in every row" in said
+    assert "ranks 0 and" not in said
+
+
+def test_ranks_without_a_known_collective_are_told(samples: Path, tmp_path: Path) -> None:
+    def rename(trace: dict[str, Any]) -> None:
+        for event in trace["traceEvents"]:
+            if event.get("cat") == "kernel" and "nccl" in event["name"]:
+                event["name"] = "myComm_kernel(args)"
+
+    said = _edited(samples, tmp_path, rename)
+    assert "no collective is recognised in the traces" in said
+    assert "most time first: myComm_kernel(args)" in said
+    assert "ompute-bound" not in said
