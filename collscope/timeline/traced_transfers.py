@@ -12,7 +12,7 @@ from collscope.match.rows import Rows
 from collscope.match.traces import Calls
 from collscope.model import CollectiveClass
 from collscope.model.trace import Ints
-from collscope.timeline.recorded_job import thread_blocks
+from collscope.timeline.recorded_job import RecordedJob, thread_blocks
 from collscope.timeline.waits import CallTimes
 
 Floats = npt.NDArray[np.float64]
@@ -71,3 +71,19 @@ def call_sequences(rows: Rows, calls: Calls) -> Iterator[tuple[CallSequence, Int
             CallSequence(calls.classes[pair % len(calls.classes)], ranks, group.name),
             mine[np.argsort(calls.seq[mine], kind="stable")],
         )
+
+
+def blocks_change(recorded: RecordedJob, traced: Transfers | None) -> float | None:
+    """Thread blocks of the other run's kernels against ours, by time; None where not told."""
+    calls = recorded.linked
+    blocks = thread_blocks(recorded.rows, calls)
+    spent = np.zeros(len(calls))
+    np.add.at(spent, calls.call_of_part, recorded.linked_times.end - recorded.linked_times.start)
+    old = new = 0.0
+    for sequence, mine in call_sequences(recorded.rows, calls):
+        theirs = None if traced is None else traced.get(sequence)
+        if theirs is not None and np.isfinite(theirs.blocks).any():
+            known = mine[np.isfinite(blocks[mine])]
+            old += float((spent[known] * blocks[known]).sum())
+            new += float(spent[known].sum() * np.nanmean(theirs.blocks))
+    return new / old if old > 0 else None

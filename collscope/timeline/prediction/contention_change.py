@@ -8,8 +8,8 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from collscope.timeline.assumptions import SLOWDOWN_PRIOR
-from collscope.timeline.recorded_job import RecordedJob, recorded_transfers, thread_blocks
-from collscope.timeline.traced_transfers import Transfers, call_sequences
+from collscope.timeline.recorded_job import RecordedJob, recorded_transfers
+from collscope.timeline.traced_transfers import Transfers, blocks_change
 
 Floats = npt.NDArray[np.float64]
 
@@ -63,19 +63,3 @@ def contention_readings(
         prior = np.where(graph.compute, SLOWDOWN_PRIOR, 0.0)
         greatest = replace(greatest, new=np.maximum(greatest.new, prior))
     return middle, least, greatest
-
-
-def blocks_change(recorded: RecordedJob, traced: Transfers | None) -> float | None:
-    """Thread blocks of the other run's kernels against ours, by time; None where not told."""
-    calls = recorded.linked
-    blocks = thread_blocks(recorded.rows, calls)
-    spent = np.zeros(len(calls))
-    np.add.at(spent, calls.call_of_part, recorded.linked_times.end - recorded.linked_times.start)
-    old = new = 0.0
-    for sequence, mine in call_sequences(recorded.rows, calls):
-        theirs = None if traced is None else traced.get(sequence)
-        if theirs is not None and np.isfinite(theirs.blocks).any():
-            known = mine[np.isfinite(blocks[mine])]
-            old += float((spent[known] * blocks[known]).sum())
-            new += float(spent[known].sum() * np.nanmean(theirs.blocks))
-    return new / old if old > 0 else None

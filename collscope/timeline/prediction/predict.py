@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from collscope.model import CollectiveClass
 from collscope.timeline.assumptions import GIVEN, IDLE, STARTS
 from collscope.timeline.play import Played
-from collscope.timeline.prediction.contention_change import blocks_change, contention_readings
+from collscope.timeline.prediction.contention_change import contention_readings
 from collscope.timeline.prediction.host_pace import host_pace
 from collscope.timeline.prediction.range import (
     alternatives,
@@ -24,7 +24,7 @@ from collscope.timeline.recorded_job import RecordedJob, lone_exchanges, recorde
 from collscope.timeline.records import Knowledge, Prediction
 from collscope.timeline.starts import Starts
 from collscope.timeline.step_bounds import step_bounds
-from collscope.timeline.traced_transfers import Transfers
+from collscope.timeline.traced_transfers import Transfers, blocks_change
 from collscope.timeline.transfer_factors import NewTime, transfer_factors
 
 Floats = npt.NDArray[np.float64]
