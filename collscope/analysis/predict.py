@@ -66,6 +66,9 @@ class ClassChange(msgspec.Struct, frozen=True):
     calls: int | None  # traced
     old_us: float | None  # None in a class that changes: its kernels may wait for unseen ranks
     new_us: float | None
+    # Rooted, and the ranks' clocks cannot be compared: times are those of the shortest kernel of
+    # each call, which the transfer may exceed.
+    bounded: bool = False
 
 
 class BoundBy(msgspec.Struct, frozen=True):
@@ -101,6 +104,7 @@ class Known(msgspec.Struct, frozen=True):
     exchanges_alone: float | None
     # Process groups of some of the ranks that no trace names: told by whose calls end together.
     groups_inferred: int
+    unchanged: float  # of the collectives' kernel time, in classes without a new time
 
 
 class Basis(msgspec.Struct, frozen=True):
@@ -314,7 +318,12 @@ def _report(
         gain=_gain(found.step_ns, found.new_ns),
         simple_gain=_gain(found.step_ns, found.simple_ns),
         changed=tuple(
-            _change(c.key, rows, (c.calls, c.old_ns / 1000 if c.told else None, c.new_ns / 1000))
+            _change(
+                c.key,
+                rows,
+                (c.calls, c.old_ns / 1000 if c.told else None, c.new_ns / 1000),
+                bounded=c.bounded,
+            )
             for c in changed
         ),
         unchanged=tuple(_change(key, rows, (None, None, None)) for key in found.unchanged),
@@ -338,6 +347,7 @@ def _report(
             idle_unexplained=known.idle_unexplained,
             exchanges_alone=known.exchanges_alone,
             groups_inferred=known.groups_inferred,
+            unchanged=known.unchanged,
         ),
         assumptions=Basis(
             wrong=times.wrong,
@@ -375,9 +385,12 @@ def _change(
     key: CollectiveClass,
     rows: Mapping[CollectiveClass, ClassRow],
     times: tuple[int | None, float | None, float | None],
+    bounded: bool = False,
 ) -> ClassChange:
     row = rows.get(key)
     datatype = key.datatype.value if key.datatype else None
     if row is None:
-        return ClassChange(key.op.value, datatype, key.count, key.size_bytes, key.nranks, *times)
-    return ClassChange(row.op, row.datatype, row.count, row.size_bytes, row.nranks, *times)
+        of = key.op.value, datatype, key.count, key.size_bytes, key.nranks
+    else:
+        of = row.op, row.datatype, row.count, row.size_bytes, row.nranks
+    return ClassChange(*of, *times, bounded)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from collscope.analysis.new_times import TimesFrom
 from collscope.analysis.predict import Basis, ClassChange, Known, PredictionReport
@@ -27,6 +27,7 @@ _HOST_BOUND = 0.2
 # A given step that is off the recorded one by so much was given in another unit: profilers make
 # steps at most a few times as long (docs/validation.md, cost of the profiler).
 _OFF = 20
+_NAMED = 3  # classes in a sentence
 _STEP_FROM = {
     "marks": "between the profiler's step marks",
     "kernels": "from the kernels that recur: the profiler marked no steps",
@@ -107,6 +108,7 @@ def _answer(said: PredictionReport) -> Iterable[str]:
         f"with {origin_words(said.times_from)}."
     )
     yield from _of_untold(said)
+    yield from _of_unknown(said)
     yield from _itself(said)
     yield (
         f"By the uplift formula alone: {in_range(said, said.simple_us)} ms, "
@@ -143,6 +145,37 @@ def _of_untold(said: PredictionReport) -> Iterator[str]:
             "much of the kernels is waiting for the others is not known. The range goes from none "
             "to all of it, and its middle says little. Traces of all ranks tell it."
         )
+
+
+def _of_unknown(said: PredictionReport) -> Iterator[str]:
+    """Of which classes the transfer is not known, what the range makes of it, what would tell it.
+
+    Where two traced runs are compared, or the clocks of the ranks are not known to agree.
+    """
+    bounded = [c for c in said.changed if c.bounded]
+    if bounded:
+        yield (
+            f"{_named(bounded)}: the clocks of the ranks cannot be compared, so how much of their "
+            "kernels is waiting is not known. Each transfer is taken to last as long as the "
+            "shortest kernel of its call; the range goes as far as the longest. Collectives in "
+            "which every rank waits for all, as AllReduce, tell the clocks: record steps with one."
+        )
+    share = round(100 * said.known.unchanged)
+    if said.assumptions.by_call and share:
+        yield (
+            f"{_named(said.unchanged)}: the traces of one run, or both, do not tell how long the "
+            f"transfers take. They hold {share} % of the collectives' kernel time. They are left "
+            "as recorded, and the range goes as far as their kernels or thread blocks allow. "
+            "Traces of all ranks of both runs, or measurements of these classes (--with LABEL), "
+            "tell it."
+        )
+
+
+def _named(changes: Sequence[ClassChange]) -> str:
+    """The first classes, and how many more."""
+    names = [" ".join(text for text in _class(c) if text) for c in changes[:_NAMED]]
+    more = len(changes) - len(names)
+    return ", ".join(names) + (f" and {count(more, 'more class', 'more classes')}" if more else "")
 
 
 def _itself(said: PredictionReport) -> Iterator[str]:

@@ -21,7 +21,7 @@ from collscope.timeline.graph import Graph
 from collscope.timeline.play import Played, Substitutions, play
 from collscope.timeline.starts import Starts, find_starts
 from collscope.timeline.steps import Steps
-from collscope.timeline.waits import CallTimes, call_times
+from collscope.timeline.waits import CallTimes, call_times, clocks_apart
 
 Floats = npt.NDArray[np.float64]
 
@@ -141,12 +141,20 @@ def lone_exchanges(recorded: RecordedJob) -> tuple[float | None, float]:
 
 
 def recorded_transfers(recorded: RecordedJob) -> Floats:
-    """Transfer of each part; where waiting cannot be told from it, the shortest of its class."""
+    """Transfer of each part; where waiting cannot be told from it, the shortest of its class.
+
+    The shortest of its call, where all ranks were seen.
+    """
     graph, calls = recorded.graph, recorded.linked
     class_ = calls.class_[calls.call_of_part]
     least = np.full(len(calls.classes), np.inf)
     np.minimum.at(least, class_, graph.transfer)
-    return np.where(graph.alone, np.minimum(least[class_], graph.transfer), graph.transfer)
+    found: Floats = np.where(graph.alone, np.minimum(least[class_], graph.transfer), graph.transfer)
+    bounded = clocks_apart(calls, recorded.linked_times)
+    if bounded.any():
+        shortest = np.minimum.reduceat(graph.transfer, calls.offsets[:-1])
+        found = np.where(bounded[calls.call_of_part], shortest[calls.call_of_part], found)
+    return found
 
 
 def thread_blocks(rows: Rows, calls: Calls) -> Floats:

@@ -102,6 +102,8 @@ class ChangedClass(msgspec.Struct, frozen=True):
     old_ns: float  # transfer in the job
     new_ns: float
     told: bool = True  # False: no call was seen on all its ranks, and `old_ns` may be waiting
+    # Rooted, of ranks whose clocks cannot be compared: `old_ns` is of the shortest kernels.
+    bounded: bool = False
 
 
 class Bound(msgspec.Struct, frozen=True):
@@ -131,6 +133,7 @@ class Knowledge(msgspec.Struct, frozen=True):
     # Share of the Sends and Recvs whose partner is not known; None: the traces name every peer.
     exchanges_alone: float | None
     groups_inferred: int  # process groups of some of the ranks that no trace names
+    unchanged: float  # of the collectives' kernel time, in classes without a new time
     full: bool  # the profiler recorded CPU activities, too
     dialects: tuple[str, ...]  # of the traces
     host_calls: bool  # all traces tell the calls of their hosts

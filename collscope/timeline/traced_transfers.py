@@ -13,7 +13,7 @@ from collscope.match.traces import Calls
 from collscope.model import CollectiveClass
 from collscope.model.trace import Ints
 from collscope.timeline.recorded_job import RecordedJob, thread_blocks
-from collscope.timeline.waits import CallTimes
+from collscope.timeline.waits import CallTimes, clocks_apart
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,6 +30,7 @@ class TracedCalls(msgspec.Struct, frozen=True):
     """Calls of a sequence in their order, NaN where not known."""
 
     transfer: Floats  # ns
+    most: Floats  # ns; what it is at most, known for all: a kernel may wait
     blocks: Floats  # thread blocks of the kernels: multiprocessors that they hold
 
 
@@ -40,8 +41,9 @@ Transfers = Mapping[CallSequence, TracedCalls]
 def transfers_of(rows: Rows, calls: Calls, times: CallTimes) -> Transfers:
     """All that a prediction takes from another run: its calls' transfers, and thread blocks."""
     blocks, transfer = thread_blocks(rows, calls), known_transfers(calls, times)
+    most = most_transfers(calls, times, transfer)
     return {
-        sequence: TracedCalls(transfer[mine], blocks[mine])
+        sequence: TracedCalls(transfer[mine], most[mine], blocks[mine])
         for sequence, mine in call_sequences(rows, calls)
     }
 
@@ -49,15 +51,34 @@ def transfers_of(rows: Rows, calls: Calls, times: CallTimes) -> Transfers:
 def known_transfers(calls: Calls, times: CallTimes) -> Floats:
     """Transfer of each call, ns; NaN where not known.
 
-    Of Sends and Recvs none of which has a partner the shortest kernel is the one that waited least.
+    Of Sends and Recvs none of which has a partner the shortest kernel is the one that waited least,
+    and so is that of a rooted call whose ranks' clocks cannot be compared.
     """
     found = np.where(times.known, times.transfer, np.nan)
     duration = times.end - times.start
+    apart = clocks_apart(calls, times)
+    if apart.any():
+        found[apart] = np.minimum.reduceat(duration, calls.offsets[:-1])[apart]
     for k in np.unique(calls.class_[calls.p2p]).tolist():
         mine = calls.class_ == k
         if not np.isfinite(found[mine]).any():
             found[mine & calls.p2p] = duration[mine[calls.call_of_part]].min()
     return found
+
+
+def most_transfers(calls: Calls, times: CallTimes, transfer: Floats) -> Floats:
+    """What the transfer of each call is at most, ns: where it is not known its kernels may wait.
+
+    transfer  `known_transfers`
+    """
+    duration, first = times.end - times.start, calls.offsets[:-1]
+    if not len(first):
+        return np.empty(0)
+    together = np.array([c.op.synchronises for c in calls.classes])[calls.class_]
+    shortest, longest = np.minimum.reduceat(duration, first), np.maximum.reduceat(duration, first)
+    found: Floats = np.where(together, shortest, longest).astype(np.float64)
+    told = np.isfinite(transfer) & ~clocks_apart(calls, times)
+    return np.where(told, transfer, found)
 
 
 def call_sequences(rows: Rows, calls: Calls) -> Iterator[tuple[CallSequence, Ints]]:

@@ -12,7 +12,14 @@ from collscope.model import CollectiveClass
 from collscope.model.trace import Ints
 from collscope.timeline.recorded_job import RecordedJob, recorded_transfers
 from collscope.timeline.records import ChangedClass
-from collscope.timeline.traced_transfers import Transfers, call_sequences, known_transfers
+from collscope.timeline.traced_transfers import (
+    Transfers,
+    blocks_change,
+    call_sequences,
+    known_transfers,
+    most_transfers,
+)
+from collscope.timeline.waits import clocks_apart
 
 Floats = npt.NDArray[np.float64]
 
@@ -54,12 +61,12 @@ def transfer_factors(
     factors = np.ones((3, len(calls)))
     if traced is not None:
         known = _by_place(recorded, traced, factors)
-        _widen_unknown(recorded, known, factors)
+        _widen_unknown(recorded, traced, known, factors)
     else:
         known = _by_class(recorded, new, factors)
     counts = ~times.warm_up
     of_call = _call_transfers(recorded)
-    told = np.isfinite(known_transfers(calls, times))
+    told, apart = np.isfinite(known_transfers(calls, times)), clocks_apart(calls, times)
     changed, unchanged = [], []
     for k, key in enumerate(calls.classes):
         mine = counts & (calls.class_ == k)
@@ -73,7 +80,10 @@ def transfer_factors(
             continue
         typical = np.mean if key.size_bytes is None else np.median
         before, after = typical(old), typical(old * factors[0, mine])
-        changed.append(ChangedClass(key, int(mine.sum()), float(before), float(after)))
+        bounded = bool(apart[mine].any())
+        changed.append(
+            ChangedClass(key, int(mine.sum()), float(before), float(after), bounded=bounded)
+        )
     per_part = np.where(counts, factors, 1.0)[:, calls.call_of_part]
     return Factors(*per_part), tuple(changed), tuple(unchanged)
 
@@ -91,7 +101,8 @@ def _by_class(
     """Set the factors of classes with one new time each; which they are."""
     calls, counts = recorded.linked, ~recorded.linked_times.warm_up
     of_call = _call_transfers(recorded)
-    told = np.isfinite(known_transfers(calls, recorded.linked_times))
+    transfer = known_transfers(calls, recorded.linked_times)
+    told, most = np.isfinite(transfer), most_transfers(calls, recorded.linked_times, transfer)
     known = set()
     for k, key in enumerate(calls.classes):
         mine = counts & (calls.class_ == k)
@@ -106,7 +117,11 @@ def _by_class(
         base = given.old_ns or median
         time = min(given.time_ns, base) if given.bound else given.time_ns
         low, high = given.low_ns or time, given.high_ns or time
-        factors[:, calls.class_ == k] = np.array([[time], [low], [high]]) / base
+        found = np.array([[time], [low], [high]]) / base
+        longer = _room(key, transfer[mine], most[mine])
+        factors[:, calls.class_ == k] = (
+            _with_room(found, longer, 1.0) if given.old_ns is None else 1 + _ends(found - 1, longer)
+        )
     return known
 
 
@@ -141,39 +156,85 @@ def _by_place(recorded: RecordedJob, traced: Transfers, factors: Floats) -> set[
 
     Where the places cannot be told, all calls of a class change by the ratio of the means.
     """
-    calls = recorded.linked
-    transfer = known_transfers(calls, recorded.linked_times)
+    calls, times = recorded.linked, recorded.linked_times
+    transfer = known_transfers(calls, times)
+    most = most_transfers(calls, times, transfer)
     steps = max(1, int(recorded.steps.count.max(initial=1)))
     known = set()
     for sequence, mine in call_sequences(recorded.rows, calls):
-        own, theirs = transfer[mine], traced.get(sequence)
+        own, own_most, theirs = transfer[mine], most[mine], traced.get(sequence)
         per_step = _per_step(recorded, mine, steps)
         if theirs is None or not (np.isfinite(theirs.transfer).any() and np.isfinite(own).any()):
             # Other ranks of the class tell it.
-            alike = [v.transfer for s, v in traced.items() if s.key == sequence.key]
-            other = np.concatenate(alike) if alike else np.empty(0)
-            own, per_step = transfer[calls.class_ == calls.class_[mine[0]]], 0
+            alike = [v for s, v in traced.items() if s.key == sequence.key]
+            other = np.concatenate([np.empty(0), *(v.transfer for v in alike)])
+            other_most = np.concatenate([np.empty(0), *(v.most for v in alike)])
+            all_own = calls.class_ == calls.class_[mine[0]]
+            own, own_most, per_step = transfer[all_own], most[all_own], 0
         else:
-            other = theirs.transfer
+            other, other_most = theirs.transfer, theirs.most
         if np.isfinite(other).sum() == 0 or np.isfinite(own).sum() == 0:
             continue
         known.add(int(calls.class_[mine[0]]))
-        found = _ratio(own, other, per_step)
+        key = sequence.key
+        found = _with_room(
+            _ratio(own, other, per_step),
+            _room(key, own, own_most), _room(key, other, other_most),
+        )  # fmt: skip
         factors[:, mine] = found if per_step else found[:, :1]
     return known
 
 
-def _widen_unknown(recorded: RecordedJob, known: set[int], factors: Floats) -> None:
-    """Let classes that the other run tells nothing of change at most as any other does."""
-    calls = recorded.linked
+def _room(key: CollectiveClass, transfer: Floats, most: Floats) -> float:
+    """By what factor the transfers of a class may be longer than they are taken to be."""
+    known = np.isfinite(transfer)
+    typical = np.mean if key.size_bytes is None else np.median
+    return max(1.0, float(typical(most[known]) / max(1.0, float(typical(transfer[known])))))
+
+
+def _with_room(found: Floats, own: float, other: float) -> Floats:
+    """Factors (middle, low, high) where our transfers may be longer by `own`, others by `other`.
+
+    A transfer is then longer by that both before and after, and the rest of the kernel waits.
+    """
+    return np.stack([found[0], np.maximum(found[1] + 1 - own, 0.0), found[2] * other])
+
+
+def _ends(longer: Floats, room: float) -> Floats:
+    """Changes (middle, low, high) of transfers of which each may be longer by `room`."""
+    middle, low, high = longer
+    return np.stack([middle, np.minimum(low, low * room), np.maximum(high, high * room)])
+
+
+def _widen_unknown(
+    recorded: RecordedJob, traced: Transfers, known: set[int], factors: Floats
+) -> None:
+    """Let classes whose transfers are not known change as far as their kernels allow.
+
+    They transfer as long as the shortest kernel of the class, or not at all, before and after. One
+    that the other run does not have changes at most as any other does, or with the thread blocks.
+    """
+    calls, times = recorded.linked, recorded.linked_times
     of_call = _call_transfers(recorded)
     changes = [1.0]
+    if blocks := blocks_change(recorded, traced):
+        changes.append(1 / blocks)
     for k in sorted(known):
         mine = calls.class_ == k
         total = float(of_call[mine].sum())
         changes += [float((of_call * factors[0])[mine].sum()) / total] if total > 0 else []
-    there = np.isin(calls.class_, sorted(known))
-    factors[1:, ~there] = [[min(changes)], [max(changes)]]
+    most = most_transfers(calls, times, known_transfers(calls, times))
+    for k, key in enumerate(calls.classes):
+        mine = calls.class_ == k
+        if k in known or not mine.any():
+            continue
+        theirs = [v.most for s, v in traced.items() if s.key == key]
+        typical = np.mean if key.size_bytes is None else np.min
+        ends = [*changes]
+        if theirs and (base := float(of_call[mine].min())) > 0:
+            ends.append(max(0.0, 1 - float(typical(most[mine])) / base))
+            ends.append(1 + float(typical(np.concatenate(theirs))) / base)
+        factors[1:, mine] = [[min(ends)], [max(ends)]]
 
 
 def _per_step(recorded: RecordedJob, mine: Ints, steps: int) -> int:

@@ -98,6 +98,17 @@ def call_times(rows: Rows, calls: Calls, clocks: Clocks) -> CallTimes:
     )
 
 
+def clocks_apart(calls: Calls, times: CallTimes) -> Bools:
+    """Calls seen on all their ranks whose transfer only the clocks would tell: rooted ones.
+
+    It lies between the shortest and the longest of their kernels. The last rank to come stays no
+    longer than the transfer, and the last to leave, which came no later, no shorter.
+    """
+    seen = (calls.seen == calls.nranks) & (calls.seen > 1) & ~calls.mismatched & ~calls.p2p
+    found: Bools = seen & ~times.known & ~times.impossible
+    return found
+
+
 def _empty() -> CallTimes:
     none = np.empty(0, dtype=np.int64)
     no = np.empty(0, dtype=bool)

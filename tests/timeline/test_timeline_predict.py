@@ -380,6 +380,55 @@ def test_perfetto_is_bounded() -> None:
     assert left["args"] == {"calls": 30}
 
 
+def with_traces(old: Job, new: Job, ranks: int) -> Prediction:
+    """The prediction of the first ranks' traces, whose clocks differ, with those of another run."""
+    one, two = (analyse(job.traces(offsets={1: 3 * MS})[:ranks]).recorded() for job in (old, new))
+    found = predict(one, {}, traced=transfers_of(two.rows, two.linked, two.linked_times))
+    assert found is not None
+    return found
+
+
+def test_shortest_kernel_tells_a_rooted_transfer_where_clocks_are_not_shared() -> None:
+    """Rank 1 computes 200 us, rank 0 half of it: its kernels wait 100 us for a Broadcast of 50."""
+
+    def job(transfer: int) -> Job:
+        made = Job(2, jitter_ns=0)
+        for _ in range(20):
+            made.compute(0, 100 * US)
+            made.compute(1, 200 * US)
+            made.collective((0, 1), transfer, op=Op.BROADCAST)
+        return made
+
+    found = with_traces(job(50 * US), job(90 * US), ranks=2)
+    (change,) = found.changed
+    assert (change.old_ns, change.new_ns, change.bounded) == (50 * US, 90 * US, True)
+    assert found.step_ns == 254 * US
+    assert found.new_ns == pytest.approx(294 * US)
+    # Of the kernels nothing else tells that the longest, of 150 and 190 us, are not the transfer.
+    assert found.low_ns <= 204 * US
+    assert found.high_ns >= 394 * US
+
+
+def test_range_goes_as_far_as_the_kernels_of_a_class_that_is_not_known() -> None:
+    """A small call of two ranks is known; the large one of all three lacks the trace of rank 2."""
+
+    def job(transfer: int) -> Job:
+        made = Job(3, jitter_ns=0)
+        for _ in range(20):
+            for r in range(3):
+                made.compute(r, 100 * US)
+            made.collective((0, 1), 10 * US, count=64)
+            made.collective((0, 1, 2), transfer)
+        return made
+
+    found = with_traces(job(100 * US), job(400 * US), ranks=2)
+    assert [c.key.nranks for c in found.changed] == [2]
+    assert [key.nranks for key in found.unchanged] == [3]
+    assert found.knowledge.unchanged == pytest.approx(100 / 110, abs=0.01)
+    assert found.low_ns <= found.step_ns - 100 * US
+    assert found.high_ns >= found.step_ns + 300 * US
+
+
 def test_broadcast_root_does_not_wait() -> None:
     """Names of operations reach the slices."""
     job = steady_job(2, 5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -108,6 +108,7 @@ def predict(
             idle_unexplained=idle,
             exchanges_alone=alone,
             groups_inferred=recorded.groups_inferred,
+            unchanged=_share(recorded, {c.key for c in changed}),
             full=recorded.full,
             dialects=recorded.rows.dialects,
             host_calls=recorded.host_calls,
@@ -136,6 +137,15 @@ def simulate(
     player = Player(recorded)
     host = host_pace(player, measured_step_ns, readings[0])
     return player.after(Scenario(host.middle, factors.middle, readings[0]))
+
+
+def _share(recorded: RecordedJob, changed: Collection[CollectiveClass]) -> float:
+    """Of the collectives' kernel time, what is of other classes than those that change."""
+    calls, times = recorded.linked, recorded.linked_times
+    counts = ~times.warm_up[calls.call_of_part]
+    spent = np.where(counts, times.end - times.start, 0)
+    others = np.array([*(k not in changed for k in calls.classes), True], dtype=bool)[calls.class_]
+    return float(spent[others[calls.call_of_part]].sum() / max(1, spent.sum()))
 
 
 def _other_starts_off(player: Player, middle: Scenario, starts: Starts | None) -> float | None:
