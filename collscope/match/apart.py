@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from collscope.match.common_clock import unlinked
 from collscope.match.groups import find_groups
 from collscope.match.pairing import FEWEST, Sequence3, compare_calls
 from collscope.match.rows import Rows, gather_rows, signatures
@@ -113,7 +114,7 @@ def _compare(rows: Rows, sets: list[list[int]]) -> dict[tuple[int, int], bool]:
     sig = signatures(rows)
     synchronising = np.array([e.op.synchronises for e in rows.entries] + [False])
     found: dict[tuple[int, int], bool] = {}
-    for group in find_groups(rows):
+    for group in find_groups(unlinked(rows)):
         first: dict[int, Sequence3] = {}
         for t, mine in zip(group.members, group.rows, strict=True):
             own = mine[synchronising[rows.entry[mine]]]

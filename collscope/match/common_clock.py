@@ -33,6 +33,11 @@ class Linked(msgspec.Struct, frozen=True):
     doubtful: frozenset[int]
 
 
+def unlinked(rows: Rows) -> Linked:
+    """Rows on the clocks of their traces."""
+    return Linked(rows, np.arange(len(rows.ranks)), frozenset())
+
+
 def nameless_streams(rows: Rows) -> list[tuple[int, Ints]]:
     """(trace, rows in the order of start) of each stream whose collectives name no group."""
     names_none = np.array(

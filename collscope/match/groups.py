@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
+from collscope.match.common_clock import Linked
 from collscope.match.pairing import compare_calls, pair_by_time
 from collscope.match.rows import Rows, signatures
 from collscope.match.shared_clock import match_by_clock
@@ -40,21 +41,20 @@ class Group(msgspec.Struct, frozen=True):
     doubtful: bool = False  # further traces may belong to it
 
 
-def find_groups(rows: Rows, doubtful: frozenset[int] = frozenset()) -> list[Group]:
+def find_groups(linked: Linked) -> list[Group]:
     """Process groups of all traces, the largest first.
 
     The same ranks may form several groups (data parallel and the world): names tell them apart
     where every member knows the same names.
-
-    doubtful  traces that may share groups with others whose clocks nothing links to theirs
     """
+    rows = linked.rows
     collective = np.flatnonzero(rows.entry >= 0)
     units = _units(rows, collective)
     groups: list[Group] = []
     for (identity, *_), members in units.items():
         group = _group(rows, str(identity), members)
         groups += _split(rows, group) if _too_many(group) else [group]
-    groups = _as_told(rows, groups, doubtful)
+    groups = _as_told(linked, groups)
     return sorted(groups, key=lambda g: (-(g.size or len(g.members)), g.members, g.name or ""))
 
 
@@ -271,13 +271,14 @@ def _group(rows: Rows, identity: str, members: dict[int, Ints]) -> Group:
     )  # fmt: skip
 
 
-def _as_told(rows: Rows, groups: list[Group], doubtful: frozenset[int]) -> list[Group]:
+def _as_told(linked: Linked, groups: list[Group]) -> list[Group]:
     """Inferred groups with the size that the traces tell of such a group; parts of one joined.
 
     A group of ranks that no trace tells of is a part of one: the smallest that has them all. Parts
     are joined where their calls do not contradict it; what is left alone keeps the size of the
     whole, so that its waiting is not known.
     """
+    rows = linked.rows
     sends = np.array([e.op.point_to_point or e.op is Op.SEND_RECV for e in rows.entries] + [False])
     sig = signatures(rows)
     found: list[Group] = []
@@ -294,15 +295,17 @@ def _as_told(rows: Rows, groups: list[Group], doubtful: frozenset[int]) -> list[
         else:
             parts[whole].append(group)
     for ranks, own in parts.items():
-        for group in _joined(rows, sig, own):
+        for group in _joined(linked, sig, own):
             # Another stream of the same communicator may have been found whole.
-            same = [g for g in found if g.identity == "inferred" and g.members == group.members]
-            found = [g for g in found if g not in same]
+            key = ("inferred", len(ranks), group.members)
+            alike = [(g.identity, g.size, g.members) == key for g in found]
+            same = [g for g, one in zip(found, alike, strict=True) if one]
+            found = [g for g, one in zip(found, alike, strict=True) if not one]
             streams = [dict(zip(g.members, g.rows, strict=True)) for g in (*same, group)]
             for by_trace in _one_communicator(rows, streams):
                 found.append(replace(group, size=len(ranks), rows=tuple(by_trace.values())))
     return [
-        replace(g, doubtful=g.identity == "inferred" and not doubtful.isdisjoint(g.members))
+        replace(g, doubtful=g.identity == "inferred" and not linked.doubtful.isdisjoint(g.members))
         for g in found
     ]
 
@@ -320,12 +323,14 @@ def _present(rows: Rows, ranks: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(t for t, rank in enumerate(rows.ranks) if rank in ranks)
 
 
-def _joined(rows: Rows, sig: Ints, parts: list[Group]) -> list[Group]:
+def _joined(linked: Linked, sig: Ints, parts: list[Group]) -> list[Group]:
     """Parts of one group, those of different traces joined unless their calls contradict it."""
     joined: list[Group] = []
     for part in sorted(parts, key=lambda g: -sum(map(len, g.rows))):
         for k, known in enumerate(joined):
-            if set(known.members).isdisjoint(part.members) and _may_be_one(rows, sig, known, part):
+            if set(known.members).isdisjoint(part.members) and _may_be_one(
+                linked, sig, known, part
+            ):
                 both = dict(zip(known.members + part.members, known.rows + part.rows, strict=True))
                 order = tuple(sorted(both))
                 joined[k] = replace(known, members=order, rows=tuple(both[t] for t in order))
@@ -335,13 +340,16 @@ def _joined(rows: Rows, sig: Ints, parts: list[Group]) -> list[Group]:
     return joined
 
 
-def _may_be_one(rows: Rows, sig: Ints, one: Group, other: Group) -> bool:
-    """Whether the calls of two parts do not contradict that they are the same."""
+def _may_be_one(linked: Linked, sig: Ints, one: Group, other: Group) -> bool:
+    """Whether the calls of two parts are the same; of few calls whether the clocks are linked."""
+    rows = linked.rows
     mine, theirs = (max(g.rows, key=len) for g in (one, other))
     found = compare_calls(
         *((sig[rows.entry[r]], rows.start[r], rows.end[r]) for r in (mine, theirs))
     )
-    return found.same is not False
+    if found.same is None:
+        return len(set(linked.component[[*one.members, *other.members]].tolist())) == 1
+    return found.same
 
 
 def _too_many(group: Group) -> bool:

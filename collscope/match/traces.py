@@ -94,7 +94,7 @@ def match_calls(rows: Rows) -> Calls:
     """Calls of all ranks' collectives; nothing that a rank lacks or has too much stops it."""
     linked = link_clocks(rows)
     rows = linked.rows
-    groups, sig = find_groups(rows, linked.doubtful), signatures(rows)
+    groups, sig = find_groups(linked), signatures(rows)
     point = np.array([e.op.point_to_point for e in rows.entries] + [False])
     unclear = np.array([e.op is Op.SEND_RECV for e in rows.entries] + [False])
     builder = _Builder(rows, sig)

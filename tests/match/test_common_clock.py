@@ -49,12 +49,12 @@ def _shifted(trace: TraceFile, by: int, drift: float) -> TraceFile:
     return replace(trace, columns=columns)
 
 
-def _recorded(folder: Path) -> list[TraceFile]:
+def _recorded(folder: Path, rank: int | None = None) -> list[TraceFile]:
     """Traces of CUDA activities alone."""
     reader = zstandard.ZstdDecompressor()
     return [
         trace
-        for path in sorted(folder.glob("light.rank*.zst"))
+        for path in sorted(folder.glob(f"light.rank{'*' if rank is None else rank}.json.zst"))
         for trace in parse([reader.stream_reader(path.read_bytes()).read()], path.name)
     ]
 
@@ -148,3 +148,12 @@ def test_parts_of_the_only_told_group_are_joined(recorded_jobs: Path) -> None:
         lossy = [_without(t, 0.1, 10 * seed + (t.rank or 0)) for t in whole]
         found.append(_members(analyse(lossy)))
     assert found == [[WORLD]] * 4
+
+
+def test_ranks_of_two_starts_have_no_call_in_common(recorded_jobs: Path) -> None:
+    """Not even where they have few: what their other calls tell counts for these, too."""
+    first = _recorded(recorded_jobs / "scheduled" / "default" / "fsdp", 0)
+    second = _recorded(recorded_jobs / "plain" / "default" / "fsdp", 1)
+    calls = analyse([*first, *second]).calls
+    assert set(calls.seen.tolist()) == {1}
+    assert set(calls.nranks.tolist()) <= {-1, 4}
