@@ -21,6 +21,8 @@ from collscope.match.pairing import FEWEST, Sequence3, compare_calls
 from collscope.match.rows import Rows, gather_rows, signatures
 from collscope.model.trace import TraceFile
 
+_LEAST_NS = 1_000_000_000  # between two starts
+
 
 class Apart(msgspec.Struct, frozen=True):
     """Which start of the job each trace is of."""
@@ -68,25 +70,24 @@ def find_apart(traces: Sequence[TraceFile]) -> Apart:
 
 
 def _windows(traces: Sequence[TraceFile]) -> dict[int, tuple[int, int]]:
-    """First start and last end of the collectives of each trace that has any."""
-    found = {}
-    for t, trace in enumerate(traces):
-        c = trace.columns
-        there = c.collective >= 0
-        if there.any():
-            found[t] = int(c.start_ns[there].min()), int(c.end_ns[there].max())
-    return found
+    """First start and last end of each trace that has collectives."""
+    return {
+        t: (int(trace.columns.start_ns.min()), int(trace.columns.end_ns.max()))
+        for t, trace in enumerate(traces)
+        if (trace.columns.collective >= 0).any()
+    }
 
 
 def far_apart(windows: dict[int, tuple[int, int]]) -> list[list[int]]:
-    """Traces whose windows lie no further from each other than they are long, set by set.
+    """Traces whose windows lie no further from each other than they are long, or a second, set by
+    set: starts of a job are further apart.
 
     windows  (first start, last end) by trace, ns on its clock
     """
     sets: list[list[int]] = []
     end, longest = 0, 0
     for t, (first, last) in sorted(windows.items(), key=lambda item: item[1]):
-        if not sets or first - end > max(longest, last - first):
+        if not sets or first - end > max(longest, last - first, _LEAST_NS):
             sets.append([])
             end, longest = last, 0
         sets[-1].append(t)
