@@ -16,6 +16,7 @@ from collscope.errors import UsageError
 from collscope.model import Datatype, Measurement, MeasurementSet, Op, Severity
 from collscope.parsers import registry
 from collscope.parsers.hints import Hints, TableHints, table_hints
+from collscope.parsers.tables._rows import clean
 
 SINGLE = "RCCL Test Data - Single Node"
 TCP = "RCCL Test Data - 2 Nodes With TCP/IP for Inter Node Communications"
@@ -594,3 +595,10 @@ def test_command_refuses_what_holds_no_table(db_path: Path) -> None:
     for kind in ("table", "metric"):
         done = collscope("ingest", kind, text, "--db", db_path)
         assert (done.code, done.err.count("\n")) == (3, 1)
+
+
+def test_a_very_long_line_is_no_row_and_takes_no_longer_than_its_size() -> None:
+    """Each of its letters might begin a host's name: that took minutes for a line of 3 MB."""
+    assert clean("12 nid003041:1:2 [0] NCCL INFO comm") == "12"
+    assert clean("x" * 40_000 + " NCCL INFO comm 0x1") == "x" * 40_000
+    assert clean("x" * 3_000_000 + " NCCL INFO") == "x" * (1 << 16)

@@ -23,10 +23,12 @@ _TAGS = re.compile(
 )
 # 2026-03-12 13:57:49, also in brackets (NCCL_DEBUG_TIMESTAMP_FORMAT)
 _STAMP = re.compile(r"\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?\]?")
+_LONGEST = 1 << 16  # characters of a line that are looked at; no row has a hundredth of it
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # host:123:456 [0] NCCL INFO Launch mode Parallel; behind a row's first cells without a blank
 _INFO = re.compile(
-    r"(?:[A-Za-z][\w.-]*:\d+:\d+ )?(?:\[\d+\] )?NCCL (?:INFO|WARN|TRACE)\b.*|[NR]CCL version .*"
+    r"(?:[A-Za-z][\w.-]{0,255}:\d+:\d+ )?(?:\[\d+\] )?NCCL (?:INFO|WARN|TRACE)\b.*"
+    r"|[NR]CCL version .*"
 )
 _RESULT = re.compile(NUMBER.pattern + r"\*?|N/A|-?nan|-?inf|-\d+(?:\.\d+)?", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -64,6 +66,7 @@ class Layout(msgspec.Struct, frozen=True):
 
 def clean(line: str) -> str:
     """The line without launcher tags, time stamps, colours and library messages."""
+    line = line[:_LONGEST]
     if "\x1b" in line:
         line = _ANSI.sub("", line)
     line = _TAGS.sub("", line)
