@@ -266,7 +266,8 @@ def _are_steps(rows: Rows, launched: Ints, cuts: Ints, period: Ints) -> bool:
     period    what recurs, place by place of the period
     """
     size = np.diff(cuts)
-    if not len(size) or np.ptp(size) > _EVEN * size.max() + _EDGE:
+    # One collective after the other, and nothing else, tells of no step.
+    if not len(size) or size.max() < 2 or np.ptp(size) > _EVEN * size.max() + _EDGE:
         return False
     what = np.where(rows.entry[launched] >= 0, len(rows.names), rows.name[launched])
     step = np.searchsorted(cuts, np.arange(len(launched)), side="right")  # 0: before them

@@ -130,6 +130,10 @@ def test_a_loop_of_one_thing_is_told() -> None:
     assert found_in(20 * "k0 k1 reduce wait ") == ("kernels", 19, 4)
 
 
+def test_collectives_of_one_kind_alone_tell_no_step() -> None:
+    assert found_in(20 * "reduce ")[0] == "window"
+
+
 def test_parts_of_a_batch_are_no_steps() -> None:
     part = "embed " + 3 * FORWARD + 3 * "b0 b1 b2 "
     step = 4 * part + "reduce fused_adam_kernel "
