@@ -91,6 +91,8 @@ class Known(msgspec.Struct, frozen=True):
     host_determined: bool  # by the given step time
     cpu_activities: bool  # the profiler recorded them, too: a slower host
     profilers: tuple[str, ...]  # dialects of the traces; what others than kineto cost is not known
+    gpu_us: float  # the recorded step with a host that needs no time
+    rest_us: float  # of the given step, which no pace of the recorded host explains
     host_calls: bool  # the traces tell the host's calls
     event_records: bool  # and with the waits for events the records of these
     slowdown: float | None  # of compute beside collectives, as the traces tell it
@@ -336,6 +338,8 @@ def _report(
             host_determined=known.host_determined,
             cpu_activities=known.full,
             profilers=known.dialects,
+            gpu_us=known.gpu_ns / 1000,
+            rest_us=known.rest_ns / 1000,
             host_calls=known.host_calls,
             event_records=known.event_records,
             slowdown=known.slowdown,

@@ -28,6 +28,7 @@ _HOST_BOUND = 0.2
 # steps at most a few times as long (docs/validation.md, cost of the profiler).
 _OFF = 20
 _NAMED = 3  # classes in a sentence
+_OVER = 1.1  # of the given step: what the GPU alone takes is said to contradict it
 _STEP_FROM = {
     "marks": "between the profiler's step marks",
     "kernels": "from the kernels that recur: the profiler marked no steps",
@@ -107,6 +108,7 @@ def _answer(said: PredictionReport) -> Iterable[str]:
         f"{called} {_ms(said.step_us)} -> {_new(said)}, {change_words(said, said.new_us)}, "
         f"with {origin_words(said.times_from)}."
     )
+    yield from _of_given(said)
     yield from _of_untold(said)
     yield from _of_unknown(said)
     yield from _itself(said)
@@ -133,6 +135,22 @@ def _answer(said: PredictionReport) -> Iterable[str]:
         yield (
             f"With the profiler a step is {said.recorded_us / said.step_us:.2f} times as long as "
             "the one given."
+        )
+
+
+def _of_given(said: PredictionReport) -> Iterator[str]:
+    """What of the given step time the traces do not hold, or contradict."""
+    known = said.known
+    if known.rest_us:
+        yield (
+            f"The given step is longer than the recorded one: {_ms(known.rest_us)} ms of it are "
+            "not in the traces, as where another start waits for input. They are taken to stay, and"
+            " the range holds that they hide the change."
+        )
+    elif said.assumptions.step_told and known.gpu_us > _OVER * said.step_us:
+        yield (
+            f"The GPU alone takes {_ms(known.gpu_us)} ms of a recorded step, longer than the one "
+            "given: the profiler slowed it, too, or that step is of another job."
         )
 
 

@@ -123,6 +123,8 @@ class Knowledge(msgspec.Struct, frozen=True):
     host_given: bool  # the step time without the profiler was given
     host_determined: bool  # and tells the host's pace: the host bounds the recorded step
     host_bound: float  # share of the launches that the GPU had to wait for
+    gpu_ns: float  # the recorded step with a host that needs no time
+    rest_ns: float  # of the given step, which no pace of the recorded host explains
     slowdown: float | None  # of compute beside collectives; None: the record does not tell it
     blocks: float | None  # thread blocks of the new collectives' kernels, in parts of the old
     edges_told: int  # event edges whose waiting stream the traces name

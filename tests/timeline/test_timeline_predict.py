@@ -167,6 +167,21 @@ def test_nothing_substituted_gives_every_recorded_time() -> None:
         assert play(graph, Substitutions()).time[2:] == pytest.approx(graph.time, abs=1e-6)
 
 
+def test_what_the_given_step_holds_beyond_the_recorded_one_stays() -> None:
+    """By hand: of 404 us an AllReduce of 300 us exposes 100, which are saved at 100 us.
+
+    A step of 604 us has 200 us that are not in the traces: they stay, and may hide the gain.
+    """
+    timeline = analyse(overlapping_job(300 * US).traces())
+    new = {only_class(timeline): NewTime(100 * US)}
+    found = predict(timeline.recorded(), new, measured_step_ns=604 * US)
+    assert found is not None
+    assert found.knowledge.rest_ns == pytest.approx(200 * US, abs=3 * US)
+    assert found.new_ns == pytest.approx(504 * US, abs=3 * US)
+    assert found.low_ns <= 304 / 404 * 604 * US
+    assert found.high_ns >= 604 * US
+
+
 @pytest.mark.parametrize(
     ("new", "least", "most"),
     [

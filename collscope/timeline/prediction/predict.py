@@ -64,6 +64,14 @@ def predict(
     others = [*alternatives(player, middle, factors, host, readings, seen_host)]
     hosts = other_hosts(player, middle, host)
     others += [hosts, (other_clock(player, middle, old, ratio),)]
+    longest = player.old_step(1.0, readings[0]) * (1 + STARTS)
+    rest = max(0.0, base - old) if measured_step_ns is not None and base > longest else 0.0
+    if rest:
+        # The given step holds what the record does not: an input that was waited for, a slower
+        # start. It may stay, grow with the step, or hide the change.
+        others = [tuple((r * old + rest) / base for r in thing) for thing in others]
+        others.append((ratio, 1.0))
+        ratio = (new_step + rest) / base
     if old > base * (1 + GIVEN):
         # The profiler slowed the GPU, too. What the change adds or saves may not have been.
         others.append((1 + (new_step - old) / base,))
@@ -99,6 +107,8 @@ def predict(
             host_given=measured_step_ns is not None,
             host_determined=host.determined,
             host_bound=float(recorded.graph.bound.sum() / max(1, recorded.graph.launches.sum())),
+            gpu_ns=player.old_step(0.0, readings[0]),
+            rest_ns=rest,
             slowdown=recorded.contention.mean,
             blocks=blocks_change(recorded, traced),
             edges_told=recorded.graph.edges.told,
