@@ -46,6 +46,11 @@ WHERE t.run = ? AND t.used AND d.severity = 'data_loss'
 AND d.code IN ('truncated_trace', 'truncated_compression', 'cut_database') ORDER BY t.rank
 """
 
+_WARM_UP = """
+SELECT COUNT(DISTINCT k.call_id), MAX(k.duration_ns) FROM kernels k
+JOIN call_times t ON t.run = k.run AND t.call_id = k.call_id WHERE k.run = ? AND t.warm_up
+"""
+
 _LOST = """
 SELECT TOTAL(count) FROM diagnostics WHERE run = ? AND code = 'kernels_lost'
 """
@@ -202,6 +207,8 @@ class StoredTimeline(msgspec.Struct, frozen=True):
     cpu_activities: bool = False  # the traces of the steps show them: a slower host
     profilers: tuple[str, ...] = ()  # dialects of the traces, where there are steps
     cut: tuple[int, ...] = ()  # ranks whose trace lacks its end
+    warm_up_calls: int = 0  # left out of all sums
+    warm_up_longest_ns: int = 0  # of their kernels
     kernels_lost: int = 0  # launched in the traces, which do not hold them
     # profiled periods or jobs that were read together, this run's among them; empty: only this one
     periods: tuple[Period, ...] = ()
@@ -211,6 +218,7 @@ class StoredTimeline(msgspec.Struct, frozen=True):
         """What the traces and recordings of a run tell."""
         ranks = read_ranks(connection, run)
         steps = tuple(StepRow(*row) for row in connection.execute(_STEPS, (run,)))
+        warm_up, longest = connection.execute(_WARM_UP, (run,)).fetchone() if ranks else (0, 0)
         return cls(
             ranks=ranks,
             clocks=tuple(ClockRow(*row) for row in connection.execute(_CLOCKS, (run,))),
@@ -229,6 +237,8 @@ class StoredTimeline(msgspec.Struct, frozen=True):
             steps=steps,
             cpu_activities=bool(steps) and read_cpu_activities(connection, run),
             profilers=_profilers(connection, run) if steps else (),
+            warm_up_calls=warm_up,
+            warm_up_longest_ns=longest or 0,
             kernels_lost=int(connection.execute(_LOST, (run,)).fetchone()[0]),
             cut=tuple(rank for (rank,) in connection.execute(_CUT, (run,))),
             periods=read_periods(connection, run),

@@ -15,7 +15,7 @@ from collscope.reports.late_rank_words import (
     matters,
     no_single_rank,
 )
-from collscope.units import are, count, have
+from collscope.units import are, count, have, us_or_ms
 
 _LITTLE = 0.0005  # of the collectives' time, less than the printed digits show
 _ALIKE = 0.99  # steps of ranks that differ by less are told once
@@ -31,6 +31,7 @@ def timeline_sentences(said: StoredTimeline) -> Iterable[str]:
     wait, transfer = (sum(getattr(r, n) for r in said.ranks) for n in ("wait_ns", "transfer_ns"))
     unknown = sum(r.unknown_ns for r in said.ranks)
     yield from _split_sentence(said, wait, transfer, unknown)
+    yield from _warm_up_sentence(said)
     yield from _group_sentence(said.groups)
     yield from (
         f"{late_sentence(rank, said.ranks)} {cause_sentence(rank, said)}"
@@ -156,6 +157,17 @@ def _if_whole(said: StoredTimeline) -> str:
         f"is transfer only if the job has no more than the {count(len(said.ranks), 'traced rank')}"
         ": the traces do not tell its number of ranks."
     )
+
+
+def _warm_up_sentence(said: StoredTimeline) -> Iterable[str]:
+    """What no figure counts; a job that has long been running does not warm up."""
+    if said.warm_up_calls:
+        several = said.warm_up_calls > 1
+        calls = f"{said.warm_up_calls} first calls, up to" if several else "the first call,"
+        yield (
+            f"Left out as warm-up: {calls} {us_or_ms(said.warm_up_longest_ns)}. If the job had "
+            "run for a while, that may be waiting for a late rank."
+        )
 
 
 def _group_sentence(groups: Sequence[GroupRow]) -> Iterable[str]:
