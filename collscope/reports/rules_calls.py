@@ -32,7 +32,9 @@ def missing_ranks(report: Report) -> Iterable[Finding]:
     rows = [row for row in report.communicators if row.missing_ranks]
     if not rows:
         return
-    named = "; ".join(f"{row.comm_id}: {row.missing_ranks}" for row in rows[:MOST_EVIDENCE])
+    named = "; ".join(
+        f"communicator {row.comm_id}: {row.missing_ranks}" for row in rows[:MOST_EVIDENCE]
+    )
     more = f"; and {len(rows) - MOST_EVIDENCE} more" if len(rows) > MOST_EVIDENCE else ""
     source = "log"
     advice = (
@@ -50,7 +52,7 @@ def missing_ranks(report: Report) -> Iterable[Finding]:
         code="missing_ranks",
         title=f"ranks without a {source} in"
         f" {count_of(len(rows), len(report.communicators), 'communicator')}",
-        detail=f"Communicator and ranks not seen: {named}{more}.",
+        detail=f"Not seen, by the rank in the communicator: {named}{more}.",
         advice=advice,
     )
 

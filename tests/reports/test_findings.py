@@ -195,7 +195,7 @@ def test_missing_ranks_are_named() -> None:
     source = store.source()
     store.comm([store.process(source), None, None, None])
     finding = _only(store, "missing_ranks")
-    assert finding.detail == "Communicator and ranks not seen: 1: 1-3."
+    assert finding.detail == "Not seen, by the rank in the communicator: communicator 1: 1-3."
 
 
 def test_missing_calls_are_counted_per_rank() -> None:
