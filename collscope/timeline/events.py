@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from heapq import heapify, heappop, heappush
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,6 +30,7 @@ TOLERANCE_NS = 2_000  # a clock's grain, and rows whose start overlaps the end o
 CONTRADICTED = 0.02  # of a rule's occurrences
 _RECORDS = 16  # so many event records back a wait's own is looked for
 _BACK = 3  # and so many rows with a record on one stream
+_LAUNCHED = 24  # and so many collectives before, where works are waited for in order
 
 
 class Launches(msgspec.Struct, frozen=True, dict=True):
@@ -98,6 +100,7 @@ class Rules:
         group = _communicators(build.calls)[build.calls.group]
         self.group[build.calls.row] = group[build.calls.call_of_part]
         self.records, self.behind = records, behind
+        self.turn: dict[int, tuple[int, int]] = {}  # of the waits whose stream is told
         self.recorded_on = [*self._recorded_on()]
         self.by_stream = {
             int(s): (launches.row[launches.stream == s], launches.call[launches.stream == s])
@@ -158,6 +161,7 @@ class Rules:
         rules that explain as many it is the one with the fewest kinds of rows: what stands among
         the same calls waits for the same.
         """
+        self.turn = _turns(groups)
         rules = [rule for number, waits in enumerate(groups) for rule in self._rules(number, waits)]
         explained = self.explained
         chosen: dict[int, tuple[_Rule, bool]] = {}
@@ -197,7 +201,8 @@ class Rules:
         plain = True  # where nothing shows which: the last event recorded, for the next launch
         for target in targets:
             destination = self._next(target, call)
-            for number, candidate in enumerate(self._candidates(latest)):
+            candidates = chain(self._candidates(latest), self._in_turn(call))
+            for number, candidate in enumerate(candidates):
                 row = np.where(destination >= 0, candidate, NONE)
                 good = (row >= 0) & (self.stream[row] != target)
                 if good.sum() < 0.5 * ((candidate != NONE) & (destination >= 0)).sum():
@@ -236,6 +241,27 @@ class Rules:
             for back in range(_BACK):
                 yield np.where(place >= back, row[np.maximum(place - back, 0)], NONE)
 
+    def _in_turn(self, call: Ints) -> Iterator[Ints]:
+        """Rows that waits may be for where works are waited for in the order of their launches.
+
+        The k-th wait of a stream is for the k-th collective of another one, counted from one of
+        those that were launched before the first: a job that launches several at once waits for the
+        first of them when the last event was recorded for the last.
+        """
+        if int(call[0]) not in self.turn:
+            return  # the waiting stream is not told
+        place, first = np.array([self.turn[c] for c in call.tolist()]).T
+        for on_stream, calls in self.by_stream.values():
+            chosen = self.rows.entry[on_stream] >= 0
+            rows, launched = on_stream[chosen], calls[chosen]
+            begin = int(np.searchsorted(launched, first[0]))
+            for back in range(1, min(_LAUNCHED, len(rows)) + 1):
+                at = place + begin - back
+                there = (at >= 0) & (at < len(rows))
+                at = np.where(there, at, 0)
+                if there.any() and (launched[at] < call)[there].all():
+                    yield np.where(there, rows[at], NONE)
+
     def _open(self, destination: Ints, row: Ints) -> Bools:
         """Neither the launch nor the row before on the stream explains the start better."""
         before = self.before[destination]
@@ -249,6 +275,15 @@ class Rules:
             return np.full(len(call), NONE)
         rows, calls = self.by_stream[stream]
         return np.append(rows, NONE)[np.searchsorted(calls, call, side="right")]
+
+
+def _turns(groups: list[list[Wait]]) -> dict[int, tuple[int, int]]:
+    """Of each wait by its call: which of its stream's it is, and the call of the first of these."""
+    of_stream: dict[int, list[int]] = {}
+    for call, target in sorted((w.call, w.target) for waits in groups for w in waits):
+        if target >= 0:
+            of_stream.setdefault(target, []).append(call)
+    return {c: (k, calls[0]) for calls in of_stream.values() for k, c in enumerate(calls)}
 
 
 def _communicators(calls: Calls) -> Ints:

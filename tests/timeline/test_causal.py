@@ -640,6 +640,50 @@ def test_layers_that_record_unlike_numbers_of_events() -> None:
     assert recorded.step(longer) == pytest.approx(recorded.step_ns + 2 * (100 - 18) * US)
 
 
+def burst_step(recorder: Recorder, transfer: float) -> None:
+    """As a parameter server's worker: six works in one burst, each waited for by its own layer."""
+    begin = max(recorder.now, *(end_of(e) for e in recorder.events), 0.0) + 20
+    recorder.now = begin - 15
+    recorder.launch(7, begin, begin + 100)
+    first = begin + 105
+    for k in range(6):
+        recorder.call("cudaEventRecordWithFlags")
+        recorder.call("cudaStreamWaitEvent")
+        recorder.told(19, 0)
+        start = first + k * (transfer + 5)
+        recorder.launch(19, start, start + transfer, ALL_REDUCE)
+        recorder.call("cudaEventRecordWithFlags")  # the work's end
+    for k in range(6):
+        recorder.call("cudaStreamWaitEvent")
+        recorder.told(7, 0)
+        start = first + k * (transfer + 5) + transfer + 5
+        recorder.launch(7, start, start + 50, f"void layer {k}")
+    recorder.call("cudaDeviceSynchronize", start + 60 - recorder.now)
+
+
+def test_works_launched_in_a_burst_are_waited_for_in_turn() -> None:
+    """All records lie before all waits: the k-th wait is for the k-th work, not for the last.
+
+    Each layer's kernel of 50 us starts 5 us behind its work of 100 us. Works of 20 us less are
+    waited for, too: the step loses six times that.
+    """
+    traces = []
+    for rank in range(2):
+        recorder = Recorder(rank)
+        for _ in range(8):
+            burst_step(recorder, 100.0)
+        traces.append(recorder.trace())
+    recorded = analyse(traces).recorded()
+    assert recorded.graph.edges.unknown == 0
+    for change in (100.0, -20.0):
+        changed = play(recorded.graph, Substitutions(recorded.graph.transfer + change * US))
+        assert recorded.step_ns is not None
+        assert recorded.step(changed) == pytest.approx(recorded.step_ns + 6 * change * US)
+    # Works of no time leave the kernels, each 2 us behind the one before or its launch.
+    none = play(recorded.graph, Substitutions(recorded.graph.transfer * 0.0))
+    assert recorded.step(none) < recorded.step_ns - 300 * US
+
+
 def test_each_kernel_needs_what_it_mostly_does_to_begin() -> None:
     """Kernels a and b begin 1 us behind the one before, c begins 11 us behind it.
 
