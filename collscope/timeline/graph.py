@@ -85,6 +85,12 @@ class Graph(msgspec.Struct, frozen=True, dict=True):
         return msgspec.structs.replace(self, before=before)
 
     @cached_property
+    def untold(self) -> Ints:
+        """(slots, nodes) ns behind the last known cause that no cause explains."""
+        longer = self.gap - self.usual
+        return np.where(longer > EXPLAINED_NS, longer, 0)
+
+    @cached_property
     def following(self) -> Following:
         """Edges by what they come from."""
         nodes, rows = len(self.time) + FIRST, len(self.duration)

@@ -167,6 +167,22 @@ def test_nothing_substituted_gives_every_recorded_time() -> None:
         assert play(graph, Substitutions()).time[2:] == pytest.approx(graph.time, abs=1e-6)
 
 
+def test_idle_time_of_no_known_cause_may_go_or_double() -> None:
+    """98 us a step on the compute stream have no cause; an AllReduce of 60 us takes 6 then."""
+    job = Job(2, jitter_ns=0)
+    for _ in range(20):
+        for r in range(2):
+            job.compute(r, 100 * US)
+            job.compute(r, 100 * US, gap=100 * US)
+        job.collective((0, 1), 60 * US)
+    timeline = analyse(job.traces())
+    found = predicted(timeline, {only_class(timeline): NewTime(6 * US)})
+    assert 0.2 < found.knowledge.idle_unexplained < 0.3
+    assert found.step_ns - found.new_ns == pytest.approx(54 * US, abs=2 * US)
+    assert found.low_ns <= found.new_ns - 98 * US
+    assert found.high_ns >= found.new_ns + 98 * US
+
+
 def test_what_the_given_step_holds_beyond_the_recorded_one_stays() -> None:
     """By hand: of 404 us an AllReduce of 300 us exposes 100, which are saved at 100 us.
 

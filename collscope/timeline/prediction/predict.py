@@ -64,6 +64,10 @@ def predict(
     others = [*alternatives(player, middle, factors, host, readings, seen_host)]
     hosts = other_hosts(player, middle, host)
     others += [hosts, (other_clock(player, middle, old, ratio),)]
+    idle = float((recorded.graph.idle_ns / recorded.steps.count.max()).mean()) / step
+    if idle > IDLE:
+        # What has no known cause may go with the collectives, or grow with them.
+        others.append(tuple(player.new_step(replace(middle, untold=k)) / old for k in (0.0, 2.0)))
     longest = player.old_step(1.0, readings[0]) * (1 + STARTS)
     rest = max(0.0, base - old) if measured_step_ns is not None and base > longest else 0.0
     if rest:
@@ -75,8 +79,7 @@ def predict(
     if old > base * (1 + GIVEN):
         # The profiler slowed the GPU, too. What the change adds or saves may not have been.
         others.append((1 + (new_step - old) / base,))
-    idle = float((recorded.graph.idle_ns / recorded.steps.count.max()).mean()) / step
-    margin = STARTS + max(0.0, idle - IDLE) + max(0.0, abs(simulated / step - 1) - STARTS)
+    margin = STARTS + max(0.0, abs(simulated / step - 1) - STARTS)
     alone, waits = lone_exchanges(recorded)
     margin += waits / step
     if factors.exact and (factors.middle == 1).all():

@@ -21,6 +21,7 @@ class Scenario(msgspec.Struct, frozen=True):
     factor: Floats  # (parts,)
     contention: ContentionReading
     seen: bool = False  # only edges that a recorded start shows
+    untold: float = 1.0  # what rows wait for no known cause after the change, in parts of before
 
 
 class Player:
@@ -45,7 +46,12 @@ class Player:
         # Transfers that are not known apart from the waiting change by what they mostly are.
         graph, contention = self._graph(seen=scenario.seen), scenario.contention
         transfer = graph.transfer + recorded_transfers(self.recorded) * (scenario.factor - 1)
-        return play(graph, Substitutions(transfer, scenario.host, contention.alone, contention.new))
+        return play(
+            graph,
+            Substitutions(
+                transfer, scenario.host, contention.alone, contention.new, untold=scenario.untold
+            ),
+        )
 
     def _graph(self, *, seen: bool) -> Graph:
         return self.recorded.graph.seen if seen else self.recorded.graph
