@@ -166,17 +166,24 @@ def table(cases: Iterable[Case]) -> Iterator[str]:
 
 
 def summary(cases: list[Case]) -> str:
+    if not cases:
+        return "no differences."
     decided = [c for c in cases if c.decided]
     told = [c for c in decided if c.told is not None]
     errors = [abs(c.told - c.truth[1]) / c.step for c in told if c.told is not None]
+    error = (
+        f"the median error of those told is {100 * statistics.median(errors):.1f} % of it"
+        if errors
+        else "the measurements decide none that is told"
+    )
     return (
         f"{len(cases)} differences: sign right in {sum(c.sign == 'yes' for c in told)} of"
         f" {len(told)} that have one and are told ({sum(c.misled for c in decided)} wrong with a"
         f" range that says so, {len(decided) - len(told)} said to be not known); the range holds"
         f" the truth in {sum(c.holds for c in cases)}, its median width is"
-        f" {100 * statistics.median(c.width for c in cases):.0f} % of the step; the median error"
-        f" of those told is {100 * statistics.median(errors):.1f} % of it. Of {2 * len(cases)}"
-        f" measured steps {sum(c.within for c in cases)} lie between the ends told of them."
+        f" {100 * statistics.median(c.width for c in cases):.0f} % of the step; {error}. Of"
+        f" {2 * len(cases)} measured steps {sum(c.within for c in cases)} lie between the ends told"
+        " of them."
     )
 
 
