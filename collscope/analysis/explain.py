@@ -36,7 +36,8 @@ class ExplainedPart(msgspec.Struct, frozen=True):
     high_ns: int  # its other end
     # what adds most to that range. hosts: their pace without the profiler, which differs from start
     # to start, too; order: in which the parts are swapped, and in which run's graph; remainder:
-    # what is not explained may belong to the part; slowdown: of compute beside collectives, which
+    # what is not explained may belong to the part; ranks: some changed otherwise than others,
+    # which may slow down these, too; slowdown: of compute beside collectives, which
     # one run does not tell; starts: 3 % of a step, by which two starts of one setting differ;
     # clock: of a GPU at its power cap; spread: of the transfers; unswapped: collectives whose
     # transfers could not be swapped; null: the range has no width

@@ -25,6 +25,7 @@ _DOUBTS = {
     "hosts": "hosts without profiler",
     "order": "order of the swaps",
     "remainder": "what is not explained",
+    "ranks": "which ranks changed",
     "slowdown": "compute beside collectives",
     "starts": "start to start",
     "clock": "clock of the GPUs",
@@ -215,6 +216,11 @@ def _narrowed_by(said: Explained, doubt: str) -> str:
             "what is not explained may belong to any part. Record"
             f" '{one.run}' a second time: an explanation of its two recordings says how much of"
             " that is no more than start to start."
+        ),
+        "ranks": (
+            "some ranks changed otherwise than others: how much of compute and collectives follows"
+            " from that is not in the recordings. Compare the kernels rank by rank ('collscope"
+            f" compare {one.run} {other.run} --db {said.store}')."
         ),
         "slowdown": (
             f"how much collectives slow down compute is not known in '{silent.run}'. Record it"

@@ -16,6 +16,8 @@ Floats = npt.NDArray[np.float64]
 Pair = tuple[float, float]
 """Of a run and of the other."""
 _MOST_SLOWDOWN, _HALVINGS = 4.0, 20
+MOST: Pair = (0.45, 0.55)
+"""Where the ranks' median lies: of an even number both that are in the middle count."""
 
 
 def host_paces(own: RecordedJob, other: RecordedJob) -> Floats:
@@ -65,13 +67,17 @@ class KernelFactors(msgspec.Struct, frozen=True):
     unlike: float  # their share of all of this run's kernels and copies
 
 
-def kernel_factors(own: RecordedJob, other: RecordedJob, slow: Pair) -> KernelFactors:
+def kernel_factors(
+    own: RecordedJob, other: RecordedJob, slow: Pair, near: Pair = MOST
+) -> KernelFactors:
     """Factors of each row's time alone, and what has no counterpart.
 
     By kernel name: the other run's time a step over this one's, so that more calls of a kernel are
-    more time of it.
+    more time of it. The common one is the median of the ranks: where one of several changes, it is
+    that rank which does.
 
     slow  slowdown of compute beside the collectives of both
+    near  shares of the ranks between which the median is looked for
     """
     names = _names(own, other)
     mine, theirs = (
@@ -79,10 +85,9 @@ def kernel_factors(own: RecordedJob, other: RecordedJob, slow: Pair) -> KernelFa
         for r, s in zip((own, other), slow, strict=True)
     )
     both = (mine > 0) & (theirs > 0)
-    before = np.where(both, mine, 0.0).sum(axis=0)
-    after = np.where(both, theirs, 0.0).sum(axis=0)
-    common = np.where(before > 0, after / np.where(before > 0, before, 1.0), 1.0)
-    ratio = np.where(both, theirs / np.where(both, mine, 1.0), common)
+    ratio = theirs / np.where(both, mine, 1.0)
+    common = _of_most(ratio, both, near)
+    ratio = np.where(both, ratio, common)
     number = np.array([names[n] for n in own.rows.names] or [0])[own.rows.name]
     apart = ratio[own.rows.trace, number] / common[number]
     collective = own.rows.entry >= 0
@@ -93,6 +98,17 @@ def kernel_factors(own: RecordedJob, other: RecordedJob, slow: Pair) -> KernelFa
         unlike_ns=lonely / max(1, len(own.rows.ranks)),
         unlike=lonely / total if total else 0.0,
     )
+
+
+def _of_most(ratio: Floats, both: npt.NDArray[np.bool_], near: Pair) -> Floats:
+    """Per kernel the ranks' ratio between two shares of the ranks; 1 where no rank has both."""
+    count = both.sum(axis=0)
+    rising = np.sort(np.where(both, ratio, np.inf), axis=0)
+    found = [
+        np.take_along_axis(rising, np.clip(share * count, 0, len(both) - 1).astype(int)[None], 0)[0]
+        for share in near
+    ]
+    return np.where(count > 0, np.mean(found, axis=0), 1.0)
 
 
 def slowdowns(first: RecordedJob, second: RecordedJob) -> tuple[Pair, list[Pair]]:

@@ -3,7 +3,7 @@
 Both runs' graphs are played with what differs between them swapped, in every combination of four:
 
 - host: the pace of the hosts' work, the same factor for every rank;
-- compute: what each kernel takes of a step alone, the same factor for every rank;
+- compute: what each kernel takes of a step alone, the same factor for every rank, their median;
 - collectives: the transfers, and how much they slow down the compute beside them;
 - arrivals: what of host and compute differs from rank to rank, so that ranks come late.
 
@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from collscope.model import CollectiveClass
 from collscope.timeline.assumptions import HOST_STARTS, STARTS, clock_change, host_prior
-from collscope.timeline.explanation.counterparts import Pair, slowdowns
+from collscope.timeline.explanation.counterparts import MOST, Pair, slowdowns
 from collscope.timeline.explanation.swaps import AS_RECORDED, FACTORS, SLOW_GPUS, Swapped, Swaps
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.records import ChangedClass
@@ -42,6 +42,7 @@ DOUBTS = (
     "hosts",  # their pace without the profiler, which differs from start to start, too
     "order",  # of swapping, and which of the two graphs
     "remainder",  # what is not explained may belong to any part
+    "ranks",  # of which some changed otherwise: whether others' compute follows from that
     "slowdown",  # of compute beside collectives
     "starts",  # two starts of one setting differ
     "clock",  # of a GPU at its power cap
@@ -104,8 +105,11 @@ def explain(first: RecordedJob, second: RecordedJob) -> Explanation | None:
     difference = round(second.step_ns) - round(first.step_ns)
     remainder = difference - sum(ns or 0 for ns in rounded.values())
     alike = [Swaps(first, second, slower) for slower in others]
+    least, most = ((share, share) for share in MOST)
+    ranks = [Swaps(first, second, slow, near) for near in ((least, most), (most, least))]
+    ranks = [other for other in ranks if swaps.common_differs(other)]
     ends = {
-        factor: _range(values[factor], _doubts(factor, values, swaps, alike, starts))
+        factor: _range(values[factor], _doubts(factor, values, swaps, (alike, ranks), starts))
         for factor in FACTORS
     }
     profiler = swaps.profiler(paces[0])
@@ -148,14 +152,16 @@ def _doubts(
     factor: str,
     values: Mapping[str, float],
     swaps: Swaps,
-    alike: Sequence[Swaps],
+    others: tuple[Sequence[Swaps], Sequence[Swaps]],
     paces: Sequence[Pair],
 ) -> Iterator[Doubt]:
     """What a part may be more or less, thing by thing that is not known.
 
-    alike  with other slowdowns of compute that are as possible
-    paces  of the hosts in any start, the middle first
+    others  with other slowdowns of compute that are as possible, and with what half of the ranks
+            have in common
+    paces   of the hosts in any start, the middle first
     """
+    alike, ranks = others
     middle = paces[0]
     orders = swaps.ends(factor, middle)
     yield "order", orders - values[factor]
@@ -163,6 +169,10 @@ def _doubts(
     yield "remainder", np.array([swaps.missed(p) for p in (AS_RECORDED, *paces)])
     for other in alike:
         yield "slowdown", other.ends(factor, middle) - orders
+    if factor in ("compute", "arrivals"):
+        follows = _that_follows(values) if factor == "arrivals" else 0.0
+        found = [other.ends(factor, middle) - orders for other in ranks]
+        yield "ranks", np.concatenate([[follows], *found])
     if factor == "arrivals":
         # In another start other ranks have the slower hosts.
         yield "hosts", swaps.ends(factor, middle, instead=SLOW_GPUS) - orders
@@ -178,6 +188,17 @@ def _doubts(
             yield "spread", swaps.ends(factor, middle, spread) - orders
         first, second = swaps.unswapped()
         yield "unswapped", np.array([-first, second])
+
+
+def _that_follows(values: Mapping[str, float]) -> float:
+    """How much of compute and collectives may follow from what differs between ranks; ns.
+
+    The other ranks' collectives wait for a rank that is late, and slow down the compute beside them
+    for longer. That is taken to be no more than what the late rank adds by itself.
+    """
+    late = values["arrivals"]
+    alike = max(0.0, copysign(1, late) * (values["compute"] + values["collectives"]))
+    return copysign(min(alike, abs(late)), late)
 
 
 def _by_clock(values: Mapping[str, float], steps: Pair, costs: Pair) -> float:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from collscope.model import CollectiveClass
 from collscope.timeline.explanation.counterparts import (
+    MOST,
     Pair,
     host_paces,
     kernel_factors,
@@ -28,21 +29,36 @@ FACTORS = ("host", "compute", "collectives", "arrivals")
 SLOW_GPUS = "slow_gpus"  # of the arrivals what is not the hosts'
 _NONE, _ALL = frozenset[str](), frozenset(FACTORS)
 AS_RECORDED = (1.0, 1.0)
+_ALIKE = 0.001  # kernel times of two readings that differ by less tell the same
+MEDIAN = (MOST, MOST)
 _FLOOR = 0.01  # of a step: graphs that miss the other's step by less are equally good
 
 
 class Swaps:
     """Each run's graph with the other's values, seen from the first run to the second."""
 
-    def __init__(self, first: RecordedJob, second: RecordedJob, slow: Pair) -> None:
-        """Take the slowdowns of compute beside the collectives of both runs."""
-        self.there, self.back = _Swap(first, second, slow), _Swap(second, first, slow[::-1])
+    def __init__(
+        self, first: RecordedJob, second: RecordedJob, slow: Pair, near: tuple[Pair, Pair] = MEDIAN
+    ) -> None:
+        """Take the slowdowns of compute beside the collectives of both runs.
+
+        near  of both graphs between which shares of the ranks that lies which all have in common
+        """
+        self.there = _Swap(first, second, slow, near[0])
+        self.back = _Swap(second, first, slow[::-1], near[1])
         self.steps = first.step_ns or 0.0, second.step_ns or 0.0
 
     @property
     def unlike(self) -> float:
         """Share of a run's kernels that the other run has not, of the run with more of them."""
         return max(self.there.kernels.unlike, self.back.kernels.unlike)
+
+    def common_differs(self, other: Swaps) -> bool:
+        """Another reading of what all ranks have in common is of other kernel times."""
+        return any(
+            not np.allclose(mine.kernels.common, theirs.kernels.common, rtol=_ALIKE)
+            for mine, theirs in ((self.there, other.there), (self.back, other.back))
+        )
 
     @cached_property
     def reached(self) -> Pair:
@@ -104,7 +120,7 @@ class Swaps:
 class _Swap:
     """One run's graph, and the other's values at its places. Pair are its own and the other's."""
 
-    def __init__(self, own: RecordedJob, other: RecordedJob, slow: Pair) -> None:
+    def __init__(self, own: RecordedJob, other: RecordedJob, slow: Pair, near: Pair) -> None:
         self.own, self.other = own, other
         traced = transfers_of(other.rows, other.linked, other.linked_times)
         factors, self.changed, self.unchanged = transfer_factors(own, {}, traced)
@@ -117,7 +133,7 @@ class _Swap:
         self._pace_apart = np.where(np.isfinite(paces), paces / self._pace_common, 1.0)
         self._slow = tuple(slowdown_of_rows(own, mean) for mean in slow)
         self._alone = own.contention.alone(own.graph.duration, self._slow[0])
-        self.kernels = kernel_factors(own, other, slow)
+        self.kernels = kernel_factors(own, other, slow, near)
         self._known: dict[tuple[Swapped, float, int], float] = {}
         self._costs: dict[tuple[str, float], float] = {}
 
