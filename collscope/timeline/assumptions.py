@@ -31,6 +31,7 @@ source  arXiv 2507.03114, training on A100, H100, MI250, MI210: 19 % on average,
 # At its power cap a GPU's clock follows what power the change spares. source: docs/validation.md,
 # 2 x H200: steps 1.26 x as long with two channels, clock from 1667 to 1950 MHz of 1980 at most.
 _CLOCK_EXPONENT, _MOST_CLOCK = 0.67, 1.19
+REST = 0.1  # of the recorded step: what a given one is longer by is more than another start
 IDLE = 0.1  # of the step; more of it without a known cause widens the range
 GIVEN = 0.02  # a step time that is given is true to so much
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from collscope.model import CollectiveClass
-from collscope.timeline.assumptions import GIVEN, IDLE, STARTS
+from collscope.timeline.assumptions import GIVEN, IDLE, REST, STARTS
 from collscope.timeline.play import Played
 from collscope.timeline.prediction.contention_change import contention_readings
 from collscope.timeline.prediction.host_pace import host_pace
@@ -68,7 +68,7 @@ def predict(
     if idle > IDLE:
         # What has no known cause may go with the collectives, or grow with them.
         others.append(tuple(player.new_step(replace(middle, untold=k)) / old for k in (0.0, 2.0)))
-    longest = player.old_step(1.0, readings[0]) * (1 + STARTS)
+    longest = player.old_step(1.0, readings[0]) * (1 + REST)
     rest = max(0.0, base - old) if measured_step_ns is not None and base > longest else 0.0
     if rest:
         # The given step holds what the record does not: an input that was waited for, a slower
