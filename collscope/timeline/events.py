@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from heapq import heapify, heappop, heappush
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -106,6 +105,12 @@ class Rules:
             int(s): (launches.row[launches.stream == s], launches.call[launches.stream == s])
             for s in np.unique(launches.stream)
         }
+        collective = self.rows.entry[launches.row] >= 0
+        self.collectives = [
+            (launches.row[mine], launches.call[mine])
+            for s in self.by_stream
+            if (mine := collective & (launches.stream == s)).any()
+        ]
         self.launch = np.where(
             build.rows.launch != UNKNOWN_LAUNCH,
             build.clocks.align(build.rows.launch, build.rows.trace),
@@ -199,22 +204,21 @@ class Rules:
         targets = (waits[0].target,) if waits[0].target >= 0 else waits[0].ahead
         latest = np.searchsorted(self.records, call) - 1
         plain = True  # where nothing shows which: the last event recorded, for the next launch
+        candidates = np.vstack([*self._candidates(latest), *self._in_turn(call)])
         for target in targets:
             destination = self._next(target, call)
-            candidates = chain(self._candidates(latest), self._in_turn(call))
-            for number, candidate in enumerate(candidates):
-                row = np.where(destination >= 0, candidate, NONE)
-                good = (row >= 0) & (self.stream[row] != target)
-                if good.sum() < 0.5 * ((candidate != NONE) & (destination >= 0)).sum():
-                    continue
-                if not good.any():
-                    continue
-                gap = self.start[destination] - self.end[row]
-                wrong = good & (gap < -TOLERANCE_NS)
-                if wrong.sum() > CONTRADICTED * good.sum():
-                    continue
-                good &= ~wrong
-                near = good & (gap <= AFTER_EVENT_NS) & self._open(destination, row)
+            rows = np.where(destination >= 0, candidates, NONE)
+            there = rows >= 0
+            goods = there & (self.stream[rows] != target)
+            gaps = self.start[destination] - self.end[rows]
+            wrongs = goods & (gaps < -TOLERANCE_NS)
+            count = goods.sum(axis=1)
+            possible = (count > 0) & (count >= 0.5 * there.sum(axis=1))
+            possible &= wrongs.sum(axis=1) <= CONTRADICTED * count
+            for number in np.flatnonzero(possible).tolist():
+                row, wrong = rows[number], wrongs[number]
+                good = goods[number] & ~wrong
+                near = good & (gaps[number] <= AFTER_EVENT_NS) & self._open(destination, row)
                 if near.any() or plain:
                     kinds = np.unique(self.rows.name[row[good]] + 1j * self.stream[row[good]])
                     yield _Rule(
@@ -227,40 +231,37 @@ class Rules:
             plain = False
 
     def _candidates(self, latest: Ints) -> Iterator[Ints]:
-        """Rows that waits may be for; -1: none. `latest` is the record before each wait.
+        """Rows that waits may be for, shape (candidates, waits); -1: none.
 
         The one behind which an event was recorded so many records ago, or the last of a stream, or
         the one before it there: steps of unlike layers record unlike numbers of events.
+
+        latest  the record before each wait
         """
-        for back in range(_RECORDS):
-            record = latest - back
-            for variant in range(self.behind.shape[1]):
-                yield np.where(record >= 0, self.behind[np.maximum(record, 0), variant], NONE)
-        for record, row in self.recorded_on:
-            place = np.searchsorted(record, latest, side="right") - 1
-            for back in range(_BACK):
-                yield np.where(place >= back, row[np.maximum(place - back, 0)], NONE)
+        record = latest - np.arange(_RECORDS)[:, None]
+        behind = np.where(record[..., None] >= 0, self.behind[np.maximum(record, 0)], NONE)
+        yield np.moveaxis(behind, 2, 1).reshape(-1, len(latest))
+        for known, row in self.recorded_on:
+            place = np.searchsorted(known, latest, side="right") - 1 - np.arange(_BACK)[:, None]
+            yield np.where(place >= 0, row[np.maximum(place, 0)], NONE)
 
     def _in_turn(self, call: Ints) -> Iterator[Ints]:
         """Rows that waits may be for where works are waited for in the order of their launches.
 
         The k-th wait of a stream is for the k-th collective of another one, counted from one of
         those that were launched before the first: a job that launches several at once waits for the
-        first of them when the last event was recorded for the last.
+        first of them when the last event was recorded for the last. Shape (candidates, waits).
         """
         if int(call[0]) not in self.turn:
             return  # the waiting stream is not told
         place, first = np.array([self.turn[c] for c in call.tolist()]).T
-        for on_stream, calls in self.by_stream.values():
-            chosen = self.rows.entry[on_stream] >= 0
-            rows, launched = on_stream[chosen], calls[chosen]
+        for rows, launched in self.collectives:
             begin = int(np.searchsorted(launched, first[0]))
-            for back in range(1, min(_LAUNCHED, len(rows)) + 1):
-                at = place + begin - back
-                there = (at >= 0) & (at < len(rows))
-                at = np.where(there, at, 0)
-                if there.any() and (launched[at] < call)[there].all():
-                    yield np.where(there, rows[at], NONE)
+            at = place + begin - np.arange(1, min(_LAUNCHED, len(rows)) + 1)[:, None]
+            there = (at >= 0) & (at < len(rows))
+            at = np.where(there, at, 0)
+            before = ((launched[at] < call) | ~there).all(axis=1) & there.any(axis=1)
+            yield np.where(there, rows[at], NONE)[before]
 
     def _open(self, destination: Ints, row: Ints) -> Bools:
         """Neither the launch nor the row before on the stream explains the start better."""
