@@ -17,6 +17,7 @@ from collscope.timeline.prediction.range import (
     alternatives,
     other_clock,
     other_hosts,
+    other_waits,
     prediction_range,
 )
 from collscope.timeline.prediction.scenarios import Player, Scenario
@@ -66,8 +67,7 @@ def predict(
     others += [hosts, (other_clock(player, middle, old, ratio),)]
     idle = float((recorded.graph.idle_ns / recorded.steps.count.max()).mean()) / step
     if idle > IDLE:
-        # What has no known cause may go with the collectives, or grow with them.
-        others.append(tuple(player.new_step(replace(middle, untold=k)) / old for k in (0.0, 2.0)))
+        others.append(other_waits(player, middle, old))
     longest = player.old_step(1.0, readings[0]) * (1 + REST)
     rest = max(0.0, base - old) if measured_step_ns is not None and base > longest else 0.0
     if rest:

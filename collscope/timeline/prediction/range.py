@@ -56,6 +56,14 @@ def other_hosts(player: Player, middle: Scenario, host: PaceRange) -> tuple[floa
     )
 
 
+def other_waits(player: Player, middle: Scenario, old: float) -> tuple[float, ...]:
+    """New step against the old one where what has no known cause goes, or grows.
+
+    As multiprocessors that another stream's kernels hold: it may depend on the collectives.
+    """
+    return tuple(player.new_step(replace(middle, untold=k)) / old for k in (0.0, 2.0))
+
+
 def other_clock(player: Player, middle: Scenario, old: float, ratio: float) -> float:
     """New step against the old one where the GPU is at its power cap: its clock changes.
 
