@@ -2,6 +2,8 @@
 #
 #   make demo    install for a try, read the samples, print the report, replay one on the host
 #   make test    lint, types, import contracts, native tests, test suite
+#   make quick   what to run before a commit: lint, types, contracts, unit tests, about a minute
+#   make coverage   the test suite with the lines that no test runs
 #   make truth   the table of truth: told, truth, inside (tests/truth/README.md)
 #   make fuzz    fuzz the scanners under ASan and UBSan, with libFuzzer where clang is
 #   make stress  many processes ingest into one new store at once, many times
@@ -28,7 +30,7 @@ SEEDS := $(wildcard samples/rccl/*.log) samples/nccl/ddp/rank0.log samples/nccl/
 # With it every command that a test starts would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: venv demo test lint types imports native pytest truth fuzz stress check-abi check-slurm \
+.PHONY: venv demo test quick coverage lint types imports native pytest truth fuzz stress check-abi check-slurm \
 	bench clean wheel try-wheel try-wheel-old
 
 venv: $(STAMP)
@@ -69,6 +71,7 @@ test: lint types imports native pytest
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python scripts/style.py
 
 types: $(STAMP)
 	$(BIN)/mypy --strict collscope
@@ -84,6 +87,14 @@ native: $(STAMP)
 
 pytest: $(STAMP)
 	$(BIN)/python -m pytest -n 2
+
+# Tests of single modules: no MPI launch, browser, documentation block or recording.
+quick: lint types imports
+	$(BIN)/python -m pytest -n 2 -q tests/match tests/model tests/parsers tests/roofline \
+		tests/store tests/test_kernel_names.py tests/test_stamps.py tests/test_writing.py
+
+coverage: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --cov=collscope --cov-report=term:skip-covered
 
 truth: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python tests/truth/harness.py
