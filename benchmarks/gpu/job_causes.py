@@ -8,8 +8,8 @@ three times `TIMED` steps without the profiler, then records `ACTIVE` steps with
 alone (light) and as many with the CPU's as well (full). Cases whose name has an even CRC-32 are
 looked at while rules are made; the others are the exam.
 
-OUT gets NAME.START.tar with the traces and NCCL's logs of both ranks, and truth.jsonl: what was planted, on which
-ranks, and the steps' milliseconds. `xz -9e` packs the archives afterwards.
+OUT gets NAME.START.tar with the traces and NCCL's logs of both ranks, and truth.jsonl: what was
+planted, on which ranks, and the steps' milliseconds. `xz -9e` packs the archives afterwards.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ CAUSES = {
     "one_bucket": Cause(codes=("no_overlap",)),
     "ll": Cause(codes=("slow_setting",), env={"NCCL_PROTO": "LL"}),
     "one_channel": Cause(codes=("slow_setting",), env={"NCCL_MAX_CTAS": "1"}),
-    "tree": Cause(codes=("slow_setting",), env={"NCCL_ALGO": "Tree"}),
+    "tree": Cause(codes=("slow_setting",), env={"NCCL_ALGO": "allreduce:tree"}),
     "shm": Cause(codes=("slow_transport", "slow_setting"), env={"NCCL_P2P_DISABLE": "1"}),
     "debug": Cause(
         codes=("host_bound", "blocking_sync", "small_calls"),
