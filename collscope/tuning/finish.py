@@ -22,7 +22,7 @@ from collscope.tuning.output import (
 from collscope.tuning.plugin import plugin_environment
 from collscope.tuning.records import TUNED as OUTCOME_TUNED
 from collscope.tuning.records import UNCONFIRMED
-from collscope.tuning.settings import DEFAULT, KNOBS
+from collscope.tuning.settings import DEFAULT
 from collscope.tuning.state import CONFIRM_CSV, ENV, OPTIMIZER_CSV, TUNER_CSV, State
 from collscope.writing import write_file
 
@@ -40,7 +40,8 @@ def apply(state: State) -> None:
     else:
         csv.unlink(missing_ok=True)
     state.tuned = tuned_setting(state.choice, plugin)
-    present = [v.name for v in state.request.present if v.name in KNOBS]
+    # The job sets what is left out all the same: its ranks must not get it beside the choice.
+    present = [*(v.name for v in state.request.present), *state.request.left_out]
     state.unset = to_unset(state.tuned, present, state.choice)
 
 
