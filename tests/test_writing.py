@@ -17,8 +17,9 @@ from command import collscope
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collscope.outputs import replaced, write_file
 from collscope.reports.layout import to_csv
-from collscope.writing import inert, one_line, replaced, to_json, visible, write_file
+from collscope.writing import inert, one_line, to_json, visible
 
 _EVIL = "\x1b]0;owned\x07\x1b[31m\x9b2J\u202etxt.exe\u2066\x7f\r"
 

@@ -209,8 +209,8 @@ def _left_out_words(names: Sequence[str]) -> tuple[str, ...]:
     if not names:
         return ()
     return (
-        f"set in the logs, but not for these measurements: {', '.join(names)}. A log must not choose"
-        " files that the ranks load: give what the job needs with --env NAME=VALUE",
+        f"set in the logs, but not for these measurements: {', '.join(names)}. A log must not "
+        "choose files that the ranks load: give what the job needs with --env NAME=VALUE",
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
+from collscope.outputs import write_file
 from collscope.replay.results import store_results
 from collscope.tuning import confirm as confirmation
 from collscope.tuning import csv_format, judging
@@ -24,7 +25,6 @@ from collscope.tuning.records import TUNED as OUTCOME_TUNED
 from collscope.tuning.records import UNCONFIRMED
 from collscope.tuning.settings import DEFAULT
 from collscope.tuning.state import CONFIRM_CSV, ENV, OPTIMIZER_CSV, TUNER_CSV, State
-from collscope.writing import write_file
 
 MOST_CONFIRMED = 40  # classes of most time; the confirmation of more would take minutes
 
