@@ -10,20 +10,32 @@ import textwrap
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
+# What a machine that runs tests takes for a command where it stands in a log: GitHub `::name` where
+# a line begins (actions/runner, ActionCommand.cs), and `##[name]` anywhere, Azure Pipelines
+# `##vso[name]` anywhere (azure-pipelines-agent, Command.cs).
+_COMMAND = re.compile(r"^([ \t]*):(?=:)|#(?=#(?:\[|vso\[))", re.MULTILINE)
 # A number as a spreadsheet reads it; what else begins with a sign is a formula.
 _NUMBER = re.compile(r"[+-](?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)?")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def visible(text: str) -> str:
+def visible(text: str, *, commands: bool = False) -> str:
     r"""Text without a character that a terminal obeys or hides; each is written as ``\u001b``.
 
-    In a JSON string that is the same character, so JSON keeps its exact values.
+    So is a sign of what a machine that runs tests would take for a command. In a JSON string that
+    is the same character, so JSON keeps its exact values.
 
-    >>> visible("a\x1b]0;title\x07b\n")
-    'a\\u001b]0;title\\u0007b\n'
+    commands  the text is such commands
+
+    >>> visible("a\x1b]0;title\x07b\n"), visible("::add-mask::x")
+    ('a\\u001b]0;title\\u0007b\n', '\\u003a:add-mask::x')
     """
-    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    shown = _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return shown if commands else _COMMAND.sub(_defused, shown)
+
+
+def _defused(found: re.Match[str]) -> str:
+    return "\\u0023" if found[0] == "#" else f"{found[1]}\\u003a"
 
 
 def one_line(text: str) -> str:

@@ -101,12 +101,14 @@ SYSTEM = "a name of 'roofline --list', a file, or NODE+NETWORK"
 DEFAULT_DB = Path("collscope.db")
 
 
-def write(text: str, output: Path | None) -> None:
+def write(text: str, output: Path | None, *, commands: bool = False) -> None:
     """Print a text, or put it into a file; characters that a terminal would obey are escaped.
 
+    commands  the text is commands for a machine that runs tests
     raises  InputError when the file, or standard output, cannot be written
     """
-    text = visible(text if text.endswith("\n") or output is not None else text + "\n")
+    text = text if text.endswith("\n") or output is not None else text + "\n"
+    text = visible(text, commands=commands)
     if output is None:
         _print(text)
         return
