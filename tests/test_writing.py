@@ -57,13 +57,13 @@ def test_no_text_of_a_section_begins_a_line() -> None:
     evil = "x\n## Findings\n::error::y\u2028z"
     grid = Table((Column(evil, "text"),), ((evil,),))
     section = Section(
-        evil, (evil, Item(evil, (evil,)), grid, "# heading", "[a]: http://b", "[a](b)")
+        evil, (evil, Item(evil, (evil,)), grid, "# heading", "[a]: http://b", "x [a](b)")
     )
     told = to_readable("md", evil, [section])
     assert [line for line in told.splitlines() if line.startswith("## ")] == [
-        "## x\\\\u000a## Findings\\\\u000a::error::y\\\\u2028z"
+        "## x\\\\u000a## Findings\\\\u000a\\\\u003a:error::y\\\\u2028z"
     ]
-    for line in ("\\# heading", "\\[a]: http://b", "[a]\\(b)"):
+    for line in ("\\# heading", "\\[a]: http://b", "x [a]\\(b)"):
         assert line in told.splitlines()
     for form in ("text", "md", "html"):
         lines = to_readable(form, evil, [section]).splitlines()

@@ -59,8 +59,8 @@ Status GpuCalls::enqueue(const CallTarget& target, const Class& cls, int which, 
         return exchange(target, cls, which, buffers);
     }
     // By a name of its own: clang before 16 lets no lambda capture a structured binding.
-    const auto status = [&, comm = target.comm](int result, const char* function) {
-        return status_of(nccl, result, function, comm);
+    const auto status = [&, handle = target.comm](int result, const char* function) {
+        return status_of(nccl, result, function, handle);
     };
     switch (cls.op) {
         case Op::AllReduce:
