@@ -61,7 +61,7 @@ def test_no_output_replaces_a_store(
     else:
         name = store
     before, there = dump(store), name.exists()
-    words = [*command, name, "--db", store]
+    words: list[str | Path] = [*command, name, "--db", store]
     if command[0] == "record":
         words += ["--", "true"]
     done = collscope(*words)

@@ -211,6 +211,13 @@ class Input:
         raises  UnreadableError
         """
         self.size_bytes = 0
+        if len(self._block(0)) < CHUNK_BYTES:
+            # All of it: to start a thread takes longer than to read a small file, and an archive
+            # may have a hundred thousand.
+            for chunk in self._as_utf8(self._decompressor.decompress(self._blocks())):
+                self.size_bytes += len(chunk)
+                yield chunk
+            return
         with ThreadPoolExecutor(1) as pool:
 
             def raw() -> Iterator[bytes]:

@@ -85,11 +85,19 @@ def crowded(measurements: Sequence[Measurement], nranks: int, cores: int) -> str
 
 
 def digest(path: Path) -> str | None:
-    """SHA-256 of a file, None where there is none."""
+    """SHA-256 of a file, None where there is none.
+
+    raises  InputError when it is there and cannot be read: what it holds is then not known
+    """
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
+    except FileNotFoundError:
         return None
+    except OSError as error:
+        raise InputError(
+            f"{path}: {error.strerror}. Check the disk; once the file can be read, 'collscope "
+            "ingest csv' takes the rows that it holds."
+        ) from error
 
 
 def store_results(path: Path, db: Path, run: str, before: str | None) -> None:

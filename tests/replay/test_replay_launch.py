@@ -711,6 +711,22 @@ def test_dry_run_prints_a_plan_file(plan: Path, tmp_path: Path) -> None:
     assert not db.exists()
 
 
+def test_results_that_cannot_be_read_back_are_not_called_missing(
+    plan: Path, tmp_path: Path, mpi: None
+) -> None:
+    """The disk fails between the replayer's last row and the reading of its CSV."""
+    script = tmp_path / "script"
+    script.write_text('#!/bin/sh\ntest "${PMI_RANK:-0}" = 0 && ln -s "$3" "$3"\nexit 0\n')
+    script.chmod(0o755)
+    done = collscope(
+        "replay", "--plan", plan, "--replayer", script, "--db", tmp_path / "t.db",
+        "--csv", tmp_path / "t.csv", "--oversubscribe",
+    )  # fmt: skip
+    assert done.code == 3
+    assert f"{tmp_path / 't.csv'}: Too many levels of symbolic links." in done.err
+    assert "collscope-replayer" not in done.err
+
+
 def _programs(folder: Path) -> tuple[Path, Path]:
     """Folders of two programs of one name, which write where they are; the second is in PATH."""
     here, in_path = folder / "here", folder / "bin"
