@@ -6,6 +6,7 @@
 #   make coverage   the test suite with the lines that no test runs
 #   make truth   the table of truth: told, truth, inside (tests/truth/README.md)
 #   make fuzz    fuzz the scanners under ASan and UBSan, with libFuzzer where clang is
+#   make fuzz-readers   damaged samples through every reader of Python
 #   make stress  many processes ingest into one new store at once, many times
 #   make check-abi   hold the replayer against the real NCCL, RCCL, CUDA and HIP (1.5 GB download)
 #   make check-slurm   launches under a real Slurm of two nodes on this host (root; see the script)
@@ -30,7 +31,8 @@ SEEDS := $(wildcard samples/rccl/*.log) samples/nccl/ddp/rank0.log samples/nccl/
 # With it every command that a test starts would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: venv demo test quick coverage lint types imports native pytest truth fuzz stress check-abi check-slurm \
+.PHONY: venv demo test quick coverage lint types imports native pytest truth fuzz fuzz-readers stress \
+	check-abi check-slurm \
 	bench clean wheel try-wheel try-wheel-old
 
 venv: $(STAMP)
@@ -103,6 +105,9 @@ fuzz: $(STAMP)
 	scripts/fuzz.sh build/fuzz $(BIN)/cmake $(BIN)/ninja $(BIN)/mpicxx $(FUZZ_ITERATIONS) $(FUZZ_SEED) logscan $(SEEDS)
 	$(BIN)/python tests/trace_fuzz.py seeds build/fuzz/events.json
 	scripts/fuzz.sh build/fuzz $(BIN)/cmake $(BIN)/ninja $(BIN)/mpicxx $(FUZZ_ITERATIONS) $(FUZZ_SEED) tracescan build/fuzz/events.json
+
+fuzz-readers: $(STAMP)
+	$(BIN)/python tests/fuzz_readers.py $(FUZZ_ITERATIONS) $(FUZZ_SEED)
 
 stress: $(STAMP)
 	$(BIN)/python tests/ingests_at_once.py $(STRESS_TRIES)

@@ -21,6 +21,7 @@ from collscope.cli.deferred import Deferred
 from collscope.cli.options import discard_output, tell
 from collscope.cli.values import convert_lightly
 from collscope.errors import CollscopeError, UsageError
+from collscope.outputs import begin_command
 
 # In the order of `--help`. A line is the first of the command's docstring (held by test_cli).
 COMMANDS = (
@@ -178,6 +179,7 @@ def main() -> None:
     atexit.register(gc.freeze)  # nor at the end, where Python looks through all that there is
     if sys.stderr is None:  # a shell's `2>&-`; the exit code still tells
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - to the process's end
+    begin_command()
     try:
         app()
     except CollscopeError as error:

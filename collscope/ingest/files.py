@@ -23,6 +23,8 @@ from collscope.errors import UnreadableError
 from collscope.ingest.decompress import CHUNK_BYTES, RAISE_LIMIT, Decompressor
 from collscope.ingest.foreign_sqlite import database_bytes, open_foreign
 from collscope.ingest.paths import STDIN, printable
+from collscope.inputs import opened
+from collscope.outputs import note_input
 from collscope.units import format_size
 
 HEAD_BYTES = 65_536  # what readers tell their own files by
@@ -209,6 +211,13 @@ class Input:
         raises  UnreadableError
         """
         self.size_bytes = 0
+        if len(self._block(0)) < CHUNK_BYTES:
+            # All of it: to start a thread takes longer than to read a small file, and an archive
+            # may have a hundred thousand.
+            for chunk in self._as_utf8(self._decompressor.decompress(self._blocks())):
+                self.size_bytes += len(chunk)
+                yield chunk
+            return
         with ThreadPoolExecutor(1) as pool:
 
             def raw() -> Iterator[bytes]:
@@ -322,21 +331,10 @@ def open_input(path: str, most_bytes: int | None = None, *, once: bool = False) 
 @contextmanager
 def _opened(path: str) -> Iterator[BinaryIO]:
     if path == STDIN:
+        note_input("/dev/stdin")
         if sys.stdin is None:
             raise UnreadableError(path, "standard input is closed", "Name a file")
         yield sys.stdin.buffer
         return
-    try:
-        # A pipe that nobody writes into opens at once, and is empty.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        why = f"{error.strerror}"
-        raise UnreadableError(path, why, "Check the path and its permissions") from error
-    with os.fdopen(handle, "rb") as file:
-        mode = os.fstat(handle).st_mode
-        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-            raise UnreadableError(
-                path, "a device, not a file", "Name a file, or - for standard input"
-            )
-        os.set_blocking(handle, True)
+    with opened(path) as file:
         yield file

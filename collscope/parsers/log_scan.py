@@ -34,9 +34,14 @@ class LogScan(msgspec.Struct, frozen=True):
 def scan(chunks: Iterable[bytes]) -> LogScan:
     """Scan a log, cut anywhere."""
     scanner = Scanner()
-    for chunk in chunks:
-        scanner.feed(chunk)
-    return LogScan(scanner.finish())
+    try:
+        for chunk in chunks:
+            scanner.feed(chunk)
+        return LogScan(scanner.finish())
+    finally:
+        # An error keeps this frame, to the end of the process where a thread's result holds it, and
+        # nanobind reports what of native code is left then.
+        del scanner
 
 
 READER = Reader("nccl_log", "log", anywhere, lambda source, _hints: scan(source.chunks()))

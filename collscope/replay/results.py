@@ -12,11 +12,11 @@ from collscope.errors import InputError
 from collscope.ingest.commands import ingest_csvs
 from collscope.ingest.measurements import CSV
 from collscope.model import Datatype, Measurement, Op
+from collscope.outputs import write_file
 from collscope.parsers import rccl_replayer_csv, replay_csv
 from collscope.store.connection import open_store, transaction
 from collscope.store.measurements import forget_source
 from collscope.store.sources import identity
-from collscope.writing import write_file
 
 _FUNCTIONS = {Op.SEND_RECV: "Send/Recv"}
 _TYPES = {Datatype.FLOAT8E4M3: "Fp8E4M3", Datatype.FLOAT8E5M2: "Fp8E5M2"}
@@ -85,11 +85,19 @@ def crowded(measurements: Sequence[Measurement], nranks: int, cores: int) -> str
 
 
 def digest(path: Path) -> str | None:
-    """SHA-256 of a file, None where there is none."""
+    """SHA-256 of a file, None where there is none.
+
+    raises  InputError when it is there and cannot be read: what it holds is then not known
+    """
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
+    except FileNotFoundError:
         return None
+    except OSError as error:
+        raise InputError(
+            f"{path}: {error.strerror}. Check the disk; once the file can be read, 'collscope "
+            "ingest csv' takes the rows that it holds."
+        ) from error
 
 
 def store_results(path: Path, db: Path, run: str, before: str | None) -> None:

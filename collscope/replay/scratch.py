@@ -17,12 +17,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from collscope.errors import InputError
+from collscope.outputs import boot_id
 from collscope.replay.plan import Plan
 from collscope.replay.text import plan_text
 
 _PREFIX = ".collscope-replay-"
 _OWNER = "owner"
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # random(4): another one after each boot
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def _owned(folder: Path) -> Iterator[None]:
             # Unbuffered: what a full disk refuses is not tried again when the file is closed.
             file = held.enter_context((folder / "new").open("wb", buffering=0))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            file.write(_boot_id().encode())
+            file.write(boot_id().encode())
             (folder / "new").rename(folder / _OWNER)
         yield
 
@@ -84,12 +84,5 @@ def _remove_abandoned(beside: Path) -> None:
     for folder in beside.glob(_PREFIX + "*"):
         with contextlib.suppress(OSError), (folder / _OWNER).open() as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if file.read() == _boot_id() != "":
+            if file.read() == boot_id() != "":
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-def _boot_id() -> str:
-    try:
-        return _BOOT_ID.read_text()
-    except OSError:
-        return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import tarfile
+import threading
 import zipfile
 from pathlib import Path
 
@@ -260,3 +261,21 @@ def test_a_zip_of_a_newer_format_is_named(logs: dict[str, bytes], tmp_path: Path
     done = collscope("ingest", "log", packed, "--db", tmp_path / "store.db")
     assert done.code == 3
     assert f"{packed}: a zip archive of an unknown version" in done.err
+
+
+def test_members_of_an_archive_start_no_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To start one takes longer than to read a small file."""
+    path = tmp_path / "many.tar"
+    with tarfile.open(path, "w") as tar:
+        for number in range(20):
+            content = b"node:%d:1 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n" % number
+            member = tarfile.TarInfo(f"{number}.log")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda t: (started.append(t), start(t)))
+    assert collscope("ingest", "auto", path, "--db", tmp_path / "t.db").code == 0
+    assert len(started) < 20
