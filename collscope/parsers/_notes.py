@@ -20,7 +20,7 @@ class Notes:
         """Start without a problem."""
         self._found: dict[str, Diagnostic] = {}
 
-    def add(  # noqa: PLR0913 - what it is, where, and how often
+    def add(
         self,
         severity: Severity,
         code: str,
