@@ -24,6 +24,7 @@ _MISSING_TEXT = (
     "By the recorder's own numbers at least so many calls were made that are not in the file: they"
     " were lost, or the recorder left them out."
 )
+_OPEN_TEXT = "The file is not closed, as the process does when it ends: later calls may be missing."
 _MOST = 2**62  # a number that a damaged file gives; the sums of a run stay whole numbers of SQLite
 _TWICE_TEXT = "Records that stand in the file twice, equal in every field, were counted once."
 
@@ -44,9 +45,10 @@ def lacking(numbers: Iterable[int], *, first: int | None = None) -> int:
     return max(known) - least + 1 - len(known)
 
 
-def lacking_calls(calls: Iterable[RecordedCall]) -> int:
+def lacking_calls(calls: Iterable[RecordedCall], *, first: int | None = None) -> int:
     """Calls whose numbers lack, where a rank's communicator counts each operation by itself.
 
+    first   as `lacking` takes it
     source  ncclComm.seqNumber has one counter per function (comm.h since NCCL 2.23)
     """
     numbers: dict[Hashable, list[int]] = defaultdict(list)
@@ -54,7 +56,7 @@ def lacking_calls(calls: Iterable[RecordedCall]) -> int:
         what = call.collective
         if call.seq is not None and not what.op.point_to_point:
             numbers[what.group, call.group_rank, what.op].append(call.seq)
-    return sum(lacking(own) for own in numbers.values())
+    return sum(lacking(own, first=first) for own in numbers.values())
 
 
 def call_once(call: RecordedCall) -> Hashable | None:
@@ -64,6 +66,11 @@ def call_once(call: RecordedCall) -> Hashable | None:
     """
     told = call.start_ns if call.collective.op.point_to_point else call.seq
     return None if told is None else call
+
+
+def note_open(notes: Notes, line: int) -> None:
+    """Note a file whose writer ends it, and that is not ended."""
+    notes.add(Severity.NOTICE, "no_end", _OPEN_TEXT, line)
 
 
 def note_missing(notes: Notes, missing: int) -> None:

@@ -87,8 +87,8 @@ def parse(data: bytes, name: str) -> RecordedCalls:
         elif (call := _call(record, group, line, notes)) is not None:
             calls.append(call)
     calls = once(calls, call_once, notes)
-    # What the plugin itself lost had numbers, too.
-    note_missing(notes, max(lacking_calls(calls) - _complete(summary, notes), 0))
+    # The file begins with its communicator. What the plugin itself lost had numbers, too.
+    note_missing(notes, max(lacking_calls(calls, first=0) - _complete(summary, notes), 0))
     if not calls:
         notes.add(Severity.NOTICE, "no_calls", "The recording holds no collectives.", 1)
     return RecordedCalls(

@@ -213,7 +213,7 @@ class _Reader:
 
     def recorded(self) -> RecordedCalls:
         """Everything read."""
-        note_missing(self.notes, lacking(self._works))
+        note_missing(self.notes, lacking(self._works, first=1))
         if not self._calls:
             message = "The recording holds no collectives."
             self.notes.add(Severity.NOTICE, "no_calls", message, 1)

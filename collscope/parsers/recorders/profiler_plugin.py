@@ -16,7 +16,12 @@ from collscope.model import Op, Severity, parse_datatype, parse_op
 from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
 from collscope.parsers.reader import recorder_reader
-from collscope.parsers.recorders._numbering import lacking_calls, note_again, note_missing
+from collscope.parsers.recorders._numbering import (
+    lacking_calls,
+    note_again,
+    note_missing,
+    note_open,
+)
 from collscope.parsers.recorders._values import (
     communicator,
     decode,
@@ -56,6 +61,8 @@ def parse(data: bytes, name: str) -> RecordedCalls:
     source = data.decode("utf-8", errors="replace")
     for number_, line in enumerate(source.split("\n"), start=1):
         reader.read(number_, line.strip())
+    if not source.rstrip().endswith("]"):
+        note_open(reader.notes, source.count("\n") + 1)
     return reader.recorded(_host(name))
 
 
