@@ -93,3 +93,15 @@ def test_torn_ends(
     assert collscope("ingest", "log", tmp_path / "a.log", "--db", db_path).code == 0
     found = rows(db_path, "SELECT code, severity FROM diagnostics WHERE code LIKE 'torn%'")
     assert found == ([] if code is None else [(code, severity)])
+
+
+def test_recordings_in_two_files(samples: Path, tmp_path: Path, db_path: Path) -> None:
+    once = (samples / "recorders" / "synthetic.inspector-v4.3.log").read_text()
+    (tmp_path / "a.log").write_text(once)
+    done = collscope("ingest", "trace", tmp_path / "a.log", "--db", db_path)
+    calls = rows(db_path, "SELECT ranks_seen FROM calls")
+    (tmp_path / "b.log").write_text(once + "\n")
+    done = collscope("ingest", "trace", tmp_path / "b.log", "--db", db_path)
+    assert done.code == 0
+    assert rows(db_path, "SELECT ranks_seen FROM calls") == calls
+    assert rows(db_path, CODES) == [("counted_once", 3)]
