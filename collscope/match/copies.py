@@ -36,7 +36,6 @@ def find_originals(
     observed: Observations, processes: Sequence[Process], kernels: Sequence[TracedKernel]
 ) -> Originals:
     """Handles, rows and kernels without those that are there again."""
-    order, bounds = rows_by(observed.columns["handle"], len(observed.handles))
     alike: dict[Hashable, list[int]] = defaultdict(list)
     identities = _identities(observed.handles)
     for i, (handle, identity) in enumerate(zip(observed.handles, identities, strict=True)):
@@ -44,14 +43,17 @@ def find_originals(
         if process.pid is not None and identity is not None:
             key = (process.host, process.pid, handle.comm_ptr, handle.rank, handle.nranks, identity)
             alike[key].append(i)
+    twice = [group for group in alike.values() if len(group) > 1]
+    if not twice:  # as nearly all logs are
+        handles, every = list(range(len(observed.handles))), np.arange(len(observed))
+        return Originals(handles, every, _kernels_once(kernels, processes), 0, set(), 0)
+    order, bounds = rows_by(observed.columns["handle"], len(observed.handles))
     dropped: list[int] = []
     lost_rows: list[Ints] = []
     copied: set[tuple[str, int]] = set()
     kept_apart: set[tuple[str, int]] = set()
     doubtful = 0
-    for group in alike.values():
-        if len(group) == 1:
-            continue
+    for group in twice:
         rows = [order[bounds[i] : bounds[i + 1]] for i in group]
         found = _again(observed, rows)
         process = processes[observed.handles[group[0]].process]

@@ -50,6 +50,15 @@ def test_flight_recorder(
     assert told(dump(change), FLIGHT) == expected
 
 
+def test_a_dump_of_open_calls_alone_may_have_gaps() -> None:
+    data = dump(lambda e: [{**x, "state": "scheduled"} for x in e[::2]])
+    found = parse_recording([data], FLIGHT)
+    assert found is not None
+    assert [(d.code, d.count, d.severity.value) for d in found.diagnostics] == [
+        ("only_active", 10, "notice")
+    ]
+
+
 def test_a_second_dump_in_one_file() -> None:
     one = (SAMPLES / FLIGHT).read_bytes()
     other = dump(lambda entries: entries[:9])

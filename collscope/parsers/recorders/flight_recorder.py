@@ -55,6 +55,10 @@ _SECOND_TEXT = (
     "The file goes on behind its first dump, and that part was not read. Give each dump a file of"
     " its own."
 )
+_ACTIVE_TEXT = (
+    "The dump holds only calls that were not completed: by its numbers at least so many others were"
+    " made among them."
+)
 _AGAIN_TEXT = "The dump stands in the file again, equal in every field: it was counted once."
 _MOST_RANKS = 1 << 24  # of all groups together, and characters that list them
 
@@ -100,7 +104,11 @@ def from_dump(dump: object, name: str, dialect: str, notes: Notes) -> RecordedCa
     if one_counter and not whole_buffer:
         notes.add(Severity.NOTICE, "numbers_of_process", _NUMBERS_TEXT, 1)
     status = _status(fields.get("pg_status"), entries)
-    note_missing(notes, _lacking(entries, status))
+    missing = _lacking(entries, status)
+    if any(text(entry.get("state")) == "completed" for entry in entries):
+        note_missing(notes, missing)
+    else:  # _dump_nccl_trace(onlyActive=True) leaves the completed ones out
+        notes.add(Severity.NOTICE, "only_active", _ACTIVE_TEXT, 1, count=missing)
     reader = _Entries(groups, rank, one_counter=one_counter, whole_buffer=whole_buffer)
     read = []
     for place, entry in enumerate(entries, start=1):
