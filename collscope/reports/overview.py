@@ -24,6 +24,7 @@ _LOST_CALLS = {
     "torn_dump",
     "torn_last_line",
     "torn_record",
+    "tuning_without_call",
 }
 
 
