@@ -14,7 +14,7 @@ from collscope.ingest.result import Ingested
 from collscope.ingest.scan import Scanned
 from collscope.match.observe import Observed, observe
 from collscope.model import Diagnostic, LibraryVersion, LogRecord, Severity
-from collscope.parsers.log_scan import PARSED
+from collscope.parsers.log_scan import PARSED, cut_end
 from collscope.parsers.nccl_log import parse_messages
 from collscope.store import sources
 from collscope.store.connection import transaction
@@ -58,6 +58,9 @@ def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanne
     records, found = parse_messages(scan["messages"])
     observed = observe(scan, records)
     diagnostics = [*found, *observed.diagnostics, *_scan_diagnostics(scan)]
+    if cut := cut_end(log.found):
+        last = scan["counters"]["lines"], log.found.unended[:_EXCERPT]
+        diagnostics.append(Diagnostic(cut[0], "torn_last_line", cut[1], *last))
     if log.truncated:
         diagnostics.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", CUT_TEXT))
     row = _source_row(path, identity, scan, records)

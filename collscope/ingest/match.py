@@ -22,6 +22,7 @@ from collscope.store.connection import (
 )
 
 if TYPE_CHECKING:
+    from collscope.match.copies import Originals
     from collscope.match.kernels import TracedKernel
     from collscope.match.run import Matched
     from collscope.model import Diagnostic
@@ -30,6 +31,14 @@ if TYPE_CHECKING:
 _TWICE_TEXT = (
     "processes with lines on the same communicator in two logs: if one log is a copy of the other,"
     " their calls count twice"
+)
+_ONCE_TEXT = (
+    "lines of calls that stand in the logs twice (one communicator id, rank and process, and the"
+    " same calls): counted once"
+)
+_DOUBTFUL_TEXT = (
+    "communicators that a process joins twice in one log, with other calls: if lines stand there"
+    " twice, their calls count twice"
 )
 _SEVERAL_TEXT = (
     "GPUs used by several processes, so the run holds more than one job or start: all its numbers"
@@ -42,6 +51,8 @@ _LACKING_TEXT = (
 # What makes a run's numbers those of more, or less, than one job, and kernel times of no class.
 _SAID = (
     "several_jobs",
+    "counted_once",
+    "communicator_twice",
     "process_in_two_logs",
     "rank_traced_twice",
     "several_periods",
@@ -69,6 +80,7 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[
         load_run,
         store_matching,
         superseded,
+        without_copies,
     )
 
     row = connection.execute("SELECT run_id, matched FROM _run WHERE label = ?", (run,)).fetchone()
@@ -82,9 +94,10 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[
             raise InputError(
                 f"{store}: what is stored is damaged ({error}). Ingest into a new file."
             ) from error
+        given, originals = without_copies(given)
         matched = match_run(given.observed, given.processes, given.kernels)
         waits = _kernel_waits(given.kernels, matched)
-        matched.diagnostics += _of_processes(connection, row[0])
+        matched.diagnostics += _of_processes(connection, row[0], originals)
         if periods:
             matched.diagnostics.append(_of_periods(periods, logs=has_logs(connection, row[0])))
         traces = has_traces(connection, row[0])
@@ -143,13 +156,18 @@ def _of_periods(periods: list[str], *, logs: bool) -> Diagnostic:
     return Diagnostic(Severity.NOTICE, "several_periods", text, count=len(periods))
 
 
-def _of_processes(connection: sqlite3.Connection, run: int) -> list[Diagnostic]:
-    """Notices of processes that stand in two logs, or share a GPU."""
+def _of_processes(
+    connection: sqlite3.Connection, run: int, originals: Originals
+) -> list[Diagnostic]:
+    """Notices of lines that stand in the logs twice, and of processes that share a GPU."""
     from collscope.model import Diagnostic, Severity
     from collscope.store.matching import processes_in_two_logs, shared_gpus
 
+    apart = processes_in_two_logs(connection, run) - originals.copied_processes
     counts = (
-        ("process_in_two_logs", _TWICE_TEXT, processes_in_two_logs(connection, run)),
+        ("counted_once", _ONCE_TEXT, originals.copied_rows),
+        ("communicator_twice", _DOUBTFUL_TEXT, originals.doubtful),
+        ("process_in_two_logs", _TWICE_TEXT, len(apart)),
         ("several_jobs", _SEVERAL_TEXT, shared_gpus(connection, run)),
     )
     return [Diagnostic(Severity.NOTICE, code, text, count=n) for code, text, n in counts if n]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
 from collscope.match.joining import Joined, join_extra, put_in_order
 from collscope.match.recordings import recorded_groups
@@ -13,7 +14,9 @@ from collscope.match.run import Matched
 from collscope.match.trace_calls import GroupCalls, traced_groups
 from collscope.match.traces import Calls
 from collscope.model import Diagnostic, Severity
-from collscope.model.trace import Ints, RecordedCalls
+from collscope.model.trace import Ints, RecordedCall, RecordedCalls
+
+_AGAIN_TEXT = "recorded calls that another file holds, too, equal in every field: counted once"
 
 
 def join_extras(
@@ -44,7 +47,11 @@ def join_extras(
 def first_of_rank(
     recordings: Sequence[RecordedCalls],
 ) -> tuple[list[RecordedCalls], list[Diagnostic]]:
-    """Recordings without a second one of a rank by the same recorder, whatever its form."""
+    """Recordings without a second one of a rank by the same recorder, whatever its form.
+
+    Of files that tell no rank, which may be several of a process, calls that are there again are
+    left out.
+    """
     first: dict[tuple[str, object], RecordedCalls] = {}
     for k, recorded in enumerate(recordings):
         # flight_pickle and flight_recorder, rccl_recorder_text and rccl_recorder_binary
@@ -53,8 +60,38 @@ def first_of_rank(
         first.setdefault((recorder, rank), recorded)
     twice = len(recordings) - len(first)
     text = "recordings of ranks that already have one: left out"
-    note = Diagnostic(Severity.NOTICE, "rank_recorded_twice", text, count=twice)
-    return list(first.values()), [note] if twice else []
+    notes = [Diagnostic(Severity.NOTICE, "rank_recorded_twice", text, count=twice)]
+    kept, again = _calls_once(list(first.values()))
+    notes.append(Diagnostic(Severity.NOTICE, "counted_once", _AGAIN_TEXT, count=again))
+    return kept, [note for note in notes if note.count]
+
+
+def _calls_once(recordings: list[RecordedCalls]) -> tuple[list[RecordedCalls], int]:
+    """Recordings without calls that another one holds, equal in every field; how many those are.
+
+    A communicator's hash, the rank in it and the call's number or time are of one call.
+    """
+    alone = [k for k, recorded in enumerate(recordings) if recorded.rank is None]
+    if len(alone) < 2:
+        return recordings, 0
+    kept = list(recordings)
+    seen: set[tuple[str, RecordedCall]] = set()
+    again = 0
+    for k in alone:
+        recorder = recordings[k].dialect.split("_")[0]
+        here = [(recorder, call) for call in recordings[k].calls]
+        left = tuple(key[1] for key in here if key not in seen or not _told_apart(key[1]))
+        again += len(here) - len(left)
+        seen.update(here)
+        if len(left) < len(here):
+            kept[k] = replace(recordings[k], calls=left)
+    return [recorded for recorded in kept if recorded.calls], again
+
+
+def _told_apart(call: RecordedCall) -> bool:
+    """Whether nothing else is equal to a call: its number, or of a transfer its time."""
+    half = call.collective.op.point_to_point
+    return (call.start_ns if half else call.seq) is not None
 
 
 def _order(

@@ -125,8 +125,11 @@ def _counted(
         text = "CALL lines of calls that have COLL lines too: counted once"
         found.append(Diagnostic(Severity.INFO, "call_line_twin", text, count=doubled))
     if alone:
-        text = "TUNING lines that match no earlier call"
-        found.append(Diagnostic(Severity.INFO, "tuning_without_call", text, count=alone))
+        # A log of TUNING lines alone lacks nothing; where others have their call, a line is lost.
+        lost = len(columns["handle"]) > 0
+        text = "TUNING lines that match no earlier call" + lost * ": lines of calls were lost"
+        severity = Severity.DATA_LOSS if lost else Severity.INFO
+        found.append(Diagnostic(severity, "tuning_without_call", text, count=alone))
     modulo = np.array([bool(s.flags & COUNT_MODULO_2_32) for s in signatures], dtype=bool)
     cut = int(modulo[columns["sig"]].sum()) if len(modulo) else 0
     if cut:

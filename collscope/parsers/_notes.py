@@ -21,15 +21,22 @@ class Notes:
         self._found: dict[str, Diagnostic] = {}
 
     def add(
-        self, severity: Severity, code: str, message: str, line: int, excerpt: str | None = None
+        self,
+        severity: Severity,
+        code: str,
+        message: str,
+        line: int,
+        excerpt: str | None = None,
+        *,
+        count: int = 1,
     ) -> None:
-        """Count one problem seen at a 1-based line."""
+        """Count so many problems of a kind, the first of them at a 1-based line; 0 is none."""
         known = self._found.get(code)
-        if known is None:
+        if known is not None:
+            self._found[code] = replace(known, count=known.count + count)
+        elif count:
             cut = None if excerpt is None else excerpt[:_EXCERPT]
-            self._found[code] = Diagnostic(severity, code, message, line, cut)
-        else:
-            self._found[code] = replace(known, count=known.count + 1)
+            self._found[code] = Diagnostic(severity, code, message, line, cut, count)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:

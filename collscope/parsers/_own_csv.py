@@ -5,7 +5,8 @@ Rows are read one by one, so a torn line costs only itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -19,6 +20,16 @@ _TORN_TEXT = "Rows with too few or too many fields, or with an unknown status, w
 _HEADER_TEXT = "Rows before any header line were skipped."
 _NUMBER_TEXT = "Rows with an unreadable number were skipped."
 _OP_TEXT = "Rows with an unknown operation or datatype were skipped."
+
+
+_PLANNED = ("classes", "sizes")  # a writer that tells one of them writes an end
+_SAMPLES = ("samples_us", "relative_compute_samples")  # which no second measurement has alike
+_MISSING_TEXT = "Rows are missing: the last line of the file tells more than stand in it."
+_NO_END_TEXT = (
+    "The file has no last line '# end': the measurement was stopped, or the file is cut, and"
+    " further rows may be missing."
+)
+_TWICE_TEXT = "Rows that stand in the file twice were read once."
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -55,15 +66,79 @@ class Numbers(msgspec.Struct, frozen=True):
     lists: dict[str, tuple[float, ...]]
 
 
+class _Extent:
+    """How many rows a file says it has, and how many it has.
+
+    Its writer tells the number of classes above the rows, and behind them ``# end: N rows``, the
+    rows since the beginning or the last such line. Files of earlier releases tell neither.
+    """
+
+    def __init__(self, notes: Notes) -> None:
+        self.rows = 0  # since the last end
+        self._notes = notes
+        self._seen: set[str] = set()
+        self._planned: int | None = None  # classes of the rows below
+        self._open = False  # an end is to come
+        # By label and round.
+        self._classes: dict[tuple[str | None, str | None], set[str]] = defaultdict(set)
+        self._told: dict[tuple[str | None, str | None], int] = {}
+
+    def read(self, key: str, value: str, line: int) -> None:
+        """Take a line of metadata."""
+        if key in _PLANNED:
+            self._open = True
+            self._planned = whole(value) if key == "classes" else None
+        elif key == "end" and (said := whole(value.partition(" ")[0])) is not None:
+            missing = max(said - self.rows, 0)
+            self._notes.add(Severity.DATA_LOSS, "rows_missing", _MISSING_TEXT, line, count=missing)
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self.rows, self._open, self._planned = 0, False, None
+        self._classes.clear()
+        self._told.clear()
+
+    def take(self, line: str, fields: Mapping[str, str], at: int) -> bool:
+        """Take a row; False for one that stands there already."""
+        if line in self._seen and any(fields.get(name) for name in _SAMPLES):
+            self._notes.add(Severity.NOTICE, "counted_once", _TWICE_TEXT, at, line)
+            return False
+        self._seen.add(line)
+        if self._planned is not None and fields.get("class_id"):
+            key = fields.get("label"), fields.get("round")
+            self._classes[key].add(fields["class_id"])
+            self._told[key] = max(self._told.get(key, 0), self._planned)
+        return True
+
+    def finish(self) -> None:
+        """The text ends."""
+        if not self._open:
+            return
+        planned = sum(self._told.values())
+        measured = sum(map(len, self._classes.values()))
+        if measured < planned:
+            text = (
+                f"{measured} of {planned} classes are measured: the measurement was stopped, or the"
+                " file is cut."
+            )
+            missing = planned - measured
+            self._notes.add(Severity.DATA_LOSS, "classes_missing", text, 1, count=missing)
+        else:
+            self._notes.add(Severity.NOTICE, "no_end", _NO_END_TEXT, 1)
+
+
 def read_rows(text: str, layout: Layout, notes: Notes) -> Iterator[Row]:
     """Whole rows of a text, one after the other.
 
     Of a part of another version there is nothing but a diagnostic, ``other_version``; of a last row
-    without a line end another one, ``cut_row``.
+    without a line end another one, ``cut_row``. What the file says of its own extent and does not
+    hold is counted: ``rows_missing``, ``classes_missing``, ``no_end``. A row that stands there
+    twice is read once.
     """
     header: list[str] | None = None
     label: str | None = None
     refused = False
+    extent = _Extent(notes)
     for at, line, ended in ended_lines(text):
         bare = line.lstrip("\ufeff")
         if bare.startswith(layout.mark):
@@ -77,14 +152,19 @@ def read_rows(text: str, layout: Layout, notes: Notes) -> Iterator[Row]:
             key, _, value = bare[1:].partition(":")
             if key.strip() == "label":
                 label = value.strip() or None
+            extent.read(key.strip(), value.strip(), at)
         elif bare.startswith(layout.header_start):
             # Again where files were joined.
             header = cells(bare)
         elif bare.strip() and not refused:
+            extent.rows += 1
             if not ended:
                 notes.add(Severity.DATA_LOSS, "cut_row", CUT_TEXT, at, bare)
-            elif (fields := _fields(bare, header, layout, (notes, at))) is not None:
+                continue
+            fields = _fields(bare, header, layout, (notes, at))
+            if fields is not None and extent.take(bare, fields, at):
                 yield Row(at, bare, fields, label)
+    extent.finish()
 
 
 def _fields(

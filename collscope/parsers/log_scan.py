@@ -6,24 +6,38 @@ runs while the modules that store what it finds are being loaded.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from collscope._logscan import Scanner
+from collscope.model.diagnostic import Severity
 from collscope.parsers.reader import Reader, anywhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_END_BYTES = 4096  # of a longer last line the end tells nothing
 # Counters of the lines that tell something.
 PARSED = ("coll", "call", "kernel", "tuning", "messages")
+_LEVEL = re.compile(r"(?:^| )NCCL (?:INFO|CALL|TRACE|WARN) ?(.*)$")
+_CUT = (
+    Severity.DATA_LOSS,
+    "the log ends in the middle of a line, before anything can be read of it: the writer was"
+    " stopped or the copy is cut, and an unknown number of lines is missing",
+)
+_PERHAPS = (
+    Severity.NOTICE,
+    "the last line has no line end, so the log may be cut there: later lines would be missing",
+)
 
 
 class LogScan(msgspec.Struct, frozen=True):
     """What the scanner made of a log."""
 
     tables: dict[str, Any]  # what `collscope._logscan.Scanner.finish` returned
+    unended: str = ""  # the end of a last line without a line end
 
     @property
     def is_log(self) -> bool:
@@ -34,14 +48,39 @@ class LogScan(msgspec.Struct, frozen=True):
 def scan(chunks: Iterable[bytes]) -> LogScan:
     """Scan a log, cut anywhere."""
     scanner = Scanner()
+    end = b""
     try:
         for chunk in chunks:
             scanner.feed(chunk)
-        return LogScan(scanner.finish())
+            end = (end + chunk)[-_END_BYTES:] if len(chunk) < _END_BYTES else chunk[-_END_BYTES:]
+        unended = end.rpartition(b"\n")[2].decode("utf-8", errors="replace")
+        return LogScan(scanner.finish(), unended)
     finally:
         # An error keeps this frame, to the end of the process where a thread's result holds it, and
         # nanobind reports what of native code is left then.
         del scanner
+
+
+def cut_end(found: LogScan) -> tuple[Severity, str] | None:
+    """Whether the log ends in a line that is cut, and how sure that is; None: in none.
+
+    A line of the library that ends within ``HOST:PID:TID [DEVICE] NCCL INFO AllReduce: opCount`` is
+    cut. The scanner knows by itself whether a line of a call is. Of other lines nobody knows: the
+    library ends each with a line end, but a copy may have lost it. Text of the program is none.
+    """
+    line = found.unended.rstrip("\r")
+    processes = found.tables["processes"]
+    known = zip(processes["host"], processes["pid"], strict=True)
+    if level := _LEVEL.search(line):
+        calls = [f"{op}: opCount" for op in found.tables["ops"]]
+        if any(call.startswith(level[1]) for call in calls):
+            return _CUT
+        told = [*(f"{op}: " for op in found.tables["ops"]), "## ["]
+        whole = level[1].startswith(tuple(told)) or level[1].endswith("COMPLETE")
+        return None if whole else _PERHAPS
+    prefixes = {f"{host}:{pid}:" for host, pid in known if host and pid is not None}
+    cut = line.strip() and any(p.startswith(line) or p in line for p in prefixes)
+    return _CUT if cut else None
 
 
 READER = Reader("nccl_log", "log", anywhere, lambda source, _hints: scan(source.chunks()))

@@ -26,6 +26,13 @@ _BEGINNING_CHARACTERS = 4096  # in which a text begins with a table
 _DOCUMENT_CHARACTERS = 1 << 20  # in which one is looked for further down
 
 
+_EXCERPT = 200
+_UNENDED_TEXT = (
+    "The last row has no line end. If the text is cut there, its last value is a piece, and rows"
+    " behind it are missing."
+)
+
+
 class Fit(IntEnum):
     """How sure a reader is, by a file's beginning, that it can read the file."""
 
@@ -137,9 +144,31 @@ def text_profile_reader(
     def read(source: Source, _hints: Hints) -> ProfileSet | None:
         text = source.text()
         looked_at = (_BEGINNING_CHARACTERS, _DOCUMENT_CHARACTERS)
-        return parse(text) if any(sniff(text[:most]) for most in looked_at) else None
+        if not any(sniff(text[:most]) for most in looked_at):
+            return None
+        return _with_unended(parse(text), text)
 
     return Reader(name, "profile", fits, read)
+
+
+def _with_unended(found: ProfileSet, text: str) -> ProfileSet:
+    """The profiles, with a notice where the text ends in a row without a line end.
+
+    A table that was pasted may end so, and one that was cut: then its last value may be a piece.
+    """
+    from collscope.model import Diagnostic, Severity  # noqa: PLC0415 - the scan of a log waits
+
+    last = text.rpartition("\n")[2].strip()
+    # Rules between rows, and lines below a table as "Self CPU time total: 14.2s", are no rows.
+    if not any(map(str.isalnum, last)) or ": " in last or not found.tables:
+        return found
+    *before, table = found.tables
+    where = text.count("\n") + 1
+    note = Diagnostic(Severity.NOTICE, "torn_last_line", _UNENDED_TEXT, where, last[:_EXCERPT])
+    profile = msgspec.structs.replace(table.profile, diagnostics=(*table.profile.diagnostics, note))
+    return msgspec.structs.replace(
+        found, tables=(*before, msgspec.structs.replace(table, profile=profile))
+    )
 
 
 def trace_reader(

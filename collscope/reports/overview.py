@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from collscope.analysis.deviations import Deviation, LastCall
 from collscope.analysis.overview import Seen
 from collscope.reports.model import Coverage, DeviationRow, Gap, Report
+from collscope.units import count
 
 NO_SIZES = "the sizes of the calls are not known"
 TELL_SIZES = (
     "log with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL beside the traces, or trace with "
     "ProfilerActivity.CPU"
 )
+
+
+# Diagnostics of sources that had more calls than could be read.
+_LOST_CALLS = {
+    "numbers_missing",
+    "recorder_dropped",
+    "second_dump",
+    "torn_dump",
+    "torn_last_line",
+    "torn_record",
+    "tuning_without_call",
+}
+
+
+def calls_lost(report: Report) -> bool:
+    """Whether calls were made that a source should hold and does not."""
+    return any(
+        row.code in _LOST_CALLS and row.severity != "notice" for row in report.coverage.diagnostics
+    )
+
+
+def calls_missing_sentence(report: Report) -> Iterable[str]:
+    """What recorders' numbers say is missing of their files."""
+    for row in report.coverage.diagnostics:
+        if row.code == "numbers_missing":
+            yield (
+                f"The files lack at least {count(row.count, 'record')} of calls, by the recorders'"
+                " own numbers."
+            )
 
 
 def coverage_of(seen: Seen) -> Coverage:

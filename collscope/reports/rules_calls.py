@@ -8,6 +8,7 @@ from collscope.analysis.classes import ClassRow
 from collscope.analysis.communicators import compact_ranges
 from collscope.analysis.overview import DiagnosticRow
 from collscope.reports.model import DeviationRow, Evidence, Finding, Report
+from collscope.reports.overview import calls_lost
 from collscope.units import are, count, count_of
 
 TINY_BYTES = 4 * 1024
@@ -36,17 +37,14 @@ def missing_ranks(report: Report) -> Iterable[Finding]:
         f"communicator {row.comm_id}: {row.missing_ranks}" for row in rows[:MOST_EVIDENCE]
     )
     more = f"; and {len(rows) - MOST_EVIDENCE} more" if len(rows) > MOST_EVIDENCE else ""
-    source = "log"
-    advice = (
-        "Ingest the logs of all ranks (NCCL_DEBUG_FILE with %h and %p, on every host) to see"
-        " waiting and disagreement; calls, sizes and shares are right without them."
-    )
-    if not _logged(report):
-        source = "trace or recording"
-        advice = (
-            "Ingest those of all ranks to see waiting and disagreement; calls, sizes and shares"
-            " are right without them."
-        )
+    logged = _logged(report)
+    source = "log" if logged else "trace or recording"
+    which = "the logs" if logged else "those"
+    where = " (NCCL_DEBUG_FILE with %h and %p, on every host)" * logged
+    right = "; calls, sizes and shares are right without them"
+    if calls_lost(report):
+        right = ", and the calls that are lost in what was ingested"
+    advice = f"Ingest {which} of all ranks{where} to see waiting and disagreement{right}."
     yield Finding(
         severity="warning",
         code="missing_ranks",

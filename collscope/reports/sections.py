@@ -22,7 +22,12 @@ from collscope.reports.layout import (
     table,
 )
 from collscope.reports.model import Evidence, Finding, Report
-from collscope.reports.overview import NO_SIZES, TELL_SIZES
+from collscope.reports.overview import (
+    NO_SIZES,
+    TELL_SIZES,
+    calls_lost,
+    calls_missing_sentence,
+)
 from collscope.reports.sections_calls import classes, communicators, histograms
 from collscope.reports.sections_judgement import gain_sentences, judgement, measured_sentences
 from collscope.reports.share import BOUND_WORDS, denominator, percent_words, range_words
@@ -84,7 +89,8 @@ def _answer(report: Report) -> Iterable[str]:
     if no_sizes(report):
         yield f"No gain is told: {NO_SIZES}. To know them: {TELL_SIZES}."
     if header.communicators or header.calls:
-        yield _size(header)
+        yield _size(header, at_least=calls_lost(report))
+        yield from calls_missing_sentence(report)
     if measured_only(report):
         yield "No calls and no profile in this run: no share of GPU time, and no gain of a job."
     elif not header.calls:
@@ -163,16 +169,25 @@ def _range(shares: Sequence[Share], whole: str) -> str:
     return f"{range_words(shares)} of {whole}{said}"
 
 
-def _size(header: Header) -> str:
+def _size(header: Header, *, at_least: bool) -> str:
+    """How many calls, on what.
+
+    at_least  calls were made that no source holds
+    """
     classes = count(header.classes, "class", "classes")
-    calls = f"{count(header.calls, 'call')} in {classes}, {format_size(header.total_bytes)}, on "
+    known = "at least " * at_least
+    calls = (
+        f"{known}{count(header.calls, 'call')} in {classes},"
+        f" {known}{format_size(header.total_bytes)}, on "
+    )
     libraries = f", {', '.join(header.libraries)}" if header.libraries else ""
     if header.calls and header.calls == header.calls_without_size:
-        calls = f"{count(header.calls, 'call')} in {classes}, sizes not known, on "
-    return (
+        calls = f"{known}{count(header.calls, 'call')} in {classes}, sizes not known, on "
+    said = (
         f"{calls if header.calls else ''}{count(header.communicators, 'communicator')}; "
         f"{count(header.ranks, 'rank')}, {count(header.nodes, 'node')}{libraries}."
     )
+    return f"{said[0].upper()}{said[1:]}"
 
 
 def share_sentence(share: Share, whole: str = "GPU time") -> str:

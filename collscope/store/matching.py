@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
+from collscope.match.copies import Originals, find_originals, taken
 from collscope.match.handles import CommHandle, Process
 from collscope.match.kernels import TracedKernel
 from collscope.match.observations import Ints, Observations, concatenate
@@ -60,14 +61,30 @@ def load_run(connection: sqlite3.Connection, run: int) -> RunInput:
     )
 
 
-def processes_in_two_logs(connection: sqlite3.Connection, run: int) -> int:
-    """Processes of which more than one source of a run has lines on the same communicator."""
-    query = (
-        "SELECT COUNT(*) FROM (SELECT DISTINCT host, pid FROM _comm_handle JOIN _process"
-        " USING (process_id) JOIN _source USING (source_id) WHERE run_id = ? AND pid IS NOT NULL"
-        " GROUP BY host, pid, comm_ptr HAVING COUNT(DISTINCT source_id) > 1)"
+def without_copies(given: RunInput) -> tuple[RunInput, Originals]:
+    """What was given without lines that stand in the logs twice."""
+    found = find_originals(given.observed, given.processes, given.kernels)
+    return (
+        replace(
+            given,
+            observed=taken(given.observed, found),
+            kernels=[given.kernels[k] for k in found.kernels],
+            handle_ids=[given.handle_ids[i] for i in found.handles],
+            kernel_ids=[given.kernel_ids[k] for k in found.kernels],
+            source_of_handle=[given.source_of_handle[i] for i in found.handles],
+        ),
+        found,
     )
-    return int(connection.execute(query, (run,)).fetchone()[0])
+
+
+def processes_in_two_logs(connection: sqlite3.Connection, run: int) -> set[tuple[str, int]]:
+    """Host and pid of which more than one source of a run has lines on the same communicator."""
+    query = (
+        "SELECT DISTINCT COALESCE(host, ''), pid FROM _comm_handle JOIN _process"
+        " USING (process_id) JOIN _source USING (source_id) WHERE run_id = ? AND pid IS NOT NULL"
+        " GROUP BY host, pid, comm_ptr HAVING COUNT(DISTINCT source_id) > 1"
+    )
+    return set(connection.execute(query, (run,)).fetchall())
 
 
 def shared_gpus(connection: sqlite3.Connection, run: int) -> int:

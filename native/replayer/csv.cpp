@@ -120,6 +120,8 @@ Status CsvWriter::write(const Row& row) {
     return file_.write(line_of(row) + '\n');
 }
 
+Status CsvWriter::write_end() { return file_.write_end(); }
+
 void CsvWriter::write_last(const std::vector<Row>& rows) {
     std::string text;
     for (const Row& row : rows) {

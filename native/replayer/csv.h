@@ -68,6 +68,7 @@ public:
     Status open(const std::string& path, const std::string& kept);
     Status write_metadata(const Metadata& metadata);
     Status write(const Row& row);
+    Status write_end();  // all classes have their rows
     // Writes the rows and lets nothing follow them.
     void write_last(const std::vector<Row>& rows);
 

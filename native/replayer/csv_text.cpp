@@ -1,8 +1,10 @@
 #include "csv_text.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 namespace collscope::csv {
 
@@ -72,6 +74,25 @@ std::string comment(const std::string& key, const std::string& value) {
     return line;
 }
 
+namespace {
+
+// Text without the lines that say that all rows are there.
+std::string unended(const std::string& text) {
+    std::string out;
+    std::size_t begin = 0;
+    while (begin < text.size()) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size() - 1) + 1;
+        const std::string_view line(text.data() + begin, end - begin);
+        if (!line.starts_with("# end: ")) {
+            out += line;
+        }
+        begin = end;
+    }
+    return out;
+}
+
+}  // namespace
+
 TextFile::~TextFile() {
     if (file_ != nullptr) {
         std::fclose(file_);
@@ -87,7 +108,7 @@ Status TextFile::open(const std::string& path, const std::string& kept) {
     if (file_ == nullptr) {
         return {reason(fresh)};
     }
-    const Status status = put(kept);
+    const Status status = put(unended(kept));
     if (!status.ok() && !kept.empty()) {
         std::remove(fresh.c_str());
     }
@@ -102,6 +123,12 @@ Status TextFile::write(const std::string& text) {
     return closed_ ? Status{} : put(text);
 }
 
+Status TextFile::write_end() {
+    const std::lock_guard lock(mutex_);
+    return closed_ || file_ == nullptr ? Status{}
+                                       : put(comment("end", std::to_string(rows_) + " rows") + '\n');
+}
+
 void TextFile::write_last(const std::string& text) {
     const std::lock_guard lock(mutex_);
     if (!closed_ && file_ != nullptr) {
@@ -110,7 +137,22 @@ void TextFile::write_last(const std::string& text) {
     closed_ = true;
 }
 
+void TextFile::count(const std::string& text) {
+    std::size_t begin = 0;
+    for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+        const std::string line = text.substr(begin, end - begin);
+        if (line.empty() || line.front() == '#') {
+            continue;
+        }
+        if (header_.empty()) {
+            header_ = line;
+        }
+        rows_ += line != header_;
+    }
+}
+
 Status TextFile::put(const std::string& text) {
+    count(text);
     const bool fine = std::fwrite(text.data(), 1, text.size(), file_) == text.size();
     return fine && std::fflush(file_) == 0 ? Status{} : Status{reason(path_)};
 }

@@ -46,19 +46,24 @@ public:
     TextFile(const TextFile&) = delete;
     TextFile& operator=(const TextFile&) = delete;
 
-    // Makes `path` anew, beginning with `kept`.
+    // Makes `path` anew, beginning with `kept` without its last line.
     Status open(const std::string& path, const std::string& kept);
     Status write(const std::string& text);
+    // "# end: N rows" as the last line: all rows are there. What is added later takes it away.
+    Status write_end();
     // Writes, if the file is open, and lets nothing follow.
     void write_last(const std::string& text);
 
 private:
     Status put(const std::string& text);
+    void count(const std::string& text);
 
     std::mutex mutex_;
     bool closed_ = false;
     std::string path_;
     std::FILE* file_ = nullptr;
+    std::string header_;  // the first line that is no comment; joined files have it again
+    std::uint64_t rows_ = 0;
 };
 
 }  // namespace collscope::csv

@@ -49,6 +49,9 @@ int run(Session& session) {
     if (status.ok()) {
         status = session.plan.sequence ? run_sequence(session, failed) : run_unique(session, failed);
     }
+    if (status.ok()) {
+        status = session.control.agree(session.csv.write_end());
+    }
     if (!status.ok()) {
         return refuse(session.control, status.error, exit_input);
     }

@@ -61,6 +61,7 @@ Metadata metadata_of(const Session& session) {
     const std::string path = backend.library_path();
     std::vector<std::string> hosts = session.control.hosts();
     return {{"plan", session.plan.digest},
+            {"classes", std::to_string(session.plan.classes.size())},
             {"label", session.options.label},
             {"round", session.options.round},
             {"mode", session.plan.sequence ? "sequence" : "unique"},

@@ -383,7 +383,7 @@ def test_a_killed_benchmark_keeps_its_rows(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [launchers()[0], "-n", "2", program(), *words], stdout=subprocess.DEVNULL
     )
-    while process.poll() is None and (not csv.exists() or csv.read_text().count("\n") < 10):
+    while process.poll() is None and (not csv.exists() or csv.read_text().count("\n") < 12):
         time.sleep(0.01)
     process.kill()
     process.wait()

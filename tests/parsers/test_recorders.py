@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import ROOT
 from readers import parse_recording, reader_of, sniff
-from recorder_builder import TYPES, record, recording
+from recorder_builder import TIME_MS, TYPES, record, recording
 
 from collscope.model import Datatype, Op, Severity
 from collscope.model.trace import RecordedCalls
@@ -424,16 +424,19 @@ def test_rccl_binary(acc: bool) -> None:
 def test_rccl_binary_operations(name: str, acc: bool) -> None:
     if name == "AllReduceWithBias" and not acc:
         pytest.skip("came with acc")
-    data = record(name, acc=acc, comm=1, nranks=2, rank=0, root=0, count=8, datatype=7)
+    common = {"comm": 1, "nranks": 2, "rank": 0, "root": 0, "count": 8, "datatype": 7}
+    data = [record(name, acc=acc, time=TIME_MS + k, **common) for k in range(3)]
     # One record alone makes sense in one layout only when it is of that size.
-    found = read("x", data * 3)
+    found = read("x", b"".join(data))
     expected = "AllReduce" if name == "AllReduceWithBias" else name
     assert [call.collective.op.value for call in found.calls] == [expected] * 3
 
 
 def test_rccl_binary_damage_loses_only_itself() -> None:
-    one = record("AllReduce", comm=1, nranks=2, rank=0, count=8, datatype=7)
-    found = read("x.4711.h", one * 3 + b"\xff" * 77 + one * 2)
+    common = {"comm": 1, "nranks": 2, "rank": 0, "count": 8, "datatype": 7}
+    records = [record("AllReduce", time=TIME_MS + k, **common) for k in range(5)]
+    data = b"".join(records[:3]) + b"\xff" * 77 + b"".join(records[3:])
+    found = read("x.4711.h", data)
     assert len(found.calls) == 5
     assert codes(found) == {"torn_record": 1}
 
@@ -443,7 +446,11 @@ def test_ranks_of_one_process_are_numbered_each() -> None:
     second = {"comm": 0x20, "nranks": 2, "rank": 1, "comm_id": 0xAB}
     data = b"".join(
         [record("CommInitDev", **first), record("CommInitDev", **second)]
-        + [record("AllReduce", **rank, count=4, datatype=7) for rank in (first, second)] * 2
+        + [
+            record("AllReduce", **rank, time=TIME_MS + k, count=4, datatype=7)
+            for k in range(2)
+            for rank in (first, second)
+        ]
     )
     calls = read("x.4711.h", data).calls
     assert [(c.collective.group, c.group_rank, c.seq) for c in calls] == [

@@ -211,3 +211,28 @@ def test_nine_columns_spell_types_and_functions_as_the_tool_does() -> None:
     )
     line = rccl_replayer_layout([m]).splitlines()[1]
     assert line == "1, Send/Recv, 0, 4, Fp8E5M2, Sum, 0, 0.002, 0.002"
+
+
+def _extent(text: str) -> dict[str, int]:
+    return {d.code: d.count for d in replay_csv.parse(text).diagnostics}
+
+
+def test_a_file_tells_its_own_extent() -> None:
+    planned = OWN.replace("# mode: unique\n", "# mode: unique\n# classes: 2\n")
+    whole = planned + "# end: 2 rows\n"
+    assert _extent(OWN) == _extent(whole) == {}
+    joined = whole + whole.replace("plugin", "b")
+    assert _extent(joined) == {}
+    assert _extent(planned.replace(FAILED, "")) == {"classes_missing": 1}
+    assert _extent(whole.replace(FAILED, "")) == {"rows_missing": 1}
+    assert _extent(planned) == {"no_end": 1}
+    # A second launch adds rows, and its end counts all.
+    second = "# collscope-replay: 1\n# classes: 2\n" + ROW.replace("plugin", "b")
+    assert _extent(planned + second + "# end: 3 rows\n") == {}
+    assert _extent(whole + second) == {"classes_missing": 1}
+
+
+def test_a_row_twice_is_read_once() -> None:
+    found = replay_csv.parse(OWN + ROW)
+    assert len(found.measurements) == 2
+    assert [(d.code, d.count) for d in found.diagnostics] == [("counted_once", 1)]

@@ -13,6 +13,12 @@ from collscope.model import Severity, parse_op
 from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
 from collscope.parsers.reader import recorder_reader
+from collscope.parsers.recorders._numbering import (
+    call_once,
+    lacking_calls,
+    note_missing,
+    once,
+)
 from collscope.parsers.recorders._values import (
     communicator,
     json_objects,
@@ -80,7 +86,9 @@ def parse(data: bytes, name: str) -> RecordedCalls:
             notes.add(Severity.DATA_LOSS, "record_without_communicator", _GROUP_TEXT, line)
         elif (call := _call(record, group, line, notes)) is not None:
             calls.append(call)
-    _complete(summary, notes)
+    calls = once(calls, call_once, notes)
+    # The file begins with its communicator. What the plugin itself lost had numbers, too.
+    note_missing(notes, max(lacking_calls(calls, first=0) - _complete(summary, notes), 0))
     if not calls:
         notes.add(Severity.NOTICE, "no_calls", "The recording holds no collectives.", 1)
     return RecordedCalls(
@@ -130,17 +138,19 @@ def _call(
     )
 
 
-def _complete(summary: Mapping[object, object] | None, notes: Notes) -> None:
+def _complete(summary: Mapping[object, object] | None, notes: Notes) -> int:
+    """Calls that the plugin says it lost."""
     # {"summary":{"dropped_collectives":0,"leaked_collectives":0,"pool_size":256,"complete":true}}
     if summary is None:
         notes.add(Severity.NOTICE, "no_summary", _OPEN_TEXT, 1)
-        return
+        return 0
     lost = sum(whole(summary.get(f"{kind}_collectives")) or 0 for kind in ("dropped", "leaked"))
     if lost:
         message = (
             f"The plugin itself lost {lost} collectives: its pool was full, or they never ended."
         )
         notes.add(Severity.DATA_LOSS, "recorder_dropped", message, 1)
+    return lost
 
 
 READER = recorder_reader(DIALECT, sniff, parse)

@@ -8,7 +8,7 @@ event: no duration follows from them.
 from __future__ import annotations
 
 import re
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -17,6 +17,7 @@ from collscope.model import Datatype, Op, Severity, parse_datatype, parse_redop
 from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes, ended_lines
 from collscope.parsers.reader import recorder_reader
+from collscope.parsers.recorders._numbering import lacking, note_again, note_missing
 from collscope.parsers.recorders._values import text, whole
 from collscope.parsers.traces.kineto_names import parse_collective
 
@@ -31,7 +32,7 @@ _SIGNATURE = re.compile(r"C(\d{1,18})\|sig\|(.*)")
 # C1|Q|work_id=1|+0.001 / C1|S|+0.002 / G42|C1|E|+1.005 / G42|R1|C1|S|+2.001
 _EVENT = re.compile(
     r"(?:G(?P<graph>\d{1,20})\|(?:R(?P<replay>\d{1,18})\|)?)?C(?P<id>\d{1,18})\|"
-    r"(?P<what>Q\|work_id=\d{1,20}|S|E|W)\|\+(?P<at>-?\d{1,12}\.\d{3})"
+    r"(?P<what>Q\|work_id=(?P<work>\d{1,18})|S|E|W)\|\+(?P<at>-?\d{1,12}\.\d{3})"
 )
 # new_comm|comm=world|rank=0|world_size=8
 _NEW = re.compile(r"new_comm\|comm=(.{1,512})\|rank=(\d{1,9})\|world_size=(\d{1,9})")
@@ -99,6 +100,9 @@ class _Reader:
         self._to_start: dict[_Key, deque[_Call]] = defaultdict(deque)
         self._to_end: dict[_Key, deque[_Call]] = defaultdict(deque)
         self._lifecycle = False
+        self._works: set[int] = set()  # every enqueued call has a number of its own
+        self._in_graph: Counter[tuple[str, str]] = Counter()  # calls of a signature captured
+        self._in_replay: Counter[_Key] = Counter()  # and launched again
 
     def read(self, number: int, line: str, *, ended: bool) -> None:
         """Take one line."""
@@ -162,6 +166,9 @@ class _Reader:
         )
 
     def _event(self, event: re.Match[str], number: int) -> None:
+        if self._again(event):
+            note_again(self.notes, line=number)
+            return
         collective = self._signatures.get(event["id"])
         if collective is None:
             self.notes.add(Severity.DATA_LOSS, "lost_signature", _LOST_TEXT, number, event[0])
@@ -179,6 +186,21 @@ class _Reader:
             call.state, call.end_ns = "completed", at_ns
         self._lifecycle |= what in "SE"
 
+    def _again(self, event: re.Match[str]) -> bool:
+        """Whether the log has this call already: its number, or all that its graph holds."""
+        graph, signature, work = event["graph"], event["id"], event["work"]
+        if work is not None:
+            known = int(work) in self._works
+            self._works.add(int(work))
+            if graph is not None and not known:
+                self._in_graph[graph, signature] += 1
+            return known
+        if event["replay"] is None or event["what"] != "S":
+            return False
+        key = (graph, event["replay"], signature)
+        self._in_replay[key] += 1
+        return 0 < self._in_graph[graph, signature] < self._in_replay[key]
+
     def _begin(self, key: _Key, collective: TraceCollective, at_ns: int, number: int) -> None:
         graph, replay, _ = key
         if collective.op is Op.UNKNOWN and collective.in_count is None:
@@ -191,6 +213,7 @@ class _Reader:
 
     def recorded(self) -> RecordedCalls:
         """Everything read."""
+        note_missing(self.notes, lacking(self._works, first=1))
         if not self._calls:
             message = "The recording holds no collectives."
             self.notes.add(Severity.NOTICE, "no_calls", message, 1)

@@ -17,6 +17,7 @@ from collscope.model import Op, Severity
 from collscope.model.trace import GroupStatus, RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
 from collscope.parsers.reader import recorder_reader
+from collscope.parsers.recorders._numbering import lacking, note_missing, once
 from collscope.parsers.recorders._values import (
     decode,
     mapping,
@@ -50,6 +51,15 @@ _NUMBERS_TEXT = (
     "The recorder's ring buffer ran over, and its numbers count the calls of all groups of a "
     "process: ranks meet where they made the same calls in all groups."
 )
+_SECOND_TEXT = (
+    "The file goes on behind its first dump, and that part was not read. Give each dump a file of"
+    " its own."
+)
+_ACTIVE_TEXT = (
+    "The dump holds only calls that were not completed: by its numbers at least so many others were"
+    " made among them."
+)
+_AGAIN_TEXT = "The dump stands in the file again, equal in every field: it was counted once."
 _MOST_RANKS = 1 << 24  # of all groups together, and characters that list them
 
 
@@ -67,6 +77,7 @@ def parse(data: bytes, name: str) -> RecordedCalls:
     source = data.decode("utf-8", errors="replace")
     found = decode(source, max(source.find("{"), 0))
     if found is not None:
+        _note_second(source, found, notes)
         return from_dump(found[0], name, "flight_recorder", notes)
     message = "The dump is cut or damaged: the entries before that were kept."
     notes.add(Severity.DATA_LOSS, "torn_dump", message, 1)
@@ -81,6 +92,8 @@ def from_dump(dump: object, name: str, dialect: str, notes: Notes) -> RecordedCa
     rank = rank_of(name)
     # One object in many places is one entry: only a hostile pickle does that.
     entries = list({id(e): mapping(e) for e in sequence(fields.get("entries"))}.values())
+    # A process numbers its entries from 0, over all groups; a number stands once in its buffer.
+    entries = once(entries, lambda entry: whole(entry.get("record_id")), notes)
     # torchcomms counts the calls of all groups, from 0, once; PyTorch those of each, from 1.
     one_counter = bool(entries) and all(
         whole(e.get("collective_seq_id")) == whole(e.get("op_id")) == whole(e.get("record_id"))
@@ -90,6 +103,12 @@ def from_dump(dump: object, name: str, dialect: str, notes: Notes) -> RecordedCa
     whole_buffer = bool(entries) and whole(entries[0].get("record_id")) == 0
     if one_counter and not whole_buffer:
         notes.add(Severity.NOTICE, "numbers_of_process", _NUMBERS_TEXT, 1)
+    status = _status(fields.get("pg_status"), entries)
+    missing = _lacking(entries, status)
+    if any(text(entry.get("state")) == "completed" for entry in entries):
+        note_missing(notes, missing)
+    else:  # _dump_nccl_trace(onlyActive=True) leaves the completed ones out
+        notes.add(Severity.NOTICE, "only_active", _ACTIVE_TEXT, 1, count=missing)
     reader = _Entries(groups, rank, one_counter=one_counter, whole_buffer=whole_buffer)
     read = []
     for place, entry in enumerate(entries, start=1):
@@ -109,11 +128,50 @@ def from_dump(dump: object, name: str, dialect: str, notes: Notes) -> RecordedCa
         world_size=world,
         groups=tuple(groups.items()),
         library_version=version,
-        status=_status(fields.get("pg_status"), entries),
+        status=status,
         # Its first entry has record 0 until the ring buffer runs over.
         coverage="whole" if whole_buffer else "tail",
         diagnostics=notes.diagnostics,
     )
+
+
+def _note_second(source: str, first: tuple[object, int], notes: Notes) -> None:
+    """Note what stands behind the first dump of a text: the same dump again, or what is not read.
+
+    first  the dump and where it ends
+    """
+    dump, place = first
+    if "entries" not in mapping(dump):
+        return
+    while rest := source[place:].lstrip():
+        again = decode(rest, 0)
+        if again is None or again[0] != dump:
+            notes.add(Severity.DATA_LOSS, "second_dump", _SECOND_TEXT, 1)
+            return
+        notes.add(Severity.NOTICE, "counted_once", _AGAIN_TEXT, 1)
+        place = len(source) - len(rest) + again[1]
+
+
+def _lacking(entries: Sequence[Mapping[object, object]], status: Sequence[GroupStatus]) -> int:
+    """Entries that the process made between the first and the last of the dump, and lacks.
+
+    A group's last call is enqueued after its entry was made, so that the dump has an entry with the
+    number of the last one enqueued, or a later one (workEnqueue of ProcessGroupNCCL.cpp).
+    """
+    numbers = [n for e in entries if (n := whole(e.get("record_id"))) is not None]
+    # An entry whose number cannot be read may be any of those that lack.
+    missing = max(lacking(numbers) - (len(entries) - len(numbers)), 0) if numbers else 0
+    last: dict[str | None, int] = {}
+    for entry in entries:
+        for counter in ("collective_seq_id", "p2p_seq_id"):
+            number_ = whole(entry.get(counter)) or 0
+            last[_group(entry)] = max(last.get(_group(entry), 0), number_)
+    behind = (
+        s.last_enqueued - last[s.group]
+        for s in status
+        if s.last_enqueued is not None and last.get(s.group)
+    )
+    return missing + sum(max(n, 0) for n in behind)
 
 
 def rank_of(name: str) -> int | None:

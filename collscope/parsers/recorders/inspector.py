@@ -17,6 +17,12 @@ from collscope.model import Op, Severity, bus_bandwidth, parse_op
 from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
 from collscope.parsers.reader import recorder_reader
+from collscope.parsers.recorders._numbering import (
+    call_once,
+    lacking_calls,
+    note_missing,
+    once,
+)
 from collscope.parsers.recorders._values import (
     communicator,
     json_objects,
@@ -108,7 +114,9 @@ class _Reader:
         if not self._calls:
             message = "The recording holds no collectives."
             self.notes.add(Severity.NOTICE, "no_calls", message, 1)
-        calls = tuple(self._calls)
+        calls = tuple(once(self._calls, call_once, self.notes))
+        # What the ring buffers dropped had numbers, too.
+        note_missing(self.notes, max(lacking_calls(calls) - dropped, 0))
         if _too_short(calls):
             self.notes.add(Severity.DATA_LOSS, "times_too_short", _SHORT_TEXT, 1)
             calls = tuple(map(_untimed, calls))

@@ -16,6 +16,12 @@ from collscope.model import Op, Severity, parse_datatype, parse_op
 from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
 from collscope.parsers.reader import recorder_reader
+from collscope.parsers.recorders._numbering import (
+    lacking_calls,
+    note_again,
+    note_missing,
+    note_open,
+)
 from collscope.parsers.recorders._values import (
     communicator,
     decode,
@@ -55,6 +61,8 @@ def parse(data: bytes, name: str) -> RecordedCalls:
     source = data.decode("utf-8", errors="replace")
     for number_, line in enumerate(source.split("\n"), start=1):
         reader.read(number_, line.strip())
+    if not source.rstrip().endswith("]"):
+        note_open(reader.notes, source.count("\n") + 1)
     return reader.recorded(_host(name))
 
 
@@ -79,6 +87,7 @@ class _Reader:
         self._pid: int | None = None
         self._group: tuple[object, ...] | None = None  # that is open
         self._groups = 0
+        self._begun: set[str] = set()  # lines of beginnings, which a thread numbers and stamps
 
     def read(self, line: int, source: str) -> None:
         """Take one line, which holds one event or none."""
@@ -97,6 +106,11 @@ class _Reader:
         self._pid = self._pid or whole(event.get("pid"))
         # Each thread counts its own events, and begins to write when its communicator ends.
         key = (category, whole(event.get("pid")), whole(event.get("tid")), whole(event.get("id")))
+        if phase == "b":
+            if source in self._begun:
+                note_again(self.notes, line=line)
+                return
+            self._begun.add(source)
         if category in _GROUPS:
             self._in_group(key, phase)
         elif phase == "b":
@@ -115,22 +129,24 @@ class _Reader:
 
     def recorded(self, host: str | None) -> RecordedCalls:
         """Everything read."""
+        calls = tuple(
+            RecordedCall(
+                collective=call.collective,
+                seq=call.seq,
+                start_ns=call.start_ns,
+                end_ns=call.end_ns,
+                group_rank=call.rank,
+                together=call.together,
+            )
+            for call in self._calls
+        )
         if not self._calls:
             message = "The recording holds no collectives."
             self.notes.add(Severity.NOTICE, "no_calls", message, 1)
+        note_missing(self.notes, lacking_calls(calls))
         return RecordedCalls(
             dialect="profiler_plugin",
-            calls=tuple(
-                RecordedCall(
-                    collective=call.collective,
-                    seq=call.seq,
-                    start_ns=call.start_ns,
-                    end_ns=call.end_ns,
-                    group_rank=call.rank,
-                    together=call.together,
-                )
-                for call in self._calls
-            ),
+            calls=calls,
             host=host,
             pid=self._pid,
             # ncclComm.seqNumber has one counter per function (comm.h since NCCL 2.23).

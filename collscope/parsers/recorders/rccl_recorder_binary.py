@@ -16,6 +16,7 @@ from collscope.model import Severity
 from collscope.model.trace import RecordedCall, RecordedCalls
 from collscope.parsers._notes import Notes
 from collscope.parsers.reader import recorder_reader
+from collscope.parsers.recorders._numbering import note_again
 from collscope.parsers.recorders._rccl_calls import OPS, Communicators, RawCall, process_of
 
 if TYPE_CHECKING:
@@ -202,6 +203,7 @@ def _tail_size(record: _Record) -> int:
 def _records(data: bytes, layout: _Layout, notes: Notes) -> Iterator[tuple[_Record, bytes]]:
     """All records, each with the bytes behind it; damaged places are passed over."""
     place, number, pid = 0, 0, None
+    seen: set[bytes] = set()
     while place < len(data):
         record = _record(data, place, layout, pid)
         if record is None:
@@ -211,7 +213,12 @@ def _records(data: bytes, layout: _Layout, notes: Notes) -> Iterator[tuple[_Reco
             continue
         number, pid = number + 1, record.pid
         end = place + layout.record.size
-        place = end + _tail_size(record)
+        begin, place = place, end + _tail_size(record)
+        # Stamped to the microsecond: an equal record is this one again.
+        if data[begin:end] in seen:
+            note_again(notes, line=number)
+            continue
+        seen.add(data[begin:end])
         yield record, data[end:place]
 
 

@@ -14,6 +14,7 @@ from collscope.model import Op, Severity
 from collscope.model.trace import RecordedCall, RecordedCalls
 from collscope.parsers._notes import Notes
 from collscope.parsers.reader import recorder_reader
+from collscope.parsers.recorders._numbering import note_again
 from collscope.parsers.recorders._rccl_calls import OPS, Communicators, RawCall, process_of
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ _BRACES = re.compile(r"[\s{},]*")
 _HEX = re.compile(r"(?:0x)?([0-9a-fA-F]{1,16})")
 _DECIMAL = re.compile(r"-?[0-9]{1,20}")
 _TIME = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,9})?")
+_SINGLE = (
+    "opCount", "sendbuff.addr", "recvbuff.addr", "count", "datatype", "op", "root", "comm",
+    "nranks", "stream", "globalrank", "context.time", "context.graphID",
+)  # fmt: skip
 _LONGEST = 1 << 22  # characters of a line; 4 × 65536 counts of an uneven all-to-all fit
 _LIMIT = 2**63
 
@@ -75,6 +80,7 @@ class _Reader:
         self.calls: list[RecordedCall] = []
         self.host: str | None = None
         self._communicators = Communicators(process)
+        self._seen: set[str] = set()
 
     def read(self, line_number: int, line: str) -> None:
         """Take one line."""
@@ -88,6 +94,12 @@ class _Reader:
                 self._lost(line_number, line)
             return
         name, fields = match[1], _fields(match[2])
+        if _time(fields) is not None:
+            # Stamped to the microsecond: an equal line is this one again.
+            if line in self._seen:
+                note_again(self.notes, line=line_number)
+                return
+            self._seen.add(line)
         if name in OPS:
             self._call(line_number, line, OPS[name], fields)
         else:
@@ -108,8 +120,9 @@ class _Reader:
     def _call(self, line_number: int, line: str, op: Op, fields: _Fields) -> None:
         count, comm = _whole(fields, "count"), _pointer(fields, "comm")
         datatype = _whole(fields, "datatype")
-        # Of a cut line the last number would be a piece of one.
-        whole = "context.graphID" in fields
+        # Of a cut line the last number would be a piece of one, and of two lines that run into
+        # each other some field stands there twice.
+        whole = "context.graphID" in fields and all(len(fields.get(f, [])) < 2 for f in _SINGLE)
         if (
             not whole
             or count is None

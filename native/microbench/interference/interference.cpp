@@ -30,6 +30,7 @@ public:
         return file_.open(options.common.csv, kept);
     }
     Status write(const std::string& text) { return file_.write(text); }
+    Status write_end() { return file_.write_end(); }
     void write_last(const std::string& text) { file_.write_last(text); }
     bool has_header() const { return has_header_; }
 
@@ -213,6 +214,7 @@ int run_all(Run& run) {
         session.control.writer() ? run.file.write(metadata_text(run)) : Status{});
     bool failed = false;
     status = status.ok() ? run_classes(run, failed) : status;
+    status = status.ok() ? session.control.agree(run.file.write_end()) : status;
     if (!status.ok()) {
         return refuse(session.control, status.error, exit_input);
     }

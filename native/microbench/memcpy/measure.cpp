@@ -148,8 +148,11 @@ void CopyRows::complain(const CopyRow& row) {
 }
 
 void CopyRows::write(const CopyRow& row) {
-    const Status status = csv_.write(row);
-    disk_ = disk_.ok() ? status : disk_;
+    keep_error(csv_.write(row));
 }
+
+void CopyRows::write_end() { keep_error(csv_.write_end()); }
+
+void CopyRows::keep_error(const Status& status) { disk_ = disk_.ok() ? status : disk_; }
 
 }  // namespace collscope

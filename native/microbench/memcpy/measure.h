@@ -47,6 +47,7 @@ public:
     void measure(CopyRow row, const Timed& timed);
     void refuse(CopyRow row, const Refusal& refusal);
 
+    void write_end();  // all rows are there
     void set_round(int round) { base_.round = round; }
     bool failed() const { return failed_; }
     const Status& disk() const { return disk_; }  // of writing
@@ -54,6 +55,7 @@ public:
 private:
     void complain(const CopyRow& row);
     void write(const CopyRow& row);
+    void keep_error(const Status& status);
 
     const CopyOptions& options_;
     const Control& control_;

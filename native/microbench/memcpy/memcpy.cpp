@@ -24,7 +24,8 @@ void for_each_size(const CopyOptions& options, CopyRows& rows, Work work) {
     }
 }
 
-int ended(const Control& control, const CopyRows& rows) {
+int ended(const Control& control, CopyRows& rows) {
+    rows.write_end();
     const Status disk = control.agree(rows.disk());
     if (!disk.ok()) {
         return refuse(control, disk.error, exit_input);
@@ -47,7 +48,9 @@ int run_host(const CopyOptions& options, const Control& control) {
     const Status opened = rows.open({{"label", options.label},
                                      {"backend", "host"},
                                      {"copy", "memcpy; MPI_Win_allocate_shared; MPI_Send"},
-                                     {"processes", std::to_string(control.processes())}});
+                                     {"processes", std::to_string(control.processes())},
+                                     {"sizes", std::to_string(options.sizes.size())},
+                                     {"rounds", std::to_string(options.rounds)}});
     if (!opened.ok()) {
         return refuse(control, opened.error, exit_input);
     }
@@ -75,7 +78,9 @@ int run_gpu(const CopyOptions& options, const Control& control, const gpu::Libra
                         {"backend", backend},
                         {"copy", found.runtime.function("MemcpyAsync") + " of kind Default"},
                         {"runtime", found.runtime_name() + " " + found.runtime.path},
-                        {"processes", std::to_string(control.processes())}});
+                        {"processes", std::to_string(control.processes())},
+                        {"sizes", std::to_string(options.sizes.size())},
+                        {"rounds", std::to_string(options.rounds)}});
     if (!status.ok()) {
         return refuse(control, status.error, exit_input);
     }

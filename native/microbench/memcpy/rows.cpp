@@ -59,6 +59,8 @@ Status CopyCsv::write(const CopyRow& row) {
     return file_.write(line_of(row) + '\n');
 }
 
+Status CopyCsv::write_end() { return file_.write_end(); }
+
 void CopyCsv::write_last(const CopyRow& row) { file_.write_last(line_of(row) + '\n'); }
 
 }  // namespace collscope

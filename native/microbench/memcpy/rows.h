@@ -40,6 +40,7 @@ public:
     Status open(const std::string& path,
                 const std::vector<std::pair<std::string, std::string>>& metadata);
     Status write(const CopyRow& row);
+    Status write_end();
     // Writes the row and lets nothing follow it.
     void write_last(const CopyRow& row);
 

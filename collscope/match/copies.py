@@ -1,0 +1,161 @@
+"""Lines that stand in the logs of a run twice, found and left out (pure).
+
+A log is written twice by ``cat a a``, by ``tee``, by a launcher that keeps the ranks' output beside
+NCCL_DEBUG_FILE, or ingested under two paths. What tells: the id of a communicator (commId) is
+random, so a process that joins one communicator with one rank twice is one line read twice.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from collscope.match.handles import CommHandle, Process, rows_by
+from collscope.match.kernels import TracedKernel
+from collscope.match.observations import Ints, Observations
+
+_TOLD = ("sig", "op_count", "slot", "task")  # columns of a row that are of the call, not the line
+
+
+class Originals(msgspec.Struct, frozen=True):
+    """What is left of a run's logs."""
+
+    handles: list[int]  # rising
+    rows: Ints  # rising
+    kernels: list[int]  # rising
+    copied_rows: int  # left out
+    copied_processes: set[tuple[str, int]]  # of which all that two logs hold was equal
+    doubtful: int  # communicators joined twice with other calls: nothing was left out
+
+
+def find_originals(
+    observed: Observations, processes: Sequence[Process], kernels: Sequence[TracedKernel]
+) -> Originals:
+    """Handles, rows and kernels without those that are there again."""
+    alike: dict[Hashable, list[int]] = defaultdict(list)
+    identities = _identities(observed.handles)
+    for i, (handle, identity) in enumerate(zip(observed.handles, identities, strict=True)):
+        process = processes[handle.process]
+        if process.pid is not None and identity is not None:
+            key = (process.host, process.pid, handle.comm_ptr, handle.rank, handle.nranks, identity)
+            alike[key].append(i)
+    twice = [group for group in alike.values() if len(group) > 1]
+    if not twice:  # as nearly all logs are
+        handles, every = list(range(len(observed.handles))), np.arange(len(observed))
+        return Originals(handles, every, _kernels_once(kernels, processes), 0, set(), 0)
+    order, bounds = rows_by(observed.columns["handle"], len(observed.handles))
+    dropped: list[int] = []
+    lost_rows: list[Ints] = []
+    copied: set[tuple[str, int]] = set()
+    kept_apart: set[tuple[str, int]] = set()
+    doubtful = 0
+    for group in twice:
+        rows = [order[bounds[i] : bounds[i + 1]] for i in group]
+        found = _again(observed, rows)
+        process = processes[observed.handles[group[0]].process]
+        two_logs = len({processes[observed.handles[i].process].source for i in group}) > 1
+        if found is None:
+            doubtful += not two_logs
+            kept_apart.add((process.host, process.pid or 0))
+            continue
+        original, again = found
+        dropped += [i for m, i in enumerate(group) if m != original]
+        lost_rows += again
+        if two_logs:
+            copied.add((process.host, process.pid or 0))
+    rows_left = np.ones(len(observed), dtype=bool)
+    for own in lost_rows:
+        rows_left[own] = False
+    gone = set(dropped)
+    return Originals(
+        [i for i in range(len(observed.handles)) if i not in gone],
+        np.flatnonzero(rows_left),
+        _kernels_once(kernels, processes),
+        int((~rows_left).sum()),
+        copied - kept_apart,
+        doubtful,
+    )
+
+
+def _identities(handles: Sequence[CommHandle]) -> list[Hashable | None]:
+    """What no other communicator of a run has: a commId, or a parent with one and which split."""
+    found: list[Hashable | None] = [None] * len(handles)
+    latest: dict[tuple[int, int], Hashable | None] = {}
+    for i in sorted(range(len(handles)), key=lambda i: (handles[i].process, handles[i].first_line)):
+        handle = handles[i]
+        if handle.comm_hash is not None:
+            found[i] = ("commId", handle.comm_hash)
+        elif handle.parent_ptr is not None and handle.split_count is not None:
+            parent = latest.get((handle.process, handle.parent_ptr))
+            if parent is not None:
+                found[i] = ("split", parent, handle.split_count, handle.color)
+        latest[handle.process, handle.comm_ptr] = found[i]
+    return found
+
+
+def _again(observed: Observations, rows: Sequence[Ints]) -> tuple[int, list[Ints]] | None:
+    """Which of some handles of one communicator is the original, and all rows that are copies.
+
+    returns  None where the calls of one are not among those of the other
+    """
+    longest = max(range(len(rows)), key=lambda k: len(rows[k]))
+    told = [np.stack([observed.columns[c][own].astype(np.int64) for c in _TOLD]) for own in rows]
+    whole, others = told[longest], [k for k in range(len(rows)) if k != longest and len(rows[k])]
+    if not all(_stands_in(told[k], whole) for k in others):
+        return None
+    if not others:
+        # Each line behind its copy, as tee or a launcher writes them: so are the lines of calls.
+        for times in range(len(rows), 1, -1):
+            parts = [whole[:, k::times] for k in range(times)]
+            if whole.shape[1] and all(np.array_equal(parts[0], part) for part in parts[1:]):
+                return longest, [rows[longest][k::times] for k in range(1, times)]
+    return longest, [rows[k] for k in others]
+
+
+def _stands_in(part: Ints, whole: Ints) -> bool:
+    """Whether a sequence is the beginning or the end of another: a copy may be cut."""
+    n = part.shape[1]
+    return np.array_equal(part, whole[:, :n]) or np.array_equal(
+        part, whole[:, whole.shape[1] - n :]
+    )
+
+
+def _kernels_once(kernels: Sequence[TracedKernel], processes: Sequence[Process]) -> list[int]:
+    """Kernels of which no equal one was traced before: the same GPU, call and time."""
+    starts = {(k.start_ns, k.op_count, k.rank, k.bus_id) for k in kernels}
+    if len(starts) == len(kernels):
+        return list(range(len(kernels)))
+    seen: set[Hashable] = set()
+    kept = []
+    for k, kernel in enumerate(kernels):
+        process = processes[kernel.process]
+        if kernel.start_ns is not None and process.pid is not None:
+            key = (process.host, process.pid, replace(kernel, process=0, line=0))
+            if key in seen:
+                continue
+            seen.add(key)
+        kept.append(k)
+    return kept
+
+
+def taken(observed: Observations, found: Originals) -> Observations:
+    """The observations that `found` keeps, numbered anew."""
+    if len(found.handles) == len(observed.handles) and len(found.rows) == len(observed):
+        return observed
+    handle_of = np.full(len(observed.handles), -1, dtype=np.int32)
+    handle_of[found.handles] = np.arange(len(found.handles), dtype=np.int32)
+    row_of = np.full(len(observed), -1, dtype=np.int64)
+    row_of[found.rows] = np.arange(len(found.rows))
+    columns = {name: values[found.rows] for name, values in observed.columns.items()}
+    columns["handle"] = handle_of[columns["handle"]]
+    tuned = row_of[observed.tuning["row"]]
+    return replace(
+        observed,
+        handles=[observed.handles[i] for i in found.handles],
+        columns=columns,
+        tuning={"row": tuned[tuned >= 0], "setting": observed.tuning["setting"][tuned >= 0]},
+    )

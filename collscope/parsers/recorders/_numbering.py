@@ -1,0 +1,100 @@
+"""What a recorder's own numbers tell of its file: records that lack, and records that stand twice.
+
+A recorder numbers its records one by one. The first number may be any: a ring buffer forgets its
+oldest records, and a profiler may begin late. A number that lacks between two others is a record
+that was made and is not in the file.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, TypeVar
+
+from collscope.model import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Sequence
+
+    from collscope.model.trace import RecordedCall
+    from collscope.parsers._notes import Notes
+
+_T = TypeVar("_T")
+
+_MISSING_TEXT = (
+    "By the recorder's own numbers at least so many calls were made that are not in the file: they"
+    " were lost, or the recorder left them out."
+)
+_OPEN_TEXT = "The file is not closed, as the process does when it ends: later calls may be missing."
+_MOST = 2**62  # a number that a damaged file gives; the sums of a run stay whole numbers of SQLite
+_TWICE_TEXT = "Records that stand in the file twice, equal in every field, were counted once."
+
+
+def lacking(numbers: Iterable[int], *, first: int | None = None) -> int:
+    """How many numbers are missing between the least and the largest.
+
+    numbers  in any order, each any number of times
+    first    that the recorder begins with, where the file should reach back to it
+
+    >>> lacking([3, 4, 4, 7]), lacking([3, 4], first=1), lacking([])
+    (2, 2, 0)
+    """
+    known = set(numbers)
+    if not known:
+        return 0
+    least = min(known) if first is None else min(first, *known)
+    return max(known) - least + 1 - len(known)
+
+
+def lacking_calls(calls: Iterable[RecordedCall], *, first: int | None = None) -> int:
+    """Calls whose numbers lack, where a rank's communicator counts each operation by itself.
+
+    first   as `lacking` takes it
+    source  ncclComm.seqNumber has one counter per function (comm.h since NCCL 2.23)
+    """
+    numbers: dict[Hashable, list[int]] = defaultdict(list)
+    for call in calls:
+        what = call.collective
+        if call.seq is not None and not what.op.point_to_point:
+            numbers[what.group, call.group_rank, what.op].append(call.seq)
+    return sum(lacking(own, first=first) for own in numbers.values())
+
+
+def call_once(call: RecordedCall) -> Hashable | None:
+    """Key for `once` of a call: numbered ones that are equal in every field are one.
+
+    What numbers a Send or Recv differs between recorders: their times tell them apart.
+    """
+    told = call.start_ns if call.collective.op.point_to_point else call.seq
+    return None if told is None else call
+
+
+def note_open(notes: Notes, line: int) -> None:
+    """Note a file whose writer ends it, and that is not ended."""
+    notes.add(Severity.NOTICE, "no_end", _OPEN_TEXT, line)
+
+
+def note_missing(notes: Notes, missing: int) -> None:
+    """Count calls that a recorder numbered and the file lacks."""
+    notes.add(Severity.DATA_LOSS, "numbers_missing", _MISSING_TEXT, 1, count=min(missing, _MOST))
+
+
+def once(records: Sequence[_T], key: Callable[[_T], Hashable | None], notes: Notes) -> list[_T]:
+    """Records without those that stand there again, which are counted.
+
+    key  equal for records that cannot be two; None for one that nothing tells apart from others
+    """
+    seen: set[Hashable] = set()
+    kept = []
+    for record in records:
+        known = key(record)
+        if known is not None and known in seen:
+            continue
+        seen.add(known)
+        kept.append(record)
+    note_again(notes, len(records) - len(kept))
+    return kept
+
+
+def note_again(notes: Notes, again: int = 1, line: int = 1) -> None:
+    """Count records that stand in the file already, and were left out."""
+    notes.add(Severity.NOTICE, "counted_once", _TWICE_TEXT, line, count=again)
