@@ -75,7 +75,7 @@ def test_what_a_gpu_can_do_is_believed(rows: list[_Row]) -> None:
     start, end, stream, collective = (np.array(c) for c in zip(*rows, strict=True))
     # Launched in order, however long before.
     launch = np.maximum(start - HOUR, 0)
-    assert stamps.judge(start, end, stream, collective, launch).believed.all()
+    assert stamps.judge(start, end, stream, collective, stamps.Launches(launch)).believed.all()
 
 
 @settings(deadline=None, max_examples=60)
@@ -115,7 +115,7 @@ def test_a_row_out_of_the_order_of_launches_is_out(at: int, by: int) -> None:
     launch = start - 50_000
     start[at] += by
     end[at] += by
-    found = stamps.judge(start, end, stream, collective, launch)
+    found = stamps.judge(start, end, stream, collective, stamps.Launches(launch))
     # The last of a stream may come as late as it likes, and the first as early.
     free = (at >= 38 and by > 0) or (at <= 1 and by < 0)
     assert np.flatnonzero(~found.believed).tolist() == ([] if free else [at])

@@ -240,6 +240,7 @@ class Rows:
                 dtype=np.int64,
             ),
             np.array([s.kind == "kernel" and known[s.name] for s in spans], dtype=bool),
+            kernel=np.array([s.kind == "kernel" for s in spans], dtype=bool),
         )
         for note in stamps.diagnostics(found, lambda row: _span_words(spans[row])):
             self.note(note)
