@@ -24,7 +24,7 @@ counted and told. A row is not believed when
    that launched a row returned, and another was launched after that, `OVERLAP_NS` are enough.
 
 Rules 3 and 5 leave out one row in a hundred of a stream at most. Where more contradict each other,
-nothing tells which are right: the rows are kept, and counted with a code of `CONTRADICTIONS`, for
+nothing tells which are right: the rows are kept, and counted with a code of `TIMES_UNKNOWN`, for
 which no figure is made of the source's times. Overlaps count there by the time that rows outlast
 later ones of their stream, be it microseconds each, from a hundredth of the stream's time on: less
 moves no figure by more. A kernel may begin before the end of the one before it (programmatic
@@ -137,8 +137,6 @@ _UNTIMED_KERNELS = (
     "zero_length_kernels",
     "Kernels that end when they start were not timed: the time of the GPU is not known.",
 )
-CONTRADICTIONS = (_OVERLAPS[0], _DISORDERED[0], _UNTIMED_KERNELS[0])
-"""Codes of sources whose times contradict each other: no figure is made of them."""
 
 
 class Launches(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from collscope.model import Diagnostic, Severity
 from collscope.model.profile import ProfiledCalls
 from collscope.model.trace import Call, HostCalls
 from collscope.parsers._columns import Index, as_numpy, launches
@@ -28,6 +29,7 @@ _KINDS = {
 }  # fmt: skip
 _API = re.compile(r"(?:cuda|hip|cu)([A-Z]\w*?)(?:_v\d+|_ptsz|_spt)*")
 _LIMIT = 2**63
+_EXCEPTIONAL = 100  # of so many launches, the kernel of one may lack
 
 
 @lru_cache(maxsize=4096)
@@ -41,6 +43,25 @@ def call_kind(name: str) -> int:
     """
     found = _API.fullmatch(name)
     return NOT_TOLD if found is None else _KINDS.get(found[1], NOT_TOLD)
+
+
+def lost_kernels(lost: int, launched: int) -> Diagnostic:
+    """What is told of kernels that a source shows being launched, and does not hold.
+
+    Where one in a hundred lacks, figures of the GPU's time are off by as much.
+    """
+    if lost * _EXCEPTIONAL > launched:
+        message = (
+            "Kernels were launched that the trace does not hold: there are at least as many calls"
+            " as are counted, and what the GPU did meanwhile is not known. Trace fewer steps, so"
+            " that the profiler drops none."
+        )
+        return Diagnostic(Severity.DATA_LOSS, "many_kernels_lost", message, count=lost)
+    message = (
+        "Kernels were launched that the trace does not hold: its GPU idles less than it seems,"
+        " and computes more. Trace fewer steps, so that the profiler drops none."
+    )
+    return Diagnostic(Severity.DATA_LOSS, "kernels_lost", message, count=lost)
 
 
 class CallRows:

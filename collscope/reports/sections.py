@@ -8,6 +8,7 @@ from collscope.analysis.classes import ClassRow
 from collscope.analysis.overview import Header
 from collscope.analysis.share import IDLE_PERCENT, Bound, Share, alike, bound_by
 from collscope.analysis.transports import TransportRow
+from collscope.analysis.withheld import unknown_times
 from collscope.model import Op
 from collscope.reports.class_words import class_words
 from collscope.reports.layout import (
@@ -32,6 +33,7 @@ from collscope.reports.timeline_words import (
     share_of_time_sentence,
     timeline_sentences,
     traced_ranks,
+    withheld_sentences,
 )
 from collscope.units import count, format_size, format_time
 
@@ -74,6 +76,7 @@ def measured_only(report: Report) -> bool:
 
 def _answer(report: Report) -> Iterable[str]:
     header = report.header
+    yield from withheld_sentences(report.timeline)
     yield from cut_sentence(report.timeline.cut)
     yield from measured_sentences(report.judgement)
     yield from share_of_time_sentence(report.timeline)
@@ -115,6 +118,8 @@ def _share_answer(report: Report) -> Iterable[str]:
             f"The GPU idles {idle:.1f} % of the traced time: the job is bound by neither "
             "communication nor computation, but by what keeps the GPU waiting for work."
         )
+    if not shares and unknown_times(report.timeline.withheld) is not None:
+        return
     if not shares:
         profiled = any(source.kind == "profile" for source in report.coverage.sources)
         why = "no row of the profile has a usable time" if profiled else "no profile"
