@@ -42,7 +42,7 @@ class Withheld(msgspec.Struct, frozen=True):
 def read_withheld(connection: sqlite3.Connection, run: str) -> tuple[Withheld, ...]:
     """Contradictions for which figures of a run's traces are not known, the most frequent first."""
     rows = connection.execute(_FOUND, (run, *TIMES_UNKNOWN, *STEPS_UNKNOWN))
-    return tuple(Withheld(*row, steps_only=row[0] in STEPS_UNKNOWN) for row in rows)
+    return tuple(Withheld(code, *rest, code in STEPS_UNKNOWN) for code, *rest in rows)
 
 
 def unknown_times(found: Sequence[Withheld]) -> Withheld | None:

@@ -10,7 +10,7 @@ from collscope.match.rows import UNKNOWN_LAUNCH, Rows
 from collscope.model import Diagnostic, Severity
 from collscope.timeline.analyse import Timeline
 from collscope.timeline.steps import Steps
-from collscope.units import format_time
+from collscope.units import count, format_time
 
 _EXCEPTIONAL = 100  # of so many rows, the launch of one may lack
 # Ranks that meet in every step have equal means; one step more or less waited for at either end of
@@ -20,7 +20,21 @@ _UNLIKE = 1.25
 
 def contradictions(timeline: Timeline, steps: Steps) -> list[Diagnostic]:
     """Contradictions between the ranks' traces, and what steps cannot be told from."""
-    return [*_launches(timeline.rows, steps), *_steps(timeline, steps)]
+    return [*_ends(timeline), *_launches(timeline.rows, steps), *_steps(timeline, steps)]
+
+
+def _ends(timeline: Timeline) -> Iterable[Diagnostic]:
+    """Calls that a rank left before another came, more of them than a single wrong row makes.
+
+    One offset and drift of each clock cannot explain them, so the others' waits are no better.
+    """
+    impossible = int(timeline.times.impossible.sum())
+    if impossible > 1 and impossible * _EXCEPTIONAL > len(timeline.calls):
+        text = (
+            f"of {count(len(timeline.calls), 'call')} many have ranks that leave before another"
+            " comes, which no difference of clocks explains: a clock jumped, or times are wrong"
+        )
+        yield Diagnostic(Severity.DATA_LOSS, "ends_apart", text, count=impossible)
 
 
 def _launches(rows: Rows, steps: Steps) -> Iterable[Diagnostic]:
