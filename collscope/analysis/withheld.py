@@ -42,7 +42,10 @@ class Withheld(msgspec.Struct, frozen=True):
 def read_withheld(connection: sqlite3.Connection, run: str) -> tuple[Withheld, ...]:
     """Contradictions for which figures of a run's traces are not known, the most frequent first."""
     rows = connection.execute(_FOUND, (run, *TIMES_UNKNOWN, *STEPS_UNKNOWN))
-    return tuple(Withheld(code, *rest, code in STEPS_UNKNOWN) for code, *rest in rows)
+    return tuple(
+        Withheld(code, message, number, sources, source, first, code in STEPS_UNKNOWN)
+        for code, message, number, sources, source, first in rows
+    )
 
 
 def unknown_times(found: Sequence[Withheld]) -> Withheld | None:
