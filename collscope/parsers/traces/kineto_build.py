@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from collscope.model import Diagnostic, Severity
 from collscope.model.trace import Call, HostCalls, Ints, Kind, TraceCollective, TraceFile
-from collscope.parsers._calls import NOT_TOLD, lost_kernels
+from collscope.parsers._calls import NOT_TOLD, at_the_end, lost_kernels
 from collscope.parsers._columns import Floats, Index, as_numpy
 from collscope.parsers.traces import kineto_calls
 from collscope.parsers.traces._named import from_name
@@ -232,11 +232,7 @@ def _lost(seen: Collector) -> Iterable[Diagnostic]:
     """Kernels that were launched and are not there; activities without times are told apart."""
     start, lasts = (as_numpy(c, np.float64) for c in (seen.rows.start, seen.rows.duration))
     correlation = as_numpy(seen.rows.correlation, np.int64)
-    ended = float((start + lasts).max(initial=0))
-    # What runs at the end is as long as what ran in the last tenth of the rows.
-    late = start >= np.quantile(start, 0.9) if len(start) else []
-    running = float(lasts[late].max(initial=0))
-    lost, launched = seen.host.without_kernel(correlation, ended, running)
+    lost, launched = seen.host.without_kernel(correlation, at_the_end(start, lasts))
     lost -= seen.bad
     if lost > 0:
         yield lost_kernels(lost, launched)
