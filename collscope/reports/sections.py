@@ -10,6 +10,7 @@ from collscope.analysis.share import IDLE_PERCENT, Bound, Share, alike, bound_by
 from collscope.analysis.transports import TransportRow
 from collscope.analysis.withheld import unknown_times
 from collscope.model import Op
+from collscope.model.diagnostic import TIMES_UNKNOWN
 from collscope.reports.class_words import class_words
 from collscope.reports.layout import (
     NAME,
@@ -123,6 +124,8 @@ def _share_answer(report: Report) -> Iterable[str]:
     if not shares:
         profiled = any(source.kind == "profile" for source in report.coverage.sources)
         why = "no row of the profile has a usable time" if profiled else "no profile"
+        if any(row.code in TIMES_UNKNOWN for row in report.coverage.diagnostics):
+            why = "times of the profile contradict each other: see Findings"
         yield f"Share of GPU time: not known ({why}; collscope ingest profile PATH)."
     elif len(traced) > 1:
         ranks = traced_ranks(report.timeline, len(report.timeline.ranks) or len(traced))
