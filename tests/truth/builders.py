@@ -148,8 +148,8 @@ def damaged(folder: Path, what: dict[str, Any], *sources: Path) -> None:
 
     Of the `ranks` named (all without): of every `nth` kernel in the order of the starts the
     duration is `times` as long, the start `later_us` later; kernels that start in the part `lost`
-    (from, to) of the trace's time are gone; events of the categories `without` are gone; `twice` all
-    events stand there again; those behind the middle of the kernels' time are `jump_us` later.
+    (from, to) of the trace's time are gone; events of the categories `without` are gone; `twice`
+    all events stand there again; those behind the middle of the kernels' time are `jump_us` later.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for number, source in enumerate(sorted(sources)):
