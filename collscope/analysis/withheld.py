@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from collscope.model.diagnostic import STEPS_UNKNOWN, TIMES_UNKNOWN
+from collscope.units import count
 
 # What was found while reading a profile says nothing of the traces beside it.
 _FOUND = f"""
@@ -36,7 +37,7 @@ class Withheld(msgspec.Struct, frozen=True):
     def words(self) -> str:
         """The contradiction with its number, as a sentence."""
         said = self.message.rstrip(".")
-        return f"{said[:1].upper()}{said[1:]} (number: {self.count})."
+        return f"{said[:1].upper()}{said[1:]} ({count(self.count, 'time')})."
 
 
 def read_withheld(connection: sqlite3.Connection, run: str) -> tuple[Withheld, ...]:

@@ -53,11 +53,12 @@ def match_traces(
     recordings, twice = first_of_rank(given.recordings)
     arrival = timeline.times.arrival
     calls = join_extras(matched, recordings, timeline.rows, timeline.calls, arrival)
-    matched.diagnostics += [*_notes(given, timeline), *_doubts(timeline.rows), *twice]
+    notes = _notes(given, timeline, doubted=doubted)
+    matched.diagnostics += [*notes, *_doubts(timeline.rows), *twice]
     found = timeline.steps
     if steps is not None:
         found = find_steps(timeline.rows, timeline.calls, timeline.times, steps)
-    against = contradictions(timeline, found)
+    against = [] if doubted else contradictions(timeline, found)
     matched.diagnostics += against
     codes = {d.code for d in against} | {d.code for t in given.traces for d in t.diagnostics}
     known = not doubted and codes.isdisjoint(TIMES_UNKNOWN)
@@ -65,8 +66,11 @@ def match_traces(
     return TraceMatch(given, timeline, check(recordings), calls, told, known)
 
 
-def _notes(given: store.StoredTraces, timeline: Timeline) -> list[Diagnostic]:
+def _notes(given: store.StoredTraces, timeline: Timeline, *, doubted: bool) -> list[Diagnostic]:
     found = [d for t in given.traces for d in t.diagnostics if d.severity is Severity.DATA_LOSS]
+    # Rows that are kept are found again, and counted with their source, but for older stores.
+    counted = ("zero_length", *(TIMES_UNKNOWN if doubted else ()))
+    found = [d for d in found if d.code not in counted]
     twice = [given.traces[k].rank for k in timeline.rows.duplicates]
     if twice:
         text = (

@@ -218,7 +218,9 @@ def _evidence(evidence: Evidence) -> str:
 def _shares(report: Report) -> Iterable[str | Table]:
     shares = report.shares
     if not shares:
-        yield "Not known: the run has no profile."
+        doubted = unknown_times(report.timeline.withheld) is not None
+        why = "the traces contradict themselves" if doubted else "the run has no profile"
+        yield f"Not known: {why}."
     if len(shares) > _MOST_SENTENCES:
         yield _shares_table(shares)
         largest = max(_traced(report) or shares, key=lambda share: share.percent or 0.0)
