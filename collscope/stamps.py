@@ -20,8 +20,19 @@ counted and told. A row is not believed when
    source takes from first start to last end. Of fewer than `FEW` other rows that says nothing.
 5. `MISPLACED`: it starts `LONG_NS` or more after rows of its own stream that were launched later,
    or before rows launched earlier: a stream runs in the order of the launches. (Not less: a launch
-   may be held up for seconds while another thread launches.) Only for sources that tell launches,
-   and, as rule 3, only where few rows of a stream do so.
+   may be held up for seconds while another thread launches.) Where the source tells when the call
+   that launched a row returned, and another was launched after that, `OVERLAP_NS` are enough.
+
+Rules 3 and 5 leave out one row in a hundred of a stream at most. Where more contradict each other,
+nothing tells which are right: the rows are kept, and counted with a code of `TIMES_UNKNOWN`, for
+which no figure is made of the source's times. Overlaps count there by the time that rows outlast
+later ones of their stream, be it microseconds each, from a hundredth of the stream's time on: less
+moves no figure by more. A kernel may begin before the end of the one before it (programmatic
+dependent launch), but does not end before it. Rows that one launch starts are a graph's, whose
+branches may run at once on one stream number; of hardware queues no order is known.
+
+A kernel takes time: one of no length (`zero_length`) was not timed, unless all stamps are whole
+microseconds. Equal rows are one row, recorded twice.
 
 A collective waits for its last rank as long as that rank takes: ten minutes for one that loads
 data, half an hour until the watchdog ends it, as the first row of a source, the last, or its
@@ -45,7 +56,7 @@ import numpy.typing as npt
 from msgspec.structs import asdict, replace
 
 from collscope.model import Diagnostic, Severity
-from collscope.model.trace import Ints, RecordedCall, RecordedCalls, TraceColumns, TraceFile
+from collscope.model.trace import Ints, Kind, RecordedCall, RecordedCalls, TraceColumns, TraceFile
 
 Bools = npt.NDArray[np.bool_]
 
@@ -55,6 +66,8 @@ OVERLAP_NS = 1_000_000
 LONG_NS = 60 * 10**9
 FEW = 10  # rows that tell how long a source is
 _NO_STREAM = ("", "None", "copy")  # labels of a trace's rows whose stream or queue is not told
+_QUEUE = "queue "  # how labels of hardware queues begin: several streams share them
+_US = 1_000  # ns
 _EXCERPT = 200  # characters
 _EXCEPTIONAL = 100  # of so many rows of a stream, one may be wrong
 
@@ -101,6 +114,36 @@ _APART = (
     "Rows that are apart from the rest of the source by a minute, and by more than the rest lasts,"
     " are kept. If a clock jumped there, idle times and spans are wrong.",
 )
+_ZERO_LENGTH = (
+    "zero_length",
+    "Kernels that end when they start were not timed: their time is not known, and counts as 0.",
+)
+_REPEATED = (
+    "repeated_row",
+    "Rows that equal another in name, stream, start and end count once.",
+)
+# Contradictions of more than one row in a hundred: code and text.
+_OVERLAPS = (
+    "overlapping_rows",
+    "Kernels or copies outlast later ones of their own stream, which runs one after the other:"
+    " starts or durations are wrong, and nothing tells which.",
+)
+_DISORDERED = (
+    "disordered_rows",
+    "Kernels or copies start out of the order in which they were launched on their stream: starts"
+    " are wrong, and nothing tells which.",
+)
+_UNTIMED_KERNELS = (
+    "zero_length_kernels",
+    "Kernels that end when they start were not timed: the time of the GPU is not known.",
+)
+
+
+class Launches(msgspec.Struct, frozen=True):
+    """When the calls that launched rows began and returned: ns on the rows' clock."""
+
+    start: Ints  # (rows,) -1: not known
+    end: Ints | None = None  # (rows,) the same; None: of no row
 
 
 class StampJudgement(msgspec.Struct, frozen=True):
@@ -109,6 +152,10 @@ class StampJudgement(msgspec.Struct, frozen=True):
     reason: npt.NDArray[np.int8]  # (rows,) BELIEVED, or why not
     long_waits: Ints  # believed collectives that are longer than all the rest
     apart: Ints  # believed rows that stand far from all the rest
+    overlaps: Ints  # rows that outlast later ones of their stream, where they are many
+    disordered: Ints  # rows out of the order of their stream's launches, where they are many
+    zero_length: Ints  # kernels that end when they start
+    of_kernels: int  # that `zero_length` were looked for in
 
     @property
     def believed(self) -> Bools:
@@ -122,14 +169,16 @@ def judge(
     end: Ints,
     stream: npt.NDArray[Any],
     collective: Bools,
-    launch: Ints | None = None,
+    launches: Launches | None = None,
+    kernel: Bools | None = None,
 ) -> StampJudgement:
     """Hold the rows of one source, or of one clock of it, against each other.
 
     start, end  (rows,) ns
     stream      (rows,) equal for rows that run one after the other; -1: not known
     collective  (rows,) kernels that may wait for other ranks
-    launch      (rows,) ns on the same clock, -1: not known; None: of no row
+    launches    of the rows; None: of none
+    kernel      (rows,) rows that take time; None: any may take none
     """
     reason = np.zeros(len(start), dtype=np.int8)
     timed = (start >= 0) & (start <= LATEST_NS) & (end >= 0) & (end <= LATEST_NS)
@@ -138,29 +187,68 @@ def judge(
     # Sentinels would overflow the differences.
     duration = np.where(timed, end, 0) - np.where(timed, start, 0)
     reason[duration > LONGEST_NS] = UNTIMED
-    if launch is not None:
-        _judge_order(start, stream, launch, reason)
-    _judge_streams(start, end, stream, reason)
+    disordered = overlaps = np.empty(0, dtype=np.int64)
+    if launches is not None:
+        disordered = _judge_order(start, stream, launches, reason)
+    overlaps = _judge_streams(start, end, stream, launches, reason)
     long_waits = _judge_lengths(start, end, collective, reason)
-    return StampJudgement(reason, long_waits, _apart(start, end, reason))
+    kernels = np.zeros(len(start), dtype=bool) if kernel is None else kernel
+    whole = bool(((start % _US == 0) & (end % _US == 0)).all())  # rounded to 0 where shorter
+    zero = np.flatnonzero(kernels & (reason == BELIEVED) & (end == start) & (not whole))
+    apart = _apart(start, end, reason)
+    return StampJudgement(reason, long_waits, apart, overlaps, disordered, zero, int(kernels.sum()))
 
 
 def _judge_order(
-    start: Ints, stream: npt.NDArray[Any], launch: Ints, reason: npt.NDArray[np.int8]
-) -> None:
-    """Rule 5, in one sweep over all streams."""
+    start: Ints,
+    stream: npt.NDArray[Any],
+    launches: Launches,
+    reason: npt.NDArray[np.int8],
+) -> Ints:
+    """Rule 5, in one sweep over all streams; returns the rows of streams with too many."""
+    launch, returned = launches.start, launches.end
+    none = np.empty(0, dtype=np.int64)
     rows = np.flatnonzero((reason == BELIEVED) & (stream != -1) & (launch >= 0))
     if len(rows) < 2:
-        return
+        return none
     rows = rows[np.lexsort((start[rows], launch[rows], stream[rows]))]
+    many = []
     for a, b in _streams(stream[rows]):
-        begin = start[rows[a:b]]
+        mine = rows[a:b]
+        begin = start[mine]
+        if (np.diff(begin) >= 0).all():
+            continue
         soonest_after = np.append(np.minimum.accumulate(begin[::-1])[::-1][1:], begin[-1])
         latest_before = np.append(begin[0], np.maximum.accumulate(begin)[:-1])
-        for out in (begin - soonest_after >= LONG_NS, latest_before - begin >= LONG_NS):
-            if 0 < out.sum() <= max(1, (b - a) // _EXCEPTIONAL):
-                reason[rows[a:b][out]] = MISPLACED
-                break
+        late, early = begin - soonest_after >= LONG_NS, latest_before - begin >= LONG_NS
+        if returned is not None:
+            surely_late, surely_early = _after_return(begin, launch[mine], returned[mine])
+            late, early = late | surely_late, early | surely_early
+        out = min((late, early), key=lambda found: int(found.sum()))
+        if not out.any():
+            out = late | early
+        if 0 < out.sum() <= max(1, (b - a) // _EXCEPTIONAL):
+            reason[mine[out]] = MISPLACED
+        elif out.any():
+            many.append(mine[out])
+    return np.sort(np.concatenate([none, *many]))
+
+
+def _after_return(begin: Ints, launch: Ints, returned: Ints) -> tuple[Bools, Bools]:
+    """Rows that start long after others launched when their own call had returned; the reverse.
+
+    Of one stream, by launch.
+    """
+    known = returned > launch
+    soonest = np.append(np.minimum.accumulate(begin[::-1])[::-1], LATEST_NS)
+    behind = np.searchsorted(launch, np.where(known, returned, LATEST_NS), side="left")
+    late = begin - soonest[behind] >= OVERLAP_NS
+    order = np.flatnonzero(known)
+    order = order[np.argsort(returned[order], kind="stable")]
+    latest = np.append(-1, np.maximum.accumulate(begin[order])) if len(order) else np.array([-1])
+    before = np.searchsorted(returned[order], launch, side="right")
+    early = (latest[before] >= 0) & (latest[before] - begin >= OVERLAP_NS)
+    return late, early
 
 
 def _streams(own: npt.NDArray[Any]) -> list[tuple[int, int]]:
@@ -170,25 +258,55 @@ def _streams(own: npt.NDArray[Any]) -> list[tuple[int, int]]:
 
 
 def _judge_streams(
-    start: Ints, end: Ints, stream: npt.NDArray[Any], reason: npt.NDArray[np.int8]
-) -> None:
-    """Rule 3, in one sweep over all streams."""
+    start: Ints,
+    end: Ints,
+    stream: npt.NDArray[Any],
+    launches: Launches | None,
+    reason: npt.NDArray[np.int8],
+) -> Ints:
+    """Rule 3, in one sweep over all streams; returns the rows of streams with too many."""
+    none = np.empty(0, dtype=np.int64)
     rows = np.flatnonzero((reason == BELIEVED) & (stream != -1) & (end > start))
     if len(rows) < 2:
-        return
+        return none
     rows = rows[np.lexsort((-end[rows], start[rows], stream[rows]))]
     # Nothing overlaps in most sources: then the ends rise, and there is nothing to look for.
     late = end[rows[:-1]] > end[rows[1:]]
+    many = []
     for a, b in _streams(stream[rows]):
         if not late[a : b - 1].any():
             continue
-        begin, finish = start[rows[a:b]], end[rows[a:b]]
-        after = np.searchsorted(begin, begin, side="right")  # first row that starts later
-        least = np.append(np.minimum.accumulate(finish[::-1])[::-1], LATEST_NS)
-        follower = np.append(begin, LATEST_NS)[after]
-        over = (least[after] <= finish) & (finish - follower >= OVERLAP_NS)
+        mine = rows[a:b]
+        over = _outlast(start[mine], end[mine], OVERLAP_NS)[0]
         if 0 < over.sum() <= max(1, (b - a) // _EXCEPTIONAL):
-            reason[rows[a:b][over]] = OVERLAPPING
+            reason[mine[over]] = OVERLAPPING
+            mine = mine[~over]
+        if launches is not None:
+            mine = mine[~_of_graphs(launches.start[mine])]
+        over, excess = _outlast(start[mine], end[mine], 0)
+        if excess * _EXCEPTIONAL > (end[mine] - start[mine]).sum():
+            many.append(mine[over])
+    return np.sort(np.concatenate([none, *many]))
+
+
+def _outlast(begin: Ints, finish: Ints, least_ns: int) -> tuple[Bools, int]:
+    """Rows of a stream that end after later ones, and by how much in all.
+
+    begin, finish  by start, then the longest first
+    least_ns       that a row runs while the next ones start
+    """
+    after = np.searchsorted(begin, begin, side="right")  # first row that starts later
+    least = np.append(np.minimum.accumulate(finish[::-1])[::-1], LATEST_NS)
+    follower = np.append(begin, LATEST_NS)[after]
+    over = (least[after] <= finish) & (finish - follower >= least_ns)
+    return over, int((finish - least[after])[over].sum())
+
+
+def _of_graphs(launch: Ints) -> Bools:
+    """Rows of a stream whose launch started others of it, too."""
+    known, place, often = np.unique(launch, return_inverse=True, return_counts=True)
+    found: Bools = (often[place] > 1) & (known[place] >= 0)
+    return found
 
 
 def _judge_lengths(start: Ints, end: Ints, collective: Bools, reason: npt.NDArray[np.int8]) -> Ints:
@@ -238,10 +356,18 @@ def diagnostics(found: StampJudgement, excerpt: Callable[[int], str]) -> list[Di
         if len(rows):
             shown = excerpt(int(rows[0]))[:_EXCERPT]
             told.append(Diagnostic(Severity.DATA_LOSS, code, text, None, shown, len(rows)))
-    for rows, what in ((found.long_waits, _LONG_WAIT), (found.apart, _APART)):
+    untimed = len(found.zero_length) * _EXCEPTIONAL > found.of_kernels
+    kept = (
+        (Severity.DATA_LOSS, found.overlaps, _OVERLAPS),
+        (Severity.DATA_LOSS, found.disordered, _DISORDERED),
+        (Severity.DATA_LOSS, found.zero_length, _UNTIMED_KERNELS if untimed else _ZERO_LENGTH),
+        (Severity.NOTICE, found.long_waits, _LONG_WAIT),
+        (Severity.NOTICE, found.apart, _APART),
+    )
+    for severity, rows, what in kept:
         if len(rows):
             shown = excerpt(int(rows[0]))[:_EXCERPT]
-            told.append(Diagnostic(Severity.NOTICE, *what, None, shown, len(rows)))
+            told.append(Diagnostic(severity, *what, None, shown, len(rows)))
     return told
 
 
@@ -251,20 +377,62 @@ def believed_trace(trace: TraceFile) -> tuple[TraceFile, Ints]:
     returns  also the index of each row that is kept
     """
     c = trace.columns
-    told = np.array([label not in _NO_STREAM for label in trace.streams] + [False])
+    once = _first_of_equals(c)
+    repeated = len(c) - len(once)
+    c = c if not repeated else TraceColumns(**{n: v[once] for n, v in asdict(c).items()})
+    told = np.array(
+        [s not in _NO_STREAM and not s.startswith(_QUEUE) for s in trace.streams] + [False]
+    )
     stream = np.where(told[c.stream], c.stream, -1)
-    found = judge(c.start_ns, c.end_ns, stream, c.collective >= 0, c.launch_ns)
-    kept = np.flatnonzero(found.believed)
-    if len(kept) == len(c) and not len(found.long_waits) and not len(found.apart):
-        return trace, kept
+    returned = None
+    if trace.calls is not None:  # a row without a call has the place -1
+        returned = np.append(trace.calls.end_ns, -1)[trace.calls.of_row[once]]
+    found = judge(
+        c.start_ns,
+        c.end_ns,
+        stream,
+        c.collective >= 0,
+        Launches(c.launch_ns, returned),
+        c.kind == Kind.KERNEL,
+    )
 
     def excerpt(row: int) -> str:
         return f"{trace.names[c.name[row]]}: {c.start_ns[row]} to {c.end_ns[row]} ns"
 
+    notes = tuple(diagnostics(found, excerpt))
+    if repeated:
+        again = np.setdiff1d(np.arange(len(trace.columns)), once)[0]
+        shown = trace.names[trace.columns.name[again]][:_EXCERPT]
+        notes += (Diagnostic(Severity.NOTICE, *_REPEATED, None, shown, repeated),)
+    kept = np.flatnonzero(found.believed)
+    if len(kept) == len(trace.columns) and not notes:
+        return trace, kept
     columns = TraceColumns(**{name: column[kept] for name, column in asdict(c).items()})
-    notes = (*trace.diagnostics, *diagnostics(found, excerpt))
-    calls = trace.calls and replace(trace.calls, of_row=trace.calls.of_row[kept])
-    return replace(trace, columns=columns, calls=calls, diagnostics=notes), kept
+    calls = trace.calls and replace(trace.calls, of_row=trace.calls.of_row[once[kept]])
+    steps = tuple(sorted(set(trace.steps)))
+    return (
+        replace(
+            trace, columns=columns, calls=calls, steps=steps,
+            diagnostics=(*trace.diagnostics, *notes),
+        ),
+        once[kept],
+    )  # fmt: skip
+
+
+def _first_of_equals(c: TraceColumns) -> Ints:
+    """Rows of a trace without those that equal another in all but the host's call."""
+    every = np.arange(len(c))
+    # By start: rows that have one in common are few, so only they are looked at.
+    same = np.flatnonzero(c.start_ns[1:] == c.start_ns[:-1])
+    if not len(same):
+        return every
+    look = np.unique(np.concatenate([same, same + 1]))
+    told = np.stack(
+        [c.start_ns[look], c.end_ns[look], c.stream[look], c.name[look], c.kind[look], c.seq[look]]
+    )
+    _, first = np.unique(told, axis=1, return_index=True)
+    again = np.setdiff1d(np.arange(len(look)), first)
+    return np.delete(every, look[again])
 
 
 def believed_recording(recorded: RecordedCalls) -> RecordedCalls:

@@ -75,7 +75,7 @@ def test_what_a_gpu_can_do_is_believed(rows: list[_Row]) -> None:
     start, end, stream, collective = (np.array(c) for c in zip(*rows, strict=True))
     # Launched in order, however long before.
     launch = np.maximum(start - HOUR, 0)
-    assert stamps.judge(start, end, stream, collective, launch).believed.all()
+    assert stamps.judge(start, end, stream, collective, stamps.Launches(launch)).believed.all()
 
 
 @settings(deadline=None, max_examples=60)
@@ -115,7 +115,7 @@ def test_a_row_out_of_the_order_of_launches_is_out(at: int, by: int) -> None:
     launch = start - 50_000
     start[at] += by
     end[at] += by
-    found = stamps.judge(start, end, stream, collective, launch)
+    found = stamps.judge(start, end, stream, collective, stamps.Launches(launch))
     # The last of a stream may come as late as it likes, and the first as early.
     free = (at >= 38 and by > 0) or (at <= 1 and by < 0)
     assert np.flatnonzero(~found.believed).tolist() == ([] if free else [at])
@@ -438,3 +438,55 @@ def test_a_store_of_before_that_holds_sentinels_is_reported(db_path: Path, run: 
         assert db.execute(query, (run,)).fetchall() == [(100, 400)]
         told = "SELECT code, count FROM diagnostics WHERE run = ? AND severity = 'data_loss'"
         assert db.execute(told, (run,)).fetchall() == [("untimed_row", 1)]
+
+
+def _one_stream(lasts: list[int], gap: int = 100) -> tuple[np.ndarray, ...]:
+    """Rows of one stream one after the other, with the lengths they truly have."""
+    ends = np.cumsum(np.array(lasts) + gap) + 10**9
+    start = ends - np.array(lasts)
+    return start, ends, np.zeros(len(lasts), dtype=np.int64), np.zeros(len(lasts), dtype=bool)
+
+
+def test_rows_that_outlast_later_ones_are_counted_however_short() -> None:
+    start, end, stream, collective = _one_stream([5_000] * 200)
+    assert not len(stamps.judge(start, end, stream, collective).overlaps)
+    long = end.copy()
+    long[::10] += 45_000  # below what is left out
+    found = stamps.judge(start, long, stream, collective)
+    assert found.believed.all()
+    assert found.overlaps.tolist() == list(range(0, 200, 10))
+    # Of a hardware queue nothing is known, and branches of a graph may run at once.
+    assert not len(stamps.judge(start, long, stream - 1, collective).overlaps)
+    graph = stamps.Launches(np.full(200, 10**8))
+    assert not len(stamps.judge(start, long, stream, collective, graph).overlaps)
+
+
+def test_a_kernel_may_begin_before_the_end_of_the_one_before() -> None:
+    """Programmatic dependent launch: half of each beside the next, and none ends out of order."""
+    start, end, stream, collective = _one_stream([5_000] * 200, gap=-2_500)
+    assert not len(stamps.judge(start, end, stream, collective).overlaps)
+
+
+def test_starts_against_the_order_of_launches_are_found_once_their_call_returned() -> None:
+    start, end, stream, collective = _one_stream([5_000] * 100)
+    launch = np.arange(100) * 1_000 + 1
+    late = np.arange(100) % 50 == 7
+    moved = start + late * 10_000_000, end + late * 10_000_000
+    known = stamps.Launches(launch, launch + 900)
+    assert len(stamps.judge(*moved, stream, collective, known).disordered) == 2
+    # While a call runs, another thread may launch before it does.
+    held = stamps.Launches(launch, launch + 10**9)
+    assert not len(stamps.judge(*moved, stream, collective, held).disordered)
+    assert not len(stamps.judge(start, end, stream, collective, known).disordered)
+
+
+def test_kernels_without_a_length_are_counted_unless_all_is_in_whole_microseconds() -> None:
+    start, end, stream, collective = _one_stream([5_000] * 100, gap=1_000)
+    kernel = np.arange(100) % 2 == 0
+    end[::4] = start[::4]
+    found = stamps.judge(start, end, stream, collective, kernel=kernel)
+    assert (len(found.zero_length), found.of_kernels) == (0, 50)  # whole microseconds
+    found = stamps.judge(start + 1, end + 1, stream, collective, kernel=kernel)
+    assert found.zero_length.tolist() == list(range(0, 100, 4))
+    codes = [d.code for d in stamps.diagnostics(found, str)]
+    assert codes == ["zero_length_kernels"]

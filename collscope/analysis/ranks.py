@@ -12,7 +12,7 @@ _RANKS = """
 SELECT rank, calls, transfer_ns, wait_ns, unknown_ns, late_of, late_last, late_behind,
        late_typical_ns, late_max_ns, late_total_ns, caused_wait_ns, late_share, straggler,
        span_ns, compute_ns, copy_ns, collective_ns, exposed_ns, hidden_ns, idle_ns
-FROM rank_times WHERE run = ? ORDER BY rank
+FROM rank_times WHERE run = ? AND span_ns IS NOT NULL ORDER BY rank
 """
 
 _LOGGED = """
@@ -69,7 +69,7 @@ _Rank = TypeVar("_Rank", bound=RankWaits)
 
 
 def read_ranks(connection: sqlite3.Connection, run: str) -> tuple[RankRow, ...]:
-    """Ranks of the run's traces."""
+    """Ranks of the run's traces; none where their times are not known."""
     return _read(connection, _RANKS, run, RankRow)
 
 

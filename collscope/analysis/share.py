@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from collscope.analysis.rocprof_files import again, kernels_of
+from collscope.model.diagnostic import TIMES_UNKNOWN
 
 # A pasted table whose percentages sum to less is an excerpt: what stands in it is no total.
 WHOLE_TABLE_PERCENT = 99.5
@@ -29,7 +31,9 @@ PASTED_TABLES = ("key_averages", HOST_FUNCTIONS)
 _SHARES = """
 SELECT v.source_id, s.path, s.dialect, v.collective_calls, v.collective_ns, v.kernel_ns,
        v.busy_ns, v.reported_percentage, v.reported_coverage
-FROM share v JOIN sources s USING (source_id) WHERE v.run = ? AND s.run = v.run
+FROM share v JOIN sources s USING (source_id) WHERE v.run = :run AND s.run = v.run
+AND NOT EXISTS (SELECT 1 FROM diagnostics d WHERE d.run = s.run AND d.path = s.path
+                AND d.code IN (SELECT value FROM json_each(:unknown)))
 ORDER BY v.source_id
 """
 
@@ -138,14 +142,18 @@ class _Profile(NamedTuple):
 
 
 def read_shares(connection: sqlite3.Connection, run: str) -> tuple[Share, ...]:
-    """Share of GPU time in collectives, one per profile of the run with kernels."""
+    """Share of GPU time in collectives, one per profile of the run with kernels.
+
+    None of a profile whose times contradict each other.
+    """
     totals: dict[int, list[_Total]] = defaultdict(list)
     for source_id, *columns in connection.execute(_TOTALS, (run,)):
         totals[source_id].append(_Total(*columns))
     names: dict[str, list[UnclassifiedName]] = defaultdict(list)
     for path, name, calls in connection.execute(_UNCLASSIFIED, (run,)):
         names[path].append(UnclassifiedName(name, calls))
-    profiles = {key: _Profile(*columns) for key, *columns in connection.execute(_SHARES, (run,))}
+    given = {"run": run, "unknown": json.dumps(TIMES_UNKNOWN)}
+    profiles = {key: _Profile(*columns) for key, *columns in connection.execute(_SHARES, given)}
     return tuple(
         _share(profile, totals[source_id], names[profile.source])
         for source_id, profile in _one_per_process(profiles, totals).items()

@@ -13,6 +13,7 @@ import msgspec
 from collscope.analysis.hidden_cost import BesideRow, read_beside
 from collscope.analysis.late_causes import LateCause, read_late_causes
 from collscope.analysis.ranks import RankRow, RankWaits, read_logged_ranks, read_ranks
+from collscope.analysis.withheld import Withheld, read_withheld
 from collscope.ingest.periods import Period, read_periods
 from collscope.store.trace_header import read_cpu_activities
 
@@ -210,6 +211,8 @@ class StoredTimeline(msgspec.Struct, frozen=True):
     warm_up_calls: int = 0  # left out of all sums
     warm_up_longest_ns: int = 0  # of their kernels
     kernels_lost: int = 0  # launched in the traces, which do not hold them
+    # Contradictions in the traces for which times or steps are not known; the most frequent first.
+    withheld: tuple[Withheld, ...] = ()
     # profiled periods or jobs that were read together, this run's among them; empty: only this one
     periods: tuple[Period, ...] = ()
 
@@ -240,6 +243,7 @@ class StoredTimeline(msgspec.Struct, frozen=True):
             warm_up_calls=warm_up,
             warm_up_longest_ns=longest or 0,
             kernels_lost=int(connection.execute(_LOST, (run,)).fetchone()[0]),
+            withheld=read_withheld(connection, run),
             cut=tuple(rank for (rank,) in connection.execute(_CUT, (run,))),
             periods=read_periods(connection, run),
         )

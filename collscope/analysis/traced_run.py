@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from collscope.analysis.classes import ClassRow, class_rows, read_call_totals
+from collscope.analysis.withheld import read_withheld
 from collscope.errors import InputError
 from collscope.model import CollectiveClass
 from collscope.store.traces import load_traces
@@ -37,8 +38,13 @@ class TracedRun(msgspec.Struct, frozen=True):
 def read_traced_run(connection: sqlite3.Connection, db: Path, run: str) -> TracedRun:
     """Analyse the traces of a run again, from what was stored of them.
 
-    raises  InputError when the run has no traces
+    raises  InputError when the run has no traces, or these contradict themselves
     """
+    for withheld in read_withheld(connection, run):
+        raise InputError(
+            f"{db}: the traces of run '{run}' contradict themselves: {withheld.words} Trace the job"
+            " again."
+        )
     run_id, steps = connection.execute(
         "SELECT run_id, steps FROM _run WHERE label = ?", (run,)
     ).fetchone()

@@ -61,6 +61,9 @@ _SAID = (
     "impossible_call",
     "trace_not_placed",
     "traces_apart",
+    "ends_apart",
+    "steps_differ",
+    "launches_unknown",
 )
 
 
@@ -181,10 +184,11 @@ def _match_traces(
     Imported here: a run of logs alone needs none of it.
     """
     from collscope.ingest.match_traces import match_traces, store_trace_match
-    from collscope.store.traces import load_traces
+    from collscope.store.traces import doubted, load_traces
 
     (steps,) = connection.execute("SELECT steps FROM _run WHERE run_id = ?", (run,)).fetchone()
-    found = match_traces(load_traces(connection, run, host=False), matched, steps)
+    given = load_traces(connection, run, host=False)
+    found = match_traces(given, matched, steps, doubted=doubted(connection, run))
     return lambda first_call: store_trace_match(connection, run, found, first_call)
 
 

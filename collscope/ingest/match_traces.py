@@ -16,9 +16,11 @@ from collscope.match.rows import Rows, gathered, ranked_by_name
 from collscope.match.run import Matched
 from collscope.match.trace_disagreements import trace_findings
 from collscope.model import Diagnostic, Severity
+from collscope.model.diagnostic import STEPS_UNKNOWN, TIMES_UNKNOWN
 from collscope.model.trace import Ints
 from collscope.store import traces as store
 from collscope.timeline.analyse import Timeline, analyse
+from collscope.timeline.contradictions import contradictions
 from collscope.timeline.overlap import own_warm_until
 from collscope.timeline.steps import Steps, find_steps
 from collscope.units import format_time
@@ -35,29 +37,40 @@ class TraceMatch(msgspec.Struct, frozen=True):
     timeline: Timeline
     consistency: Consistency
     calls: Ints  # per call of the timeline its index in the matched run; -1: left out
-    steps: Steps
+    steps: Steps | None  # None: not known
+    times_known: bool  # nothing in the traces contradicts their times
 
 
 def match_traces(
-    given: store.StoredTraces, matched: Matched, steps: int | None = None
+    given: store.StoredTraces, matched: Matched, steps: int | None = None, *, doubted: bool = False
 ) -> TraceMatch:
     """Analyse the traces of a run and put their calls beside those of its logs.
 
-    steps  number of steps in each trace, where that is known
+    steps    number of steps in each trace, where that is known
+    doubted  what was found while reading makes the times of the traces unknown
     """
     timeline = analyse(given.traces)
     recordings, twice = first_of_rank(given.recordings)
     arrival = timeline.times.arrival
     calls = join_extras(matched, recordings, timeline.rows, timeline.calls, arrival)
-    matched.diagnostics += [*_notes(given, timeline), *_doubts(timeline.rows), *twice]
+    notes = _notes(given, timeline, doubted=doubted)
+    matched.diagnostics += [*notes, *_doubts(timeline.rows), *twice]
     found = timeline.steps
     if steps is not None:
         found = find_steps(timeline.rows, timeline.calls, timeline.times, steps)
-    return TraceMatch(given, timeline, check(recordings), calls, found)
+    against = [] if doubted else contradictions(timeline, found)
+    matched.diagnostics += against
+    codes = {d.code for d in against} | {d.code for t in given.traces for d in t.diagnostics}
+    known = not doubted and codes.isdisjoint(TIMES_UNKNOWN)
+    told = found if known and codes.isdisjoint(STEPS_UNKNOWN) else None
+    return TraceMatch(given, timeline, check(recordings), calls, told, known)
 
 
-def _notes(given: store.StoredTraces, timeline: Timeline) -> list[Diagnostic]:
+def _notes(given: store.StoredTraces, timeline: Timeline, *, doubted: bool) -> list[Diagnostic]:
     found = [d for t in given.traces for d in t.diagnostics if d.severity is Severity.DATA_LOSS]
+    # Rows that are kept are found again, and counted with their source, but for older stores.
+    counted = ("zero_length", *(TIMES_UNKNOWN if doubted else ()))
+    found = [d for d in found if d.code not in counted]
     twice = [given.traces[k].rank for k in timeline.rows.duplicates]
     if twice:
         text = (
@@ -170,12 +183,17 @@ def store_trace_match(
     timeline, given = found.timeline, found.given
     kept = gathered(given.traces)
     call_ids = np.where(found.calls >= 0, found.calls + first_call, -1)
-    store.store_totals(connection, given.traces, _first_rows(found, kept), given.trace_ids)
     ids = [given.trace_ids[k] for k in kept]
-    store.store_ranks(connection, timeline, ids)
-    store.store_steps(connection, timeline, found.steps, ids)
-    store.store_call_times(connection, timeline, call_ids)
-    store.store_kernel_calls(connection, timeline, call_ids, [given.kernel_ids[k] for k in kept])
+    store.store_ranks(connection, timeline, ids, known=found.times_known)
+    if found.times_known:
+        store.store_totals(connection, given.traces, _first_rows(found, kept), given.trace_ids)
+        store.store_call_times(connection, timeline, call_ids)
+        kernels = [given.kernel_ids[k] for k in kept]
+        store.store_kernel_calls(connection, timeline, call_ids, kernels)
+    else:
+        store.clear_totals(connection, given.trace_ids)
+    if found.steps is not None:
+        store.store_steps(connection, timeline, found.steps, ids)
     store.store_consistency(connection, run, found.consistency)
     store.store_disagreements(
         connection, run, "trace", trace_findings(timeline.rows, timeline.calls)

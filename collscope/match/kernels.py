@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from collscope import stamps
 from collscope.model import Diagnostic, Severity
+from collscope.model.diagnostic import TIMES_UNKNOWN
 
 NONE = 0xFFFFFFFF
 KL, CL, KE = 0, 1, 4
@@ -106,9 +107,12 @@ def _believed(spans: Sequence[TracedKernel]) -> tuple[list[TracedKernel], list[D
             np.array(blocks, dtype=np.int64),
             np.ones(len(own), dtype=bool),
         )
-        for row in np.flatnonzero(~found.believed).tolist():
+        told = stamps.diagnostics(found, partial(_at_line, own))
+        # Rows that contradict each other too often: nothing tells which of a clock's are right.
+        unknown = any(note.code in TIMES_UNKNOWN for note in told)
+        for row in np.flatnonzero(~found.believed | unknown).tolist():
             kept[rows[row]] = replace(own[row], end_ns=None)
-        for note in stamps.diagnostics(found, partial(_at_line, own)):
+        for note in told:
             before = notes.get(note.code)
             notes[note.code] = replace(note, count=note.count + (before.count if before else 0))
     return kept, list(notes.values())

@@ -6,6 +6,16 @@ from enum import Enum
 
 import msgspec
 
+# Codes of diagnostics that make figures of a run's traces unknown: they stand in no number.
+TIMES_UNKNOWN = (
+    "overlapping_rows",
+    "disordered_rows",
+    "zero_length_kernels",
+    "many_kernels_lost",
+    "ends_apart",
+)
+STEPS_UNKNOWN = ("steps_differ", "launches_unknown")
+
 
 class Severity(Enum):
     """How bad a diagnostic is."""

@@ -7,16 +7,20 @@ from array import array
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
+import numpy.typing as npt
 
+from collscope.model import Diagnostic, Severity
 from collscope.model.profile import ProfiledCalls
 from collscope.model.trace import Call, HostCalls
 from collscope.parsers._columns import Index, as_numpy, launches
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Iterator
 
     from collscope.model.trace import Ints
+    from collscope.parsers._columns import Floats
 
 NOT_TOLD = -1
 _KINDS = {
@@ -26,8 +30,20 @@ _KINDS = {
     "DeviceSynchronize": Call.DEVICE_SYNC, "CtxSynchronize": Call.DEVICE_SYNC,
     "EventSynchronize": Call.EVENT_SYNC,
 }  # fmt: skip
+# cudaLaunchKernel, cudaLaunchKernelExC_v11060, cuLaunchKernelEx, hipExtModuleLaunchKernel,
+# cudaLaunchCooperativeKernel
+_LAUNCH = re.compile(r"Launch(?:Cooperative)?Kernel")
 _API = re.compile(r"(?:cuda|hip|cu)([A-Z]\w*?)(?:_v\d+|_ptsz|_spt)*")
 _LIMIT = 2**63
+_EXCEPTIONAL = 100  # of so many launches, the kernel of one may lack
+
+
+class Launches(msgspec.Struct, frozen=True):
+    """Launches of one kernel each; numbers rise in the order of the calls."""
+
+    number: Ints  # (launches,) what executions name them by
+    start: Ints | Floats
+    named: npt.NDArray[np.bool_]  # an execution does
 
 
 @lru_cache(maxsize=4096)
@@ -43,6 +59,80 @@ def call_kind(name: str) -> int:
     return NOT_TOLD if found is None else _KINDS.get(found[1], NOT_TOLD)
 
 
+def is_launch(name: str) -> bool:
+    """Whether a call launches one kernel.
+
+    >>> is_launch("cudaLaunchKernelExC_v11060"), is_launch("hipGraphLaunch")
+    (True, False)
+    """
+    return _LAUNCH.search(name) is not None
+
+
+def orders(name: str) -> bool:
+    """Whether a call matters whatever it launched: it orders GPU work, launches or captures it."""
+    return call_kind(name) != NOT_TOLD or is_launch(name) or captures(name)
+
+
+def captures(name: str) -> bool:
+    """Whether a launch behind the call may be into a graph: then no kernel follows it."""
+    return "BeginCapture" in name
+
+
+def without_kernel(
+    launch: Launches, host_end: float, waited: float, gpu: tuple[float, float]
+) -> tuple[int, int]:
+    """Launches of one process without their kernel, and all from the first that has one.
+
+    Those behind the last that has one do not count where the profiler stopped while the GPU was
+    still at work: the host's calls and the rows then end together, and the host has not waited for
+    the device since. In 60 recorded traces with 260 000 launches there is no launch without its
+    kernel.
+
+    launch    the launches of one kernel each
+    host_end  end of the last call
+    waited    start of the last that waited for the device; -inf without
+    gpu       end of the last row, and what the longest of the last rows takes
+    """
+    number, first = np.unique(launch.number, return_index=True)
+    named = np.flatnonzero(launch.named[first])
+    if not len(named):
+        return 0, 0
+    begin, last = int(named[0]), int(named[-1])
+    inside = last - begin + 1 - len(named)
+    behind = launch.start[first[last + 1 :]]
+    ended, running = gpu
+    if abs(host_end - ended) <= running:
+        behind = behind[behind < waited]
+    return inside + len(behind), len(number) - begin
+
+
+def at_the_end(start: Ints | Floats, lasts: Ints | Floats) -> tuple[float, float]:
+    """When the last of some rows ends, and what the longest of their last tenth takes."""
+    if not len(start):
+        return 0.0, 0.0
+    late = start >= np.quantile(start, 0.9)
+    return float((start + lasts).max()), float(lasts[late].max())
+
+
+def lost_kernels(lost: int, launched: int) -> Diagnostic:
+    """What is told of kernels that a source shows being launched, and does not hold.
+
+    Where one in a hundred lacks, figures of the GPU's time are off by as much.
+    """
+    if lost * _EXCEPTIONAL > launched:
+        message = (
+            "Kernels were launched that the trace does not hold: there are at least as many calls"
+            " as are counted, and what the GPU did meanwhile is not known. Trace fewer steps, so"
+            " that the profiler drops none."
+        )
+        return Diagnostic(Severity.DATA_LOSS, "many_kernels_lost", message, count=lost)
+    message = (
+        "Kernels were launched that the trace does not hold: its GPU idles less than it seems,"
+        " and computes more. Trace fewer steps, so that the profiler drops none."
+    )
+    return Diagnostic(Severity.DATA_LOSS, "kernels_lost", message, count=lost)
+
+
 class CallRows:
     """Calls that launched something or order GPU work; the others are not kept."""
 
@@ -56,6 +146,9 @@ class CallRows:
         self._process, self._thread = array("i"), array("i")
         self._kind, self._stream, self._event = array("b"), array("i"), array("i")
         self._processes: Index[object] = Index()
+        # Launches of one kernel each: process, number, start.
+        self._launches = array("q")
+        self._captures = False
 
     def add(
         self, name: object, number: object, where: tuple[object, object], times: tuple[object, ...]
@@ -69,6 +162,9 @@ class CallRows:
         """
         kind = call_kind(name) if isinstance(name, str) else NOT_TOLD
         own = number if isinstance(number, int) and 0 < number < _LIMIT else 0
+        if own and isinstance(name, str) and is_launch(name) and isinstance(times[0], int):
+            self._launches.extend((self._processes[where[0]], own, _within(times[0])))
+        self._captures |= isinstance(name, str) and captures(name)
         if kind == NOT_TOLD and own not in self._launched:
             return
         start, end = times
@@ -93,6 +189,37 @@ class CallRows:
     def __len__(self) -> int:
         """Calls kept."""
         return len(self._number)
+
+    def lost(self, gpu: tuple[float, float]) -> Iterator[Diagnostic]:
+        """That kernels were launched which are not among the executions.
+
+        gpu  end of the last execution, ns, and what the longest of the last ones takes
+        """
+        launches = as_numpy(self._launches, np.int64).reshape(-1, 3)
+        if self._captures or not len(launches):
+            return
+        process, start, end = (
+            as_numpy(column, kind)
+            for column, kind in (
+                (self._process, np.int32),
+                (self._start, np.int64),
+                (self._end, np.int64),
+            )
+        )
+        lost = launched = 0
+        for own in np.unique(launches[:, 0]).tolist():
+            mine = launches[launches[:, 0] == own]
+            named = np.array([number in self._launched for number in mine[:, 1].tolist()])
+            of_process = process == own
+            waits = start[of_process & (as_numpy(self._kind, np.int8) == Call.DEVICE_SYNC)]
+            host_end = max(int(mine[:, 2].max()), int(end[of_process].max(initial=0)))
+            waited = float(waits.max()) if len(waits) else -np.inf
+            lacking, whole = without_kernel(
+                Launches(mine[:, 1], mine[:, 2], named), host_end, waited, gpu
+            )
+            lost, launched = lost + lacking, launched + whole
+        if lost:
+            yield lost_kernels(lost, launched)
 
     def columns(self) -> ProfiledCalls | None:
         """The calls; None where there are none."""
@@ -146,6 +273,11 @@ def host_calls(
         event=calls.event[kept],
         of_row=place[call],
     )
+
+
+def _within(start: int) -> int:
+    """The time where it fits a column, else 0."""
+    return start if 0 <= start < _LIMIT else 0
 
 
 # {"event":"0x7f12","stream":"0x55ce"}, graphExec = 0x24922d90 | stream = 0x0

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from collscope import stamps
 from collscope.kernel_names import classify
 from collscope.model import Diagnostic, KernelSpan, KernelTotal, Profile, Severity
+from collscope.parsers._calls import CallRows, at_the_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -227,6 +228,13 @@ class Rows:
         known.min_ns = min(known.min_ns, duration_ns)
         known.max_ns = max(known.max_ns, duration_ns)
 
+    def note_lost(self, calls: CallRows) -> None:
+        """Note kernels that were launched and are not among the executions."""
+        start = np.array([s.start_ns for s in self._spans], dtype=np.float64)
+        end = np.array([s.end_ns for s in self._spans], dtype=np.float64)
+        for note in calls.lost(at_the_end(start, end - start)):
+            self.note(note)
+
     def _believed(self) -> list[KernelSpan]:
         """Spans whose times can be true; the others are counted. See `collscope.stamps`."""
         spans = self._spans
@@ -240,6 +248,7 @@ class Rows:
                 dtype=np.int64,
             ),
             np.array([s.kind == "kernel" and known[s.name] for s in spans], dtype=bool),
+            kernel=np.array([s.kind == "kernel" for s in spans], dtype=bool),
         )
         for note in stamps.diagnostics(found, lambda row: _span_words(spans[row])):
             self.note(note)

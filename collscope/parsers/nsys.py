@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from collscope.model import Diagnostic, Profile, Severity
 from collscope.model.profile import ProfiledDevice
 from collscope.parsers import nsys_nccl, nvtx_payload
-from collscope.parsers._calls import NOT_TOLD, CallRows, call_kind
+from collscope.parsers._calls import CallRows, orders
 from collscope.parsers._rows import Rows
 from collscope.parsers._sqlite import (
     base_tables,
@@ -182,7 +182,7 @@ def _read_calls(
         return None, {}
     used = f"SELECT id, value FROM StringIds WHERE id IN (SELECT nameId FROM {_RUNTIME})"
     functions = dict(select(connection, used))
-    ordering = {k for k, name in functions.items() if call_kind(str(name)) != NOT_TOLD}
+    ordering = {k for k, name in functions.items() if orders(str(name))}
     launched = rows.launched
     found = CallRows(launched)
     first: dict[int, tuple[int, int]] = {}
@@ -203,6 +203,7 @@ def _read_calls(
     for table in (_SYNC, _EVENT):
         if table in names:
             _tell_streams(connection, table, found, place)
+    rows.note_lost(found)
     return found.columns(), first
 
 

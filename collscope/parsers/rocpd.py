@@ -77,6 +77,7 @@ def parse(connection: sqlite3.Connection) -> Profile:
         calls = CallRows(rows.launched)
         for process in processes:
             _read_calls(connection, calls, names, process)
+        rows.note_lost(calls)
         if rows.empty:
             for table, kind in _FLAT:
                 if table in names:

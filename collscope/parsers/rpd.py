@@ -139,6 +139,7 @@ def _read_calls(
         found.add(name, number, (process, thread), (start, end))
         if len(found) > count and call_kind(str(name)) != NOT_TOLD:
             found.tell(count, *stream_and_event(text))
+    rows.note_lost(found)
     return found.columns()
 
 

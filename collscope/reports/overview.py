@@ -83,7 +83,7 @@ def find_gaps(report: Report) -> tuple[Gap, ...]:
     """Questions that the run's sources leave open, and the command that answers each."""
     always = (
         (
-            bool(report.shares),
+            bool(report.shares or report.timeline.withheld),
             "share of GPU time in collectives: no profile",
             "collscope ingest profile PATH (RPD, rocpd, nsys, rocprof, or a pasted top table)",
         ),
@@ -102,7 +102,7 @@ def find_gaps(report: Report) -> tuple[Gap, ...]:
             TELL_SIZES,
         ),
         (
-            any(row.split_ns for row in report.classes),
+            any(row.split_ns for row in report.classes) or bool(report.timeline.withheld),
             "transfer and waiting of each class: no call with kernel times that tell them",
             "profile all ranks (torch.profiler), then collscope ingest trace PATH; or, with RCCL "
             "before 2.30 (ROCm 7.13 and older), run them with RCCL_KERNEL_COLL_TRACE_ENABLE=1, "

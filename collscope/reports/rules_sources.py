@@ -53,6 +53,22 @@ _DOUBTS = {
 }
 
 
+def contradictions(report: Report) -> Iterable[Finding]:
+    """Traces that contradict themselves, so that times or steps are not known."""
+    for one in report.timeline.withheld:
+        lost = "the step time is" if one.steps_only else "times are"
+        yield Finding(
+            severity="problem",
+            code="contradictions",
+            title=f"the traces contradict themselves, so {lost} not known: {one.code}"
+            f" ({count(one.count, 'time')})",
+            detail=one.words,
+            advice="Trace the job again, and ingest the files as the profiler wrote them: what"
+            " shrinks, merges or converts traces may have changed them.",
+            evidence=(Evidence(one.source, None, one.first),) if one.source else (),
+        )
+
+
 def library_differs(report: Report) -> Iterable[Finding]:
     """Sources that name different libraries or versions."""
     versions = {
@@ -207,6 +223,7 @@ def totals_beside_trace(report: Report) -> Iterable[Finding]:
 
 
 RULES = (
+    contradictions,
     library_differs,
     several_jobs,
     unlike_traces,

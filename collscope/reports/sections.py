@@ -8,7 +8,9 @@ from collscope.analysis.classes import ClassRow
 from collscope.analysis.overview import Header
 from collscope.analysis.share import IDLE_PERCENT, Bound, Share, alike, bound_by
 from collscope.analysis.transports import TransportRow
+from collscope.analysis.withheld import unknown_times
 from collscope.model import Op
+from collscope.model.diagnostic import TIMES_UNKNOWN
 from collscope.reports.class_words import class_words
 from collscope.reports.layout import (
     NAME,
@@ -37,6 +39,7 @@ from collscope.reports.timeline_words import (
     share_of_time_sentence,
     timeline_sentences,
     traced_ranks,
+    withheld_sentences,
 )
 from collscope.units import count, format_size, format_time
 
@@ -79,6 +82,7 @@ def measured_only(report: Report) -> bool:
 
 def _answer(report: Report) -> Iterable[str]:
     header = report.header
+    yield from withheld_sentences(report.timeline)
     yield from cut_sentence(report.timeline.cut)
     yield from measured_sentences(report.judgement)
     yield from share_of_time_sentence(report.timeline)
@@ -121,9 +125,13 @@ def _share_answer(report: Report) -> Iterable[str]:
             f"The GPU idles {idle:.1f} % of the traced time: the job is bound by neither "
             "communication nor computation, but by what keeps the GPU waiting for work."
         )
+    if not shares and unknown_times(report.timeline.withheld) is not None:
+        return
     if not shares:
         profiled = any(source.kind == "profile" for source in report.coverage.sources)
         why = "no row of the profile has a usable time" if profiled else "no profile"
+        if any(row.code in TIMES_UNKNOWN for row in report.coverage.diagnostics):
+            why = "times of the profile contradict each other: see Findings"
         yield f"Share of GPU time: not known ({why}; collscope ingest profile PATH)."
     elif len(traced) > 1:
         ranks = traced_ranks(report.timeline, len(report.timeline.ranks) or len(traced))
@@ -225,7 +233,9 @@ def _evidence(evidence: Evidence) -> str:
 def _shares(report: Report) -> Iterable[str | Table]:
     shares = report.shares
     if not shares:
-        yield "Not known: the run has no profile."
+        doubted = unknown_times(report.timeline.withheld) is not None
+        why = "the traces contradict themselves" if doubted else "the run has no profile"
+        yield f"Not known: {why}."
     if len(shares) > _MOST_SENTENCES:
         yield _shares_table(shares)
         largest = max(_traced(report) or shares, key=lambda share: share.percent or 0.0)

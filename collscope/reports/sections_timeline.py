@@ -27,9 +27,14 @@ _MOST_PROGRESS = 32
 
 def timeline_section(said: StoredTimeline) -> Iterable[Section]:
     """Overlap and waiting by rank, times by class, clocks, progress; none without traces."""
-    blocks = tuple(_blocks(said))
+    blocks = (*_withheld(said), *_blocks(said))
     if blocks:
         yield Section("Overlap and waiting", blocks)
+
+
+def _withheld(said: StoredTimeline) -> Iterable[str]:
+    if said.withheld:
+        yield " ".join(["Not known:", *(one.words for one in said.withheld)])
 
 
 def _blocks(said: StoredTimeline) -> Iterable[str | Table]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from collscope.analysis.communicators import compact_ranges
 from collscope.analysis.ranks import RankWaits
 from collscope.analysis.timeline import GroupRow, StepRow, StoredTimeline
+from collscope.analysis.withheld import unknown_times
 from collscope.model.profile import other_profilers
 from collscope.reports.late_rank_words import (
     NO_CAUSE,
@@ -26,7 +27,7 @@ def timeline_sentences(said: StoredTimeline) -> Iterable[str]:
     if not said.ranks:
         yield from _logged_sentences(said.logged)
         return
-    if not said.cut:
+    if not said.cut and not said.withheld:
         yield from _step_sentence(said.steps, _cost(said))
     wait, transfer = (sum(getattr(r, n) for r in said.ranks) for n in ("wait_ns", "transfer_ns"))
     unknown = sum(r.unknown_ns for r in said.ranks)
@@ -57,6 +58,19 @@ def share_of_time_sentence(said: StoredTimeline) -> Iterable[str]:
                 f"These shares are not sure: the traces lack {count(said.kernels_lost, 'kernel')} "
                 "that they show being launched, so the GPU idles less and computes more."
             )
+
+
+def withheld_sentences(said: StoredTimeline) -> Iterable[str]:
+    """That times or steps are not known, as the traces contradict themselves."""
+    reason = unknown_times(said.withheld)
+    if reason is not None:
+        yield (
+            "Share, overlap, idle time, waiting and step time are not known: the traces contradict"
+            f" themselves. {reason.words}"
+        )
+    elif said.withheld:
+        reason = said.withheld[0]
+        yield f"The step time is not known: the traces contradict themselves. {reason.words}"
 
 
 def cut_sentence(ranks: Sequence[int]) -> Iterable[str]:

@@ -13,6 +13,7 @@ from msgspec.structs import astuple
 
 from collscope import stamps
 from collscope.match.consistency import CallFinding, Consistency
+from collscope.model.diagnostic import TIMES_UNKNOWN
 from collscope.model.trace import Ints, Kind, RecordedCalls, TraceFile
 from collscope.store.matching import lateness
 from collscope.store.sources import name_ids, next_id
@@ -183,6 +184,25 @@ def insert_recording(connection: sqlite3.Connection, source: int, recorded: Reco
     )
 
 
+def doubted(connection: sqlite3.Connection, run: int) -> bool:
+    """Whether something was found in a trace of a run that makes all times of it unknown."""
+    codes = ",".join("?" * len(TIMES_UNKNOWN))
+    query = (
+        "SELECT EXISTS (SELECT 1 FROM _diagnostic d JOIN _source s USING (source_id)"
+        f" WHERE d.run_id = ? AND s.kind = 'trace' AND d.code IN ({codes}))"
+    )
+    return bool(connection.execute(query, (run, *TIMES_UNKNOWN)).fetchone()[0])
+
+
+def clear_totals(connection: sqlite3.Connection, trace_ids: Sequence[int]) -> None:
+    """Forget the calls and time per kernel name of traces, as their times are not known."""
+    connection.executemany(
+        "DELETE FROM _kernel_total WHERE source_id ="
+        " (SELECT source_id FROM _trace WHERE trace_id = ?)",
+        [(trace_id,) for trace_id in trace_ids],
+    )
+
+
 def clear_timeline(connection: sqlite3.Connection, run: int) -> None:
     """Forget what the analysis of a run's traces found; its calls are cleared elsewhere."""
     traces = "(SELECT trace_id FROM _trace JOIN _source USING (source_id) WHERE run_id = ?)"
@@ -193,11 +213,16 @@ def clear_timeline(connection: sqlite3.Connection, run: int) -> None:
 
 
 def store_ranks(
-    connection: sqlite3.Connection, timeline: Timeline, trace_of_rank: Sequence[int]
+    connection: sqlite3.Connection,
+    timeline: Timeline,
+    trace_of_rank: Sequence[int],
+    *,
+    known: bool,
 ) -> None:
     """Clock, overlap, waiting and lateness of each rank.
 
     trace_of_rank  key in `_trace` of each of the timeline's ranks
+    known          times are; else there are clocks only
     """
     clocks = timeline.clocks
     late = {late.rank: late for late in timeline.late}
@@ -209,7 +234,10 @@ def store_ranks(
             int(clocks.offset[t]), float(clocks.error[t]), float(clocks.drift[t]),
             int(clocks.component[t]), int(clocks.used[t]),
         )  # fmt: skip
-        rows.append((key, times.rank, *clock, *_figures(overlap, times, late[times.rank])))
+        figures = _figures(overlap, times, late[times.rank])
+        rows.append((key, times.rank, *clock, *(figures if known else [None] * len(figures))))
+        if not known:
+            continue
         connection.executemany(
             "INSERT INTO _trace_stream VALUES (?,?,?,?,?)",
             [(key, *astuple(stream)) for stream in overlap.streams],

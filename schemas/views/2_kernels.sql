@@ -59,7 +59,8 @@ CREATE VIEW steps AS SELECT
 FROM _trace_step p JOIN _trace_rank k USING (trace_id) JOIN _trace t USING (trace_id)
 JOIN _source s USING (source_id) JOIN _run r USING (run_id);
 
--- What each rank's GPU did after the warm-up, and how late the rank came to its collectives.
+-- What each rank's GPU did after the warm-up, and how late the rank came to its collectives. All figures are NULL
+-- where the run's traces contradict themselves.
 CREATE VIEW rank_times AS SELECT
     r.label AS run,            -- run
     k.rank,                    -- world rank

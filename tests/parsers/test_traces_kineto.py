@@ -396,13 +396,24 @@ def test_malformed_events_are_counted_and_the_rest_is_kept() -> None:
 
 
 def test_launches_without_a_kernel_are_counted() -> None:
-    """Not those behind the last kernel, where the profiler stopped, nor those into a graph."""
+    """Not those into a graph, nor those behind the last kernel while the GPU was still at work."""
     kernels = [kernel(ts=100.0 + 10 * n, correlation=n) for n in (1, 2, 5)]
     launches = [launch(50.0 + n, n) for n in range(1, 9)]
-    assert codes(one(document(*kernels, *launches)))["kernels_lost"] == 2
-    assert "kernels_lost" not in codes(one(document(*kernels, *launches[:2])))
+    assert codes(one(document(*kernels, *launches)))["many_kernels_lost"] == 2 + 3
+    assert "many_kernels_lost" not in codes(one(document(*kernels, *launches[:2])))
+    until = launch(150.0, 99)  # the host goes on until the profiler stops: the GPU had not come to
+    stopped = document(*kernels, *launches, until)  # the last launches then
+    assert codes(one(stopped))["many_kernels_lost"] == 2
+    waited = x("cuda_runtime", "cudaDeviceSynchronize", 60, 90, 963, correlation=21)
+    assert codes(one(document(*kernels, *launches, waited)))["many_kernels_lost"] == 2 + 3
     capture = x("cuda_runtime", "cudaStreamBeginCapture", 49, 1, 963, correlation=20)
-    assert "kernels_lost" not in codes(one(document(*kernels, capture, *launches)))
+    assert "many_kernels_lost" not in codes(one(document(*kernels, capture, *launches)))
+
+
+def test_one_launch_in_a_hundred_may_lack_its_kernel() -> None:
+    kernels = [kernel(ts=1000.0 + 10 * n, correlation=n) for n in range(1, 201) if n % 100 != 50]
+    launches = [launch(50.0 + n, n) for n in range(1, 201)]
+    assert codes(one(document(*kernels, *launches)))["kernels_lost"] == 2
 
 
 def test_activities_without_time_are_counted() -> None:

@@ -148,6 +148,41 @@ def ahead(folder: Path, by_us: float, *sources: Path) -> None:
         (folder / f"{source.name.removesuffix('.zst')}.gz").write_bytes(body)
 
 
+def damaged(folder: Path, what: dict[str, Any], *sources: Path) -> None:
+    """Recorded traces of PyTorch's profiler, `rankN.json`, with events changed or lost.
+
+    Of the `ranks` named (all without): of every `nth` kernel in the order of the starts the
+    duration is `times` as long, the start `later_us` later; kernels that start in the part `lost`
+    (from, to) of the trace's time are gone; events of the categories `without` are gone; `twice`
+    all events stand there again; those behind the middle of the kernels' time are `jump_us` later.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, source in enumerate(sorted(sources)):
+        trace = json.loads(_read(source))
+        if number in what.get("ranks", [number]):
+            _damage(trace, what)
+        (folder / f"rank{number}.json").write_text(json.dumps(trace), "utf-8")
+
+
+def _damage(trace: dict[str, Any], what: dict[str, Any]) -> None:
+    events = trace["traceEvents"]
+    kernels = sorted((e for e in events if e.get("cat") == "kernel"), key=lambda e: e["ts"])
+    begin = kernels[0]["ts"]
+    lasts = kernels[-1]["ts"] + kernels[-1]["dur"] - begin
+    gone = {id(e) for e in events if e.get("cat") in what.get("without", ())}
+    if "lost" in what:
+        first, last = (begin + part * lasts for part in what["lost"])
+        gone |= {id(e) for e in kernels if first <= e["ts"] <= last}
+    for kernel in kernels[:: what["nth"]] if "nth" in what else ():
+        kernel["dur"] *= what.get("times", 1)
+        kernel["ts"] += what.get("later_us", 0)
+    for event in events if "jump_us" in what else ():
+        if event.get("ph") != "M" and event.get("ts", 0) > begin + lasts / 2:
+            event["ts"] += what["jump_us"]
+    kept = [e for e in events if id(e) not in gone]
+    trace["traceEvents"] = [*kept, *(dict(e) for e in kept)] if what.get("twice") else kept
+
+
 def convert(folder: Path, form: str, *sources: Path) -> None:
     """Recorded traces of PyTorch's profiler as another one would have written them."""
     from readers import parse

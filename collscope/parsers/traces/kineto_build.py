@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from collscope.model import Diagnostic, Severity
 from collscope.model.trace import Call, HostCalls, Ints, Kind, TraceCollective, TraceFile
-from collscope.parsers._calls import NOT_TOLD
+from collscope.parsers._calls import NOT_TOLD, at_the_end, lost_kernels
 from collscope.parsers._columns import Floats, Index, as_numpy
 from collscope.parsers.traces import kineto_calls
 from collscope.parsers.traces._named import from_name
@@ -38,8 +38,7 @@ def trace_files(seen: Collector, header: Header, problems: list[Diagnostic]) -> 
     collectives = _collectives(seen, header)
     times = _times(seen, header, launch_us)
     rank, world_size = _identity(seen, header)
-    lost = seen.host.without_kernel(as_numpy(seen.rows.correlation, np.int64)) - seen.bad
-    notes = (*problems, *_notes(seen, alone, in_graphs), *_lost(lost))
+    notes = (*problems, *_notes(seen, alone, in_graphs), *_lost(seen))
     steps = np.array(seen.steps, dtype=np.float64).reshape(-1, 2)
     step_start = _ns(steps[:, 0], seen.origin_us, header.base_ns)
     step_end = step_start + np.rint(steps[:, 1] * 1000).astype(np.int64)
@@ -229,13 +228,14 @@ def _gpu(header: Header, device: str | None) -> str | None:
     return header.gpus.get(device or "") or (names.pop() if len(names) == 1 else None)
 
 
-def _lost(launches: int) -> Iterable[Diagnostic]:
-    if launches > 0:
-        message = (
-            "Kernels were launched that the trace does not hold: its GPU idles less than it seems,"
-            " and computes more. Trace fewer steps, so that the profiler drops none."
-        )
-        yield Diagnostic(Severity.DATA_LOSS, "kernels_lost", message, count=launches)
+def _lost(seen: Collector) -> Iterable[Diagnostic]:
+    """Kernels that were launched and are not there; activities without times are told apart."""
+    start, lasts = (as_numpy(c, np.float64) for c in (seen.rows.start, seen.rows.duration))
+    correlation = as_numpy(seen.rows.correlation, np.int64)
+    lost, launched = seen.host.without_kernel(correlation, at_the_end(start, lasts))
+    lost -= seen.bad
+    if lost > 0:
+        yield lost_kernels(lost, launched)
 
 
 def _notes(seen: Collector, alone: int, in_graphs: int) -> list[Diagnostic]:

@@ -12,13 +12,12 @@ from msgspec.structs import replace
 from collscope.kernel_names import classify
 from collscope.model import Diagnostic, Op, Severity, parse_op
 from collscope.model.trace import Ints, Kind, TraceCollective, TraceColumns, TraceFile
-from collscope.parsers._calls import CallRows, host_calls
+from collscope.parsers._calls import CallRows, at_the_end, host_calls
 from collscope.parsers._columns import Index, as_numpy, launches
 from collscope.parsers.traces._named import from_name
 from collscope.parsers.traces.rocprof_records import Correlation
 
 if TYPE_CHECKING:
-    from collscope.model.profile import ProfiledCalls
     from collscope.parsers.traces.rocprof_records import Call, Copy, Dispatch, DispatchInfo, Process
 
 _LIMIT = 2**63
@@ -102,8 +101,10 @@ def trace_files(process: Process, problems: list[Diagnostic]) -> list[TraceFile]
     calls = [*buffers.hip_api, *buffers.rccl_api]
     launch = _launches(rows, calls)
     collective = _collectives(builder, rows)
-    runtime = _runtime(builder, rows)
-    notes = (*problems, *_notes(builder))
+    host = _runtime(builder, rows)
+    runtime = host.columns()
+    lost = host.lost(at_the_end(rows[:, 3], rows[:, 4] - rows[:, 3]))
+    notes = (*problems, *_notes(builder), *lost)
     node = process.metadata.node
     parts = [
         (agent, mine, host_calls(runtime, rows[mine, 5], rows[~mine, 5], builder.streams)[1])
@@ -126,7 +127,7 @@ def trace_files(process: Process, problems: list[Diagnostic]) -> list[TraceFile]
     ]
 
 
-def _runtime(builder: _Builder, rows: Ints) -> ProfiledCalls | None:
+def _runtime(builder: _Builder, rows: Ints) -> CallRows:
     """Calls of the HIP runtime."""
     found = CallRows(set(rows[:, 5].tolist()))
     for call in builder.process.buffer_records.hip_api:
@@ -135,7 +136,7 @@ def _runtime(builder: _Builder, rows: Ints) -> ProfiledCalls | None:
         found.add(builder.operation(call.kind, call.operation), number, (0, call.thread_id), times)
         if len(found) > count and call.stream_id is not None and call.stream_id.handle:
             found.tell(count, str(call.stream_id.handle), None)
-    return found.columns()
+    return found
 
 
 def _by_agent(rows: Ints) -> list[tuple[int, npt.NDArray[np.bool_]]]:

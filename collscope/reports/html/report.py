@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.traced_kernels import read_traced_kernels
+from collscope.analysis.withheld import unknown_times
 from collscope.reports.html.evidence import row_queries, rows_of
 from collscope.reports.html.figures import (
     bars_figure,
@@ -81,6 +82,10 @@ def _share(report: Report) -> Fact:
                     f"idles {idle:.1f} %", _timeline_title(report),
                     rows_of("rank_times", report.header.run))  # fmt: skip
     label, shares = "Share of GPU time in collectives", report.shares
+    withheld = unknown_times(report.timeline.withheld)
+    if not shares and withheld is not None:
+        return Fact(label, "not known", f"the traces contradict themselves: {withheld.words}",
+                    "Findings")  # fmt: skip
     if not shares:
         return Fact(label, "not known", "no profile and no trace of the job in this run")
     of = {denominator(share) for share in shares}

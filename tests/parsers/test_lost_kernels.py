@@ -1,0 +1,57 @@
+"""Launches without their kernel, in every format that tells launches."""
+
+import gzip
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from command import collscope
+from readers import parse
+from trace_converter import write
+
+
+def _lose(path: Path, part: float) -> None:
+    """Take out the kernels that start in the last part of the time."""
+    if path.suffix == ".rocprof_json":
+        trace = json.loads(path.read_bytes())
+        for process in trace["rocprofiler-sdk-tool"]:
+            records = process["buffer_records"]
+            starts = [row["start_timestamp"] for row in records["kernel_dispatch"]]
+            until = max(starts) - part * (max(starts) - min(starts))
+            records["kernel_dispatch"] = [
+                row for row in records["kernel_dispatch"] if row["start_timestamp"] <= until
+            ]
+        path.write_text(json.dumps(trace))
+        return
+    with closing(sqlite3.connect(path)) as connection:
+        query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        kernels = ("CUPTI_ACTIVITY_KIND_KERNEL", "rocpd_kernel_dispatch", "rocpd_op")
+        tables = [name for (name,) in connection.execute(query)]
+        table = next(name for name in tables if name.startswith(kernels) and name != "rocpd_ops")
+        connection.execute(
+            f'DELETE FROM "{table}" WHERE start >'
+            f' (SELECT MAX(start) - {part} * (MAX(start) - MIN(start)) FROM "{table}")'
+        )
+        connection.commit()
+
+
+@pytest.mark.parametrize("form", ["nsys", "rocpd", "rpd", "rocprof_json"])
+def test_launches_without_a_kernel_make_times_unknown(
+    form: str, tmp_path: Path, samples: Path
+) -> None:
+    recorded = samples / "traces/ringll/rank0.json.gz"
+    (path,) = write(parse([gzip.decompress(recorded.read_bytes())], "t"), form, tmp_path)
+    db = tmp_path / "a.db"
+    assert collscope("ingest", "trace", path, "--db", db, "--run", "whole").code == 0
+    _lose(path, 0.2)
+    assert collscope("ingest", "trace", path, "--db", db, "--run", "lost").code == 0
+    counts = "SELECT run, SUM(count) FROM diagnostics WHERE code LIKE '%kernels_lost' GROUP BY run"
+    with closing(sqlite3.connect(db)) as connection:
+        ((run, count),) = connection.execute(counts)
+        assert run == "lost"
+        assert count > 50
+        query = "SELECT COUNT(idle_ns), COUNT(*) FROM rank_times WHERE run = ?"
+        assert connection.execute(query, ("lost",)).fetchone() == (0, 1)
+        assert connection.execute(query, ("whole",)).fetchone() == (1, 1)
