@@ -671,8 +671,8 @@ def _trace(store: StoreBuilder, source: int, **known: Value) -> None:
         "_trace", source_id=source, rank=rank, first_kernel=1, kernels=1, columns=""
     )
     table = store.connection.execute("PRAGMA table_info(_trace_rank)")
-    needed = {column: 0 for _, column, _, needed, *_ in table if needed}
-    store.insert("_trace_rank", **{**needed, **known, "trace_id": trace, "rank": rank})
+    zero = {column: 0 for _, column, *_ in table}
+    store.insert("_trace_rank", **{**zero, **known, "trace_id": trace, "rank": rank})
 
 
 def test_a_table_of_totals_beside_a_trace_is_not_added_to_it() -> None:
