@@ -6,7 +6,7 @@ import os
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -104,8 +104,16 @@ def write(text: str, output: Path | None) -> None:
 
 
 def tell(text: str) -> None:
-    """Write a line to standard error."""
-    sys.stderr.write(one_line(text) + "\n")
+    """Write a line to standard error.
+
+    Where it cannot be written, as on a full disk, the exit code still tells what became of the
+    command: Python's own, for an error of this write, is that of a regression.
+    """
+    try:
+        sys.stderr.write(one_line(text) + "\n")
+        sys.stderr.flush()
+    except OSError:
+        discard(sys.stderr)
 
 
 def _print(text: str) -> None:
@@ -120,15 +128,17 @@ def _print(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        discard_output()
+        discard(sys.stdout)
         raise InputError(
             f"standard output: {error.strerror}. Make room, or write to a file with -o."
         ) from error
 
 
-def discard_output() -> None:
-    """Standard output cannot be written: drop what is left, which Python would try at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def discard(stream: TextIO) -> None:
+    """Standard output or error cannot be written: drop what is left, which Python would try at its
+    end.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def summarise(ingest: Callable[[], list[Ingested]], strict: bool) -> list[Ingested]:

@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from pathlib import Path, PurePath
 from typing import IO, BinaryIO
@@ -309,8 +309,7 @@ def open_input(path: str, most_bytes: int | None = None, *, once: bool = False) 
     once    it is read once only: of standard input and pipes nothing is kept
     raises  UnreadableError when it cannot be opened, or is a device
     """
-    with _opened(path) as file:
-        regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode) and path != STDIN
+    with _opened(path) as (file, regular):
         kept = not once and not regular
         found = Input(path, file, most_bytes, spooled=kept, inside=path == STDIN)
         try:
@@ -320,23 +319,32 @@ def open_input(path: str, most_bytes: int | None = None, *, once: bool = False) 
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[BinaryIO]:
+def _opened(path: str) -> Iterator[tuple[BinaryIO, bool]]:
+    """The open file, and whether it is a regular one."""
     if path == STDIN:
         if sys.stdin is None:
             raise UnreadableError(path, "standard input is closed", "Name a file")
-        yield sys.stdin.buffer
+        yield sys.stdin.buffer, False
         return
-    try:
-        # A pipe that nobody writes into opens at once, and is empty.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        why = f"{error.strerror}"
-        raise UnreadableError(path, why, "Check the path and its permissions") from error
-    with os.fdopen(handle, "rb") as file:
-        mode = os.fstat(handle).st_mode
+    with ExitStack() as held:
+        try:
+            # A pipe that nobody writes into opens at once, and is empty.
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            held.callback(_close, handle)
+            mode = os.fstat(handle).st_mode
+            file = held.enter_context(os.fdopen(handle, "rb", closefd=False))
+            if not stat.S_ISCHR(mode) and not stat.S_ISBLK(mode):
+                os.set_blocking(handle, True)
+        except OSError as error:
+            why = f"{error.strerror}"
+            raise UnreadableError(path, why, "Check the path and its permissions") from error
         if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
             raise UnreadableError(
                 path, "a device, not a file", "Name a file, or - for standard input"
             )
-        os.set_blocking(handle, True)
-        yield file
+        yield file, stat.S_ISREG(mode)
+
+
+def _close(handle: int) -> None:
+    with suppress(OSError):  # what was read of it is whole
+        os.close(handle)

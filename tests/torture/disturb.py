@@ -94,7 +94,7 @@ def run(
     begin = time.monotonic()
     with (folder / STDOUT).open("wb") as out, errors.open("wb") as err:
         process = subprocess.Popen(
-            [sys.executable, "-m", "collscope", *command],
+            [Path(sys.executable).with_name("collscope"), *command],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,

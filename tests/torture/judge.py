@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 from disturb import STDOUT, Ended
-from scenarios import DB, Scenario
+from scenarios import BEFORE, DB, Scenario
 
 from collscope.store.connection import schema_version
 
@@ -21,11 +21,15 @@ ANSWERED = (0, 1, 4)
 _NEVER_PRINTED = re.compile(
     r"Traceback|internal error|Fatal Python error|Exception ignored|leaked|terminate called"
 )
-# Keys are numbered as rows come, and measured times are never the same.
-_KEYS = re.compile(r".*_id$")
-_MEASURED = re.compile(
-    r"time_us|algbw|busbw|iterations|sha256|host$|device$|library|message$|^lines$|^parsed$"
-)
+# Keys are numbered as rows come.
+_KEY = re.compile(r".*_id")
+# Of measured times: what was measured, whatever the times are, and how many of them there are.
+_STEADY = {
+    "sources": "path kind dialect",
+    "measurements": "op datatype redop root count size_bytes in_place nranks label status n_wrong",
+}
+# A file that the library's launcher makes where files are temporary.
+_FOREIGN = re.compile(r"tmp/s_\w{6}")
 # What a run holds before its calls are matched.
 _UNMATCHED_VIEWS = ("sources", "facts", "measurements", "metrics")
 
@@ -66,9 +70,9 @@ def state_of(scenario: Scenario, folder: Path) -> State:
     """What a folder holds now; its store is copied first, as a backup after a crash would be."""
     outputs = {name: _output(folder / name, scenario.exact) for name in scenario.outputs}
     files = frozenset(
-        str(path.relative_to(folder))
+        name
         for path in folder.rglob("*")
-        if path.is_file() and path.name != STDOUT
+        if (name := str(path.relative_to(folder))) != STDOUT and not _FOREIGN.fullmatch(name)
     )
     return State(_store(folder / DB, scenario.exact), outputs, files)
 
@@ -112,7 +116,11 @@ def _read_store(connection: sqlite3.Connection, exact: bool) -> Store:
     return Store(
         version,
         {
-            run: {v: _rows(connection, v, run, exact) for (v,) in views if not v.startswith("_")}
+            run: {
+                view: _rows(connection, view, run, exact or run == BEFORE)
+                for (view,) in views
+                if not view.startswith("_")
+            }
             for run, _ in runs
         },
         frozenset(run for run, matched in runs if not matched),
@@ -121,10 +129,12 @@ def _read_store(connection: sqlite3.Connection, exact: bool) -> Store:
 
 
 def _rows(connection: sqlite3.Connection, view: str, run: str, exact: bool) -> str:
+    """Number and digest of a view's rows."""
     names = [row[1] for row in connection.execute(f"PRAGMA table_info({view})")]
-    kept = [n for n in names if not _KEYS.fullmatch(n) and (exact or not _MEASURED.search(n))]
+    kept = [n for n in names if not _KEY.fullmatch(n)] if exact else _STEADY.get(view, "").split()
     columns = ", ".join(f'"{name}"' for name in kept)
-    rows = connection.execute(f"SELECT {columns} FROM {view} WHERE run = ?", (run,)).fetchall()
+    query = f"SELECT {columns} FROM {view} WHERE run = ?"
+    rows = connection.execute(query, (run,)).fetchall() if kept else []
     return f"{len(rows)} {hashlib.sha256(repr(sorted(map(repr, rows))).encode()).hexdigest()}"
 
 

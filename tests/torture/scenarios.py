@@ -17,7 +17,9 @@ from inputs import ROOT
 from collscope.store.connection import SCHEMAS
 
 DB = "t.db"
-BEFORE = "before"  # the run that a store holds, which no command but `runs rm` and an ingest changes
+BEFORE = (
+    "before"  # the run that a store holds, which no command but `runs rm` and an ingest changes
+)
 _SAMPLES = ROOT / "samples"
 _MIXED = _SAMPLES / "nccl" / "mixed"
 
@@ -101,7 +103,8 @@ def _every_kind(folder: Path) -> None:
     _copy(
         folder,
         *("rccl/guide-coll-klke.log", "replay/h200x4-mixed.csv", "profiles/guide-top.txt"),
-        *("profiles/synthetic.rpd", "tables/synthetic.nccl-tests.txt", "recorders/ddp.fr.rank0.json"),
+        *("profiles/synthetic.rpd", "tables/synthetic.nccl-tests.txt"),
+        "recorders/ddp.fr.rank0.json",
         "recorders/ddp.fr.rank1.json",
     )
 
@@ -190,13 +193,15 @@ def _no_more(folder: Path) -> None:
 _STORE = ("--db", DB)
 _OF_BEFORE = (*_STORE, "--run", BEFORE)
 SCENARIOS = (
-    Scenario("new-store", ("ingest", "log", "inputs", *_STORE), _new_log, kept=None),
-    Scenario("log", ("ingest", "log", "inputs", *_STORE), _log),
-    Scenario("one-more-log", ("ingest", "log", "inputs", *_STORE), _one_more_log, kept=None),
-    Scenario("trace", ("ingest", "trace", "inputs", *_STORE), _trace),
-    Scenario("auto", ("ingest", "auto", "inputs", *_STORE), _every_kind),
-    Scenario("archives", ("ingest", "auto", "inputs", *_STORE), _archives),
-    Scenario("csv", ("ingest", "csv", "inputs", *_STORE), _csv),
+    Scenario("new-store", ("ingest", "log", "inputs", *_STORE, "--strict"), _new_log, kept=None),
+    Scenario("log", ("ingest", "log", "inputs", *_STORE, "--strict"), _log),
+    Scenario(
+        "one-more-log", ("ingest", "log", "inputs", *_STORE, "--strict"), _one_more_log, kept=None
+    ),
+    Scenario("trace", ("ingest", "trace", "inputs", *_STORE, "--strict"), _trace),
+    Scenario("auto", ("ingest", "auto", "inputs", *_STORE, "--strict"), _every_kind),
+    Scenario("archives", ("ingest", "auto", "inputs", *_STORE, "--strict"), _archives),
+    Scenario("csv", ("ingest", "csv", "inputs", *_STORE, "--strict"), _csv),
     Scenario("report", ("report", *_OF_BEFORE), _read),
     Scenario(
         "report-md", ("report", *_OF_BEFORE, "--format", "md", "-o", "out.md"), _read, ("out.md",)
@@ -216,12 +221,10 @@ SCENARIOS = (
         _read,
         ("out.xml",),
     ),
-    Scenario(
-        "export", ("export", "perfetto", *_OF_BEFORE, "-o", "out.json"), _read, ("out.json",)
-    ),
+    Scenario("export", ("export", "perfetto", *_OF_BEFORE, "-o", "out.json"), _read, ("out.json",)),
     Scenario("sql", ("sql", *_STORE, "--format", "csv", "SELECT * FROM calls"), _no_more),
     Scenario("upgrade-6", ("runs", *_STORE), _older(6)),
-    Scenario("upgrade-12", ("ingest", "log", "inputs", *_STORE), _older(12)),
+    Scenario("upgrade-12", ("ingest", "log", "inputs", *_STORE, "--strict"), _older(12)),
     Scenario(
         "replay",
         (*_SWEEP, *_FAST, "--csv", "r.csv", "--resume"),

@@ -1,6 +1,6 @@
 """Commands with faults in their I/O and killed, again and again; `make torture` runs it.
 
-    torture.py [SCENARIO [FAULT]]     one scenario, or one fault of it (shim.c), whose folder stays
+torture.py [SCENARIO [FAULT]]     one scenario, or one fault of it (shim.c), whose folder stays
 """
 
 from __future__ import annotations
