@@ -1,8 +1,8 @@
 """A folder for the plans of one replay; those of replays that were killed are removed.
 
-A folder's owner holds a file in it locked (flock): the lock ends with the process, however that
-ends. Only folders of this boot of this kernel are judged by their lock, since not every shared file
-system carries locks from host to host.
+A folder is held locked (flock) from its first moment on: the lock ends with the process, however
+that ends. Its name tells the boot of the kernel it was made in, and only those of this boot are
+judged by their lock, since not every shared file system carries locks from host to host.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from collscope.replay.plan import Plan
 from collscope.replay.text import plan_text
 
 _PREFIX = ".collscope-replay-"
-_OWNER = "owner"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # random(4): another one after each boot
 
 
@@ -38,17 +37,15 @@ def scratch_folder(csv: Path | None, *, local: bool = False) -> Iterator[Path]:
     temporary = Path(tempfile.gettempdir())
     beside = temporary if local else Path.cwd() if csv is None else csv.absolute().parent
     _remove_abandoned(beside)
-    try:
-        if csv is None and not os.access(beside, os.W_OK):
-            beside = temporary
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=beside))
-    except OSError as error:
-        raise InputError(f"{beside}: {error.strerror}. Name another file with --csv.") from error
-    try:
-        with _owned(folder):
-            yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.ExitStack() as held:
+        try:
+            if csv is None and not os.access(beside, os.W_OK):
+                beside = temporary
+            folder = _locked_folder(beside, held)
+        except OSError as error:
+            what = f"{beside}: {error.strerror}. Name another file with --csv."
+            raise InputError(what) from error
+        yield folder
 
 
 def write_plan(plan: Plan, path: Path) -> Path:
@@ -66,30 +63,54 @@ def write_plan(plan: Plan, path: Path) -> Path:
     return path
 
 
-@contextmanager
-def _owned(folder: Path) -> Iterator[None]:
-    """The folder is this process's; the file that says so appears once it is locked."""
-    with contextlib.ExitStack() as held:
-        # Where there are no locks, or no room, nobody but the owner removes the folder.
-        with contextlib.suppress(OSError):
-            # Unbuffered: what a full disk refuses is not tried again when the file is closed.
-            file = held.enter_context((folder / "new").open("wb", buffering=0))
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            file.write(_boot_id().encode())
-            (folder / "new").rename(folder / _OWNER)
-        yield
+def _locked_folder(beside: Path, held: contextlib.ExitStack) -> Path:
+    """A new folder; `held` unlocks it at its end, once it is removed.
+
+    raises  OSError
+    """
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{_boot_id()}-", dir=beside))
+        with contextlib.ExitStack() as unless_ours:
+            unless_ours.callback(shutil.rmtree, folder, ignore_errors=True)
+            # Until it is locked another process may take it for abandoned.
+            with contextlib.suppress(FileNotFoundError, BlockingIOError):
+                handle = _open_folder(folder)
+                held.callback(os.close, handle)
+                _lock(handle)
+                if os.path.samestat(os.fstat(handle), folder.stat()):
+                    held.push(unless_ours.pop_all())
+                    return folder
+
+
+def _open_folder(folder: Path) -> int:
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _lock(handle: int) -> None:
+    """Lock a folder; where there are no locks, nobody but its owner removes it.
+
+    raises  BlockingIOError when another process has
+    """
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        pass
 
 
 def _remove_abandoned(beside: Path) -> None:
-    for folder in beside.glob(_PREFIX + "*"):
-        with contextlib.suppress(OSError), (folder / _OWNER).open() as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if file.read() == _boot_id() != "":
-                shutil.rmtree(folder, ignore_errors=True)
+    boot = _boot_id()
+    for folder in beside.glob(f"{_PREFIX}{boot}-*") if boot else ():
+        with contextlib.suppress(OSError), contextlib.ExitStack() as held:
+            handle = _open_folder(folder)
+            held.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _boot_id() -> str:
     try:
-        return _BOOT_ID.read_text()
+        return _BOOT_ID.read_text().strip()
     except OSError:
         return ""

@@ -25,11 +25,11 @@ _NEVER_PRINTED = re.compile(
 _KEY = re.compile(r".*_id")
 # Of measured times: what was measured, whatever the times are, and how many of them there are.
 _STEADY = {
-    "sources": "path kind dialect",
+    "sources": "kind dialect",
     "measurements": "op datatype redop root count size_bytes in_place nranks label status n_wrong",
 }
-# A file that the library's launcher makes where files are temporary.
-_FOREIGN = re.compile(r"tmp/s_\w{6}")
+# Files that MPI's launcher, and Python's look at the folder for temporary files, leave there.
+_FOREIGN = re.compile(r"tmp/(s_)?\w{6,8}")
 # What a run holds before its calls are matched.
 _UNMATCHED_VIEWS = ("sources", "facts", "measurements", "metrics")
 
