@@ -33,7 +33,7 @@ ERRORS = {
 }
 # A call that was interrupted is repeated: always interrupted, it would be repeated for ever.
 NEVER_STAYS = ("EINTR",)
-STDOUT = "stdout"
+STDOUT = "stdout"  # files whose names begin so hold what commands print
 LIMIT_S = 300.0  # a command of less than a second that takes so long hangs
 
 _SOURCE = Path(__file__).with_name("shim.c")
@@ -72,7 +72,13 @@ def build(folder: Path) -> Path:
 
 
 def run(
-    shim: Path, folder: Path, command: tuple[str, ...], fault: str = "", kill_after_s: float = 0.0
+    shim: Path,
+    folder: Path,
+    command: tuple[str, ...],
+    fault: str = "",
+    kill_after_s: float = 0.0,
+    *,
+    name: str = "",
 ) -> Ended:
     """`collscope COMMAND` in a folder, whose files are those that the fault concerns.
 
@@ -80,8 +86,10 @@ def run(
 
     fault         as shim.c has it; empty: calls are counted
     kill_after_s  SIGKILL after so many seconds; 0: none
+    name          of one of several commands that run at once in the folder
     """
-    state, errors = folder.with_suffix(".state"), folder.with_suffix(".err")
+    state, errors = folder.with_suffix(f".{name}state"), folder.with_suffix(f".{name}err")
+    printed = folder / f"{STDOUT}{name}"
     state.write_bytes(bytes(_STATE.size))
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith(("COLLSCOPE_", "TORTURE_"))},
@@ -92,7 +100,7 @@ def run(
         **({"TORTURE_FAULT": fault} if fault else {}),
     }
     begin = time.monotonic()
-    with (folder / STDOUT).open("wb") as out, errors.open("wb") as err:
+    with printed.open("wb") as out, errors.open("wb") as err:
         process = subprocess.Popen(
             [Path(sys.executable).with_name("collscope"), *command],
             cwd=folder,
@@ -111,7 +119,7 @@ def run(
     *calls, fired, met = _STATE.unpack(state.read_bytes())
     return Ended(
         code,
-        (folder / STDOUT).read_text(errors="replace"),
+        printed.read_text(errors="replace"),
         errors.read_text(errors="replace"),
         time.monotonic() - begin,
         dict(zip((*KINDS, "any"), calls, strict=True)),

@@ -72,7 +72,8 @@ def state_of(scenario: Scenario, folder: Path) -> State:
     files = frozenset(
         name
         for path in folder.rglob("*")
-        if (name := str(path.relative_to(folder))) != STDOUT and not _FOREIGN.fullmatch(name)
+        if not (name := str(path.relative_to(folder))).startswith(STDOUT)
+        and not _FOREIGN.fullmatch(name)
     )
     return State(_store(folder / DB, scenario.exact), outputs, files)
 
@@ -165,7 +166,7 @@ def disturbed_problems(
     if ended.code in ANSWERED:
         if ended.code != baseline.first.code:
             found.append(f"exit {ended.code}, undisturbed {baseline.first.code}")
-        found += _other_answer("exit code of an answer, but", baseline.after, now)
+        found += different("exit code of an answer, but", baseline.after, now)
         if scenario.exact and ended.out != baseline.first.out:
             found.append("exit code of an answer, but other words on standard output")
     return found
@@ -176,7 +177,7 @@ def again_problems(scenario: Scenario, baseline: Baseline, ended: Ended, now: St
     found = printed_problems(ended)
     if ended.code not in (baseline.first.code, baseline.again.code):
         found.append(f"again: exit {ended.code}: {ended.err.strip()}")
-    found += _other_answer("again:", baseline.end, now)
+    found += different("again:", baseline.end, now)
     changes = baseline.first.out != baseline.again.out
     if scenario.exact and not changes and ended.out != baseline.again.out:
         found.append("again: other words on standard output")
@@ -211,7 +212,8 @@ def _store_problems(scenario: Scenario, baseline: Baseline, now: Store | None) -
     return found
 
 
-def _other_answer(when: str, wanted: State, now: State) -> list[str]:
+def different(when: str, wanted: State, now: State) -> list[str]:
+    """In what the stores and the outputs of two folders differ."""
     found = [
         f"{when} another {name}"
         for name, content in wanted.outputs.items()

@@ -81,10 +81,17 @@ def _log(folder: Path) -> None:
     _copy(folder, "nccl/mixed")
 
 
-def _two_runs(folder: Path) -> None:
+def two_runs(folder: Path) -> None:
+    """A run that is kept, and `main`, to be removed."""
     _store(folder)
     _ok("ingest", "log", _MIXED, "--db", folder / DB, "--run", "main")
     _ok("ingest", "trace", _SAMPLES / "traces" / "default", "--db", folder / DB, "--run", "main")
+
+
+def log_and_traces(folder: Path) -> None:
+    """Two runs, and inputs for others."""
+    two_runs(folder)
+    _copy(folder, "nccl/mixed", "traces/default")
 
 
 def _one_more_log(folder: Path) -> None:
@@ -143,7 +150,7 @@ def _rows_beside(folder: Path) -> None:
     shutil.rmtree(made)
 
 
-def _older(version: int) -> Callable[[Path], None]:
+def older(version: int) -> Callable[[Path], None]:
     """A store of an older schema, made by the first migrations and of rows that it can hold."""
 
     def prepare(folder: Path) -> None:
@@ -214,7 +221,7 @@ SCENARIOS = (
         weight=2,
     ),
     Scenario("rows-beside", ("report", *_OF_BEFORE), _rows_beside),
-    Scenario("rm", ("runs", "rm", "main", *_STORE), _two_runs),
+    Scenario("rm", ("runs", "rm", "main", *_STORE), two_runs),
     Scenario(
         "check",
         ("check", "old", "new", *_STORE, "--format", "junit", "-o", "out.xml"),
@@ -223,8 +230,8 @@ SCENARIOS = (
     ),
     Scenario("export", ("export", "perfetto", *_OF_BEFORE, "-o", "out.json"), _read, ("out.json",)),
     Scenario("sql", ("sql", *_STORE, "--format", "csv", "SELECT * FROM calls"), _no_more),
-    Scenario("upgrade-6", ("runs", *_STORE), _older(6)),
-    Scenario("upgrade-12", ("ingest", "log", "inputs", *_STORE, "--strict"), _older(12)),
+    Scenario("upgrade-6", ("runs", *_STORE), older(6)),
+    Scenario("upgrade-12", ("ingest", "log", "inputs", *_STORE, "--strict"), older(12)),
     Scenario(
         "replay",
         (*_SWEEP, *_FAST, "--csv", "r.csv", "--resume"),

@@ -17,9 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
+from at_once import at_once
 from disturb import ERRORS, KINDS, NEVER_STAYS, Ended, build, run
 from judge import Baseline, again_problems, disturbed_problems, printed_problems, state_of
 from scenarios import SCENARIOS, Scenario
+
+AT_ONCE = "at-once"
 
 
 class Disturbance(msgspec.Struct, frozen=True):
@@ -50,10 +53,9 @@ class Outcome(msgspec.Struct, frozen=True):
 class Rig:
     """Prepared folders, and what each scenario answers without a disturbance."""
 
-    def __init__(self, folder: Path, scenarios: Iterable[Scenario] = SCENARIOS) -> None:
+    def __init__(self, shim: Path, folder: Path, scenarios: Iterable[Scenario]) -> None:
         """Prepare all, and run each twice."""
-        self._folder = folder
-        self._shim = build(folder)
+        self._shim, self._folder = shim, folder
         self.scenarios = {scenario.name: scenario for scenario in scenarios}
         for scenario in self.scenarios.values():
             template = folder / "prepared" / scenario.name
@@ -186,22 +188,31 @@ def main() -> int:
     """Everything; or what the arguments name."""
     chosen, fault = [*sys.argv[1:], "", ""][:2]
     folder = Path(tempfile.mkdtemp(prefix="torture-"))
-    begin = time.monotonic()
-    rig = Rig(folder, [s for s in SCENARIOS if not chosen or s.name == chosen])
-    if fault:
-        outcome = rig.disturb(rig.scenarios[chosen], Disturbance(fault), "one")
-        outcomes = [outcome]
-        _tell("one", outcome)
-    else:
-        numbers = (("TORTURE_KILLS", 200), ("TORTURE_FAULTS", 1000), ("TORTURE_SEED", 1))
-        outcomes = torture(rig, *(int(os.environ.get(name, usual)) for name, usual in numbers))
-    print(_summary(outcomes, time.monotonic() - begin))
-    bad = any(o.problems for o in outcomes)
-    if bad:
+    shim, begin, found = build(folder), time.monotonic(), False
+    seed = _knob("TORTURE_SEED", 1)
+    if chosen != AT_ONCE:
+        rig = Rig(shim, folder, [s for s in SCENARIOS if chosen in ("", s.name)])
+        if fault:
+            outcomes = [rig.disturb(rig.scenarios[chosen], Disturbance(fault), "one")]
+            _tell("one", outcomes[0])
+        else:
+            kills, faults = _knob("TORTURE_KILLS", 200), _knob("TORTURE_FAULTS", 1000)
+            outcomes = torture(rig, kills, faults, seed)
+        print(_summary(outcomes, time.monotonic() - begin), flush=True)
+        found = any(o.problems for o in outcomes)
+    if chosen in ("", AT_ONCE):
+        begin = time.monotonic()
+        found |= bool(at_once(shim, folder, _knob("TORTURE_TRIES", 5), seed))
+        print(f"in {time.monotonic() - begin:.0f} s")
+    if found:
         print(f"The folders of what failed are in {folder}")
     else:
         shutil.rmtree(folder, ignore_errors=True)
-    return int(bad)
+    return int(found)
+
+
+def _knob(name: str, usual: int) -> int:
+    return int(os.environ.get(name, str(usual)))
 
 
 if __name__ == "__main__":
