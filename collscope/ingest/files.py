@@ -23,6 +23,7 @@ from collscope.errors import UnreadableError
 from collscope.ingest.decompress import CHUNK_BYTES, RAISE_LIMIT, Decompressor
 from collscope.ingest.foreign_sqlite import database_bytes, open_foreign
 from collscope.ingest.paths import STDIN, printable
+from collscope.temporary import temporary_folder
 from collscope.units import format_size
 
 HEAD_BYTES = 65_536  # what readers tell their own files by
@@ -71,7 +72,8 @@ class Input:
         self._file = file
         self._spool = tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) if spooled else None  # noqa: SIM115 - closed below
         self._unpacked: IO[bytes] | None = None
-        self._copy: tempfile.TemporaryDirectory[str] | None = None  # of an SQLite file
+        self._copy: Path | None = None  # of an SQLite file
+        self._held = ExitStack()  # what ends with this: the folder of the copy
         self._decompressor = Decompressor(path, most_bytes, packed_bytes)
         self._damaged = False  # the member of an archive, from some place on
         self._head = b""
@@ -86,8 +88,7 @@ class Input:
         for kept in (self._spool, self._unpacked):
             if kept is not None:
                 kept.close()
-        if self._copy is not None:
-            self._copy.cleanup()
+        self._held.close()
 
     @property
     def name(self) -> str:
@@ -165,15 +166,15 @@ class Input:
         raises   UnreadableError
         """
         if self._copy is None:
-            self._copy = tempfile.TemporaryDirectory()
-            with Path(self._copy.name, "profile.db").open("wb+") as out:
+            self._copy = self._held.enter_context(temporary_folder("profile")) / "profile.db"
+            with self._copy.open("wb+") as out:
                 out.writelines(self.chunks())
                 size = out.tell()
                 out.seek(0)
                 self.cut_database = size < database_bytes(out.read(100))
         with ExitStack() as stack:
             try:
-                opened = open_foreign(Path(self._copy.name, "profile.db"))
+                opened = open_foreign(self._copy)
                 connection = stack.enter_context(opened)
             except sqlite3.DatabaseError:
                 connection = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ from collscope.replay.scale import scale
 from collscope.replay.select import select
 from collscope.replay.session import Method
 from collscope.replay.sweep import sweep_plan
+from collscope.temporary import temporary_folder
 
 # The replayer's own defaults (options.h).
 DEFAULT_BUDGET_S, DEFAULT_REPEAT = 1.0, 3
@@ -67,8 +67,8 @@ def opened(source: Source, progress: Progress) -> Iterator[sqlite3.Connection]:
         with reading(source.db) as connection:
             yield connection
         return
-    with tempfile.TemporaryDirectory(prefix="collscope-replay-") as folder:
-        db = Path(folder) / "logs.db"
+    with temporary_folder("logs") as folder:
+        db = folder / "logs.db"
         ingest_logs(list(source.logs), db, source.run, Reading(progress))
         with reading(db) as connection:
             yield connection

@@ -28,8 +28,9 @@ _STEADY = {
     "sources": "kind dialect",
     "measurements": "op datatype redop root count size_bytes in_place nranks label status n_wrong",
 }
-# Files that MPI's launcher, and Python's look at the folder for temporary files, leave there.
-_FOREIGN = re.compile(r"tmp/(s_)?\w{6,8}")
+# Files that others leave where files are temporary: MPI's launcher, Python's look at the folder,
+# and SQLite, whose empty file has its name for a moment only.
+_FOREIGN = re.compile(r"tmp/(s_\w{6}|\w{8}|etilqs_\w+)")
 # What a run holds before its calls are matched.
 _UNMATCHED_VIEWS = ("sources", "facts", "measurements", "metrics")
 
