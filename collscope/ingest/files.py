@@ -215,10 +215,13 @@ class Input:
             def raw() -> Iterator[bytes]:
                 at = 0
                 upcoming = pool.submit(self._block, at)
-                while block := upcoming.result():
-                    at += len(block)
-                    upcoming = pool.submit(self._block, at)
-                    yield block
+                try:
+                    while block := upcoming.result():
+                        at += len(block)
+                        upcoming = pool.submit(self._block, at)
+                        yield block
+                finally:
+                    del upcoming  # as in `ScansAhead.take`
 
             for chunk in self._as_utf8(self._decompressor.decompress(raw())):
                 self.size_bytes += len(chunk)

@@ -61,7 +61,7 @@ class Rig:
             template = folder / "prepared" / scenario.name
             (template / "tmp").mkdir(parents=True)
             scenario.prepare(template)
-        self._baselines = {
+        self.baselines = {
             scenario.name: self._undisturbed(scenario) for scenario in self.scenarios.values()
         }
 
@@ -86,11 +86,11 @@ class Rig:
 
     def calls(self, scenario: str) -> dict[str, int]:
         """I/O calls of each kind, as a command without a disturbance makes them."""
-        return self._baselines[scenario].first.calls
+        return self.baselines[scenario].first.calls
 
     def disturb(self, scenario: Scenario, how: Disturbance, name: str) -> Outcome:
         """Run a scenario with one disturbance, then undisturbed; its folder stays if it fails."""
-        baseline, folder = self._baselines[scenario.name], self._fresh(scenario, name)
+        baseline, folder = self.baselines[scenario.name], self._fresh(scenario, name)
         ended = self._run(
             folder, scenario, how.fault, how.kill_at * max(baseline.first.seconds, 0.05)
         )
