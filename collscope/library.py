@@ -275,7 +275,7 @@ def render(
     """
     from collscope.writing import visible  # noqa: PLC0415
 
-    return visible(_rendered(answer, form))
+    return visible(_rendered(answer, form), commands=form == "github")
 
 
 def _rendered(answer: Report | PredictionReport | Comparison | Explained | Check, form: str) -> str:

@@ -40,6 +40,15 @@ def ask(command: list[str]) -> Answer:
     return Answer(stdout, ": ".join([f"it ended with {how}", *last]))
 
 
+def named_file(text: str) -> str:
+    """What a person names as a program or a library, as a shell and a linker take it.
+
+    With a slash it is that file, from whatever folder it is started; without one it is a name that
+    is looked up in PATH or where libraries are. (`Path` would make the name `x` of the file `./x`.)
+    """
+    return str(Path(text).absolute()) if "/" in text else text
+
+
 def installed(name: str) -> Path | None:
     """`REPLAYER` or `MICROBENCH` as built with this installation; None when it was not built."""
     # The build puts _bin beside the native modules, in a wheel as in an editable install.

@@ -28,7 +28,7 @@ def temporary_folder(purpose: str, beside: Path | None = None) -> Iterator[Path]
     raises   OSError when it cannot be made
     """
     where = Path(tempfile.gettempdir()) if beside is None else beside
-    boot = _boot_id()
+    boot = boot_id()
     if boot:
         for folder in where.glob(f".collscope-*-{boot}-*"):
             _remove_abandoned(folder)
@@ -82,7 +82,8 @@ def _remove_abandoned(folder: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _boot_id() -> str:
+def boot_id() -> str:
+    """A name of this boot of this kernel, of hexadecimal digits; empty where there is none."""
     try:
         return _BOOT_ID.read_text().strip().replace("-", "")
     except OSError:

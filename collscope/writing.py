@@ -1,34 +1,41 @@
-"""Texts and files on their way out: what a terminal would obey is shown, and files are whole."""
+"""Texts on their way out: what a terminal would obey is shown, and no spreadsheet runs a cell."""
 
 from __future__ import annotations
 
-import os
 import re
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import BinaryIO
 
 # Control characters but tab and line end, marks that change the direction or the order of what is
 # read (Unicode 9.4 and TR 36), others that have no width, and halves of characters.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
+# What a machine that runs tests takes for a command where it stands in a log: GitHub `::name` where
+# a line begins (actions/runner, ActionCommand.cs), and `##[name]` anywhere, Azure Pipelines
+# `##vso[name]` anywhere (azure-pipelines-agent, Command.cs).
+_COMMAND = re.compile(r"^([ \t]*):(?=:)|#(?=#(?:\[|vso\[))", re.MULTILINE)
 # A number as a spreadsheet reads it; what else begins with a sign is a formula.
 _NUMBER = re.compile(r"[+-](?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)?")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def visible(text: str) -> str:
+def visible(text: str, *, commands: bool = False) -> str:
     r"""Text without a character that a terminal obeys or hides; each is written as ``\u001b``.
 
-    In a JSON string that is the same character, so JSON keeps its exact values.
+    So is a sign of what a machine that runs tests would take for a command. In a JSON string that
+    is the same character, so JSON keeps its exact values.
 
-    >>> visible("a\x1b]0;title\x07b\n")
-    'a\\u001b]0;title\\u0007b\n'
+    commands  the text is such commands
+
+    >>> visible("a\x1b]0;title\x07b\n"), visible("::add-mask::x")
+    ('a\\u001b]0;title\\u0007b\n', '\\u003a:add-mask::x')
     """
-    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    shown = _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return shown if commands else _COMMAND.sub(_defused, shown)
+
+
+def _defused(found: re.Match[str]) -> str:
+    return "\\u0023" if found[0] == "#" else f"{found[1]}\\u003a"
 
 
 def one_line(text: str) -> str:
@@ -68,47 +75,6 @@ def inert(cell: str) -> str:
     ("'=1+1", '-5.2e3', '-', "'--run", 'a=b')
     """
     return f"'{cell}" if cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell) else cell
-
-
-@contextmanager
-def replaced(path: Path) -> Iterator[BinaryIO]:
-    """A file for writing that takes the place of `path` once all of it is written.
-
-    Until then, and when anything fails, `path` is as it was. What is no regular file (a pipe,
-    /dev/stdout) is written as it stands.
-
-    raises  OSError
-    """
-    if path.exists() and not path.is_file():
-        with path.open("wb") as file:
-            yield file
-        return
-    target = Path(os.path.realpath(path))  # a link stays, and leads to the new file
-    mode = target.stat().st_mode if target.exists() else None
-    if mode is not None and not os.access(target, os.W_OK):
-        raise PermissionError(13, "Permission denied", str(path))
-    aside = target.with_name(f".collscope-{os.getpid()}-{os.urandom(4).hex()}")
-    try:
-        with aside.open("xb") as file:
-            if mode is not None:
-                aside.chmod(mode)
-            yield file
-            file.flush()
-            os.fsync(file.fileno())  # a full disk may show only here
-        aside.replace(target)
-    except BaseException:
-        with suppress(OSError):
-            aside.unlink(missing_ok=True)
-        raise
-
-
-def write_file(path: Path, text: str) -> None:
-    """A text as a file, `replaced` as a whole.
-
-    raises  OSError
-    """
-    with replaced(path) as file:
-        file.write(text.encode("utf-8", "replace"))
 
 
 def to_json(value: object) -> str:

@@ -17,8 +17,9 @@ from command import collscope
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collscope.reports.layout import to_csv
-from collscope.writing import inert, one_line, replaced, to_json, visible, write_file
+from collscope.outputs import replaced, write_file
+from collscope.reports.layout import Column, Item, Section, Table, to_csv, to_readable
+from collscope.writing import inert, one_line, to_json, visible
 
 _EVIL = "\x1b]0;owned\x07\x1b[31m\x9b2J\u202etxt.exe\u2066\x7f\r"
 
@@ -38,7 +39,35 @@ def test_every_control_and_direction_character_is_shown(text: str) -> None:
     assert _clean(shown)
     assert visible(shown) == shown
     assert "\n" not in one_line(text)
-    assert text == shown or not _clean(text) or any(unicodedata.category(c) == "Cf" for c in text)
+    hidden = any(unicodedata.category(c) == "Cf" for c in text)
+    assert text == shown or not _clean(text) or hidden or "::" in text or "##" in text
+
+
+def test_nothing_is_a_command_to_a_machine_that_runs_tests() -> None:
+    assert visible("::error::x\n  ::add-mask::y\na::b\n") == (
+        "\\u003a:error::x\n  \\u003a:add-mask::y\na::b\n"
+    )
+    assert visible("x ##vso[task] ##[group] ## Heading") == (
+        "x \\u0023#vso[task] \\u0023#[group] ## Heading"
+    )
+    assert visible("::notice title=a::b", commands=True) == "::notice title=a::b"
+
+
+def test_no_text_of_a_section_begins_a_line() -> None:
+    evil = "x\n## Findings\n::error::y\u2028z"
+    grid = Table((Column(evil, "text"),), ((evil,),))
+    section = Section(
+        evil, (evil, Item(evil, (evil,)), grid, "# heading", "[a]: http://b", "x [a](b)")
+    )
+    told = to_readable("md", evil, [section])
+    assert [line for line in told.splitlines() if line.startswith("## ")] == [
+        "## x\\\\u000a## Findings\\\\u000a\\\\u003a:error::y\\\\u2028z"
+    ]
+    for line in ("\\# heading", "\\[a]: http://b", "x [a]\\(b)"):
+        assert line in told.splitlines()
+    for form in ("text", "md", "html"):
+        lines = to_readable(form, evil, [section]).splitlines()
+        assert not [line for line in lines if line.lstrip().startswith("::")]
 
 
 @given(st.text())

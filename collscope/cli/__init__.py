@@ -22,6 +22,7 @@ from collscope.cli.deferred import Deferred
 from collscope.cli.options import discard, tell
 from collscope.cli.values import convert_lightly
 from collscope.errors import CollscopeError, UsageError
+from collscope.outputs import begin_command
 
 # In the order of `--help`. A line is the first of the command's docstring (held by test_cli).
 COMMANDS = (
@@ -193,6 +194,7 @@ def main() -> None:
             errors=sys.stdout.errors,
             closefd=False,
         )
+    begin_command()
     try:
         app()
     except CollscopeError as error:

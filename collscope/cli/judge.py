@@ -142,7 +142,8 @@ def check(
         )
     rules = Rules(threshold / 100, resolution / 100)
     found = check_labels(db, Names(given[0], given[1], control), Runs(run, weights), system, rules)
-    write(render_check(found, format.value), output)
+    commands = format is CheckFormat.GITHUB
+    write(render_check(found, format.value), output, commands=commands)
     raise typer.Exit(found.verdict.exit_code)
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from collscope.errors import InputError
-from collscope.writing import folded, one_line, visible, write_file
+from collscope.outputs import require_output, write_file
+from collscope.writing import folded, one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,17 +84,31 @@ MaxSize = Annotated[
     ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Treat lost or damaged data as an error.")]
-Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write to a file.")]
+
+
+def checked_output(path: Path | None) -> Path | None:
+    """Refuse, before any work, a file that an output must not replace."""
+    if path is not None:
+        require_output(path)
+    return path
+
+
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", help="Write to a file.", callback=checked_output),
+]
 SYSTEM = "a name of 'roofline --list', a file, or NODE+NETWORK"
 DEFAULT_DB = Path("collscope.db")
 
 
-def write(text: str, output: Path | None) -> None:
+def write(text: str, output: Path | None, *, commands: bool = False) -> None:
     """Print a text, or put it into a file; characters that a terminal would obey are escaped.
 
+    commands  the text is commands for a machine that runs tests
     raises  InputError when the file, or standard output, cannot be written
     """
-    text = visible(text if text.endswith("\n") or output is not None else text + "\n")
+    text = text if text.endswith("\n") or output is not None else text + "\n"
+    text = visible(text, commands=commands)
     if output is None:
         _print(text)
         return

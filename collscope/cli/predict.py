@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, SYSTEM, Db, Format, Output, Run, checked_label, write
+from collscope.cli.options import (
+    DEFAULT_DB,
+    SYSTEM,
+    Db,
+    Format,
+    Output,
+    Run,
+    checked_label,
+    checked_output,
+    write,
+)
 from collscope.errors import UsageError
 from collscope.units import require_step_ms
 
@@ -67,7 +77,10 @@ def predict(
 
 @export_app.command("perfetto")
 def export_perfetto(
-    output: Annotated[Path, typer.Option("-o", "--output", help="File, .json or .json.gz.")],
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", help="File, .json or .json.gz.", callback=checked_output),
+    ],
     db: Db = DEFAULT_DB,
     run: Run = "main",
     limit: Annotated[

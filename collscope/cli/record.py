@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Run, summarise, tell, write
+from collscope.cli.options import DEFAULT_DB, Db, Run, checked_output, summarise, tell, write
 from collscope.cli.progress import progress
 from collscope.ingest.progress import Reading
 
@@ -33,7 +33,10 @@ def record(
         bool, typer.Option("--inspector", help="Also load NCCL's Inspector plugin.")
     ] = False,
     html: Annotated[
-        Path | None, typer.Option("--html", help="Also write the report as one HTML file.")
+        Path | None,
+        typer.Option(
+            "--html", help="Also write the report as one HTML file.", callback=checked_output
+        ),
     ] = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",

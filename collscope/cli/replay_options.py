@@ -22,9 +22,34 @@ class Threads(str, Enum):
 BackendOption = Annotated[
     Backend, typer.Option("--backend", help="GPU runtime; host: MPI on the CPU, no GPU.")
 ]
-Library = Annotated[str | None, typer.Option("--library", help="File of NCCL or RCCL to load.")]
+
+
+def _library(text: str) -> str:
+    from collscope.programs import named_file
+
+    return named_file(text)
+
+
+def _program(text: str) -> Path:
+    from collscope.programs import named_file
+
+    return Path(named_file(text))
+
+
+Library = Annotated[
+    str | None,
+    typer.Option(
+        "--library", help="File of NCCL or RCCL to load.", metavar="FILE", parser=_library
+    ),
+]
 Runtime = Annotated[
-    str | None, typer.Option("--runtime", help="File of the CUDA or HIP runtime to load.")
+    str | None,
+    typer.Option(
+        "--runtime",
+        help="File of the CUDA or HIP runtime to load.",
+        metavar="FILE",
+        parser=_library,
+    ),
 ]
 Mpiexec = Annotated[
     str | None,
@@ -62,10 +87,16 @@ ResultsLabel = Annotated[
     str | None, typer.Option("--label", help="Label of the results.", callback=checked_label)
 ]
 Replayer = Annotated[
-    Path | None, typer.Option("--replayer", help="The collscope-replayer to start.")
+    Path | None,
+    typer.Option(
+        "--replayer", help="The collscope-replayer to start.", metavar="FILE", parser=_program
+    ),
 ]
 Microbench = Annotated[
-    Path | None, typer.Option("--microbench", help="The collscope-microbench to start.")
+    Path | None,
+    typer.Option(
+        "--microbench", help="The collscope-microbench to start.", metavar="FILE", parser=_program
+    ),
 ]
 ThreadsOption = Annotated[
     Threads | None, typer.Option("--threads", help="Host threads of a process with several GPUs.")

@@ -29,6 +29,7 @@ from collscope.tuning.settings import (
     KNOBS,
     Place,
     Setting,
+    may_come_from_logs,
     other_settings,
     pair_settings,
     read_setting,
@@ -96,8 +97,12 @@ def make_request(options: TuneOptions, progress: Progress) -> tuple[TuningReques
     whole, job = _read(options, progress)
     planned = command.choose(whole, options.choice)
     given = dict(options.session.environment)
-    present = _present(given, job.variables)
-    kept = {k: v for k, v in job.variables.items() if k in _KEPT} | {
+    logged = {k: v for k, v in job.variables.items() if may_come_from_logs(k, v)}
+    left_out = tuple(
+        k for k in (*KNOBS, *_KEPT) if k in job.variables.keys() - logged.keys() - given.keys()
+    )
+    present = _present(given, logged)
+    kept = {k: v for k, v in logged.items() if k in _KEPT} | {
         k: v for k, v in given.items() if k not in KNOBS
     }
     for name in _KEPT:
@@ -108,6 +113,7 @@ def make_request(options: TuneOptions, progress: Progress) -> tuple[TuningReques
         planned.class_ids,
         replace(options.session, environment=()),
         present,
+        left_out,
         tuple(sorted(kept.items())),
         tuple(_candidate(text) for text in options.candidates),
         _named(options.named),
@@ -126,7 +132,7 @@ def make_request(options: TuneOptions, progress: Progress) -> tuple[TuningReques
         options.time_limit_s,
         options.seed,
     )
-    return request, planned.notices
+    return request, (*planned.notices, *_left_out_words(left_out))
 
 
 def _read(options: TuneOptions, progress: Progress) -> tuple[Planned, _Job]:
@@ -196,6 +202,16 @@ def _present(given: Mapping[str, str], logged: Mapping[str, str]) -> tuple[Varia
         if known is not None and known[1]:  # --env NAME= says that the job does not set it
             found.append(Variable(knob, known[1], known[0]))
     return tuple(found)
+
+
+def _left_out_words(names: Sequence[str]) -> tuple[str, ...]:
+    """A sentence about what the logs set and the ranks do not get."""
+    if not names:
+        return ()
+    return (
+        f"set in the logs, but not for these measurements: {', '.join(names)}. A log must not "
+        "choose files that the ranks load: give what the job needs with --env NAME=VALUE",
+    )
 
 
 def _candidate(text: str) -> Setting:

@@ -6,7 +6,6 @@ import codecs
 import hashlib
 import os
 import sqlite3
-import stat
 import sys
 import tarfile
 import tempfile
@@ -14,7 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path, PurePath
 from typing import IO, BinaryIO
@@ -23,6 +22,8 @@ from collscope.errors import UnreadableError
 from collscope.ingest.decompress import CHUNK_BYTES, RAISE_LIMIT, Decompressor
 from collscope.ingest.foreign_sqlite import database_bytes, open_foreign
 from collscope.ingest.paths import STDIN, printable
+from collscope.inputs import opened
+from collscope.outputs import note_input
 from collscope.temporary import temporary_folder
 from collscope.units import format_size
 
@@ -326,29 +327,10 @@ def open_input(path: str, most_bytes: int | None = None, *, once: bool = False) 
 def _opened(path: str) -> Iterator[tuple[BinaryIO, bool]]:
     """The open file, and whether it is a regular one."""
     if path == STDIN:
+        note_input("/dev/stdin")
         if sys.stdin is None:
             raise UnreadableError(path, "standard input is closed", "Name a file")
         yield sys.stdin.buffer, False
         return
-    with ExitStack() as held:
-        try:
-            # A pipe that nobody writes into opens at once, and is empty.
-            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            held.callback(_close, handle)
-            mode = os.fstat(handle).st_mode
-            file = held.enter_context(os.fdopen(handle, "rb", closefd=False))
-            if not stat.S_ISCHR(mode) and not stat.S_ISBLK(mode):
-                os.set_blocking(handle, True)
-        except OSError as error:
-            why = f"{error.strerror}"
-            raise UnreadableError(path, why, "Check the path and its permissions") from error
-        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-            raise UnreadableError(
-                path, "a device, not a file", "Name a file, or - for standard input"
-            )
-        yield file, stat.S_ISREG(mode)
-
-
-def _close(handle: int) -> None:
-    with suppress(OSError):  # what was read of it is whole
-        os.close(handle)
+    with opened(path) as found:
+        yield found

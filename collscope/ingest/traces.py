@@ -31,6 +31,9 @@ TRACE = "trace"  # what the kind of such a source is called
 _EMPTY = "the trace holds no kernel, copy or collective"
 # Its GPU work may stand at the end: nothing of it is left then.
 _CUT = "cut, or not written to its end; what is there holds no kernel, copy or collective"
+_LARGE = (
+    "a value of it is larger than a reader takes; what is read holds no kernel, copy or collective"
+)
 _UNTIMED = (
     "none of its {rows} has a time that can be: times of such traces are in us, and those in ns"
     " are too large. Divide ts and dur by 1000, or export the trace again"
@@ -115,6 +118,8 @@ def _why_empty(diagnostics: Iterable[Diagnostic]) -> tuple[str, str]:
     if "untimed_activity" in told:
         rows = count(told["untimed_activity"], "kernel or copy", "kernels and copies")
         return "untimed_activity", _UNTIMED.format(rows=rows)
+    if "large_value" in told:
+        return "large_value", _LARGE
     return ("truncated_trace", _CUT) if "truncated_trace" in told else ("empty_trace", _EMPTY)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -62,6 +63,10 @@ def find_program(name: str, given: Path | None, option: str) -> Path:
             f"{name}: not part of this installation. Reinstall collscope, or name one with "
             f"{option}."
         )
+    if "/" not in str(path):  # a name; as every program that is started, it is one of PATH
+        path = Path(shutil.which(path) or path)
+    if "/" not in str(path):
+        raise MissingToolError(f"{path}: not in PATH. Name a file, as in {option} ./{path}.")
     if not os.access(path, os.X_OK) or path.is_dir():
         raise MissingToolError(f"{path}: not an executable. Name another one with {option}.")
     if given is None and (wrong := ask([str(path), "--version"]).error) is not None:

@@ -22,6 +22,7 @@ from collscope.errors import (
     UsageError,
 )
 from collscope.model import Measurement
+from collscope.outputs import write_file
 from collscope.replay.host_limit import (
     available_cores,
     available_memory,
@@ -52,7 +53,6 @@ from collscope.replay.session import (
 )
 from collscope.replay.variants import Variant, schedule
 from collscope.units import are, count, count_of
-from collscope.writing import write_file
 
 # What the replayer's exit statuses mean. It has printed what was wrong.
 _ERRORS: dict[int, type[CollscopeError]] = {2: UsageError, 3: InputError, 5: MissingToolError}

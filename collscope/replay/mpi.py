@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from collscope.errors import MissingToolError, UsageError
-from collscope.programs import INSTALL_MPI, launchers, mpi_version
+from collscope.programs import INSTALL_MPI, launchers, mpi_version, named_file
 
 _VERSION_TIMEOUT_S = 30  # for `mpiexec --version`
 # What a command that starts its ranks itself says where it was started by a launcher.
@@ -75,7 +75,7 @@ def launcher_words(given: str) -> tuple[Path, tuple[str, ...]]:
         raise UsageError(f"--mpiexec {given}: {error}. End the quotation.") from error
     if not words:
         raise UsageError("--mpiexec: no program. Name one, as in --mpiexec srun.")
-    return Path(words[0]), tuple(words[1:])
+    return Path(named_file(words[0])), tuple(words[1:])
 
 
 def find_launcher(given: str | None) -> Launcher:

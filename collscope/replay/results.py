@@ -12,11 +12,11 @@ from collscope.errors import InputError
 from collscope.ingest.commands import ingest_csvs
 from collscope.ingest.measurements import CSV
 from collscope.model import Datatype, Measurement, Op
+from collscope.outputs import write_file
 from collscope.parsers import rccl_replayer_csv, replay_csv
 from collscope.store.connection import open_store, transaction
 from collscope.store.measurements import forget_source
 from collscope.store.sources import identity
-from collscope.writing import write_file
 
 _FUNCTIONS = {Op.SEND_RECV: "Send/Recv"}
 _TYPES = {Datatype.FLOAT8E4M3: "Fp8E4M3", Datatype.FLOAT8E5M2: "Fp8E5M2"}

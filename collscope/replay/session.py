@@ -12,9 +12,10 @@ from pathlib import Path
 import msgspec
 
 from collscope.errors import InputError, ReplayError, UsageError
+from collscope.outputs import note_store, require_output
 from collscope.replay.mpi import Place, launched
 from collscope.replay.variants import Variant, parse_assignment, parse_variants
-from collscope.store.connection import is_sqlite, open_store
+from collscope.store.connection import open_store
 
 DEFAULT_LABEL = "replay"
 COLLSCOPE, RCCL_REPLAYER = "collscope", "rccl_replayer"  # layouts of the CSV
@@ -63,13 +64,10 @@ def check_target(target: Target) -> None:
 
 def _check_csv(csv: Path, db: Path) -> None:
     """Refuse what a CSV must not replace, and what cannot be read again."""
-    wrong = None
     if csv.exists() and not csv.is_file():
-        wrong = "not a regular file"
-    elif csv.resolve() == db.resolve() or (csv.exists() and is_sqlite(csv)):
-        wrong = "a store, which the CSV would overwrite"
-    if wrong is not None:
-        raise InputError(f"{csv}: {wrong}. Name another file with --csv.")
+        raise InputError(f"{csv}: not a regular file. Name another file with --csv.")
+    note_store(db)  # one that is not there yet, too
+    require_output(csv, "--csv")
 
 
 class Session(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from itertools import product
 import msgspec
 
 from collscope.errors import UsageError
+from collscope.programs import named_file
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # A comma parts two settings only where a name follows: NCCL_IB_HCA=mlx5_0,mlx5_1 is one.
@@ -54,7 +55,7 @@ def parse_variant(text: str) -> Variant:
             "or base: for one that changes nothing."
         )
     pairs = [parse_assignment(part) for part in _BETWEEN.split(settings)] if settings else []
-    files = {name: value for name, value in pairs if name in ("library", "runtime")}
+    files = {name: named_file(file) for name, file in pairs if name in ("library", "runtime")}
     return Variant(
         label,
         tuple((name, value) for name, value in pairs if name not in files),

@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 from matplotlib.ticker import FuncFormatter
 
 from collscope.errors import InputError, UsageError
-from collscope.writing import replaced
+from collscope.outputs import replaced, require_output
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,6 +47,7 @@ def check_plot(path: Path) -> None:
         raise UsageError(f"--plot {path}: not .png, .svg or .pdf. Choose one of them.")
     if not path.absolute().parent.is_dir():
         raise InputError(f"{path}: no such folder. Name another file with --plot.")
+    require_output(path, "--plot")
 
 
 def write_figure(figure: Figure, path: Path) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import asdict, astuple
 
 from collscope.errors import UsageError
-from collscope.writing import folded, inert, to_json, visible
+from collscope.writing import folded, inert, one_line, to_json, visible
 
 if TYPE_CHECKING:
     from collscope.reports.html.page import Extras
@@ -26,6 +26,8 @@ _NARROWEST = 16  # text is not cut below this
 _MOST_NAMES = 3  # columns that are repeated in each part of a table, before a text and behind it
 _NAMED = 0.6  # of the width, at most, for columns that name a row
 _GAP = "  "
+# Of Markdown: headings, quotations, lists, rules, code, and what a link is defined by.
+_BEGINS_A_BLOCK = ("#", ">", "- ", "+ ", "---", "===", "~~~", "[")
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -187,6 +189,26 @@ def text_width() -> int:
     return terminal_width() or WIDTH
 
 
+def in_lines(sections: Iterable[Section]) -> Iterable[Section]:
+    """The same sections, each of whose texts is one line: no text of an input begins another.
+
+    Every form for people is made of what this gives.
+    """
+    return (
+        Section(one_line(section.title), tuple(map(_block_in_lines, section.blocks)))
+        for section in sections
+    )
+
+
+def _block_in_lines(block: str | Item | Table) -> str | Item | Table:
+    if isinstance(block, str):
+        return one_line(block)
+    if isinstance(block, Item):
+        return Item(one_line(block.head), tuple(map(one_line, block.lines)))
+    columns = tuple(Column(one_line(column.title), column.kind) for column in block.columns)
+    return Table(columns, tuple(tuple(map(one_line, row)) for row in block.rows))
+
+
 def to_text(
     title: str, sections: Iterable[Section], *, wide: bool = False, before: str = ""
 ) -> str:
@@ -197,8 +219,9 @@ def to_text(
     """
     width = text_width() - len(before)
     prose, tables = min(width, WIDTH), None if wide else width
+    title = one_line(title)
     lines = [title, "=" * len(title)]
-    for section in sections:
+    for section in in_lines(sections):
         if section.title:
             lines += ["", section.title, "-" * len(section.title)]
         for last, block in zip((None, *section.blocks), section.blocks, strict=False):
@@ -361,10 +384,10 @@ def _without_arguments(name: str) -> str:
 
 def to_markdown(title: str, sections: Iterable[Section]) -> str:
     """GitHub Markdown: the same sections with tables that GitHub renders."""
-    lines = [f"# {title}", ""]
-    for section in sections:
+    lines = [f"# {_escape(one_line(title))}", ""]
+    for section in in_lines(sections):
         if section.title:
-            lines += [f"## {section.title}", ""]
+            lines += [f"## {_escape(section.title)}", ""]
         for block in section.blocks:
             lines += [*_markdown_block(block), ""]
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -374,7 +397,8 @@ def _markdown_block(block: str | Item | Table) -> list[str]:
     if isinstance(block, Table):
         return _markdown_table(block)
     if isinstance(block, str):
-        return [_escape(block)]
+        text = _escape(block)
+        return [f"\\{text}" if text.startswith(_BEGINS_A_BLOCK) else text]
     return [f"- **{_escape(block.head)}**", *(f"  - {_escape(line)}" for line in block.lines)]
 
 
@@ -386,10 +410,10 @@ def _markdown_table(block: Table) -> list[str]:
 
 
 def _escape(text: str) -> str:
-    """Text that Markdown shows as it stands."""
+    """Text that Markdown shows as it stands: no tag, link or image."""
     for character in "\\|*_<`":
         text = text.replace(character, "\\" + character)
-    return text.strip()
+    return text.strip().replace("](", "]\\(")
 
 
 _Readable = Callable[[str, Iterable[Section], "Callable[[], Extras] | None", bool], str]

@@ -12,9 +12,9 @@ import msgspec
 
 from collscope.analysis.predict import RunTimelines
 from collscope.errors import InputError, UsageError
+from collscope.outputs import replaced
 from collscope.reports.prediction import origin_words
 from collscope.timeline.perfetto import MOST_PARTS, Event, Simulated, longest_calls, trace_events
-from collscope.writing import replaced
 
 _LEVEL = 6  # of gzip
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from collscope.errors import InputError
+from collscope.errors import InputError, UnreadableError
+from collscope.inputs import read_small
 from collscope.roofline.system import Fabric, Network, System
 from collscope.roofline.system_file import parse_system
 from collscope.roofline.topology_xml import parse_topology
@@ -110,18 +111,16 @@ def _names() -> dict[str, System]:
 def _from_file(path: Path) -> System:
     """System of a user's file: topology XML by its first character, else TOML."""
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read ({error.strerror}). Check the path, or give a name of "
-            "collscope roofline --list."
-        ) from error
-    if len(content) > _MAX_FILE_BYTES:
-        raise InputError(
-            f"{path}: larger than {_MAX_FILE_BYTES >> 20} MiB. "
-            "Give a system's TOML or topology XML."
-        )
+        content = read_small(str(path), _MAX_FILE_BYTES, "Give a system's TOML or topology XML")
+    except UnreadableError as error:
+        if isinstance(error.__cause__, OSError):
+            raise InputError(
+                f"{path}: cannot be read ({error.reason}). Check the path, or give a name of "
+                "collscope roofline --list."
+            ) from error
+        raise
+    if not content.strip():
+        raise InputError(f"{path}: empty. Give a system's TOML or topology XML.")
     if content.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
         return parse_topology(content, str(path))
     try:

@@ -5,6 +5,7 @@ The format is described in docs/roofline.md. Every problem is an `InputError` th
 
 from __future__ import annotations
 
+import re
 import sys
 from math import isclose
 
@@ -33,6 +34,10 @@ else:
 SOURCE_KINDS = ("src", "std", "calc", "inf", "user")
 CONFIDENCES = ("high", "medium", "low")
 _MAX_GPUS = 576
+# The TOML reader takes time with the square of a key's parts; the format has keys of two.
+_MOST_DOTS = 32
+_PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*"""
+_LONG_KEY = re.compile(rf"(?<![\w-])(?:{_PART}\.[ \t]*){{{_MOST_DOTS}}}")
 
 
 class _InNetworkFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -105,8 +110,16 @@ def parse_system(content: str, where: str) -> System:
 
     raises  InputError when the text is not TOML, or says something that cannot be
     """
+    if _LONG_KEY.search(content):
+        raise InputError(
+            f"{where}: a key of more than {_MOST_DOTS} parts. Compare with docs/roofline.md."
+        )
     try:
         file = msgspec.convert(tomllib.loads(content), _SystemFile, strict=False)
+    except RecursionError as error:
+        raise InputError(
+            f"{where}: lists or tables too deep in each other. Compare with docs/roofline.md."
+        ) from error
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{where}: not TOML ({error}). Correct that line.") from error
     except msgspec.ValidationError as error:

@@ -14,10 +14,10 @@ from urllib.parse import quote
 import collscope._logscan as native
 from collscope.errors import InputError
 from collscope.model import Severity
+from collscope.outputs import note_store
 
 # The build puts schemas/ beside the native modules, in a wheel as in an editable install.
 SCHEMAS = Path(native.__file__).parent / "_schemas"
-SQLITE_MAGIC = b"SQLite format 3\0"  # sqlite.org/fileformat2.html, 1.3.1
 # How long to wait for another process that writes: storing a log of 500 MB takes some seconds, and
 # of several processes that wait, SQLite lets any one go first.
 LOCK_TIMEOUT_S = 60.0
@@ -44,6 +44,7 @@ def open_store(path: Path) -> sqlite3.Connection:
 
     raises  InputError when the file is no store, is locked, damaged or of a newer release
     """
+    note_store(path)
     while True:
         made = _create(path)
         before = _file(path)
@@ -180,6 +181,7 @@ def open_readonly(path: Path) -> sqlite3.Connection:
 
     raises  InputError when there is no such store, or it cannot be read by this release
     """
+    note_store(path)
     if _file(path) is None:
         raise InputError(
             f"{path}: no such store. Run 'collscope ingest auto PATH' first, or name it with --db."
@@ -248,20 +250,6 @@ def _uri(path: Path, parameters: str) -> str:
 
 def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
-def is_sqlite(path: Path) -> bool:
-    """True for an SQLite file, of whatever kind.
-
-    raises  InputError when it cannot be read
-    """
-    try:
-        with path.open("rb") as file:
-            return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
-    except OSError as error:
-        raise InputError(
-            f"{path}: {error.strerror}. Check the path and its permissions."
-        ) from error
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from collscope.errors import CollscopeError, InputError
+from collscope.outputs import write_file
 from collscope.replay.measure import ReplayInterruptedError
 from collscope.tuning import previous_results
 from collscope.tuning.choose import NOTHING, Choice
@@ -17,7 +18,7 @@ from collscope.tuning.run import prepare, tune
 from collscope.tuning.state import EARLIER, ENV, EVIDENCE, TUNER_CSV, State, TuningRequest
 from collscope.tuning.summary import summary
 from collscope.units import count
-from collscope.writing import to_json, write_file
+from collscope.writing import to_json
 
 
 def run_tune(

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
+from collscope.outputs import write_file
 from collscope.replay.results import store_results
 from collscope.tuning import confirm as confirmation
 from collscope.tuning import csv_format, judging
@@ -22,9 +23,8 @@ from collscope.tuning.output import (
 from collscope.tuning.plugin import plugin_environment
 from collscope.tuning.records import TUNED as OUTCOME_TUNED
 from collscope.tuning.records import UNCONFIRMED
-from collscope.tuning.settings import DEFAULT, KNOBS
+from collscope.tuning.settings import DEFAULT
 from collscope.tuning.state import CONFIRM_CSV, ENV, OPTIMIZER_CSV, TUNER_CSV, State
-from collscope.writing import write_file
 
 MOST_CONFIRMED = 40  # classes of most time; the confirmation of more would take minutes
 
@@ -40,7 +40,8 @@ def apply(state: State) -> None:
     else:
         csv.unlink(missing_ok=True)
     state.tuned = tuned_setting(state.choice, plugin)
-    present = [v.name for v in state.request.present if v.name in KNOBS]
+    # The job sets what is left out all the same: its ranks must not get it beside the choice.
+    present = [*(v.name for v in state.request.present), *state.request.left_out]
     state.unset = to_unset(state.tuned, present, state.choice)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from collscope.errors import InputError, UsageError
+from collscope.outputs import require_output
 from collscope.tuning.records import Variable
 from collscope.tuning.state import EARLIER, EVIDENCE, FILES
 
@@ -18,9 +19,12 @@ def set_aside(out: Path, present: Iterable[Variable]) -> None:
     """Make the folder of the results, and room in it.
 
     present  the job's own knobs: a file that one of them names must stay, as the ranks read it
-    raises   UsageError where they name one; InputError for files that are not of a tune; OSError
+    raises   UsageError where they name one; InputError for files that are not of a tune,
+             or must stay; OSError
     """
     out.mkdir(parents=True, exist_ok=True)
+    for file in (*_files(out), *_files(out / EARLIER)):
+        require_output(file, "--out")
     files, waiting = _files(out), _files(out / EARLIER)
     if files and not waiting and out / EVIDENCE not in files:
         raise InputError(

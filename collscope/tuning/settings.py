@@ -6,6 +6,7 @@ docs/tune.md.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
@@ -29,6 +30,27 @@ TRANSPORT_KNOBS = (
     "NCCL_IB_QPS_PER_CONNECTION", "NCCL_IB_SPLIT_DATA_ON_QPS",
 )  # fmt: skip
 KNOBS = (*COLLECTIVE_KNOBS, *P2P_KNOBS, *TRANSPORT_KNOBS)
+
+# What a log may set for the ranks that tune starts, and the values that it may have. A log is often
+# written by others, and NCCL loads or writes the file that some variables name, so this list says
+# what is taken, not what is refused: only words and numbers that no library takes for a file.
+_NUMBER = r"-?(?:0[xX][0-9A-Fa-f]{1,16}|[0-9]{1,19})"  # strtoll with base 0 reads it (param.cc)
+_CHOICE = r"[A-Za-z0-9_^,:;]{1,200}"  # "^Tree", "allreduce:ring,tree;broadcast:ring" (tuning.cc)
+_LEVEL = r"[A-Za-z0-9]{1,8}"  # LOC to SYS, or a number (paths.cc)
+_FROM_LOGS = {
+    **dict.fromkeys(("NCCL_ALGO", "NCCL_PROTO"), _CHOICE),
+    **dict.fromkeys(("NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL"), _LEVEL),
+    "NCCL_THREAD_THRESHOLDS": rf"{_NUMBER}(?:[ ,]{{1,4}}{_NUMBER}){{0,20}}",
+    **dict.fromkeys(
+        (
+            "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
+            "NCCL_NTHREADS", "NCCL_LL128_NTHREADS", *P2P_KNOBS, *TRANSPORT_KNOBS,
+            "NCCL_NVLS_ENABLE", "NCCL_COLLNET_ENABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE",
+            "NCCL_PXN_DISABLE", "NCCL_IB_DISABLE",
+        ),
+        _NUMBER,
+    ),
+}  # fmt: skip
 
 ENV_ALGORITHM = {
     "tree": "Tree", "ring": "Ring", "collnet_direct": "CollnetDirect",
@@ -125,6 +147,18 @@ def present_setting(environment: Mapping[str, str]) -> Setting:
     """The job's own setting: its knobs, with what a row of the plugin can say of them."""
     knobs = tuple((name, environment[name]) for name in KNOBS if environment.get(name))
     return read_setting("present", knobs) if knobs else replace(DEFAULT, name="present")
+
+
+def may_come_from_logs(name: str, value: str) -> bool:
+    """Whether a log may set a variable of the ranks so: never one that can name a file.
+
+    >>> may_come_from_logs("NCCL_ALGO", "Ring"), may_come_from_logs("NCCL_ALGO", "./x.so")
+    (True, False)
+    >>> may_come_from_logs("NCCL_TUNER_PLUGIN", "x")
+    False
+    """
+    allowed = _FROM_LOGS.get(name)
+    return allowed is not None and re.fullmatch(allowed, value) is not None
 
 
 def read_setting(name: str, environment: Sequence[tuple[str, str]]) -> Setting:

@@ -30,6 +30,7 @@ class TuningRequest(msgspec.Struct, frozen=True):
 
     class_ids   number that the report has for a class of the plan; empty: made from no run
     present     the job's own knobs
+    left_out    knobs that the logs set and no launch gets, since a log must not name files
     told        the run's logs tell what its environment sets
     blocks      fewest and most thread blocks of collective kernels in the run's traces; None: not
                 told
@@ -47,6 +48,7 @@ class TuningRequest(msgspec.Struct, frozen=True):
     class_ids: Mapping[int, int]
     session: Session
     present: tuple[Variable, ...]
+    left_out: tuple[str, ...]
     kept: tuple[tuple[str, str], ...]
     candidates: tuple[Setting, ...]
     named: frozenset[str] | None  # of the settings of ours only these; None: all

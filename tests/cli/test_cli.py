@@ -95,7 +95,7 @@ def test_help_imports_nothing_heavy() -> None:
         "try: main()\n"
         "except SystemExit: pass\n"
         "light = {'', '.cli', '.cli.deferred', '.cli.options', '.cli.values'}\n"
-        "light |= {'.errors', '.writing'}\n"
+        "light |= {'.errors', '.outputs', '.writing'}\n"
         "own = {name[len('collscope'):] for name in sys.modules if name.startswith('collscope')}\n"
         "heavy = {'numpy', 'polars', 'matplotlib', 'msgspec', 'zstandard', 'rich', 'pydantic'}\n"
         "sys.exit(sorted(heavy & set(sys.modules)) + sorted(own - light) or 0)"

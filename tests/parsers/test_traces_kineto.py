@@ -19,7 +19,7 @@ from trace_fuzz import damaged, retyped
 
 from collscope.model import Datatype, Op, Severity
 from collscope.model.trace import Kind, TraceCollective, TraceFile
-from collscope.parsers.traces import _array
+from collscope.parsers.traces import _array, kineto
 from collscope.parsers.traces.kineto_calls import whole_list
 from collscope.parsers.traces.kineto_names import parse_collective, parse_dtype
 
@@ -463,3 +463,37 @@ def test_damaged_bytes_never_raise(seed: int) -> None:
     pick = random.Random(seed)
     text = document(kernel(**ALL_REDUCE), launch(60, 9), kernel(), distributedInfo={"rank": 0})
     parse([damaged(text.encode(), pick)], "t")
+
+
+_KERNEL = (
+    b'{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 2,'
+    b' "args": {"stream": 7, "device": 0, "correlation": 1%s}}'
+)
+_DEEP_LIST = b', "x": ' + b"[" * 100_000 + b"]" * 100_000
+_DEEP_TABLE = b', "x": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000
+_LONG = b', "x": "' + b"a" * (70 << 20) + b'"'
+
+
+@pytest.mark.parametrize(
+    ("text", "codes", "kernels"),
+    [
+        (b'{"traceEvents": [%s, %s]}' % (_KERNEL % b"", _KERNEL % _DEEP_LIST), {"deep_event"}, 1),
+        (b'{"traceEvents": [%s, %s]}' % (_KERNEL % _DEEP_TABLE, _KERNEL % b""), {"deep_event"}, 1),
+        (
+            b'{"x": "%s", "traceEvents": [%s]}' % (b"a" * (70 << 20), _KERNEL % b""),
+            {"large_value"},
+            0,
+        ),
+        (b'{"traceEvents": [%s, %s]}' % (_KERNEL % b"", _KERNEL % _LONG), {"large_value"}, 1),
+        (b'{"traceEvents": [%s, %s' % (_KERNEL % b"", _KERNEL % b""), {"truncated_trace"}, 2),
+    ],
+    ids=["lists", "tables", "header", "string", "cut"],
+)
+def test_a_limit_is_not_called_a_cut(text: bytes, codes: set[str], kernels: int) -> None:
+    """Valid JSON beyond what a reader takes, beside a document that is cut."""
+    chunks = (text[at : at + (1 << 20)] for at in range(0, len(text), 1 << 20))
+    found = kineto.parse(chunks, "a.json")
+    told = {d.code for file in found for d in file.diagnostics}
+    assert told - {"malformed_event"} >= codes
+    assert ("truncated_trace" in told) == ("truncated_trace" in codes)
+    assert sum(len(file.columns.start_ns) for file in found) == kernels

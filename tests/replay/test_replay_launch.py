@@ -26,7 +26,14 @@ from collscope.programs import installed_replayer, launchers
 from collscope.replay import launch
 from collscope.replay.host_limit import check_host_ranks, hosts_of
 from collscope.replay.launch import Job, run_job
-from collscope.replay.mpi import Launcher, Place, find_launcher, launch_command, launched
+from collscope.replay.mpi import (
+    Launcher,
+    Place,
+    find_launcher,
+    launch_command,
+    launched,
+    launcher_words,
+)
 from collscope.replay.plan import UNIQUE, Plan
 from collscope.replay.results import crowded
 from collscope.replay.scratch import write_plan
@@ -672,3 +679,55 @@ def test_dry_run_prints_a_plan_file(plan: Path, tmp_path: Path) -> None:
     second = collscope("replay", "--plan", again, "--db", db, "--dry-run")
     assert second.out == outcome.out
     assert not db.exists()
+
+
+def _programs(folder: Path) -> tuple[Path, Path]:
+    """Folders of two programs of one name, which write where they are; the second is in PATH."""
+    here, in_path = folder / "here", folder / "bin"
+    for place in (here, in_path):
+        place.mkdir()
+        program = place / "x"
+        program.write_text(f"#!/bin/sh\necho started from {place} >&2\nexit 6\n")
+        program.chmod(0o755)
+    return here, in_path
+
+
+@pytest.mark.parametrize("named", ["./x", "../here/x", "x"])
+def test_a_program_is_the_file_that_is_named(
+    tmp_path: Path, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, in_path = _programs(tmp_path)
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("PATH", f"{in_path}:{os.environ['PATH']}")
+    options = ("--sweep", "allreduce:4", "-n", "1", "--backend", "host", "--db", tmp_path / "t.db")
+    done = collscope("replay", *options, "--replayer", named)
+    started = in_path if named == "x" else here
+    assert f"started from {started}" in done.err
+    done = collscope("bench", "memcpy", "--db", tmp_path / "t.db", "--microbench", named)
+    assert f"started from {started}" in done.err
+
+
+def test_a_launcher_and_a_library_are_the_files_that_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, in_path = _programs(tmp_path)
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("PATH", f"{in_path}:{os.environ['PATH']}")
+    assert launcher_words("./x -a ./b") == (here / "x", ("-a", "./b"))
+    assert launcher_words("./x") == (here / "x", ())
+    assert launcher_words("x") == (Path("x"), ())
+    assert parse_variant("a:library=./lib.so,runtime=lib.so").library == str(here / "lib.so")
+    assert parse_variant("a:library=./lib.so,runtime=lib.so").runtime == "lib.so"
+
+
+def test_a_program_that_is_not_in_path_is_not_one_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, _ = _programs(tmp_path)
+    monkeypatch.chdir(here)
+    options = ("--sweep", "allreduce:4", "-n", "1", "--backend", "host", "--db", tmp_path / "t.db")
+    done = collscope("replay", *options, "--replayer", "x")
+    assert (done.code, "x: not in PATH. Name a file, as in --replayer ./x." in done.err) == (
+        5,
+        True,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -391,3 +392,29 @@ def test_every_shipped_system_of_a_gpu_names_its_model() -> None:
     for system in shipped_systems():
         if system.fabric is not None and not system.name.startswith("pcie"):
             assert any(model in system.title.upper() for model in system.fabric.gpu_models)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("name = " + "[" * 100_000 + "]" * 100_000, "too deep"),
+        ("name = " + "{a=" * 100_000 + "1" + "}" * 100_000, "too deep"),
+        ("a." * 50_000 + "b = 1", "more than 32 parts"),
+        ("[" + '"a" . ' * 50_000 + "b]\nc = 1", "more than 32 parts"),
+        ("x = {" + "'a'." * 50_000 + "b = 1}", "more than 32 parts"),
+        ("#" * (5 << 20), "larger than 4 MiB"),
+        ("", "empty"),
+    ],
+    ids=["lists", "tables", "key", "header", "inline", "large", "empty"],
+)
+def test_a_file_that_no_reader_should_work_on(tmp_path: Path, content: str, why: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(content)
+    with pytest.raises(InputError, match=why):
+        load_system(str(file))
+
+
+def test_a_pipe_without_a_writer_is_empty(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "mine.toml")
+    with pytest.raises(InputError, match="empty"):
+        load_system(str(tmp_path / "mine.toml"))

@@ -37,6 +37,11 @@ def long(source: Path, path: Path, word: str, times: int) -> None:
     edit(source, path, [word, "x" * times])
 
 
+def repeated(path: Path, before: str, word: str, times: int, after: str) -> None:
+    """A file of `word` so many times, between two others."""
+    text(path, before + word * times + after)
+
+
 def keep(source: Path, path: Path, word: str) -> None:
     """Lines of `source` that hold `word`."""
     text(path, "".join(row for row in _read(source).splitlines(keepends=True) if word in row))

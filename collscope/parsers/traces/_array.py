@@ -20,7 +20,8 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 _SLICE = 2 << 20  # bytes taken at once: larger ones leave the processor's cache
-_LARGEST = 64 << 20  # bytes a document may hold before its array, or after it, and be read
+# Bytes that one element may have, and that a document may hold before its array, or after it.
+LARGEST = 64 << 20
 _OPENING = 1024  # bytes an opening has at most
 _TRIES = 2  # cuts tried before reading element by element
 _MERGES = 4096  # boundaries looked at for the end of one element
@@ -36,7 +37,9 @@ class ArrayReader(Generic[T, S]):
     """Elements of one array of a document that arrives in chunks.
 
     After the last element: `head` and `tail` are the text before and after the array, `malformed`
-    counts elements that could not be decoded, `cut` tells whether the array's end is missing.
+    counts elements that could not be decoded, `deep` those nested too deep for a reader, `large`
+    tells whether more than `LARGEST` bytes had to be left out in one piece, and `cut` whether the
+    array's end is missing.
     """
 
     def __init__(
@@ -56,6 +59,8 @@ class ArrayReader(Generic[T, S]):
         self.head = b""
         self.tail = b""
         self.malformed = 0
+        self.deep = 0
+        self.large = False
         self.cut = True
         self._chunks = chunks
         self._opening = opening
@@ -80,7 +85,8 @@ class ArrayReader(Generic[T, S]):
                     yield from self._take(last=False)
                     size = len(self._text)
                     continue
-            if size > _LARGEST:
+            if size > LARGEST:
+                self.large = self.cut
                 break
         self._text = b"".join([self._text, *held])
         if not self._open():
@@ -129,6 +135,8 @@ class ArrayReader(Generic[T, S]):
         """The last element of an array that was cut right after it, or never closed."""
         try:
             return [self._one.decode(self._text.strip(_SEPARATOR))]
+        except RecursionError:  # nested too deep: the array may well end behind it
+            return self._one_by_one(self._text, last=True)
         except _ERRORS:
             return []
 
@@ -160,28 +168,30 @@ class ArrayReader(Generic[T, S]):
         start = index = 0
         aligned = True  # the text at `start` begins an element of the array, not one inside it
         while index < len(bounds) and self.cut:
-            element, used = self._element(text, start, bounds, index)
+            element, used, deep = self._element(text, start, bounds, index)
+            self.deep += deep
             if used > len(bounds) - index and not last:
                 break  # its other end is yet to come
-            if element is None:
-                self.malformed += 1
-            else:
+            if element is not None:
                 found.append(element)
+            elif not deep:
+                self.malformed += 1
             complete = 0 < used <= len(bounds) - index
             aligned = complete and (aligned or element is not None)
             index += used if complete else 1
             _, start, ends = bounds[index - 1]
             self.cut = not (aligned and ends)
         self._text = text[start:]
-        if start == 0 and len(text) > _LARGEST:
+        if start == 0 and len(text) > LARGEST:
             self._text = b""
-            self.malformed += 1
+            self.large = True
         return found
 
     def _element(
         self, text: bytes, start: int, bounds: list[tuple[int, int, bool]], index: int
-    ) -> tuple[T | None, int]:
-        """The element that starts here and how many boundaries it takes, from `index` on.
+    ) -> tuple[T | None, int, bool]:
+        """The element that starts here, how many boundaries it takes from `index` on, and whether
+        it is nested too deep to be read.
 
         The element is None when its fields have wrong types. The number is 0 when the text is no
         JSON, and one more than there are when it is not complete.
@@ -201,10 +211,12 @@ class ArrayReader(Generic[T, S]):
                 decode = _syntax_only
                 problem, element = _attempt(decode, text[start:end])
             if problem is None:
-                return element, used
-            if problem is not _Problem.OPEN:
-                return None, 0
-        return None, most + 1
+                return element, used, False
+            if problem is _Problem.DEEP and depth == 0:
+                return None, used, True
+            if problem is _Problem.SYNTAX:
+                return None, 0, False
+        return None, most + 1, False
 
 
 def _pieces(chunks: Iterable[bytes]) -> Iterator[memoryview]:
@@ -219,6 +231,7 @@ class _Problem(Enum):
     TYPE = "a field of another type"
     OPEN = "ends inside the element"
     SYNTAX = "not JSON"
+    DEEP = "nested deeper than a reader goes"
 
 
 def _attempt(decode: Callable[[bytes], T | None], text: bytes) -> tuple[_Problem | None, T | None]:
@@ -226,6 +239,8 @@ def _attempt(decode: Callable[[bytes], T | None], text: bytes) -> tuple[_Problem
         return None, decode(text)
     except msgspec.ValidationError:
         return _Problem.TYPE, None
+    except RecursionError:
+        return _Problem.DEEP, None
     except _ERRORS as error:
         return _Problem.OPEN if "truncated" in str(error) else _Problem.SYNTAX, None
 

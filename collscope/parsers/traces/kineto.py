@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from collscope.model import Diagnostic, Severity
 from collscope.parsers.reader import trace_reader
-from collscope.parsers.traces._array import ArrayReader
+from collscope.parsers.traces._array import LARGEST, ArrayReader
 from collscope.parsers.traces.kineto_build import trace_files
 from collscope.parsers.traces.kineto_collect import Collector
 from collscope.parsers.traces.kineto_header import read_header
 from collscope.parsers.traces.kineto_slices import Slice, Slicer
+from collscope.units import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,9 +53,18 @@ def parse(chunks: Iterable[bytes], name: str) -> list[TraceFile]:
 
 def _problems(reader: ArrayReader[Event, Slice], name: str) -> list[Diagnostic]:
     found = []
-    if reader.cut:
+    if reader.large:
+        message = (
+            f"{name} holds more than {format_size(LARGEST)} in one event or before the events: what"
+            " belongs to it is not read."
+        )
+        found.append(Diagnostic(Severity.DATA_LOSS, "large_value", message))
+    elif reader.cut:
         message = f"{name} ends inside the events: it was cut, or not written to its end."
         found.append(Diagnostic(Severity.DATA_LOSS, "truncated_trace", message))
+    if reader.deep:
+        message = "Trace events nested too deep to be read were skipped."
+        found.append(Diagnostic(Severity.DATA_LOSS, "deep_event", message, count=reader.deep))
     if reader.malformed:
         message = "Malformed trace events were skipped."
         count = reader.malformed

@@ -62,7 +62,7 @@ def _salvaged(text: bytes, name: str) -> list[TraceFile]:
         found = [element for part in reader for element in part]
         # An array that never opened is not cut.
         cut |= reader.cut and len(reader.head) < len(text)
-        malformed += reader.malformed
+        malformed += reader.malformed + reader.deep
         target(process).extend(found)
     process.metadata.node = _node(text)
     problems = []

@@ -7,6 +7,7 @@ from collscope.analysis.verdict import Verdict
 from collscope.reports.class_words import class_name
 from collscope.reports.comparison.note_words import note_words
 from collscope.reports.comparison.verdict_words import scope_words, step_words, why
+from collscope.writing import one_line
 
 _UNJUDGED = {  # outcomes, and what JUnit says of them
     "noisy": "too noisy to judge",
@@ -49,7 +50,7 @@ def junit(check: Check) -> str:
         f"{check.verdict.value}: {why(check.decision)}. {scope_words(check)}",
         *map(note_words, check.notes),
     )
-    ElementTree.SubElement(case, "system-out").text = "\n".join(told)
+    ElementTree.SubElement(case, "system-out").text = "\n".join(map(one_line, told))
     if step is not None:
         case = ElementTree.SubElement(suite, "testcase", classname="collscope.check", name="step")
         if slow:

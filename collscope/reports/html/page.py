@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from collscope.reports.layout import BAR, NUMBER, Item, Section, Table
+from collscope.reports.layout import BAR, NUMBER, Item, Section, Table, in_lines
 from collscope.writing import visible
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def to_html(title: str, sections: Iterable[Section], extras: Extras | None = Non
     sections  the first one, without a title, is the answer
     """
     extras = extras or Extras()
-    known = tuple(sections)
+    known = tuple(in_lines(sections))
     anchors = {s.title: _anchor(s.title, number) for number, s in enumerate(known)}
     data: dict[str, Any] = {"figures": {}, "strips": {}}
     parts = []

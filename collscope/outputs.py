@@ -1,0 +1,166 @@
+"""Files on their way out: whole, in place of nothing that is needed, and nothing left beside them.
+
+Every file that collscope writes by itself goes through `replaced`; what another program writes for
+it (the CSV of the replayer) is held to `require_output` before that starts.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from collscope.errors import InputError
+from collscope.temporary import boot_id
+
+_SQLITE = b"SQLite format 3\0"  # sqlite.org/fileformat2.html, 1.3.1
+# The first bytes of a journal and of a write-ahead log (sqlite.org/fileformat2.html, 3 and 4.1);
+# the index of the log has none, and goes by its name.
+_OF_SQLITE = (b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7", b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
+_BESIDE = ("-wal", "-shm", "-journal")
+_PREFIX = ".collscope-"
+_PROCESSES = Path("/proc/self/ns/pid")  # names the space that process numbers are of
+
+_inputs: set[str] = set()  # files that this command reads, by their real paths
+_stores: set[str] = set()  # its stores
+
+
+def begin_command() -> None:
+    """Forget the inputs of an earlier command of this process."""
+    _inputs.clear()
+    _stores.clear()
+
+
+def note_input(path: str) -> None:
+    """A file that is read: no output of the same command may take its place."""
+    _inputs.add(os.path.realpath(path))
+
+
+def note_store(path: Path) -> None:
+    """A store that is used, whether or not it is there yet."""
+    _stores.add(os.path.realpath(path))
+
+
+def require_output(path: Path, option: str = "") -> None:
+    """Refuse a file that an output must not replace, under whatever name or link.
+
+    option  that names the file
+    raises  InputError for a store or another SQLite file, what SQLite keeps beside one, and an
+            input of this command
+    """
+    target = os.path.realpath(path)
+    why = None
+    # In this order: to open and close a store releases the locks that SQLite holds on it.
+    if any(_same(target, name + end) for name in _stores for end in ("", *_BESIDE)):
+        why = "a store or a part of one"
+    elif any(_same(target, name) for name in _inputs):
+        why = "an input of this command"
+    elif _head(target).startswith((_SQLITE, *_OF_SQLITE)) or any(
+        target.endswith(end) and _head(target.removesuffix(end)).startswith(_SQLITE)
+        for end in _BESIDE
+    ):
+        why = "a store or another SQLite file, or a part of one"
+    if why is not None:
+        named = f" with {option}" if option else ""
+        raise InputError(
+            f"{path}: {why}, which the output would overwrite. Name another file{named}."
+        )
+
+
+def _same(target: str, other: str) -> bool:
+    """Whether two paths lead to one file, hard links too."""
+    if target == other:
+        return True
+    try:
+        return Path(target).samefile(other)
+    except OSError:
+        return False
+
+
+def _head(path: str) -> bytes:
+    """The first bytes of a regular file that can be read; else none."""
+    try:
+        if not Path(path).is_file():
+            return b""
+        with Path(path).open("rb", buffering=0) as file:
+            return file.read(len(_SQLITE))
+    except OSError:
+        return b""
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[BinaryIO]:
+    """A file for writing that takes the place of `path` once all of it is written.
+
+    Until then, and when anything fails, `path` is as it was. What is no regular file (a pipe,
+    /dev/stdout) is written as it stands.
+
+    raises  OSError; InputError for what `require_output` refuses
+    """
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
+    require_output(path)
+    target = Path(os.path.realpath(path))  # a link stays, and leads to the new file
+    mode = target.stat().st_mode if target.exists() else None
+    if mode is not None and not os.access(target, os.W_OK):
+        raise PermissionError(13, "Permission denied", str(path))
+    _remove_abandoned(target.parent)
+    aside = target.with_name(f"{_PREFIX}{os.getpid()}-{_place()}-{os.urandom(4).hex()}")
+    try:
+        with aside.open("xb") as file:
+            if mode is not None:
+                aside.chmod(mode)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())  # a full disk may show only here
+        aside.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        raise
+
+
+def write_file(path: Path, text: str) -> None:
+    """A text as a file, `replaced` as a whole.
+
+    raises  OSError; InputError for what `require_output` refuses
+    """
+    with replaced(path) as file:
+        file.write(text.encode("utf-8", "replace"))
+
+
+def _place() -> str:
+    """Where this process's number holds: the boot and the space of process numbers; may be empty.
+
+    Other hosts, and containers of this one, may write into the same folder: their numbers say
+    nothing here.
+    """
+    try:
+        space = _PROCESSES.readlink().name
+    except OSError:
+        return ""
+    boot = boot_id()
+    return f"{boot[:16]}x{''.join(c for c in space if c.isdigit())}" if boot else ""
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove what killed commands left: of this user, and of processes that have ended here.
+
+    A number that another process has by now keeps its file until that has ended, too.
+    """
+    place = _place()
+    if not place:
+        return
+    with suppress(OSError):
+        for found in folder.glob(f"{_PREFIX}*-{place}-*"):
+            number = found.name.removeprefix(_PREFIX).partition("-")[0]
+            with suppress(OSError):
+                about = found.lstat()
+                ours = stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid()
+                if ours and number.isdecimal() and not Path("/proc", number).exists():
+                    found.unlink()
