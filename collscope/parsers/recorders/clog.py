@@ -45,7 +45,6 @@ _TYPES = {
 }  # fmt: skip
 _IN_PLACE = (Op.ALL_REDUCE, Op.BROADCAST, Op.REDUCE)  # one tensor is both sides
 _MOST_RANKS = 1 << 20
-_LIMIT = 2**63
 
 _VERSION_TEXT = "The log is of another version than 1: it was read by that version's rules."
 _TORN_TEXT = "Lines that are cut or damaged were skipped."
@@ -224,7 +223,7 @@ def _count(fields: Mapping[str, str], side: str) -> int | None:
     if one is not None:
         return one
     listed = _numbers(fields.get(f"{side}_counts") or fields.get(f"{side}_splits"))
-    return sum(listed) if listed and sum(listed) < _LIMIT else None
+    return min(sum(listed), LIMIT - 1) if listed else None
 
 
 def _numbers(listed: str | None) -> tuple[int, ...]:
