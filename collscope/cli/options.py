@@ -146,12 +146,9 @@ def summarise(ingest: Callable[[], list[Ingested]], strict: bool) -> list[Ingest
         _tell(error.results)
         raise
     _tell(results)
-    unmatched = [r.path for r in results if any(d.code == MATCH_FAILED for d in r.diagnostics)]
+    unmatched = [d.message for r in results for d in r.diagnostics if d.code == MATCH_FAILED]
     if unmatched:
-        raise InputError(
-            f"{unmatched[0]}: its calls could not be matched. What was read is in the store, and"
-            " other runs can be reported."
-        )
+        raise InputError(f"{unmatched[0]} What was read is in the store.")
     lossy = [r.path for r in results if r.lost_data or r.status == "unusable"]
     if strict and lossy:
         raise InputError(

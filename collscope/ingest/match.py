@@ -105,8 +105,7 @@ def _tried(
     from collscope.model import Diagnostic, Severity
     from collscope.store.sources import insert_diagnostics
 
-    text = f"run '{label}' could not be matched ({why}): it has no calls. {_remedy(label)}"
-    note = Diagnostic(Severity.ERROR, MATCH_FAILED, text)
+    note = Diagnostic(Severity.ERROR, MATCH_FAILED, unmatched_text(label, why))
     with transaction(connection, store):
         connection.execute(
             "DELETE FROM _diagnostic WHERE run_id = ? AND source_id IS NULL AND code = ?",

@@ -1,25 +1,29 @@
 """Records of a reader without the numbers that cannot be, by the limits of `collscope.model.limits`.
 
-The one place that all readers' records pass on their way to the store; those of logs, which are
-columns, pass `collscope.match.observe`.
+The one place that all readers' records pass on their way to the store.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from collscope.model import MeasurementSet, MetricSet, ProfileSet
-from collscope.model.limits import Limits
+from collscope.model.limits import MOST_RANKS, Limits
 
 if TYPE_CHECKING:
-    from collscope.model import Profile
+    import numpy as np
+    import numpy.typing as npt
+
+    from collscope.model import Diagnostic, LogRecord, Profile
     from collscope.model.trace import RecordedCall, RecordedCalls, TraceFile
     from collscope.model.trace_collective import TraceCollective
     from collscope.parsers.reader import Records
+
+    Ints = npt.NDArray[np.integer[Any]]
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
 
@@ -41,6 +45,39 @@ def bounded(found: Records) -> Records:
         return _recording(found)
     if isinstance(found, list):
         return [_trace(t) if isinstance(t, TraceFile) else t for t in found]
+    return found
+
+
+def bounded_log(
+    scan: dict[str, Any], records: Iterable[LogRecord]
+) -> tuple[dict[str, Any], list[LogRecord], tuple[Diagnostic, ...]]:
+    """The scanner's tables and the records of its messages within the limits, and what was beyond.
+
+    Counts are a matter of `collscope.match.observe`, which knows the ranks of each call.
+    """
+    limits = Limits()
+    kept = list(_all(limits, records))
+    # One row for each communicator; those of kernels are as many as the kernel trace has lines.
+    comms = {**scan["comms"]}
+    comms["nranks"] = _known(limits, "nranks", comms["nranks"], MOST_RANKS)
+    comms["global_rank"] = _known(limits, "global_rank", comms["global_rank"], MOST_RANKS - 1)
+    kernel = {**scan["kernel"]}
+    kernel["nranks"] = _known(limits, "nranks", kernel["nranks"], MOST_RANKS)
+    wrong = kernel["rank"] >= MOST_RANKS
+    if wrong.any():
+        limits.note("rank", kernel["rank"][wrong][0], number=int(wrong.sum()))
+        kernel = {name: column[~wrong] for name, column in kernel.items()}
+    return {**scan, "comms": comms, "kernel": kernel}, kept, limits.diagnostics
+
+
+def _known(limits: Limits, name: str, column: Ints, most: int) -> Ints:
+    """A column of the scanner with -1, which stands for no number there, where it is beyond."""
+    wrong = column > most
+    if not wrong.any():
+        return column
+    limits.note(name, column[wrong][0], number=int(wrong.sum()))
+    found = column.copy()
+    found[wrong] = -1
     return found
 
 

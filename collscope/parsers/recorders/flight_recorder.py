@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from collscope.model import Op, Severity
+from collscope.model.limits import LIMIT
 from collscope.model.trace import GroupStatus, RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
 from collscope.parsers.reader import recorder_reader
