@@ -159,9 +159,10 @@ def discard(stream: TextIO) -> None:
 def summarise(ingest: Callable[[], list[Ingested]], strict: bool) -> list[Ingested]:
     """Ingest, and print what became of every input.
 
-    raises  InputError with `strict` when data was lost or a file could not be used;
-            IngestInterruptedError after the lines of what was finished
+    raises  InputError when a run could not be matched, and with `strict` when data was lost or a
+            file could not be used; IngestInterruptedError after the lines of what was finished
     """
+    from collscope.ingest.match import MATCH_FAILED
     from collscope.ingest.result import IngestInterruptedError
 
     try:
@@ -170,6 +171,9 @@ def summarise(ingest: Callable[[], list[Ingested]], strict: bool) -> list[Ingest
         _tell(error.results)
         raise
     _tell(results)
+    unmatched = [d.message for r in results for d in r.diagnostics if d.code == MATCH_FAILED]
+    if unmatched:
+        raise InputError(f"{unmatched[0]} What was read is in the store.")
     lossy = [r.path for r in results if r.lost_data or r.status == "unusable"]
     if strict and lossy:
         raise InputError(

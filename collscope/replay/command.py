@@ -12,7 +12,7 @@ import msgspec
 from collscope.errors import InputError, UnreadableError, UsageError
 from collscope.ingest.commands import ingest_logs
 from collscope.ingest.files import open_input
-from collscope.ingest.match import reading
+from collscope.ingest.match import reading, require_matched
 from collscope.ingest.progress import Progress, Reading
 from collscope.replay.build import Planned, build_plan
 from collscope.replay.estimate import Estimate, estimate
@@ -65,12 +65,14 @@ def opened(source: Source, progress: Progress) -> Iterator[sqlite3.Connection]:
     """The store of the recorded run; logs on the command line go into a temporary one."""
     if not source.logs:
         with reading(source.db) as connection:
+            require_matched(connection, source.db, source.run)
             yield connection
         return
     with temporary_folder("logs") as folder:
         db = folder / "logs.db"
         ingest_logs(list(source.logs), db, source.run, Reading(progress))
         with reading(db) as connection:
+            require_matched(connection, db, source.run)
             yield connection
 
 
