@@ -40,12 +40,14 @@ class Store(msgspec.Struct, frozen=True):
 
     views      by run and view, a digest of its rows
     unmatched  runs whose sources changed since they were matched last
+    due        of these, those that the next command matches, after an upgrade
     wrong      what SQLite finds damaged
     """
 
     version: int
     views: dict[str, dict[str, str]]
     unmatched: frozenset[str] = frozenset()
+    due: frozenset[str] = frozenset()
     wrong: tuple[str, ...] = ()
 
 
@@ -114,7 +116,7 @@ def _read_store(connection: sqlite3.Connection, exact: bool) -> Store:
         digest = hashlib.sha256("\n".join(connection.iterdump()).encode()).hexdigest()
         return Store(version, {"": {"every row": digest}} if version else {}, wrong=tuple(wrong))
     views = connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall()
-    runs = connection.execute("SELECT label, matched FROM _run").fetchall()
+    runs = connection.execute("SELECT label, matched, due FROM _run").fetchall()
     return Store(
         version,
         {
@@ -123,9 +125,10 @@ def _read_store(connection: sqlite3.Connection, exact: bool) -> Store:
                 for (view,) in views
                 if not view.startswith("_")
             }
-            for run, _ in runs
+            for run, *_ in runs
         },
-        frozenset(run for run, matched in runs if not matched),
+        frozenset(run for run, matched, _ in runs if not matched),
+        frozenset(run for run, matched, due in runs if due and not matched),
         tuple(wrong),
     )
 
@@ -170,6 +173,16 @@ def disturbed_problems(
         found += different("exit code of an answer, but", baseline.after, now)
         if scenario.exact and ended.out != baseline.first.out:
             found.append("exit code of an answer, but other words on standard output")
+    return found
+
+
+def unmatched_problems(run: str, asked: Ended, before: State, now: State) -> list[str]:
+    """What is wrong with a report of a run that its ingest stored and did not match."""
+    found = printed_problems(asked)
+    if asked.code != 3 or "collscope runs rematch" not in asked.err:
+        found.append(f"report of the unmatched run {run!r}: exit {asked.code}: {asked.err.strip()}")
+    if now.store != before.store:
+        found.append(f"report of the unmatched run {run!r} changed the store")
     return found
 
 

@@ -19,8 +19,15 @@ from pathlib import Path
 import msgspec
 from at_once import at_once
 from disturb import ERRORS, KINDS, NEVER_STAYS, Ended, build, run
-from judge import Baseline, again_problems, disturbed_problems, printed_problems, state_of
-from scenarios import SCENARIOS, Scenario
+from judge import (
+    Baseline,
+    again_problems,
+    disturbed_problems,
+    printed_problems,
+    state_of,
+    unmatched_problems,
+)
+from scenarios import DB, SCENARIOS, Scenario
 
 AT_ONCE = "at-once"
 
@@ -95,7 +102,11 @@ class Rig:
             folder, scenario, how.fault, how.kill_at * max(baseline.first.seconds, 0.05)
         )
         happened = ended.met is not None if how.fault else ended.killed
-        problems = disturbed_problems(scenario, baseline, ended, state_of(scenario, folder))
+        now = state_of(scenario, folder)
+        problems = disturbed_problems(scenario, baseline, ended, now)
+        for label in sorted(now.store.unmatched - now.store.due) if now.store else ():
+            asked = run(self._shim, folder, ("report", "--db", DB, "--run", label))
+            problems += unmatched_problems(label, asked, now, state_of(scenario, folder))
         again = self._run(folder, scenario)
         problems += again_problems(scenario, baseline, again, state_of(scenario, folder))
         if problems:
