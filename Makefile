@@ -7,7 +7,7 @@
 #   make truth   the table of truth: told, truth, inside (tests/truth/README.md)
 #   make fuzz    fuzz the scanners under ASan and UBSan, with libFuzzer where clang is
 #   make fuzz-readers   damaged samples through every reader of Python
-#   make stress  many processes ingest into one new store at once, many times
+#   make torture   I/O faults, kills, and many processes on one store (tests/torture/README.md)
 #   make check-abi   hold the replayer against the real NCCL, RCCL, CUDA and HIP (1.5 GB download)
 #   make check-slurm   launches under a real Slurm of two nodes on this host (root; see the script)
 #   make bench   speed and memory against stated peers
@@ -25,13 +25,12 @@ NATIVE := CMakeLists.txt $(shell find native -name '*.cpp' -o -name '*.h')
 SANITIZED := build/sanitized
 FUZZ_ITERATIONS ?= 10000
 FUZZ_SEED ?= 1
-STRESS_TRIES ?= 40
 SEEDS := $(wildcard samples/rccl/*.log) samples/nccl/ddp/rank0.log samples/nccl/mixed/rank1.log
 
 # With it every command that a test starts would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: venv demo test quick coverage lint types imports native pytest truth fuzz fuzz-readers stress \
+.PHONY: venv demo test quick coverage lint types imports native pytest truth fuzz fuzz-readers torture \
 	check-abi check-slurm \
 	bench clean wheel try-wheel try-wheel-old
 
@@ -109,8 +108,8 @@ fuzz: $(STAMP)
 fuzz-readers: $(STAMP)
 	$(BIN)/python tests/fuzz_readers.py $(FUZZ_ITERATIONS) $(FUZZ_SEED)
 
-stress: $(STAMP)
-	$(BIN)/python tests/ingests_at_once.py $(STRESS_TRIES)
+torture: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python tests/torture/torture.py
 
 # Needs no GPU, but Debian's apt and the network; everything stays below build/check-abi.
 check-abi: $(STAMP)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import BinaryIO
 
 from collscope.errors import UnreadableError
@@ -13,27 +13,36 @@ from collscope.outputs import note_input
 
 
 @contextmanager
-def opened(path: str) -> Iterator[BinaryIO]:
+def opened(path: str) -> Iterator[tuple[BinaryIO, bool]]:
     """A file or a pipe to be read; no output of the same command may take its place.
 
     A pipe that nobody writes into opens at once, and is empty.
 
-    raises  UnreadableError when it cannot be opened, or is a device
+    returns  the open file, and whether it is a regular one
+    raises   UnreadableError when it cannot be opened, or is a device
     """
     note_input(path)
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        why = f"{error.strerror}"
-        raise UnreadableError(path, why, "Check the path and its permissions") from error
-    with os.fdopen(handle, "rb") as file:
-        mode = os.fstat(handle).st_mode
+    with ExitStack() as held:
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            held.callback(_close, handle)
+            mode = os.fstat(handle).st_mode
+            file = held.enter_context(os.fdopen(handle, "rb", closefd=False))
+            if not stat.S_ISCHR(mode) and not stat.S_ISBLK(mode):
+                os.set_blocking(handle, True)
+        except OSError as error:
+            why = f"{error.strerror}"
+            raise UnreadableError(path, why, "Check the path and its permissions") from error
         if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
             raise UnreadableError(
                 path, "a device, not a file", "Name a file, or - for standard input"
             )
-        os.set_blocking(handle, True)
-        yield file
+        yield file, stat.S_ISREG(mode)
+
+
+def _close(handle: int) -> None:
+    with suppress(OSError):  # what was read of it is whole
+        os.close(handle)
 
 
 def read_small(path: str, most_bytes: int, remedy: str) -> bytes:
@@ -42,7 +51,7 @@ def read_small(path: str, most_bytes: int, remedy: str) -> bytes:
     remedy  what to do about a larger one
     raises  UnreadableError when it cannot be read, or holds more than `most_bytes`
     """
-    with opened(path) as file:
+    with opened(path) as (file, _):
         try:
             content = file.read(most_bytes + 1)
         except OSError as error:

@@ -106,6 +106,13 @@ class Store(msgspec.Struct, frozen=True):
         """Labels of the runs."""
         return [row[0] for row in self.sql("SELECT DISTINCT run FROM sources ORDER BY run").rows]
 
+    def unmatched(self) -> dict[str, str]:
+        """The runs whose calls are not matched, each with the reason; questions to them raise."""
+        from collscope.ingest.match import reading, unmatched  # noqa: PLC0415
+
+        with reading(self.path) as connection:
+            return unmatched(connection)
+
     def calls(self, run: str | None = None) -> Table:
         """The view `calls` of schemas/views.md, of one run or of all."""
         return self.view("calls", run)

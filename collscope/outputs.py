@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from collscope.errors import InputError
+from collscope.temporary import boot_id
 
 _SQLITE = b"SQLite format 3\0"  # sqlite.org/fileformat2.html, 1.3.1
 # The first bytes of a journal and of a write-ahead log (sqlite.org/fileformat2.html, 3 and 4.1);
@@ -21,7 +22,6 @@ _SQLITE = b"SQLite format 3\0"  # sqlite.org/fileformat2.html, 1.3.1
 _OF_SQLITE = (b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7", b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 _BESIDE = ("-wal", "-shm", "-journal")
 _PREFIX = ".collscope-"
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # random(4): another one after each boot
 _PROCESSES = Path("/proc/self/ns/pid")  # names the space that process numbers are of
 
 _inputs: set[str] = set()  # files that this command reads, by their real paths
@@ -134,14 +134,6 @@ def write_file(path: Path, text: str) -> None:
         file.write(text.encode("utf-8", "replace"))
 
 
-def boot_id() -> str:
-    """A name of this boot of this kernel; empty where the system gives none."""
-    try:
-        return _BOOT_ID.read_text()
-    except OSError:
-        return ""
-
-
 def _place() -> str:
     """Where this process's number holds: the boot and the space of process numbers; may be empty.
 
@@ -152,7 +144,7 @@ def _place() -> str:
         space = _PROCESSES.readlink().name
     except OSError:
         return ""
-    boot = boot_id().strip().replace("-", "")
+    boot = boot_id()
     return f"{boot[:16]}x{''.join(c for c in space if c.isdigit())}" if boot else ""
 
 

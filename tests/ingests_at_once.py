@@ -1,6 +1,6 @@
 """Many processes ingest into one new store at once: nothing may fail, and nothing may be missing.
 
-`make stress` runs it in its long form; `test_store_at_once.py` in a short one.
+`make torture` tries it many times; `test_store_at_once.py` a few.
 """
 
 from __future__ import annotations
@@ -83,17 +83,3 @@ def problems(count: int) -> list[str]:
             if rows(folder / "t.db", query) != answer:
                 found.append(f"another answer than one after the other gives: {query}")
     return found
-
-
-def main() -> int:
-    """Tries per number of processes: the first argument."""
-    tries, bad = int(sys.argv[1]), 0
-    for count in (2, 4, 8):
-        found = [problem for _ in range(tries) for problem in problems(count)]
-        print(f"{count} processes, {tries} tries: {len(found)} problems", *found, sep="\n  ")
-        bad += len(found)
-    return int(bad > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import msgspec
 
 from collscope.analysis.classes import CallTotal, ClassRow
 
+# Up to so many, ranks that are missing at equal distances are told as such.
+_FEW_RANKS = 1 << 17  # the largest machines have fewer GPUs
 _COMMUNICATORS = """
 SELECT comm_id, nranks, nnodes, parent_id, matched_by, ranks_seen, name
 FROM communicators WHERE run = ? ORDER BY nranks DESC, comm_id
@@ -71,7 +74,6 @@ def communicator_rows(
     for comm_id, nranks, nnodes, parent, matched, ranks_seen, name in connection.execute(
         _COMMUNICATORS, (run,)
     ):
-        missing = set(range(nranks or 0)) - seen[comm_id]
         used = usage[comm_id]
         rows.append(
             CommunicatorRow(
@@ -82,7 +84,7 @@ def communicator_rows(
                 matched_by=matched,
                 name=name,
                 ranks_seen=ranks_seen,
-                missing_ranks=compact_ranges(missing),
+                missing_ranks=_compact_missing(nranks or 0, seen[comm_id]),
                 world_ranks=compact_ranges(world[comm_id]),
                 calls=used.ops.total(),
                 total_bytes=used.total_bytes,
@@ -90,6 +92,18 @@ def communicator_rows(
             )
         )
     return tuple(rows)
+
+
+def _compact_missing(nranks: int, seen: set[int]) -> str | None:
+    """Ranks below a number that were not seen, as `compact_ranges` has them; None for none.
+
+    Only the ranks seen are counted through: a file may tell any number of ranks.
+    """
+    if nranks <= _FEW_RANKS:
+        return compact_ranges(set(range(nranks)) - seen)
+    bounds = [-1, *sorted(r for r in seen if 0 <= r < nranks), nranks]
+    gaps = [(a + 1, b - 1) for a, b in pairwise(bounds) if b - a > 1]
+    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in gaps) or None
 
 
 def _usage(totals: Iterable[CallTotal], classes: Iterable[ClassRow]) -> dict[int, _Usage]:

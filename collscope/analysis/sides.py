@@ -18,7 +18,7 @@ from collscope.analysis.labels import Label, aligned, load_labels
 from collscope.analysis.notes import Damaged, Note
 from collscope.analysis.weights import Weights, run_weights
 from collscope.errors import InputError, UsageError
-from collscope.ingest.match import reading, require_run
+from collscope.ingest.match import reading, require_known, require_matched, require_run
 from collscope.ingest.paths import expand_files
 from collscope.model import Severity
 from collscope.stats import Samples
@@ -63,7 +63,9 @@ def name_traced_runs(db: Path, names: Sequence[str], runs: Runs) -> bool:
         labels = measurement_labels(store)
         query = "SELECT DISTINCT run FROM traces WHERE used"
         traced = {run for (run,) in store.execute(query)}
-    rest = [name for name in names if name not in labels and not name.endswith(_FILES)]
+        rest = [name for name in names if name not in labels and not name.endswith(_FILES)]
+        for name in rest:
+            require_matched(store, db, name)
     if not traced.intersection(rest):
         return False
     unknown = [name for name in rest if name not in traced]
@@ -106,8 +108,10 @@ def load(db: Path, names: Sequence[str], runs: Runs, *, of_first: bool = False) 
     if not stored and runs.weights is None:
         return Inputs(_aligned([labels[name] for name in names]), None, notes)
     with reading(db) as store:
-        for run in filter(None, (runs.of, runs.weights)):
-            require_run(store, db, run)
+        if runs.of is not None:
+            require_known(store, db, runs.of)
+        if runs.weights is not None:
+            require_run(store, db, runs.weights)
         _refuse_files(stored, measurement_labels(store))
         _refuse_other_runs(stored, measurement_labels(store), runs.of, store)
         labels.update((label.name, label) for label in load_labels(store, stored, runs.of))

@@ -17,7 +17,7 @@ import msgspec
 from collscope.bench.start import check_start, error_of, read_csv, start_microbench
 from collscope.errors import CollscopeError, InputError, ReplayError, UsageError
 from collscope.ingest.commands import ingest_csvs
-from collscope.ingest.match import reading
+from collscope.ingest.match import reading, require_matched
 from collscope.ingest.progress import SILENT
 from collscope.model import Interference
 from collscope.parsers.interference_csv import parse
@@ -193,6 +193,7 @@ def _plan(request: InterferenceRequest, target: Target) -> Plan:
 
 def _overlapped(request: InterferenceRequest, target: Target) -> Planned:
     with reading(target.db) as connection:
+        require_matched(connection, target.db, target.run)
         ids = [str(row[0]) for row in connection.execute(_BESIDE, (target.run,))]
     if not ids:
         raise InputError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import io
 import os
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from typer.core import TyperGroup
 
 from collscope import __version__
 from collscope.cli.deferred import Deferred
-from collscope.cli.options import discard_output, tell
+from collscope.cli.options import discard, tell
 from collscope.cli.values import convert_lightly
 from collscope.errors import CollscopeError, UsageError
 from collscope.outputs import begin_command
@@ -166,10 +167,13 @@ _debug = False
 
 def _said_by_rank_0(error: CollscopeError) -> bool:
     """Whether another of the ranks that a launcher started says this: all have one command line."""
+    if not isinstance(error, UsageError):
+        return False
+    # Not before: where files cannot be opened, no module can be loaded to say so.
     from collscope.replay.mpi import launched
 
     place = launched(os.environ)
-    return isinstance(error, UsageError) and place is not None and place.rank > 0
+    return place is not None and place.rank > 0
 
 
 def main() -> None:
@@ -179,6 +183,17 @@ def main() -> None:
     atexit.register(gc.freeze)  # nor at the end, where Python looks through all that there is
     if sys.stderr is None:  # a shell's `2>&-`; the exit code still tells
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - to the process's end
+    if isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
+        # PYTHONUNBUFFERED, usual in containers: of a text that the system takes in part, as a disk
+        # that is nearly full does, Python would drop the rest without a word.
+        sys.stdout = os.fdopen(
+            sys.stdout.fileno(),
+            "w",
+            buffering=1,
+            encoding=sys.stdout.encoding,
+            errors=sys.stdout.errors,
+            closefd=False,
+        )
     begin_command()
     try:
         app()
@@ -190,7 +205,7 @@ def main() -> None:
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader of our output has gone, as in `| head`; nothing is left to say.
-        discard_output()
+        discard(sys.stdout)
         sys.exit(0)
     except Exception as error:
         if _debug:

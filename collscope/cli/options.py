@@ -6,7 +6,7 @@ import os
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -119,8 +119,16 @@ def write(text: str, output: Path | None, *, commands: bool = False) -> None:
 
 
 def tell(text: str) -> None:
-    """Write a line to standard error."""
-    sys.stderr.write(one_line(text) + "\n")
+    """Write a line to standard error.
+
+    Where it cannot be written, as on a full disk, the exit code still tells what became of the
+    command: Python's own, for an error of this write, is that of a regression.
+    """
+    try:
+        sys.stderr.write(one_line(text) + "\n")
+        sys.stderr.flush()
+    except OSError:
+        discard(sys.stderr)
 
 
 def _print(text: str) -> None:
@@ -135,23 +143,26 @@ def _print(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        discard_output()
+        discard(sys.stdout)
         raise InputError(
             f"standard output: {error.strerror}. Make room, or write to a file with -o."
         ) from error
 
 
-def discard_output() -> None:
-    """Standard output cannot be written: drop what is left, which Python would try at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def discard(stream: TextIO) -> None:
+    """Standard output or error cannot be written: drop what is left, which Python would try at its
+    end.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def summarise(ingest: Callable[[], list[Ingested]], strict: bool) -> list[Ingested]:
     """Ingest, and print what became of every input.
 
-    raises  InputError with `strict` when data was lost or a file could not be used;
-            IngestInterruptedError after the lines of what was finished
+    raises  InputError when a run could not be matched, and with `strict` when data was lost or a
+            file could not be used; IngestInterruptedError after the lines of what was finished
     """
+    from collscope.ingest.match import MATCH_FAILED
     from collscope.ingest.result import IngestInterruptedError
 
     try:
@@ -160,6 +171,9 @@ def summarise(ingest: Callable[[], list[Ingested]], strict: bool) -> list[Ingest
         _tell(error.results)
         raise
     _tell(results)
+    unmatched = [d.message for r in results for d in r.diagnostics if d.code == MATCH_FAILED]
+    if unmatched:
+        raise InputError(f"{unmatched[0]} What was read is in the store.")
     lossy = [r.path for r in results if r.lost_data or r.status == "unusable"]
     if strict and lossy:
         raise InputError(

@@ -102,12 +102,17 @@ def sql(
     output: Output = None,
 ) -> None:
     """Query the store in SQL (read-only), or list its views."""
+    from collscope.ingest.match import unmatched_text
     from collscope.library import Store
     from collscope.reports.query import render_rows
 
     query = (query or "").strip()
     with _ended_after(timeout):
-        found = Store(db).sql(query or _VIEWS, timeout or None)
+        store = Store(db)
+        found = store.sql(query or _VIEWS, timeout or None)
+        unmatched = store.unmatched()
+    for run, why in unmatched.items():
+        tell(f"collscope: {db}: {unmatched_text(run, why)}")
     if not query and format is Format.TEXT:
         write(_folded(found.rows), output)
     else:

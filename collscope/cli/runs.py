@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, checked_label, write
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, checked_label, summarise, write
 from collscope.errors import UsageError
 
 
@@ -15,34 +16,53 @@ class Action(str, Enum):
     """What is done with a run."""
 
     RM = "rm"
+    REMATCH = "rematch"
 
 
 def runs(
-    action: Annotated[Action | None, typer.Argument(help="Remove a run.")] = None,
-    name: Annotated[
-        str | None, typer.Argument(help="The run to remove.", callback=checked_label)
+    action: Annotated[
+        Action | None, typer.Argument(help="Remove a run, or match its calls again.")
     ] = None,
+    name: Annotated[str | None, typer.Argument(help="The run.", callback=checked_label)] = None,
     db: Db = DEFAULT_DB,
     format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     output: Output = None,
 ) -> None:
     """The runs of the store; 'runs rm NAME' removes one.
 
-    The files that a run was read from stay as they are.
+    The files that a run was read from stay as they are. 'runs rematch NAME' matches the calls of a
+    run again, as after an ingest that was interrupted.
     """
-    from collscope.ingest.match import reading, require_run
+    from collscope.ingest.match import reading, require_known
     from collscope.reports.query import render_rows
     from collscope.store.runs import COLUMNS, list_runs, remove_run
 
     if (action is None) != (name is None):
-        raise UsageError("runs: rm needs the name of a run, as in 'collscope runs rm NAME'.")
+        raise UsageError(
+            "runs: rm and rematch need the name of a run, as in 'collscope runs rm NAME'."
+        )
     with reading(db) as connection:
         if name is not None:
-            require_run(connection, db, name)
+            require_known(connection, db, name)
         found = list_runs(connection)
     if name is None:
         write(render_rows(COLUMNS, found, format.value, title="collscope runs"), output)
+    elif action is Action.REMATCH:
+        _rematch(db, name)
     else:
         sources = remove_run(db, name)
         noun = "source" if sources == 1 else "sources"
         write(f"{db}: run '{name}' removed, with {sources} {noun}", output)
+
+
+def _rematch(db: Path, run: str) -> None:
+    """Match a run again, and print what an ingest would."""
+    from collscope.ingest.match import rematch
+    from collscope.ingest.result import Ingested
+
+    def again() -> list[Ingested]:
+        found = rematch(db, run)
+        return [Ingested(f"run '{run}'", "matched", diagnostics=tuple(found))]
+
+    summarise(again, strict=False)
+    write(f"{db}: run '{run}' matched", None)

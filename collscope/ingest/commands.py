@@ -280,9 +280,12 @@ def _tolerant(
 def _store(db: Path) -> Iterator[sqlite3.Connection]:
     """The store for writing; one that is made here and gets no source does not stay."""
     new = not db.exists()
+    from collscope.ingest.match import match_due
+
     connection = open_store(db)
     try:
         with explained(db):
+            match_due(connection, db)
             yield connection
     finally:
         if new:

@@ -6,7 +6,6 @@ import codecs
 import hashlib
 import os
 import sqlite3
-import stat
 import sys
 import tarfile
 import tempfile
@@ -25,6 +24,7 @@ from collscope.ingest.foreign_sqlite import database_bytes, open_foreign
 from collscope.ingest.paths import STDIN, printable
 from collscope.inputs import opened
 from collscope.outputs import note_input
+from collscope.temporary import temporary_folder
 from collscope.units import format_size
 
 HEAD_BYTES = 65_536  # what readers tell their own files by
@@ -73,7 +73,8 @@ class Input:
         self._file = file
         self._spool = tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) if spooled else None  # noqa: SIM115 - closed below
         self._unpacked: IO[bytes] | None = None
-        self._copy: tempfile.TemporaryDirectory[str] | None = None  # of an SQLite file
+        self._copy: Path | None = None  # of an SQLite file
+        self._held = ExitStack()  # what ends with this: the folder of the copy
         self._decompressor = Decompressor(path, most_bytes, packed_bytes)
         self._damaged = False  # the member of an archive, from some place on
         self._head = b""
@@ -88,8 +89,7 @@ class Input:
         for kept in (self._spool, self._unpacked):
             if kept is not None:
                 kept.close()
-        if self._copy is not None:
-            self._copy.cleanup()
+        self._held.close()
 
     @property
     def name(self) -> str:
@@ -167,15 +167,15 @@ class Input:
         raises   UnreadableError
         """
         if self._copy is None:
-            self._copy = tempfile.TemporaryDirectory()
-            with Path(self._copy.name, "profile.db").open("wb+") as out:
+            self._copy = self._held.enter_context(temporary_folder("profile")) / "profile.db"
+            with self._copy.open("wb+") as out:
                 out.writelines(self.chunks())
                 size = out.tell()
                 out.seek(0)
                 self.cut_database = size < database_bytes(out.read(100))
         with ExitStack() as stack:
             try:
-                opened = open_foreign(Path(self._copy.name, "profile.db"))
+                opened = open_foreign(self._copy)
                 connection = stack.enter_context(opened)
             except sqlite3.DatabaseError:
                 connection = None
@@ -223,10 +223,13 @@ class Input:
             def raw() -> Iterator[bytes]:
                 at = 0
                 upcoming = pool.submit(self._block, at)
-                while block := upcoming.result():
-                    at += len(block)
-                    upcoming = pool.submit(self._block, at)
-                    yield block
+                try:
+                    while block := upcoming.result():
+                        at += len(block)
+                        upcoming = pool.submit(self._block, at)
+                        yield block
+                finally:
+                    del upcoming  # as in `ScansAhead.take`
 
             for chunk in self._as_utf8(self._decompressor.decompress(raw())):
                 self.size_bytes += len(chunk)
@@ -318,8 +321,7 @@ def open_input(path: str, most_bytes: int | None = None, *, once: bool = False) 
     once    it is read once only: of standard input and pipes nothing is kept
     raises  UnreadableError when it cannot be opened, or is a device
     """
-    with _opened(path) as file:
-        regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode) and path != STDIN
+    with _opened(path) as (file, regular):
         kept = not once and not regular
         found = Input(path, file, most_bytes, spooled=kept, inside=path == STDIN)
         try:
@@ -329,12 +331,13 @@ def open_input(path: str, most_bytes: int | None = None, *, once: bool = False) 
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[BinaryIO]:
+def _opened(path: str) -> Iterator[tuple[BinaryIO, bool]]:
+    """The open file, and whether it is a regular one."""
     if path == STDIN:
         note_input("/dev/stdin")
         if sys.stdin is None:
             raise UnreadableError(path, "standard input is closed", "Name a file")
-        yield sys.stdin.buffer
+        yield sys.stdin.buffer, False
         return
-    with opened(path) as file:
-        yield file
+    with opened(path) as found:
+        yield found

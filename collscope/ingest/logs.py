@@ -14,6 +14,7 @@ from collscope.ingest.result import Ingested
 from collscope.ingest.scan import Scanned
 from collscope.match.observe import Observed, observe
 from collscope.model import Diagnostic, LibraryVersion, LogRecord, Severity
+from collscope.parsers.bounds import bounded_log
 from collscope.parsers.log_scan import PARSED, cut_end
 from collscope.parsers.nccl_log import parse_messages
 from collscope.store import sources
@@ -55,9 +56,10 @@ def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanne
     if not log.found.is_log:
         code, why = _why_unusable(scan)
         return unusable(path, code, why, size=log.size_bytes, truncated=log.truncated)
-    records, found = parse_messages(scan["messages"])
+    parsed, found = parse_messages(scan["messages"])
+    scan, records, beyond = bounded_log(scan, parsed)
     observed = observe(scan, records)
-    diagnostics = [*found, *observed.diagnostics, *_scan_diagnostics(scan)]
+    diagnostics = [*found, *beyond, *observed.diagnostics, *_scan_diagnostics(scan)]
     if cut := cut_end(log.found):
         last = scan["counters"]["lines"], log.found.unended[:_EXCERPT]
         diagnostics.append(Diagnostic(cut[0], "torn_last_line", cut[1], *last))

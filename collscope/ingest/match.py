@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from collscope.store.connection import (
     transaction,
     wrong_values,
 )
+from collscope.writing import one_line
 
 if TYPE_CHECKING:
     from collscope.match.copies import Originals
@@ -48,6 +49,9 @@ _LACKING_TEXT = (
     "calls without the kernel of a rank, which the others may have waited for: their transfer and"
     " waiting are not known"
 )
+MATCH_FAILED = "match_failed"  # the diagnostic of a run that could not be matched
+_INTERRUPTED = "its ingest was interrupted, or is not finished yet"
+_WHY = 200  # characters of a reason
 # What makes a run's numbers those of more, or less, than one job, and kernel times of no class.
 _SAID = (
     "several_jobs",
@@ -71,11 +75,72 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[
     """Match the run again if its sources changed; the calls of before stay until it is done.
 
     Of several processes that ingest at once, the one that adds the last source has the last word.
+    A run, or a period of it, that cannot be matched is marked so, and stands beside the others.
 
     returns  the notices to be said at ingest (`_SAID`); none where nothing changed
     """
     # Imported here, as they take longer than many a command that only reads.
-    from collscope.ingest.periods import read_periods, separate_periods
+    from collscope.ingest.periods import read_periods
+
+    row = connection.execute("SELECT run_id, matched FROM _run WHERE label = ?", (run,)).fetchone()
+    if row is None:
+        return []
+    found = [] if row[1] else _tried(connection, store, row[0], run)
+    # Of an earlier ingest, too, which may have ended before it came to them.
+    periods = "SELECT label FROM _run WHERE period_of = ? AND NOT matched ORDER BY run_id"
+    for (period,) in connection.execute(periods, (row[0],)).fetchall():
+        failed = _tried(connection, store, None, period)
+        found += [d for d in failed if d.code == MATCH_FAILED]
+    if not any(d.code == "several_periods" for d in found):
+        return found
+    held = "; ".join(f"{p.run}: {p.words}" for p in read_periods(connection, run))
+    return [
+        replace(d, message=f"{d.message}. {held}") if d.code == "several_periods" else d
+        for d in found
+    ]
+
+
+def _tried(
+    connection: sqlite3.Connection, store: Path, run: int | None, label: str
+) -> list[Diagnostic]:
+    """The notices of a run's matching; that it failed, where it did.
+
+    run     its key; None: it is looked up
+    raises  InputError for what SQLite refuses, which is of the store and not of the run
+    """
+    if run is None:
+        (run,) = connection.execute("SELECT run_id FROM _run WHERE label = ?", (label,)).fetchone()
+    try:
+        return _matched(connection, store, run)
+    except Exception as error:  # whatever it is: a run must not keep others from being read
+        if _of_store(error.__cause__):
+            raise
+        why = one_line(str(error) or type(error).__name__)[:_WHY]
+    from collscope.model import Diagnostic, Severity
+    from collscope.store.sources import insert_diagnostics
+
+    note = Diagnostic(Severity.ERROR, MATCH_FAILED, unmatched_text(label, why))
+    with transaction(connection, store):
+        connection.execute(
+            "DELETE FROM _diagnostic WHERE run_id = ? AND source_id IS NULL AND code = ?",
+            (run, MATCH_FAILED),
+        )
+        insert_diagnostics(connection, run, None, [note])
+        connection.execute("UPDATE _run SET match_error = ?, due = 0 WHERE run_id = ?", (why, run))
+    return [note]
+
+
+def _of_store(cause: BaseException | None) -> bool:
+    """True for an error of SQLite that is not of the values it was given: a lock, a full disk."""
+    of_values = sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError
+    if not isinstance(cause, sqlite3.DatabaseError) or isinstance(cause, of_values):
+        return False
+    return "integer overflow" not in str(cause)
+
+
+def _matched(connection: sqlite3.Connection, store: Path, run: int) -> list[Diagnostic]:
+    """Match a run, and store what comes of it."""
+    from collscope.ingest.periods import separate_periods
     from collscope.match.run import match_run
     from collscope.store.matching import (
         has_logs,
@@ -86,39 +151,47 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[
         without_copies,
     )
 
-    row = connection.execute("SELECT run_id, matched FROM _run WHERE label = ?", (run,)).fetchone()
-    if row is None or row[1]:
-        return []
-    periods = separate_periods(connection, store, row[0])
+    periods = separate_periods(connection, store, run)
     with snapshot(connection, store):
-        try:
-            given = load_run(connection, row[0])
-        except (ValueError, KeyError) as error:  # SQLite itself does not notice a changed byte
-            raise InputError(
-                f"{store}: what is stored is damaged ({error}). Ingest into a new file."
-            ) from error
-        given, originals = without_copies(given)
+        given, originals = without_copies(load_run(connection, run))
         matched = match_run(given.observed, given.processes, given.kernels)
         waits = _kernel_waits(given.kernels, matched)
-        matched.diagnostics += _of_processes(connection, row[0], originals)
+        matched.diagnostics += _of_processes(connection, run, originals)
         if periods:
-            matched.diagnostics.append(_of_periods(periods, logs=has_logs(connection, row[0])))
-        traces = has_traces(connection, row[0])
-        traced = _match_traces(connection, row[0], matched) if traces else None
+            matched.diagnostics.append(_of_periods(periods, logs=has_logs(connection, run)))
+        traces = has_traces(connection, run)
+        traced = _match_traces(connection, run, matched) if traces else None
     with transaction(connection, store):
-        if superseded(connection, row[0], given):
+        if superseded(connection, run, given):
             return []
-        first_call = store_matching(connection, row[0], given, matched, waits)
+        first_call = store_matching(connection, run, given, matched, waits)
         if traced is not None:
             traced(first_call)
-    for period in periods:
-        match_stored(connection, store, period)
-    held = "; ".join(f"{p.run}: {p.words}" for p in read_periods(connection, run))
-    return [
-        replace(d, message=f"{d.message}. {held}") if d.code == "several_periods" else d
-        for d in matched.diagnostics
-        if d.code in _SAID
-    ]
+    return [d for d in matched.diagnostics if d.code in _SAID]
+
+
+def rematch(store: Path, run: str) -> list[Diagnostic]:
+    """Match a run again, be it matched or not; returns the notices of it, as at ingest.
+
+    raises  InputError when the store refuses, or has no such run
+    """
+    with closing(open_store(store)) as connection:
+        require_known(connection, store, run)
+        with transaction(connection, store):
+            connection.execute("UPDATE _run SET matched = 0 WHERE label = ?", (run,))
+        return match_stored(connection, store, run)
+
+
+def match_due(connection: sqlite3.Connection, store: Path) -> None:
+    """Finish a migration: match the runs that it made due, each in a transaction of its own.
+
+    What the ingest would say of them stands in the view `diagnostics`.
+    """
+    due = connection.execute("SELECT label FROM _run WHERE due > 0 ORDER BY run_id").fetchall()
+    for (run,) in due:
+        with transaction(connection, store):
+            connection.execute("UPDATE _run SET due = due - 1 WHERE label = ?", (run,))
+        match_stored(connection, store, run)
 
 
 def _kernel_waits(kernels: Sequence[TracedKernel], matched: Matched) -> KernelWaits | None:
@@ -194,14 +267,15 @@ def _match_traces(
 
 @contextmanager
 def reading(store: Path) -> Iterator[sqlite3.Connection]:
-    """A store for reading, all its runs matched; closed at the end.
+    """A store for reading; closed at the end.
 
-    All of it is as it was at the first query, whatever other processes write meanwhile.
+    All of it is as it was at the first query, whatever other processes write meanwhile. Nothing is
+    written but the migration of an older store.
 
     raises  InputError when the store cannot be read, be it in the middle
     """
     with explained(store):
-        connection = _open_matched(store)
+        connection = _opened(store)
         try:
             with snapshot(connection, store):
                 yield connection
@@ -214,7 +288,48 @@ def reading(store: Path) -> Iterator[sqlite3.Connection]:
             connection.close()
 
 
+def _opened(store: Path) -> sqlite3.Connection:
+    """Open a store for reading, after finishing what a migration made due."""
+    connection = open_readonly(store)
+    if connection.execute("SELECT EXISTS (SELECT 1 FROM _run WHERE due > 0)").fetchone()[0]:
+        connection.close()
+        with closing(open_store(store)) as writer:
+            match_due(writer, store)
+        connection = open_readonly(store)
+    return connection
+
+
+def unmatched(connection: sqlite3.Connection) -> dict[str, str]:
+    """The runs that are not matched, each with the reason."""
+    rows = connection.execute(
+        "SELECT label, match_error FROM _run WHERE NOT matched ORDER BY label"
+    ).fetchall()
+    return {run: _INTERRUPTED if why is None else why for run, why in rows}
+
+
+def unmatched_text(run: str, why: str) -> str:
+    """That a run is not matched, and what to do."""
+    return f"run '{run}': its calls are not matched ({why}). {_remedy(run)}"
+
+
+def _remedy(run: str) -> str:
+    return f"Run 'collscope runs rematch {run}', or remove it with 'collscope runs rm {run}'."
+
+
 def require_run(connection: sqlite3.Connection, store: Path, run: str) -> None:
+    """Raise InputError when the store does not hold the run, or it is not matched."""
+    require_known(connection, store, run)
+    require_matched(connection, store, run)
+
+
+def require_matched(connection: sqlite3.Connection, store: Path, run: str) -> None:
+    """Raise InputError when the run is there and not matched."""
+    why = unmatched(connection).get(run)
+    if why is not None:
+        raise InputError(f"{store}: {unmatched_text(run, why)}")
+
+
+def require_known(connection: sqlite3.Connection, store: Path, run: str) -> None:
     """Raise InputError when the store does not hold the run, naming those it does."""
     runs = [r[0] for r in connection.execute("SELECT DISTINCT run FROM sources ORDER BY run")]
     if not runs:
@@ -222,19 +337,3 @@ def require_run(connection: sqlite3.Connection, store: Path, run: str) -> None:
     if run not in runs:
         known = ", ".join(f"'{r}'" for r in runs)
         raise InputError(f"{store}: no run '{run}' (runs: {known}). Choose one with --run.")
-
-
-def _open_matched(store: Path) -> sqlite3.Connection:
-    """Open a store for reading, after finishing what an interrupted ingest left unmatched."""
-    connection = open_readonly(store)
-    waiting = [r[0] for r in connection.execute("SELECT label FROM _run WHERE matched = 0")]
-    if waiting:
-        connection.close()
-        writer = open_store(store)
-        try:
-            for run in waiting:
-                match_stored(writer, store, run)
-        finally:
-            writer.close()
-        connection = open_readonly(store)
-    return connection

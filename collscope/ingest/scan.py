@@ -62,6 +62,7 @@ class ScansAhead:
         """Give up what was begun and not taken."""
         self._stopped = True
         self._pool.shutdown(cancel_futures=True)
+        self._ahead = "", Future()  # see `take`
 
     def take(self, path: str) -> Scanned:
         """The scan of `path`, passing over files before it.
@@ -71,7 +72,12 @@ class ScansAhead:
         begun = ""
         while begun != path:
             (begun, scanned), self._ahead = self._ahead, self._begin()
-        return scanned.result()
+        try:
+            return scanned.result()
+        finally:
+            # An error holds the frames that it went through. Held in one of them it would be a
+            # cycle: at its end Python looks for none, and the scanner of the file would be left.
+            del scanned
 
     def _begin(self) -> tuple[str, Future[Scanned]]:
         path = next(self._paths, None)

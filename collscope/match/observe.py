@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from collscope.match.handles import resolve_handles
+from collscope.match.handles import CommHandle, resolve_handles
 from collscope.match.kernels import TracedKernel, pair_kernels
 from collscope.match.observations import COLUMNS, COUNT_MODULO_2_32, Ints, Observations, Signature
 from collscope.match.tuning import join_tuning
 from collscope.model import Diagnostic, LogRecord, Severity, parse_op
+from collscope.model.limits import LIMIT, MOST_ELEMENTS, MOST_RANKS
 
-_LARGEST_COUNT = 2**44  # elements; 128 TiB of 8 bytes, a thousand times a GPU's memory
 _CALL_TRACE = 1  # value of the scanner's `source` column
 
 
@@ -43,7 +43,7 @@ def observe(scan: dict[str, Any], records: Sequence[LogRecord]) -> Observed:
     }
     columns = {name: columns[name].astype(dtype, copy=False) for name, dtype in COLUMNS.items()}
     columns, doubled = _drop_call_twins(columns, coll["source"])
-    columns, impossible = _drop_impossible(columns, signatures)
+    columns, impossible = _drop_impossible(columns, signatures, handles)
     tuning, settings, alone = join_tuning(scan, columns, signatures, handles)
     kernels, found = pair_kernels(scan["kernel"], scan["kernel_names"])
     found += _counted(doubled, alone, signatures, columns)
@@ -107,14 +107,26 @@ def _drop_call_twins(columns: dict[str, Ints], source: Ints) -> tuple[dict[str, 
 
 
 def _drop_impossible(
-    columns: dict[str, Ints], signatures: list[Signature]
+    columns: dict[str, Ints], signatures: list[Signature], handles: Sequence[CommHandle]
 ) -> tuple[dict[str, Ints], int]:
-    """Leave out rows whose count is damaged: its bytes would not fit 64 bits."""
-    damaged = np.array([s.count > _LARGEST_COUNT for s in signatures], dtype=bool)
-    if not damaged.any():
+    """Leave out rows whose count, or root, is damaged; and whose bytes would not fit 64 bits."""
+    damaged = np.array(
+        [s.count > MOST_ELEMENTS or s.root >= MOST_RANKS for s in signatures], dtype=bool
+    )
+    part = np.array([_part_bytes(s) for s in signatures], dtype=float)
+    ranks = np.array([s.nranks or 1 for s in handles], dtype=float)
+    large = part.max(initial=0) * ranks.max(initial=0) >= LIMIT
+    if not damaged.any() and not large:
         return columns, 0
     rows = damaged[columns["sig"]]
+    if large:
+        rows |= part[columns["sig"]] * ranks[columns["handle"]] >= LIMIT
     return {name: values[~rows] for name, values in columns.items()}, int(rows.sum())
+
+
+def _part_bytes(s: Signature) -> int:
+    """Bytes of one rank's part, where a call's size is the ranks times that."""
+    return s.count * (s.element.itemsize or 1) if s.op.count_is_part else 0
 
 
 def _counted(

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from collscope.model.datatype import Datatype
+from collscope.model.limits import LIMIT
 from collscope.model.op import Bus, Extent, Op
 
 
@@ -20,30 +21,36 @@ def size_bytes(op: Op, *, count: int, datatype: Datatype, nranks: int | None) ->
             per peer for AllToAll)
     nranks  ranks of the communicator, or None when unknown
     returns bytes, or None where S is undefined: unknown nranks or datatype, AllToAllv (the sum of
-            its transfers is its size) and operations without data
+            its transfers is its size) and operations without data; and where 64 bits do not hold
+            it, as of a number of ranks that another source tells
     """
     itemsize = datatype.itemsize
     if itemsize is None:
         return None
     if op.count_is_part:
-        return count * itemsize * nranks if nranks else None
-    return count * itemsize if Extent.COUNT in (op.sends, op.receives) else None
+        return _held(count * itemsize * nranks) if nranks else None
+    return _held(count * itemsize) if Extent.COUNT in (op.sends, op.receives) else None
+
+
+def _held(size: int) -> int | None:
+    return size if size < LIMIT else None
 
 
 def transfers_size_bytes(
     op: Op, nranks: int | None, transfers: Iterable[tuple[int, int, int]]
-) -> int:
+) -> int | None:
     """Size S of nccl-tests of a group of transfers, each (source, destination, bytes).
 
     Of an all-to-all-v the most that any rank sends or receives; of gather, scatter and all-to-all
-    the largest transfer times the ranks, also where a rank's own part was not sent.
+    the largest transfer times the ranks, also where a rank's own part was not sent. None where 64
+    bits do not hold it.
 
     source  NVIDIA/nccl-tests src/{alltoall,alltoallv,gather,scatter,sendrecv}.cu (2.19)
     """
     items = list(transfers)
     largest = max((size for _, _, size in items), default=0)
     if op.count_is_part and nranks:
-        return largest * nranks
+        return _held(largest * nranks)
     if op is Op.SEND_RECV:
         return largest
     sent: Counter[int] = Counter()
@@ -51,7 +58,7 @@ def transfers_size_bytes(
     for source, destination, size in items:
         sent[source] += size
         received[destination] += size
-    return max([0, *sent.values(), *received.values()])
+    return _held(max([0, *sent.values(), *received.values()]))
 
 
 @cache

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from collscope.model import Diagnostic, MeasurementSet, MetricSet, Severity
+from collscope.parsers.bounds import bounded
 from collscope.parsers.reader import Fit, InMemory, Reader, Records, Source
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ def read(kind: str, source: Source, head: bytes, hints: Hints) -> Records | None
     figures: list[MetricSet] = []
     once = _Once(source)
     for fits, reader in _fitting(kind, head):
-        found = reader.read(once, hints)
+        raw = reader.read(once, hints)
+        found = None if raw is None else bounded(raw)
         if isinstance(found, MeasurementSet) and fits is not Fit.WHOLE:
             tables.append(found)
             once.take(found.claimed.union(row.line for row in found.rows if row.line))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ import msgspec
 from collscope.errors import InputError, UnreadableError, UsageError
 from collscope.ingest.commands import ingest_logs
 from collscope.ingest.files import open_input
-from collscope.ingest.match import reading
+from collscope.ingest.match import reading, require_matched
 from collscope.ingest.progress import Progress, Reading
 from collscope.replay.build import Planned, build_plan
 from collscope.replay.estimate import Estimate, estimate
@@ -24,6 +23,7 @@ from collscope.replay.scale import scale
 from collscope.replay.select import select
 from collscope.replay.session import Method
 from collscope.replay.sweep import sweep_plan
+from collscope.temporary import temporary_folder
 
 # The replayer's own defaults (options.h).
 DEFAULT_BUDGET_S, DEFAULT_REPEAT = 1.0, 3
@@ -65,12 +65,14 @@ def opened(source: Source, progress: Progress) -> Iterator[sqlite3.Connection]:
     """The store of the recorded run; logs on the command line go into a temporary one."""
     if not source.logs:
         with reading(source.db) as connection:
+            require_matched(connection, source.db, source.run)
             yield connection
         return
-    with tempfile.TemporaryDirectory(prefix="collscope-replay-") as folder:
-        db = Path(folder) / "logs.db"
+    with temporary_folder("logs") as folder:
+        db = folder / "logs.db"
         ingest_logs(list(source.logs), db, source.run, Reading(progress))
         with reading(db) as connection:
+            require_matched(connection, db, source.run)
             yield connection
 
 

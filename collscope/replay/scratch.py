@@ -1,28 +1,16 @@
-"""A folder for the plans of one replay; those of replays that were killed are removed.
-
-A folder's owner holds a file in it locked (flock): the lock ends with the process, however that
-ends. Only folders of this boot of this kernel are judged by their lock, since not every shared file
-system carries locks from host to host.
-"""
+"""The folder for the plans of one replay, and these plans as files."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from collscope.errors import InputError
-from collscope.outputs import boot_id
 from collscope.replay.plan import Plan
 from collscope.replay.text import plan_text
-
-_PREFIX = ".collscope-replay-"
-_OWNER = "owner"
+from collscope.temporary import temporary_folder
 
 
 @contextmanager
@@ -35,20 +23,17 @@ def scratch_folder(csv: Path | None, *, local: bool = False) -> Iterator[Path]:
 
     raises  InputError when no folder can be made
     """
-    temporary = Path(tempfile.gettempdir())
-    beside = temporary if local else Path.cwd() if csv is None else csv.absolute().parent
-    _remove_abandoned(beside)
-    try:
-        if csv is None and not os.access(beside, os.W_OK):
-            beside = temporary
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=beside))
-    except OSError as error:
-        raise InputError(f"{beside}: {error.strerror}. Name another file with --csv.") from error
-    try:
-        with _owned(folder):
-            yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    beside = None if local else Path.cwd() if csv is None else csv.absolute().parent
+    if csv is None and beside is not None and not os.access(beside, os.W_OK):
+        beside = None
+    with ExitStack() as held:
+        try:
+            folder = held.enter_context(temporary_folder("replay", beside))
+        except OSError as error:
+            where = beside or error.filename or "temporary files"
+            what = f"{where}: {error.strerror}. Name another file with --csv."
+            raise InputError(what) from error
+        yield folder
 
 
 def write_plan(plan: Plan, path: Path) -> Path:
@@ -64,25 +49,3 @@ def write_plan(plan: Plan, path: Path) -> Path:
             "name a file in another folder with --csv."
         ) from error
     return path
-
-
-@contextmanager
-def _owned(folder: Path) -> Iterator[None]:
-    """The folder is this process's; the file that says so appears once it is locked."""
-    with contextlib.ExitStack() as held:
-        # Where there are no locks, or no room, nobody but the owner removes the folder.
-        with contextlib.suppress(OSError):
-            # Unbuffered: what a full disk refuses is not tried again when the file is closed.
-            file = held.enter_context((folder / "new").open("wb", buffering=0))
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            file.write(boot_id().encode())
-            (folder / "new").rename(folder / _OWNER)
-        yield
-
-
-def _remove_abandoned(beside: Path) -> None:
-    for folder in beside.glob(_PREFIX + "*"):
-        with contextlib.suppress(OSError), (folder / _OWNER).open() as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if file.read() == boot_id() != "":
-                shutil.rmtree(folder, ignore_errors=True)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sqlite3
 import stat
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ import collscope._logscan as native
 from collscope.errors import InputError
 from collscope.model import Severity
 from collscope.outputs import note_store
+from collscope.units import count
+from collscope.writing import one_line
 
 # The build puts schemas/ beside the native modules, in a wheel as in an editable install.
 SCHEMAS = Path(native.__file__).parent / "_schemas"
@@ -22,6 +25,9 @@ SCHEMAS = Path(native.__file__).parent / "_schemas"
 # of several processes that wait, SQLite lets any one go first.
 LOCK_TIMEOUT_S = 60.0
 _RETRY_S = 0.01
+# A migration may need runs to be matched again. Each process that opens the store meanwhile tries
+# it once; a run that ends so many of them, for want of memory, stands unmatched from then on.
+_TRIES = 8
 
 
 def _migrations() -> list[Path]:
@@ -277,7 +283,11 @@ def _check(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Apply missing migrations and remake the views, all in one transaction."""
+    """Apply missing migrations and remake the views, all in one transaction.
+
+    An older store's migration is announced on stderr. Runs that are not matched after it are due:
+    `collscope.ingest.match` matches them.
+    """
     if _version(connection) == schema_version():
         return
     with transaction(connection, path):
@@ -290,7 +300,13 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
             connection.execute(f"DROP VIEW {view[0]}")
         for script in (*_migrations()[version:], *_views()):
             _run_script(connection, script.read_text())
+        connection.execute("UPDATE _run SET due = ? WHERE matched = 0", (_TRIES,))
+        due = connection.execute("SELECT COUNT(*) FROM _run WHERE due > 0").fetchone()[0]
         connection.execute(f"PRAGMA user_version = {schema_version()}")
+    if version and sys.stderr is not None:
+        text = f"{path}: brought from schema version {version} to {schema_version()}"
+        again = f"; {count(due, 'run')} to match again" if due else ""
+        sys.stderr.write(one_line(f"collscope: {text}{again}.") + "\n")
 
 
 def _run_script(connection: sqlite3.Connection, script: str) -> None:

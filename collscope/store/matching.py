@@ -236,7 +236,9 @@ def store_matching(
     insert_diagnostics(connection, run, None, matched.diagnostics)
     # Another process may have added a source since the run was read: it will match the run again.
     whole = _sources(connection, run) == given.sources
-    connection.execute("UPDATE _run SET matched = ? WHERE run_id = ?", (whole, run))
+    connection.execute(
+        "UPDATE _run SET matched = ?, match_error = NULL, due = 0 WHERE run_id = ?", (whole, run)
+    )
     return first_call
 
 

@@ -8,15 +8,19 @@ from pathlib import Path
 
 from collscope.store.connection import open_store, transaction
 
-COLUMNS = ("run", "sources", "calls", "measurements")
+COLUMNS = ("run", "sources", "calls", "measurements", "matched")
 
 
-def list_runs(connection: sqlite3.Connection) -> list[tuple[str, int, int, int]]:
-    """Each run by name, with its number of sources, of calls and of measurements."""
+def list_runs(connection: sqlite3.Connection) -> list[tuple[str, int, int, int, str]]:
+    """Each run by name: its number of sources, of calls and of measurements; if it is matched.
+
+    An unmatched run may have calls of an earlier matching.
+    """
     return connection.execute(
         "SELECT run, COUNT(*),"
         " (SELECT COALESCE(SUM(calls), 0) FROM call_totals c WHERE c.run = s.run),"
-        " (SELECT COUNT(*) FROM measurements m WHERE m.run = s.run)"
+        " (SELECT COUNT(*) FROM measurements m WHERE m.run = s.run),"
+        " (SELECT CASE WHEN matched THEN 'yes' ELSE 'no' END FROM _run WHERE label = s.run)"
         " FROM sources s GROUP BY run ORDER BY run"
     ).fetchall()
 

@@ -391,6 +391,51 @@ def test_output_that_cannot_be_written_is_an_error(store: Path, command: tuple[s
     )
 
 
+# A file-size limit is how a test gets what a nearly full disk does: a write that is done in part.
+_LIMITED = (
+    "import resource, signal, sys\n"
+    "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+    "from collscope.cli import main\n"
+    "main()"
+)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])  # 1: as in most containers
+def test_output_that_is_written_in_part_is_an_error(
+    store: Path, tmp_path: Path, unbuffered: str
+) -> None:
+    out = tmp_path / "out"
+    padding = 100_000 - len(collscope("report", "--db", store).out) // 2
+    out.write_text("." * padding)
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with out.open("a") as file:
+        done = subprocess.run(
+            [sys.executable, "-c", _LIMITED, "report", "--db", store],
+            stdout=file, stderr=subprocess.PIPE, check=False, env=environment,
+        )  # fmt: skip
+    assert out.stat().st_size == 100_000
+    assert done.returncode == 3
+    assert done.stderr.startswith(b"collscope: standard output: File too large.")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_error_that_cannot_be_told_is_no_regression(store: Path, unbuffered: str) -> None:
+    arguments = [sys.executable, "-m", "collscope", "check", "a", "b", "--db", str(store)]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(arguments, stderr=full, check=False, env=environment)
+    assert done.returncode == collscope("check", "a", "b", "--db", store).code == 3
+
+
+def test_a_refused_log_leaves_no_object_of_the_scanner(samples: Path, tmp_path: Path) -> None:
+    logs, db = samples / "nccl" / "ddp", tmp_path / "t.db"
+    done = _process("ingest", "log", logs, "--db", db, "--max-size", "1K")
+    assert done.returncode == 3
+    assert b"nanobind" not in done.stderr
+
+
 def test_a_choice_that_there_is_not_is_told_without_internals() -> None:
     err = collscope("report", "--format", "docx").err
     assert "'docx' is not one of" in err

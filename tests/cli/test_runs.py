@@ -31,8 +31,8 @@ def test_runs_are_listed_with_what_they_hold(db: Path) -> None:
     # 208 calls and 14 measurements: samples/README.md; a step of 6 calls was traced three times
     done = collscope("runs", "--db", db)
     assert [line.split() for line in done.out.splitlines()[2:]] == [
-        ["main", "5", "208", "14"],
-        ["traced", "4", "18", "0"],
+        ["main", "5", "208", "14", "yes"],
+        ["traced", "4", "18", "0", "yes"],
     ]
     page = collscope("runs", "--db", db, "--format", "html")
     assert "<title>collscope runs</title>" in page.out

@@ -10,9 +10,9 @@ import re
 import msgspec
 
 from collscope.model import Extent, Op, Place, datatype_of, parse_op, redop_of
+from collscope.model.limits import LIMIT
 from collscope.model.trace import RecordedCall, TraceCollective
 
-_LIMIT = 2**63
 # name.PID.HOST, then the extension of RCCL_REPLAY_FILE from its first dot on
 _FILE = re.compile(r"[^/\\]*?\.(\d{1,9})\.([^/\\]+)")
 _EXTENSION = re.compile(r"\.(?:json|bin|log|rccl|txt|gz|zst)", re.IGNORECASE)
@@ -177,9 +177,9 @@ def _counts(raw: RawCall, ranks: int | None) -> tuple[int | None, int | None]:
     """Elements this rank puts in and gets out."""
     op, count = raw.op, raw.count
     if op is Op.ALL_TO_ALLV:
-        known = bool(raw.sendcounts) and sum(raw.sendcounts + raw.recvcounts) < _LIMIT
+        known = bool(raw.sendcounts) and sum(raw.sendcounts + raw.recvcounts) < LIMIT
         return (sum(raw.sendcounts), sum(raw.recvcounts)) if known else (None, None)
-    parts = None if ranks is None or count * ranks >= _LIMIT else count * ranks
+    parts = None if ranks is None else min(count * ranks, LIMIT - 1)
     elements = {Extent.COUNT: count, Extent.PARTS: parts}
     into, out = elements.get(op.sends), elements.get(op.receives)
     if raw.rank != raw.root:
@@ -205,7 +205,7 @@ def _in_place(raw: RawCall) -> bool | None:
 
 
 def _ns(time_ms: float | None) -> int | None:
-    if time_ms is None or not 0 < time_ms < _LIMIT / 1e6:
+    if time_ms is None or not 0 < time_ms < LIMIT / 1e6:
         return None
     # Whole and part by themselves: a float of so many ns would be off by hundreds.
     whole = int(time_ms)

@@ -7,16 +7,17 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from collscope.model.limits import LIMIT
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from collscope.model import Op
 
-_LIMIT = 2**63
 _UNSIGNED = 2**64
 _LONGEST_TEXT = 512
 _LARGEST_LIST = 1 << 20
-_DECIMAL = re.compile(r"\s*[0-9]{1,19}\s*")
+_DECIMAL = re.compile(r"\s*[0-9]{1,40}\s*")
 _HEX = re.compile(r"\s*(?:0[xX])?([0-9a-fA-F]{1,16})\s*")
 _RANKS = re.compile(r"\s*\[?([0-9,\s]*)\]?\s*")
 _UNKNOWN = {"unknown", "n/a", "none"}
@@ -24,11 +25,14 @@ _DECODER = json.JSONDecoder()
 
 
 def whole(value: object) -> int | None:
-    """Value as an integer from 0 to 2^63 − 1; text may hold a decimal one."""
+    """Value as an integer from 0; text may hold a decimal one.
+
+    returns  2^63 − 1 for what is larger, so that `collscope.parsers.bounds` counts it
+    """
     if isinstance(value, str) and _DECIMAL.fullmatch(value):
         value = int(value)
     # bool is an int to Python.
-    return value if type(value) is int and 0 <= value < _LIMIT else None
+    return min(value, LIMIT - 1) if type(value) is int and value >= 0 else None
 
 
 def number(value: object) -> float | None:
@@ -64,7 +68,7 @@ def whole_size(op: Op, part_bytes: int | None, nranks: int | None) -> int | None
     """S of nccl-tests of what the libraries hand to a profiler: count times element size."""
     if not op.count_is_part or part_bytes is None:
         return part_bytes
-    return None if nranks is None or part_bytes * nranks >= _LIMIT else part_bytes * nranks
+    return None if nranks is None else min(part_bytes * nranks, LIMIT - 1)
 
 
 def mapping(value: object) -> Mapping[object, object]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from collscope.model import Datatype, Op, Severity, parse_datatype, parse_redop
+from collscope.model.limits import LIMIT
 from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes, ended_lines
 from collscope.parsers.reader import recorder_reader
@@ -46,7 +47,6 @@ _TYPES = {
 }  # fmt: skip
 _IN_PLACE = (Op.ALL_REDUCE, Op.BROADCAST, Op.REDUCE)  # one tensor is both sides
 _MOST_RANKS = 1 << 20
-_LIMIT = 2**63
 
 _VERSION_TEXT = "The log is of another version than 1: it was read by that version's rules."
 _TORN_TEXT = "Lines that are cut or damaged were skipped."
@@ -93,6 +93,7 @@ class _Reader:
         self._rank: int | None = None
         self._world: int | None = None
         self._groups: dict[str, tuple[int, ...]] = {}
+        self._room = _MOST_RANKS  # of all groups together
         self._sizes: dict[str, int] = {}
         self._signatures: dict[str, TraceCollective] = {}
         self._calls: list[_Call] = []
@@ -130,7 +131,8 @@ class _Reader:
         # The largest is taken for all ranks of the job.
         if size > (self._world or 0):
             self._rank, self._world = rank, size
-            if size <= _MOST_RANKS:
+            self._room -= size  # a file that names many large ones lists none of them
+            if self._room >= 0:
                 self._groups[name] = tuple(range(size))
 
     def _split(self, split: re.Match[str]) -> None:
@@ -247,7 +249,7 @@ def _count(fields: Mapping[str, str], side: str) -> int | None:
     if one is not None:
         return one
     listed = _numbers(fields.get(f"{side}_counts") or fields.get(f"{side}_splits"))
-    return sum(listed) if listed and sum(listed) < _LIMIT else None
+    return min(sum(listed), LIMIT - 1) if listed else None
 
 
 def _numbers(listed: str | None) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from collscope.model import Op, Severity
+from collscope.model.limits import LIMIT
 from collscope.model.trace import GroupStatus, RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
 from collscope.parsers.reader import recorder_reader
@@ -46,7 +47,6 @@ _CLOSES_GROUP = re.compile(r"(?:\w+:)?coalesced")
 _PEER = re.compile(r"(\d{1,9})\s*(?:->|<-)\s*(\d{1,9})")
 # ddp.fr.rank0.json, nccl_trace_rank_3, _dump_1, 12
 _SEPARATOR = re.compile(r"[_.\-]|(?<=[a-z])(?=\d)", re.IGNORECASE)
-_LIMIT = 2**63
 _NUMBERS_TEXT = (
     "The recorder's ring buffer ran over, and its numbers count the calls of all groups of a "
     "process: ranks meet where they made the same calls in all groups."
@@ -351,11 +351,11 @@ class _Entries:
         if id(shapes) not in self._elements:
             self._elements[id(shapes)] = _elements(shapes)
         found = self._elements[id(shapes)]
-        return None if found is None or found * factor >= _LIMIT else found * factor
+        return None if found is None else min(found * factor, LIMIT - 1)
 
 
 def _ns(value: float) -> int | None:
-    return round(value) if value < _LIMIT else None
+    return round(value) if value < LIMIT else None
 
 
 def _datatype(entry: Mapping[object, object]) -> tuple[Datatype | None, int]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from collscope.model import Datatype, Op
+from collscope.model.limits import LIMIT, MOST_RANKS
 from collscope.model.trace import TraceCollective
 from collscope.parsers.traces.kineto_names import parse_collective, parse_dtype
 
@@ -21,7 +22,6 @@ Groups = Mapping[str, tuple[int, ...]]
 """World ranks of process groups by their names."""
 
 _LARGEST_LIST = 1 << 20  # ranks or split sizes
-_LIMIT = 2**63
 _LIST = re.compile(r"\s*\[?([\d,\s]*)\]?\s*")
 
 
@@ -35,7 +35,7 @@ def whole_list(value: object) -> tuple[int, ...] | None:
         words = m[1].replace(",", " ").split()
         return tuple(map(int, words)) if all(len(word) < 20 for word in words) else None
     if isinstance(value, list | tuple) and all(type(item) is int for item in value):
-        return tuple(value) if all(0 <= item < _LIMIT for item in value) else None
+        return tuple(value) if all(0 <= item < LIMIT for item in value) else None
     return None
 
 
@@ -47,7 +47,7 @@ def from_arguments(args: Arguments, groups: Groups) -> TraceCollective:
     op = _operation(args)
     datatype, factor = (None, 1) if args.dtype is None else parse_dtype(args.dtype)
     group = _group_name(args)
-    size = args.group_size if args.group_size and 0 < args.group_size < _LIMIT else None
+    size = _limited(args.group_size) or None
     peer = args.destination if op is Op.SEND else args.source if op is Op.RECV else None
     return TraceCollective(
         op=op,
@@ -57,7 +57,7 @@ def from_arguments(args: Arguments, groups: Groups) -> TraceCollective:
         group=group,
         group_size=size,
         group_ranks=_ranks(args, groups.get(group or ""), size),
-        peer=None if peer is None or not 0 <= peer < _LIMIT else peer,
+        peer=_limited(peer),
         in_split=tuple(n * factor for n in whole_list(args.in_split) or ()),
         out_split=tuple(n * factor for n in whole_list(args.out_split) or ()),
         description=described(args.description),
@@ -132,7 +132,12 @@ def _group_name(args: Arguments) -> str | None:
 
 
 def _count(value: int | None, factor: int) -> int | None:
-    return None if value is None or not 0 <= value * factor < _LIMIT else value * factor
+    return None if value is None else _limited(value * factor)
+
+
+def _limited(value: int | None) -> int | None:
+    """What is not below 0; 2^63 − 1 for what is larger, which `collscope.parsers.bounds` counts."""
+    return None if value is None or value < 0 else min(value, LIMIT - 1)
 
 
 def _ranks(
@@ -147,7 +152,7 @@ def _ranks(
     if size is None or size > _LARGEST_LIST or start is None or stride is None:
         return None
     # -1: not evenly spaced.
-    regular = 0 <= start < _LIMIT and 0 < stride < _LARGEST_LIST
+    regular = 0 <= start < MOST_RANKS and 0 < stride < _LARGEST_LIST
     return tuple(range(start, start + size * stride, stride)) if regular else None
 
 
