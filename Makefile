@@ -5,6 +5,7 @@
 #   make truth   the table of truth: told, truth, inside (tests/truth/README.md)
 #   make fuzz    fuzz the scanners under ASan and UBSan, with libFuzzer where clang is
 #   make stress  many processes ingest into one new store at once, many times
+#   make integers   every number of every sample replaced by ones that nothing has (an hour)
 #   make check-abi   hold the replayer against the real NCCL, RCCL, CUDA and HIP (1.5 GB download)
 #   make check-slurm   launches under a real Slurm of two nodes on this host (root; see the script)
 #   make bench   speed and memory against stated peers
@@ -28,7 +29,7 @@ SEEDS := $(wildcard samples/rccl/*.log) samples/nccl/ddp/rank0.log samples/nccl/
 # With it every command that a test starts would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: venv demo test lint types imports native pytest truth fuzz stress check-abi check-slurm \
+.PHONY: venv demo test lint types imports native pytest truth fuzz stress integers check-abi check-slurm \
 	bench clean wheel try-wheel try-wheel-old
 
 venv: $(STAMP)
@@ -95,6 +96,9 @@ fuzz: $(STAMP)
 
 stress: $(STAMP)
 	$(BIN)/python tests/ingests_at_once.py $(STRESS_TRIES)
+
+integers: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python tests/large_integers.py
 
 # Needs no GPU, but Debian's apt and the network; everything stays below build/check-abi.
 check-abi: $(STAMP)

@@ -20,10 +20,10 @@ class Action(str, Enum):
 
 
 def runs(
-    action: Annotated[Action | None, typer.Argument(help="Remove a run, or match its calls again.")] = None,
-    name: Annotated[
-        str | None, typer.Argument(help="The run.", callback=checked_label)
+    action: Annotated[
+        Action | None, typer.Argument(help="Remove a run, or match its calls again.")
     ] = None,
+    name: Annotated[str | None, typer.Argument(help="The run.", callback=checked_label)] = None,
     db: Db = DEFAULT_DB,
     format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     output: Output = None,
