@@ -30,8 +30,9 @@ from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any, NamedTuple
 
-import collscope as package
 from command import collscope
+
+import collscope as package
 
 SAMPLES = Path(__file__).resolve().parent.parent / "samples"
 VALUES: tuple[int | float, ...] = (

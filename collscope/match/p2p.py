@@ -259,7 +259,7 @@ def _call(
 
 
 def _size(op: Op, group: list[Transfer], nranks: int | None) -> int | None:
-    """Size S of nccl-tests; None where a transfer's bytes are not known, or 64 bits do not hold S."""
+    """Size S of nccl-tests; None where a transfer's bytes are not known, or S needs 64 bits."""
     sizes = [(t.src_rank, t.dst_rank, t.size_bytes) for t in group]
     known = [(source, target, size) for source, target, size in sizes if size is not None]
     size = transfers_size_bytes(op, nranks, known)

@@ -1,4 +1,4 @@
-"""Records of a reader without the numbers that cannot be, by the limits of `collscope.model.limits`.
+"""Records of a reader without the numbers that are beyond `collscope.model.limits`.
 
 The one place that all readers' records pass on their way to the store.
 """
