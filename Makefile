@@ -8,6 +8,7 @@
 #   make fuzz    fuzz the scanners under ASan and UBSan, with libFuzzer where clang is
 #   make fuzz-readers   damaged samples through every reader of Python
 #   make torture   I/O faults, kills, and many processes on one store (tests/torture/README.md)
+#   make integers   every number of every sample replaced by ones that nothing has (an hour)
 #   make check-abi   hold the replayer against the real NCCL, RCCL, CUDA and HIP (1.5 GB download)
 #   make check-slurm   launches under a real Slurm of two nodes on this host (root; see the script)
 #   make bench   speed and memory against stated peers
@@ -30,7 +31,7 @@ SEEDS := $(wildcard samples/rccl/*.log) samples/nccl/ddp/rank0.log samples/nccl/
 # With it every command that a test starts would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: venv demo test quick coverage lint types imports native pytest truth fuzz fuzz-readers torture \
+.PHONY: venv demo test quick coverage lint types imports native pytest truth fuzz fuzz-readers torture integers \
 	check-abi check-slurm \
 	bench clean wheel try-wheel try-wheel-old
 
@@ -110,6 +111,9 @@ fuzz-readers: $(STAMP)
 
 torture: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python tests/torture/torture.py
+
+integers: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python tests/large_integers.py
 
 # Needs no GPU, but Debian's apt and the network; everything stays below build/check-abi.
 check-abi: $(STAMP)

@@ -18,6 +18,7 @@ from collscope._align import align
 from collscope.match.communicators import Communicator
 from collscope.match.observations import Observations
 from collscope.model import Datatype, Op, transfers_size_bytes
+from collscope.model.limits import LIMIT
 
 
 class Transfer(msgspec.Struct, frozen=True):
@@ -258,7 +259,8 @@ def _call(
 
 
 def _size(op: Op, group: list[Transfer], nranks: int | None) -> int | None:
-    """Size S of nccl-tests; None where a transfer's bytes are not known."""
+    """Size S of nccl-tests; None where a transfer's bytes are not known, or S needs 64 bits."""
     sizes = [(t.src_rank, t.dst_rank, t.size_bytes) for t in group]
     known = [(source, target, size) for source, target, size in sizes if size is not None]
-    return transfers_size_bytes(op, nranks, known) if len(known) == len(group) else None
+    size = transfers_size_bytes(op, nranks, known)
+    return size if len(known) == len(group) and size < LIMIT else None

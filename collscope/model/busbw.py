@@ -38,19 +38,18 @@ def _held(size: int) -> int | None:
 
 def transfers_size_bytes(
     op: Op, nranks: int | None, transfers: Iterable[tuple[int, int, int]]
-) -> int | None:
+) -> int:
     """Size S of nccl-tests of a group of transfers, each (source, destination, bytes).
 
     Of an all-to-all-v the most that any rank sends or receives; of gather, scatter and all-to-all
-    the largest transfer times the ranks, also where a rank's own part was not sent. None where 64
-    bits do not hold it.
+    the largest transfer times the ranks, also where a rank's own part was not sent.
 
     source  NVIDIA/nccl-tests src/{alltoall,alltoallv,gather,scatter,sendrecv}.cu (2.19)
     """
     items = list(transfers)
     largest = max((size for _, _, size in items), default=0)
     if op.count_is_part and nranks:
-        return _held(largest * nranks)
+        return largest * nranks
     if op is Op.SEND_RECV:
         return largest
     sent: Counter[int] = Counter()
@@ -58,7 +57,7 @@ def transfers_size_bytes(
     for source, destination, size in items:
         sent[source] += size
         received[destination] += size
-    return _held(max([0, *sent.values(), *received.values()]))
+    return max([0, *sent.values(), *received.values()])
 
 
 @cache

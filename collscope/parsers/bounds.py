@@ -1,4 +1,4 @@
-"""Records of a reader without the numbers that cannot be, by the limits of `collscope.model.limits`.
+"""Records of a reader without the numbers that are beyond `collscope.model.limits`.
 
 The one place that all readers' records pass on their way to the store.
 """
@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from collscope.model import MeasurementSet, MetricSet, ProfileSet
-from collscope.model.limits import MOST_RANKS, Limits
+from collscope.model.limits import LIMIT, MOST_RANKS, Limits
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,10 +63,11 @@ def bounded_log(
     comms["global_rank"] = _known(limits, "global_rank", comms["global_rank"], MOST_RANKS - 1)
     kernel = {**scan["kernel"]}
     kernel["nranks"] = _known(limits, "nranks", kernel["nranks"], MOST_RANKS)
-    wrong = kernel["rank"] >= MOST_RANKS
-    if wrong.any():
-        limits.note("rank", kernel["rank"][wrong][0], number=int(wrong.sum()))
-        kernel = {name: column[~wrong] for name, column in kernel.items()}
+    for name, limit in (("rank", MOST_RANKS), ("op_count", LIMIT)):
+        wrong = kernel[name] >= limit
+        if wrong.any():  # a kernel cannot do without them
+            limits.note(name, kernel[name][wrong][0], number=int(wrong.sum()))
+            kernel = {column: values[~wrong] for column, values in kernel.items()}
     return {**scan, "comms": comms, "kernel": kernel}, kept, limits.diagnostics
 
 

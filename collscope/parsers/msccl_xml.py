@@ -247,7 +247,7 @@ def _algorithm(state: _State) -> MscclAlgorithm:
     if chunks < 1:
         text = f'<algo nchunksperloop="{chunks}"> is not 1 or more. {_AGAIN}'
         raise _UnusableError("bad_attribute", text)
-    if set(state.ranks) != set(range(nranks)):
+    if len(state.ranks) != nranks or not all(0 <= rank < nranks for rank in state.ranks):
         text = f"The <gpu> elements do not have the ids 0 to {nranks - 1} of <algo ngpus>. {_AGAIN}"
         raise _UnusableError("lacks_gpus", text)
     in_place, out_of_place, low, high = _scope(header, state)

@@ -6,16 +6,24 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from collscope.replay.records import RunComm
+from collscope.units import count
+
+# Ranks of all communicators together: those of ten communicators of 10^5 ranks, which the largest
+# machines have, with room to spare.
+_MOST_MEMBERS = 1 << 22
 
 
 def place(comms: Sequence[RunComm]) -> tuple[dict[int, tuple[int, ...]], list[str]]:
     """Ranks of the plan for every communicator of known size, by id; notices.
 
     World ranks are kept where they are known. A communicator as large as the job has ranks
-    0 … n−1; other ranks not known take the first ones that no sibling has.
+    0 … n−1; other ranks not known take the first ones that no sibling has. A plan lists each rank
+    of each communicator: those that have too many for that are left out.
     """
+    comms, notices = _listable(comms)
     job = max((c.nranks or 0 for c in comms), default=0)
-    job = max([job, *(w + 1 for c in comms for w in c.world_ranks.values())])
+    known_ranks = (w + 1 for c in comms for w in c.world_ranks.values())
+    job = max([job, *(n for n in known_ranks if n <= _MOST_MEMBERS)])
     taken: dict[tuple[int | None, int], set[int]] = defaultdict(set)
     known = {c.id: _known(c) for c in comms}
     for c in comms:
@@ -34,7 +42,6 @@ def place(comms: Sequence[RunComm]) -> tuple[dict[int, tuple[int, ...]], list[st
             ranks = _fill(ranks, c.nranks, job, taken[c.parent, c.nranks])
             taken[c.parent, c.nranks] |= set(ranks.values())
         placed[c.id] = tuple(ranks[r] for r in range(c.nranks))
-    notices = []
     if guessed:
         notices.append(
             f"{guessed} communicators of ranks without a log: placed on the first free ranks"
@@ -42,9 +49,22 @@ def place(comms: Sequence[RunComm]) -> tuple[dict[int, tuple[int, ...]], list[st
     return placed, notices
 
 
+def _listable(comms: Sequence[RunComm]) -> tuple[list[RunComm], list[str]]:
+    """The first communicators whose ranks can be listed all together; a notice of the others."""
+    room, kept = _MOST_MEMBERS, []
+    for c in comms:
+        if (c.nranks or 0) <= room:
+            room -= c.nranks or 0
+            kept.append(c)
+    left = len(comms) - len(kept)
+    text = f"{count(left, 'communicator')} of too many ranks to list them: left out"
+    return kept, [text] if left else []
+
+
 def _known(comm: RunComm) -> dict[int, int]:
     """World ranks by rank; nothing where two ranks would have the same one."""
-    found = {r: w for r, w in comm.world_ranks.items() if r < (comm.nranks or 0)}
+    most = comm.nranks or 0
+    found = {r: w for r, w in comm.world_ranks.items() if r < most and w < _MOST_MEMBERS}
     return found if len(set(found.values())) == len(found) else {}
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from collscope.model import Op, transfers_size_bytes
 from collscope.replay.plan import PlanTransfer
 
+_MOST_TRANSFERS = 1 << 20  # that a plan lists, as of an all-to-all of 1024 ranks
 REGULAR = ("alltoall", "gather", "scatter", "shift")  # the shape and one count say it all
 
 
@@ -42,7 +43,9 @@ def completed(
     """All transfers of a shape of which `seen` were logged; None where they cannot be told."""
     counts = {t.elements for t in seen}
     others = [t for t in seen if t.src_rank != t.dst_rank]
-    if shape not in REGULAR or len(counts) != 1 or not others:
+    # Those of an all-to-all are as many as the square of the ranks.
+    many = shape == "alltoall" and nranks * nranks > _MOST_TRANSFERS
+    if shape not in REGULAR or len(counts) != 1 or not others or many:
         return None
     first = others[0]
     return pattern(
