@@ -66,6 +66,7 @@ _SAID = (
     "trace_not_placed",
     "traces_apart",
     "ends_apart",
+    "clock_jump",
     "steps_differ",
     "launches_unknown",
 )

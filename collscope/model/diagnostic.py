@@ -13,6 +13,7 @@ TIMES_UNKNOWN = (
     "zero_length_kernels",
     "many_kernels_lost",
     "ends_apart",
+    "clock_jump",
 )
 STEPS_UNKNOWN = ("steps_differ", "launches_unknown")
 

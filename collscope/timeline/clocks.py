@@ -45,7 +45,7 @@ class Clocks(msgspec.Struct, frozen=True):
 def estimate_clocks(rows: Rows, calls: Calls) -> Clocks:
     """Clocks of all traces; those on one host, where hosts are told, share one."""
     clock = _clock_of_trace(rows)
-    table = _ends(rows, calls, clock)
+    table = call_ends(rows, calls, clock)
     estimate = _join(table, int(clock.max(initial=-1)) + 1)
     offset, drift = estimate.offset, np.zeros(len(estimate.offset))
     residual = table.residual(offset, drift)
@@ -75,12 +75,13 @@ def _clock_of_trace(rows: Rows) -> Ints:
     return np.array([known.setdefault(key, len(known)) for key in keys], dtype=np.int64)
 
 
-class _Ends(msgspec.Struct, frozen=True):
+class CallEnds(msgspec.Struct, frozen=True):
     """Ends of synchronising calls: one row per call and trace, calls in order."""
 
     call: Ints  # (ends,) 0..n-1, rising
     starts: Ints  # (calls,) first row of each call
     group: Ints  # (ends,)
+    class_: Ints  # (ends,)
     clock: Ints  # (ends,)
     end: Floats  # (ends,) ns since the call's first end on record, so that floats are exact
     time: Floats  # (ends,) ns since base, for drifts
@@ -100,7 +101,8 @@ class _Ends(msgspec.Struct, frozen=True):
         return result
 
 
-def _ends(rows: Rows, calls: Calls, clock: Ints) -> _Ends:
+def call_ends(rows: Rows, calls: Calls, clock: Ints) -> CallEnds:
+    """The ends of the calls in which every rank waits for all; `clock` is each trace's."""
     synchronising = np.array([c.op.synchronises for c in calls.classes] + [False])
     good = synchronising[calls.class_] & ~calls.mismatched & ~calls.p2p & (calls.seen > 1)
     part = good[calls.call_of_part]
@@ -111,10 +113,11 @@ def _ends(rows: Rows, calls: Calls, clock: Ints) -> _Ends:
     end = rows.end[row]
     first = np.repeat(end[starts], counts)
     shortest = np.minimum.reduceat(end - rows.start[row], starts) if len(starts) else end
-    return _Ends(
+    return CallEnds(
         np.repeat(np.arange(len(starts)), counts),
         starts,
         calls.group[call].astype(np.int64),
+        calls.class_[call].astype(np.int64),
         clock[trace],
         (end - first).astype(np.float64),
         end.astype(np.float64),
@@ -127,7 +130,7 @@ class _Estimate(msgspec.Struct, frozen=True):
     component: Ints
 
 
-def _join(table: _Ends, n_clocks: int) -> _Estimate:
+def _join(table: CallEnds, n_clocks: int) -> _Estimate:
     """Offsets of all clocks from the offsets within each group, weighted by their evidence.
 
     A group gives its clocks' offsets but for a constant; the constants are eliminated from the
@@ -151,7 +154,7 @@ def _join(table: _Ends, n_clocks: int) -> _Estimate:
     return _Estimate(offset, np.unique(component, return_inverse=True)[1])
 
 
-def _group_offsets(table: _Ends) -> list[tuple[Ints, Floats, Floats]]:
+def _group_offsets(table: CallEnds) -> list[tuple[Ints, Floats, Floats]]:
     """Per group: its clocks, their offsets (but for a constant) and the evidence for each."""
     found = []
     order = np.argsort(table.group, kind="stable")
@@ -166,11 +169,12 @@ def _group_offsets(table: _Ends) -> list[tuple[Ints, Floats, Floats]]:
     return found
 
 
-def _select(table: _Ends, chosen: Ints) -> _Ends:
-    return _Ends(
+def _select(table: CallEnds, chosen: Ints) -> CallEnds:
+    return CallEnds(
         table.call[chosen],
         np.flatnonzero(np.diff(table.call[chosen], prepend=-1)),
         table.group[chosen],
+        table.class_[chosen],
         table.clock[chosen],
         table.end[chosen],
         table.time[chosen],
@@ -178,7 +182,7 @@ def _select(table: _Ends, chosen: Ints) -> _Ends:
     )
 
 
-def _polish(table: _Ends, local: Ints, n: int) -> tuple[Floats, float]:
+def _polish(table: CallEnds, local: Ints, n: int) -> tuple[Floats, float]:
     """Offsets of one group's clocks by medians of rows and columns in turn; spread about them.
 
     They start from the differences to one clock, which makes the result the same, but for the
@@ -196,7 +200,7 @@ def _polish(table: _Ends, local: Ints, n: int) -> tuple[Floats, float]:
     return offset, spread
 
 
-def _first_guess(table: _Ends, local: Ints, n: int) -> Floats:
+def _first_guess(table: CallEnds, local: Ints, n: int) -> Floats:
     """Median difference to the clock with most calls; 0 for one that never met it."""
     head = int(np.bincount(local, minlength=n).argmax())
     is_head = local == head
@@ -226,7 +230,7 @@ def weighted_medians(values: Floats, weights: Floats, group: Ints, n: int) -> Fl
     return result
 
 
-def _drifts(table: _Ends, residual: Floats, n: int) -> Floats:
+def _drifts(table: CallEnds, residual: Floats, n: int) -> Floats:
     """Drift of each clock, 0 unless it exceeds its own error and the noise of the ends."""
     if len(residual) < 4 * _BINS:
         return np.zeros(n)
@@ -252,7 +256,7 @@ def _drifts(table: _Ends, residual: Floats, n: int) -> Floats:
     return slopes if significant.any() else np.zeros(n)
 
 
-def _errors(table: _Ends, residual: Floats, n: int) -> tuple[Floats, Ints]:
+def _errors(table: CallEnds, residual: Floats, n: int) -> tuple[Floats, Ints]:
     """Error of each clock's offset, ns, and the number of ends it rests on.
 
     The spread of the ends about the common end: not divided by the root of their number, since

@@ -8,7 +8,10 @@ import numpy as np
 
 from collscope.match.rows import UNKNOWN_LAUNCH, Rows
 from collscope.model import Diagnostic, Severity
+from collscope.model.trace import Ints
+from collscope.stats import MAD_TO_SIGMA
 from collscope.timeline.analyse import Timeline
+from collscope.timeline.clocks import Floats, call_ends
 from collscope.timeline.steps import Steps
 from collscope.units import count, format_time
 
@@ -16,11 +19,22 @@ _EXCEPTIONAL = 100  # of so many rows, the launch of one may lack
 # Ranks that meet in every step have equal means; one step more or less waited for at either end of
 # a few is no contradiction yet.
 _UNLIKE = 1.25
+# A clock that jumps moves every later end by the same; ends of one kind of call scatter by far
+# less than a tenth of that. Crystals drift by 100 us a second at most, which a trace's half shows.
+_JUMP_NS = 100_000
+_JUMP_TO_SCATTER = 10
+_FEWEST_ENDS = 8  # on either side of a jump
+_PLACES = 64  # at which a jump is looked for
 
 
 def contradictions(timeline: Timeline, steps: Steps) -> list[Diagnostic]:
-    """Contradictions between the ranks' traces, and what steps cannot be told from."""
-    return [*_ends(timeline), *_launches(timeline.rows, steps), *_steps(timeline, steps)]
+    """Contradictions between the ranks' traces, and what makes steps unknown."""
+    return [
+        *_ends(timeline),
+        *_jumps(timeline),
+        *_launches(timeline.rows, steps),
+        *_steps(timeline, steps),
+    ]
 
 
 def _ends(timeline: Timeline) -> Iterable[Diagnostic]:
@@ -35,6 +49,64 @@ def _ends(timeline: Timeline) -> Iterable[Diagnostic]:
             " comes, which no difference of clocks explains: a clock jumped, or times are wrong"
         )
         yield Diagnostic(Severity.DATA_LOSS, "ends_apart", text, count=impossible)
+
+
+def _jumps(timeline: Timeline) -> Iterable[Diagnostic]:
+    """Clocks that jump in the middle of a trace, by less than the transfers last."""
+    rows = timeline.rows
+    ends = call_ends(rows, timeline.calls, np.arange(len(rows.ranks)))
+    residual = ends.against_median(ends.end)
+    ranks = []
+    longest = 0.0
+    for t, rank in enumerate(rows.ranks):
+        own = np.flatnonzero(ends.clock == t)
+        if len(own) < 2 * _FEWEST_ENDS:
+            continue
+        own = own[np.argsort(ends.time[own], kind="stable")]
+        jump = _jump(residual[own], _kinds(ends.group[own], ends.class_[own]))
+        if jump:
+            ranks.append(rank)
+            longest = max(longest, jump)
+    if ranks:
+        text = (
+            f"ranks whose clock jumps within the trace, by up to {format_time(longest)} against the"
+            f" other ranks' (first: rank {ranks[0]}): times before and after it do not compare"
+        )
+        yield Diagnostic(Severity.DATA_LOSS, "clock_jump", text, count=len(ranks))
+
+
+def _kinds(group: Ints, class_: Ints) -> Ints:
+    """A number for each group and class: in calls of one kind, ranks leave a ring in one order."""
+    both = np.stack([group, class_])
+    return np.asarray(np.unique(both, axis=1, return_inverse=True)[1]).reshape(-1)
+
+
+def _jump(level: Floats, kind: Ints) -> float:
+    """The size, ns, of a lasting step in a series of ends; 0 where it has none.
+
+    Ends of one kind are held against each other: the step is the median of their steps, and has to
+    exceed by far how these, and the ends on either side, scatter.
+    """
+    places = np.linspace(_FEWEST_ENDS, len(level) - _FEWEST_ENDS, _PLACES).astype(np.int64)
+    return max(_lasting_step(level, kind, int(place)) for place in np.unique(places))
+
+
+def _lasting_step(level: Floats, kind: Ints, place: int) -> float:
+    """The step at one place, where it is a jump; else 0."""
+    behind = np.arange(len(level)) >= place
+    steps, rest = [], []
+    for k in np.unique(kind[behind]).tolist():
+        before, after = level[(kind == k) & ~behind], level[(kind == k) & behind]
+        if len(before):
+            steps.append(float(np.median(after) - np.median(before)))
+            rest += [after - np.median(after), before - np.median(before)]
+    if sum(map(len, rest)) < 2 * _FEWEST_ENDS:
+        return 0.0
+    step = float(np.median(steps))
+    scatter = MAD_TO_SIGMA * float(
+        max(np.median(np.abs(np.concatenate(rest))), np.median(np.abs(np.array(steps) - step)))
+    )
+    return abs(step) if abs(step) > max(_JUMP_NS, _JUMP_TO_SCATTER * scatter) else 0.0
 
 
 def _launches(rows: Rows, steps: Steps) -> Iterable[Diagnostic]:
