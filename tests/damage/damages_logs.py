@@ -155,7 +155,7 @@ def _torn_in_call(files: Files, draw: Random, _part: float) -> Damaged:
     # As a killed job leaves it: the last line is the beginning of a call's.
     out = dict(files)
     for name in some(files, draw):
-        calls = [m for m in re.finditer(rb"[^\n]*opCount[^\n]*\n", files[name])]
+        calls = list(re.finditer(rb"[^\n]*opCount[^\n]*\n", files[name]))
         last = calls[len(calls) // 2 :][0]
         at = draw.randrange(last.start() + 5, last.end() - 1)
         out[name] = files[name][:at]

@@ -150,17 +150,16 @@ def _all_twice(rows: Rows, _draw: Random, _part: float) -> Rows:
 def _merged(rows: Rows, draw: Random, part: float) -> Rows:
     """Two entries become one, which has the first's beginning and the second's rest."""
     out: Rows = []
-    for r in rows:
-        if out and draw.random() < part:
-            last = out.pop()
-            if isinstance(r, dict):
-                keys = sorted(r)
-                at = draw.randrange(len(keys))
-                r = {**{k: last.get(k, r[k]) for k in keys[:at]}, **{k: r[k] for k in keys[at:]}}
-            else:
-                at = draw.randrange(min(len(last), len(r)))
-                r = last[:at] + r[at:]
-        out.append(r)
+    for row in rows:
+        if not (out and draw.random() < part):
+            out.append(row)
+        elif isinstance(row, dict):
+            last, keys = out[-1], sorted(row)
+            taken = keys[: draw.randrange(len(keys))]
+            out[-1] = {**row, **{k: last[k] for k in taken if k in last}}
+        else:
+            at = draw.randrange(min(len(out[-1]), len(row)))
+            out[-1] = out[-1][:at] + row[at:]
     return out
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -55,7 +56,7 @@ def contradictions(docs: Docs) -> Counter[str]:
                 calls.setdefault(name, []).append(tuple(args.get(k) for k in key))
         for rows in streams.values():
             rows.sort(key=lambda e: e["ts"])
-            for a, b in zip(rows, rows[1:], strict=False):
+            for a, b in pairwise(rows):
                 # Times are written in thousandths of a microsecond.
                 found["rows of a stream overlap"] += a["ts"] + a["dur"] > b["ts"] + 0.002
                 found["order of launches"] += a["args"].get("correlation", 0) > b["args"].get(
@@ -224,13 +225,15 @@ def _durations_of_half(files: Files, draw: Random, severity: float) -> Damaged:
     return _judged(files, docs, "no rows overlap")
 
 
-def _clean_cut(files: Files, _draw: Random, severity: float) -> Damaged:
+def _clean_cut(files: Files, _draw: Random, severity: float) -> Damaged | None:
     # Everything after one call is gone from all ranks, as if the profiler had ended earlier.
     docs = _read(files)
     for doc in docs.values():
         records = sorted(
             e["ts"] for e in doc["traceEvents"] if e.get("name") == "record_param_comms"
         )
+        if not records:
+            return None
         at = records[int(len(records) * (1 - severity))]
         kept = {
             e["args"].get("correlation")

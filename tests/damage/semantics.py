@@ -1,6 +1,6 @@
 """Damages through the tool: which headline numbers move without a word (`make semantics`).
 
-    python tests/damage/semantics.py [--seed N] [--damages N] [--only traces|logs|records]
+    PYTHONPATH=tests python tests/damage/semantics.py [--seed N] [--damages N] [--only traces|logs|records]
         [--kind TEXT] [--input TEXT] [--out FILE] [--exam]
 
 Each damaged recording goes into a fresh store. A headline number that moved by more than 2 % has
@@ -24,13 +24,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import msgspec
-import zstandard
-
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
 import damages_logs
 import damages_records
 import damages_traces
+import msgspec
+import zstandard
 from command import collscope
 from damages import Files
 from inputs import ROOT, SHARED
@@ -313,17 +311,16 @@ def table(rows: list[Row]) -> str:
 
 def details(rows: list[Row]) -> str:
     """Every silent move: what moved, why it is decidable or not, how it is repeated."""
-    out = []
-    for r in sorted(rows, key=lambda r: (not r.decidable, r.group, r.kind, r.input, r.severity)):
-        if r.silent:
-            out.append(
-                f"{'DECIDABLE' if r.decidable else 'undecidable'}  {r.group}: {r.kind}"
-                f" {r.severity:g} of {r.input}, seed {r.seed}\n"
-                f"    {'; '.join(r.silent)}\n    {r.why}\n    python tests/damage/semantics.py"
-                f" --again '{json.dumps([r.group, r.kind, r.input, r.seed, r.severity])}'"
-                f" --keep FOLDER{chr(10) + r.error if r.error else ''}"
-            )
-    return "\n".join(out)
+    order = sorted(rows, key=lambda r: (not r.decidable, r.group, r.kind, r.input, r.severity))
+    return "\n".join(
+        f"{'DECIDABLE' if r.decidable else 'undecidable'}  {r.group}: {r.kind}"
+        f" {r.severity:g} of {r.input}, seed {r.seed}\n"
+        f"    {'; '.join(r.silent)}\n    {r.why}\n    PYTHONPATH=tests python tests/damage/semantics.py"
+        f" --again '{json.dumps([r.group, r.kind, r.input, r.seed, r.severity])}'"
+        f" --keep FOLDER{chr(10) + r.error if r.error else ''}"
+        for r in order
+        if r.silent
+    )
 
 
 def main() -> int:
