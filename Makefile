@@ -4,6 +4,7 @@
 #   make test    lint, types, import contracts, native tests, test suite
 #   make truth   the table of truth: told, truth, inside (tests/truth/README.md)
 #   make fuzz    fuzz the scanners under ASan and UBSan, with libFuzzer where clang is
+#   make semantics   damaged inputs: no headline number may move without a word (tests/damage)
 #   make stress  many processes ingest into one new store at once, many times
 #   make check-abi   hold the replayer against the real NCCL, RCCL, CUDA and HIP (1.5 GB download)
 #   make check-slurm   launches under a real Slurm of two nodes on this host (root; see the script)
@@ -23,12 +24,14 @@ SANITIZED := build/sanitized
 FUZZ_ITERATIONS ?= 10000
 FUZZ_SEED ?= 1
 STRESS_TRIES ?= 40
+DAMAGES ?= 600
+DAMAGES_SEED ?= 1
 SEEDS := $(wildcard samples/rccl/*.log) samples/nccl/ddp/rank0.log samples/nccl/mixed/rank1.log
 
 # With it every command that a test starts would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: venv demo test lint types imports native pytest truth fuzz stress check-abi check-slurm \
+.PHONY: venv demo test lint types imports native pytest truth fuzz semantics stress check-abi check-slurm \
 	bench clean wheel try-wheel try-wheel-old
 
 venv: $(STAMP)
@@ -92,6 +95,9 @@ fuzz: $(STAMP)
 	scripts/fuzz.sh build/fuzz $(BIN)/cmake $(BIN)/ninja $(BIN)/mpicxx $(FUZZ_ITERATIONS) $(FUZZ_SEED) logscan $(SEEDS)
 	$(BIN)/python tests/trace_fuzz.py seeds build/fuzz/events.json
 	scripts/fuzz.sh build/fuzz $(BIN)/cmake $(BIN)/ninja $(BIN)/mpicxx $(FUZZ_ITERATIONS) $(FUZZ_SEED) tracescan build/fuzz/events.json
+
+semantics: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python tests/damage/semantics.py --seed $(DAMAGES_SEED) --damages $(DAMAGES)
 
 stress: $(STAMP)
 	$(BIN)/python tests/ingests_at_once.py $(STRESS_TRIES)

@@ -40,6 +40,8 @@ def _judged(before: Files, after: Files, undecided: str, why: str | None = None)
     """
     if why is not None:
         return Damaged(after, True, why)
+    if _two_sizes(after):
+        return Damaged(after, True, "one communicator with two numbers of ranks")
     if _comparable(before) and not _comparable(after):
         return Damaged(after, True, "the ranks do not log the same calls")
     for name, data in after.items():
@@ -223,6 +225,26 @@ def _pointer(lines: Lines, draw: Random, part: float) -> Lines:
     )
 
 
+def _repeated(lines: Lines, draw: Random, part: float) -> Lines:
+    size = max(1, int(len(lines) * part))
+    at = draw.randrange(len(lines) - size + 1)
+    return lines[: at + size] + lines[at:]
+
+
+def _shortened(lines: Lines, draw: Random, part: float) -> Lines:
+    return [x[:120].rstrip(b"\n") + b"\n" if draw.random() < part else x for x in lines]
+
+
+def _two_sizes(files: Files) -> bool:
+    """Whether one communicator's calls of a file name two numbers of ranks."""
+    for data in files.values():
+        sizes: dict[bytes, bytes] = {}
+        for m in _CALL.finditer(data):
+            if sizes.setdefault(m[4], m[5]) != m[5]:
+                return True
+    return False
+
+
 _SAME = "no call's line changed, or only one rank's are here"
 _ANY = (0.01, 0.1, 0.4)
 
@@ -244,7 +266,7 @@ DAMAGES = (
     ),
     Damage(
         "nranks lose a digit",
-        _lines(_in_calls(rb"nranks=(\d+)", _digit), "", "nranks against the INIT line"),
+        _lines(_in_calls(rb"nranks=(\d+)", _digit), "all calls of the file changed alike"),
         _ANY,
     ),
     Damage("bytes gone from the middle", _hole, (0.0005, 0.02, 0.3)),
@@ -256,4 +278,6 @@ DAMAGES = (
     Damage("a rank's file gone", _rank_missing, (1.0,)),
     Damage("halves of two ranks' files swapped", _ranks_swapped, (1.0,)),
     Damage("a rank's file of another start", _two_starts, (1.0,)),
+    Damage("lines of an interval repeated", _lines(_repeated, _SAME), _ANY, exam=True),
+    Damage("lines cut at 120 bytes", _lines(_shortened, _SAME), _ANY, exam=True),
 )

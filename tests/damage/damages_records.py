@@ -16,12 +16,6 @@ from typing import Any
 from damages import Damage, Damaged, Files, one
 
 Rows = list[Any]
-_NUMBERS = {
-    "fr": ("record_id",),
-    "inspector": ("coll_sn", "p2p_sn"),
-    "plugin": ("SeqNum",),
-    "accl": ("coll_sn",),
-}
 
 
 class _Form:
@@ -139,6 +133,17 @@ def _tail(rows: Rows, _draw: Random, part: float) -> Rows:
     return rows[: max(1, int(len(rows) * (1 - part)))]
 
 
+def _repeated(rows: Rows, draw: Random, part: float) -> Rows:
+    size = max(1, int(len(rows) * part))
+    at = draw.randrange(len(rows) - size + 1)
+    return rows[: at + size] + rows[at:]
+
+
+def _third(rows: Rows, draw: Random, _part: float) -> Rows:
+    off = draw.randrange(3)
+    return [r for i, r in enumerate(rows) if i % 3 != off]
+
+
 def _doubled(rows: Rows, draw: Random, part: float) -> Rows:
     return [r for r in rows for _ in range(1 + (draw.random() < part))]
 
@@ -247,4 +252,11 @@ DAMAGES = (
     Damage("a file twice", _file_twice, (1.0,)),
     Damage("numbers lose a digit", _digits, (0.01, 0.1)),
     Damage("cells gone", _columns, (0.1, 1.0)),
+    Damage(
+        "records of an interval repeated",
+        _rows(_repeated, "a measurement may be repeated"),
+        _ANY,
+        exam=True,
+    ),
+    Damage("every third record gone", _rows(_third, _FOREIGN), (1.0,), exam=True),
 )

@@ -346,6 +346,35 @@ def _as_other_rank(files: Files, draw: Random, _severity: float) -> Damaged | No
     return _judged(files, docs, "", "two files of one rank, none of another")
 
 
+def _buffers(events: list[Event], draw: Random, severity: float) -> list[Event]:
+    """GPU activity comes in buffers: some of 40 are lost, whole."""
+    low, high = _span(events)
+    lost = {i for i in range(40) if draw.random() < severity}
+    return [
+        e for e in events if not _gpu(e) or int((e["ts"] - low) / (high - low) * 40) not in lost
+    ]
+
+
+def _rounded(e: Event, _draw: Random) -> Event:
+    return {**e, "ts": round(e["ts"], -3), "dur": round(e["dur"], -3)}
+
+
+def _one_stream(events: list[Event], _draw: Random, _severity: float) -> list[Event]:
+    return [{**e, "args": {**e["args"], "stream": 7}} if _gpu(e) else e for e in events]
+
+
+def _correlations(events: list[Event], draw: Random, severity: float) -> list[Event]:
+    """Kernels that took another's correlation."""
+    chosen = [e for e in events if _gpu(e) and draw.random() < severity]
+    numbers = [e["args"].get("correlation") for e in chosen]
+    draw.shuffle(numbers)
+    new = dict(zip(map(id, chosen), numbers, strict=True))
+    return [
+        {**e, "args": {**e["args"], "correlation": new[id(e)]}} if id(e) in new else e
+        for e in events
+    ]
+
+
 _LEFT = "launches and kernels still fit each other, and the ranks' calls too"
 _LENGTH = "a length that overlaps nothing is possible"
 
@@ -406,4 +435,12 @@ DAMAGES = (
     Damage("all ranks cut at one call", _clean_cut, (0.2, 0.5)),
     Damage("one rank cut", _cut_of_one, (0.2, 0.5)),
     Damage("compute kernels gone with their launches", _events(_pairs_gone, _LEFT)),
+    Damage("buffers of kernels gone", _events(_buffers, _LEFT), (0.05, 0.3), exam=True),
+    Damage("times rounded to ms", _events(_each(_gpu, _rounded), _LEFT), (0.1, 1.0), exam=True),
+    Damage("one stream", _events(_one_stream, _LEFT), (1.0,), exam=True),
+    Damage("correlations exchanged", _events(_correlations, _LEFT), (0.1, 1.0), exam=True),
+    Damage(
+        "collectives x10", _events(_each(_collective, _longer(10)), _LENGTH), (0.1, 1.0), exam=True
+    ),
+    Damage("kernels 5 ms late", _events(_each(_gpu, _moved(5e3)), _LEFT), (0.01, 0.1), exam=True),
 )

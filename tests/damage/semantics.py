@@ -1,7 +1,7 @@
 """Damages through the tool: which headline numbers move without a word (`make semantics`).
 
-    PYTHONPATH=tests python tests/damage/semantics.py [--seed N] [--damages N] [--only traces|logs|records]
-        [--kind TEXT] [--input TEXT] [--out FILE] [--exam]
+    PYTHONPATH=tests python tests/damage/semantics.py [--seed N] [--damages N] [--out FILE]
+        [--only traces|logs|records] [--kind TEXT] [--input TEXT] [--exam]
 
 Each damaged recording goes into a fresh store. A headline number that moved by more than 2 % has
 to be explained: by a diagnostic, finding or unusable file that the undamaged recording does not
@@ -24,6 +24,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import damages_harmless
 import damages_logs
 import damages_records
 import damages_traces
@@ -286,6 +287,38 @@ def judge(
         return [row for row in pool.imap_unordered(run, tasks, chunksize=2) if row is not None]
 
 
+def controls() -> list[str]:
+    """Harmless changes that moved a number, or that a store says something new about."""
+    _INPUTS.update(inputs())
+    tasks = [
+        (group, name, what)
+        for group, of in _INPUTS.items()
+        for name in of
+        for what, change in damages_harmless.CHANGES.items()
+        if group in change.groups
+    ]
+    keys = sorted({(group, name) for group, name, _ in tasks})
+    context = multiprocessing.get_context("fork")
+    with context.Pool(2) as pool:
+        _BEFORE.update(zip(keys, pool.map(_look_at, keys, chunksize=1), strict=True))
+    with context.Pool(2) as pool:
+        return [line for line in pool.imap_unordered(control, tasks) if line]
+
+
+def control(task: tuple[str, str, str]) -> str:
+    """What a harmless change did; "" where it did nothing."""
+    group, name, what = task
+    files = damages_harmless.CHANGES[what].apply(_INPUTS[group][name])
+    before = _BEFORE[group, name]
+    with tempfile.TemporaryDirectory() as folder:
+        after = look(files, Path(folder))
+    if before.numbers == after.numbers and not explained(before.told, after.told):
+        return ""
+    other = {k: (v, after.numbers.get(k)) for k, v in before.numbers.items()}
+    other = {k: v for k, v in other.items() if v[0] != v[1]}
+    return f"{what} of {name}: {other} {before.told} {after.told}"
+
+
 def table(rows: list[Row]) -> str:
     """The result by kind."""
     by: dict[tuple[str, str], list[Row]] = defaultdict(list)
@@ -315,7 +348,8 @@ def details(rows: list[Row]) -> str:
     return "\n".join(
         f"{'DECIDABLE' if r.decidable else 'undecidable'}  {r.group}: {r.kind}"
         f" {r.severity:g} of {r.input}, seed {r.seed}\n"
-        f"    {'; '.join(r.silent)}\n    {r.why}\n    PYTHONPATH=tests python tests/damage/semantics.py"
+        f"    {'; '.join(r.silent)}\n    {r.why}\n"
+        "    PYTHONPATH=tests python tests/damage/semantics.py"
         f" --again '{json.dumps([r.group, r.kind, r.input, r.seed, r.severity])}'"
         f" --keep FOLDER{chr(10) + r.error if r.error else ''}"
         for r in order
@@ -352,11 +386,13 @@ def main() -> int:
     else:
         groups = [given.only] if given.only else sorted(_DAMAGES)
         rows = judge(groups, given.seed, given.damages, given.kind, given.input, given.exam)
+    alarms = [] if given.again or given.kind else controls()
+    print("\n".join(f"HARMLESS  {line}" for line in alarms))
     print(table(rows))
     print(details(rows))
     if given.out:
         given.out.write_text(table(rows) + "\n\n" + details(rows) + "\n", "utf-8")
-    return int(any(r.silent and r.decidable for r in rows))
+    return int(bool(alarms) or any(r.silent and r.decidable for r in rows))
 
 
 if __name__ == "__main__":
