@@ -9,6 +9,7 @@
 #   make fuzz-readers   damaged samples through every reader of Python
 #   make torture   I/O faults, kills, and many processes on one store (tests/torture/README.md)
 #   make integers   every number of every sample replaced by ones that nothing has (an hour)
+#   make semantics   damaged inputs: no headline number may move without a word (tests/damage)
 #   make check-abi   hold the replayer against the real NCCL, RCCL, CUDA and HIP (1.5 GB download)
 #   make check-slurm   launches under a real Slurm of two nodes on this host (root; see the script)
 #   make bench   speed and memory against stated peers
@@ -26,13 +27,15 @@ NATIVE := CMakeLists.txt $(shell find native -name '*.cpp' -o -name '*.h')
 SANITIZED := build/sanitized
 FUZZ_ITERATIONS ?= 10000
 FUZZ_SEED ?= 1
+DAMAGES ?= 600
+DAMAGES_SEED ?= 1
 SEEDS := $(wildcard samples/rccl/*.log) samples/nccl/ddp/rank0.log samples/nccl/mixed/rank1.log
 
 # With it every command that a test starts would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: venv demo test quick coverage lint types imports native pytest truth fuzz fuzz-readers torture integers \
-	check-abi check-slurm \
+	semantics check-abi check-slurm \
 	bench clean wheel try-wheel try-wheel-old
 
 venv: $(STAMP)
@@ -114,6 +117,9 @@ torture: $(STAMP)
 
 integers: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python tests/large_integers.py
+
+semantics: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python tests/damage/semantics.py --seed $(DAMAGES_SEED) --damages $(DAMAGES)
 
 # Needs no GPU, but Debian's apt and the network; everything stays below build/check-abi.
 check-abi: $(STAMP)

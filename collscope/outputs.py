@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from collscope.errors import InputError
-from collscope.temporary import boot_id
 
 _SQLITE = b"SQLite format 3\0"  # sqlite.org/fileformat2.html, 1.3.1
 # The first bytes of a journal and of a write-ahead log (sqlite.org/fileformat2.html, 3 and 4.1);
@@ -144,6 +143,8 @@ def _place() -> str:
         space = _PROCESSES.readlink().name
     except OSError:
         return ""
+    from collscope.temporary import boot_id  # noqa: PLC0415 - start-up: it brings tempfile
+
     boot = boot_id()
     return f"{boot[:16]}x{''.join(c for c in space if c.isdigit())}" if boot else ""
 
