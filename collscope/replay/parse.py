@@ -31,6 +31,7 @@ from collscope.replay.text import VERSION
 T = TypeVar("T")
 
 _LARGEST = 2**63 - 1
+_MOST_LISTED = 1 << 22  # ranks and ids that all ranges of a plan stand for: 40 bytes each
 _OPS = {op.value: op for op in REPLAYED}
 _DATATYPES = {d.value: d for d in Datatype if d is not Datatype.UNKNOWN}
 _REDOPS = {r.value: r for r in REDOPS}
@@ -62,6 +63,7 @@ class _Reader:
         self.name = name
         self.line = 0
         self.version: int | None = None
+        self.listed = 0  # ranks and ids of all ranges so far
         self.values: dict[str, int] = {}
         self.mode: str | None = None
         self.comms: dict[int, PlanComm] = {}
@@ -115,8 +117,11 @@ class _Reader:
             first, dash, last = part.partition("-")
             low = self.number(first)
             high = self.number(last) if dash else low
-            if high < low or high - low > 1 << 20:
+            if high < low:
                 raise self.fail(f"'{part}' is not a range of ranks or ids")
+            self.listed += high - low + 1
+            if self.listed > _MOST_LISTED:
+                raise self.fail(f"'{part}': more than {_MOST_LISTED:,} ranks and ids in all")
             found += range(low, high + 1)
         if len(set(found)) < len(found):
             raise self.fail(f"'{text}' names a rank or id twice")

@@ -579,3 +579,11 @@ def test_time_of_a_sequence_by_hand() -> None:
     # 5 calls of 1 GB at a bus factor of 1: 20 ms each at 50 GB/s; 4 launches of 20 us.
     assert estimate(plan, budget_s=1).seconds == pytest.approx(0.1 + 80e-6)
     assert estimate(plan, budget_s=1, repeat=2).seconds == pytest.approx(0.2 + 160e-6)
+
+
+def test_ranges_of_a_plan_stand_for_so_many_ranks() -> None:
+    """Ranges are short in the file, whatever they stand for."""
+    lines = [f"comm {k} {k}-{k + (1 << 20)}" for k in range(5)]
+    text = "\n".join(["collscope-plan 1", "mode unique", "nranks 2000000", *lines])
+    with pytest.raises(InputError, match="in all"):
+        parse_plan(text, "x.plan")

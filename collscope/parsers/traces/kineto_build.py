@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collscope.parsers.traces.kineto_header import Header
 
 _LARGEST_WORLD = 1 << 31
+_MOST_LISTED = 1 << 22  # ranks that the groups of one file list in all: 40 bytes each
 
 
 def trace_files(seen: Collector, header: Header, problems: list[Diagnostic]) -> list[TraceFile]:
@@ -35,10 +36,10 @@ def trace_files(seen: Collector, header: Header, problems: list[Diagnostic]) -> 
     thread = np.append(as_numpy(seen.host.thread, np.int32), -1)[call]
     launch_us = np.append(as_numpy(seen.host.start, np.float64), np.nan)[call]
     alone, in_graphs = _look_up(seen, thread, launch_us)
-    collectives = _collectives(seen, header)
+    collectives, unlisted = _collectives(seen, header)
     times = _times(seen, header, launch_us)
     rank, world_size = _identity(seen, header)
-    notes = (*problems, *_notes(seen, alone, in_graphs), *_lost(seen))
+    notes = (*problems, *_notes(seen, alone, in_graphs), *_lost(seen), *_unlisted(unlisted))
     steps = np.array(seen.steps, dtype=np.float64).reshape(-1, 2)
     step_start = _ns(steps[:, 0], seen.origin_us, header.base_ns)
     step_end = step_start + np.rint(steps[:, 1] * 1000).astype(np.int64)
@@ -134,22 +135,34 @@ def _named(hint: KernelName | None, _groups: kineto_calls.Groups) -> TraceCollec
     return from_name(hint)
 
 
-def _collectives(seen: Collector, header: Header) -> tuple[TraceCollective, ...]:
-    """The table of the collectives that rows have; the rows then hold places in it."""
+def _collectives(seen: Collector, header: Header) -> tuple[tuple[TraceCollective, ...], int]:
+    """The table of the collectives that rows have; the rows then hold places in it.
+
+    Second: how many lost the ranks of their group, since the file names too many in all.
+    """
     used = as_numpy(seen.rows.collective, np.int32).copy()
     rows = np.flatnonzero(used >= 0)
     told = np.stack([used[rows], as_numpy(seen.rows.blocks, np.int32)[rows]])
     kinds, kind = np.unique(told, axis=1, return_inverse=True)
     table: Index[TraceCollective] = Index()
     final = np.empty(kinds.shape[1], dtype=np.int32)
+    lists: dict[tuple[int, ...], tuple[int, ...]] = {}  # groups of the same ranks share one
+    left, unlisted = _MOST_LISTED, 0
     for k, (place, blocks) in enumerate(kinds.T.tolist()):
         found = seen.describe[place](header.groups)
         if found.description is None and found.group in header.descriptions:
             found = replace(found, description=header.descriptions[found.group])
+        ranks = found.group_ranks or ()
+        if ranks not in lists and len(ranks) <= left:
+            lists[ranks] = ranks
+            left -= len(ranks)
+        unlisted += ranks not in lists
+        if ranks:
+            found = replace(found, group_ranks=lists.get(ranks))
         final[k] = table[replace(found, blocks=None if blocks < 0 else blocks)]
     used[rows] = final[kind]
     seen.rows.collective = array("i", used.tobytes())
-    return table.values
+    return table.values, unlisted
 
 
 def _times(seen: Collector, header: Header, launch_us: Floats) -> Times:
@@ -226,6 +239,16 @@ def _gpu(header: Header, device: str | None) -> str | None:
     """Name of the device; where its number is not told, that of all devices if they share one."""
     names = set(header.gpus.values())
     return header.gpus.get(device or "") or (names.pop() if len(names) == 1 else None)
+
+
+def _unlisted(number: int) -> Iterable[Diagnostic]:
+    """Kinds of collectives whose groups name more ranks than are kept."""
+    if number:
+        message = (
+            f"The process groups name more than {_MOST_LISTED:,} ranks in all: the ranks of further"
+            " groups are not known."
+        )
+        yield Diagnostic(Severity.DATA_LOSS, "impossible_number", message, count=number)
 
 
 def _lost(seen: Collector) -> Iterable[Diagnostic]:
