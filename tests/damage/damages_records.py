@@ -190,8 +190,12 @@ def _torn(files: Files, draw: Random, severity: float) -> Damaged | None:
     cut = data[: int(len(data) * (1 - severity)) - 1]
     if not cut or cut.endswith((b"\n", b"\r")) or data[len(cut) : len(cut) + 1] in b"\r\n":
         return None
-    # Of a number or a cell that ends where the cut is, only the missing line end is left to see.
-    return Damaged({**files, name: cut}, True, "the last line is incomplete and has no end")
+    # The last line of a pasted table often has no end; then only a row that is too short tells.
+    rows = cut.splitlines()
+    short = len(rows) > 1 and len(rows[-1].split()) < len(rows[-2].split())
+    found = short or not _Form(name, data).table
+    why = "the last line is incomplete" if found else "a table's last line may have no end"
+    return Damaged({**files, name: cut}, found, why)
 
 
 def _file_twice(files: Files, draw: Random, _severity: float) -> Damaged:

@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import gzip
 import json
+import math
 import multiprocessing
 import sqlite3
 import sys
@@ -150,7 +151,7 @@ def look(files: Files, folder: Path) -> Seen:
         codes = connection.execute("SELECT code, sum(count) FROM diagnostics GROUP BY code")
         told = Told(
             {code: int(n) for code, n in codes},
-            dict(Counter(str(f.get("rule")) for f in answer["findings"])),
+            dict(Counter(f["code"] for f in answer["findings"])),
             unusable,
             _stated(answer),
         )
@@ -312,10 +313,15 @@ def control(task: tuple[str, str, str]) -> str:
     before = _BEFORE[group, name]
     with tempfile.TemporaryDirectory() as folder:
         after = look(files, Path(folder))
-    if before.numbers == after.numbers and not explained(before.told, after.told):
+    other = {
+        k: (old, new)
+        for k, old in before.numbers.items()
+        # Sums of the same numbers in another order.
+        if (new := after.numbers.get(k)) != old
+        and (old is None or new is None or not math.isclose(old, new))
+    }
+    if not other and not explained(before.told, after.told):
         return ""
-    other = {k: (v, after.numbers.get(k)) for k, v in before.numbers.items()}
-    other = {k: v for k, v in other.items() if v[0] != v[1]}
     return f"{what} of {name}: {other} {before.told} {after.told}"
 
 
