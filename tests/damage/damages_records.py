@@ -94,6 +94,8 @@ def _judged(form: _Form, rows: Rows, undecided: str) -> tuple[bool, str]:
             return True, "numbers of records are missing, or there twice"
     except (ValueError, IndexError):
         return True, "a row whose cells do not fit their header"
+    if b'"TotalDurationNs"' in form.rows[0] and len(set(rows)) < len(rows):
+        return True, "a kernel's totals twice in one table"
     if form.kind == "own" and rows and not rows[-1].endswith(b"\n"):
         return True, "the last row has no end"
     return False, undecided
@@ -168,6 +170,14 @@ def _merged(rows: Rows, draw: Random, part: float) -> Rows:
     return out
 
 
+def _is_json(data: bytes) -> bool:
+    try:
+        json.loads(data)
+    except ValueError:
+        return False
+    return True
+
+
 def _hole(files: Files, draw: Random, severity: float) -> Damaged | None:
     name = one(files, draw)
     data = files[name]
@@ -176,6 +186,8 @@ def _hole(files: Files, draw: Random, severity: float) -> Damaged | None:
         return None
     at = draw.randrange(1, len(data) - size)
     cut = data[:at] + data[at + size :]
+    if _is_json(data) and not _is_json(cut):
+        return Damaged({**files, name: cut}, True, "the JSON is broken")
     try:
         form = _Form(name, data)
         found = _judged(form, _Form(name, cut).rows, "what stays reads as a whole file")
@@ -190,8 +202,12 @@ def _torn(files: Files, draw: Random, severity: float) -> Damaged | None:
     cut = data[: int(len(data) * (1 - severity)) - 1]
     if not cut or cut.endswith((b"\n", b"\r")) or data[len(cut) : len(cut) + 1] in b"\r\n":
         return None
-    # Of a number or a cell that ends where the cut is, only the missing line end is left to see.
-    return Damaged({**files, name: cut}, True, "the last line is incomplete and has no end")
+    # The last line of a pasted table often has no end; then only a row that is too short tells.
+    rows = cut.splitlines()
+    short = len(rows) > 1 and len(rows[-1].split()) < len(rows[-2].split())
+    found = short or not _Form(name, data).table
+    why = "the last line is incomplete" if found else "a table's last line may have no end"
+    return Damaged({**files, name: cut}, found, why)
 
 
 def _file_twice(files: Files, draw: Random, _severity: float) -> Damaged:

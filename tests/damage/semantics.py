@@ -14,12 +14,15 @@ import argparse
 import contextlib
 import gzip
 import json
+import math
 import multiprocessing
+import os
 import sqlite3
 import sys
 import tempfile
 import traceback
 from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -35,6 +38,7 @@ from damages import Files
 from inputs import ROOT, SHARED
 
 Headline = dict[str, float | None]
+_FEW = 4
 _MOVED = 0.02  # relative; what a reader would act on
 _DAMAGES = {
     "traces": damages_traces.DAMAGES,
@@ -82,8 +86,11 @@ class Row(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-def inputs() -> dict[str, dict[str, Files]]:
-    """Undamaged recordings by group and name; those that are not on this machine are left out."""
+def inputs(part: str = "") -> dict[str, dict[str, Files]]:
+    """Undamaged recordings by group and name; those that are not on this machine are left out.
+
+    part  of the names that are asked for
+    """
     samples = ROOT / "samples"
     traces = {f"traces/{p.name}": p for p in sorted((samples / "traces").iterdir())}
     recorded = SHARED / "recordings/h200x4-jobs/plain"
@@ -102,12 +109,17 @@ def inputs() -> dict[str, dict[str, Files]]:
         if p.suffix not in (".sqlite", ".rpd", ".pickle") and p.name != "README.md"
     ]
     return {
-        "traces": {k: f for k, p in traces.items() if (f := _traces(p))},
+        "traces": {k: _traces(p) for k, p in traces.items() if part in k},
         "logs": {
             k: {f.name: f.read_bytes() for p in paths for f in _files(p)}
             for k, paths in logs.items()
+            if part in k
         },
-        "records": {f"{p.parent.name}/{p.name}": {p.name: p.read_bytes()} for p in records},
+        "records": {
+            name: {p.name: p.read_bytes()}
+            for p in records
+            if part in (name := f"{p.parent.name}/{p.name}")
+        },
     }
 
 
@@ -150,7 +162,7 @@ def look(files: Files, folder: Path) -> Seen:
         codes = connection.execute("SELECT code, sum(count) FROM diagnostics GROUP BY code")
         told = Told(
             {code: int(n) for code, n in codes},
-            dict(Counter(str(f.get("rule")) for f in answer["findings"])),
+            dict(Counter(f["code"] for f in answer["findings"])),
             unusable,
             _stated(answer),
         )
@@ -261,11 +273,19 @@ def _look_at(key: tuple[str, str]) -> Seen:
         return look(_INPUTS[key[0]][key[1]], Path(folder))
 
 
+def _mapped(function: Callable[[Any], Any], over: Sequence[Any]) -> list[Any]:
+    """In workers that know what this process read; a few in this process itself."""
+    if len(over) <= _FEW:
+        return list(map(function, over))
+    with multiprocessing.get_context("fork").Pool(os.cpu_count()) as pool:
+        return pool.map(function, over, chunksize=1)
+
+
 def judge(
     groups: list[str], seed: int, count: int, kind: str = "", name: str = "", exam: bool = False
 ) -> list[Row]:
     """About `count` damages of each group, of all kinds and inputs alike."""
-    _INPUTS.update(inputs())
+    _INPUTS.update(inputs(name))
     tasks: list[Task] = []
     for group in groups:
         names = [n for n in _INPUTS[group] if name in n]
@@ -280,11 +300,8 @@ def judge(
             chosen = draw.sample(chosen, count)
         tasks += [(group, d.name, n, seed * 1000 + r, s) for d, n, s, r in chosen]
     keys = sorted({(t[0], t[2]) for t in tasks})
-    context = multiprocessing.get_context("fork")
-    with context.Pool(2) as pool:
-        _BEFORE.update(zip(keys, pool.map(_look_at, keys, chunksize=1), strict=True))
-    with context.Pool(2) as pool:
-        return [row for row in pool.imap_unordered(run, tasks, chunksize=2) if row is not None]
+    _BEFORE.update(zip(keys, _mapped(_look_at, keys), strict=True))
+    return [row for row in _mapped(run, tasks) if row is not None]
 
 
 def controls() -> list[str]:
@@ -298,11 +315,8 @@ def controls() -> list[str]:
         if group in change.groups
     ]
     keys = sorted({(group, name) for group, name, _ in tasks})
-    context = multiprocessing.get_context("fork")
-    with context.Pool(2) as pool:
-        _BEFORE.update(zip(keys, pool.map(_look_at, keys, chunksize=1), strict=True))
-    with context.Pool(2) as pool:
-        return [line for line in pool.imap_unordered(control, tasks) if line]
+    _BEFORE.update(zip(keys, _mapped(_look_at, keys), strict=True))
+    return [line for line in _mapped(control, tasks) if line]
 
 
 def control(task: tuple[str, str, str]) -> str:
@@ -312,10 +326,15 @@ def control(task: tuple[str, str, str]) -> str:
     before = _BEFORE[group, name]
     with tempfile.TemporaryDirectory() as folder:
         after = look(files, Path(folder))
-    if before.numbers == after.numbers and not explained(before.told, after.told):
+    other = {
+        k: (old, new)
+        for k, old in before.numbers.items()
+        # Sums of the same numbers in another order.
+        if (new := after.numbers.get(k)) != old
+        and (old is None or new is None or not math.isclose(old, new))
+    }
+    if not other and not explained(before.told, after.told):
         return ""
-    other = {k: (v, after.numbers.get(k)) for k, v in before.numbers.items()}
-    other = {k: v for k, v in other.items() if v[0] != v[1]}
     return f"{what} of {name}: {other} {before.told} {after.told}"
 
 
@@ -372,7 +391,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.again:
         group, kind, name, seed, severity = json.loads(given.again)
-        _INPUTS.update(inputs())
+        _INPUTS.update(inputs(name))
         _BEFORE[group, name] = _look_at((group, name))
         if given.keep:
             damage = next(d for d in _DAMAGES[group] if d.name == kind)

@@ -22,7 +22,7 @@ CHOSEN = {
     ("group", "kind"), [(g, kind) for g, (_, kinds) in CHOSEN.items() for kind in kinds]
 )
 def test_a_decidable_damage_is_explained(group: str, kind: str) -> None:
-    rows = semantics.judge([group], 1, 1, kind, CHOSEN[group][0])
+    rows = semantics.judge([group], 1, 3, kind, CHOSEN[group][0])
     assert rows
     assert [r for r in rows if r.silent and r.decidable] == []
 
