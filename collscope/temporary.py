@@ -28,12 +28,17 @@ def temporary_folder(purpose: str, beside: Path | None = None) -> Iterator[Path]
     raises   OSError when it cannot be made
     """
     where = Path(tempfile.gettempdir()) if beside is None else beside
+    remove_abandoned(where)
+    with contextlib.ExitStack() as held:
+        yield _locked_folder(where, f".collscope-{purpose}-{boot_id()}-", held)
+
+
+def remove_abandoned(where: Path | None = None) -> None:
+    """Remove the folders of processes that were killed; None: where the system keeps such files."""
     boot = boot_id()
     if boot:
-        for folder in where.glob(f".collscope-*-{boot}-*"):
+        for folder in (where or Path(tempfile.gettempdir())).glob(f".collscope-*-{boot}-*"):
             _remove_abandoned(folder)
-    with contextlib.ExitStack() as held:
-        yield _locked_folder(where, f".collscope-{purpose}-{boot}-", held)
 
 
 def _locked_folder(where: Path, prefix: str, held: contextlib.ExitStack) -> Path:

@@ -205,6 +205,7 @@ def _ingest_all(
     """Every file in turn, then the matching; `kind` is the command, None: it reads all kinds."""
     from collscope.ingest.match import match_stored
     from collscope.ingest.result import Ingested, IngestInterruptedError
+    from collscope.temporary import remove_abandoned
 
     files = given.files
     skipped = [Ingested(printable(path), "unusable", reason=why) for path, why in given.skipped]
@@ -231,6 +232,8 @@ def _ingest_all(
             ) from error
         finally:
             progress.end()
+    # A killed ingest left its copies; once its files are known, none of them is copied again.
+    remove_abandoned()
     results += skipped
     if results and all(r.status == "unusable" for r in results):
         more = f" (and {len(results) - 1} more)" if len(results) > 1 else ""

@@ -13,19 +13,30 @@ from collscope.ingest.adding import OTHER_KIND, add_source, cut_short, stem, unu
 from collscope.ingest.files import Input
 from collscope.ingest.paths import STDIN, printable
 from collscope.ingest.result import Ingested
-from collscope.model import CopyTime, Interference, Measurement, MeasurementSet
+from collscope.model import (
+    CopyTime,
+    Diagnostic,
+    Interference,
+    Measurement,
+    MeasurementSet,
+    Severity,
+)
 from collscope.parsers import registry
 from collscope.parsers.hints import Hints, TableHints
 from collscope.store import sources
 from collscope.store.copies import insert_copies
 from collscope.store.interference import insert_interference
-from collscope.store.measurements import communicator_sizes, insert_measurements
+from collscope.store.measurements import communicator_sizes, count_copies, insert_measurements
 
 # What a source's kind is called, by the command that reads it.
 CSV, TABLE = "csv", "table"
 NO_CSV = (
     "not a CSV of collscope's replay or benchmarks, nor of rccl_replayer: it has no such"
     " header line"
+)
+_COPIED_TEXT = (
+    "measurements equal others of this run to the last digit: one file holds a copy of the other's,"
+    " and both count"
 )
 NO_TABLE = "not a known benchmark table (such as the output of nccl-tests or rccl-tests)"
 
@@ -102,12 +113,16 @@ def ingest_measurements(  # noqa: PLR0913, PLR0917 - where from, where to, how, 
 
     def insert(run_key: int, source: int) -> None:
         named = stem(path) if label is None else label
-        copies = _labelled(found.copies, label)
+        copied = _labelled(found.copies, label)
         beside = _labelled(found.interference, label)
         measured = _labelled(found.measurements, label)
-        insert_copies(connection, run_key, source, copies, named)
+        insert_copies(connection, run_key, source, copied, named)
         insert_interference(connection, run_key, source, beside, named)
         insert_measurements(connection, run_key, source, measured, named)
+        if equal := count_copies(connection, source):
+            diagnostics.append(
+                Diagnostic(Severity.NOTICE, "copied_measurements", _COPIED_TEXT, count=equal)
+            )
 
     status = add_source(connection, db, run, row, diagnostics, insert, again=again)
     if status == "known":

@@ -81,7 +81,7 @@ def captures(name: str) -> bool:
 def without_kernel(
     launch: Launches, host_end: float, waited: float, gpu: tuple[float, float]
 ) -> tuple[int, int]:
-    """Launches of one process without their kernel, and all from the first that has one.
+    """Launches of one process without their kernel, and all launches.
 
     Those behind the last that has one do not count where the profiler stopped while the GPU was
     still at work: the host's calls and the rows then end together, and the host has not waited for
@@ -97,13 +97,13 @@ def without_kernel(
     named = np.flatnonzero(launch.named[first])
     if not len(named):
         return 0, 0
-    begin, last = int(named[0]), int(named[-1])
-    inside = last - begin + 1 - len(named)
+    last = int(named[-1])
+    before = last + 1 - len(named)
     behind = launch.start[first[last + 1 :]]
     ended, running = gpu
     if abs(host_end - ended) <= running:
         behind = behind[behind < waited]
-    return inside + len(behind), len(number) - begin
+    return before + len(behind), len(number)
 
 
 def at_the_end(start: Ints | Floats, lasts: Ints | Floats) -> tuple[float, float]:

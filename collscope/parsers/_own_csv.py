@@ -25,6 +25,8 @@ _OP_TEXT = "Rows with an unknown operation or datatype were skipped."
 _PLANNED = ("classes", "sizes")  # a writer that tells one of them writes an end
 _SAMPLES = ("samples_us", "relative_compute_samples")  # which no second measurement has alike
 _MISSING_TEXT = "Rows are missing: the last line of the file tells more than stand in it."
+_LACKING_TEXT = "Classes below the last one have no row: rows were left out, or lost."
+_DIGITS = 10  # of a class's number; a longer one is damaged
 _NO_END_TEXT = (
     "The file has no last line '# end': the measurement was stopped, or the file is cut, and"
     " further rows may be missing."
@@ -69,8 +71,9 @@ class Numbers(msgspec.Struct, frozen=True):
 class _Extent:
     """How many rows a file says it has, and how many it has.
 
-    Its writer tells the number of classes above the rows, and behind them ``# end: N rows``, the
-    rows since the beginning or the last such line. Files of earlier releases tell neither.
+    Its writer gives the number of classes above the rows, and behind them ``# end: N rows``, the
+    rows since the beginning or the last such line. Files of earlier releases have neither, but
+    number their classes from 0 on.
     """
 
     def __init__(self, notes: Notes) -> None:
@@ -104,15 +107,18 @@ class _Extent:
             self._notes.add(Severity.NOTICE, "counted_once", _TWICE_TEXT, at, line)
             return False
         self._seen.add(line)
-        if self._planned is not None and fields.get("class_id"):
+        if fields.get("class_id"):
             key = fields.get("label"), fields.get("round")
             self._classes[key].add(fields["class_id"])
-            self._told[key] = max(self._told.get(key, 0), self._planned)
+            if self._planned is not None:
+                self._told[key] = max(self._told.get(key, 0), self._planned)
         return True
 
     def finish(self) -> None:
         """The text ends."""
         if not self._open:
+            missing = sum(map(_lacking, self._classes.values()))
+            self._notes.add(Severity.DATA_LOSS, "classes_missing", _LACKING_TEXT, 1, count=missing)
             return
         planned = sum(self._told.values())
         measured = sum(map(len, self._classes.values()))
@@ -125,6 +131,12 @@ class _Extent:
             self._notes.add(Severity.DATA_LOSS, "classes_missing", text, 1, count=missing)
         else:
             self._notes.add(Severity.NOTICE, "no_end", _NO_END_TEXT, 1)
+
+
+def _lacking(classes: set[str]) -> int:
+    """How many classes below the last one have no row."""
+    numbers = {int(name) for name in classes if name.isdecimal() and len(name) < _DIGITS}
+    return max(numbers) + 1 - len(numbers) if numbers else 0
 
 
 def read_rows(text: str, layout: Layout, notes: Notes) -> Iterator[Row]:

@@ -22,6 +22,8 @@ _END_BYTES = 4096  # of a longer last line the end tells nothing
 # Counters of the lines that tell something.
 PARSED = ("coll", "call", "kernel", "tuning", "messages")
 _LEVEL = re.compile(r"(?:^| )NCCL (?:INFO|CALL|TRACE|WARN) ?(.*)$")
+# banff-cyxtera-s78-4:52942:52942 [5]     a line that ends before what it is about
+_BEGINNING = re.compile(r"[^\s:]{1,255}:\d+:\d+ \[\d{0,3}\]?\s*(?:N|NC|NCC|NCCL|NCCL I\w{0,3})?")
 _CUT = (
     Severity.DATA_LOSS,
     "the log ends in the middle of a line, before anything can be read of it: the writer was"
@@ -79,7 +81,9 @@ def cut_end(found: LogScan) -> tuple[Severity, str] | None:
         whole = level[1].startswith(tuple(told)) or level[1].endswith("COMPLETE")
         return None if whole else _PERHAPS
     prefixes = {f"{host}:{pid}:" for host, pid in known if host and pid is not None}
-    cut = line.strip() and any(p.startswith(line) or p in line for p in prefixes)
+    cut = line.strip() and (
+        _BEGINNING.fullmatch(line) or any(p.startswith(line) or p in line for p in prefixes)
+    )
     return _CUT if cut else None
 
 

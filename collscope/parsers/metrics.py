@@ -6,6 +6,7 @@ setting whose text says "… per second", CSV with units in its column names, or
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from typing import TYPE_CHECKING
@@ -61,6 +62,10 @@ _LONGEST = 4000  # characters of a line that is looked at
 _LONGEST_NAME = 100
 
 _UNIT_TEXT = "Figures without a unit: whether more is better is not known. Give it with --unit."
+_JSON_TEXT = (
+    "The text begins as JSON and cannot be read as such: it is cut or damaged, and only single"
+    " figures were found."
+)
 _ROW_TEXT = "Rows with too few or too many fields, or an unreadable number, were left out."
 
 
@@ -85,12 +90,28 @@ def parse(text: str, hints: MetricHints) -> MetricSet | None:
             found = {"numbers": metrics}
     every = [m for part in found.values() for m in part]
     metrics = [m for m in every if math.isfinite(m.value) and not _is_clock(m)]
+    if _broken_json(text):
+        notes.add(Severity.DATA_LOSS, "broken_json", _JSON_TEXT, 1)
     for m in metrics:
         if m.unit is None:
             notes.add(Severity.NOTICE, "no_unit", _UNIT_TEXT, m.line or 1, m.name)
     if not metrics:
         return None
     return MetricSet("+".join(found), tuple(metrics), len(lines), notes.diagnostics)
+
+
+def _broken_json(text: str) -> bool:
+    """True for a text that begins as a JSON object with a quoted key, and is none.
+
+    The lines of Hugging Face's Trainer have single quotes: they begin as no JSON.
+    """
+    if not re.match(r'\s*\{\s*"', text):
+        return False
+    try:
+        json.JSONDecoder().raw_decode(text.lstrip())
+    except (ValueError, RecursionError):
+        return True
+    return False
 
 
 def _is_clock(m: Metric) -> bool:

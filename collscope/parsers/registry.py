@@ -5,6 +5,7 @@ A new dialect is one module with a `READER` and its line here. Modules are impor
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from collscope.model import Diagnostic, MeasurementSet, MetricSet, Severity
+from collscope.parsers._notes import CUT_TEXT
 from collscope.parsers.bounds import bounded
 from collscope.parsers.reader import Fit, InMemory, Reader, Records, Source
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
     from collscope.parsers.hints import Hints
 
+_EXCERPT = 200  # characters
+_ROW_BEGINS = re.compile(r"\s*(?:\d|#|\|)")  # of a table, or a comment in one
 HEAD_BYTES = 65_536  # what readers tell their files by
 # By kind, in the order in which `ingest auto` asks them, and in a kind in the order in which its
 # readers are asked.
@@ -114,7 +118,9 @@ def read(kind: str, source: Source, head: bytes, hints: Hints) -> Records | None
             once.take(frozenset(metric.line for metric in found.metrics if metric.line))
         elif found is not None:
             return found
-    return joined(tables) if tables else _joined_figures(figures)
+    if tables:
+        return joined([*tables, *_cut_end(once.text(), tables[0])])
+    return _joined_figures(figures)
 
 
 def read_bytes(kind: str, data: bytes, hints: Hints) -> Records | None:
@@ -163,6 +169,19 @@ def joined(found: Sequence[MeasurementSet]) -> MeasurementSet | None:
         interference=tuple(i for s in sets for i in s.interference),
         diagnostics=tuple(d for s in found for d in s.diagnostics),
     )
+
+
+def _cut_end(rest: str, like: MeasurementSet) -> Iterator[MeasurementSet]:
+    """A set without rows that counts a last line which is a part of a row.
+
+    rest  the text without the lines that a reader knew; whole rows need no line end, and prose may
+          end without one
+    """
+    body, _, last = rest.rpartition("\n")
+    if _ROW_BEGINS.match(last):
+        at = body.count("\n") + 2
+        note = Diagnostic(Severity.DATA_LOSS, "cut_row", CUT_TEXT, at, last[:_EXCERPT])
+        yield replace(like, measurements=(), copies=(), interference=(), diagnostics=(note,))
 
 
 def _joined_figures(found: Sequence[MetricSet]) -> MetricSet | None:

@@ -53,6 +53,20 @@ def _value(m: Measurement, name: str) -> object:
     return getattr(m, name)
 
 
+def count_copies(connection: sqlite3.Connection, source: int) -> int:
+    """Measurements of a source that equal, to the last digit, ones of its run's other sources.
+
+    Least, median and largest time of several samples do not come out alike twice.
+    """
+    columns = "op, size_bytes, nranks, time_us_median, time_us_min, time_us_max"
+    query = (
+        f"SELECT {columns} FROM _measurement WHERE source_id {{}} ? AND time_us_min < time_us_max"
+        " AND run_id = (SELECT run_id FROM _source WHERE source_id = ?)"
+    )
+    others = set(connection.execute(query.format("<>"), (source, source)))
+    return sum(row in others for row in connection.execute(query.format("="), (source, source)))
+
+
 def forget_source(connection: sqlite3.Connection, run: str, sha256: str) -> None:
     """Remove a source of this identity from a run, with all that came from it, if it is there."""
     connection.execute(

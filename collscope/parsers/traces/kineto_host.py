@@ -120,7 +120,7 @@ class Host:
         self.correlation.frombytes(calls["correlation"].tobytes())
 
     def without_kernel(self, correlation: Ints, gpu: tuple[float, float]) -> tuple[int, int]:
-        """Launches without their kernel, and all from the first that has one: `without_kernel`.
+        """Launches without their kernel, and all of them: `without_kernel`.
 
         correlation  ids of the rows; those of calls rise in the order of the calls
         gpu          end of the last row, and what the longest of the last rows takes
