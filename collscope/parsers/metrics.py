@@ -90,7 +90,7 @@ def parse(text: str, hints: MetricHints) -> MetricSet | None:
             found = {"numbers": metrics}
     every = [m for part in found.values() for m in part]
     metrics = [m for m in every if math.isfinite(m.value) and not _is_clock(m)]
-    if _broken_json(text):
+    if not notes.diagnostics and _broken_json(text):
         notes.add(Severity.DATA_LOSS, "broken_json", _JSON_TEXT, 1)
     for m in metrics:
         if m.unit is None:
