@@ -25,16 +25,18 @@ _PROCESSES = Path("/proc/self/ns/pid")  # names the space that process numbers a
 
 _inputs: set[str] = set()  # files that this command reads, by their real paths
 _stores: set[str] = set()  # its stores
+_outputs: dict[str, str] = {}  # the option that names an output, by its real path
 
 
 def begin_command() -> None:
     """Forget the inputs of an earlier command of this process."""
     _inputs.clear()
     _stores.clear()
+    _outputs.clear()
 
 
 def note_input(path: str) -> None:
-    """A file that is read: no output of the same command may take its place."""
+    """A file that is read or run: no output of the same command may take its place."""
     _inputs.add(os.path.realpath(path))
 
 
@@ -47,8 +49,8 @@ def require_output(path: Path, option: str = "") -> None:
     """Refuse a file that an output must not replace, under whatever name or link.
 
     option  that names the file
-    raises  InputError for a store or another SQLite file, what SQLite keeps beside one, and an
-            input of this command
+    raises  InputError for a store or another SQLite file, what SQLite keeps beside one, an input or
+            a program of this command, and the output of another option
     """
     target = os.path.realpath(path)
     why = None
@@ -57,6 +59,8 @@ def require_output(path: Path, option: str = "") -> None:
         why = "a store or a part of one"
     elif any(_same(target, name) for name in _inputs):
         why = "an input of this command"
+    elif option and _outputs.setdefault(target, option) != option:
+        why = f"the output of {_outputs[target]}"
     elif _head(target).startswith((_SQLITE, *_OF_SQLITE)) or any(
         target.endswith(end) and _head(target.removesuffix(end)).startswith(_SQLITE)
         for end in _BESIDE

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from collscope.outputs import note_input
+
 REPLAYER = "collscope-replayer"
 MICROBENCH = "collscope-microbench"
 INSTALL_MPI = "pip install 'collscope[replay]'"  # the mpich wheel
@@ -46,7 +48,10 @@ def named_file(text: str) -> str:
     With a slash it is that file, from whatever folder it is started; without one it is a name that
     is looked up in PATH or where libraries are. (`Path` would make the name `x` of the file `./x`.)
     """
-    return str(Path(text).absolute()) if "/" in text else text
+    if "/" not in text:
+        return text
+    note_input(text)
+    return str(Path(text).absolute())
 
 
 def installed(name: str) -> Path | None:

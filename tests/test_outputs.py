@@ -120,3 +120,23 @@ def test_what_killed_commands_left_is_removed(tmp_path: Path) -> None:
     folder.mkdir()
     write_file(target, "done\n")
     assert sorted(tmp_path.iterdir()) == sorted([target, folder, *kept])
+
+
+def test_no_output_replaces_a_program_of_the_command(tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    job.write_text("#!/bin/sh\ntouch ran\n")
+    job.chmod(0o755)
+    before = job.read_bytes()
+    done = collscope("record", "--html", job, "--db", tmp_path / "r.db", "--", job)
+    assert (done.code, job.read_bytes()) == (3, before)
+    plan = ("replay", "--sweep", "allreduce:1K", "-n", "1", "--backend", "host")
+    done = collscope(*plan, "--replayer", job, "--csv", job, "--db", tmp_path / "r.db")
+    assert (done.code, job.read_bytes()) == (3, before)
+
+
+def test_two_outputs_are_two_files(store: Path, tmp_path: Path) -> None:
+    done = collscope(
+        "report", "--db", store, "-o", tmp_path / "x.svg", "--plot", tmp_path / "x.svg"
+    )
+    assert done.code == 3
+    assert "the output of -o" in done.err

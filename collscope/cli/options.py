@@ -89,7 +89,7 @@ Strict = Annotated[bool, typer.Option("--strict", help="Treat lost or damaged da
 def checked_output(path: Path | None) -> Path | None:
     """Refuse, before any work, a file that an output must not replace."""
     if path is not None:
-        require_output(path)
+        require_output(path, "-o")
     return path
 
 

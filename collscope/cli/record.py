@@ -50,7 +50,13 @@ def record(
     from collscope.errors import InputError
     from collscope.ingest import commands
     from collscope.ingest.record import RecordOptions, cost_notes, discard, new_folder, run_recorded
+    from collscope.outputs import note_input, require_output
 
+    for word in command:
+        if Path(word).is_file():
+            note_input(word)  # the job's program and what it is given
+    if html is not None:
+        require_output(html, "--html")  # better known before the job runs
     held = _held(db, run)
     chosen = new_folder(folder)
     recorded = run_recorded(command, chosen, RecordOptions(kernel_trace, inspector))
