@@ -276,6 +276,8 @@ def _tolerant(
         if alone:
             raise
         found = [Ingested(path, "unusable", reason=error.reason)]
+    except UnicodeEncodeError:  # of a pickle: text with half of a character, which no store takes
+        found = [Ingested(path, "unusable", reason="it holds text that is no Unicode")]
     return [replace(result, path=printable(result.path)) for result in found]
 
 

@@ -24,6 +24,7 @@ from collscope.ingest.foreign_sqlite import database_bytes, open_foreign
 from collscope.ingest.paths import STDIN, printable
 from collscope.inputs import opened
 from collscope.outputs import note_input
+from collscope.parsers.reader import text_of
 from collscope.temporary import temporary_folder
 from collscope.units import format_size
 
@@ -157,7 +158,7 @@ class Input:
 
         raises  UnreadableError, also for more than is kept in memory
         """
-        return self.whole().decode("utf-8-sig", errors="replace")
+        return text_of(self.whole())
 
     @contextmanager
     def database(self) -> Iterator[sqlite3.Connection | None]:

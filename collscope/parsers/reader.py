@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
@@ -100,9 +101,25 @@ class Reader(msgspec.Struct, frozen=True):
     read: Callable[[Source, Hints], Records | None]
 
 
+# "\udfff", as Python's json writes a byte of a name that is no UTF-8; no database takes it.
+_HALF = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+
+
+def whole_characters(data: bytes) -> bytes:
+    r"""Data in which no JSON string escapes half of a character; U+FFFD stands there instead.
+
+    >>> whole_characters(rb'"\udfff \ud83d\ude00"')
+    b'"\\ufffd \\ud83d\\ude00"'
+    """
+    return _HALF.sub(rb"\\ufffd", data) if b"\\u" in data else data
+
+
 def text_of(head: bytes) -> str:
     """The first bytes as text; what is no UTF-8, and a character cut in two, are replaced."""
-    return head.decode("utf-8-sig", errors="replace")
+    return whole_characters(head).decode("utf-8-sig", errors="replace")
 
 
 def whole_if(sniff: Callable[[str], bool]) -> Callable[[bytes], Fit]:
@@ -198,7 +215,7 @@ def recorder_reader(
     def read(source: Source, _hints: Hints) -> Records:
         from collscope import stamps  # noqa: PLC0415 - it needs numpy
 
-        return stamps.believed_recording(parse(source.whole(), source.name))
+        return stamps.believed_recording(parse(whole_characters(source.whole()), source.name))
 
     return Reader(name, "trace", _whole_file(sniff), read)
 

@@ -244,3 +244,23 @@ def test_damaged_profiles_raise_nothing(
     (folder / source.name).write_bytes(data[: rng.choice([len(data), rng.randrange(len(data))])])
     done = collscope("ingest", "profile", folder / source.name, "--db", folder / "t.db")
     assert done.code in (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("sample", "field"),
+    [
+        ("recorders/ddp.fr.rank0.json", '"process_group":["'),
+        ("recorders/synthetic.torchcomms_trace_rank_2.json", '"state":"'),
+        ("tables/synthetic.nccl-tests.json", '"device_info":"'),
+    ],
+)
+def test_half_of_a_character_keeps_no_file_out(
+    samples: Path, tmp_path: Path, db_path: Path, sample: str, field: str
+) -> None:
+    text = (samples / sample).read_text()
+    assert field in text
+    (tmp_path / "b.json").write_text(text.replace(field, field + "\\udfff"))
+    log = samples / "nccl/ddp/rank0.log"
+    done = collscope("ingest", "auto", log, tmp_path / "b.json", "--db", db_path)
+    assert done.code == 0
+    assert collscope("report", "--db", db_path).code == 0
