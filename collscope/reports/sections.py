@@ -184,9 +184,11 @@ def _size(header: Header, *, at_least: bool) -> str:
     """
     classes = count(header.classes, "class", "classes")
     known = "at least " * at_least
+    # Calls of unknown size have bytes, too.
+    bytes_known = "at least " * (at_least or header.calls_without_size > 0)
     calls = (
         f"{known}{count(header.calls, 'call')} in {classes},"
-        f" {known}{format_size(header.total_bytes)}, on "
+        f" {bytes_known}{format_size(header.total_bytes)}, on "
     )
     libraries = f", {', '.join(header.libraries)}" if header.libraries else ""
     if header.calls and header.calls == header.calls_without_size:
