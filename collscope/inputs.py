@@ -46,7 +46,7 @@ def _close(handle: int) -> None:
 
 
 def read_small(path: str, most_bytes: int, remedy: str) -> bytes:
-    """All bytes of a file of which a few are expected.
+    """All bytes of a file that should be small.
 
     remedy  what to do about a larger one
     raises  UnreadableError when it cannot be read, or holds more than `most_bytes`

@@ -1,7 +1,7 @@
 """Temporary folders; those of processes that were killed are removed by the next that makes one.
 
 A folder is held locked (flock) from its first moment on: the lock ends with the process, however
-that ends. Its name tells the boot of the kernel it was made in, and only those of this boot are
+that ends. Its name holds the boot of the kernel it was made in, and only those of this boot are
 judged by their lock, since not every shared file system carries locks from host to host.
 """
 

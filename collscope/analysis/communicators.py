@@ -11,7 +11,7 @@ import msgspec
 
 from collscope.analysis.classes import CallTotal, ClassRow
 
-# Up to so many, ranks that are missing at equal distances are told as such.
+# Up to so many, ranks that are missing at equal distances are written as a range.
 _FEW_RANKS = 1 << 17  # the largest machines have fewer GPUs
 _COMMUNICATORS = """
 SELECT comm_id, nranks, nnodes, parent_id, matched_by, ranks_seen, name
@@ -97,7 +97,7 @@ def communicator_rows(
 def _compact_missing(nranks: int, seen: set[int]) -> str | None:
     """Ranks below a number that were not seen, as `compact_ranges` has them; None for none.
 
-    Only the ranks seen are counted through: a file may tell any number of ranks.
+    Only the ranks seen are counted through: a file may claim any number of ranks.
     """
     if nranks <= _FEW_RANKS:
         return compact_ranges(set(range(nranks)) - seen)

@@ -10,7 +10,7 @@ import msgspec
 from collscope.model.diagnostic import STEPS_UNKNOWN, TIMES_UNKNOWN
 from collscope.units import count
 
-# What was found while reading a profile says nothing of the traces beside it.
+# What was found while reading a profile does not apply to the traces beside it.
 _FOUND = f"""
 SELECT d.code, d.message, SUM(d.count), COUNT(DISTINCT d.path), MIN(d.path), MIN(d.excerpt)
 FROM diagnostics d
@@ -36,8 +36,8 @@ class Withheld(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """The contradiction with its number, as a sentence."""
-        said = self.message.rstrip(".")
-        return f"{said[:1].upper()}{said[1:]} ({count(self.count, 'time')})."
+        sentence = self.message.rstrip(".")
+        return f"{sentence[:1].upper()}{sentence[1:]} ({count(self.count, 'time')})."
 
 
 def read_withheld(connection: sqlite3.Connection, run: str) -> tuple[Withheld, ...]:

@@ -185,7 +185,7 @@ def main() -> None:
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - to the process's end
     if isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
         # PYTHONUNBUFFERED, usual in containers: of a text that the system takes in part, as a disk
-        # that is nearly full does, Python would drop the rest without a word.
+        # that is nearly full does, Python would silently drop the rest.
         sys.stdout = os.fdopen(
             sys.stdout.fileno(),
             "w",

@@ -121,7 +121,7 @@ def write(text: str, output: Path | None, *, commands: bool = False) -> None:
 def tell(text: str) -> None:
     """Write a line to standard error.
 
-    Where it cannot be written, as on a full disk, the exit code still tells what became of the
+    Where it cannot be written, as on a full disk, the exit code still reports what became of the
     command: Python's own, for an error of this write, is that of a regression.
     """
     try:

@@ -30,7 +30,7 @@ def runs(
 ) -> None:
     """The runs of the store; 'runs rm NAME' removes one.
 
-    The files that a run was read from stay as they are. 'runs rematch NAME' matches the calls of a
+    The files that a run was read from do not change. 'runs rematch NAME' matches the calls of a
     run again, as after an ingest that was interrupted.
     """
     from collscope.ingest.match import reading, require_known

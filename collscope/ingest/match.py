@@ -76,7 +76,7 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[
     """Match the run again if its sources changed; the calls of before stay until it is done.
 
     Of several processes that ingest at once, the one that adds the last source has the last word.
-    A run, or a period of it, that cannot be matched is marked so, and stands beside the others.
+    A run, or a period of it, that cannot be matched is marked, and other runs stay readable.
 
     returns  the notices to be said at ingest (`_SAID`); none where nothing changed
     """
@@ -172,7 +172,7 @@ def _matched(connection: sqlite3.Connection, store: Path, run: int) -> list[Diag
 
 
 def rematch(store: Path, run: str) -> list[Diagnostic]:
-    """Match a run again, be it matched or not; returns the notices of it, as at ingest.
+    """Match a run again, matched or not; returns the notices of it, as at ingest.
 
     raises  InputError when the store refuses, or has no such run
     """

@@ -49,7 +49,7 @@ def first_of_rank(
 ) -> tuple[list[RecordedCalls], list[Diagnostic]]:
     """Recordings without a second one of a rank by the same recorder, whatever its form.
 
-    Of files that tell no rank, which may be several of a process, calls that are there again are
+    Of files without a rank, which may be several of a process, calls that are there again are
     left out.
     """
     first: dict[tuple[str, object], RecordedCalls] = {}
@@ -80,7 +80,7 @@ def _calls_once(recordings: list[RecordedCalls]) -> tuple[list[RecordedCalls], i
     for k in alone:
         recorder = recordings[k].dialect.split("_")[0]
         here = [(recorder, call) for call in recordings[k].calls]
-        left = tuple(key[1] for key in here if key not in seen or not _told_apart(key[1]))
+        left = tuple(key[1] for key in here if key not in seen or not _distinguished(key[1]))
         again += len(here) - len(left)
         seen.update(here)
         if len(left) < len(here):
@@ -88,7 +88,7 @@ def _calls_once(recordings: list[RecordedCalls]) -> tuple[list[RecordedCalls], i
     return [recorded for recorded in kept if recorded.calls], again
 
 
-def _told_apart(call: RecordedCall) -> bool:
+def _distinguished(call: RecordedCall) -> bool:
     """Whether nothing else is equal to a call: its number, or of a transfer its time."""
     half = call.collective.op.point_to_point
     return (call.start_ns if half else call.seq) is not None

@@ -22,7 +22,7 @@ def size_bytes(op: Op, *, count: int, datatype: Datatype, nranks: int | None) ->
     nranks  ranks of the communicator, or None when unknown
     returns bytes, or None where S is undefined: unknown nranks or datatype, AllToAllv (the sum of
             its transfers is its size) and operations without data; and where 64 bits do not hold
-            it, as of a number of ranks that another source tells
+            it, as of a number of ranks from another source
     """
     itemsize = datatype.itemsize
     if itemsize is None:

@@ -72,7 +72,7 @@ _BOUNDS = {
         " relative_busbw_samples",
     ),
 }
-# A rank and how many there are, where a record tells both of one group.
+# A rank and how many there are, where a record holds both of one group.
 _WITHIN = {
     "CommInit": ("rank", "nranks"),
     "CommTopology": ("rank", "nranks"),
@@ -118,7 +118,7 @@ class Limits:
         if not wrong:
             return record
         if any(_BOUNDS[name] in (_TIME_US, _RATE_GBPS) for name in wrong):
-            # What else a row tells of times was made of the same ones.
+            # What else a row holds of times was made of the same ones.
             timed = [name for name, *bound in kind.bounds if tuple(bound) in (_TIME_US, _RATE_GBPS)]
             wrong += [name for name in timed if name not in wrong]
         empty = {name: _empty(type(record), name) for name in wrong}
@@ -169,7 +169,7 @@ class _Kind(NamedTuple):
     """What of a kind of record is held against the limits."""
 
     bounds: tuple[tuple[str, float, float], ...]  # of each bounded field
-    sized: bool  # it tells an operation's counts
+    sized: bool  # it holds an operation's counts
     rank: tuple[str, str] | None  # as in `_WITHIN`
 
 
@@ -216,6 +216,6 @@ def _too_large(record: msgspec.Struct) -> bool:
 
 
 def _beyond_ranks(record: msgspec.Struct, rank: str, ranks: str) -> bool:
-    """Whether a rank is not below the number of ranks that the record tells."""
+    """Whether a rank is not below the number of ranks in the record."""
     place, number = getattr(record, rank), getattr(record, ranks)
     return place is not None and bool(number) and place >= number

@@ -115,7 +115,7 @@ def at_the_end(start: Ints | Floats, lasts: Ints | Floats) -> tuple[float, float
 
 
 def lost_kernels(lost: int, launched: int) -> Diagnostic:
-    """What is told of kernels that a source shows being launched, and does not hold.
+    """The diagnostic of kernels that a source shows being launched, and does not hold.
 
     Where one in a hundred lacks, figures of the GPU's time are off by as much.
     """
@@ -208,14 +208,14 @@ class CallRows:
         )
         lost = launched = 0
         for own in np.unique(launches[:, 0]).tolist():
-            mine = launches[launches[:, 0] == own]
-            named = np.array([number in self._launched for number in mine[:, 1].tolist()])
+            own_rows = launches[launches[:, 0] == own]
+            named = np.array([number in self._launched for number in own_rows[:, 1].tolist()])
             of_process = process == own
             waits = start[of_process & (as_numpy(self._kind, np.int8) == Call.DEVICE_SYNC)]
-            host_end = max(int(mine[:, 2].max()), int(end[of_process].max(initial=0)))
+            host_end = max(int(own_rows[:, 2].max()), int(end[of_process].max(initial=0)))
             waited = float(waits.max()) if len(waits) else -np.inf
             lacking, whole = without_kernel(
-                Launches(mine[:, 1], mine[:, 2], named), host_end, waited, gpu
+                Launches(own_rows[:, 1], own_rows[:, 2], named), host_end, waited, gpu
             )
             lost, launched = lost + lacking, launched + whole
         if lost:

@@ -22,9 +22,9 @@ _NUMBER_TEXT = "Rows with an unreadable number were skipped."
 _OP_TEXT = "Rows with an unknown operation or datatype were skipped."
 
 
-_PLANNED = ("classes", "sizes")  # a writer that tells one of them writes an end
+_PLANNED = ("classes", "sizes")  # a writer of one of them writes an end, too
 _SAMPLES = ("samples_us", "relative_compute_samples")  # which no second measurement has alike
-_MISSING_TEXT = "Rows are missing: the last line of the file tells more than stand in it."
+_MISSING_TEXT = "Rows are missing: the last line of the file counts more than it holds."
 _LACKING_TEXT = "Classes below the last one have no row: rows were left out, or lost."
 _DIGITS = 10  # of a class's number; a longer one is damaged
 _NO_END_TEXT = (
@@ -69,7 +69,7 @@ class Numbers(msgspec.Struct, frozen=True):
 
 
 class _Extent:
-    """How many rows a file says it has, and how many it has.
+    """How many rows a file should have by its own numbers, and how many it has.
 
     Its writer gives the number of classes above the rows, and behind them ``# end: N rows``, the
     rows since the beginning or the last such line. Files of earlier releases have neither, but
@@ -84,22 +84,22 @@ class _Extent:
         self._open = False  # an end is to come
         # By label and round.
         self._classes: dict[tuple[str | None, str | None], set[str]] = defaultdict(set)
-        self._told: dict[tuple[str | None, str | None], int] = {}
+        self._expected: dict[tuple[str | None, str | None], int] = {}
 
     def read(self, key: str, value: str, line: int) -> None:
         """Take a line of metadata."""
         if key in _PLANNED:
             self._open = True
             self._planned = whole(value) if key == "classes" else None
-        elif key == "end" and (said := whole(value.partition(" ")[0])) is not None:
-            missing = max(said - self.rows, 0)
+        elif key == "end" and (written := whole(value.partition(" ")[0])) is not None:
+            missing = max(written - self.rows, 0)
             self._notes.add(Severity.DATA_LOSS, "rows_missing", _MISSING_TEXT, line, count=missing)
             self._begin_anew()
 
     def _begin_anew(self) -> None:
         self.rows, self._open, self._planned = 0, False, None
         self._classes.clear()
-        self._told.clear()
+        self._expected.clear()
 
     def take(self, line: str, fields: Mapping[str, str], at: int) -> bool:
         """Take a row; False for one that stands there already."""
@@ -111,7 +111,7 @@ class _Extent:
             key = fields.get("label"), fields.get("round")
             self._classes[key].add(fields["class_id"])
             if self._planned is not None:
-                self._told[key] = max(self._told.get(key, 0), self._planned)
+                self._expected[key] = max(self._expected.get(key, 0), self._planned)
         return True
 
     def finish(self) -> None:
@@ -120,7 +120,7 @@ class _Extent:
             missing = sum(map(_lacking, self._classes.values()))
             self._notes.add(Severity.DATA_LOSS, "classes_missing", _LACKING_TEXT, 1, count=missing)
             return
-        planned = sum(self._told.values())
+        planned = sum(self._expected.values())
         measured = sum(map(len, self._classes.values()))
         if measured < planned:
             text = (
@@ -143,9 +143,9 @@ def read_rows(text: str, layout: Layout, notes: Notes) -> Iterator[Row]:
     """Whole rows of a text, one after the other.
 
     Of a part of another version there is nothing but a diagnostic, ``other_version``; of a last row
-    without a line end another one, ``cut_row``. What the file says of its own extent and does not
-    hold is counted: ``rows_missing``, ``classes_missing``, ``no_end``. A row that stands there
-    twice is read once.
+    without a line end another one, ``cut_row``. Rows that the file should have by its own
+    numbers and lacks are counted: ``rows_missing``, ``classes_missing``, ``no_end``. A row that
+    stands there twice is read once.
     """
     header: list[str] | None = None
     label: str | None = None

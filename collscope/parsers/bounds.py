@@ -99,7 +99,7 @@ def _measurements(found: MeasurementSet) -> MeasurementSet:
 
 
 def bounded_profile(profile: Profile) -> Profile:
-    """One profile, with totals of kernels, spans and what it says of devices."""
+    """One profile, with totals of kernels, spans and what it holds on devices."""
     limits = Limits()
     spans = []
     for span in profile.spans:

@@ -18,7 +18,7 @@ from collscope.parsers.reader import Reader, anywhere
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_END_BYTES = 4096  # of a longer last line the end tells nothing
+_END_BYTES = 4096  # the end of a longer last line shows nothing
 # Counters of the lines that tell something.
 PARSED = ("coll", "call", "kernel", "tuning", "messages")
 _LEVEL = re.compile(r"(?:^| )NCCL (?:INFO|CALL|TRACE|WARN) ?(.*)$")
@@ -77,8 +77,8 @@ def cut_end(found: LogScan) -> tuple[Severity, str] | None:
         calls = [f"{op}: opCount" for op in found.tables["ops"]]
         if any(call.startswith(level[1]) for call in calls):
             return _CUT
-        told = [*(f"{op}: " for op in found.tables["ops"]), "## ["]
-        whole = level[1].startswith(tuple(told)) or level[1].endswith("COMPLETE")
+        beginnings = [*(f"{op}: " for op in found.tables["ops"]), "## ["]
+        whole = level[1].startswith(tuple(beginnings)) or level[1].endswith("COMPLETE")
         return None if whole else _PERHAPS
     prefixes = {f"{host}:{pid}:" for host, pid in known if host and pid is not None}
     cut = line.strip() and (

@@ -50,7 +50,7 @@ def place(comms: Sequence[RunComm]) -> tuple[dict[int, tuple[int, ...]], list[st
 
 
 def _listable(comms: Sequence[RunComm]) -> tuple[list[RunComm], list[str]]:
-    """The first communicators whose ranks can be listed all together; a notice of the others."""
+    """The first communicators whose ranks fit in one list, and a notice of the remaining ones."""
     room, kept = _MOST_MEMBERS, []
     for c in comms:
         if (c.nranks or 0) <= room:

@@ -207,10 +207,10 @@ def fusable_all_reduces(report: Report) -> Iterable[Finding]:
 
 def data_loss(report: Report) -> Iterable[Finding]:
     """Content problems of a source that lost records."""
-    said_elsewhere = {one.code for one in report.timeline.withheld}
+    reported_elsewhere = {one.code for one in report.timeline.withheld}
     for row in _diagnostics(report):
         lost = row.severity in ("data_loss", "error")
-        if lost and row.code not in _SAID_BY_DEVIATIONS | said_elsewhere:
+        if lost and row.code not in _SAID_BY_DEVIATIONS | reported_elsewhere:
             yield Finding(
                 severity="problem" if row.severity == "error" else "warning",
                 code="data_loss",

@@ -171,10 +171,10 @@ def _collectives(bound: Bound | None) -> str:
 def _range(shares: Sequence[Share], whole: str) -> str:
     """Smallest and largest of several shares, with the denominator that they have in common."""
     denominators = {denominator(share) for share in shares}
-    said = "; each with its denominator under Share of GPU time"
+    sentence = "; each with its denominator under Share of GPU time"
     if len(denominators) == 1:
-        said = f" (denominator: {denominators.pop()})"
-    return f"{range_words(shares)} of {whole}{said}"
+        sentence = f" (denominator: {denominators.pop()})"
+    return f"{range_words(shares)} of {whole}{sentence}"
 
 
 def _size(header: Header, *, at_least: bool) -> str:
@@ -193,11 +193,11 @@ def _size(header: Header, *, at_least: bool) -> str:
     libraries = f", {', '.join(header.libraries)}" if header.libraries else ""
     if header.calls and header.calls == header.calls_without_size:
         calls = f"{known}{count(header.calls, 'call')} in {classes}, sizes not known, on "
-    said = (
+    sentence = (
         f"{calls if header.calls else ''}{count(header.communicators, 'communicator')}; "
         f"{count(header.ranks, 'rank')}, {count(header.nodes, 'node')}{libraries}."
     )
-    return f"{said[0].upper()}{said[1:]}"
+    return f"{sentence[0].upper()}{sentence[1:]}"
 
 
 def share_sentence(share: Share, whole: str = "GPU time") -> str:

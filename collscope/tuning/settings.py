@@ -32,7 +32,7 @@ TRANSPORT_KNOBS = (
 KNOBS = (*COLLECTIVE_KNOBS, *P2P_KNOBS, *TRANSPORT_KNOBS)
 
 # What a log may set for the ranks that tune starts, and the values that it may have. A log is often
-# written by others, and NCCL loads or writes the file that some variables name, so this list says
+# written by others, and NCCL loads or writes the file that some variables name, so this list holds
 # what is taken, not what is refused: only words and numbers that no library takes for a file.
 _NUMBER = r"-?(?:0[xX][0-9A-Fa-f]{1,16}|[0-9]{1,19})"  # strtoll with base 0 reads it (param.cc)
 _CHOICE = r"[A-Za-z0-9_^,:;]{1,200}"  # "^Tree", "allreduce:ring,tree;broadcast:ring" (tuning.cc)

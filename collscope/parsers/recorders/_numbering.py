@@ -1,4 +1,4 @@
-"""What a recorder's own numbers tell of its file: records that lack, and records that stand twice.
+"""Gaps and repetitions in a recorder's own numbers: records that the file lacks, or holds twice.
 
 A recorder numbers its records one by one. The first number may be any: a ring buffer forgets its
 oldest records, and a profiler may begin late. A number that lacks between two others is a record
@@ -62,10 +62,10 @@ def lacking_calls(calls: Iterable[RecordedCall], *, first: int | None = None) ->
 def call_once(call: RecordedCall) -> Hashable | None:
     """Key for `once` of a call: numbered ones that are equal in every field are one.
 
-    What numbers a Send or Recv differs between recorders: their times tell them apart.
+    What numbers a Send or Recv differs between recorders: their times distinguish them.
     """
-    told = call.start_ns if call.collective.op.point_to_point else call.seq
-    return None if told is None else call
+    number_of_call = call.start_ns if call.collective.op.point_to_point else call.seq
+    return None if number_of_call is None else call
 
 
 def note_open(notes: Notes, line: int) -> None:
@@ -81,7 +81,7 @@ def note_missing(notes: Notes, missing: int) -> None:
 def once(records: Sequence[_T], key: Callable[[_T], Hashable | None], notes: Notes) -> list[_T]:
     """Records without those that stand there again, which are counted.
 
-    key  equal for records that cannot be two; None for one that nothing tells apart from others
+    key  equal for records that cannot be two; None for one that cannot be distinguished from others
     """
     seen: set[Hashable] = set()
     kept = []

@@ -139,7 +139,7 @@ def _call(
 
 
 def _complete(summary: Mapping[object, object] | None, notes: Notes) -> int:
-    """Calls that the plugin says it lost."""
+    """Calls that the plugin counted as lost."""
     # {"summary":{"dropped_collectives":0,"leaked_collectives":0,"pool_size":256,"complete":true}}
     if summary is None:
         notes.add(Severity.NOTICE, "no_summary", _OPEN_TEXT, 1)

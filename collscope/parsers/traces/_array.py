@@ -38,7 +38,7 @@ class ArrayReader(Generic[T, S]):
 
     After the last element: `head` and `tail` are the text before and after the array, `malformed`
     counts elements that could not be decoded, `deep` those nested too deep for a reader, `large`
-    tells whether more than `LARGEST` bytes had to be left out in one piece, and `cut` whether the
+    shows whether more than `LARGEST` bytes had to be left out in one piece, and `cut` whether the
     array's end is missing.
     """
 

@@ -252,7 +252,7 @@ def _unlisted(number: int) -> Iterable[Diagnostic]:
 
 
 def _lost(seen: Collector) -> Iterable[Diagnostic]:
-    """Kernels that were launched and are not there; activities without times are told apart."""
+    """Kernels that were launched and are not there; activities without times count apart."""
     start, lasts = (as_numpy(c, np.float64) for c in (seen.rows.start, seen.rows.duration))
     correlation = as_numpy(seen.rows.correlation, np.int64)
     lost, launched = seen.host.without_kernel(correlation, at_the_end(start, lasts))
