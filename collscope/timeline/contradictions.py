@@ -55,7 +55,8 @@ def _jumps(timeline: Timeline) -> Iterable[Diagnostic]:
     """Clocks that jump in the middle of a trace, by less than the transfers last."""
     rows = timeline.rows
     ends = call_ends(rows, timeline.calls, np.arange(len(rows.ranks)))
-    residual = ends.against_median(ends.end)
+    # Not of all ends as recorded: where a call lacks ranks, its median is of other clocks.
+    residual = ends.residual(timeline.clocks.offset.astype(np.float64), timeline.clocks.drift)
     ranks = []
     longest = 0.0
     for t, rank in enumerate(rows.ranks):
@@ -63,7 +64,8 @@ def _jumps(timeline: Timeline) -> Iterable[Diagnostic]:
         if len(own) < 2 * _FEWEST_ENDS:
             continue
         own = own[np.argsort(ends.time[own], kind="stable")]
-        jump = _jump(residual[own], _kinds(ends.group[own], ends.class_[own]))
+        kind = _kinds(ends.group[own], ends.class_[own])
+        jump = _jump(residual[own], ends.time[own], kind)
         if jump:
             ranks.append(rank)
             longest = max(longest, jump)
@@ -81,19 +83,21 @@ def _kinds(group: Ints, class_: Ints) -> Ints:
     return np.asarray(np.unique(both, axis=1, return_inverse=True)[1]).reshape(-1)
 
 
-def _jump(level: Floats, kind: Ints) -> float:
+def _jump(level: Floats, time: Floats, kind: Ints) -> float:
     """The size, ns, of a lasting step in a series of ends; 0 where it has none.
 
     Ends of one kind are held against each other: the step is the median of their steps, and has to
     exceed by far how these, and the ends on either side, scatter.
     """
     places = np.linspace(_FEWEST_ENDS, len(level) - _FEWEST_ENDS, _PLACES).astype(np.int64)
-    return max(_lasting_step(level, kind, int(place)) for place in np.unique(places))
+    return max(_lasting_step(level, time, kind, int(place)) for place in np.unique(places))
 
 
-def _lasting_step(level: Floats, kind: Ints, place: int) -> float:
+def _lasting_step(level: Floats, time: Floats, kind: Ints, place: int) -> float:
     """The step at one place, where it is a jump; else 0."""
     behind = np.arange(len(level)) >= place
+    # A clock that drifts is on a line, and one that jumps on two that are parallel.
+    level = level - _slope(level, time, 2 * kind + behind) * (time - time[place])
     steps, rest = [], []
     for k in np.unique(kind[behind]).tolist():
         before, after = level[(kind == k) & ~behind], level[(kind == k) & behind]
@@ -107,6 +111,19 @@ def _lasting_step(level: Floats, kind: Ints, place: int) -> float:
         max(np.median(np.abs(np.concatenate(rest))), np.median(np.abs(np.array(steps) - step)))
     )
     return abs(step) if abs(step) > max(_JUMP_NS, _JUMP_TO_SCATTER * scatter) else 0.0
+
+
+def _slope(level: Floats, time: Floats, part: Ints) -> float:
+    """How fast the ends of each part rise, ns per ns: the median over pairs half a part apart."""
+    rises = []
+    for k in np.unique(part).tolist():
+        own = np.flatnonzero(part == k)
+        half = len(own) // 2
+        first, second = own[:half], own[len(own) - half :]
+        apart = time[second] - time[first]
+        rises.append((level[second] - level[first])[apart > 0] / apart[apart > 0])
+    every = np.concatenate(rises)
+    return float(np.median(every)) if len(every) else 0.0
 
 
 def _launches(rows: Rows, steps: Steps) -> Iterable[Diagnostic]:
