@@ -151,10 +151,11 @@ def ahead(folder: Path, by_us: float, *sources: Path) -> None:
 def damaged(folder: Path, what: dict[str, Any], *sources: Path) -> None:
     """Recorded traces of PyTorch's profiler, `rankN.json`, with events changed or lost.
 
-    Of the `ranks` named (all without): of every `nth` kernel in the order of the starts the
-    duration is `times` as long, the start `later_us` later (of those named `of` alone); kernels that start in the part `lost`
-    (from, to) of the trace's time are gone; events of the categories `without` are gone; `twice`
-    all events stand there again; those behind the middle of the kernels' time are `jump_us` later.
+    Of the `ranks` named (all without): of every `nth` kernel in the order of the starts (of those
+    whose name has `of`) the duration is `times` as long, the start `later_us` later; kernels that
+    start in the part `lost` (from, to) of the trace's time are gone; events of the categories
+    `without` are gone; `twice` all events stand there again; those behind the middle of the
+    kernels' time are `jump_us` later.
     Kernels stand there `again_us` later, too; all starts are `rounded_us` down; the clock of the
     `categories` named (all without) is `slow` as slow, from the first event on.
     """
