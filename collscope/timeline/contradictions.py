@@ -36,10 +36,10 @@ _PLACES = 64  # at which a jump is looked for
 
 def contradictions(timeline: Timeline, steps: Steps) -> list[Diagnostic]:
     """Contradictions between the ranks' traces, and what makes steps unknown."""
+    jumps = list(_jumps(timeline))
     return [
         *_ends(timeline),
-        *_jumps(timeline),
-        *_drifts(timeline),
+        *(jumps or _drifts(timeline)),  # a line through a jump rises, too
         *_launches(timeline.rows, steps),
         *_steps(timeline, steps),
     ]
