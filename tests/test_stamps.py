@@ -493,3 +493,54 @@ def test_kernels_without_a_length_are_counted_unless_all_is_in_whole_microsecond
     assert found.zero_length.tolist() == list(range(0, 100, 4))
     codes = [d.code for d in stamps.diagnostics(found, str)]
     assert codes == ["zero_length_kernels"]
+
+
+def test_collectives_of_one_stream_never_overlap_by_half_of_one() -> None:
+    start, end, stream, compute = _one_stream([5_000] * 200)
+    longer = end.copy()
+    longer[:-1:40] += 4_000  # into the next, and not beyond it
+    assert stamps.judge(start, longer, stream, ~compute).overlaps.tolist() == list(
+        range(1, 200, 40)
+    )
+    # Kernels that depend on each other may.
+    assert not len(stamps.judge(start, longer, stream, compute).overlaps)
+    # One or two of so many are no contradiction yet, and streams run beside each other.
+    end[:80:40] += 4_000
+    assert not len(stamps.judge(start, end, stream, ~compute).overlaps)
+    assert not len(stamps.judge(start, longer, np.arange(200), ~compute).overlaps)
+
+
+def test_rows_of_two_launches_that_start_at_one_instant_are_counted() -> None:
+    """Starts rounded to 1 ms, as by a tool that divides, while the lengths are as before."""
+    start, end, stream, collective = _one_stream([5_000] * 1000)
+    lasts = end - start
+    rounded = start // 10**6 * 10**6
+    launch = stamps.Launches(start - 50_000)
+    assert not len(stamps.judge(start, end, stream, collective, launch).overlaps)
+    found = stamps.judge(rounded, rounded + lasts, stream, collective, launch)
+    assert len(found.overlaps) > 900
+    # A graph's rows may start at once.
+    graph = stamps.Launches(np.repeat(np.arange(10), 100))
+    assert not len(stamps.judge(rounded, rounded + lasts, stream, collective, graph).overlaps)
+
+
+def test_two_equal_rows_of_each_launch_are_one_trace_twice() -> None:
+    start = _one_stream([5_000] * 100)[0]
+    start = np.sort(np.concatenate([start, start + 500]))
+    columns = start, start + 5_000, np.zeros(200, dtype=np.int64), np.zeros(200, dtype=bool)
+    assert len(stamps.judge(*columns, stamps.Launches(np.arange(200) // 2)).overlaps) == 100
+    assert not len(stamps.judge(*columns, stamps.Launches(np.arange(200))).overlaps)
+
+
+def test_rows_that_end_after_the_host_waited_for_them_are_counted() -> None:
+    start, end, stream, collective = _one_stream([50_000] * 100)
+    waited = np.full(100, end[-1] + 10_000)
+    known = stamps.Launches(start - 20_000, None, waited)
+    assert not len(stamps.judge(start, end, stream, collective, known).after_wait)
+    first = start[0]
+    slow = [first + (column - first) * 3 for column in (start, end)]
+    found = stamps.judge(*slow, stream, collective, known)
+    assert len(found.after_wait) > 50
+    assert "ends_after_wait" in [d.code for d in stamps.diagnostics(found, str)]
+    free = stamps.Launches(start - 20_000, None, np.full(100, stamps.LATEST_NS))
+    assert not len(stamps.judge(*slow, stream, collective, free).after_wait)

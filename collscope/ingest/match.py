@@ -67,6 +67,7 @@ _SAID = (
     "traces_apart",
     "ends_apart",
     "clock_jump",
+    "clock_drift",
     "steps_differ",
     "launches_unknown",
 )

@@ -9,11 +9,13 @@ import msgspec
 # Codes of diagnostics that make figures of a run's traces unknown: they stand in no number.
 TIMES_UNKNOWN = (
     "overlapping_rows",
+    "ends_after_wait",
     "disordered_rows",
     "zero_length_kernels",
     "many_kernels_lost",
     "ends_apart",
     "clock_jump",
+    "clock_drift",
 )
 STEPS_UNKNOWN = ("steps_differ", "launches_unknown")
 

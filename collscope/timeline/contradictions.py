@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import numpy.typing as npt
 
 from collscope.match.rows import UNKNOWN_LAUNCH, Rows
 from collscope.model import Diagnostic, Severity
@@ -23,22 +24,29 @@ _UNLIKE = 1.25
 # less than a tenth of that. Crystals drift by 100 us a second at most, which a trace's half shows.
 _JUMP_NS = 100_000
 _JUMP_TO_SCATTER = 10
+# Another process on its GPU may hold up a rank at the end of a call: not of several, and not of one
+# in twenty.
+_HELD_UP = 2
+_HELD_UP_OF = 20
+# Crystals differ by 200 parts in a million at most, and NTP slews a clock by 500 at most.
+_FASTEST_DRIFT = 1e-3
 _FEWEST_ENDS = 8  # on either side of a jump
 _PLACES = 64  # at which a jump is looked for
 
 
 def contradictions(timeline: Timeline, steps: Steps) -> list[Diagnostic]:
     """Contradictions between the ranks' traces, and what makes steps unknown."""
+    jumps = list(_jumps(timeline))
     return [
         *_ends(timeline),
-        *_jumps(timeline),
+        *(jumps or _drifts(timeline)),  # a line through a jump rises, too
         *_launches(timeline.rows, steps),
         *_steps(timeline, steps),
     ]
 
 
 def _ends(timeline: Timeline) -> Iterable[Diagnostic]:
-    """Calls that a rank left before another came, more of them than a single wrong row makes.
+    """Calls that a rank left before another came, or could leave; more than wrong rows make.
 
     One offset and drift of each clock cannot explain them, so the others' waits are no better.
     """
@@ -49,13 +57,66 @@ def _ends(timeline: Timeline) -> Iterable[Diagnostic]:
             " comes, which no difference of clocks explains: a clock jumped, or times are wrong"
         )
         yield Diagnostic(Severity.DATA_LOSS, "ends_apart", text, count=impossible)
+        return
+    early = int(_left_early(timeline).sum())
+    if early > _HELD_UP and early * _HELD_UP_OF > len(timeline.calls):
+        text = (
+            f"of {count(len(timeline.calls), 'call')} many have ranks that leave long before the"
+            " others, by more than half of the transfer: starts or lengths of rows are wrong"
+        )
+        yield Diagnostic(Severity.DATA_LOSS, "ends_apart", text, count=early)
+
+
+def _left_early(timeline: Timeline) -> npt.NDArray[np.bool_]:
+    """Calls whose ends lie further apart than a transfer allows, by call.
+
+    Ranks leave an operation that waits for all once they have their last part. In a ring of two
+    that is half of the transfer after the first's at most, with more ranks and parts less; the
+    shortest kernel of a call lasts as long as the transfer at least.
+    """
+    times, calls = timeline.times, timeline.calls
+    if not len(calls):
+        return np.empty(0, dtype=bool)
+    error = 2 * np.maximum.reduceat(timeline.clocks.error[calls.trace], calls.offsets[:-1])
+    synchronising = np.array([c.op.synchronises for c in calls.classes])[calls.class_]
+    known = synchronising & (times.end_skew >= 0) & (times.shortest > 0)
+    early: npt.NDArray[np.bool_] = known & (times.end_skew - error > times.shortest / 2)
+    return early
+
+
+def _drifts(timeline: Timeline) -> Iterable[Diagnostic]:
+    """Clocks that run faster or slower than any clock of a computer does."""
+    rows, clocks = timeline.rows, timeline.clocks
+    ends = call_ends(rows, timeline.calls, np.arange(len(rows.ranks)))
+    residual = ends.residual(clocks.offset.astype(np.float64), clocks.drift)
+    kinds = _kinds(ends.group, ends.class_)
+    ranks, largest = [], 0.0
+    for t, rank in enumerate(rows.ranks):
+        own = np.flatnonzero(ends.clock == t)
+        if len(own) < _FEWEST_ENDS:
+            continue
+        time = ends.time[own]
+        slope = _slope(residual[own], time, kinds[own])
+        scatter = MAD_TO_SIGMA * _spread(residual[own] - slope * time, kinds[own])
+        moved = abs(slope) * float(np.ptp(time))
+        drift = float(clocks.drift[t]) + slope * (moved > _JUMP_TO_SCATTER * scatter)
+        if abs(drift) > _FASTEST_DRIFT:
+            ranks.append(rank)
+            largest = max(largest, abs(drift))
+    if ranks:
+        text = (
+            f"ranks whose clocks drift by up to {largest:.2%} against the other ranks', which no"
+            f" clock of a computer does (first: rank {ranks[0]}): times of the ranks do not compare"
+        )
+        yield Diagnostic(Severity.DATA_LOSS, "clock_drift", text, count=len(ranks))
 
 
 def _jumps(timeline: Timeline) -> Iterable[Diagnostic]:
     """Clocks that jump in the middle of a trace, by less than the transfers last."""
     rows = timeline.rows
     ends = call_ends(rows, timeline.calls, np.arange(len(rows.ranks)))
-    residual = ends.against_median(ends.end)
+    # Not of all ends as recorded: where a call lacks ranks, its median is of other clocks.
+    residual = ends.residual(timeline.clocks.offset.astype(np.float64), timeline.clocks.drift)
     ranks = []
     longest = 0.0
     for t, rank in enumerate(rows.ranks):
@@ -63,7 +124,8 @@ def _jumps(timeline: Timeline) -> Iterable[Diagnostic]:
         if len(own) < 2 * _FEWEST_ENDS:
             continue
         own = own[np.argsort(ends.time[own], kind="stable")]
-        jump = _jump(residual[own], _kinds(ends.group[own], ends.class_[own]))
+        kind = _kinds(ends.group[own], ends.class_[own])
+        jump = _jump(residual[own], ends.time[own], kind)
         if jump:
             ranks.append(rank)
             longest = max(longest, jump)
@@ -81,19 +143,21 @@ def _kinds(group: Ints, class_: Ints) -> Ints:
     return np.asarray(np.unique(both, axis=1, return_inverse=True)[1]).reshape(-1)
 
 
-def _jump(level: Floats, kind: Ints) -> float:
+def _jump(level: Floats, time: Floats, kind: Ints) -> float:
     """The size, ns, of a lasting step in a series of ends; 0 where it has none.
 
     Ends of one kind are held against each other: the step is the median of their steps, and has to
     exceed by far how these, and the ends on either side, scatter.
     """
     places = np.linspace(_FEWEST_ENDS, len(level) - _FEWEST_ENDS, _PLACES).astype(np.int64)
-    return max(_lasting_step(level, kind, int(place)) for place in np.unique(places))
+    return max(_lasting_step(level, time, kind, int(place)) for place in np.unique(places))
 
 
-def _lasting_step(level: Floats, kind: Ints, place: int) -> float:
+def _lasting_step(level: Floats, time: Floats, kind: Ints, place: int) -> float:
     """The step at one place, where it is a jump; else 0."""
     behind = np.arange(len(level)) >= place
+    # A clock that drifts is on a line, and one that jumps on two that are parallel.
+    level = level - _slope(level, time, 2 * kind + behind) * (time - time[place])
     steps, rest = [], []
     for k in np.unique(kind[behind]).tolist():
         before, after = level[(kind == k) & ~behind], level[(kind == k) & behind]
@@ -107,6 +171,25 @@ def _lasting_step(level: Floats, kind: Ints, place: int) -> float:
         max(np.median(np.abs(np.concatenate(rest))), np.median(np.abs(np.array(steps) - step)))
     )
     return abs(step) if abs(step) > max(_JUMP_NS, _JUMP_TO_SCATTER * scatter) else 0.0
+
+
+def _slope(level: Floats, time: Floats, part: Ints) -> float:
+    """How fast the ends of each part rise, ns per ns: the median over pairs half a part apart."""
+    rises = []
+    for k in np.unique(part).tolist():
+        own = np.flatnonzero(part == k)
+        half = len(own) // 2
+        first, second = own[:half], own[len(own) - half :]
+        apart = time[second] - time[first]
+        rises.append((level[second] - level[first])[apart > 0] / apart[apart > 0])
+    every = np.concatenate(rises)
+    return float(np.median(every)) if len(every) else 0.0
+
+
+def _spread(level: Floats, kind: Ints) -> float:
+    """How far ends lie from the median of their kind: the median."""
+    rest = [np.abs(level[kind == k] - np.median(level[kind == k])) for k in np.unique(kind)]
+    return float(np.median(np.concatenate(rest)))
 
 
 def _launches(rows: Rows, steps: Steps) -> Iterable[Diagnostic]:

@@ -325,7 +325,7 @@ def test_absolute_times_with_a_fraction_keep_it() -> None:
     assert file.columns.launch_ns.tolist() == [1682725898236560007]
 
 
-BARE = [kernel(ts=t, correlation=t, **ALL_REDUCE) for t in range(1, 6)]
+BARE = [kernel(ts=100 * t, correlation=t, **ALL_REDUCE) for t in range(1, 6)]
 
 
 @pytest.mark.parametrize("indent", [None, 0, 2])
@@ -378,7 +378,7 @@ def test_many_broken_events_are_skipped_one_by_one() -> None:
 
 
 def test_malformed_events_are_counted_and_the_rest_is_kept() -> None:
-    good = [kernel(ts=t, note=[{"a": 1}, {"b": [{"c": "}]"}, {"d": 2}]}]) for t in range(1, 9)]
+    good = [kernel(ts=10 * t, note=[{"a": 1}, {"b": [{"c": "}]"}, {"d": 2}]}]) for t in range(1, 9)]
     bad: list[object] = [
         {**good[0], "ts": [1]},
         {**good[0], "args": "none"},
@@ -387,7 +387,7 @@ def test_malformed_events_are_counted_and_the_rest_is_kept() -> None:
     ]
     text = document(*good[:4], *bad, *good[4:], bad[0], baseTimeNanoseconds=5, after=[{"a": 1}])
     file = one(text)
-    assert file.columns.start_ns.tolist() == [1000 * t + 5 for t in range(1, 9)]
+    assert file.columns.start_ns.tolist() == [10_000 * t + 5 for t in range(1, 9)]
     assert codes(file) == {"malformed_event": 5, "no_collective_arguments": 8}
     broken = text.replace('"dur": 5', '"dur": NaN', 1)
     assert len(one(broken).columns) == 7

@@ -19,7 +19,7 @@ from trace_builder import COMM, US, Job, Row, nested_job, steady_job
 from collscope.model import Datatype, Op
 from collscope.model.trace import Kind, TraceCollective, TraceColumns, TraceFile
 from collscope.timeline.analyse import Timeline, analyse
-from collscope.timeline.clocks import _Ends
+from collscope.timeline.clocks import CallEnds
 from collscope.timeline.overlap import covered, union
 from collscope.timeline.steps import find_period
 
@@ -110,7 +110,7 @@ def test_times_of_ranks_and_classes_by_hand() -> None:
 
 def test_ends_are_held_against_the_median_of_their_call() -> None:
     call, zero = np.array([0, 0, 0, 1, 1]), np.zeros(5)
-    ends = _Ends(call, np.array([0, 3]), call, call, zero, zero, zero)
+    ends = CallEnds(call, np.array([0, 3]), call, call, call, zero, zero, zero)
     found = ends.against_median(np.array([30.0, 1.0, 5.0, 10.0, 20.0]))
     assert found.tolist() == [25.0, -4.0, 0.0, -5.0, 5.0]  # medians 5 and 15
 

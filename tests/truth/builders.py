@@ -151,10 +151,13 @@ def ahead(folder: Path, by_us: float, *sources: Path) -> None:
 def damaged(folder: Path, what: dict[str, Any], *sources: Path) -> None:
     """Recorded traces of PyTorch's profiler, `rankN.json`, with events changed or lost.
 
-    Of the `ranks` named (all without): of every `nth` kernel in the order of the starts the
-    duration is `times` as long, the start `later_us` later; kernels that start in the part `lost`
-    (from, to) of the trace's time are gone; events of the categories `without` are gone; `twice`
-    all events stand there again; those behind the middle of the kernels' time are `jump_us` later.
+    Of the `ranks` named (all without): of every `nth` kernel in the order of the starts (of those
+    whose name has `of`) the duration is `times` as long, the start `later_us` later; kernels that
+    start in the part `lost` (from, to) of the trace's time are gone; events of the categories
+    `without` are gone; `twice` all events stand there again; those behind the middle of the
+    kernels' time are `jump_us` later.
+    Kernels stand there `again_us` later, too; all starts are `rounded_us` down; the clock of the
+    `categories` named (all without) is `slow` as slow, from the first event on.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for number, source in enumerate(sorted(sources)):
@@ -173,12 +176,22 @@ def _damage(trace: dict[str, Any], what: dict[str, Any]) -> None:
     if "lost" in what:
         first, last = (begin + part * lasts for part in what["lost"])
         gone |= {id(e) for e in kernels if first <= e["ts"] <= last}
-    for kernel in kernels[:: what["nth"]] if "nth" in what else ():
+    named = [e for e in kernels if what.get("of", "") in e["name"]]
+    for kernel in named[:: what["nth"]] if "nth" in what else ():
         kernel["dur"] *= what.get("times", 1)
         kernel["ts"] += what.get("later_us", 0)
     for event in events if "jump_us" in what else ():
         if event.get("ph") != "M" and event.get("ts", 0) > begin + lasts / 2:
             event["ts"] += what["jump_us"]
+    if "again_us" in what:
+        events += [{**e, "ts": e["ts"] + what["again_us"]} for e in kernels]
+    timed = [e for e in events if e.get("ph") == "X"]
+    first = min(e["ts"] for e in timed)
+    for event in timed:
+        event["ts"] -= event["ts"] % what["rounded_us"] if "rounded_us" in what else 0
+        if event.get("cat") in what.get("categories", [event.get("cat")]) and "slow" in what:
+            event["ts"] = first + (event["ts"] - first) * what["slow"]
+            event["dur"] = event.get("dur", 0) * what["slow"]
     kept = [e for e in events if id(e) not in gone]
     trace["traceEvents"] = [*kept, *(dict(e) for e in kept)] if what.get("twice") else kept
 
