@@ -58,6 +58,7 @@ _SAID = (
     "counted_once",
     "communicator_twice",
     "process_in_two_logs",
+    "rank_claimed_twice",
     "rank_traced_twice",
     "several_periods",
     "kernel_without_call",
