@@ -58,6 +58,7 @@ _SAID = (
     "counted_once",
     "communicator_twice",
     "process_in_two_logs",
+    "rank_claimed_twice",
     "rank_traced_twice",
     "several_periods",
     "kernel_without_call",
@@ -150,15 +151,17 @@ def _matched(connection: sqlite3.Connection, store: Path, run: int) -> list[Diag
         load_run,
         store_matching,
         superseded,
+        with_parts_joined,
         without_copies,
     )
 
     periods = separate_periods(connection, store, run)
     with snapshot(connection, store):
         given, originals = without_copies(load_run(connection, run))
+        given, rotated = with_parts_joined(given)
         matched = match_run(given.observed, given.processes, given.kernels)
         waits = _kernel_waits(given.kernels, matched)
-        matched.diagnostics += _of_processes(connection, run, originals)
+        matched.diagnostics += _of_processes(connection, run, originals, rotated)
         if periods:
             matched.diagnostics.append(_of_periods(periods, logs=has_logs(connection, run)))
         traces = has_traces(connection, run)
@@ -235,13 +238,16 @@ def _of_periods(periods: list[str], *, logs: bool) -> Diagnostic:
 
 
 def _of_processes(
-    connection: sqlite3.Connection, run: int, originals: Originals
+    connection: sqlite3.Connection, run: int, originals: Originals, rotated: set[tuple[str, int]]
 ) -> list[Diagnostic]:
-    """Notices of lines that stand in the logs twice, and of processes that share a GPU."""
+    """Notices of lines that stand in the logs twice, and of processes that share a GPU.
+
+    rotated  processes whose log is in parts
+    """
     from collscope.model import Diagnostic, Severity
     from collscope.store.matching import processes_in_two_logs, shared_gpus
 
-    apart = processes_in_two_logs(connection, run) - originals.copied_processes
+    apart = processes_in_two_logs(connection, run) - originals.copied_processes - rotated
     counts = (
         ("counted_once", _ONCE_TEXT, originals.copied_rows),
         ("communicator_twice", _DOUBTFUL_TEXT, originals.doubtful),

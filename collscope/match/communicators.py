@@ -43,14 +43,35 @@ def join_communicators(
     """
     order = sorted(range(len(handles)), key=lambda i: (handles[i].process, handles[i].first_line))
     joiner = _Joiner(handles, processes, digests)
+    excess = set(claimed_twice(handles, processes))
     for i in order:
-        if handles[i].comm_hash is not None:
+        if handles[i].comm_hash is not None and i not in excess:
             joiner.by_key(i, ("commId", handles[i].comm_hash, handles[i].nranks), "commId")
+    order = [i for i in order if i not in excess]
     joiner.by_lineage([i for i in order if handles[i].parent_ptr is not None])
     rest = [i for i in order if i not in joiner.comm_of]
     joiner.by_rank([i for i in rest if handles[i].rank is not None])
     joiner.by_sequence(joiner.within_process([i for i in rest if handles[i].rank is None]))
     return [_finish(c, handles, processes, joiner) for c in joiner.comms]
+
+
+def claimed_twice(handles: Sequence[CommHandle], processes: Sequence[Process]) -> list[int]:
+    """Handles whose rank of a communicator an earlier process has: of no communicator.
+
+    A commId is random, so that no two communicators of a run have one; a process that joins again
+    under its own host and pid is another matter (see `collscope.match.copies`).
+    """
+    first: dict[tuple[int | None, int | None, int | None], tuple[str, int | None]] = {}
+    found = []
+    for i in sorted(range(len(handles)), key=lambda i: (handles[i].process, handles[i].first_line)):
+        handle = handles[i]
+        if handle.comm_hash is None or handle.rank is None:
+            continue
+        host, pid, _ = processes[handle.process]
+        known = first.setdefault((handle.comm_hash, handle.nranks, handle.rank), (host, pid))
+        if None not in (pid, known[1]) and known != (host, pid):
+            found.append(i)
+    return found
 
 
 class _Joiner:

@@ -103,9 +103,9 @@ def _again(observed: Observations, rows: Sequence[Ints]) -> tuple[int, list[Ints
     returns  None where the calls of one are not among those of the other
     """
     longest = max(range(len(rows)), key=lambda k: len(rows[k]))
-    told = [np.stack([observed.columns[c][own].astype(np.int64) for c in _TOLD]) for own in rows]
+    told = [calls_of(observed, own) for own in rows]
     whole, others = told[longest], [k for k in range(len(rows)) if k != longest and len(rows[k])]
-    if not all(_stands_in(told[k], whole) for k in others):
+    if not all(stands_in(told[k], whole) for k in others):
         return None
     if not others:
         # Each line behind its copy, as tee or a launcher writes them: so are the lines of calls.
@@ -116,7 +116,12 @@ def _again(observed: Observations, rows: Sequence[Ints]) -> tuple[int, list[Ints
     return longest, [rows[k] for k in others]
 
 
-def _stands_in(part: Ints, whole: Ints) -> bool:
+def calls_of(observed: Observations, own: Ints) -> Ints:
+    """What rows tell of their calls, shape (columns, rows)."""
+    return np.stack([observed.columns[c][own].astype(np.int64) for c in _TOLD])
+
+
+def stands_in(part: Ints, whole: Ints) -> bool:
     """Whether a sequence is the beginning or the end of another: a copy may be cut."""
     n = part.shape[1]
     return np.array_equal(part, whole[:, :n]) or np.array_equal(

@@ -14,7 +14,12 @@ from msgspec.structs import replace
 
 from collscope.match import p2p
 from collscope.match.calls import align_calls, in_place, join_disagreements
-from collscope.match.communicators import Communicator, join_communicators, world_ranks
+from collscope.match.communicators import (
+    Communicator,
+    claimed_twice,
+    join_communicators,
+    world_ranks,
+)
 from collscope.match.executions import JoinedKernels, join_kernels
 from collscope.match.handles import Process, rows_by
 from collscope.match.kernels import TracedKernel
@@ -100,6 +105,16 @@ class _Matching:
         self.digests = [zlib.crc32(sig[r].tobytes()) for r in self.coll_rows]
         comms = join_communicators(handles, processes, self.digests)
         self.matched = Matched(comms, world_ranks(handles, comms))
+        excess = claimed_twice(handles, processes)
+        if excess:
+            own = handles[excess[0]]
+            text = (
+                "processes with a rank of a communicator that another process has: their calls are"
+                f" left out (first: rank {own.rank} of commId {own.comm_hash:#x}, process"
+                f" {processes[own.process].pid} on {processes[own.process].host})"
+            )
+            note = Diagnostic(Severity.DATA_LOSS, "rank_claimed_twice", text, count=len(excess))
+            self.matched.diagnostics.append(note)
         self.leader = _group_leaders(observed, rows)
         self.setting_of = np.full(len(sig), -1, dtype=np.int32)
         self.setting_of[observed.tuning["row"]] = observed.tuning["setting"]

@@ -14,6 +14,7 @@ from collscope.match.copies import Originals, find_originals, taken
 from collscope.match.handles import CommHandle, Process
 from collscope.match.kernels import TracedKernel
 from collscope.match.observations import Ints, Observations, concatenate
+from collscope.match.parts import join_parts
 from collscope.match.run import Matched
 from collscope.store.observation_blob import decode
 from collscope.store.sources import insert_diagnostics, next_id
@@ -33,6 +34,8 @@ class RunInput(msgspec.Struct, frozen=True):
     kernel_ids: list[int]
     source_of_handle: list[int]
     sources: list[int]  # all sources of the run when it was read
+    names: dict[int, str]  # of the sources with calls
+    source_of_row: Ints | None = None  # where it is not that of the row's handle alone
 
 
 def load_run(connection: sqlite3.Connection, run: int) -> RunInput:
@@ -45,20 +48,21 @@ def load_run(connection: sqlite3.Connection, run: int) -> RunInput:
     ).fetchall()
     number = {row[0]: i for i, row in enumerate(rows)}
     parts, handle_ids, source_of = [], [], []
-    for source, blob in connection.execute(
-        "SELECT source_id, columns FROM _segment JOIN _source USING (source_id)"
+    names: dict[int, str] = {}
+    for source, path, blob in connection.execute(
+        "SELECT source_id, path, columns FROM _segment JOIN _source USING (source_id)"
         " WHERE run_id = ? ORDER BY source_id",
         (run,),
     ).fetchall():
+        names[source] = path
         ids, handles = _load_handles(connection, source, number)
         parts.append(decode(blob, handles))
         handle_ids += ids
         source_of += [source] * len(ids)
     kernel_ids, kernels = _load_kernels(connection, run, number)
     processes = [Process(host, pid, source) for _, host, pid, source in rows]
-    return RunInput(
-        concatenate(parts), processes, kernels, handle_ids, kernel_ids, source_of, sources
-    )
+    observed = concatenate(parts)
+    return RunInput(observed, processes, kernels, handle_ids, kernel_ids, source_of, sources, names)
 
 
 def without_copies(given: RunInput) -> tuple[RunInput, Originals]:
@@ -74,6 +78,23 @@ def without_copies(given: RunInput) -> tuple[RunInput, Originals]:
             source_of_handle=[given.source_of_handle[i] for i in found.handles],
         ),
         found,
+    )
+
+
+def with_parts_joined(given: RunInput) -> tuple[RunInput, set[tuple[str, int]]]:
+    """What was given with the parts of rotated logs joined, and the processes of these."""
+    found = join_parts(given.observed, given.processes, given.names)
+    return (
+        replace(
+            given,
+            observed=found.observed,
+            handle_ids=[given.handle_ids[i] for i in found.handles],
+            source_of_handle=[given.source_of_handle[i] for i in found.handles],
+            source_of_row=np.array(given.source_of_handle, dtype=np.int64)[found.handle_of_row]
+            if found.handle_of_row is not None
+            else None,
+        ),
+        found.processes,
     )
 
 
@@ -357,6 +378,8 @@ def _store_details(
         source = line = None
         if d.row is not None:
             source = given.source_of_handle[int(columns["handle"][d.row])]
+            if given.source_of_row is not None:
+                source = int(given.source_of_row[d.row])
             line = int(columns["line"][d.row])
         deviations.append((first_call + d.call, d.rank, d.what, d.detail, source, line))
     connection.executemany("INSERT INTO _deviation VALUES (?,?,?,?,?,?)", deviations)

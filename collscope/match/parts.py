@@ -1,0 +1,162 @@
+"""Parts of one process's log, as log rotation leaves them, put one behind the other (pure).
+
+What tells: one process (host and pid) has lines on one communicator pointer in several logs, and
+only the first of them has the pointer's INIT lines. Each communicator of the later parts goes on
+where the earlier part ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from collscope.match.copies import calls_of, stands_in
+from collscope.match.handles import CommHandle, Process, rows_by
+from collscope.match.observations import Ints, Observations
+
+_COMPRESSED = re.compile(r"\.(gz|xz|bz2|zst|lz4)$")
+_ROTATED = re.compile(r"[.-](\d+)$")  # logrotate: job.log.1, job.log-20261123
+_DATES = 10**7  # a larger suffix is a date, which grows with time
+
+
+class Joined(msgspec.Struct, frozen=True):
+    """Observations whose later parts go on with the communicators of the earlier ones."""
+
+    observed: Observations
+    handles: list[int]  # of the given ones those that are left, rising
+    processes: set[tuple[str, int]]  # whose parts were joined
+    handle_of_row: Ints | None = None  # which of the given handles logged it; None: as it was
+
+
+def join_parts(
+    observed: Observations, processes: Sequence[Process], names: Mapping[int, str]
+) -> Joined:
+    """Join the parts of each process's log; what may be a copy stays as it is.
+
+    names  of the sources that `processes` refer to
+    """
+    own: dict[tuple[str, int], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for i, member in enumerate(observed.handles):
+        host, pid, source = processes[member.process]
+        if pid is not None:
+            own[host, pid][source].append(i)
+    several = {process: by for process, by in own.items() if len(by) > 1}
+    target: dict[int, int] = {}
+    joined: set[tuple[str, int]] = set()
+    before: dict[int, int] = {}  # source: the number of sources that come before it
+    if several:
+        order, bounds = rows_by(observed.columns["handle"], len(observed.handles))
+        rows = [order[a:b] for a, b in pairwise(bounds.tolist())]
+        for process, by in several.items():
+            parts = _in_order(observed, rows, by, names)
+            found = _continued(observed, rows, [by[s] for s in parts], _one_stem(parts, names))
+            if found:
+                target |= found
+                joined.add(process)
+                for k, source in enumerate(parts):
+                    before[source] = max(k, before.get(source, 0))
+    if not target:
+        return Joined(observed, list(range(len(observed.handles))), set())
+    kept = [i for i in range(len(observed.handles)) if i not in target]
+    place = [before.get(processes[own.process].source, 0) for own in observed.handles]
+    handle = observed.columns["handle"]
+    behind = np.argsort(np.array(place, dtype=np.int32)[handle], kind="stable")
+    return Joined(_renumbered(observed, target, kept, behind), kept, joined, handle[behind])
+
+
+def _begun(handle: CommHandle) -> bool:
+    """Whether the log has INIT lines of a handle."""
+    told = (handle.comm_hash, handle.parent_ptr, handle.bus_id, handle.function)
+    return any(value is not None for value in told)
+
+
+def _stem(name: str) -> tuple[str, int]:
+    """Name of a log without its rotation, and a number that rises from older to newer parts."""
+    name = _COMPRESSED.sub("", name)
+    found = _ROTATED.search(name)
+    if found is None:
+        return name, 0
+    number = int(found[1])
+    return name[: found.start()], number - 10**15 if number > _DATES else -number
+
+
+def _one_stem(parts: Sequence[int], names: Mapping[int, str]) -> bool:
+    stems = [_stem(names[s]) for s in parts]
+    return len({stem for stem, _ in stems}) == 1 and len(set(stems)) == len(stems)
+
+
+def _in_order(
+    observed: Observations,
+    rows: Sequence[Ints],
+    by: Mapping[int, Sequence[int]],
+    names: Mapping[int, str],
+) -> list[int]:
+    """Sources of one process, the oldest first; empty where nothing tells their order."""
+    late = {s for s, own in by.items() if not all(_begun(observed.handles[i]) for i in own)}
+    first = [s for s in by if s not in late]
+    if not first:  # no part has every beginning: each of them may be a copy of another
+        return []
+    if len(by) == 2:
+        return [*first, *late]
+    rising = sorted(by, key=lambda s: _stem(names[s])[1])
+    if _one_stem(rising, names):
+        # Tools that split a log (split -d) number the parts upwards: the INIT lines tell.
+        for parts in (rising, rising[::-1]):
+            if parts[0] not in late:
+                return parts
+    counts = {
+        s: [int(c) for i in by[s] for c in observed.columns["op_count"][rows[i]][:1]] for s in late
+    }
+    begin = {s: min(c, default=0) for s, c in counts.items()}
+    if len(set(begin.values())) == len(begin):
+        return [*first, *sorted(late, key=lambda s: begin[s])]
+    return []
+
+
+def _continued(
+    observed: Observations, rows: Sequence[Ints], parts: Sequence[Sequence[int]], rotated: bool
+) -> dict[int, int]:
+    """Handles of later parts, each with the handle of an earlier one that it goes on with.
+
+    rotated  the parts' names are those of one rotated log; without this equal calls may be a copy
+    """
+    last: dict[int, int] = {}  # by pointer
+    found: dict[int, int] = {}
+    for part in parts:
+        for i in sorted(part, key=lambda i: observed.handles[i].first_line):
+            handle = observed.handles[i]
+            earlier = last.get(handle.comm_ptr)
+            if earlier is None or _begun(handle):
+                last[handle.comm_ptr] = i
+                continue
+            one, other = (calls_of(observed, rows[k]) for k in (earlier, i))
+            short, long = sorted((one, other), key=lambda calls: calls.shape[1])
+            if _begun(observed.handles[earlier]) and (
+                rotated or not short.shape[1] or not stands_in(short, long)
+            ):
+                found[i] = earlier
+    return found
+
+
+def _renumbered(
+    observed: Observations, target: Mapping[int, int], kept: Sequence[int], order: Ints
+) -> Observations:
+    """The observations in another order of rows, with the handles that are left."""
+    row_of = np.empty(len(order), dtype=np.int64)
+    row_of[order] = np.arange(len(order))
+    number = {i: n for n, i in enumerate(kept)}
+    new = [number[target.get(i, i)] for i in range(len(observed.handles))]
+    columns = {name: values[order] for name, values in observed.columns.items()}
+    columns["handle"] = np.array(new, dtype=np.int32)[columns["handle"]]
+    return replace(
+        observed,
+        handles=[observed.handles[i] for i in kept],
+        columns=columns,
+        tuning={**observed.tuning, "row": row_of[observed.tuning["row"]]},
+    )
