@@ -388,7 +388,7 @@ def test_a_tree_of_pages_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path.write_bytes(b"".join(pages))
     profile = _profile(path)
     assert profile is not None
-    (found,) = profile.diagnostics
+    (found,) = (d for d in profile.diagnostics if d.code != "overlapping_rows")
     assert (found.code, found.severity) == ("corrupt_database", Severity.ERROR)
     assert "it is far longer than its file" in found.message
     assert 4_000 < len(profile.spans) < 100_000
