@@ -56,7 +56,7 @@ def record(
         if Path(word).is_file():
             note_input(word)  # the job's program and what it is given
     if html is not None:
-        require_output(html, "--html")  # better known before the job runs
+        require_output(html)  # once more, now that the job is known, and before it runs
     held = _held(db, run)
     chosen = new_folder(folder)
     recorded = run_recorded(command, chosen, RecordOptions(kernel_trace, inspector))
