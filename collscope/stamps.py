@@ -20,13 +20,14 @@ counted and told. A row is not believed when
    source takes from first start to last end. Of fewer than `FEW` other rows that says nothing.
 5. `MISPLACED`: it starts `LONG_NS` or more after rows of its own stream that were launched later,
    or before rows launched earlier: a stream runs in the order of the launches. (Not less: a launch
-   may be held up for seconds while another thread launches.) Where the source tells when the call
-   that launched a row returned, and another was launched after that, `OVERLAP_NS` are enough.
+   may be held up for seconds while another thread launches.) Where the source has the time at which
+   the call that launched a row returned, and another was launched after that, `OVERLAP_NS` are
+   enough.
 
 Rules 3 and 5 leave out one row in a hundred of a stream at most. Where more contradict each other,
-nothing tells which are right: the rows are kept, and counted with a code of `TIMES_UNKNOWN`, for
+which are right is unknown: the rows are kept, and counted with a code of `TIMES_UNKNOWN`, for
 which no figure is made of the source's times. Overlaps count there by the time that rows outlast
-later ones of their stream, be it microseconds each, from a hundredth of the stream's time on: less
+later ones of their stream, even by microseconds, from a hundredth of the stream's time on: less
 moves no figure by more. A kernel may begin before the end of the one before it (programmatic
 dependent launch), but does not end before it. Rows that one launch starts are a graph's, whose
 branches may run at once on one stream number; of hardware queues no order is known.
@@ -38,7 +39,7 @@ In 500 000 rows of CUDA traces no collective overlaps another of its stream by a
 two rows of one start by more. So collectives of a stream that overlap by more than half of the
 shorter, rows of one start and pairs of equal rows of one launch are no overlap of dependent
 launches: stamps are rounded to more than the kernels last, lengths are wrong, or rows stand there
-twice. Where they are many, nothing tells which rows are right.
+twice. Where they are many, which rows are right is unknown.
 
 The host waits for the device or for a stream until its rows have ended. Rows that end `OVERLAP_NS`
 or more after the return of a wait behind their launch (`ends_after_wait`) are on another scale than
@@ -146,17 +147,17 @@ _OVERLAPS = (
     "overlapping_rows",
     "Kernels or copies outlast later ones of their own stream, or overlap them further than"
     " launches that depend on each other do. A stream runs one after the other: starts or durations"
-    " are wrong or rounded, or rows are in the source twice, and nothing tells which.",
+    " are wrong or rounded, or rows are in the source twice; which is unknown.",
 )
 _DISORDERED = (
     "disordered_rows",
     "Kernels or copies start out of the order in which they were launched on their stream: starts"
-    " are wrong, and nothing tells which.",
+    " are wrong; which is unknown.",
 )
 _AFTER_WAIT = (
     "ends_after_wait",
     "Kernels or copies end after the host has waited for them: times of the GPU and of the host"
-    " contradict each other, and nothing tells which are right.",
+    " contradict each other; which are right is unknown.",
 )
 _UNTIMED_KERNELS = (
     "zero_length_kernels",
@@ -228,8 +229,10 @@ def judge(
     overlaps = np.union1d(overlaps, together)
     long_waits = _judge_lengths(start, end, collective, reason)
     kernels = np.zeros(len(start), dtype=bool) if kernel is None else kernel
-    whole = bool(((start % _US == 0) & (end % _US == 0)).all())  # rounded to 0 where shorter
-    zero = np.flatnonzero(kernels & (reason == BELIEVED) & (end == start) & (not whole))
+    in_microseconds = bool(
+        ((start % _US == 0) & (end % _US == 0)).all()
+    )  # rounded to 0 where shorter
+    zero = np.flatnonzero(kernels & (reason == BELIEVED) & (end == start) & (not in_microseconds))
     apart = _apart(start, end, reason)
     return StampJudgement(
         reason, long_waits, apart, overlaps, _after_wait(end, launches, reason),
@@ -252,23 +255,25 @@ def _judge_order(
     rows = rows[np.lexsort((start[rows], launch[rows], stream[rows]))]
     many = []
     for a, b in _streams(stream[rows]):
-        mine = rows[a:b]
-        begin = start[mine]
+        stream_rows = rows[a:b]
+        begin = start[stream_rows]
         if (np.diff(begin) >= 0).all():
             continue
         soonest_after = np.append(np.minimum.accumulate(begin[::-1])[::-1][1:], begin[-1])
         latest_before = np.append(begin[0], np.maximum.accumulate(begin)[:-1])
         late, early = begin - soonest_after >= LONG_NS, latest_before - begin >= LONG_NS
         if returned is not None:
-            surely_late, surely_early = _after_return(begin, launch[mine], returned[mine])
+            surely_late, surely_early = _after_return(
+                begin, launch[stream_rows], returned[stream_rows]
+            )
             late, early = late | surely_late, early | surely_early
         out = min((late, early), key=lambda found: int(found.sum()))
         if not out.any():
             out = late | early
         if 0 < out.sum() <= max(1, (b - a) // _EXCEPTIONAL):
-            reason[mine[out]] = MISPLACED
+            reason[stream_rows[out]] = MISPLACED
         elif out.any():
-            many.append(mine[out])
+            many.append(stream_rows[out])
     return np.sort(np.concatenate([none, *many]))
 
 
@@ -314,16 +319,16 @@ def _judge_streams(
     for a, b in _streams(stream[rows]):
         if not late[a : b - 1].any():
             continue
-        mine = rows[a:b]
-        over = _outlast(start[mine], end[mine], OVERLAP_NS)[0]
+        stream_rows = rows[a:b]
+        over = _outlast(start[stream_rows], end[stream_rows], OVERLAP_NS)[0]
         if 0 < over.sum() <= max(1, (b - a) // _EXCEPTIONAL):
-            reason[mine[over]] = OVERLAPPING
-            mine = mine[~over]
+            reason[stream_rows[over]] = OVERLAPPING
+            stream_rows = stream_rows[~over]
         if launches is not None:
-            mine = mine[~_of_graphs(launches.number[mine])]
-        over, excess = _outlast(start[mine], end[mine], 0)
-        if excess * _EXCEPTIONAL > (end[mine] - start[mine]).sum():
-            many.append(mine[over])
+            stream_rows = stream_rows[~_of_graphs(launches.number[stream_rows])]
+        over, excess = _outlast(start[stream_rows], end[stream_rows], 0)
+        if excess * _EXCEPTIONAL > (end[stream_rows] - start[stream_rows]).sum():
+            many.append(stream_rows[over])
     return np.sort(np.concatenate([none, *many]))
 
 
@@ -359,24 +364,27 @@ def _together(
         return none
     many = []
     for a, b in _streams(stream[rows]):
-        mine = rows[a:b]
-        launch = np.full(b - a, -1) if launches is None else launches.number[mine]
-        at_once = mine[_at_once(start[mine], end[mine], launch)]
-        for found, of in ((at_once, b - a), _collectives_over(start, end, mine[collective[mine]])):
+        stream_rows = rows[a:b]
+        launch = np.full(b - a, -1) if launches is None else launches.number[stream_rows]
+        at_once = stream_rows[_at_once(start[stream_rows], end[stream_rows], launch)]
+        for found, of in (
+            (at_once, b - a),
+            _collectives_over(start, end, stream_rows[collective[stream_rows]]),
+        ):
             if len(found) > max(1, of // _EXCEPTIONAL):
                 many.append(found)
     return np.unique(np.concatenate([none, *many]))
 
 
-def _collectives_over(start: Ints, end: Ints, mine: Ints) -> tuple[Ints, int]:
+def _collectives_over(start: Ints, end: Ints, stream_rows: Ints) -> tuple[Ints, int]:
     """Collectives of one stream that begin before another ends by half the shorter; of how many."""
-    if len(mine) < 2:
-        return mine[:0], len(mine)
-    before = np.maximum.accumulate(end[mine])[:-1]
-    overlap = np.minimum(before, end[mine][1:]) - start[mine][1:]
-    length = end[mine] - start[mine]
+    if len(stream_rows) < 2:
+        return stream_rows[:0], len(stream_rows)
+    before = np.maximum.accumulate(end[stream_rows])[:-1]
+    overlap = np.minimum(before, end[stream_rows][1:]) - start[stream_rows][1:]
+    length = end[stream_rows] - start[stream_rows]
     over = overlap > np.maximum(_US, np.minimum(length[1:], length[:-1]) // 2)
-    return mine[1:][over], len(mine)
+    return stream_rows[1:][over], len(stream_rows)
 
 
 def _at_once(begin: Ints, finish: Ints, launch: Ints) -> Bools:
@@ -508,8 +516,8 @@ def believed_trace(trace: TraceFile) -> tuple[TraceFile, Ints]:
 
     notes = tuple(diagnostics(found, excerpt))
     if repeated:
-        again = np.setdiff1d(np.arange(len(trace.columns)), once)[0]
-        shown = trace.names[trace.columns.name[again]][:_EXCERPT]
+        repeated = np.setdiff1d(np.arange(len(trace.columns)), once)[0]
+        shown = trace.names[trace.columns.name[repeated]][:_EXCERPT]
         notes += (Diagnostic(Severity.NOTICE, *_REPEATED, None, shown, repeated),)
     kept = np.flatnonzero(found.believed)
     if len(kept) == len(trace.columns) and not notes:
@@ -535,8 +543,8 @@ def _waited(calls: HostCalls, stream: npt.NDArray[np.int32], returned: Ints) -> 
         begin, back = calls.start_ns[of], calls.end_ns[of]  # by start
         soonest = np.append(np.minimum.accumulate(back[::-1])[::-1], LATEST_NS)
         bound = soonest[np.searchsorted(begin, returned, side="left")]
-        mine = (returned >= 0) & ((own < 0) | (stream == own))
-        result = np.where(mine, np.minimum(result, bound), result)
+        stream_rows = (returned >= 0) & ((own < 0) | (stream == own))
+        result = np.where(stream_rows, np.minimum(result, bound), result)
     return result
 
 
@@ -561,8 +569,8 @@ def _first_of_equals(c: TraceColumns, call: npt.NDArray[np.int32] | None) -> Int
         np.maximum.at(known, alike, call[look])
         told = np.vstack([told, np.where(call[look] < 0, known[alike], call[look])])
     _, first = np.unique(told, axis=1, return_index=True)
-    again = np.setdiff1d(np.arange(len(look)), first)
-    return np.delete(every, look[again])
+    repeated = np.setdiff1d(np.arange(len(look)), first)
+    return np.delete(every, look[repeated])
 
 
 def believed_recording(recorded: RecordedCalls) -> RecordedCalls:

@@ -60,9 +60,9 @@ def _rematch(db: Path, run: str) -> None:
     from collscope.ingest.match import rematch
     from collscope.ingest.result import Ingested
 
-    def again() -> list[Ingested]:
+    def rematch_run() -> list[Ingested]:
         found = rematch(db, run)
         return [Ingested(f"run '{run}'", "matched", diagnostics=tuple(found))]
 
-    summarise(again, strict=False)
+    summarise(rematch_run, strict=False)
     write(f"{db}: run '{run}' matched", None)

@@ -62,8 +62,8 @@ def match_traces(
     matched.diagnostics += against
     codes = {d.code for d in against} | {d.code for t in given.traces for d in t.diagnostics}
     known = not doubted and codes.isdisjoint(TIMES_UNKNOWN)
-    told = found if known and codes.isdisjoint(STEPS_UNKNOWN) else None
-    return TraceMatch(given, timeline, check(recordings), calls, told, known)
+    known_steps = found if known and codes.isdisjoint(STEPS_UNKNOWN) else None
+    return TraceMatch(given, timeline, check(recordings), calls, known_steps, known)
 
 
 def _notes(given: store.StoredTraces, timeline: Timeline, *, doubted: bool) -> list[Diagnostic]:

@@ -1,7 +1,7 @@
 """Lines that stand in the logs of a run twice, found and left out (pure).
 
 A log is written twice by ``cat a a``, by ``tee``, by a launcher that keeps the ranks' output beside
-NCCL_DEBUG_FILE, or ingested under two paths. What tells: the id of a communicator (commId) is
+NCCL_DEBUG_FILE, or ingested under two paths. The evidence: the id of a communicator (commId) is
 random, so a process that joins one communicator with one rank twice is one line read twice.
 """
 
@@ -28,7 +28,7 @@ class Originals(msgspec.Struct, frozen=True):
     rows: Ints  # rising
     kernels: list[int]  # rising
     copied_rows: int  # left out
-    copied_processes: set[tuple[str, int]]  # of which all that two logs hold was equal
+    copied_processes: set[tuple[str, int]]  # whose lines were equal in two logs
     doubtful: int  # communicators joined twice with other calls: nothing was left out
 
 
@@ -55,16 +55,16 @@ def find_originals(
     doubtful = 0
     for group in twice:
         rows = [order[bounds[i] : bounds[i + 1]] for i in group]
-        found = _again(observed, rows)
+        found = _find_copy(observed, rows)
         process = processes[observed.handles[group[0]].process]
         two_logs = len({processes[observed.handles[i].process].source for i in group}) > 1
         if found is None:
             doubtful += not two_logs
             kept_apart.add((process.host, process.pid or 0))
             continue
-        original, again = found
+        original, copy = found
         dropped += [i for m, i in enumerate(group) if m != original]
-        lost_rows += again
+        lost_rows += copy
         if two_logs:
             copied.add((process.host, process.pid or 0))
     rows_left = np.ones(len(observed), dtype=bool)
@@ -97,40 +97,45 @@ def _identities(handles: Sequence[CommHandle]) -> list[Hashable | None]:
     return found
 
 
-def _again(observed: Observations, rows: Sequence[Ints]) -> tuple[int, list[Ints]] | None:
+def _find_copy(observed: Observations, rows: Sequence[Ints]) -> tuple[int, list[Ints]] | None:
     """Which of some handles of one communicator is the original, and all rows that are copies.
 
     returns  None where the calls of one are not among those of the other
     """
     longest = max(range(len(rows)), key=lambda k: len(rows[k]))
-    told = [calls_of(observed, own) for own in rows]
-    whole, others = told[longest], [k for k in range(len(rows)) if k != longest and len(rows[k])]
-    if not all(stands_in(told[k], whole) for k in others):
+    calls_by_log = [calls_of(observed, own) for own in rows]
+    original_calls, others = (
+        calls_by_log[longest],
+        [k for k in range(len(rows)) if k != longest and len(rows[k])],
+    )
+    if not all(stands_in(calls_by_log[k], original_calls) for k in others):
         return None
     if not others:
         # Each line behind its copy, as tee or a launcher writes them: so are the lines of calls.
         for times in range(len(rows), 1, -1):
-            parts = [whole[:, k::times] for k in range(times)]
-            if whole.shape[1] and all(np.array_equal(parts[0], part) for part in parts[1:]):
+            parts = [original_calls[:, k::times] for k in range(times)]
+            if original_calls.shape[1] and all(
+                np.array_equal(parts[0], part) for part in parts[1:]
+            ):
                 return longest, [rows[longest][k::times] for k in range(1, times)]
     return longest, [rows[k] for k in others]
 
 
 def calls_of(observed: Observations, own: Ints) -> Ints:
-    """What rows tell of their calls, shape (columns, rows)."""
+    """What rows hold on their calls, shape (columns, rows)."""
     return np.stack([observed.columns[c][own].astype(np.int64) for c in _TOLD])
 
 
-def stands_in(part: Ints, whole: Ints) -> bool:
+def stands_in(part: Ints, original_calls: Ints) -> bool:
     """Whether a sequence is the beginning or the end of another: a copy may be cut."""
     n = part.shape[1]
-    return np.array_equal(part, whole[:, :n]) or np.array_equal(
-        part, whole[:, whole.shape[1] - n :]
+    return np.array_equal(part, original_calls[:, :n]) or np.array_equal(
+        part, original_calls[:, original_calls.shape[1] - n :]
     )
 
 
 def _kernels_once(kernels: Sequence[TracedKernel], processes: Sequence[Process]) -> list[int]:
-    """Kernels of which no equal one was traced before: the same GPU, call and time."""
+    """Kernels that were not traced before: the same GPU, call and time."""
     starts = {(k.start_ns, k.op_count, k.rank, k.bus_id) for k in kernels}
     if len(starts) == len(kernels):
         return list(range(len(kernels)))

@@ -61,8 +61,8 @@ def first_of_rank(
     twice = len(recordings) - len(first)
     text = "recordings of ranks that already have one: left out"
     notes = [Diagnostic(Severity.NOTICE, "rank_recorded_twice", text, count=twice)]
-    kept, again = _calls_once(list(first.values()))
-    notes.append(Diagnostic(Severity.NOTICE, "counted_once", _AGAIN_TEXT, count=again))
+    kept, repeats = _calls_once(list(first.values()))
+    notes.append(Diagnostic(Severity.NOTICE, "counted_once", _AGAIN_TEXT, count=repeats))
     return kept, [note for note in notes if note.count]
 
 
@@ -76,16 +76,16 @@ def _calls_once(recordings: list[RecordedCalls]) -> tuple[list[RecordedCalls], i
         return recordings, 0
     kept = list(recordings)
     seen: set[tuple[str, RecordedCall]] = set()
-    again = 0
+    repeats = 0
     for k in alone:
         recorder = recordings[k].dialect.split("_")[0]
         here = [(recorder, call) for call in recordings[k].calls]
         left = tuple(key[1] for key in here if key not in seen or not _distinguished(key[1]))
-        again += len(here) - len(left)
+        repeats += len(here) - len(left)
         seen.update(here)
         if len(left) < len(here):
             kept[k] = replace(recordings[k], calls=left)
-    return [recorded for recorded in kept if recorded.calls], again
+    return [recorded for recorded in kept if recorded.calls], repeats
 
 
 def _distinguished(call: RecordedCall) -> bool:

@@ -107,12 +107,12 @@ def _believed(spans: Sequence[TracedKernel]) -> tuple[list[TracedKernel], list[D
             np.array(blocks, dtype=np.int64),
             np.ones(len(own), dtype=bool),
         )
-        told = stamps.diagnostics(found, partial(_at_line, own))
-        # Rows that contradict each other too often: nothing tells which of a clock's are right.
-        unknown = any(note.code in TIMES_UNKNOWN for note in told)
+        clock_problems = stamps.diagnostics(found, partial(_at_line, own))
+        # Rows that contradict each other too often: which of a clock's are right is unknown.
+        unknown = any(note.code in TIMES_UNKNOWN for note in clock_problems)
         for row in np.flatnonzero(~found.believed | unknown).tolist():
             kept[rows[row]] = replace(own[row], end_ns=None)
-        for note in told:
+        for note in clock_problems:
             before = notes.get(note.code)
             notes[note.code] = replace(note, count=note.count + (before.count if before else 0))
     return kept, list(notes.values())

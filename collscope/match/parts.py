@@ -1,6 +1,6 @@
 """Parts of one process's log, as log rotation leaves them, put one behind the other (pure).
 
-What tells: one process (host and pid) has lines on one communicator pointer in several logs, and
+The evidence: one process (host and pid) has lines on one communicator pointer in several logs, and
 only the first of them has the pointer's INIT lines. Each communicator of the later parts goes on
 where the earlier part ends.
 """
@@ -37,7 +37,7 @@ class Joined(msgspec.Struct, frozen=True):
 def join_parts(
     observed: Observations, processes: Sequence[Process], names: Mapping[int, str]
 ) -> Joined:
-    """Join the parts of each process's log; what may be a copy stays as it is.
+    """Join the parts of each process's log; what may be a copy does not change.
 
     names  of the sources that `processes` refer to
     """
@@ -72,8 +72,8 @@ def join_parts(
 
 def _begun(handle: CommHandle) -> bool:
     """Whether the log has INIT lines of a handle."""
-    told = (handle.comm_hash, handle.parent_ptr, handle.bus_id, handle.function)
-    return any(value is not None for value in told)
+    identity = (handle.comm_hash, handle.parent_ptr, handle.bus_id, handle.function)
+    return any(value is not None for value in identity)
 
 
 def _stem(name: str) -> tuple[str, int]:
@@ -97,7 +97,7 @@ def _in_order(
     by: Mapping[int, Sequence[int]],
     names: Mapping[int, str],
 ) -> list[int]:
-    """Sources of one process, the oldest first; empty where nothing tells their order."""
+    """Sources of one process, the oldest first; empty where their order is unknown."""
     late = {s for s, own in by.items() if not all(_begun(observed.handles[i]) for i in own)}
     first = [s for s in by if s not in late]
     if not first:  # no part has every beginning: each of them may be a copy of another
@@ -106,7 +106,7 @@ def _in_order(
         return [*first, *late]
     rising = sorted(by, key=lambda s: _stem(names[s])[1])
     if _one_stem(rising, names):
-        # Tools that split a log (split -d) number the parts upwards: the INIT lines tell.
+        # Tools that split a log (split -d) number the parts upwards: the INIT lines show it.
         for parts in (rising, rising[::-1]):
             if parts[0] not in late:
                 return parts

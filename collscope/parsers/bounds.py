@@ -121,7 +121,7 @@ def bounded_profile(profile: Profile) -> Profile:
 
 def _recording(found: RecordedCalls) -> RecordedCalls:
     limits = Limits()
-    held = _whole(limits, found)
+    held = _within_limits(limits, found)
     return replace(
         held,
         calls=tuple(_call(limits, call) for call in found.calls),
@@ -132,7 +132,7 @@ def _recording(found: RecordedCalls) -> RecordedCalls:
 
 
 def _call(limits: Limits, call: RecordedCall) -> RecordedCall:
-    held = _whole(limits, call)
+    held = _within_limits(limits, call)
     collective = limits.hold_entry(call.collective)
     assert collective is not None  # nothing that it needs is a number
     return held if collective is call.collective else replace(held, collective=collective)
@@ -140,9 +140,9 @@ def _call(limits: Limits, call: RecordedCall) -> RecordedCall:
 
 def _trace(trace: TraceFile) -> TraceFile:
     limits = Limits()
-    held = _whole(limits, trace)
+    held = _within_limits(limits, trace)
     collectives: tuple[TraceCollective, ...] = tuple(
-        _whole(limits, entry) for entry in trace.collectives
+        _within_limits(limits, entry) for entry in trace.collectives
     )
     return replace(
         held,
@@ -152,7 +152,7 @@ def _trace(trace: TraceFile) -> TraceFile:
     )
 
 
-def _whole(limits: Limits, record: _Record) -> _Record:
+def _within_limits(limits: Limits, record: _Record) -> _Record:
     """A record that has no number which it needs."""
     held = limits.hold(record)
     assert held is not None

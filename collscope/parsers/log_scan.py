@@ -78,8 +78,8 @@ def cut_end(found: LogScan) -> tuple[Severity, str] | None:
         if any(call.startswith(level[1]) for call in calls):
             return _CUT
         beginnings = [*(f"{op}: " for op in found.tables["ops"]), "## ["]
-        whole = level[1].startswith(tuple(beginnings)) or level[1].endswith("COMPLETE")
-        return None if whole else _PERHAPS
+        complete = level[1].startswith(tuple(beginnings)) or level[1].endswith("COMPLETE")
+        return None if complete else _PERHAPS
     prefixes = {f"{host}:{pid}:" for host, pid in known if host and pid is not None}
     cut = line.strip() and (
         _BEGINNING.fullmatch(line) or any(p.startswith(line) or p in line for p in prefixes)

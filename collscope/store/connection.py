@@ -305,8 +305,8 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute(f"PRAGMA user_version = {schema_version()}")
     if version and sys.stderr is not None:
         text = f"{path}: brought from schema version {version} to {schema_version()}"
-        again = f"; {count(due, 'run')} to match again" if due else ""
-        sys.stderr.write(one_line(f"collscope: {text}{again}.") + "\n")
+        to_rematch = f"; {count(due, 'run')} to match again" if due else ""
+        sys.stderr.write(one_line(f"collscope: {text}{to_rematch}.") + "\n")
 
 
 def _run_script(connection: sqlite3.Connection, script: str) -> None:

@@ -99,7 +99,7 @@ def with_parts_joined(given: RunInput) -> tuple[RunInput, set[tuple[str, int]]]:
 
 
 def processes_in_two_logs(connection: sqlite3.Connection, run: int) -> set[tuple[str, int]]:
-    """Host and pid of which more than one source of a run has lines on the same communicator."""
+    """Host and pid with lines on one communicator in more than one source of a run."""
     query = (
         "SELECT DISTINCT COALESCE(host, ''), pid FROM _comm_handle JOIN _process"
         " USING (process_id) JOIN _source USING (source_id) WHERE run_id = ? AND pid IS NOT NULL"

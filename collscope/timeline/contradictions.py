@@ -48,7 +48,7 @@ def contradictions(timeline: Timeline, steps: Steps) -> list[Diagnostic]:
 def _ends(timeline: Timeline) -> Iterable[Diagnostic]:
     """Calls that a rank left before another came, or could leave; more than wrong rows make.
 
-    One offset and drift of each clock cannot explain them, so the others' waits are no better.
+    One offset and drift of each clock cannot explain them, so waits of other ranks are no better.
     """
     impossible = int(timeline.times.impossible.sum())
     if impossible > 1 and impossible * _EXCEPTIONAL > len(timeline.calls):
@@ -180,8 +180,8 @@ def _slope(level: Floats, time: Floats, part: Ints) -> float:
         own = np.flatnonzero(part == k)
         half = len(own) // 2
         first, second = own[:half], own[len(own) - half :]
-        apart = time[second] - time[first]
-        rises.append((level[second] - level[first])[apart > 0] / apart[apart > 0])
+        skew = time[second] - time[first]
+        rises.append((level[second] - level[first])[skew > 0] / skew[skew > 0])
     every = np.concatenate(rises)
     return float(np.median(every)) if len(every) else 0.0
 
@@ -193,7 +193,7 @@ def _spread(level: Floats, kind: Ints) -> float:
 
 
 def _launches(rows: Rows, steps: Steps) -> Iterable[Diagnostic]:
-    """Steps that were found by launches, of which many lack."""
+    """Steps that were found by launches, many of which lack."""
     if steps.source not in ("kernels", "period"):
         return
     lacking = 0

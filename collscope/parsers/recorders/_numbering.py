@@ -95,6 +95,6 @@ def once(records: Sequence[_T], key: Callable[[_T], Hashable | None], notes: Not
     return kept
 
 
-def note_again(notes: Notes, again: int = 1, line: int = 1) -> None:
+def note_again(notes: Notes, repeats: int = 1, line: int = 1) -> None:
     """Count records that stand in the file already, and were left out."""
-    notes.add(Severity.NOTICE, "counted_once", _TWICE_TEXT, line, count=again)
+    notes.add(Severity.NOTICE, "counted_once", _TWICE_TEXT, line, count=repeats)

@@ -168,7 +168,7 @@ class _Reader:
         )
 
     def _event(self, event: re.Match[str], number: int) -> None:
-        if self._again(event):
+        if self._is_repeat(event):
             note_again(self.notes, line=number)
             return
         collective = self._signatures.get(event["id"])
@@ -188,7 +188,7 @@ class _Reader:
             call.state, call.end_ns = "completed", at_ns
         self._lifecycle |= what in "SE"
 
-    def _again(self, event: re.Match[str]) -> bool:
+    def _is_repeat(self, event: re.Match[str]) -> bool:
         """Whether the log has this call already: its number, or all that its graph holds."""
         graph, signature, work = event["graph"], event["id"], event["work"]
         if work is not None:

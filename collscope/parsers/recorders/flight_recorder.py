@@ -144,12 +144,12 @@ def _note_second(source: str, first: tuple[object, int], notes: Notes) -> None:
     if "entries" not in mapping(dump):
         return
     while rest := source[place:].lstrip():
-        again = decode(rest, 0)
-        if again is None or again[0] != dump:
+        second = decode(rest, 0)
+        if second is None or second[0] != dump:
             notes.add(Severity.DATA_LOSS, "second_dump", _SECOND_TEXT, 1)
             return
         notes.add(Severity.NOTICE, "counted_once", _AGAIN_TEXT, 1)
-        place = len(source) - len(rest) + again[1]
+        place = len(source) - len(rest) + second[1]
 
 
 def _lacking(entries: Sequence[Mapping[object, object]], status: Sequence[GroupStatus]) -> int:

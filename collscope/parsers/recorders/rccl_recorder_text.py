@@ -122,9 +122,9 @@ class _Reader:
         datatype = _whole(fields, "datatype")
         # Of a cut line the last number would be a piece of one, and of two lines that run into
         # each other some field stands there twice.
-        whole = "context.graphID" in fields and all(len(fields.get(f, [])) < 2 for f in _SINGLE)
+        complete = "context.graphID" in fields and all(len(fields.get(f, [])) < 2 for f in _SINGLE)
         if (
-            not whole
+            not complete
             or count is None
             or comm is None
             or datatype is None
