@@ -516,8 +516,8 @@ def believed_trace(trace: TraceFile) -> tuple[TraceFile, Ints]:
 
     notes = tuple(diagnostics(found, excerpt))
     if repeated:
-        repeated = np.setdiff1d(np.arange(len(trace.columns)), once)[0]
-        shown = trace.names[trace.columns.name[repeated]][:_EXCERPT]
+        first = np.setdiff1d(np.arange(len(trace.columns)), once)[0]
+        shown = trace.names[trace.columns.name[first]][:_EXCERPT]
         notes += (Diagnostic(Severity.NOTICE, *_REPEATED, None, shown, repeated),)
     kept = np.flatnonzero(found.believed)
     if len(kept) == len(trace.columns) and not notes:

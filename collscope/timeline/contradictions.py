@@ -32,6 +32,7 @@ _HELD_UP_OF = 20
 _FASTEST_DRIFT = 1e-3
 _FEWEST_ENDS = 8  # on either side of a jump
 _PLACES = 64  # at which a jump is looked for
+_NEAREST = 4  # of these, where the ends just before and just behind differ most
 
 
 def contradictions(timeline: Timeline, steps: Steps) -> list[Diagnostic]:
@@ -149,8 +150,24 @@ def _jump(level: Floats, time: Floats, kind: Ints) -> float:
     Ends of one kind are held against each other: the step is the median of their steps, and has to
     exceed by far how these, and the ends on either side, scatter.
     """
-    places = np.linspace(_FEWEST_ENDS, len(level) - _FEWEST_ENDS, _PLACES).astype(np.int64)
-    return max(_lasting_step(level, time, kind, int(place)) for place in np.unique(places))
+    places = np.unique(
+        np.linspace(_FEWEST_ENDS, len(level) - _FEWEST_ENDS, _PLACES).astype(np.int64)
+    ).tolist()
+    if len(level) > _PLACES:  # so many ends of a kind have a median on the longer side of a jump
+        centred, few = _centred(level, kind), max(_FEWEST_ENDS, len(level) // _PLACES)
+        places.sort(
+            key=lambda k: -abs(np.median(centred[k : k + few]) - np.median(centred[k - few : k]))
+        )
+        places = places[:_NEAREST]
+    return max(_lasting_step(level, time, kind, place) for place in places)
+
+
+def _centred(level: Floats, kind: Ints) -> Floats:
+    """Ends without the median of their kind."""
+    result = np.empty_like(level)
+    for k in np.unique(kind).tolist():
+        result[kind == k] = level[kind == k] - np.median(level[kind == k])
+    return result
 
 
 def _lasting_step(level: Floats, time: Floats, kind: Ints, place: int) -> float:
@@ -188,8 +205,7 @@ def _slope(level: Floats, time: Floats, part: Ints) -> float:
 
 def _spread(level: Floats, kind: Ints) -> float:
     """How far ends lie from the median of their kind: the median."""
-    rest = [np.abs(level[kind == k] - np.median(level[kind == k])) for k in np.unique(kind)]
-    return float(np.median(np.concatenate(rest)))
+    return float(np.median(np.abs(_centred(level, kind))))
 
 
 def _launches(rows: Rows, steps: Steps) -> Iterable[Diagnostic]:
