@@ -212,13 +212,20 @@ def _launches(rows: Rows, steps: Steps) -> Iterable[Diagnostic]:
     """Steps that were found by launches, many of which lack."""
     if steps.source not in ("kernels", "period"):
         return
-    lacking = 0
+    lacking = few = 0
     for t in range(len(rows.ranks)):
         launch = rows.launch[rows.of(t)]
         known = np.flatnonzero(launch != UNKNOWN_LAUNCH)
         # Rows before the first known one may have been launched before the profiler began.
         unknown = int((launch[known[0] :] == UNKNOWN_LAUNCH).sum()) if len(known) else 0
-        lacking += unknown * (unknown * _EXCEPTIONAL > len(launch))
+        many = unknown * _EXCEPTIONAL > len(launch)
+        lacking, few = lacking + unknown * many, few + unknown * (not many)
+    if few and not lacking:
+        text = (
+            "kernels and copies without the call that launched them, though others have theirs:"
+            " calls were lost, or the file is damaged, and the steps that these begin are off"
+        )
+        yield Diagnostic(Severity.NOTICE, "launch_unknown", text, count=few)
     if lacking:
         text = (
             "kernels and copies without the call that launched them, though others have theirs:"
