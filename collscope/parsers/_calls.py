@@ -214,10 +214,10 @@ class CallRows:
             waits = start[of_process & (as_numpy(self._kind, np.int8) == Call.DEVICE_SYNC)]
             host_end = max(int(own_rows[:, 2].max()), int(end[of_process].max(initial=0)))
             waited = float(waits.max()) if len(waits) else -np.inf
-            lacking, launched = without_kernel(
+            lacking, of_process_launched = without_kernel(
                 Launches(own_rows[:, 1], own_rows[:, 2], named), host_end, waited, gpu
             )
-            lost, launched = lost + lacking, launched + launched
+            lost, launched = lost + lacking, launched + of_process_launched
         if lost:
             yield lost_kernels(lost, launched)
 
