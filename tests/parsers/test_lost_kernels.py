@@ -55,3 +55,24 @@ def test_launches_without_a_kernel_make_times_unknown(
         query = "SELECT COUNT(idle_ns), COUNT(*) FROM rank_times WHERE run = ?"
         assert connection.execute(query, ("lost",)).fetchone() == (0, 1)
         assert connection.execute(query, ("whole",)).fetchone() == (1, 1)
+
+
+@pytest.mark.parametrize(("lost", "code"), [(1, "kernels_lost"), (3, "many_kernels_lost")])
+def test_more_than_one_launch_in_a_hundred(
+    lost: int, code: str, tmp_path: Path, samples: Path
+) -> None:
+    """Of 177 launches of one kernel each, one is 0.6 % and three are 1.7 %."""
+    recorded = samples / "traces/ringll/rank0.json.gz"
+    (path,) = write(parse([gzip.decompress(recorded.read_bytes())], "t"), "nsys", tmp_path)
+    with closing(sqlite3.connect(path)) as connection:
+        table = "CUPTI_ACTIVITY_KIND_KERNEL"
+        connection.execute(
+            f"DELETE FROM {table} WHERE rowid IN"
+            f" (SELECT rowid FROM {table} ORDER BY start LIMIT {lost} OFFSET 100)"
+        )
+        connection.commit()
+    db = tmp_path / "a.db"
+    assert collscope("ingest", "trace", path, "--db", db).code == 0
+    with closing(sqlite3.connect(db)) as connection:
+        query = "SELECT code, count FROM diagnostics WHERE code LIKE '%kernels_lost'"
+        assert connection.execute(query).fetchall() == [(code, lost)]

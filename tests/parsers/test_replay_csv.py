@@ -236,3 +236,13 @@ def test_a_row_twice_is_read_once() -> None:
     found = replay_csv.parse(OWN + ROW)
     assert len(found.measurements) == 2
     assert [(d.code, d.count) for d in found.diagnostics] == [("counted_once", 1)]
+
+
+def test_a_gap_in_the_classes_of_a_csv_without_their_number(samples: Path) -> None:
+    """It is a notice: the file may be a part of another. Labels share one numbering."""
+    lines = (samples / "replay/h200x4-mixed.csv").read_text().splitlines(keepends=True)
+    assert [d.code for d in replay_csv.parse("".join(lines)).diagnostics] == []
+    found = replay_csv.parse("".join(lines[:-5] + lines[-3:])).diagnostics
+    assert [(d.severity.value, d.code, d.count) for d in found] == [
+        ("notice", "classes_missing", 2)
+    ]
