@@ -175,10 +175,11 @@ class Store(msgspec.Struct, frozen=True):
         """
         from collscope.ingest.match import reading, require_run  # noqa: PLC0415
         from collscope.reports.build import build_report  # noqa: PLC0415
+        from collscope.reports.render import shown  # noqa: PLC0415
 
         with reading(self.path) as connection:
             require_run(connection, self.path, run)
-            return build_report(connection, run, top=None, system=system, label=label)
+            return shown(build_report(connection, run, top=None, system=system, label=label))
 
     def predict(
         self,

@@ -9,16 +9,15 @@ from collscope.model import Diagnostic, Severity
 from collscope.parsers.reader import Fit, Reader, is_sqlite, one_profile
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Iterator
 
     from collscope.model import Profile, ProfileSet
     from collscope.parsers._rows import Rows
     from collscope.parsers.hints import Hints
-    from collscope.parsers.reader import Source
+    from collscope.parsers.reader import Database, Source
 
 
-def select(connection: sqlite3.Connection, sql: str) -> Iterator[tuple[Any, ...]]:
+def select(connection: Database, sql: str) -> Iterator[tuple[Any, ...]]:
     """Rows of a query; text that is not UTF-8 comes with replacement characters."""
     before = connection.text_factory
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
@@ -28,7 +27,7 @@ def select(connection: sqlite3.Connection, sql: str) -> Iterator[tuple[Any, ...]
         connection.text_factory = before
 
 
-def base_tables(connection: sqlite3.Connection) -> set[str]:
+def base_tables(connection: Database) -> set[str]:
     """Tables whose rows are stored as they are read.
 
     Views, virtual tables and tables with generated columns run what the file says, to any length.
@@ -38,7 +37,7 @@ def base_tables(connection: sqlite3.Connection) -> set[str]:
     return {table for table in tables if not _generated(connection, table)}
 
 
-def _generated(connection: sqlite3.Connection, table: str) -> bool:
+def _generated(connection: Database, table: str) -> bool:
     # cid, name, type, notnull, dflt_value, pk, hidden: 2 and 3 of generated columns
     rows = select(connection, f"PRAGMA table_xinfo({quoted(table)})")
     return any(row[6] in (2, 3) for row in rows)
@@ -49,7 +48,7 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def columns(connection: sqlite3.Connection, table: str) -> dict[str, str]:
+def columns(connection: Database, table: str) -> dict[str, str]:
     """Columns of a table: lower-case name to the name as declared."""
     rows = select(connection, f"PRAGMA table_xinfo({quoted(table)})")
     return {str(row[1]).lower(): str(row[1]) for row in rows}
@@ -68,7 +67,7 @@ def first_of(known: dict[str, str], alias: str, *names: str) -> str:
 
 
 @contextmanager
-def damage_noted(connection: sqlite3.Connection, rows: Rows) -> Iterator[None]:
+def damage_noted(connection: Database, rows: Rows) -> Iterator[None]:
     """Turn an error of the file into a diagnostic; rows read before it stay."""
     try:
         yield
@@ -84,7 +83,7 @@ def damage_noted(connection: sqlite3.Connection, rows: Rows) -> Iterator[None]:
 def sqlite_reader(
     name: str,
     sniff_tables: Callable[[set[str]], bool],
-    parse: Callable[[sqlite3.Connection], Profile],
+    parse: Callable[[Database], Profile],
 ) -> Reader:
     """Reader of a profile that is an SQLite file, told by the names of its base tables."""
 

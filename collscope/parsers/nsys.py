@@ -28,10 +28,10 @@ from collscope.parsers._sqlite import (
 from collscope.parsers.nsys_nccl import Communicator, Range
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable
 
     from collscope.model.profile import ProfiledCalls
+    from collscope.parsers.reader import Database
 
 _KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 _MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
@@ -62,7 +62,7 @@ def sniff_tables(tables: set[str]) -> bool:
     return bool({_KERNEL, _MEMCPY, _MEMSET, _GRAPH} & tables)
 
 
-def parse(connection: sqlite3.Connection) -> Profile:
+def parse(connection: Database) -> Profile:
     """Totals per kernel and device, and one span per kernel, copy and fill.
 
     connection  open export; it is only read
@@ -93,7 +93,7 @@ def parse(connection: sqlite3.Connection) -> Profile:
     return _with_calls_of_nccl(rows.profile("nsys", calls, devices), ranges, launched)
 
 
-def _processes(connection: sqlite3.Connection, names: set[str]) -> int:
+def _processes(connection: Database, names: set[str]) -> int:
     """Number of processes with events; 0 where the tables do not tell."""
     tables = (t for t in (_KERNEL, _MEMCPY, _MEMSET) if t in names)
     told = [t for t in tables if "globalpid" in columns(connection, t)]
@@ -101,9 +101,7 @@ def _processes(connection: sqlite3.Connection, names: set[str]) -> int:
     return next(select(connection, f"SELECT COUNT(*) FROM ({union})"))[0] if told else 0
 
 
-def _read_kernels(
-    connection: sqlite3.Connection, rows: Rows, names: set[str], several: bool
-) -> None:
+def _read_kernels(connection: Database, rows: Rows, names: set[str], several: bool) -> None:
     if "StringIds" not in names:
         message = "Table StringIds is missing, so kernels have no names. Export the report again."
         rows.note(Diagnostic(Severity.ERROR, "unknown_schema", message))
@@ -115,9 +113,7 @@ def _read_kernels(
     _read_events(connection, rows, _KERNEL, ("COALESCE(d.value, n.value)", joins), several)
 
 
-def _read_copies(
-    connection: sqlite3.Connection, rows: Rows, names: set[str], several: bool
-) -> None:
+def _read_copies(connection: Database, rows: Rows, names: set[str], several: bool) -> None:
     known = columns(connection, _MEMCPY)
     copy_kind = first_of(known, "k", "copyKind")
     cases = " ".join(f"WHEN {code} THEN '{label}'" for code, label in _COPY_KINDS.items())
@@ -131,7 +127,7 @@ def _read_copies(
 
 
 def _read_events(
-    connection: sqlite3.Connection, rows: Rows, table: str, named: tuple[str, str], several: bool
+    connection: Database, rows: Rows, table: str, named: tuple[str, str], several: bool
 ) -> None:
     """Events of a table.
 
@@ -171,7 +167,7 @@ def _number(known: dict[str, str]) -> str:
 
 
 def _read_calls(
-    connection: sqlite3.Connection, rows: Rows, names: set[str], told: set[int]
+    connection: Database, rows: Rows, names: set[str], told: set[int]
 ) -> tuple[ProfiledCalls | None, dict[int, tuple[int, int]]]:
     """Calls of the runtime and the driver; and thread and start of the first one of some.
 
@@ -207,9 +203,7 @@ def _read_calls(
     return found.columns(), first
 
 
-def _tell_streams(
-    connection: sqlite3.Connection, table: str, found: CallRows, place: dict[int, int]
-) -> None:
+def _tell_streams(connection: Database, table: str, found: CallRows, place: dict[int, int]) -> None:
     """Streams and events of synchronising calls, or of recorded events.
 
     eventSyncId, where there is one, tells which record a wait is for; an event's own id comes back.
@@ -226,7 +220,7 @@ def _tell_streams(
             found.tell(place[number], label, ("record", linked) if linked else named)
 
 
-def _nccl_ranges(connection: sqlite3.Connection, names: set[str]) -> Iterable[Range]:
+def _nccl_ranges(connection: Database, names: set[str]) -> Iterable[Range]:
     """Ranges of NCCL's functions with their payloads, as far as these can be read."""
     known = columns(connection, _NVTX) if _NVTX in names else {}
     if not {"globaltid", "end"} <= known.keys() or "StringIds" not in names:
@@ -254,7 +248,7 @@ def _nccl_ranges(connection: sqlite3.Connection, names: set[str]) -> Iterable[Ra
 
 
 def _payload_schemas(
-    connection: sqlite3.Connection, names: set[str]
+    connection: Database, names: set[str]
 ) -> dict[tuple[object, object], tuple[nvtx_payload.Field, ...]]:
     """Fields by domain and schema; those that two processes register in two ways are left out."""
     if not _has(connection, names, _SCHEMAS, "flags", "type", "name", "offset"):
@@ -284,14 +278,14 @@ def _payload_schemas(
     }
 
 
-def _has(connection: sqlite3.Connection, names: set[str], table: str, *needed: str) -> bool:
+def _has(connection: Database, names: set[str], table: str, *needed: str) -> bool:
     """Whether a table of payload schemas is there, with its keys and these columns."""
     keys = {"domainid", "schemaid", *needed} | ({"idx"} if table == _SCHEMAS else set())
     return table in names and keys <= columns(connection, table).keys()
 
 
 def _devices(
-    connection: sqlite3.Connection, names: set[str], several: bool, ranges: Iterable[Range]
+    connection: Database, names: set[str], several: bool, ranges: Iterable[Range]
 ) -> tuple[ProfiledDevice, ...]:
     """Rank and kind of the devices.
 
@@ -373,7 +367,7 @@ def _with_calls_of_nccl(
     return replace(profile, spans=tuple(spans), diagnostics=(*profile.diagnostics, *notes))
 
 
-def _note_graphs(connection: sqlite3.Connection, rows: Rows) -> None:
+def _note_graphs(connection: Database, rows: Rows) -> None:
     count = next(select(connection, f"SELECT COUNT(*) FROM {_GRAPH}"))[0]
     if count:
         message = (

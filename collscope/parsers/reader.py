@@ -6,13 +6,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from collscope.model import MeasurementSet, MetricSet, Profile, ProfileSet
     from collscope.model.trace import RecordedCalls, TraceFile
     from collscope.parsers.hints import Hints
@@ -43,6 +41,19 @@ class Fit(IntEnum):
     WHOLE = 3  # the file is of this dialect alone
 
 
+class Database(Protocol):
+    """An SQLite file that somebody opened for reading: what readers use of `sqlite3.Connection`."""
+
+    text_factory: Any
+
+    @property
+    def DatabaseError(self) -> type[Exception]:  # noqa: N802 - its name there
+        """What a damaged file raises."""
+
+    def execute(self, sql: str, /) -> Iterator[tuple[Any, ...]]:
+        """Rows of a query."""
+
+
 class Source(Protocol):
     """A file as a reader gets it: decompressed, within the limits, read as often as needed."""
 
@@ -59,7 +70,7 @@ class Source(Protocol):
     def text(self) -> str:
         """As `whole`; bytes that are no UTF-8 are replacement characters."""
 
-    def database(self) -> AbstractContextManager[sqlite3.Connection | None]:
+    def database(self) -> AbstractContextManager[Database | None]:
         """It as an SQLite file, open for reading base tables; None where it cannot be opened."""
 
 
@@ -81,7 +92,7 @@ class InMemory(msgspec.Struct, frozen=True):
         """The parts as text."""
         return text_of(self.whole())
 
-    def database(self) -> AbstractContextManager[sqlite3.Connection | None]:
+    def database(self) -> AbstractContextManager[Database | None]:
         """None: SQLite opens files."""
         return nullcontext(None)
 

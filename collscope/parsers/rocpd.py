@@ -37,10 +37,10 @@ from collscope.parsers._sqlite import (
 )
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Mapping
 
     from collscope.model import KernelSpan
+    from collscope.parsers.reader import Database
 
 _DISPATCH = "rocpd_kernel_dispatch"
 _COPY = "rocpd_memory_copy"
@@ -58,7 +58,7 @@ def sniff_tables(tables: set[str]) -> bool:
     return "top_kernels" in tables or any(t.startswith(_DISPATCH) for t in tables)
 
 
-def parse(connection: sqlite3.Connection) -> Profile:
+def parse(connection: Database) -> Profile:
     """Totals per kernel and agent, and one span per dispatch and copy.
 
     connection  open rocpd file; it is only read
@@ -114,7 +114,7 @@ def _suffixes(names: set[str]) -> list[str]:
     return sorted(name.removeprefix(_DISPATCH) for name in names if name.startswith(_DISPATCH))
 
 
-def _place(connection: sqlite3.Connection, table: str, suffix: str) -> tuple[str, str, str, str]:
+def _place(connection: Database, table: str, suffix: str) -> tuple[str, str, str, str]:
     """SQL for start, end, the row with agent and stream, and the joins they need."""
     known = columns(connection, table + suffix)
     if "start_id" not in known:
@@ -135,9 +135,7 @@ def _complete(rows: Rows, names: set[str], suffix: str, needed: tuple[str, ...])
     return not missing
 
 
-def _call(
-    connection: sqlite3.Connection, names: set[str], table: str, process: _Process
-) -> tuple[str, str]:
+def _call(connection: Database, names: set[str], table: str, process: _Process) -> tuple[str, str]:
     """SQL for the number of the call behind an execution, and the join it needs."""
     event = "rocpd_event" + process.suffix
     known = columns(connection, table + process.suffix)
@@ -147,9 +145,7 @@ def _call(
     return number, f" LEFT JOIN {quoted(event)} c ON c.id = k.event_id"
 
 
-def _read_dispatches(
-    connection: sqlite3.Connection, rows: Rows, names: set[str], process: _Process
-) -> None:
+def _read_dispatches(connection: Database, rows: Rows, names: set[str], process: _Process) -> None:
     suffix = process.suffix
     needed = (_DISPATCH, "rocpd_info_kernel_symbol", "rocpd_info_agent")
     if not _complete(rows, names, suffix, needed):
@@ -188,9 +184,7 @@ def _take(process: _Process, row: tuple[object, ...]) -> None:
         process.streams_of[call].add(str(stream))
 
 
-def _read_copies(
-    connection: sqlite3.Connection, rows: Rows, names: set[str], process: _Process
-) -> None:
+def _read_copies(connection: Database, rows: Rows, names: set[str], process: _Process) -> None:
     suffix = process.suffix
     if _COPY + suffix not in names:
         return
@@ -211,9 +205,7 @@ def _read_copies(
         rows.add_span(row, "copy")
 
 
-def _read_calls(
-    connection: sqlite3.Connection, found: CallRows, names: set[str], process: _Process
-) -> None:
+def _read_calls(connection: Database, found: CallRows, names: set[str], process: _Process) -> None:
     region, event, string = (
         table + process.suffix for table in ("rocpd_region", "rocpd_event", "rocpd_string")
     )
@@ -253,7 +245,7 @@ def _read_calls(
 
 
 def _tell_streams(
-    connection: sqlite3.Connection,
+    connection: Database,
     found: CallRows,
     names: set[str],
     process: _Process,
@@ -284,12 +276,12 @@ def _tell_streams(
         found.tell(place[event_id][0], label, values.get("event"))
 
 
-def _has(connection: sqlite3.Connection, names: set[str], table: str, needed: set[str]) -> bool:
+def _has(connection: Database, names: set[str], table: str, needed: set[str]) -> bool:
     return table in names and needed <= columns(connection, table).keys()
 
 
 def _devices(
-    connection: sqlite3.Connection, names: set[str], processes: list[_Process]
+    connection: Database, names: set[str], processes: list[_Process]
 ) -> tuple[ProfiledDevice, ...]:
     """What the processes' tables say of their devices."""
     found = []
@@ -303,9 +295,7 @@ def _devices(
     return tuple(found)
 
 
-def _rank(
-    connection: sqlite3.Connection, names: set[str], suffix: str
-) -> tuple[int | None, int | None]:
+def _rank(connection: Database, names: set[str], suffix: str) -> tuple[int | None, int | None]:
     """Rank and world size by the process' environment."""
     text = _only(connection, names, "rocpd_info_process" + suffix, "environment")
     try:
@@ -320,7 +310,7 @@ def _rank(
     return None, None
 
 
-def _only(connection: sqlite3.Connection, names: set[str], table: str, column: str) -> str | None:
+def _only(connection: Database, names: set[str], table: str, column: str) -> str | None:
     """The text of a column in a table of one row."""
     if table not in names or column not in columns(connection, table):
         return None
@@ -328,7 +318,7 @@ def _only(connection: sqlite3.Connection, names: set[str], table: str, column: s
     return found[0][0] if len(found) == 1 and isinstance(found[0][0], str) else None
 
 
-def _read_flat(connection: sqlite3.Connection, rows: Rows, table: str, kind: str) -> None:
+def _read_flat(connection: Database, rows: Rows, table: str, kind: str) -> None:
     known = columns(connection, table)
     if not {"name", "start", "end"} <= known.keys():
         message = f"Table {table} has no columns name, start and end."
@@ -344,7 +334,7 @@ def _read_flat(connection: sqlite3.Connection, rows: Rows, table: str, kind: str
         rows.add_span(row, kind)
 
 
-def _read_top(connection: sqlite3.Connection, rows: Rows) -> None:
+def _read_top(connection: Database, rows: Rows) -> None:
     # name, total_calls, total_duration, average, percentage; durations in microseconds
     places = top_columns(list(columns(connection, "top_kernels").values()))
     if places is None:

@@ -20,10 +20,10 @@ from collscope.parsers._rows import Rows, kind_of, top_columns
 from collscope.parsers._sqlite import base_tables, columns, damage_noted, select, sqlite_reader
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator
 
     from collscope.model.profile import ProfiledCalls
+    from collscope.parsers.reader import Database
 
 # One row per operation: the kernel's name, or an empty description and the type of a copy.
 _OPERATIONS = """
@@ -55,7 +55,7 @@ def sniff_tables(tables: set[str]) -> bool:
     return "top" in tables and not any(t.startswith("rocpd_kernel_dispatch") for t in tables)
 
 
-def parse(connection: sqlite3.Connection) -> Profile:
+def parse(connection: Database) -> Profile:
     """Totals per kernel and device, and one span per operation.
 
     connection  open RPD file; it is only read
@@ -80,7 +80,7 @@ class _Streams:
     of the others of its queue, where these have one.
     """
 
-    def __init__(self, connection: sqlite3.Connection, names: set[str]) -> None:
+    def __init__(self, connection: Database, names: set[str]) -> None:
         self._call: dict[object, int] = {}
         if _has(connection, names, "rocpd_api_ops", {"api_id", "op_id"}):
             for call, operation in select(connection, "SELECT api_id, op_id FROM rocpd_api_ops"):
@@ -103,7 +103,7 @@ class _Streams:
         return stream, call
 
 
-def _streams(connection: sqlite3.Connection, names: set[str]) -> Iterator[tuple[int, str]]:
+def _streams(connection: Database, names: set[str]) -> Iterator[tuple[int, str]]:
     """Calls that name a stream."""
     for table in ("rocpd_copyapi", "rocpd_kernelapi"):
         if _has(connection, names, table, {"api_ptr_id", "stream"}):
@@ -119,7 +119,7 @@ def _streams(connection: sqlite3.Connection, names: set[str]) -> Iterator[tuple[
                 yield call, stream
 
 
-def _has(connection: sqlite3.Connection, names: set[str], table: str, needed: set[str]) -> bool:
+def _has(connection: Database, names: set[str], table: str, needed: set[str]) -> bool:
     return table in names and needed <= columns(connection, table).keys()
 
 
@@ -128,9 +128,7 @@ def _calls(names: set[str]) -> str:
     return _CALLS.format(strings="rocpd_ustring" if "rocpd_ustring" in names else "rocpd_string")
 
 
-def _read_calls(
-    connection: sqlite3.Connection, rows: Rows, names: set[str]
-) -> ProfiledCalls | None:
+def _read_calls(connection: Database, rows: Rows, names: set[str]) -> ProfiledCalls | None:
     if not _has(connection, names, "rocpd_api", _OF_CALLS):
         return None
     found = CallRows(rows.launched)
@@ -143,7 +141,7 @@ def _read_calls(
     return found.columns()
 
 
-def _read_operations(connection: sqlite3.Connection, rows: Rows, streams: _Streams) -> None:
+def _read_operations(connection: Database, rows: Rows, streams: _Streams) -> None:
     missing = _NEEDED - columns(connection, "rocpd_op").keys()
     if missing:
         message = f"Table rocpd_op has no column {', '.join(sorted(missing))}: not an RPD file."
@@ -155,7 +153,7 @@ def _read_operations(connection: sqlite3.Connection, rows: Rows, streams: _Strea
         rows.add_span((*row, stream, call), kind)
 
 
-def _read_top(connection: sqlite3.Connection, rows: Rows) -> None:
+def _read_top(connection: Database, rows: Rows) -> None:
     # Name, TotalCalls, TotalDuration, Ave, Percentage; later TotalDuration_us, Ave_us
     titles = list(columns(connection, "top").values())
     places = top_columns(titles)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -15,11 +14,12 @@ from collscope.analysis.efficiency import efficiency_of
 from collscope.analysis.overview import read_header, read_seen
 from collscope.analysis.share import read_shares
 from collscope.analysis.sizes import histograms
+from collscope.analysis.timeline import StoredTimeline
 from collscope.analysis.transports import read_facts, read_settings, read_transports
 from collscope.reports.efficiency import judgement_of
 from collscope.reports.findings import find
 from collscope.reports.judgement import JudgedClass
-from collscope.reports.model import Report, part_kinds
+from collscope.reports.model import Report
 from collscope.reports.overview import coverage_of, find_gaps
 
 
@@ -48,7 +48,6 @@ def build_report(
     shares = read_shares(connection, run)
     communicators = communicator_rows(connection, run, totals, classes)
     transports = read_transports(connection, run, communicators)
-    parts: dict[str, Any] = {n: kind.read(connection, run) for n, kind in part_kinds().items()}
     report = Report(
         header=read_header(connection, run, classes, communicators),
         shares=shares,
@@ -59,7 +58,7 @@ def build_report(
         settings=read_settings(connection, run),
         facts=read_facts(connection, run),
         judgement=judgement_of(efficiency_of(connection, run, classes, shares, (system, label))),
-        **parts,
+        timeline=StoredTimeline.read(connection, run),
         findings=(),
         coverage=coverage_of(read_seen(connection, run, totals, communicators)),
     )

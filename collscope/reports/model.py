@@ -7,9 +7,7 @@ Units are in the field names; ns and bytes are integers; ratios lie in 0..1 and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cache
-from typing import Annotated, get_type_hints
+from typing import Annotated
 
 import msgspec
 
@@ -18,10 +16,9 @@ from collscope.analysis.communicators import CommunicatorRow
 from collscope.analysis.overview import DiagnosticRow, Header, SourceLines
 from collscope.analysis.share import Share
 from collscope.analysis.sizes import Histogram
+from collscope.analysis.timeline import StoredTimeline
 from collscope.analysis.transports import FactRow, SettingRow, TransportRow
 from collscope.reports.judgement import Judgement
-from collscope.reports.part import Part
-from collscope.reports.sections_timeline import TimelineReport
 
 SCHEMA = "collscope.report/1"
 
@@ -80,13 +77,6 @@ class Coverage(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a report says about one run."""
 
-    def _repr_html_(self) -> str:
-        """The page in a frame, for notebooks; without the drawings that need the store."""
-        from collscope.reports.html.page import framed  # noqa: PLC0415
-        from collscope.reports.render import render  # noqa: PLC0415
-
-        return framed(render(self, "html"))
-
     schema: str = SCHEMA
     header: Header
     shares: tuple[Share, ...]
@@ -97,18 +87,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     settings: tuple[SettingRow, ...]
     facts: tuple[FactRow, ...]
     judgement: Judgement
-    timeline: TimelineReport
+    timeline: StoredTimeline
     findings: tuple[Finding, ...]
     coverage: Coverage
-
-    @property
-    def parts(self) -> Iterable[Part]:
-        """Sections with data of their own, in the order of their fields."""
-        return (getattr(self, name) for name in part_kinds())
-
-
-@cache
-def part_kinds() -> dict[str, type[Part]]:
-    """Fields of `Report` that are parts, with their types."""
-    hints = get_type_hints(Report).items()
-    return {n: kind for n, kind in hints if isinstance(kind, type) and issubclass(kind, Part)}

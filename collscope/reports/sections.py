@@ -32,6 +32,7 @@ from collscope.reports.overview import (
 )
 from collscope.reports.sections_calls import classes, communicators, histograms
 from collscope.reports.sections_judgement import gain_sentences, judgement, measured_sentences
+from collscope.reports.sections_timeline import timeline_section
 from collscope.reports.share import BOUND_WORDS, denominator, percent_words, range_words
 from collscope.reports.timeline_words import (
     cut_sentence,
@@ -56,7 +57,7 @@ def sections(report: Report) -> tuple[Section, ...]:
         Section("", tuple(_answer(report))),
         Section("Findings", tuple(_findings(report.findings))),
         Section("Share of GPU time", tuple(_shares(report))),
-        *(section for part in report.parts for section in part.sections()),
+        *timeline_section(report.timeline),
         Section("Classes", tuple(classes(report))),
         Section("Efficiency and gain", tuple(judgement(report))),
         Section("Message sizes", tuple(histograms(report))),

@@ -17,7 +17,6 @@ from collscope.analysis.timeline import (
     StoredTimeline,
 )
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, scaled, table
-from collscope.reports.part import Part
 from collscope.units import count, figure, format_size, us_or_ms
 
 _MOST_RANKS = 16  # rows of a table; then the ranks with most exposed time
@@ -335,11 +334,3 @@ def _progress(progress: Sequence[ProgressRow]) -> Iterable[str | Table]:
     )
     if len(stopped) > _MOST_PROGRESS:
         yield f"{len(stopped) - _MOST_PROGRESS} more not shown (view progress)."
-
-
-class TimelineReport(StoredTimeline, Part, frozen=True):
-    """Everything traces and recordings tell; empty where the run has none."""
-
-    def sections(self) -> Iterable[Section]:
-        """Timeline and ranks, where there is something of them."""
-        return timeline_section(self)

@@ -19,9 +19,6 @@ counts only when the order of calls alone names it.
 
 from __future__ import annotations
 
-from collections import Counter
-
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -40,6 +37,7 @@ from collscope.timeline.events import (
 )
 from collscope.timeline.graph import EVER, NONE, Graph
 from collscope.timeline.nodes import Nodes
+from collscope.timeline.row_causes import RowCauses, Sync
 from collscope.timeline.steps import recurring_kernels
 from collscope.timeline.waits import CallTimes
 
@@ -69,42 +67,8 @@ def build_graph(
     return Nodes(build).graph()
 
 
-class Sync(msgspec.Struct, frozen=True):
-    """A moment when the host of a trace went on; the first one is the beginning of its calls."""
-
-    trace: int
-    time: int
-    earlier: int = NONE  # the one before it
-    work: int = 0  # ns of the host from there to the call
-    least: int = 0  # ns that the call takes where nothing is to be waited for
-    wake: int = 0  # ns from the end of what it waits for
-    awaited: tuple[int, ...] = ()  # rows, the last to end first
-
-
-class Causes:
+class Causes(RowCauses):
     """What every row waits for, found trace by trace."""
-
-    def __init__(self, rows: Rows, calls: Calls, times: CallTimes, clocks: Clocks) -> None:
-        """Nothing is known yet but what stands before each row on its stream."""
-        self.rows, self.calls, self.times, self.clocks = rows, calls, times, clocks
-        self.start = clocks.align(rows.start, rows.trace)
-        self.end = clocks.align(rows.end, rows.trace)
-        n = len(rows)
-        self.host_of = np.full(n, NONE)  # sync (its place in `syncs`) that each row follows
-        self.host_ns = np.zeros(n, dtype=np.int64)  # host time from there to the launch
-        self.known = np.zeros(n, dtype=bool)  # the launch is known
-        self.event = np.full((2, n), NONE)  # rows that each row waits for
-        self.unseen = np.zeros((2, n), dtype=bool)  # the order of calls alone names that
-        self.syncs: list[Sync] = []
-        self.counts: Counter[str] = Counter()
-        self.before = _on_stream(rows)
-        self.by_end = [self._by_end(t) for t in range(len(rows.ranks))]
-
-    def _by_end(self, trace: int) -> tuple[Ints, Ints]:
-        """Rows of a trace in the order of their ends, and these."""
-        mine = np.arange(self.rows.bounds[trace], self.rows.bounds[trace + 1])
-        order = mine[np.argsort(self.end[mine], kind="stable")]
-        return order, self.end[order]
 
     def add(self, trace: int, host: HostCalls | None) -> None:
         """Rows of one trace: launches, synchronising calls, event edges."""
@@ -423,15 +387,6 @@ class Causes:
                         first = any(is_collective[k + 1 : k + 4])
                         found.append(Wait(int(own[k]), named[k], around, following[k], first))
         return found
-
-
-def _on_stream(rows: Rows) -> Ints:
-    """Row before each on its stream, -1 for the first."""
-    order = np.argsort(rows.stream, kind="stable")
-    before = np.full(len(rows), NONE, dtype=np.int64)
-    same = rows.stream[order][1:] == rows.stream[order][:-1]
-    before[order[1:][same]] = order[:-1][same]
-    return before
 
 
 def _from_launches(rows: Rows, trace: int) -> HostCalls:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -19,9 +18,7 @@ from collscope.match.rows import UNKNOWN_LAUNCH
 from collscope.match.traces import Calls
 from collscope.model.trace import HostCalls, Ints
 from collscope.timeline.graph import EVER, NONE
-
-if TYPE_CHECKING:
-    from collscope.timeline.causal import Causes
+from collscope.timeline.row_causes import RowCauses
 
 Bools = npt.NDArray[np.bool_]
 AFTER_EVENT_NS = 12_000  # no runtime takes longer from the end of a row to one that waited for it
@@ -88,7 +85,7 @@ class Rules:
     A rule says how many event records back the event was recorded, and behind which row.
     """
 
-    def __init__(self, build: Causes, launches: Launches, records: Ints, behind: Ints) -> None:
+    def __init__(self, build: RowCauses, launches: Launches, records: Ints, behind: Ints) -> None:
         """Take the rows behind which events were recorded, shape (records, variants)."""
         self.start, self.end = build.start, build.end
         self.stream = build.rows.stream

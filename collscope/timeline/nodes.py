@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
@@ -22,9 +20,7 @@ from collscope.timeline.graph import (
     Edges,
     Graph,
 )
-
-if TYPE_CHECKING:
-    from collscope.timeline.causal import Causes
+from collscope.timeline.row_causes import RowCauses
 
 Bools = npt.NDArray[np.bool_]
 _SHORTEST = 0.01  # of the launches: their rows start the soonest
@@ -34,7 +30,7 @@ _OFTEN = 3  # rows of a name that tell what these wait behind a cause
 class Nodes:
     """Nodes: starts of rows, arrivals and ends of collectives' parts, synchronising calls."""
 
-    def __init__(self, build: Causes) -> None:
+    def __init__(self, build: RowCauses) -> None:
         """Number the nodes: starts of rows, arrivals and ends of parts, moments of the hosts."""
         self.b = build
         n, parts = len(build.rows), len(build.calls.row)
@@ -191,7 +187,7 @@ class Nodes:
         )
 
 
-def _least_latency(b: Causes, delay: Ints) -> Ints:
+def _least_latency(b: RowCauses, delay: Ints) -> Ints:
     """Shortest time from a launch to its row in each row's trace, ns; 0 where none shows it.
 
     delay  the same of each row, `EVER` where its launch is not known
@@ -221,7 +217,7 @@ def _typical(delays: Ints, seen: Bools, name: npt.NDArray[np.int32]) -> Ints:
     return found[name]
 
 
-def _transfers(b: Causes) -> tuple[Ints, Bools]:
+def _transfers(b: RowCauses) -> tuple[Ints, Bools]:
     """Transfer of each part, and the parts that wait for no rank that is known.
 
     Those end before the last rank comes (a root, a leaf), or their other ranks are not there.
