@@ -50,7 +50,7 @@ class Table(msgspec.Struct, frozen=True):
 
     def _repr_html_(self) -> str:
         """The first rows as an HTML table, for notebooks."""
-        from collscope.reports.html.page import table_html  # noqa: PLC0415
+        from collscope.reports.rendering.page import table_html  # noqa: PLC0415
 
         return table_html(self.columns, self.rows[:_SHOWN], len(self.rows))
 

@@ -18,8 +18,9 @@ from types import ModuleType
 import pytest
 
 from collscope.cli import options
-from collscope.reports import layout, tune
+from collscope.reports import tune
 from collscope.reports.comparison.check import CHECK_FORMATS
+from collscope.reports.rendering import formats as layout
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMAS = ROOT / "schemas"

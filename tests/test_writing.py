@@ -18,7 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collscope.outputs import replaced, write_file
-from collscope.reports.layout import Column, Item, Section, Table, to_csv, to_readable
+from collscope.reports.rendering.csv import to_csv
+from collscope.reports.rendering.formats import to_readable
+from collscope.reports.rendering.layout import Column, Item, Section, Table
 from collscope.writing import inert, one_line, to_json, visible
 
 _EVIL = "\x1b]0;owned\x07\x1b[31m\x9b2J\u202etxt.exe\u2066\x7f\r"

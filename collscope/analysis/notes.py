@@ -1,6 +1,6 @@
 """Remarks on an answer about labels, most on what is not like for like: one record for each kind.
 
-`collscope.reports.comparison.note_words` puts them into sentences.
+`collscope.reports.rendering.note_words` puts them into sentences.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def interference(
         launcher=mpiexec,
     )
     if plot is not None:
-        from collscope.reports.figure import check_plot
+        from collscope.reports.rendering.figure import check_plot
 
         check_plot(plot)
     done = measure_interference(request, Target(db, run, csv, label=label))

@@ -80,7 +80,7 @@ def p2p(
         oversubscribe=oversubscribe,
     )
     if plot is not None:
-        from collscope.reports.figure import check_plot
+        from collscope.reports.rendering.figure import check_plot
 
         check_plot(plot)
     request = P2pRequest(ranks, pairs, sizes, direction.value, not no_latency)

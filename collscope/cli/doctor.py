@@ -9,7 +9,7 @@ from collscope.errors import MissingToolError
 def doctor(db: Db = DEFAULT_DB) -> None:
     """What is installed, and how to get what is missing."""
     from collscope.doctor import diagnose, render
-    from collscope.reports.layout import terminal_width
+    from collscope.reports.rendering.text import terminal_width
 
     checks = diagnose(db)
     write(render(checks, terminal_width()), None)

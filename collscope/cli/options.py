@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Format(str, Enum):
-    """Output formats: `FORMATS` of reports/layout.py, which takes too long to load for a help."""
+    """Output formats: `FORMATS` of reports/rendering/formats.py, too slow to load for a help."""
 
     TEXT = "text"
     MD = "md"
@@ -185,7 +185,7 @@ def summarise(ingest: Callable[[], list[Ingested]], strict: bool) -> list[Ingest
 
 def _tell(results: list[Ingested]) -> None:
     from collscope.ingest.result import summary_lines
-    from collscope.reports.layout import WIDTH, terminal_width
+    from collscope.reports.rendering.text import WIDTH, terminal_width
 
     width = terminal_width()
     lines = [one_line(line) for line in summary_lines(results)]

@@ -61,7 +61,7 @@ def report(
     from collscope.reports.render import render
 
     if plot is not None:
-        from collscope.reports.figure import check_plot
+        from collscope.reports.rendering.figure import check_plot
 
         check_plot(plot)
     with reading(db) as connection:  # to the end: what a damaged store holds may show late
@@ -104,7 +104,7 @@ def sql(
     """Query the store in SQL (read-only), or list its views."""
     from collscope.ingest.match import unmatched_text
     from collscope.library import Store
-    from collscope.reports.query import render_rows
+    from collscope.reports.rendering.rows import render_rows
 
     query = (query or "").strip()
     with _ended_after(timeout):
@@ -143,7 +143,7 @@ def _ended_after(timeout_s: float) -> Iterator[None]:
 
 def _folded(views: Iterable[tuple[Any, ...]]) -> str:
     """Each view with its columns below it, within the width of a report."""
-    from collscope.reports.layout import text_width
+    from collscope.reports.rendering.text import text_width
 
     width = text_width()
     lines: list[str] = []

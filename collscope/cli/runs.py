@@ -34,7 +34,7 @@ def runs(
     run again, as after an ingest that was interrupted.
     """
     from collscope.ingest.match import reading, require_known
-    from collscope.reports.query import render_rows
+    from collscope.reports.rendering.rows import render_rows
     from collscope.store.runs import COLUMNS, list_runs, remove_run
 
     if (action is None) != (name is None):

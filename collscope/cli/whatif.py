@@ -129,7 +129,7 @@ def fusion(
         first_bytes=parse_size(first_bucket),
     )
     if plot is not None:
-        from collscope.reports.figure import check_plot
+        from collscope.reports.rendering.figure import check_plot
 
         check_plot(plot)
     error = None

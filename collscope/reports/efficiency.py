@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from collscope.analysis.application_metrics import ApplicationMetric
 from collscope.analysis.efficiency import Efficiency, JudgedLabel
 from collscope.analysis.judged_classes import Judged
-from collscope.analysis.marks import Mark, Reason, marks_of
+from collscope.analysis.marks import marks_of
 from collscope.analysis.profile_kernels import ProfileKernel
 from collscope.analysis.time_breakdown import Basis, Breakdown, Fraction, Uplift
-from collscope.model import Gap
 from collscope.reports import judgement as told
-from collscope.reports.share import denominator
+from collscope.reports.rendering.mark_words import mark_words
+from collscope.reports.rendering.share_words import denominator
 from collscope.units import are, count, count_of, format_size
 
 _LITTLE = 0.0005  # of the kernel time, less than the printed digits show
@@ -27,35 +27,6 @@ _BASES = {
     " time",
     Basis.ALONE: "times measured alone x calls; the job's own time is not known",
 }
-_PLAIN_MARKS: dict[Gap | Reason, str] = {
-    Gap.NODES_UNKNOWN: "the nodes are not known",
-    Gap.SHAPE_UNKNOWN: "the shape is not known",
-    Gap.PLACE_UNKNOWN: "in place or out of place is not known",
-    Gap.DATATYPE_UNKNOWN: "the datatype is not known",
-    Gap.REDOP_UNKNOWN: "the reduction is not known",
-    Gap.ROOT_UNKNOWN: "the root is not known",
-    Reason.ON_HOST: "measured in host memory",
-}
-_MARK_WORDS = {  # with the values of the mark
-    Gap.NODES_DIFFER: "measured on {}",
-    Gap.ROOT_DIFFERS: "measured with root {}",
-    Reason.FEWER_RANKS: "measured on {}, scaled",
-    Reason.SMALLER_JOB: "measured in a job of fewer than its {} ranks, scaled",
-}
-
-
-def mark_words(mark: Mark) -> str:
-    """What keeps a measurement from being of exactly a class."""
-    if mark.of in _PLAIN_MARKS:
-        return _PLAIN_MARKS[mark.of]
-    if mark.of is Reason.NO_TIME:
-        return f"replay {mark.status}"
-    values = " and ".join(map(str, mark.values))
-    if mark.of is Gap.NODES_DIFFER:
-        values = " and ".join(count(n, "node") for n in mark.values)
-    elif mark.of is Reason.FEWER_RANKS:
-        values = count(mark.values[0], "rank")
-    return _MARK_WORDS[mark.of].format(values)
 
 
 def judgement_of(found: Efficiency) -> told.Judgement:

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collscope.reports.layout import (
-    NUMBER,
-    TEXT,
-    Section,
-    Table,
-    in_format,
-    percent,
-    scaled,
-    table,
-    to_csv,
-)
+from collscope.reports.rendering.csv import to_csv
+from collscope.reports.rendering.formats import in_format
+from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, percent, scaled, table
 from collscope.units import count, decimals, figure, format_size
 from collscope.whatif.policies import Policy
 from collscope.whatif.records import Fusion, FusionRow, Recommended

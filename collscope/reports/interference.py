@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from collscope.analysis.interference import Failed, InterferenceReport, InterferenceRow
-from collscope.reports.layout import (
-    NUMBER,
-    TEXT,
-    Section,
-    Table,
-    in_format,
-    in_words,
-    or_unknown,
-    records_csv,
-    table,
-)
+from collscope.reports.rendering.csv import records_csv
+from collscope.reports.rendering.formats import in_format, in_words
+from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, or_unknown, table
 from collscope.units import count, format_size
 
 _MOST_FAILED = 10

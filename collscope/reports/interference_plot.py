@@ -12,7 +12,14 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from collscope.analysis.interference import InterferenceReport, InterferenceRow, model
 from collscope.errors import NoVerdictError
-from collscope.reports.figure import COLOURS, GREY, MARKERS, STYLE, check_plot, write_figure
+from collscope.reports.rendering.figure import (
+    COLOURS,
+    GREY,
+    MARKERS,
+    STYLE,
+    check_plot,
+    write_figure,
+)
 from collscope.units import format_size
 
 if TYPE_CHECKING:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from collscope.analysis.memcpy import CopyReport, CopyRow
-from collscope.reports.layout import (
+from collscope.reports.rendering.csv import records_csv
+from collscope.reports.rendering.formats import in_format
+from collscope.reports.rendering.layout import (
     NUMBER,
     TEXT,
     Section,
     Table,
-    in_format,
     or_unknown,
-    records_csv,
     scaled,
     table,
 )

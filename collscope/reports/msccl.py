@@ -7,18 +7,9 @@ from pathlib import PurePath
 from collscope.analysis.msccl.answer import AlgorithmRow, Flaw, MscclReport, Problem, ServedRow
 from collscope.analysis.msccl.cost import Assumption, Lack
 from collscope.analysis.msccl.serve import Refusal, Why
-from collscope.reports.layout import (
-    NUMBER,
-    PATH,
-    TEXT,
-    Item,
-    Section,
-    Table,
-    in_format,
-    in_words,
-    table,
-    to_csv,
-)
+from collscope.reports.rendering.csv import to_csv
+from collscope.reports.rendering.formats import in_format, in_words
+from collscope.reports.rendering.layout import NUMBER, PATH, TEXT, Item, Section, Table, table
 from collscope.units import count, format_size
 
 _HEAD = (

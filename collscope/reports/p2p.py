@@ -13,19 +13,18 @@ from collscope.analysis.p2p import (
     SlowPair,
 )
 from collscope.bench.p2p_plan import LATENCY_BYTES, ONE_WAY, PING_PONG, TWO_WAY
-from collscope.reports.html.page import Extras
-from collscope.reports.layout import (
+from collscope.reports.rendering.csv import records_csv
+from collscope.reports.rendering.formats import in_format, in_words
+from collscope.reports.rendering.layout import (
     NUMBER,
     TEXT,
     Section,
     Table,
-    in_format,
-    in_words,
     or_unknown,
     percent,
-    records_csv,
     table,
 )
+from collscope.reports.rendering.page import Extras
 from collscope.units import count, format_size
 
 _MOST_RANKS = 16  # of a matrix that fits a page

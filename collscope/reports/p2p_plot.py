@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from collscope.analysis.p2p import P2p, PairRow
 from collscope.bench.p2p_plan import LATENCY_BYTES, ONE_WAY, PING_PONG, TWO_WAY
 from collscope.errors import NoVerdictError
-from collscope.reports.figure import (
+from collscope.reports.rendering.figure import (
     COLOURS,
     GREY,
     MARKERS,
@@ -28,7 +28,7 @@ from collscope.reports.figure import (
     check_plot,
     write_figure,
 )
-from collscope.reports.layout import or_unknown
+from collscope.reports.rendering.layout import or_unknown
 from collscope.units import format_size
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from collscope.replay.estimate import Estimate, PlannedClass
-from collscope.reports.layout import NUMBER, TEXT, Section, percent, table, to_text
+from collscope.reports.rendering.layout import NUMBER, TEXT, Section, percent, table
+from collscope.reports.rendering.text import to_text
 from collscope.units import format_size, format_time
 
 _COLUMNS = (

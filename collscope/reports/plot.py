@@ -18,16 +18,6 @@ from numpy.typing import NDArray
 
 from collscope.analysis.curves import Curve, CurvePoint
 from collscope.analysis.sizes import Bin
-from collscope.reports.figure import (
-    COLOURS,
-    GREY,
-    MARKERS,
-    PLAIN,
-    STYLE,
-    TWO_AND_FIVE,
-    write_figure,
-)
-from collscope.reports.html.drawing import colour_of, hatch_of
 from collscope.reports.html.figures import (
     class_name,
     draw_classes,
@@ -36,6 +26,16 @@ from collscope.reports.html.figures import (
     report_ops,
 )
 from collscope.reports.model import Report
+from collscope.reports.rendering.drawing import colour_of, hatch_of
+from collscope.reports.rendering.figure import (
+    COLOURS,
+    GREY,
+    MARKERS,
+    PLAIN,
+    STYLE,
+    TWO_AND_FIVE,
+    write_figure,
+)
 from collscope.units import count, format_size, format_time
 
 if TYPE_CHECKING:

@@ -7,19 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from collscope.analysis.new_times import TimesFrom
 from collscope.analysis.predict import Basis, ClassChange, Known, PredictionReport
 from collscope.model.profile import other_profilers
-from collscope.reports.class_words import inferred_groups, other_gpus_words
-from collscope.reports.efficiency import mark_words
-from collscope.reports.html.page import Extras
-from collscope.reports.layout import (
-    NUMBER,
-    TEXT,
-    Section,
-    Table,
-    in_format,
-    in_words,
-    records_csv,
-    table,
-)
+from collscope.reports.rendering.class_words import inferred_groups, other_gpus_words
+from collscope.reports.rendering.csv import records_csv
+from collscope.reports.rendering.formats import in_format, in_words
+from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, table
+from collscope.reports.rendering.mark_words import mark_words
+from collscope.reports.rendering.page import Extras
 from collscope.timeline.assumptions import SLOWDOWN_PRIOR
 from collscope.units import count, decimals, figure, format_size
 

@@ -9,13 +9,14 @@ import msgspec
 from collscope.analysis.classes import ClassRow
 from collscope.reports.efficiency import speed_up_of
 from collscope.reports.judgement import JudgedClass
-from collscope.reports.layout import in_format, to_csv
 from collscope.reports.model import Report
+from collscope.reports.rendering.csv import to_csv
+from collscope.reports.rendering.formats import in_format
+from collscope.reports.rendering.share_words import denominator
 from collscope.reports.sections import sections
-from collscope.reports.share import denominator
 
 if TYPE_CHECKING:
-    from collscope.reports.html.page import Extras
+    from collscope.reports.rendering.page import Extras
 
 _CLASS_COLUMNS = ClassRow.__struct_fields__
 # What the judgement adds; its times in the job stand among the columns of the class, in ns.
@@ -51,7 +52,7 @@ class _Shown(Report, frozen=True, kw_only=True):
     """A report that a notebook shows as its page."""
 
     def _repr_html_(self) -> str:
-        from collscope.reports.html.page import framed  # noqa: PLC0415 - for notebooks alone
+        from collscope.reports.rendering.page import framed  # noqa: PLC0415 - for notebooks alone
 
         return framed(render(self, "html"))
 

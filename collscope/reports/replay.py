@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
 from collscope.model import Measurement, Op
-from collscope.reports.layout import NUMBER, TEXT, Section, table, to_text
+from collscope.reports.rendering.layout import NUMBER, TEXT, Section, table
+from collscope.reports.rendering.text import to_text
 from collscope.stats import Samples
 from collscope.units import count, format_size
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from collscope.analysis.communicators import compact_ranges
 from collscope.analysis.judged_classes import MOSTLY, SKEW_FACTOR
-from collscope.reports.class_words import class_words, other_gpus_words
 from collscope.reports.judgement import JudgedClass
 from collscope.reports.model import Finding, Report
+from collscope.reports.rendering.class_words import class_words, other_gpus_words
 from collscope.reports.sections_judgement import most_words
 from collscope.roofline.workload import not_applying
 from collscope.units import are, count, count_of, format_size

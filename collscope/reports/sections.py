@@ -11,8 +11,11 @@ from collscope.analysis.transports import TransportRow
 from collscope.analysis.withheld import unknown_times
 from collscope.model import Op
 from collscope.model.diagnostic import TIMES_UNKNOWN
-from collscope.reports.class_words import class_words
-from collscope.reports.layout import (
+from collscope.reports.model import Evidence, Finding, Report
+from collscope.reports.overview import NO_SIZES, TELL_SIZES, calls_lost, calls_missing_sentence
+from collscope.reports.rendering.class_words import class_words
+from collscope.reports.rendering.layout import (
+    MOST_ROWS,
     NAME,
     NUMBER,
     PATH,
@@ -20,20 +23,19 @@ from collscope.reports.layout import (
     Item,
     Section,
     Table,
+    more_not_shown,
     scaled,
     table,
 )
-from collscope.reports.model import Evidence, Finding, Report
-from collscope.reports.overview import (
-    NO_SIZES,
-    TELL_SIZES,
-    calls_lost,
-    calls_missing_sentence,
+from collscope.reports.rendering.share_words import (
+    BOUND_WORDS,
+    denominator,
+    percent_words,
+    range_words,
 )
 from collscope.reports.sections_calls import classes, communicators, histograms
 from collscope.reports.sections_judgement import gain_sentences, judgement, measured_sentences
 from collscope.reports.sections_timeline import timeline_section
-from collscope.reports.share import BOUND_WORDS, denominator, percent_words, range_words
 from collscope.reports.timeline_words import (
     cut_sentence,
     idle_percent,
@@ -45,7 +47,6 @@ from collscope.reports.timeline_words import (
 from collscope.units import count, format_size, format_time
 
 _MOST_SENTENCES = 4  # profiles named in the first lines
-_MOST_TEXTS = 20  # rows of settings, facts, sources and diagnostics
 
 # Facts that tell what carries the data; the others stand in the findings, the header or the store.
 _ABOUT_TRANSPORT = ("network", "net_", "channels", "gdr_", "nvls", "msccl", "tuner_plugin")
@@ -273,7 +274,7 @@ def _shares_table(shares: Sequence[Share]) -> Table:
         columns,
         (
             (s.source, s.collective_calls, s.collective_ns / 1e6, _two(s.percent))
-            for s in shares[:_MOST_TEXTS]
+            for s in shares[:MOST_ROWS]
         ),
     )
 
@@ -333,14 +334,14 @@ def _transports(report: Report) -> Iterable[str | Table]:
         yield "Transports: no channel lines in the sources."
     facts = [fact for fact in report.facts if fact.kind.startswith(_ABOUT_TRANSPORT)]
     if facts:
-        shown = ((f.kind, f.value, f.count) for f in facts[:_MOST_TEXTS])
+        shown = ((f.kind, f.value, f.count) for f in facts[:MOST_ROWS])
         yield table([("library says", TEXT), ("value", TEXT), ("times", NUMBER)], shown)
-        yield from _more(len(facts), "statement")
+        yield from more_not_shown(len(facts), "statement")
     if report.settings:
-        settings = ((s.name, s.value, s.origin, s.processes) for s in report.settings[:_MOST_TEXTS])
+        settings = ((s.name, s.value, s.origin, s.processes) for s in report.settings[:MOST_ROWS])
         names = [("setting", TEXT), ("value", TEXT), ("from", TEXT), ("processes", NUMBER)]
         yield table(names, settings)
-        yield from _more(len(report.settings), "setting")
+        yield from more_not_shown(len(report.settings), "setting")
 
 
 def _places(row: TransportRow) -> tuple[int, int, int]:
@@ -392,21 +393,16 @@ def _coverage(report: Report) -> Iterable[str | Table]:
             columns,
             (
                 (s.source, s.lines, s.parsed, s.ignored, s.foreign_lines, s.damaged)
-                for s in coverage.sources[:_MOST_TEXTS]
+                for s in coverage.sources[:MOST_ROWS]
             ),
         )
-        yield from _more(len(coverage.sources), "source")
+        yield from more_not_shown(len(coverage.sources), "source")
     if coverage.diagnostics:
         names = [("diagnostic", TEXT), ("code", TEXT), ("count", NUMBER), ("message", TEXT)]
         yield table(
             names,
-            ((d.severity, d.code, d.count, d.message) for d in coverage.diagnostics[:_MOST_TEXTS]),
+            ((d.severity, d.code, d.count, d.message) for d in coverage.diagnostics[:MOST_ROWS]),
         )
-        yield from _more(len(coverage.diagnostics), "diagnostic")
+        yield from more_not_shown(len(coverage.diagnostics), "diagnostic")
     for gap in coverage.gaps:
         yield f"Not known: {gap.question}. To know it: {gap.remedy}."
-
-
-def _more(number: int, what: str) -> Iterable[str]:
-    if number > _MOST_TEXTS:
-        yield f"{count(number - _MOST_TEXTS, f'more {what}')} not shown."

@@ -8,8 +8,17 @@ from collections.abc import Iterable, Sequence
 from collscope.analysis.classes import ClassRow
 from collscope.analysis.communicators import CommunicatorRow, OpCalls
 from collscope.analysis.sizes import Bin, Histogram
-from collscope.reports.layout import BAR, NUMBER, TEXT, WORD, Table, percent, scaled, table
 from collscope.reports.model import Report
+from collscope.reports.rendering.layout import (
+    BAR,
+    NUMBER,
+    TEXT,
+    WORD,
+    Table,
+    percent,
+    scaled,
+    table,
+)
 from collscope.units import count, format_size
 
 _BAR = 20  # characters of the longest bar

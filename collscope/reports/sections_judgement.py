@@ -16,17 +16,8 @@ from collscope.reports.judgement import (
     Judgement,
     Uplift,
 )
-from collscope.reports.layout import (
-    NAME,
-    NUMBER,
-    TEXT,
-    Item,
-    Table,
-    cell,
-    percent,
-    table,
-)
 from collscope.reports.model import Report
+from collscope.reports.rendering.layout import NAME, NUMBER, TEXT, Item, Table, cell, percent, table
 from collscope.roofline.workload import IMPOSSIBLE
 from collscope.units import count, decimals, format_size
 

@@ -16,7 +16,7 @@ from collscope.analysis.timeline import (
     ProgressRow,
     StoredTimeline,
 )
-from collscope.reports.layout import NUMBER, TEXT, Section, Table, scaled, table
+from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, scaled, table
 from collscope.units import count, figure, format_size, us_or_ms
 
 _MOST_RANKS = 16  # rows of a table; then the ranks with most exposed time

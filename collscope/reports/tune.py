@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from collscope.errors import UsageError
-from collscope.reports.html.page import Extras
-from collscope.reports.layout import FORMATS as ALL_FORMATS
-from collscope.reports.layout import (
+from collscope.reports.rendering.formats import FORMATS as ALL_FORMATS
+from collscope.reports.rendering.formats import to_readable
+from collscope.reports.rendering.layout import (
     NUMBER,
     TEXT,
     Item,
@@ -17,8 +17,8 @@ from collscope.reports.layout import (
     or_unknown,
     percent,
     table,
-    to_readable,
 )
+from collscope.reports.rendering.page import Extras
 from collscope.tuning.records import DRY_RUN, TUNED, UNCONFIRMED, TunedClass, Tuning
 from collscope.tuning.state import ENV, TUNER_CSV
 from collscope.units import count, decimals, figure, format_size

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collscope.reports.layout import (
+from collscope.reports.rendering.csv import to_csv
+from collscope.reports.rendering.formats import in_format
+from collscope.reports.rendering.layout import (
     NUMBER,
     TEXT,
     Section,
     Table,
-    in_format,
     or_unknown,
     scaled,
     table,
-    to_csv,
 )
 from collscope.units import count, format_size
 from collscope.whatif.wrapper import ElementRow, WrapperTables

@@ -133,12 +133,12 @@ def circle_of_the_report(repo):
          ('from collscope.analysis.sizes import histograms\n', 'from collscope.analysis.sizes import histograms\nfrom collscope.analysis.timeline import StoredTimeline\n'))
     edit(repo, r + 'sections.py',
          ('        *(section for part in report.parts for section in part.sections()),\n', '        *timeline_section(report.timeline),\n'),
-         ('from collscope.reports.share import', 'from collscope.reports.sections_timeline import timeline_section\nfrom collscope.reports.share import'))
+         ('from collscope.reports.rendering.share_words import', 'from collscope.reports.sections_timeline import timeline_section\nfrom collscope.reports.rendering.share_words import'))
     edit(repo, r + 'render.py', ('def _record(report: Report)', '''class _Shown(Report, frozen=True, kw_only=True):
     """A report that a notebook shows as its page."""
 
     def _repr_html_(self) -> str:
-        from collscope.reports.html.page import framed  # noqa: PLC0415 - for notebooks alone
+        from collscope.reports.rendering.page import framed  # noqa: PLC0415 - for notebooks alone
 
         return framed(render(self, "html"))
 

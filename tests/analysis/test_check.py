@@ -19,8 +19,8 @@ from collscope.analysis.verdict import Verdict
 from collscope.model import CollectiveClass, Op
 from collscope.parsers import replay_csv
 from collscope.reports.comparison.check import CHECK_FORMATS, render_check
-from collscope.reports.comparison.note_words import note_words
 from collscope.reports.comparison.verdict_words import why
+from collscope.reports.rendering.note_words import note_words
 from collscope.stats import Samples
 
 # Sizes of a sweep and times of 10 us + size / 100 GB/s.

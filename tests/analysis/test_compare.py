@@ -19,8 +19,8 @@ from collscope.analysis.weights import run_weights
 from collscope.errors import InputError
 from collscope.model import CollectiveClass, Datatype, Measurement, Op, Redop
 from collscope.reports.comparison.compare import render_compare
-from collscope.reports.comparison.note_words import note_words
 from collscope.reports.comparison.plot import plot_compare
+from collscope.reports.rendering.note_words import note_words
 from collscope.reports.replay import render_measured
 from collscope.stats import (
     Effect,

@@ -21,9 +21,9 @@ from collscope.analysis.compare import Comparison
 from collscope.analysis.compare_traced import check_traced, compare_traced
 from collscope.analysis.step_samples import SampledRun, sample_run
 from collscope.analysis.verdict import Verdict
-from collscope.reports.class_words import class_name
 from collscope.reports.comparison.check import render_check
 from collscope.reports.comparison.compare import render_compare
+from collscope.reports.rendering.class_words import class_name
 from collscope.timeline.analyse import analyse
 from collscope.timeline.unprofiled import PACES, UnprofiledSteps
 

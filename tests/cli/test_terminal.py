@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from command import collscope, on_terminal
 
-from collscope.reports.layout import NUMBER, TEXT, table, text_table
+from collscope.reports.rendering.layout import NUMBER, TEXT, table
+from collscope.reports.rendering.text import text_table
 
 COMMAND = Path(sys.executable).with_name("collscope")
 NAME = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

@@ -27,8 +27,8 @@ from collscope.analysis.msccl.serve import refusal
 from collscope.analysis.msccl.structure import Hops, structure_of
 from collscope.model import Op, Severity
 from collscope.parsers.msccl_xml import MOST_BYTES, MscclAlgorithm, parse
-from collscope.reports.layout import FORMATS
 from collscope.reports.msccl import refusal_words, render_msccl
+from collscope.reports.rendering.formats import FORMATS
 from collscope.roofline.catalogue import load_system
 
 

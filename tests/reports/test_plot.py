@@ -13,8 +13,6 @@ from matplotlib.figure import SubFigure
 from store_builder import StoreBuilder
 
 from collscope.errors import InputError
-from collscope.reports.figure import COLOURS
-from collscope.reports.html.figures import PARTS
 from collscope.reports.model import Report
 from collscope.reports.plot import (
     Drawing,
@@ -26,6 +24,8 @@ from collscope.reports.plot import (
     sizes_plot,
     write_plot,
 )
+from collscope.reports.rendering.drawing import PARTS
+from collscope.reports.rendering.figure import COLOURS
 
 MIB = 1024**2
 

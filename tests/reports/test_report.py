@@ -23,12 +23,12 @@ from collscope.analysis.ranks import RankRow
 from collscope.cli.options import write
 from collscope.errors import UsageError
 from collscope.reports.findings import find
-from collscope.reports.layout import FORMATS
 from collscope.reports.model import Report
-from collscope.reports.query import render_rows
 from collscope.reports.render import render
+from collscope.reports.rendering.formats import FORMATS
+from collscope.reports.rendering.rows import render_rows
+from collscope.reports.rendering.share_words import denominator
 from collscope.reports.sections import sections
-from collscope.reports.share import denominator
 
 _SCHEMA = ROOT / "schemas" / "report.schema.json"
 

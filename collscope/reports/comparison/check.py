@@ -10,23 +10,12 @@ import msgspec
 from collscope.analysis.check import Check, ClassVerdict
 from collscope.errors import UsageError
 from collscope.reports.comparison.ci import github, junit
-from collscope.reports.comparison.compare import PAIRED
-from collscope.reports.comparison.note_words import note_words
-from collscope.reports.comparison.steps import runs_words, step_sections
 from collscope.reports.comparison.verdict_words import scope_words, why
-from collscope.reports.html.page import Extras
-from collscope.reports.layout import (
-    NUMBER,
-    READABLE,
-    TEXT,
-    WORD,
-    Section,
-    Table,
-    in_words,
-    percent,
-    table,
-    to_readable,
-)
+from collscope.reports.rendering.formats import READABLE, in_words, to_readable
+from collscope.reports.rendering.layout import NUMBER, TEXT, WORD, Section, Table, percent, table
+from collscope.reports.rendering.note_words import note_words
+from collscope.reports.rendering.page import Extras
+from collscope.reports.rendering.step_words import PAIRED, runs_words, step_sections
 from collscope.writing import to_json
 
 CHECK_FORMATS = tuple(dict.fromkeys(("text", "md", "json", "junit", "github", *READABLE)))

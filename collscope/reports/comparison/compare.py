@@ -8,21 +8,13 @@ import msgspec
 
 from collscope.analysis.compare import ClassComparison, Comparison, curves
 from collscope.model import CollectiveClass
-from collscope.reports.class_words import place_words, where_words
-from collscope.reports.comparison.note_words import note_words
-from collscope.reports.comparison.steps import runs_words, step_sections
-from collscope.reports.html.page import Extras
-from collscope.reports.layout import (
-    NUMBER,
-    TEXT,
-    Section,
-    Table,
-    in_format,
-    in_words,
-    percent,
-    table,
-    to_csv,
-)
+from collscope.reports.rendering.class_words import place_words, where_words
+from collscope.reports.rendering.csv import to_csv
+from collscope.reports.rendering.formats import in_format, in_words
+from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, percent, table
+from collscope.reports.rendering.note_words import note_words
+from collscope.reports.rendering.page import Extras
+from collscope.reports.rendering.step_words import PAIRED, runs_words, step_sections
 from collscope.units import count
 
 _COMPARE_CSV = (
@@ -30,11 +22,6 @@ _COMPARE_CSV = (
     "status", "time_us", "busbw_gbps", "speed_up", "low", "high", "root", "nnodes", "part", "rank",
 )  # fmt: skip
 _LONGEST_LABEL = 20  # of a label in a column's heading
-PAIRED = (
-    "Measured in turns: ratios and speed-ups are paired by round (the median over the rounds of the"
-    " ratio within one), so they can differ from the quotient of the times, which are medians over"
-    " the rounds."
-)
 _TRANSFERS_SAID = "Transfer only, without waiting: the step may change less, or the other way."
 
 

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from math import hypot, log
 
 from collscope.analysis.explain import Explained, ExplainedPart
-from collscope.reports.class_words import inferred_groups
-from collscope.reports.comparison.steps import predict_command, without_profiler
-from collscope.reports.html.page import Extras, Fact
-from collscope.reports.layout import NUMBER, TEXT, Section, Table, in_format, table, to_csv
+from collscope.reports.rendering.class_words import inferred_groups
+from collscope.reports.rendering.csv import to_csv
+from collscope.reports.rendering.formats import in_format
+from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, table
+from collscope.reports.rendering.page import Extras, Fact
+from collscope.reports.rendering.step_words import predict_command, without_profiler
 from collscope.timeline.assumptions import HOST_STARTS, STARTS
 from collscope.units import count, format_size
 

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from collscope.analysis.compare import ClassComparison, Comparison, curves
 from collscope.errors import UsageError
-from collscope.reports.figure import COLOURS, MARKERS, check_plot, write_figure
+from collscope.reports.rendering.figure import COLOURS, MARKERS, check_plot, write_figure
 from collscope.roofline.roof import Roofs
 from collscope.roofline.workload import Workload
 from collscope.units import format_size

@@ -24,8 +24,8 @@ from collscope.analysis.verdict import (
     moved,
     those,
 )
-from collscope.reports.class_words import class_phrase
-from collscope.reports.comparison.steps import predict_command
+from collscope.reports.rendering.class_words import class_phrase
+from collscope.reports.rendering.step_words import predict_command
 from collscope.stats import ENOUGH_ROUNDS, Effect
 from collscope.timeline.assumptions import HOST_STARTS, STARTS
 from collscope.units import count, count_of, figure

@@ -8,8 +8,8 @@ import msgspec
 
 from collscope.analysis.sizes import Bin
 from collscope.reports.judgement import JudgedClass
-from collscope.reports.layout import Table
 from collscope.reports.model import Report
+from collscope.reports.rendering.layout import Table
 from collscope.reports.sections_calls import bin_words
 
 

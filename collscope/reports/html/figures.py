@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 
 from collscope.analysis.curves import Curve
 from collscope.analysis.traced_kernels import TracedKernels
-from collscope.reports.figure import PLAIN
-from collscope.reports.html.drawing import (
+from collscope.reports.judgement import JudgedClass
+from collscope.reports.model import Report
+from collscope.reports.rendering.drawing import (
     INK,
+    PARTS,
+    WAITING,
     Sheet,
     colour_of,
     draw,
@@ -24,16 +27,16 @@ from collscope.reports.html.drawing import (
     series_style,
     size_axis,
 )
-from collscope.reports.html.page import Figure
-from collscope.reports.judgement import JudgedClass
-from collscope.reports.layout import NUMBER, TEXT, table
-from collscope.reports.model import Report
+from collscope.reports.rendering.figure import PLAIN
+from collscope.reports.rendering.layout import NUMBER, TEXT, table
+from collscope.reports.rendering.page import Figure
 from collscope.units import count, format_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.container import BarContainer
     from matplotlib.figure import Figure as Drawing
+
 
 _MOST_MARKS = 2000  # of one drawing; the classes with the least time are left out
 _MOST_BARS = 30
@@ -376,16 +379,6 @@ def bars_figure(report: Report) -> Figure | None:
         draw(make), found, marks,
         filters={mark: f"class={mark.split('-')[1]}" for mark in marks},
     )  # fmt: skip
-
-
-WAITING = "waiting for a late rank"
-PARTS = {  # of the bars, with colour and hatch: none that an operation has
-    "at the roof": ("#8C959F", ""),
-    "above the roof, to win": ("#5E3C99", ""),
-    "slower in the job than alone": ("#9A86C4", "//"),
-    WAITING: ("#CC79A7", ".."),
-    "not judged": ("#D0D7DE", ""),
-}
 
 
 def draw_shares(

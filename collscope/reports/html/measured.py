@@ -6,14 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from collscope.analysis.check import Check
-from collscope.analysis.compare import ClassComparison, Comparison, TracedParts, curves
+from collscope.analysis.compare import ClassComparison, Comparison, curves
 from collscope.analysis.p2p import P2p, PairRow
 from collscope.bench.p2p_plan import ONE_WAY, PING_PONG, TWO_WAY
-from collscope.model import CollectiveClass
-from collscope.reports.html.drawing import (
+from collscope.reports.rendering.drawing import (
     INK,
     Matrix,
     Sheet,
@@ -23,41 +20,34 @@ from collscope.reports.html.drawing import (
     series_style,
     size_axis,
 )
-from collscope.reports.html.page import Extras, Fact, Figure
-from collscope.reports.layout import NUMBER, TEXT, table
+from collscope.reports.rendering.layout import NUMBER, TEXT, table
+from collscope.reports.rendering.page import Extras, Fact, Figure
+from collscope.reports.rendering.ratio_figure import (
+    RatioPoint,
+    curve_name,
+    ratio_figure,
+    step_facts,
+)
 from collscope.units import count, figure, format_size
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-_MOST_POINTS = 2000
+
 _MOST_CURVES = 12
 _MOST_LABELS = 12
 _LONGEST = 44  # characters of a label
-_SPREAD = 0.9  # powers of two that the points of one size take
-_ROOM = 1.15  # above and below the ratios
 _MOST_RANKS = 64
 _KINDS = ((ONE_WAY, "One-way bandwidth of pairs", "GB/s"),
           (TWO_WAY, "Two-way bandwidth of pairs", "GB/s"),
           (PING_PONG, "Latency of pairs", "us"))  # fmt: skip
 
 
-class _Point(msgspec.Struct, frozen=True):
-    """A ratio of two times at one size, with its 95 % interval where the noise is known."""
-
-    series: str
-    what: str
-    size_bytes: int
-    ratio: float
-    low: float | None
-    high: float | None
-
-
 def compare_extras(found: Comparison) -> Extras:
     """Speed-ups with intervals over size, and each operation's curve of every label."""
     alone = len(found.labels) == 2
     points = [
-        _Point(_curve_name(c.key) if alone else cell.label, _curve_name(c.key),
+        RatioPoint(curve_name(c.key) if alone else cell.label, curve_name(c.key),
                c.key.size_bytes or 0, cell.speed_up, cell.low, cell.high)
         for c in found.classes for cell in c.cells[1:] if cell.speed_up is not None
     ]  # fmt: skip
@@ -78,9 +68,9 @@ def compare_extras(found: Comparison) -> Extras:
         ))  # fmt: skip
     facts.append(Fact("Crossovers", str(len(found.crossovers)),
                       "sizes from which another label is the fastest", "Crossovers"))  # fmt: skip
-    facts = [*_step_facts(found.traced), *facts]
+    facts = [*step_facts(found.traced), *facts]
     other = found.labels[1] if alone else "the label"
-    ratios = _ratios(
+    ratios = ratio_figure(
         "Speed-up by message size",
         f"Time of {found.labels[0]} over that of {other}; above 1 {other} is faster. Lines are "
         "95 % intervals. Marks of one size stand side by side.",
@@ -90,11 +80,6 @@ def compare_extras(found: Comparison) -> Extras:
     chosen = sorted(drawn, key=lambda curve: -len(curve))[:_MOST_CURVES]
     paired = [_curve(found, curve, n, len(drawn) - len(chosen)) for n, curve in enumerate(chosen)]
     return Extras(tuple(facts), {"": (ratios,) if ratios else (), "Classes": paired})
-
-
-def _curve_name(key: CollectiveClass) -> str:
-    place = {True: " in place", False: " out of place", None: ""}[key.in_place]
-    return f"{key.kind} x{key.nranks}{place}"
 
 
 def _rates(row: ClassComparison) -> list[float]:
@@ -141,7 +126,7 @@ def _curve(found: Comparison, curve: Sequence[ClassComparison], n: int, left: in
     )
     more = f" {count(left, 'more curve')} not drawn." if left and not n else ""
     return Figure(
-        f"Bus bandwidth of every label: {_curve_name(key)}",
+        f"Bus bandwidth of every label: {curve_name(key)}",
         "Grey joins the labels at one size; a dotted line is the size from which another label is "
         "the fastest." + more,
         draw(make), cells,
@@ -152,7 +137,7 @@ def _curve(found: Comparison, curve: Sequence[ClassComparison], n: int, left: in
 def check_extras(found: Check) -> Extras:
     """The verdict's ratios over size, with the thresholds beyond which a change matters."""
     points = [
-        _Point(c.outcome, _curve_name(c.key), c.key.size_bytes or 0, c.ratio,
+        RatioPoint(c.outcome, curve_name(c.key), c.key.size_bytes or 0, c.ratio,
                c.low, c.high)
         for c in found.classes if c.ratio is not None
     ]  # fmt: skip
@@ -163,29 +148,19 @@ def check_extras(found: Check) -> Extras:
     )  # fmt: skip
     facts = (
         Fact("Verdict", found.verdict.value),
-        *_step_facts(found.traced),
+        *step_facts(found.traced),
         Fact(f"{found.current} against {found.baseline}", total, spread),
         Fact("Classes judged", f"{found.classes_judged} of {found.classes_common}",
              f"{found.classes_missing} missing" if found.classes_missing else ""),
     )  # fmt: skip
     limits = tuple({c.threshold for c in found.classes})[:1]
-    figure = _ratios(
+    figure = ratio_figure(
         "Time of each class against the baseline",
         f"Time of {found.current} over that of {found.baseline}; below 1 is faster. Lines are 95 % "
         "intervals, the dashed one is where a slow-down matters. Marks of one size stand side by "
         "side.", points, limits,
     )  # fmt: skip
     return Extras(facts, {"": (figure,)} if figure else {})
-
-
-def _step_facts(traced: TracedParts | None) -> list[Fact]:
-    """The step of every traced run."""
-    if traced is None or not traced.parts:
-        return []
-    return [
-        Fact(f"Step of {cell.label}", f"{cell.time_us / 1000:.2f} ms", "", "Step")
-        for cell in traced.parts[0].cells if cell.time_us is not None
-    ]  # fmt: skip
 
 
 def p2p_extras(found: P2p) -> Extras:
@@ -284,63 +259,3 @@ def _pair_curve(found: P2p) -> Figure | None:
                for name, rows in zip(names, drawn.values(), strict=True) for r in rows)),
         {f"pair-{n}": name for n, name in enumerate(names)},
     )  # fmt: skip
-
-
-def _ratios(
-    title: str, text: str, points: Sequence[_Point], limits: Sequence[float],
-) -> Figure | None:  # fmt: skip
-    """Ratios over size; the points of one size stand beside each other."""
-    shown = [p for p in points if p.size_bytes > 0 and p.ratio > 0][:_MOST_POINTS]
-    if not shown:
-        return None
-    names = list(dict.fromkeys(p.series for p in shown))
-    at = _side_by_side(shown)
-
-    def make(sheet: Sheet) -> Drawing:
-        drawing, axis = sheet.axis(4.4)
-        for n, name in enumerate(names):
-            style = series_style(n)
-            for i, p in enumerate(shown):
-                if p.series != name:
-                    continue
-                if p.low is not None and p.high is not None:
-                    axis.plot([at[i]] * 2, [p.low, p.high], lw=1, color=style["color"], zorder=2)
-                axis.plot(at[i], p.ratio, ms=5, gid=f"ratio-{i}", zorder=3, **style)
-            axis.plot([], [], ls="", label=name, **style)
-        axis.axhline(1, color=INK, lw=1)
-        for limit in limits:
-            axis.axhline(limit, color=INK, lw=1, ls="--")
-        size_axis(axis, [p.size_bytes for p in shown])
-        ratios = [p.ratio for p in shown]
-        axis.set_ylim(min(*ratios, 1) / _ROOM, max(*ratios, *limits, 1) * _ROOM)
-        log_axis(axis, "y")
-        axis.set_ylabel("ratio")
-        return drawing
-
-    found = table(
-        [("label, kind or outcome", TEXT), ("class", TEXT), ("size", NUMBER), ("ratio", NUMBER),
-         ("low", NUMBER), ("high", NUMBER)],
-        ((p.series, p.what, format_size(p.size_bytes), p.ratio, p.low, p.high) for p in shown),
-    )  # fmt: skip
-    marks = {
-        f"ratio-{i}": f"{p.what} {format_size(p.size_bytes)}\n{p.series}: {p.ratio:.3f}"
-        + (f" ({p.low:.3f} to {p.high:.3f})" if p.low is not None and p.high is not None else "")
-        for i, p in enumerate(shown)
-    }
-    left = len(points) - len(shown)
-    rest = (
-        f" {left} points without a size, or beyond {_MOST_POINTS}, are not drawn." if left else ""
-    )
-    return Figure(title, text + rest, draw(make), found, marks)
-
-
-def _side_by_side(points: Sequence[_Point]) -> list[float]:
-    """Place of each point on the axis of sizes, less than half a power of two off its size."""
-    of_size: dict[int, list[int]] = defaultdict(list)
-    for i, p in enumerate(points):
-        of_size[p.size_bytes].append(i)
-    places = [0.0] * len(points)
-    for size, here in of_size.items():
-        for k, i in enumerate(here):
-            places[i] = size * 2 ** (_SPREAD * ((k + 0.5) / len(here) - 0.5))
-    return places

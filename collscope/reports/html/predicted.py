@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from collscope.analysis.predict import BoundBy, ClassChange, PredictionReport
-from collscope.reports.figure import COLOURS
-from collscope.reports.html.drawing import INK, Sheet, draw, log_axis
-from collscope.reports.html.page import Extras, Fact, Figure
-from collscope.reports.layout import NUMBER, TEXT, table
 from collscope.reports.prediction import change_words, in_range, origin_words
+from collscope.reports.rendering.drawing import INK, Sheet, draw, log_axis
+from collscope.reports.rendering.figure import COLOURS
+from collscope.reports.rendering.layout import NUMBER, TEXT, table
+from collscope.reports.rendering.page import Extras, Fact, Figure
 from collscope.units import count, figure, format_size
 
 if TYPE_CHECKING:

@@ -16,17 +16,17 @@ from collscope.reports.html.figures import (
     sizes_figure,
     step_figure,
 )
-from collscope.reports.html.page import Extras, Fact
 from collscope.reports.html.timeline import make_strip
 from collscope.reports.html.waiting import lateness_figure, wait_figures
 from collscope.reports.judgement import JudgedClass
 from collscope.reports.late_rank_words import in_time, late_calls, matters, one_stop
 from collscope.reports.model import Report
 from collscope.reports.overview import NO_SIZES, TELL_SIZES
+from collscope.reports.rendering.page import Extras, Fact
+from collscope.reports.rendering.share_words import denominator, percent_words, range_words
 from collscope.reports.sections import measured_only, no_sizes
 from collscope.reports.sections_judgement import gain_words
 from collscope.reports.sections_timeline import timeline_section
-from collscope.reports.share import denominator, percent_words, range_words
 from collscope.reports.timeline_words import traced_ranks, traced_share
 from collscope.units import count, figure, format_size, have
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from collscope.reports.html.page import Strip
-from collscope.reports.layout import NUMBER, TEXT, Table, table
+from collscope.reports.rendering.layout import NUMBER, TEXT, Table, table
+from collscope.reports.rendering.page import Strip
 from collscope.units import count
 
 _MOST_BYTES = 7_000_000  # of the arrays on a page; beyond, the shortest kernels are left out

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from collscope.reports.figure import COLOURS
-from collscope.reports.html.drawing import INK, Sheet, draw, log_axis
-from collscope.reports.html.page import Extras, Fact, Figure
-from collscope.reports.layout import NUMBER, TEXT, table
+from collscope.reports.rendering.drawing import INK, Sheet, draw, log_axis
+from collscope.reports.rendering.figure import COLOURS
+from collscope.reports.rendering.layout import NUMBER, TEXT, table
+from collscope.reports.rendering.page import Extras, Fact, Figure
 from collscope.tuning.choose import PRESENT
 from collscope.tuning.records import TUNED, Tried, TunedClass, Tuning
 from collscope.tuning.settings import DEFAULT

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collscope.analysis.traced_kernels import TracedKernels
-from collscope.reports.figure import PLAIN
-from collscope.reports.html.drawing import Matrix, Sheet, draw, heat_figure, series_style
-from collscope.reports.html.page import Figure
-from collscope.reports.layout import NUMBER, table
+from collscope.reports.rendering.drawing import Matrix, Sheet, draw, heat_figure, series_style
+from collscope.reports.rendering.figure import PLAIN
+from collscope.reports.rendering.layout import NUMBER, table
+from collscope.reports.rendering.page import Figure
 from collscope.units import count
 
 if TYPE_CHECKING:

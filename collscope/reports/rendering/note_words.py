@@ -30,7 +30,7 @@ from collscope.analysis.notes import (
     WrongResults,
 )
 from collscope.model import Gap
-from collscope.reports.class_words import class_phrase, inferred_groups
+from collscope.reports.rendering.class_words import class_phrase, inferred_groups
 from collscope.stats import ENOUGH_ROUNDS, LAUNCH_NOISE
 from collscope.timeline.assumptions import HOST_STARTS, STARTS
 from collscope.units import count, count_of

@@ -8,8 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from collscope.analysis.compare import PartCell, PartComparison, TracedParts, TracedSteps
 from collscope.analysis.verdict import TOTAL_THRESHOLD
-from collscope.reports.layout import NUMBER, TEXT, Section, Table, table
+from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, table
 from collscope.units import count
+
+PAIRED = (
+    "Measured in turns: ratios and speed-ups are paired by round (the median over the rounds of the"
+    " ratio within one), so they can differ from the quotient of the times, which are medians over"
+    " the rounds."
+)
 
 _MOST_CLASSES = 20  # rows of a table
 _NARROW = 1.1  # most / least of a step that needs no advice

@@ -17,14 +17,15 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from collscope.reports.figure import COLOURS, MARKERS, PLAIN, TWO_AND_FIVE
-from collscope.reports.html.page import Figure, Key, Picture
-from collscope.reports.layout import NUMBER, TEXT, table
+from collscope.reports.rendering.figure import COLOURS, MARKERS, PLAIN, TWO_AND_FIVE
+from collscope.reports.rendering.layout import NUMBER, TEXT, table
+from collscope.reports.rendering.page import Figure, Key, Picture
 from collscope.units import figure, format_size
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+
 
 # Stand for the page's own colours in the SVG, so that light, dark and print follow.
 INK, _LINE = "#010203", "#030201"
@@ -268,3 +269,13 @@ def _heat_map(matrix: Matrix, sheet: Sheet) -> Drawing:
             axis.text(j + 0.5, i + 0.5, figure(grid[i, j]), ha="center", va="center",
                       fontsize=9, color=colour)  # fmt: skip
     return drawing
+
+
+WAITING = "waiting for a late rank"
+PARTS = {  # of the bars, with colour and hatch: none that an operation has
+    "at the roof": ("#8C959F", ""),
+    "above the roof, to win": ("#5E3C99", ""),
+    "slower in the job than alone": ("#9A86C4", "//"),
+    WAITING: ("#CC79A7", ".."),
+    "not judged": ("#D0D7DE", ""),
+}

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from collscope.reports.layout import BAR, NUMBER, Item, Section, Table, in_lines
+from collscope.reports.rendering.layout import BAR, NUMBER, Item, Section, Table, in_lines
 from collscope.writing import visible
 
 if TYPE_CHECKING:

@@ -1,180 +1,31 @@
-"""Sections of sentences and tables, and their forms: aligned text, Markdown, CSV, JSON."""
+"""Sections as aligned plain text, as wide as the terminal."""
 
 from __future__ import annotations
 
-import csv
-import io
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
-import msgspec
-from msgspec.structs import asdict, astuple
-
-from collscope.errors import UsageError
-from collscope.writing import folded, inert, one_line, to_json, visible
-
-if TYPE_CHECKING:
-    from collscope.reports.html.page import Extras
+from collscope.reports.rendering.layout import (
+    BAR,
+    NAME,
+    NUMBER,
+    PATH,
+    TEXT,
+    Column,
+    Item,
+    Section,
+    Table,
+    in_lines,
+)
+from collscope.writing import folded, one_line
 
 WIDTH = 120  # columns of the text form where no terminal has another width; most of a sentence
-# Kinds of column; words are not cut, of names the middle is; bars of # are drawn by pages.
-TEXT, PATH, NAME, WORD, NUMBER, BAR = "text", "path", "name", "word", "number", "bar"
 _NARROWEST_PAGE = 40  # of a terminal; a narrower one folds the lines
 _NARROWEST = 16  # text is not cut below this
 _MOST_NAMES = 3  # columns that are repeated in each part of a table, before a text and behind it
 _NAMED = 0.6  # of the width, at most, for columns that name a row
 _GAP = "  "
-# Of Markdown: headings, quotations, lists, rules, code, and what a link is defined by.
-_BEGINS_A_BLOCK = ("#", ">", "- ", "+ ", "---", "===", "~~~", "[")
-
-
-class Column(msgspec.Struct, frozen=True):
-    """Heading of a table column, with its unit, and its kind: numbers are aligned right."""
-
-    title: str
-    kind: str
-
-
-class Table(msgspec.Struct, frozen=True):
-    """Cells by row, already formatted; a missing value is `-`."""
-
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-class Item(msgspec.Struct, frozen=True):
-    """A headline with lines that belong to it."""
-
-    head: str
-    lines: tuple[str, ...]
-
-
-class Section(msgspec.Struct, frozen=True):
-    """A heading and what stands below it: sentences (str), items and tables."""
-
-    title: str
-    blocks: tuple[str | Item | Table, ...]
-
-
-def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[object]]) -> Table:
-    """Table of plain values.
-
-    columns  (title with unit, kind)
-    rows     values; None becomes `-`, a float four digits
-    """
-    return Table(
-        tuple(Column(title, kind) for title, kind in columns),
-        tuple(tuple(cell(value) for value in row) for row in rows),
-    )
-
-
-def cell(value: object) -> str:
-    """Text of one value.
-
-    >>> cell(None), cell(True), cell(12), cell(0.012345), cell(123456.7)
-    ('-', 'yes', '12', '0.01235', '123457')
-    """
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return visible(" ".join(str(value).split()))  # here already, since columns are aligned
-
-
-def scaled(value: float | None, unit: float) -> float | None:
-    """Value in `unit`, for instance ns in us with unit 1e3."""
-    return None if value is None else value / unit
-
-
-def percent(ratio: float | None) -> str | None:
-    """A ratio as a percentage with two decimals, without the sign."""
-    return None if ratio is None else f"{100 * ratio:.2f}"
-
-
-def or_unknown(value: object) -> str:
-    """Text of a value within a sentence."""
-    return "unknown" if value is None else str(value)
-
-
-def in_format(
-    fmt: str,
-    record: object,
-    rows: Callable[[], str],
-    readable: Callable[[], tuple[str, Iterable[Section]]],
-    extras: Callable[[], Extras] | None = None,
-    *,
-    wide: bool = False,
-) -> str:
-    """A report in one of `FORMATS`.
-
-    record    what JSON has
-    wide      nothing in the tables of text is cut
-    rows      gives the CSV
-    extras    gives what only a page shows
-    readable  gives title and sections of text and Markdown
-    raises    UsageError for another format
-    """
-    if fmt == "json":
-        return to_json(record)
-    if fmt == "csv":
-        return rows()
-    if fmt not in FORMATS:
-        raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(FORMATS)}.")
-    title, sections = readable()
-    return to_readable(fmt, title, sections, extras, wide=wide)
-
-
-def to_readable(
-    fmt: str,
-    title: str,
-    sections: Iterable[Section],
-    extras: Callable[[], Extras] | None = None,
-    *,
-    wide: bool = False,
-) -> str:
-    """Sections in one of `READABLE`; with `wide` nothing in the tables of text is cut."""
-    return READABLE[fmt](title, sections, extras, wide)
-
-
-def _html(
-    title: str, sections: Iterable[Section], extras: Callable[[], Extras] | None, _wide: bool
-) -> str:
-    from collscope.reports.html.page import to_html  # noqa: PLC0415 - jinja2
-
-    return to_html(title, sections, None if extras is None else extras())
-
-
-def to_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """CSV with a header line; a missing value is empty, yes and no are 1 and 0, lists by `; `.
-
-    Text that a spreadsheet would run as a formula begins with an apostrophe.
-    """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(map(inert, columns))
-    writer.writerows([_csv_cell(value) for value in row] for row in rows)
-    return out.getvalue()
-
-
-def records_csv(kind: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> str:
-    """CSV of records of one kind: a column for each field."""
-    return to_csv(kind.__struct_fields__, map(astuple, rows))
-
-
-def _csv_cell(value: object) -> object:
-    if isinstance(value, bool):
-        return int(value)
-    text = "; ".join(map(str, value)) if isinstance(value, tuple) else value
-    return inert(text) if isinstance(text, str) else text
-
-
-def in_words(record: msgspec.Struct, **words: object) -> dict[str, object]:
-    """Fields of a record for JSON, some of them in words where the record has codes."""
-    return asdict(record) | words
 
 
 def terminal_width() -> int | None:
@@ -187,26 +38,6 @@ def terminal_width() -> int | None:
 def text_width() -> int:
     """Columns of the terminal that standard output is; 120 where it is none."""
     return terminal_width() or WIDTH
-
-
-def in_lines(sections: Iterable[Section]) -> Iterable[Section]:
-    """The same sections, each of whose texts is one line: no text of an input begins another.
-
-    Every form for people is made of what this gives.
-    """
-    return (
-        Section(one_line(section.title), tuple(map(_block_in_lines, section.blocks)))
-        for section in sections
-    )
-
-
-def _block_in_lines(block: str | Item | Table) -> str | Item | Table:
-    if isinstance(block, str):
-        return one_line(block)
-    if isinstance(block, Item):
-        return Item(one_line(block.head), tuple(map(one_line, block.lines)))
-    columns = tuple(Column(one_line(column.title), column.kind) for column in block.columns)
-    return Table(columns, tuple(tuple(map(one_line, row)) for row in block.rows))
 
 
 def to_text(
@@ -380,49 +211,3 @@ def _without_arguments(name: str) -> str:
         if depth == 0:
             return name[:i] or name
     return name
-
-
-def to_markdown(title: str, sections: Iterable[Section]) -> str:
-    """GitHub Markdown: the same sections with tables that GitHub renders."""
-    lines = [f"# {_escape(one_line(title))}", ""]
-    for section in in_lines(sections):
-        if section.title:
-            lines += [f"## {_escape(section.title)}", ""]
-        for block in section.blocks:
-            lines += [*_markdown_block(block), ""]
-    return "\n".join(lines).rstrip("\n") + "\n"
-
-
-def _markdown_block(block: str | Item | Table) -> list[str]:
-    if isinstance(block, Table):
-        return _markdown_table(block)
-    if isinstance(block, str):
-        text = _escape(block)
-        return [f"\\{text}" if text.startswith(_BEGINS_A_BLOCK) else text]
-    return [f"- **{_escape(block.head)}**", *(f"  - {_escape(line)}" for line in block.lines)]
-
-
-def _markdown_table(block: Table) -> list[str]:
-    header = [_escape(column.title) for column in block.columns]
-    rule = ["---:" if column.kind == NUMBER else "---" for column in block.columns]
-    body = [[_escape(text) for text in row] for row in block.rows]
-    return ["| " + " | ".join(row) + " |" for row in (header, rule, *body)]
-
-
-def _escape(text: str) -> str:
-    """Text that Markdown shows as it stands: no tag, link or image."""
-    for character in "\\|*_<`":
-        text = text.replace(character, "\\" + character)
-    return text.strip().replace("](", "]\\(")
-
-
-_Readable = Callable[[str, Iterable[Section], "Callable[[], Extras] | None", bool], str]
-
-# What is made of a title and sections, by the name of the form; a new one is a line here and one in
-# the `Format` of cli/options.py. csv and json are made of records.
-READABLE: dict[str, _Readable] = {
-    "text": lambda title, sections, _extras, wide: to_text(title, sections, wide=wide),
-    "md": lambda title, sections, _extras, _wide: to_markdown(title, sections),
-    "html": _html,
-}
-FORMATS = tuple(dict.fromkeys(("text", "md", "csv", "json", *READABLE)))

@@ -7,19 +7,10 @@ from typing import Any
 
 import msgspec
 
-from collscope.reports.layout import (
-    NAME,
-    NUMBER,
-    TEXT,
-    Column,
-    Section,
-    Table,
-    table,
-    terminal_width,
-    text_table,
-    to_csv,
-    to_readable,
-)
+from collscope.reports.rendering.csv import to_csv
+from collscope.reports.rendering.formats import to_readable
+from collscope.reports.rendering.layout import NAME, NUMBER, TEXT, Column, Section, Table, table
+from collscope.reports.rendering.text import terminal_width, text_table
 from collscope.writing import visible
 
 SCHEMA = "collscope.rows/1"

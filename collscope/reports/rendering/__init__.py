@@ -1,0 +1,1 @@
+"""What all reports share: tables, words on classes, and the forms that they are written in."""
