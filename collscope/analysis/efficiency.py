@@ -16,7 +16,6 @@ from collscope.analysis.application_metrics import (
     application_metrics,
     job_names,
 )
-from collscope.analysis.classes import ClassRow
 from collscope.analysis.curves import Curve, curves_of
 from collscope.analysis.judged_classes import Judged, Reached, judge_classes, reached_of
 from collscope.analysis.outliers import Outlier, outliers_of
@@ -33,6 +32,7 @@ from collscope.analysis.time_breakdown import (
     uplift_of,
 )
 from collscope.model import Measurement
+from collscope.reports.calls.answer import ClassRow
 from collscope.roofline.chosen import AnyRoofs, FitRoofs, empirical, make_roofs
 from collscope.roofline.gpu_models import OtherGpus
 from collscope.store.measurements import StoredMeasurement, read_measurements

@@ -7,9 +7,9 @@ from enum import Enum
 
 import msgspec
 
-from collscope.analysis.classes import ClassRow
 from collscope.analysis.serving import Match
 from collscope.model import CollectiveClass, Gap
+from collscope.reports.calls.answer import ClassRow
 
 
 class Reason(Enum):

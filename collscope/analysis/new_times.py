@@ -11,7 +11,6 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from collscope.analysis.classes import ClassRow, class_rows, read_call_totals
 from collscope.analysis.judged_classes import judge_classes
 from collscope.analysis.marks import Mark, gap_marks, marks_of
 from collscope.analysis.serving import Matcher
@@ -19,6 +18,7 @@ from collscope.analysis.timeline import StoredTimeline
 from collscope.analysis.traced_run import read_traced_run
 from collscope.errors import InputError, NoVerdictError
 from collscope.model import CollectiveClass, Measurement
+from collscope.reports.calls.answer import ClassRow, class_rows, read_call_totals
 from collscope.roofline.chosen import make_roofs
 from collscope.roofline.gpu_models import OtherGpus
 from collscope.store.measurements import measurement_labels, no_such_label, read_measurements

@@ -8,9 +8,8 @@ from typing import Annotated
 
 import msgspec
 
-from collscope.analysis.classes import CallTotal, ClassRow
-from collscope.analysis.communicators import CommunicatorRow
 from collscope.analysis.deviations import Deviation, read_deviations
+from collscope.reports.calls.answer import CallTotal, ClassRow, CommunicatorRow
 
 _SOURCE_COUNTS = """
 SELECT kind, dialect, COUNT(*) FROM sources WHERE run = ? GROUP BY kind, dialect

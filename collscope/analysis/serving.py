@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from collscope.analysis.classes import ClassRow
 from collscope.model import CollectiveClass, Distance, Gap, Measurement, Op
+from collscope.reports.calls.answer import ClassRow
 from collscope.store.measurements import StoredMeasurement, no_such_label
 
 _Entry = tuple[CollectiveClass, Measurement]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from collscope.analysis.communicators import CommunicatorRow
+from collscope.reports.calls.answer import CommunicatorRow
 
 # A pair is logged by its sender and by its receiver: the sums per direction, not over both.
 _LINKS = """

@@ -8,14 +8,17 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from collscope.analysis.classes import class_rows, read_call_totals
-from collscope.analysis.communicators import communicator_rows
 from collscope.analysis.efficiency import efficiency_of
 from collscope.analysis.overview import read_header, read_seen
 from collscope.analysis.share import read_shares
-from collscope.analysis.sizes import histograms
 from collscope.analysis.timeline import StoredTimeline
 from collscope.analysis.transports import read_facts, read_settings, read_transports
+from collscope.reports.calls.answer import (
+    class_rows,
+    communicator_rows,
+    histograms,
+    read_call_totals,
+)
 from collscope.reports.efficiency import judgement_of
 from collscope.reports.findings import find
 from collscope.reports.judgement import JudgedClass

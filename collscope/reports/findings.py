@@ -7,7 +7,6 @@ subject (sources, fabric, environment, calls, judgement, timeline) and a line in
 from __future__ import annotations
 
 from collscope.reports import (
-    rules_calls,
     rules_environment,
     rules_fabric,
     rules_judgement,
@@ -15,6 +14,7 @@ from collscope.reports import (
     rules_sources,
     rules_timeline,
 )
+from collscope.reports.calls import findings as rules_calls
 from collscope.reports.model import Finding, Report
 
 # First what makes every number doubtful; then time that was lost, a late rank before the classes

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from collscope.analysis.communicators import compact_ranges
 from collscope.analysis.late_causes import LateCause
 from collscope.analysis.ranks import RankRow, RankWaits
 from collscope.analysis.timeline import (
     StoredTimeline,
 )
+from collscope.reports.calls.answer import compact_ranges
 from collscope.units import count, us_or_ms
 
 _MOSTLY = 0.75  # of all lateness: of those that are named

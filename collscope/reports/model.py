@@ -11,13 +11,11 @@ from typing import Annotated
 
 import msgspec
 
-from collscope.analysis.classes import ClassRow
-from collscope.analysis.communicators import CommunicatorRow
 from collscope.analysis.overview import DiagnosticRow, Header, SourceLines
 from collscope.analysis.share import Share
-from collscope.analysis.sizes import Histogram
 from collscope.analysis.timeline import StoredTimeline
 from collscope.analysis.transports import FactRow, SettingRow, TransportRow
+from collscope.reports.calls.answer import ClassRow, CommunicatorRow, Histogram
 from collscope.reports.judgement import Judgement
 
 SCHEMA = "collscope.report/1"

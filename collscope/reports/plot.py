@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from numpy.typing import NDArray
 
 from collscope.analysis.curves import Curve, CurvePoint
-from collscope.analysis.sizes import Bin
+from collscope.reports.calls.answer import Bin
 from collscope.reports.html.figures import (
     class_name,
     draw_classes,

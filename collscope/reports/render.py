@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from collscope.analysis.classes import ClassRow
+from collscope.reports.calls.answer import ClassRow
 from collscope.reports.efficiency import speed_up_of
 from collscope.reports.judgement import JudgedClass
 from collscope.reports.model import Report

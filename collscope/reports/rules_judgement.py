@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from collscope.analysis.communicators import compact_ranges
 from collscope.analysis.judged_classes import MOSTLY, SKEW_FACTOR
+from collscope.reports.calls.answer import compact_ranges
 from collscope.reports.judgement import JudgedClass
 from collscope.reports.model import Finding, Report
 from collscope.reports.rendering.class_words import class_words, other_gpus_words

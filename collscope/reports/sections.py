@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from collscope.analysis.classes import ClassRow
 from collscope.analysis.overview import Header
 from collscope.analysis.share import IDLE_PERCENT, Bound, Share, alike, bound_by
 from collscope.analysis.transports import TransportRow
 from collscope.analysis.withheld import unknown_times
 from collscope.model import Op
 from collscope.model.diagnostic import TIMES_UNKNOWN
+from collscope.reports.calls.answer import ClassRow
+from collscope.reports.calls.text import classes, communicators, histograms
 from collscope.reports.model import Evidence, Finding, Report
 from collscope.reports.overview import NO_SIZES, TELL_SIZES, calls_lost, calls_missing_sentence
 from collscope.reports.rendering.class_words import class_words
@@ -33,7 +34,6 @@ from collscope.reports.rendering.share_words import (
     percent_words,
     range_words,
 )
-from collscope.reports.sections_calls import classes, communicators, histograms
 from collscope.reports.sections_judgement import gain_sentences, judgement, measured_sentences
 from collscope.reports.sections_timeline import timeline_section
 from collscope.reports.timeline_words import (

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 from collscope.analysis.application_metrics import ApplicationMetric
-from collscope.analysis.communicators import compact_ranges
 from collscope.analysis.judged_classes import Reached
+from collscope.reports.calls.answer import compact_ranges
 from collscope.reports.efficiency import speed_up_of
 from collscope.reports.judgement import (
     Decomposition,

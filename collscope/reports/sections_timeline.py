@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from collscope.analysis.communicators import compact_ranges
 from collscope.analysis.hidden_cost import BesideRow
 from collscope.analysis.ranks import RankRow, RankWaits
 from collscope.analysis.timeline import (
@@ -16,6 +15,7 @@ from collscope.analysis.timeline import (
     ProgressRow,
     StoredTimeline,
 )
+from collscope.reports.calls.answer import compact_ranges
 from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, scaled, table
 from collscope.units import count, figure, format_size, us_or_ms
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from collscope.analysis.communicators import compact_ranges
 from collscope.analysis.ranks import RankWaits
 from collscope.analysis.timeline import GroupRow, StepRow, StoredTimeline
 from collscope.analysis.withheld import unknown_times
 from collscope.model.profile import other_profilers
+from collscope.reports.calls.answer import compact_ranges
 from collscope.reports.late_rank_words import (
     NO_CAUSE,
     cause_sentence,

@@ -130,7 +130,7 @@ def circle_of_the_report(repo):
          ('    parts: dict[str, Any] = {n: kind.read(connection, run) for n, kind in part_kinds().items()}\n', ''),
          ('        **parts,\n', '        timeline=StoredTimeline.read(connection, run),\n'),
          ('from typing import Any\n', ''),
-         ('from collscope.analysis.sizes import histograms\n', 'from collscope.analysis.sizes import histograms\nfrom collscope.analysis.timeline import StoredTimeline\n'))
+         ('from collscope.reports.calls.answer import histograms\n', 'from collscope.reports.calls.answer import histograms\nfrom collscope.analysis.timeline import StoredTimeline\n'))
     edit(repo, r + 'sections.py',
          ('        *(section for part in report.parts for section in part.sections()),\n', '        *timeline_section(report.timeline),\n'),
          ('from collscope.reports.rendering.share_words import', 'from collscope.reports.sections_timeline import timeline_section\nfrom collscope.reports.rendering.share_words import'))

@@ -11,10 +11,10 @@ import pytest
 from command import collscope, rows
 from large_integers import all_fields, healthy, problems
 
-from collscope.analysis.communicators import _compact_missing, compact_ranges
 from collscope.model import CommInit, Datatype, Measurement, Op, size_bytes
 from collscope.model.limits import MOST_RANKS, Limits
 from collscope.model.trace_collective import TraceCollective
+from collscope.reports.calls.answer import _compact_missing, compact_ranges
 
 # A field of each dialect whose large numbers once ended in an error, or in all memory.
 _FIELDS = {

@@ -20,13 +20,13 @@ from msccl_builder import (
 )
 from msgspec.structs import replace
 
-from collscope.analysis.classes import ClassRow
 from collscope.analysis.msccl.answer import build_msccl
 from collscope.analysis.msccl.cost import Costs, Lack, load_of
 from collscope.analysis.msccl.serve import refusal
 from collscope.analysis.msccl.structure import Hops, structure_of
 from collscope.model import Op, Severity
 from collscope.parsers.msccl_xml import MOST_BYTES, MscclAlgorithm, parse
+from collscope.reports.calls.answer import ClassRow
 from collscope.reports.msccl import refusal_words, render_msccl
 from collscope.reports.rendering.formats import FORMATS
 from collscope.roofline.catalogue import load_system

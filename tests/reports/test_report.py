@@ -17,11 +17,11 @@ from inputs import ROOT
 from msgspec.structs import replace
 from store_builder import StoreBuilder
 
-from collscope.analysis.communicators import compact_ranges
 from collscope.analysis.late_causes import LateCause
 from collscope.analysis.ranks import RankRow
 from collscope.cli.options import write
 from collscope.errors import UsageError
+from collscope.reports.calls.answer import compact_ranges
 from collscope.reports.findings import find
 from collscope.reports.model import Report
 from collscope.reports.render import render

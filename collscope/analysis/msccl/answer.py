@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-from collscope.analysis.classes import ClassRow, class_rows, read_call_totals
 from collscope.analysis.msccl.cost import Assumption, Costs, Lack, Load, load_of
 from collscope.analysis.msccl.serve import Refusal, refusal
 from collscope.analysis.msccl.structure import Structure, Unpaired, structure_of
@@ -18,6 +17,7 @@ from collscope.ingest.match import reading, require_run
 from collscope.ingest.paths import expand_files, printable
 from collscope.model import Severity
 from collscope.parsers.msccl_xml import MOST_BYTES, MscclAlgorithm, MscclFile, parse
+from collscope.reports.calls.answer import ClassRow, class_rows, read_call_totals
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.floors import model_lines
 from collscope.roofline.nccl_model import best_line

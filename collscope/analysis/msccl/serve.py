@@ -12,8 +12,8 @@ from enum import IntEnum
 
 import msgspec
 
-from collscope.analysis.classes import ClassRow
 from collscope.parsers.msccl_xml import MscclAlgorithm
+from collscope.reports.calls.answer import ClassRow
 
 
 class Why(IntEnum):

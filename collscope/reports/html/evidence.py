@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from collscope.analysis.sizes import Bin
+from collscope.reports.calls.answer import Bin
+from collscope.reports.calls.text import bin_words
 from collscope.reports.judgement import JudgedClass
 from collscope.reports.model import Report
 from collscope.reports.rendering.layout import Table
-from collscope.reports.sections_calls import bin_words
 
 
 class _Origin(msgspec.Struct, frozen=True):

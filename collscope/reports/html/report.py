@@ -5,17 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 
-from collscope.analysis.classes import ClassRow
 from collscope.analysis.traced_kernels import read_traced_kernels
 from collscope.analysis.withheld import unknown_times
+from collscope.reports.calls.answer import ClassRow
+from collscope.reports.calls.page import sizes_figure
 from collscope.reports.html.evidence import row_queries, rows_of
-from collscope.reports.html.figures import (
-    bars_figure,
-    classes_figure,
-    curve_figures,
-    sizes_figure,
-    step_figure,
-)
+from collscope.reports.html.figures import bars_figure, classes_figure, curve_figures, step_figure
 from collscope.reports.html.timeline import make_strip
 from collscope.reports.html.waiting import lateness_figure, wait_figures
 from collscope.reports.judgement import JudgedClass

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collscope.analysis.classes import ClassRow
 from collscope.model import CollectiveClass
+from collscope.reports.calls.answer import ClassRow
 from collscope.roofline.gpu_models import OtherGpus
 from collscope.units import count, format_size
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from collscope.analysis.classes import ClassRow
-from collscope.analysis.communicators import CommunicatorRow, OpCalls
-from collscope.analysis.sizes import Bin, Histogram
+from collscope.reports.calls.answer import Bin, ClassRow, CommunicatorRow, Histogram, OpCalls
 from collscope.reports.model import Report
 from collscope.reports.rendering.layout import (
     BAR,

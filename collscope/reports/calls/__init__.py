@@ -1,0 +1,1 @@
+"""Which collectives a run calls, of which sizes, and on which communicators."""
