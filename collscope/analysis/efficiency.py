@@ -22,7 +22,6 @@ from collscope.analysis.outliers import Outlier, outliers_of
 from collscope.analysis.overview import traced_gpus
 from collscope.analysis.profile_kernels import ProfileKernel, judge_kernels
 from collscope.analysis.serving import Matcher, as_classes, choose_labels, labels_of, share_source
-from collscope.analysis.share import Share
 from collscope.analysis.time_breakdown import (
     Breakdown,
     Fraction,
@@ -33,6 +32,7 @@ from collscope.analysis.time_breakdown import (
 )
 from collscope.model import Measurement
 from collscope.reports.calls.answer import ClassRow
+from collscope.reports.share.answer import Share
 from collscope.roofline.chosen import AnyRoofs, FitRoofs, empirical, make_roofs
 from collscope.roofline.gpu_models import OtherGpus
 from collscope.store.measurements import StoredMeasurement, read_measurements

@@ -10,8 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from collscope.analysis.judged_classes import MOSTLY, SKEW_FACTOR, Judged
-from collscope.analysis.share import KernelShare, Share
 from collscope.model import Datatype, Op
+from collscope.reports.share.answer import KernelShare, Share
 from collscope.roofline.chosen import AnyRoofs
 from collscope.roofline.workload import RoofAt, Workload
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from collscope.analysis.jobs import job_of_profile
 from collscope.analysis.judged_classes import SKEW_FACTOR, Judged
 from collscope.analysis.profile_kernels import ProfileKernel
-from collscope.analysis.share import Share, alike, hidden_percent
 from collscope.analysis.uplift import Part, Spread, bootstrap, ceiling, gain, saved_share
+from collscope.reports.share.answer import Share, alike, hidden_percent
 
 ENOUGH_SAMPLES = 10  # of a class, for a range that is not a rough one
 _WALL = """

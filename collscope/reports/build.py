@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from collscope.analysis.efficiency import efficiency_of
 from collscope.analysis.overview import read_header, read_seen
-from collscope.analysis.share import read_shares
 from collscope.analysis.timeline import StoredTimeline
 from collscope.analysis.transports import read_facts, read_settings, read_transports
 from collscope.reports.calls.answer import (
@@ -24,6 +23,7 @@ from collscope.reports.findings import find
 from collscope.reports.judgement import JudgedClass
 from collscope.reports.model import Report
 from collscope.reports.overview import coverage_of, find_gaps
+from collscope.reports.share.answer import read_shares
 
 
 def build_report(

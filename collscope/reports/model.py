@@ -12,11 +12,11 @@ from typing import Annotated
 import msgspec
 
 from collscope.analysis.overview import DiagnosticRow, Header, SourceLines
-from collscope.analysis.share import Share
 from collscope.analysis.timeline import StoredTimeline
 from collscope.analysis.transports import FactRow, SettingRow, TransportRow
 from collscope.reports.calls.answer import ClassRow, CommunicatorRow, Histogram
 from collscope.reports.judgement import Judgement
+from collscope.reports.share.answer import Share
 
 SCHEMA = "collscope.report/1"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from collscope.analysis.rocprof_files import again
 from collscope.model import Op
 from collscope.reports.model import Evidence, Finding, Report
+from collscope.reports.share.rocprof_files import again
 from collscope.units import count
 
 _MOST_NAMED = 3

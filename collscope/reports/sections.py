@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from collscope.analysis.overview import Header
-from collscope.analysis.share import IDLE_PERCENT, Bound, Share, alike, bound_by
 from collscope.analysis.transports import TransportRow
 from collscope.analysis.withheld import unknown_times
 from collscope.model import Op
@@ -17,7 +16,6 @@ from collscope.reports.overview import NO_SIZES, TELL_SIZES, calls_lost, calls_m
 from collscope.reports.rendering.class_words import class_words
 from collscope.reports.rendering.layout import (
     MOST_ROWS,
-    NAME,
     NUMBER,
     PATH,
     TEXT,
@@ -25,17 +23,13 @@ from collscope.reports.rendering.layout import (
     Section,
     Table,
     more_not_shown,
-    scaled,
     table,
 )
-from collscope.reports.rendering.share_words import (
-    BOUND_WORDS,
-    denominator,
-    percent_words,
-    range_words,
-)
+from collscope.reports.rendering.share_words import BOUND_WORDS, denominator, range_words
 from collscope.reports.sections_judgement import gain_sentences, judgement, measured_sentences
 from collscope.reports.sections_timeline import timeline_section
+from collscope.reports.share.answer import IDLE_PERCENT, Bound, Share, alike, bound_by
+from collscope.reports.share.text import MOST_PROFILES, share_section, share_sentence, traced_shares
 from collscope.reports.timeline_words import (
     cut_sentence,
     idle_percent,
@@ -46,8 +40,6 @@ from collscope.reports.timeline_words import (
 )
 from collscope.units import count, format_size, format_time
 
-_MOST_SENTENCES = 4  # profiles named in the first lines
-
 # Facts that tell what carries the data; the others stand in the findings, the header or the store.
 _ABOUT_TRANSPORT = ("network", "net_", "channels", "gdr_", "nvls", "msccl", "tuner_plugin")
 
@@ -57,7 +49,7 @@ def sections(report: Report) -> tuple[Section, ...]:
     found = (
         Section("", tuple(_answer(report))),
         Section("Findings", tuple(_findings(report.findings))),
-        Section("Share of GPU time", tuple(_shares(report))),
+        Section("Share of GPU time", tuple(share_section(report))),
         *timeline_section(report.timeline),
         Section("Classes", tuple(classes(report))),
         Section("Efficiency and gain", tuple(judgement(report))),
@@ -117,7 +109,7 @@ def no_sizes(report: Report) -> bool:
 
 
 def _share_answer(report: Report) -> Iterable[str]:
-    shares, traced = report.shares, _traced(report)
+    shares, traced = report.shares, traced_shares(report)
     idle = idle_percent(report.timeline)
     unsure = _bound_is_unsure(report)
     idles = idle is not None and idle >= IDLE_PERCENT and not unsure
@@ -138,7 +130,7 @@ def _share_answer(report: Report) -> Iterable[str]:
     elif len(traced) > 1:
         ranks = traced_ranks(report.timeline, len(report.timeline.ranks) or len(traced))
         yield _together(traced, f"{whole} on {ranks}", idles or unsure)
-    elif not traced and (len(shares) > _MOST_SENTENCES or alike(shares)):
+    elif not traced and (len(shares) > MOST_PROFILES or alike(shares)):
         yield _together(shares, f"{whole} in {len(shares)} profiles", idles or unsure)
     else:
         for share in traced or shares:
@@ -158,12 +150,6 @@ def _together(shares: Sequence[Share], whole: str, unsure: bool) -> str:
     bounds = {None if unsure else bound_by(share) for share in shares}
     bound = bounds.pop() if len(bounds) == 1 else None
     return f"{_collectives(bound)} take {_range(shares, whole)}."
-
-
-def _traced(report: Report) -> Sequence[Share]:
-    """Shares of traces; a table of totals beside them may hold their kernels once more."""
-    paths = {row.source for row in report.coverage.sources if row.kind == "trace"}
-    return [share for share in report.shares if share.source in paths]
 
 
 def _collectives(bound: Bound | None) -> str:
@@ -202,11 +188,6 @@ def _size(header: Header, *, at_least: bool) -> str:
     return f"{sentence[0].upper()}{sentence[1:]}"
 
 
-def share_sentence(share: Share, whole: str = "GPU time") -> str:
-    """The share of one profile with its denominator in words."""
-    return f"{percent_words(share)} of {whole} (denominator: {denominator(share)})"
-
-
 def _most(row: ClassRow) -> str:
     # of which whole the first class is the largest part: time where it is known, else bytes
     part = ""
@@ -232,83 +213,6 @@ def _findings(findings: Sequence[Finding]) -> Iterable[str | Item]:
 def _evidence(evidence: Evidence) -> str:
     where = evidence.source + (f":{evidence.line}" if evidence.line is not None else "")
     return f"{where}: {evidence.text}" if evidence.text else where
-
-
-def _shares(report: Report) -> Iterable[str | Table]:
-    shares = report.shares
-    if not shares:
-        doubted = unknown_times(report.timeline.withheld) is not None
-        why = "the traces contradict themselves" if doubted else "the run has no profile"
-        yield f"Not known: {why}."
-    if len(shares) > _MOST_SENTENCES:
-        yield _shares_table(shares)
-        largest = max(_traced(report) or shares, key=lambda share: share.percent or 0.0)
-        yield f"Below are the kernels of {largest.source}, the profile with the largest share."
-        shares = (largest,)
-    for share in shares:
-        yield f"{share.source} ({share.dialect}): {share_sentence(share)}."
-        if share.partial:
-            yield (
-                f"The table is an excerpt ({share.reported_coverage:.2f} % of its total), so its"
-                " printed percentages are used."
-            )
-        elif share.share_of_kernels is not None and share.kernel_ns != share.busy_ns:
-            yield f"Of kernels alone, without copies: {100 * share.share_of_kernels:.2f} %."
-        if share.kernels:
-            yield _family_table(share)
-            yield _kernel_table(share)
-        if share.kernels_total > len(share.kernels):
-            more = count(share.kernels_total - len(share.kernels), "more kernel name")
-            yield f"{more} not shown."
-        for unclassified in share.unclassified:
-            yield (
-                f"Not counted, because the name has 'ccl' but is not a known collective:"
-                f" {unclassified.name} "
-                f"({count(unclassified.calls, 'call')})."
-            )
-
-
-def _shares_table(shares: Sequence[Share]) -> Table:
-    columns = [("profile", PATH), ("calls", NUMBER), ("time ms", NUMBER), ("% GPU time", NUMBER)]
-    return table(
-        columns,
-        (
-            (s.source, s.collective_calls, s.collective_ns / 1e6, _two(s.percent))
-            for s in shares[:MOST_ROWS]
-        ),
-    )
-
-
-def _family_table(share: Share) -> Table:
-    columns = [("family", TEXT), ("calls", NUMBER), ("time ms", NUMBER), ("% GPU time", NUMBER)]
-    return table(
-        columns,
-        (
-            (family.family, family.calls, family.total_ns / 1e6, _two(family.percent))
-            for family in share.families
-        ),
-    )
-
-
-def _kernel_table(share: Share) -> Table:
-    columns = [
-        ("collective kernel", NAME),
-        ("calls", NUMBER),
-        ("time ms", NUMBER),
-        ("mean us", NUMBER),
-        ("% GPU time", NUMBER),
-    ]
-    return table(
-        columns,
-        (
-            (k.name, k.calls, k.total_ns / 1e6, scaled(k.mean_ns, 1e3), _two(k.percent))
-            for k in share.kernels
-        ),
-    )
-
-
-def _two(percentage: float | None) -> str | None:
-    return None if percentage is None else f"{percentage:.2f}"
 
 
 def _transports(report: Report) -> Iterable[str | Table]:

@@ -18,12 +18,12 @@ from inputs import ROOT
 from store_builder import StoreBuilder, Value
 
 from collscope.analysis.profile_kernels import _over_all
-from collscope.analysis.share import KernelShare, Share
 from collscope.analysis.time_breakdown import fractions_of
 from collscope.errors import InputError, NoVerdictError
 from collscope.reports.efficiency import speed_up_of
 from collscope.reports.judgement import Decomposition, JudgedClass, Judgement
 from collscope.reports.render import render
+from collscope.reports.share.answer import KernelShare, Share
 
 _SCHEMA = ROOT / "schemas" / "report.schema.json"
 _REPLAY = """\

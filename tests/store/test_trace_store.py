@@ -21,7 +21,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from collscope.analysis.share import read_shares
 from collscope.errors import InputError
 from collscope.model import Datatype, Op
 from collscope.model.trace import (
@@ -35,6 +34,7 @@ from collscope.model.trace import (
 from collscope.reports.build import build_report
 from collscope.reports.rendering.share_words import range_words
 from collscope.reports.rules_timeline import stragglers
+from collscope.reports.share.answer import read_shares
 from collscope.store.trace_columns import (
     decode_recording,
     decode_trace,

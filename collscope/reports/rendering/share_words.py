@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collscope.analysis.share import HOST_FUNCTIONS, Bound, Share, Whole, hidden_percent
+from collscope.reports.share.answer import HOST_FUNCTIONS, Bound, Share, Whole, hidden_percent
 from collscope.units import count
 
 BOUND_WORDS = {

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from collscope.analysis.rocprof_files import again, kernels_of
 from collscope.model.diagnostic import TIMES_UNKNOWN
+from collscope.reports.share.rocprof_files import again, kernels_of
 
 # A pasted table whose percentages sum to less is an excerpt: what stands in it is no total.
 WHOLE_TABLE_PERCENT = 99.5

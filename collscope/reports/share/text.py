@@ -1,0 +1,112 @@
+"""The share of each profile, in sentences and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from collscope.analysis.withheld import unknown_times
+from collscope.reports.model import Report
+from collscope.reports.rendering.layout import (
+    MOST_ROWS,
+    NAME,
+    NUMBER,
+    PATH,
+    TEXT,
+    Table,
+    scaled,
+    table,
+)
+from collscope.reports.rendering.share_words import denominator, percent_words
+from collscope.reports.share.answer import Share
+from collscope.units import count
+
+MOST_PROFILES = 4  # profiles named in the first lines
+
+
+def traced_shares(report: Report) -> Sequence[Share]:
+    """Shares of traces; a table of totals beside them may hold their kernels once more."""
+    paths = {row.source for row in report.coverage.sources if row.kind == "trace"}
+    return [share for share in report.shares if share.source in paths]
+
+
+def share_sentence(share: Share, whole: str = "GPU time") -> str:
+    """The share of one profile with its denominator in words."""
+    return f"{percent_words(share)} of {whole} (denominator: {denominator(share)})"
+
+
+def share_section(report: Report) -> Iterable[str | Table]:
+    """The share of each profile, with its families and kernels."""
+    shares = report.shares
+    if not shares:
+        doubted = unknown_times(report.timeline.withheld) is not None
+        why = "the traces contradict themselves" if doubted else "the run has no profile"
+        yield f"Not known: {why}."
+    if len(shares) > MOST_PROFILES:
+        yield _shares_table(shares)
+        largest = max(traced_shares(report) or shares, key=lambda share: share.percent or 0.0)
+        yield f"Below are the kernels of {largest.source}, the profile with the largest share."
+        shares = (largest,)
+    for share in shares:
+        yield f"{share.source} ({share.dialect}): {share_sentence(share)}."
+        if share.partial:
+            yield (
+                f"The table is an excerpt ({share.reported_coverage:.2f} % of its total), so its"
+                " printed percentages are used."
+            )
+        elif share.share_of_kernels is not None and share.kernel_ns != share.busy_ns:
+            yield f"Of kernels alone, without copies: {100 * share.share_of_kernels:.2f} %."
+        if share.kernels:
+            yield _family_table(share)
+            yield _kernel_table(share)
+        if share.kernels_total > len(share.kernels):
+            more = count(share.kernels_total - len(share.kernels), "more kernel name")
+            yield f"{more} not shown."
+        for unclassified in share.unclassified:
+            yield (
+                f"Not counted, because the name has 'ccl' but is not a known collective:"
+                f" {unclassified.name} "
+                f"({count(unclassified.calls, 'call')})."
+            )
+
+
+def _shares_table(shares: Sequence[Share]) -> Table:
+    columns = [("profile", PATH), ("calls", NUMBER), ("time ms", NUMBER), ("% GPU time", NUMBER)]
+    return table(
+        columns,
+        (
+            (s.source, s.collective_calls, s.collective_ns / 1e6, _two(s.percent))
+            for s in shares[:MOST_ROWS]
+        ),
+    )
+
+
+def _family_table(share: Share) -> Table:
+    columns = [("family", TEXT), ("calls", NUMBER), ("time ms", NUMBER), ("% GPU time", NUMBER)]
+    return table(
+        columns,
+        (
+            (family.family, family.calls, family.total_ns / 1e6, _two(family.percent))
+            for family in share.families
+        ),
+    )
+
+
+def _kernel_table(share: Share) -> Table:
+    columns = [
+        ("collective kernel", NAME),
+        ("calls", NUMBER),
+        ("time ms", NUMBER),
+        ("mean us", NUMBER),
+        ("% GPU time", NUMBER),
+    ]
+    return table(
+        columns,
+        (
+            (k.name, k.calls, k.total_ns / 1e6, scaled(k.mean_ns, 1e3), _two(k.percent))
+            for k in share.kernels
+        ),
+    )
+
+
+def _two(percentage: float | None) -> str | None:
+    return None if percentage is None else f"{percentage:.2f}"
