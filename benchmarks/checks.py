@@ -29,9 +29,9 @@ from prediction import ingest, read_steps, recordings
 from collscope.analysis.compare_traced import check_traced
 from collscope.analysis.labels import CIRCUMSTANCES, Label
 from collscope.analysis.step_samples import STEP, SampledRun
-from collscope.analysis.traced_run import read_traced_run
 from collscope.analysis.verdict import Verdict
 from collscope.ingest.match import reading
+from collscope.reports.waiting.traced_run import read_traced_run
 from collscope.stats import Samples, sigma
 from collscope.timeline.assumptions import host_prior
 from collscope.timeline.play import Substitutions, play

@@ -26,9 +26,9 @@ from playwright.sync_api import sync_playwright
 from report import build_store
 
 from collscope.model.trace import TraceColumns, TraceFile
-from collscope.reports.html.timeline import make_strip
 from collscope.reports.rendering.layout import NUMBER, TEXT, Section, table
 from collscope.reports.rendering.page import Extras, to_html
+from collscope.reports.waiting.strip import make_strip
 from collscope.store.connection import open_store
 from collscope.store.trace_columns import encode_trace
 

@@ -9,10 +9,10 @@ from typing import Annotated
 import msgspec
 
 from collscope.analysis.sides import Runs, name_traced_runs
-from collscope.analysis.traced_run import read_traced_run
 from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.ingest.match import reading
 from collscope.model import CollectiveClass
+from collscope.reports.waiting.traced_run import read_traced_run
 from collscope.timeline.explanation.explain import DOUBTS, Explanation, explain
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.unprofiled import step_ratio

@@ -14,11 +14,11 @@ import numpy as np
 from collscope.analysis.judged_classes import judge_classes
 from collscope.analysis.marks import Mark, gap_marks, marks_of
 from collscope.analysis.serving import Matcher
-from collscope.analysis.timeline import StoredTimeline
-from collscope.analysis.traced_run import read_traced_run
 from collscope.errors import InputError, NoVerdictError
 from collscope.model import CollectiveClass, Measurement
 from collscope.reports.calls.answer import ClassRow, class_rows, read_call_totals
+from collscope.reports.waiting.answer import TimelineReport
+from collscope.reports.waiting.traced_run import read_traced_run
 from collscope.roofline.chosen import make_roofs
 from collscope.roofline.gpu_models import OtherGpus
 from collscope.store.measurements import measurement_labels, no_such_label, read_measurements
@@ -142,7 +142,7 @@ def _traced(
             others[t.class_id].collective_class,
             NewTime(t.transfer_ns_median, t.transfer_ns_min, t.transfer_ns_max),
         )
-        for t in StoredTimeline.read(connection, run).classes
+        for t in TimelineReport.read(connection, run).classes
         if t.transfer_ns_median is not None
     ]
     found: dict[CollectiveClass, NewTime] = {}

@@ -130,7 +130,7 @@ def sample_runs(db: Path, names: Sequence[str]) -> list[SampledRun]:
 def _sample_stored(store: sqlite3.Connection, db: Path, run: str) -> SampledRun:
     # They load numpy, which measurements do not need.
     from collscope.analysis.step_samples import sample_run  # noqa: PLC0415
-    from collscope.analysis.traced_run import read_traced_run  # noqa: PLC0415
+    from collscope.reports.waiting.traced_run import read_traced_run  # noqa: PLC0415
 
     traced = read_traced_run(store, db, run)
     recorded = traced.recorded()

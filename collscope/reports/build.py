@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from collscope.analysis.efficiency import efficiency_of
 from collscope.analysis.overview import read_header, read_seen
-from collscope.analysis.timeline import StoredTimeline
 from collscope.analysis.transports import read_facts, read_settings, read_transports
 from collscope.reports.calls.answer import (
     class_rows,
@@ -24,6 +23,7 @@ from collscope.reports.judgement import JudgedClass
 from collscope.reports.model import Report
 from collscope.reports.overview import coverage_of, find_gaps
 from collscope.reports.share.answer import read_shares
+from collscope.reports.waiting.answer import TimelineReport
 
 
 def build_report(
@@ -61,7 +61,7 @@ def build_report(
         settings=read_settings(connection, run),
         facts=read_facts(connection, run),
         judgement=judgement_of(efficiency_of(connection, run, classes, shares, (system, label))),
-        timeline=StoredTimeline.read(connection, run),
+        timeline=TimelineReport.read(connection, run),
         findings=(),
         coverage=coverage_of(read_seen(connection, run, totals, communicators)),
     )

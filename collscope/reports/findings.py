@@ -12,10 +12,10 @@ from collscope.reports import (
     rules_judgement,
     rules_measurements,
     rules_sources,
-    rules_timeline,
 )
 from collscope.reports.calls import findings as rules_calls
 from collscope.reports.model import Finding, Report
+from collscope.reports.waiting import findings as rules_timeline
 
 # First what makes every number doubtful; then time that was lost, a late rank before the classes
 # that show it, slow collectives before it where they cost more; then what may cost some, and what

@@ -12,11 +12,11 @@ from typing import Annotated
 import msgspec
 
 from collscope.analysis.overview import DiagnosticRow, Header, SourceLines
-from collscope.analysis.timeline import StoredTimeline
 from collscope.analysis.transports import FactRow, SettingRow, TransportRow
 from collscope.reports.calls.answer import ClassRow, CommunicatorRow, Histogram
 from collscope.reports.judgement import Judgement
 from collscope.reports.share.answer import Share
+from collscope.reports.waiting.answer import TimelineReport
 
 SCHEMA = "collscope.report/1"
 
@@ -85,6 +85,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     settings: tuple[SettingRow, ...]
     facts: tuple[FactRow, ...]
     judgement: Judgement
-    timeline: StoredTimeline
+    timeline: TimelineReport
     findings: tuple[Finding, ...]
     coverage: Coverage

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from collscope.analysis.overview import Header
 from collscope.analysis.transports import TransportRow
-from collscope.analysis.withheld import unknown_times
 from collscope.model import Op
 from collscope.model.diagnostic import TIMES_UNKNOWN
 from collscope.reports.calls.answer import ClassRow
@@ -27,10 +26,9 @@ from collscope.reports.rendering.layout import (
 )
 from collscope.reports.rendering.share_words import BOUND_WORDS, denominator, range_words
 from collscope.reports.sections_judgement import gain_sentences, judgement, measured_sentences
-from collscope.reports.sections_timeline import timeline_section
 from collscope.reports.share.answer import IDLE_PERCENT, Bound, Share, alike, bound_by
 from collscope.reports.share.text import MOST_PROFILES, share_section, share_sentence, traced_shares
-from collscope.reports.timeline_words import (
+from collscope.reports.waiting.first_lines_text import (
     cut_sentence,
     idle_percent,
     share_of_time_sentence,
@@ -38,6 +36,8 @@ from collscope.reports.timeline_words import (
     traced_ranks,
     withheld_sentences,
 )
+from collscope.reports.waiting.text import timeline_section
+from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import count, format_size, format_time
 
 # Facts that tell what carries the data; the others stand in the findings, the header or the store.

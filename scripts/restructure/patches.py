@@ -118,7 +118,7 @@ def circle_of_the_report(repo):
     subprocess.run(['git', 'rm', '-q', '-f', r + 'part.py'], cwd=repo, check=True)
     text = (repo / r / 'model.py').read_text()
     text = text.replace('from collscope.reports.part import Part\n', '')
-    text = text.replace('from collscope.reports.sections_timeline import TimelineReport\n', 'from collscope.analysis.timeline import StoredTimeline\n')
+    text = text.replace('from collscope.reports.waiting.text import TimelineReport\n', 'from collscope.reports.waiting.answer import StoredTimeline\n')
     text = text.replace('    timeline: TimelineReport\n', '    timeline: StoredTimeline\n')
     cut = text.index('    def _repr_html_'); end = text.index('    schema: str = SCHEMA')
     text = text[:cut] + text[end:]
@@ -130,10 +130,10 @@ def circle_of_the_report(repo):
          ('    parts: dict[str, Any] = {n: kind.read(connection, run) for n, kind in part_kinds().items()}\n', ''),
          ('        **parts,\n', '        timeline=StoredTimeline.read(connection, run),\n'),
          ('from typing import Any\n', ''),
-         ('from collscope.reports.calls.answer import histograms\n', 'from collscope.reports.calls.answer import histograms\nfrom collscope.analysis.timeline import StoredTimeline\n'))
+         ('from collscope.reports.calls.answer import histograms\n', 'from collscope.reports.calls.answer import histograms\nfrom collscope.reports.waiting.answer import StoredTimeline\n'))
     edit(repo, r + 'sections.py',
          ('        *(section for part in report.parts for section in part.sections()),\n', '        *timeline_section(report.timeline),\n'),
-         ('from collscope.reports.rendering.share_words import', 'from collscope.reports.sections_timeline import timeline_section\nfrom collscope.reports.rendering.share_words import'))
+         ('from collscope.reports.rendering.share_words import', 'from collscope.reports.waiting.text import timeline_section\nfrom collscope.reports.rendering.share_words import'))
     edit(repo, r + 'render.py', ('def _record(report: Report)', '''class _Shown(Report, frozen=True, kw_only=True):
     """A report that a notebook shows as its page."""
 

@@ -7,8 +7,8 @@ import sqlite3
 import pytest
 from trace_builder import US, Job
 
-from collscope.analysis.late_causes import LateCause, read_late_causes
-from collscope.analysis.ranks import RankRow
+from collscope.reports.waiting.late_causes import LateCause, read_late_causes
+from collscope.reports.waiting.ranks import RankRow
 from collscope.timeline.analyse import Timeline, analyse
 
 _STEPS = 30

@@ -19,7 +19,7 @@ from collscope.reports.rules_judgement import (
     skew_dominated_classes,
     waiting_dominates,
 )
-from collscope.reports.rules_timeline import stragglers
+from collscope.reports.waiting.findings import stragglers
 
 
 def _found(store: StoreBuilder, code: str) -> list[Finding]:

@@ -19,14 +19,14 @@ from command import collscope
 from msgspec.structs import replace
 
 from collscope.analysis.p2p import P2p, PairRow
-from collscope.reports.html import timeline
 from collscope.reports.html.figures import classes_figure, drawn_classes
 from collscope.reports.html.measured import p2p_extras
 from collscope.reports.html.report import report_extras
-from collscope.reports.html.timeline import make_strip
 from collscope.reports.rendering.layout import NUMBER, TEXT, Item, Section, table
 from collscope.reports.rendering.page import Extras, Fact, Strip, to_html
 from collscope.reports.tune import render_tuning
+from collscope.reports.waiting import strip as timeline
+from collscope.reports.waiting.strip import make_strip
 from collscope.tuning.records import Tuning
 
 if TYPE_CHECKING:

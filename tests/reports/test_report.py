@@ -17,8 +17,6 @@ from inputs import ROOT
 from msgspec.structs import replace
 from store_builder import StoreBuilder
 
-from collscope.analysis.late_causes import LateCause
-from collscope.analysis.ranks import RankRow
 from collscope.cli.options import write
 from collscope.errors import UsageError
 from collscope.reports.calls.answer import compact_ranges
@@ -29,6 +27,8 @@ from collscope.reports.rendering.formats import FORMATS
 from collscope.reports.rendering.rows import render_rows
 from collscope.reports.rendering.share_words import denominator
 from collscope.reports.sections import sections
+from collscope.reports.waiting.late_causes import LateCause
+from collscope.reports.waiting.ranks import RankRow
 
 _SCHEMA = ROOT / "schemas" / "report.schema.json"
 

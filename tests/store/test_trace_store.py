@@ -33,8 +33,8 @@ from collscope.model.trace import (
 )
 from collscope.reports.build import build_report
 from collscope.reports.rendering.share_words import range_words
-from collscope.reports.rules_timeline import stragglers
 from collscope.reports.share.answer import read_shares
+from collscope.reports.waiting.findings import stragglers
 from collscope.store.trace_columns import (
     decode_recording,
     decode_trace,

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collscope.analysis.curves import Curve
-from collscope.analysis.traced_kernels import TracedKernels
 from collscope.reports.judgement import JudgedClass
 from collscope.reports.model import Report
 from collscope.reports.rendering.drawing import (
     INK,
     PARTS,
-    WAITING,
     Sheet,
     colour_of,
     draw,
@@ -43,10 +40,6 @@ _MOST_SERIES = 12
 _NEARLY_ALL = 0.95  # of the collective time
 _FAR = 8  # times beyond the sizes and the rates of the classes that have it
 _FEW = 3  # classes that a sentence names
-_MOST_RANKS = 64
-_EXPOSED = ("", "//", "\\\\")  # hatches of the classes of one operation with the most exposed time
-# What is no operation is grey, and waiting as among the parts of a class.
-_COMPUTE, _COPIES, _OTHER, _IDLE = "#8C959F", "#6E7781", "#444444", "#D0D7DE"
 
 
 def classes_figure(report: Report) -> Figure | None:
@@ -241,101 +234,6 @@ def _curves(op: str, curves: Sequence[Curve], total: int, limits: Mapping[int, f
         "Measured, with the reachable ceiling as a broken line." + left,
         draw(make), found, marks,
     )  # fmt: skip
-
-
-def step_figure(report: Report, traced: TracedKernels, names: Mapping[int, str]) -> Figure | None:
-    """What each rank's GPU did: compute, waiting, exposed classes, copies alone, nothing.
-
-    names  of classes
-    """
-    ranks = report.timeline.ranks[:_MOST_RANKS]
-    if not ranks:
-        return None
-    waiting, by_class = _exposed(traced, {r.rank: r.exposed_ns for r in ranks})
-    shown = sorted(by_class, key=lambda i: -by_class[i].sum())[: len(_EXPOSED)]
-    parts = [("compute, collectives beside it included", (_COMPUTE, ""),
-              np.array([r.compute_ns for r in ranks])),
-             ("exposed: waiting for the last rank", PARTS[WAITING], waiting)]  # fmt: skip
-    parts += [(f"exposed: {names.get(i, 'class')} #{i}", style, by_class[i])
-              for i, style in zip(shown, _class_styles(report, shown), strict=True)]  # fmt: skip
-    rest = np.array([r.exposed_ns for r in ranks]) - sum(ns for _, _, ns in parts[1:])
-    idle = np.array([r.idle_ns for r in ranks])
-    copies = np.array([r.span_ns - r.compute_ns - r.exposed_ns for r in ranks]) - idle
-    parts += [("exposed: other collectives", (_OTHER, ""), np.maximum(rest, 0)),
-              ("copies alone", (_COPIES, "//"), np.maximum(copies, 0)),
-              ("idle: the GPU has no work", (_IDLE, ""), idle)]  # fmt: skip
-    parts = [(name, style, ns) for name, style, ns in parts if ns.max() >= 1]
-    marks = {
-        f"step-{r.rank}-{n}": f"rank {r.rank}\n{name}\n"
-        f"{ns[i] / 1e6:.3f} ms of {r.span_ns / 1e6:.3f}"
-        for n, (name, _, ns) in enumerate(parts) for i, r in enumerate(ranks)
-    }  # fmt: skip
-
-    def make(sheet: Sheet) -> Drawing:
-        drawing, axis = sheet.rows([f"rank {r.rank}" for r in ranks])
-        before = np.zeros(len(ranks))
-        for n, (name, (colour, hatch), ns) in enumerate(parts):
-            ms = ns / 1e6
-            bars = axis.barh(
-                range(len(ranks)), ms, left=before, color=colour, hatch=hatch, label=name,
-                height=sheet.bar, edgecolor="white", linewidth=0.5,
-            )  # fmt: skip
-            before += ms
-            for bar, r in zip(bars, ranks, strict=True):
-                bar.set_gid(f"step-{r.rank}-{n}")
-        axis.set_xlabel("ms, warm-up left out")
-        return drawing
-
-    columns = [(f"{name} ms", NUMBER) for name, _, _ in parts]
-    found = table(
-        [("rank", NUMBER), ("traced ms", NUMBER), *columns],
-        ((r.rank, r.span_ns / 1e6, *(ns[i] / 1e6 for _, _, ns in parts))
-         for i, r in enumerate(ranks)),
-    )  # fmt: skip
-    left = len(report.timeline.ranks) - len(ranks)
-    return Figure(
-        "Where the time of each rank goes",
-        "Traced time of each rank's GPU. Exposed: no compute beside it. Waiting: the exposed time "
-        "beyond the call's transfer; where compute runs beside a part of a call, more of the "
-        "class's time may be waiting." + (f" {left} more ranks are not drawn." if left else ""),
-        draw(make), found, marks,
-    )  # fmt: skip
-
-
-def _class_styles(report: Report, ids: Sequence[int]) -> Iterator[tuple[str, str]]:
-    """Colour and hatch of some classes: the colour of the operation, a hatch for a further one."""
-    op_of = {row.class_id: row.op for row in report.classes}
-    colours = colour_of(report_ops(report))
-    seen: dict[str, int] = defaultdict(int)
-    for i in ids:
-        op = op_of.get(i, "")
-        yield colours.get(op, _OTHER), _EXPOSED[seen[op]]
-        seen[op] += 1
-
-
-def _exposed(
-    traced: TracedKernels, ranks: Mapping[int, int]
-) -> tuple[NDArray[np.float64], dict[int, NDArray[np.float64]]]:
-    """Exposed time of each rank in ns: what is surely waiting, and the rest by class.
-
-    ranks  exposed time of each, which collectives that overlap each other share
-    """
-    chosen = np.isin(traced.kernels[:, 0], list(ranks))
-    kernels, exposed = traced.kernels[chosen], traced.exposed[chosen]
-    order = sorted(ranks)
-    place = np.searchsorted(order, kernels[:, 0])
-    ids, klass = np.unique(kernels[:, 4], return_inverse=True)
-    transfer = kernels[:, 2] - np.maximum(kernels[:, 3], 0)
-    wait = np.where(kernels[:, 3] < 0, 0, np.maximum(exposed - transfer, 0))
-    waiting = np.bincount(place, wait, len(order))
-    rest = np.bincount(place * len(ids) + klass, exposed - wait, len(order) * len(ids))
-    by_class = rest.reshape(len(order), len(ids))
-    told = waiting + by_class.sum(1)
-    part = np.minimum(1, np.array([ranks[rank] for rank in order]) / np.maximum(told, 1))
-    back = np.searchsorted(order, list(ranks))  # into the order of the bars
-    return (waiting * part)[back], {
-        i: (by_class[:, n] * part)[back] for n, i in enumerate(ids.tolist())
-    }
 
 
 def bars_figure(report: Report) -> Figure | None:

@@ -5,24 +5,24 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 
-from collscope.analysis.traced_kernels import read_traced_kernels
-from collscope.analysis.withheld import unknown_times
 from collscope.reports.calls.answer import ClassRow
 from collscope.reports.calls.page import sizes_figure
 from collscope.reports.html.evidence import row_queries, rows_of
-from collscope.reports.html.figures import bars_figure, classes_figure, curve_figures, step_figure
-from collscope.reports.html.timeline import make_strip
-from collscope.reports.html.waiting import lateness_figure, wait_figures
+from collscope.reports.html.figures import bars_figure, classes_figure, curve_figures
 from collscope.reports.judgement import JudgedClass
-from collscope.reports.late_rank_words import in_time, late_calls, matters, one_stop
 from collscope.reports.model import Report
 from collscope.reports.overview import NO_SIZES, TELL_SIZES
 from collscope.reports.rendering.page import Extras, Fact
 from collscope.reports.rendering.share_words import denominator, percent_words, range_words
 from collscope.reports.sections import measured_only, no_sizes
 from collscope.reports.sections_judgement import gain_words
-from collscope.reports.sections_timeline import timeline_section
-from collscope.reports.timeline_words import traced_ranks, traced_share
+from collscope.reports.waiting.first_lines_text import traced_ranks, traced_share
+from collscope.reports.waiting.late_ranks_text import in_time, late_calls, matters, one_stop
+from collscope.reports.waiting.page import lateness_figure, step_figure, wait_figures
+from collscope.reports.waiting.strip import make_strip
+from collscope.reports.waiting.text import timeline_section
+from collscope.reports.waiting.traced_kernels import read_traced_kernels
+from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import count, figure, format_size, have
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from collscope.analysis.withheld import unknown_times
 from collscope.reports.model import Report
 from collscope.reports.rendering.layout import (
     MOST_ROWS,
@@ -18,6 +17,7 @@ from collscope.reports.rendering.layout import (
 )
 from collscope.reports.rendering.share_words import denominator, percent_words
 from collscope.reports.share.answer import Share
+from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import count
 
 MOST_PROFILES = 4  # profiles named in the first lines

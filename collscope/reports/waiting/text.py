@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from collscope.analysis.hidden_cost import BesideRow
-from collscope.analysis.ranks import RankRow, RankWaits
-from collscope.analysis.timeline import (
+from collscope.reports.calls.answer import compact_ranges
+from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, scaled, table
+from collscope.reports.waiting.answer import (
     ClassTimeRow,
     ClockRow,
     GroupRow,
     PlaceRow,
     ProgressRow,
-    StoredTimeline,
+    TimelineReport,
 )
-from collscope.reports.calls.answer import compact_ranges
-from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, scaled, table
+from collscope.reports.waiting.hidden_cost import BesideRow
+from collscope.reports.waiting.ranks import RankRow, RankWaits
 from collscope.units import count, figure, format_size, us_or_ms
 
 _MOST_RANKS = 16  # rows of a table; then the ranks with most exposed time
@@ -24,19 +24,19 @@ _MOST_CLASSES = 20
 _MOST_PROGRESS = 32
 
 
-def timeline_section(said: StoredTimeline) -> Iterable[Section]:
+def timeline_section(said: TimelineReport) -> Iterable[Section]:
     """Overlap and waiting by rank, times by class, clocks, progress; none without traces."""
     blocks = (*_withheld(said), *_blocks(said))
     if blocks:
         yield Section("Overlap and waiting", blocks)
 
 
-def _withheld(said: StoredTimeline) -> Iterable[str]:
+def _withheld(said: TimelineReport) -> Iterable[str]:
     if said.withheld:
         yield " ".join(["Not known:", *(one.words for one in said.withheld)])
 
 
-def _blocks(said: StoredTimeline) -> Iterable[str | Table]:
+def _blocks(said: TimelineReport) -> Iterable[str | Table]:
     if said.ranks:
         yield _overlap(said.ranks)
         if len(said.ranks) < 2:

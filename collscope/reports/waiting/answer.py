@@ -10,11 +10,11 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from collscope.analysis.hidden_cost import BesideRow, read_beside
-from collscope.analysis.late_causes import LateCause, read_late_causes
-from collscope.analysis.ranks import RankRow, RankWaits, read_logged_ranks, read_ranks
-from collscope.analysis.withheld import Withheld, read_withheld
 from collscope.ingest.periods import Period, read_periods
+from collscope.reports.waiting.hidden_cost import BesideRow, read_beside
+from collscope.reports.waiting.late_causes import LateCause, read_late_causes
+from collscope.reports.waiting.ranks import RankRow, RankWaits, read_logged_ranks, read_ranks
+from collscope.reports.waiting.withheld import Withheld, read_withheld
 from collscope.store.trace_header import read_cpu_activities
 
 _CLOCKS = """
@@ -89,7 +89,7 @@ SELECT kind, place, ranks, calls, transfer_ns, wait_ns, late_last, caused_wait_n
 FROM place_times WHERE run = ? AND transfer_ns > 0 ORDER BY kind, caused_wait_ns DESC, place
 """
 
-_Kind = TypeVar("_Kind", bound="StoredTimeline")
+_Kind = TypeVar("_Kind", bound="TimelineReport")
 _Call = tuple[int, int, int, int | None, int | None, int | None]
 
 
@@ -189,7 +189,7 @@ class StepRow(msgspec.Struct, frozen=True):
     step_from: Annotated[str, ("marks", "kernels", "period", "given")]  # as in the view `steps`
 
 
-class StoredTimeline(msgspec.Struct, frozen=True):
+class TimelineReport(msgspec.Struct, frozen=True):
     """Everything traces and recordings tell; empty where the run has none."""
 
     ranks: tuple[RankRow, ...]

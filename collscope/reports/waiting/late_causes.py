@@ -9,7 +9,7 @@ from statistics import median
 import msgspec
 from msgspec.structs import replace
 
-from collscope.analysis.ranks import RankRow
+from collscope.reports.waiting.ranks import RankRow
 
 _PART = 0.25  # of the lateness, that a cause explains at least
 _CLEAR = 2.0  # times the next cause

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from collscope.analysis.withheld import read_withheld
 from collscope.errors import InputError
 from collscope.model import CollectiveClass
 from collscope.reports.calls.answer import ClassRow, class_rows, read_call_totals
+from collscope.reports.waiting.withheld import read_withheld
 from collscope.store.traces import load_traces
 from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.recorded_job import RecordedJob

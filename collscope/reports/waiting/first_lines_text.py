@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from collscope.analysis.ranks import RankWaits
-from collscope.analysis.timeline import GroupRow, StepRow, StoredTimeline
-from collscope.analysis.withheld import unknown_times
 from collscope.model.profile import other_profilers
 from collscope.reports.calls.answer import compact_ranges
-from collscope.reports.late_rank_words import (
+from collscope.reports.waiting.answer import GroupRow, StepRow, TimelineReport
+from collscope.reports.waiting.late_ranks_text import (
     NO_CAUSE,
     cause_sentence,
     late_sentence,
     matters,
     no_single_rank,
 )
+from collscope.reports.waiting.ranks import RankWaits
+from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import are, count, have, us_or_ms
 
 _LITTLE = 0.0005  # of the collectives' time, less than the printed digits show
 _ALIKE = 0.99  # steps of ranks that differ by less are told once
 
 
-def timeline_sentences(said: StoredTimeline) -> Iterable[str]:
+def timeline_sentences(said: TimelineReport) -> Iterable[str]:
     """The first lines of the report: exposed share, waiting, the late rank."""
     if not said.ranks:
         yield from _logged_sentences(said.logged)
@@ -42,7 +42,7 @@ def timeline_sentences(said: StoredTimeline) -> Iterable[str]:
     yield from no_single_rank(said.ranks)
 
 
-def share_of_time_sentence(said: StoredTimeline) -> Iterable[str]:
+def share_of_time_sentence(said: TimelineReport) -> Iterable[str]:
     """What part of the traced time, and so of a step, collectives take."""
     parts = traced_share(said)
     if parts is not None:
@@ -60,7 +60,7 @@ def share_of_time_sentence(said: StoredTimeline) -> Iterable[str]:
             )
 
 
-def withheld_sentences(said: StoredTimeline) -> Iterable[str]:
+def withheld_sentences(said: TimelineReport) -> Iterable[str]:
     """That times or steps are not known, as the traces contradict themselves."""
     reason = unknown_times(said.withheld)
     if reason is not None:
@@ -103,7 +103,7 @@ def _step_sentence(steps: Sequence[StepRow], cost: str) -> Iterable[str]:
     )
 
 
-def _cost(said: StoredTimeline) -> str:
+def _cost(said: TimelineReport) -> str:
     """What the profiler costs the host.
 
     source  of the factors: docs/validation.md, "Cost of the profiler"
@@ -123,7 +123,7 @@ def _cost(said: StoredTimeline) -> str:
     )
 
 
-def _split_sentence(said: StoredTimeline, wait: int, transfer: int, unknown: int) -> Iterable[str]:
+def _split_sentence(said: TimelineReport, wait: int, transfer: int, unknown: int) -> Iterable[str]:
     """How the kernel time of collectives splits; what is not known does not count as transfer."""
     whole = wait + transfer + unknown
     if unknown <= _LITTLE * whole:
@@ -165,7 +165,7 @@ def _at_least(wait: float) -> str:
     )
 
 
-def _if_whole(said: StoredTimeline) -> str:
+def _if_whole(said: TimelineReport) -> str:
     """On what condition the rest is transfer where no trace tells how many ranks there are."""
     return (
         f"is transfer only if the job has no more than the {count(len(said.ranks), 'traced rank')}"
@@ -173,7 +173,7 @@ def _if_whole(said: StoredTimeline) -> str:
     )
 
 
-def _warm_up_sentence(said: StoredTimeline) -> Iterable[str]:
+def _warm_up_sentence(said: TimelineReport) -> Iterable[str]:
     """What no figure counts; a job that has long been running does not warm up."""
     if said.warm_up_calls:
         several = said.warm_up_calls > 1
@@ -212,12 +212,12 @@ def _logged_sentences(ranks: Sequence[RankWaits]) -> Iterable[str]:
     )
 
 
-def traced_ranks(said: StoredTimeline, ranks: int) -> str:
+def traced_ranks(said: TimelineReport, ranks: int) -> str:
     """The number of ranks in words, with the whole where some have no trace."""
     return f"{ranks} of {said.traced.world} ranks" if said.traced else count(ranks, "rank")
 
 
-def traced_share(said: StoredTimeline) -> tuple[float, float, float] | None:
+def traced_share(said: TimelineReport) -> tuple[float, float, float] | None:
     """Exposed, hidden and idle part of the traced time of all ranks, in percent; None without."""
     span = sum(r.span_ns for r in said.ranks)
     if not span:
@@ -229,7 +229,7 @@ def traced_share(said: StoredTimeline) -> tuple[float, float, float] | None:
     return exposed, hidden, idle
 
 
-def idle_percent(said: StoredTimeline) -> float | None:
+def idle_percent(said: TimelineReport) -> float | None:
     """Part of the traced time of all ranks in which nothing ran; None without traces."""
     span = sum(rank.span_ns for rank in said.ranks)
     return 100 * sum(rank.idle_ns for rank in said.ranks) / span if span else None

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from collscope.analysis.ranks import RankRow, RankWaits
-from collscope.analysis.timeline import DisagreementRow, StoredTimeline
-from collscope.reports.late_rank_words import (
+from collscope.reports.model import Evidence, Finding, Report
+from collscope.reports.waiting.answer import DisagreementRow, TimelineReport
+from collscope.reports.waiting.late_ranks_text import (
     NO_CAUSE,
     cause_of,
     cause_sentence,
     late_sentence,
     matters,
 )
-from collscope.reports.model import Evidence, Finding, Report
+from collscope.reports.waiting.ranks import RankRow, RankWaits
 from collscope.units import are, count
 
 _MOST = 5
@@ -144,16 +144,16 @@ def stragglers(report: Report) -> Iterable[Finding]:
             )
 
 
-def _host_may_be_late(late: Iterable[RankWaits], said: StoredTimeline) -> bool:
+def _host_may_be_late(late: Iterable[RankWaits], said: TimelineReport) -> bool:
     """Whether what the profiler costs the host can be why a rank is late."""
     return any(_cause(rank, said) not in ("more", "slower") for rank in late)
 
 
-def _why(late: RankWaits, said: StoredTimeline) -> str:
+def _why(late: RankWaits, said: TimelineReport) -> str:
     return cause_sentence(late, said) if isinstance(late, RankRow) else NO_CAUSE
 
 
-def _cause(late: RankWaits, said: StoredTimeline) -> str:
+def _cause(late: RankWaits, said: TimelineReport) -> str:
     return cause_of(late, said).cause if isinstance(late, RankRow) else "untraced"
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from collscope.analysis.late_causes import LateCause
-from collscope.analysis.ranks import RankRow, RankWaits
-from collscope.analysis.timeline import (
-    StoredTimeline,
-)
 from collscope.reports.calls.answer import compact_ranges
+from collscope.reports.waiting.answer import TimelineReport
+from collscope.reports.waiting.late_causes import LateCause
+from collscope.reports.waiting.ranks import RankRow, RankWaits
 from collscope.units import count, us_or_ms
 
 _MOSTLY = 0.75  # of all lateness: of those that are named
@@ -90,17 +88,17 @@ def no_single_rank(ranks: Sequence[RankWaits]) -> Iterable[str]:
         yield "No single rank is late: which one comes last changes from call to call."
 
 
-def cause_of(rank: RankRow, said: StoredTimeline) -> LateCause:
+def cause_of(rank: RankRow, said: TimelineReport) -> LateCause:
     """Why a straggler is late."""
     return next(cause for cause in said.causes if cause.rank == rank.rank)
 
 
-def cause_sentence(rank: RankRow, said: StoredTimeline) -> str:
+def cause_sentence(rank: RankRow, said: TimelineReport) -> str:
     """Why a straggler is late, with the figures that tell it; first, who is late through it."""
     return " ".join((*_heirs(cause_of(rank, said).heirs, said), _why(rank, said)))
 
 
-def _heirs(heirs: Sequence[int], said: StoredTimeline) -> Iterable[str]:
+def _heirs(heirs: Sequence[int], said: TimelineReport) -> Iterable[str]:
     if heirs:
         share = sum(rank.late_share for rank in said.ranks if rank.rank in heirs)
         several = len(heirs) > 1
@@ -111,7 +109,7 @@ def _heirs(heirs: Sequence[int], said: StoredTimeline) -> Iterable[str]:
         )
 
 
-def _why(rank: RankRow, said: StoredTimeline) -> str:
+def _why(rank: RankRow, said: TimelineReport) -> str:
     cause = cause_of(rank, said)
     others = [other for other in said.ranks if other.rank != rank.rank]
     idles = (
