@@ -11,12 +11,11 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from collscope.analysis.judged_classes import judge_classes
-from collscope.analysis.marks import Mark, gap_marks, marks_of
-from collscope.analysis.serving import Matcher
 from collscope.errors import InputError, NoVerdictError
 from collscope.model import CollectiveClass, Measurement
 from collscope.reports.calls.answer import ClassRow, class_rows, read_call_totals
+from collscope.reports.efficiency.judged_classes import judge_classes
+from collscope.reports.efficiency.serving import Mark, Matcher, gap_marks, marks_of
 from collscope.reports.waiting.answer import TimelineReport
 from collscope.reports.waiting.traced_run import read_traced_run
 from collscope.roofline.chosen import make_roofs

@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from collscope.analysis.time_breakdown import fractions_of
 from collscope.errors import UsageError
 from collscope.ingest.progress import Progress
 from collscope.model import Op
@@ -19,7 +18,8 @@ from collscope.replay.build import Planned
 from collscope.replay.select import weights
 from collscope.replay.session import Session
 from collscope.replay.variants import parse_variant
-from collscope.reports.efficiency import fraction_of
+from collscope.reports.efficiency.judgement_text import fraction_of
+from collscope.reports.efficiency.time_breakdown import fractions_of
 from collscope.reports.share.answer import read_shares
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.system_roofs import SystemRoofs

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from collscope.analysis.efficiency import efficiency_of
 from collscope.analysis.overview import read_header, read_seen
 from collscope.analysis.transports import read_facts, read_settings, read_transports
 from collscope.reports.calls.answer import (
@@ -17,9 +16,10 @@ from collscope.reports.calls.answer import (
     histograms,
     read_call_totals,
 )
-from collscope.reports.efficiency import judgement_of
+from collscope.reports.efficiency.answer import efficiency_of
+from collscope.reports.efficiency.judgement import JudgedClass
+from collscope.reports.efficiency.judgement_text import judgement_of
 from collscope.reports.findings import find
-from collscope.reports.judgement import JudgedClass
 from collscope.reports.model import Report
 from collscope.reports.overview import coverage_of, find_gaps
 from collscope.reports.share.answer import read_shares

@@ -16,15 +16,10 @@ from matplotlib.colors import LogNorm
 from matplotlib.ticker import FuncFormatter, NullFormatter
 from numpy.typing import NDArray
 
-from collscope.analysis.curves import Curve, CurvePoint
 from collscope.reports.calls.answer import Bin
-from collscope.reports.html.figures import (
-    class_name,
-    draw_classes,
-    draw_shares,
-    drawn_classes,
-    report_ops,
-)
+from collscope.reports.efficiency.curves import Curve, CurvePoint
+from collscope.reports.efficiency.page import class_name, draw_classes, draw_shares, drawn_classes
+from collscope.reports.html.figures import report_ops
 from collscope.reports.model import Report
 from collscope.reports.rendering.drawing import colour_of, hatch_of
 from collscope.reports.rendering.figure import (

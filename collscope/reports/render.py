@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from collscope.reports.calls.answer import ClassRow
-from collscope.reports.efficiency import speed_up_of
-from collscope.reports.judgement import JudgedClass
+from collscope.reports.efficiency.judgement import JudgedClass
+from collscope.reports.efficiency.judgement_text import speed_up_of
 from collscope.reports.model import Report
 from collscope.reports.rendering.csv import to_csv
 from collscope.reports.rendering.formats import in_format

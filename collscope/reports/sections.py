@@ -10,6 +10,7 @@ from collscope.model import Op
 from collscope.model.diagnostic import TIMES_UNKNOWN
 from collscope.reports.calls.answer import ClassRow
 from collscope.reports.calls.text import classes, communicators, histograms
+from collscope.reports.efficiency.text import gain_sentences, judgement, measured_sentences
 from collscope.reports.model import Evidence, Finding, Report
 from collscope.reports.overview import NO_SIZES, TELL_SIZES, calls_lost, calls_missing_sentence
 from collscope.reports.rendering.class_words import class_words
@@ -25,7 +26,6 @@ from collscope.reports.rendering.layout import (
     table,
 )
 from collscope.reports.rendering.share_words import BOUND_WORDS, denominator, range_words
-from collscope.reports.sections_judgement import gain_sentences, judgement, measured_sentences
 from collscope.reports.share.answer import IDLE_PERCENT, Bound, Share, alike, bound_by
 from collscope.reports.share.text import MOST_PROFILES, share_section, share_sentence, traced_shares
 from collscope.reports.waiting.first_lines_text import (

@@ -417,7 +417,7 @@ def rewrite_strings(world, text):
         to = world.module_of(mod)
         return p if not to else pre + to.removeprefix('collscope.').replace('.', '/') + '.py'
     text = re.sub(r'(?:collscope/)?(?:analysis|reports)/[\w/]+\.py', path, text)
-    def short(mt):   # `analysis.efficiency` in a docstring
+    def short(mt):   # `reports.efficiency.answer` in a docstring
         mod = 'collscope.' + mt.group(1)
         to = world.module_of(mod)
         return mt.group(0) if not to else '`' + to.removeprefix('collscope.') + '`'

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from store_builder import StoreBuilder
 
-from collscope.analysis.serving import MeasurementIndex
 from collscope.model import CollectiveClass, Datatype, Gap, Measurement, Op
+from collscope.reports.efficiency.serving import MeasurementIndex
 from collscope.store.measurements import measurement_labels, no_such_label, read_measurements
 
 _WANTED = CollectiveClass(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collscope.analysis.uplift import (
+from collscope.reports.efficiency.uplift import (
     Part,
     bootstrap,
     ceiling,

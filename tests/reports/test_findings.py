@@ -11,14 +11,14 @@ from typing import Any
 from command import collscope
 from store_builder import StoreBuilder
 
-from collscope.reports.findings import RULES, SEVERITIES
-from collscope.reports.model import Evidence, Finding
-from collscope.reports.render import render
-from collscope.reports.rules_judgement import (
+from collscope.reports.efficiency.findings import (
     skew_dominated,
     skew_dominated_classes,
     waiting_dominates,
 )
+from collscope.reports.findings import RULES, SEVERITIES
+from collscope.reports.model import Evidence, Finding
+from collscope.reports.render import render
 from collscope.reports.waiting.findings import stragglers
 
 

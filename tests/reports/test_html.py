@@ -19,7 +19,7 @@ from command import collscope
 from msgspec.structs import replace
 
 from collscope.analysis.p2p import P2p, PairRow
-from collscope.reports.html.figures import classes_figure, drawn_classes
+from collscope.reports.efficiency.page import classes_figure, drawn_classes
 from collscope.reports.html.measured import p2p_extras
 from collscope.reports.html.report import report_extras
 from collscope.reports.rendering.layout import NUMBER, TEXT, Item, Section, table

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from inputs import ROOT
 from store_builder import StoreBuilder, Value
 
-from collscope.analysis.profile_kernels import _over_all
-from collscope.analysis.time_breakdown import fractions_of
 from collscope.errors import InputError, NoVerdictError
-from collscope.reports.efficiency import speed_up_of
-from collscope.reports.judgement import Decomposition, JudgedClass, Judgement
+from collscope.reports.efficiency.judgement import Decomposition, JudgedClass, Judgement
+from collscope.reports.efficiency.judgement_text import speed_up_of
+from collscope.reports.efficiency.profile_kernels import _over_all
+from collscope.reports.efficiency.time_breakdown import fractions_of
 from collscope.reports.render import render
 from collscope.reports.share.answer import KernelShare, Share
 

@@ -8,7 +8,7 @@ import msgspec
 
 from collscope.reports.calls.answer import Bin
 from collscope.reports.calls.text import bin_words
-from collscope.reports.judgement import JudgedClass
+from collscope.reports.efficiency.judgement import JudgedClass
 from collscope.reports.model import Report
 from collscope.reports.rendering.layout import Table
 

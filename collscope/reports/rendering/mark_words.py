@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collscope.analysis.marks import Mark, Reason
 from collscope.model import Gap
+from collscope.reports.efficiency.serving import Mark, Reason
 from collscope.units import count
 
 _PLAIN_MARKS: dict[Gap | Reason, str] = {

@@ -10,10 +10,10 @@ from math import inf
 import msgspec
 from msgspec.structs import replace
 
-from collscope.analysis.jobs import job_of_profile
-from collscope.analysis.judged_classes import SKEW_FACTOR, Judged
-from collscope.analysis.profile_kernels import ProfileKernel
-from collscope.analysis.uplift import Part, Spread, bootstrap, ceiling, gain, saved_share
+from collscope.reports.efficiency.jobs import job_of_profile
+from collscope.reports.efficiency.judged_classes import SKEW_FACTOR, Judged
+from collscope.reports.efficiency.profile_kernels import ProfileKernel
+from collscope.reports.efficiency.uplift import Part, Spread, bootstrap, ceiling, gain, saved_share
 from collscope.reports.share.answer import Share, alike, hidden_percent
 
 ENOUGH_SAMPLES = 10  # of a class, for a range that is not a rough one

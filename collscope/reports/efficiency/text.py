@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
-from collscope.analysis.application_metrics import ApplicationMetric
-from collscope.analysis.judged_classes import Reached
 from collscope.reports.calls.answer import compact_ranges
-from collscope.reports.efficiency import speed_up_of
-from collscope.reports.judgement import (
+from collscope.reports.efficiency.application_metrics import ApplicationMetric
+from collscope.reports.efficiency.judged_classes import Reached
+from collscope.reports.efficiency.judgement import (
     Decomposition,
     JudgedClass,
     JudgedKernel,
     Judgement,
     Uplift,
 )
+from collscope.reports.efficiency.judgement_text import speed_up_of
 from collscope.reports.model import Report
 from collscope.reports.rendering.layout import NAME, NUMBER, TEXT, Item, Table, cell, percent, table
 from collscope.roofline.workload import IMPOSSIBLE

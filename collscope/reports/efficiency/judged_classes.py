@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from collscope.analysis.serving import Match, Matcher
-from collscope.analysis.uplift import Part, Split, split
 from collscope.model import bus_bandwidth, parse_op
 from collscope.reports.calls.answer import ClassRow
+from collscope.reports.efficiency.serving import Match, Matcher
+from collscope.reports.efficiency.uplift import Part, Split, split
 from collscope.roofline.chosen import NO_SIZE, AnyRoofs, FitRoofs
 from collscope.roofline.workload import RoofAt, Workload
 

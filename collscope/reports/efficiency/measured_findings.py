@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, islice, pairwise
 
-from collscope.reports.judgement import IN_JOB, JudgedClass
+from collscope.reports.efficiency.judgement import IN_JOB, JudgedClass
 from collscope.reports.model import Finding, Report
 from collscope.units import are, count, format_size
 

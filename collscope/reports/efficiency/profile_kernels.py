@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from collscope.analysis.judged_classes import MOSTLY, SKEW_FACTOR, Judged
 from collscope.model import Datatype, Op
+from collscope.reports.efficiency.judged_classes import MOSTLY, SKEW_FACTOR, Judged
 from collscope.reports.share.answer import KernelShare, Share
 from collscope.roofline.chosen import AnyRoofs
 from collscope.roofline.workload import RoofAt, Workload

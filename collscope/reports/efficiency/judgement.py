@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
-from collscope.analysis.application_metrics import ApplicationMetric
-from collscope.analysis.curves import Curve
-from collscope.analysis.judged_classes import Reached
-from collscope.analysis.outliers import Outlier
+from collscope.reports.efficiency.application_metrics import ApplicationMetric
+from collscope.reports.efficiency.curves import Curve
+from collscope.reports.efficiency.judged_classes import Reached
+from collscope.reports.efficiency.outliers import Outlier
 from collscope.roofline.gpu_models import OtherGpus
 
 IN_JOB = "time in the job"  # the mark of a class whose time is that of the job

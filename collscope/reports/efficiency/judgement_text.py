@@ -1,16 +1,16 @@
-"""The efficiency of a run in words: from the records of `analysis.efficiency` to the report's."""
+"""The efficiency of a run in words: from the records of its answer to those of the report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from collscope.analysis.application_metrics import ApplicationMetric
-from collscope.analysis.efficiency import Efficiency, JudgedLabel
-from collscope.analysis.judged_classes import Judged
-from collscope.analysis.marks import marks_of
-from collscope.analysis.profile_kernels import ProfileKernel
-from collscope.analysis.time_breakdown import Basis, Breakdown, Fraction, Uplift
-from collscope.reports import judgement as told
+from collscope.reports.efficiency import judgement as told
+from collscope.reports.efficiency.answer import Efficiency, JudgedLabel
+from collscope.reports.efficiency.application_metrics import ApplicationMetric
+from collscope.reports.efficiency.judged_classes import Judged
+from collscope.reports.efficiency.profile_kernels import ProfileKernel
+from collscope.reports.efficiency.serving import marks_of
+from collscope.reports.efficiency.time_breakdown import Basis, Breakdown, Fraction, Uplift
 from collscope.reports.rendering.mark_words import mark_words
 from collscope.reports.rendering.share_words import denominator
 from collscope.units import are, count, count_of, format_size

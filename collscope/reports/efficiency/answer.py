@@ -11,18 +11,26 @@ from functools import partial
 
 import msgspec
 
-from collscope.analysis.application_metrics import (
+from collscope.analysis.overview import traced_gpus
+from collscope.model import Measurement
+from collscope.reports.calls.answer import ClassRow
+from collscope.reports.efficiency.application_metrics import (
     ApplicationMetric,
     application_metrics,
     job_names,
 )
-from collscope.analysis.curves import Curve, curves_of
-from collscope.analysis.judged_classes import Judged, Reached, judge_classes, reached_of
-from collscope.analysis.outliers import Outlier, outliers_of
-from collscope.analysis.overview import traced_gpus
-from collscope.analysis.profile_kernels import ProfileKernel, judge_kernels
-from collscope.analysis.serving import Matcher, as_classes, choose_labels, labels_of, share_source
-from collscope.analysis.time_breakdown import (
+from collscope.reports.efficiency.curves import Curve, curves_of
+from collscope.reports.efficiency.judged_classes import Judged, Reached, judge_classes, reached_of
+from collscope.reports.efficiency.outliers import Outlier, outliers_of
+from collscope.reports.efficiency.profile_kernels import ProfileKernel, judge_kernels
+from collscope.reports.efficiency.serving import (
+    Matcher,
+    as_classes,
+    choose_labels,
+    labels_of,
+    share_source,
+)
+from collscope.reports.efficiency.time_breakdown import (
     Breakdown,
     Fraction,
     Uplift,
@@ -30,8 +38,6 @@ from collscope.analysis.time_breakdown import (
     fractions_of,
     uplift_of,
 )
-from collscope.model import Measurement
-from collscope.reports.calls.answer import ClassRow
 from collscope.reports.share.answer import Share
 from collscope.roofline.chosen import AnyRoofs, FitRoofs, empirical, make_roofs
 from collscope.roofline.gpu_models import OtherGpus

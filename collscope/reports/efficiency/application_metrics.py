@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from collscope.analysis.jobs import job_of_figure, same_job
-from collscope.analysis.judged_classes import device_calls
-from collscope.analysis.serving import Matcher, MeasurementIndex
-from collscope.analysis.time_breakdown import Fraction
-from collscope.analysis.uplift import implied_share, predicted_gain
 from collscope.model import CollectiveClass, Gap, Measurement
 from collscope.reports.calls.answer import ClassRow
+from collscope.reports.efficiency.jobs import job_of_figure, same_job
+from collscope.reports.efficiency.judged_classes import device_calls
+from collscope.reports.efficiency.serving import Matcher, MeasurementIndex
+from collscope.reports.efficiency.time_breakdown import Fraction
+from collscope.reports.efficiency.uplift import implied_share, predicted_gain
 
 _METRICS = """
 SELECT name, unit, higher_is_better, label, value FROM metrics WHERE run = ? ORDER BY metric_id

@@ -1,0 +1,1 @@
+"""How fast the collectives are against what the fabric allows, and what better ones would give."""
