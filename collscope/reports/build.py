@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from collscope.analysis.overview import read_header, read_seen
-from collscope.analysis.transports import read_facts, read_settings, read_transports
 from collscope.reports.calls.answer import (
     class_rows,
     communicator_rows,
@@ -19,6 +18,7 @@ from collscope.reports.calls.answer import (
 from collscope.reports.efficiency.answer import efficiency_of
 from collscope.reports.efficiency.judgement import JudgedClass
 from collscope.reports.efficiency.judgement_text import judgement_of
+from collscope.reports.fabric.answer import read_facts, read_settings, read_transports
 from collscope.reports.findings import find
 from collscope.reports.model import Report
 from collscope.reports.overview import coverage_of, find_gaps

@@ -6,13 +6,19 @@ subject (sources, fabric, environment, calls, judgement, timeline) and a line in
 
 from __future__ import annotations
 
-from collscope.reports import rules_environment, rules_fabric, rules_sources
+from collscope.reports import rules_sources
 from collscope.reports.calls import findings as rules_calls
 from collscope.reports.efficiency import (
     findings as rules_judgement,
 )
 from collscope.reports.efficiency import (
     measured_findings as rules_measurements,
+)
+from collscope.reports.fabric import (
+    findings as rules_fabric,
+)
+from collscope.reports.fabric import (
+    settings_findings as rules_environment,
 )
 from collscope.reports.model import Finding, Report
 from collscope.reports.waiting import findings as rules_timeline

@@ -12,9 +12,9 @@ from typing import Annotated
 import msgspec
 
 from collscope.analysis.overview import DiagnosticRow, Header, SourceLines
-from collscope.analysis.transports import FactRow, SettingRow, TransportRow
 from collscope.reports.calls.answer import ClassRow, CommunicatorRow, Histogram
 from collscope.reports.efficiency.judgement import Judgement
+from collscope.reports.fabric.answer import FactRow, SettingRow, TransportRow
 from collscope.reports.share.answer import Share
 from collscope.reports.waiting.answer import TimelineReport
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from collscope.analysis.overview import Header
-from collscope.analysis.transports import TransportRow
 from collscope.model import Op
 from collscope.model.diagnostic import TIMES_UNKNOWN
 from collscope.reports.calls.answer import ClassRow
 from collscope.reports.calls.text import classes, communicators, histograms
 from collscope.reports.efficiency.text import gain_sentences, judgement, measured_sentences
+from collscope.reports.fabric.text import transports_section
 from collscope.reports.model import Evidence, Finding, Report
 from collscope.reports.overview import NO_SIZES, TELL_SIZES, calls_lost, calls_missing_sentence
 from collscope.reports.rendering.class_words import class_words
@@ -40,9 +40,6 @@ from collscope.reports.waiting.text import timeline_section
 from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import count, format_size, format_time
 
-# Facts that tell what carries the data; the others stand in the findings, the header or the store.
-_ABOUT_TRANSPORT = ("network", "net_", "channels", "gdr_", "nvls", "msccl", "tuner_plugin")
-
 
 def sections(report: Report) -> tuple[Section, ...]:
     """All sections, the answer first."""
@@ -55,7 +52,7 @@ def sections(report: Report) -> tuple[Section, ...]:
         Section("Efficiency and gain", tuple(judgement(report))),
         Section("Message sizes", tuple(histograms(report))),
         Section("Communicators", tuple(communicators(report.communicators))),
-        Section("Transports and settings", tuple(_transports(report))),
+        Section("Transports and settings", tuple(transports_section(report))),
         Section("Run", tuple(_run(report))),
         Section("Coverage", tuple(_coverage(report))),
     )
@@ -213,43 +210,6 @@ def _findings(findings: Sequence[Finding]) -> Iterable[str | Item]:
 def _evidence(evidence: Evidence) -> str:
     where = evidence.source + (f":{evidence.line}" if evidence.line is not None else "")
     return f"{where}: {evidence.text}" if evidence.text else where
-
-
-def _transports(report: Report) -> Iterable[str | Table]:
-    if report.transports:
-        columns = [
-            ("transport", TEXT),
-            ("net", TEXT),
-            ("GDR", TEXT),
-            ("pairs", NUMBER),
-            ("channels", NUMBER),
-            ("intra-node pairs", NUMBER),
-            ("inter-node pairs", NUMBER),
-            ("unknown", NUMBER),
-        ]
-        yield table(
-            columns,
-            (
-                (t.transport, t.net, t.gdr, t.pairs, t.channels, *_places(t))
-                for t in report.transports
-            ),
-        )
-    else:
-        yield "Transports: no channel lines in the sources."
-    facts = [fact for fact in report.facts if fact.kind.startswith(_ABOUT_TRANSPORT)]
-    if facts:
-        shown = ((f.kind, f.value, f.count) for f in facts[:MOST_ROWS])
-        yield table([("library says", TEXT), ("value", TEXT), ("times", NUMBER)], shown)
-        yield from more_not_shown(len(facts), "statement")
-    if report.settings:
-        settings = ((s.name, s.value, s.origin, s.processes) for s in report.settings[:MOST_ROWS])
-        names = [("setting", TEXT), ("value", TEXT), ("from", TEXT), ("processes", NUMBER)]
-        yield table(names, settings)
-        yield from more_not_shown(len(report.settings), "setting")
-
-
-def _places(row: TransportRow) -> tuple[int, int, int]:
-    return row.intra_node, row.inter_node, row.unknown
 
 
 def _run(report: Report) -> Iterable[str | Table]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from collscope.analysis.transports import TransportRow
+from collscope.reports.fabric.answer import TransportRow
 from collscope.reports.model import Evidence, Finding, Report
 from collscope.units import count_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from collscope.analysis.transports import SettingRow
+from collscope.reports.fabric.answer import SettingRow
 from collscope.reports.model import Evidence, Finding, Report
 
 # Variables that take a choice away from the library's tuning, which knows sizes and topology.

@@ -1,0 +1,1 @@
+"""What carries the data of a run, and the settings in use."""

@@ -1,0 +1,50 @@
+"""Transports, settings and facts of a run, in tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from collscope.reports.fabric.answer import TransportRow
+from collscope.reports.model import Report
+from collscope.reports.rendering.layout import MOST_ROWS, NUMBER, TEXT, Table, more_not_shown, table
+
+# Facts that tell what carries the data; the others stand in the findings, the header or the store.
+_ABOUT_TRANSPORT = ("network", "net_", "channels", "gdr_", "nvls", "msccl", "tuner_plugin")
+
+
+def transports_section(report: Report) -> Iterable[str | Table]:
+    """What carries the data, settings and facts."""
+    if report.transports:
+        columns = [
+            ("transport", TEXT),
+            ("net", TEXT),
+            ("GDR", TEXT),
+            ("pairs", NUMBER),
+            ("channels", NUMBER),
+            ("intra-node pairs", NUMBER),
+            ("inter-node pairs", NUMBER),
+            ("unknown", NUMBER),
+        ]
+        yield table(
+            columns,
+            (
+                (t.transport, t.net, t.gdr, t.pairs, t.channels, *_places(t))
+                for t in report.transports
+            ),
+        )
+    else:
+        yield "Transports: no channel lines in the sources."
+    facts = [fact for fact in report.facts if fact.kind.startswith(_ABOUT_TRANSPORT)]
+    if facts:
+        shown = ((f.kind, f.value, f.count) for f in facts[:MOST_ROWS])
+        yield table([("library says", TEXT), ("value", TEXT), ("times", NUMBER)], shown)
+        yield from more_not_shown(len(facts), "statement")
+    if report.settings:
+        settings = ((s.name, s.value, s.origin, s.processes) for s in report.settings[:MOST_ROWS])
+        names = [("setting", TEXT), ("value", TEXT), ("from", TEXT), ("processes", NUMBER)]
+        yield table(names, settings)
+        yield from more_not_shown(len(report.settings), "setting")
+
+
+def _places(row: TransportRow) -> tuple[int, int, int]:
+    return row.intra_node, row.inter_node, row.unknown
