@@ -11,11 +11,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from collscope.analysis.new_times import Times, TimesFrom, label_times, roof_times
-from collscope.analysis.overview import traced_gpus
 from collscope.errors import NoVerdictError, UsageError
 from collscope.ingest.match import reading, require_run
 from collscope.model import CollectiveClass
 from collscope.reports.calls.answer import ClassRow
+from collscope.reports.coverage.answer import traced_gpus
 from collscope.reports.efficiency.serving import Mark
 from collscope.reports.waiting.traced_run import TracedRun, read_traced_run
 from collscope.roofline.gpu_models import OtherGpus

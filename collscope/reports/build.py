@@ -8,20 +8,20 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from collscope.analysis.overview import read_header, read_seen
 from collscope.reports.calls.answer import (
     class_rows,
     communicator_rows,
     histograms,
     read_call_totals,
 )
+from collscope.reports.coverage.answer import read_header, read_seen
+from collscope.reports.coverage.text import coverage_of, find_gaps
 from collscope.reports.efficiency.answer import efficiency_of
 from collscope.reports.efficiency.judgement import JudgedClass
 from collscope.reports.efficiency.judgement_text import judgement_of
 from collscope.reports.fabric.answer import read_facts, read_settings, read_transports
 from collscope.reports.findings import find
 from collscope.reports.model import Report
-from collscope.reports.overview import coverage_of, find_gaps
 from collscope.reports.share.answer import read_shares
 from collscope.reports.waiting.answer import TimelineReport
 

@@ -6,8 +6,8 @@ subject (sources, fabric, environment, calls, judgement, timeline) and a line in
 
 from __future__ import annotations
 
-from collscope.reports import rules_sources
 from collscope.reports.calls import findings as rules_calls
+from collscope.reports.coverage import findings as rules_sources
 from collscope.reports.efficiency import (
     findings as rules_judgement,
 )

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import msgspec
 
-from collscope.analysis.overview import DiagnosticRow, Header, SourceLines
 from collscope.reports.calls.answer import ClassRow, CommunicatorRow, Histogram
+from collscope.reports.coverage.answer import DiagnosticRow, Header, SourceLines
 from collscope.reports.efficiency.judgement import Judgement
 from collscope.reports.fabric.answer import FactRow, SettingRow, TransportRow
 from collscope.reports.share.answer import Share

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from collscope.analysis.overview import Header
 from collscope.model import Op
 from collscope.model.diagnostic import TIMES_UNKNOWN
 from collscope.reports.calls.answer import ClassRow
 from collscope.reports.calls.text import classes, communicators, histograms
+from collscope.reports.coverage.answer import Header
+from collscope.reports.coverage.text import (
+    NO_SIZES,
+    TELL_SIZES,
+    calls_missing_sentence,
+    coverage_section,
+    run_section,
+)
 from collscope.reports.efficiency.text import gain_sentences, judgement, measured_sentences
 from collscope.reports.fabric.text import transports_section
 from collscope.reports.model import Evidence, Finding, Report
-from collscope.reports.overview import NO_SIZES, TELL_SIZES, calls_lost, calls_missing_sentence
+from collscope.reports.overview import calls_lost
 from collscope.reports.rendering.class_words import class_words
-from collscope.reports.rendering.layout import (
-    MOST_ROWS,
-    NUMBER,
-    PATH,
-    TEXT,
-    Item,
-    Section,
-    Table,
-    more_not_shown,
-    table,
-)
+from collscope.reports.rendering.layout import Item, Section
 from collscope.reports.rendering.share_words import BOUND_WORDS, denominator, range_words
 from collscope.reports.share.answer import IDLE_PERCENT, Bound, Share, alike, bound_by
 from collscope.reports.share.text import MOST_PROFILES, share_section, share_sentence, traced_shares
@@ -53,8 +50,8 @@ def sections(report: Report) -> tuple[Section, ...]:
         Section("Message sizes", tuple(histograms(report))),
         Section("Communicators", tuple(communicators(report.communicators))),
         Section("Transports and settings", tuple(transports_section(report))),
-        Section("Run", tuple(_run(report))),
-        Section("Coverage", tuple(_coverage(report))),
+        Section("Run", tuple(run_section(report))),
+        Section("Coverage", tuple(coverage_section(report))),
     )
     if not measured_only(report):
         return found
@@ -210,63 +207,3 @@ def _findings(findings: Sequence[Finding]) -> Iterable[str | Item]:
 def _evidence(evidence: Evidence) -> str:
     where = evidence.source + (f":{evidence.line}" if evidence.line is not None else "")
     return f"{where}: {evidence.text}" if evidence.text else where
-
-
-def _run(report: Report) -> Iterable[str | Table]:
-    header = report.header
-    largest = max((row.nranks or 0 for row in report.communicators), default=0)
-    which = " in the largest communicator" if header.ranks in (None, largest) else ""
-    known = header.ranks or header.processes or header.gpus or header.hosts
-    yield (
-        f"Run {header.run}: {count(header.ranks, 'rank')}{which}, "
-        f"{count(header.processes or None, 'process', 'processes')}, {_gpus(header)}, "
-        f"hosts {', '.join(header.hosts) or 'unknown'}."
-        if known
-        else f"Run {header.run}: its sources name no ranks, processes, GPUs or hosts."
-    )
-    yield f"Libraries: {', '.join(header.libraries) or 'no version line in the sources'}."
-    columns = [("source kind", TEXT), ("dialect", TEXT), ("sources", NUMBER)]
-    yield table(columns, ((s.kind, s.dialect, s.sources) for s in header.sources))
-
-
-def _gpus(header: Header) -> str:
-    names = " and ".join(header.gpu_names)
-    if header.gpus is None and names:
-        return f"GPUs: {names}"
-    return count(header.gpus, "GPU") + f" ({names})" * bool(names)
-
-
-def _coverage(report: Report) -> Iterable[str | Table]:
-    coverage = report.coverage
-    if report.header.calls:
-        yield (
-            f"Calls seen on all their ranks: {coverage.calls_complete} of {report.header.calls}; "
-            f"by some: {coverage.calls_incomplete}; number of ranks unknown: "
-            f"{coverage.calls_unknown}."
-        )
-    if coverage.sources:
-        columns = [
-            ("source", PATH),
-            ("lines", NUMBER),
-            ("parsed", NUMBER),
-            ("ignored", NUMBER),
-            ("foreign", NUMBER),
-            ("damaged", NUMBER),
-        ]
-        yield table(
-            columns,
-            (
-                (s.source, s.lines, s.parsed, s.ignored, s.foreign_lines, s.damaged)
-                for s in coverage.sources[:MOST_ROWS]
-            ),
-        )
-        yield from more_not_shown(len(coverage.sources), "source")
-    if coverage.diagnostics:
-        names = [("diagnostic", TEXT), ("code", TEXT), ("count", NUMBER), ("message", TEXT)]
-        yield table(
-            names,
-            ((d.severity, d.code, d.count, d.message) for d in coverage.diagnostics[:MOST_ROWS]),
-        )
-        yield from more_not_shown(len(coverage.diagnostics), "diagnostic")
-    for gap in coverage.gaps:
-        yield f"Not known: {gap.question}. To know it: {gap.remedy}."

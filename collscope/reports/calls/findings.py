@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from collscope.analysis.overview import DiagnosticRow
 from collscope.reports.calls.answer import ClassRow, compact_ranges
+from collscope.reports.coverage.answer import DiagnosticRow
 from collscope.reports.model import DeviationRow, Evidence, Finding, Report
 from collscope.reports.overview import calls_lost
 from collscope.units import are, count, count_of

@@ -11,9 +11,9 @@ from functools import partial
 
 import msgspec
 
-from collscope.analysis.overview import traced_gpus
 from collscope.model import Measurement
 from collscope.reports.calls.answer import ClassRow
+from collscope.reports.coverage.answer import traced_gpus
 from collscope.reports.efficiency.application_metrics import (
     ApplicationMetric,
     application_metrics,

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from collscope.reports.calls.answer import ClassRow
 from collscope.reports.calls.page import sizes_figure
+from collscope.reports.coverage.text import NO_SIZES, TELL_SIZES
 from collscope.reports.efficiency.judgement import JudgedClass
 from collscope.reports.efficiency.page import bars_figure, classes_figure, curve_figures
 from collscope.reports.efficiency.text import gain_words
 from collscope.reports.html.evidence import row_queries, rows_of
 from collscope.reports.model import Report
-from collscope.reports.overview import NO_SIZES, TELL_SIZES
 from collscope.reports.rendering.page import Extras, Fact
 from collscope.reports.rendering.share_words import denominator, percent_words, range_words
 from collscope.reports.sections import measured_only, no_sizes

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import msgspec
 
-from collscope.analysis.deviations import Deviation, read_deviations
 from collscope.reports.calls.answer import CallTotal, ClassRow, CommunicatorRow
+from collscope.reports.coverage.deviations import Deviation, read_deviations
 
 _SOURCE_COUNTS = """
 SELECT kind, dialect, COUNT(*) FROM sources WHERE run = ? GROUP BY kind, dialect

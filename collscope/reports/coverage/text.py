@@ -1,0 +1,181 @@
+"""How much of the job the sources show, and the questions that they leave open, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from collscope.reports.coverage.answer import Header, Seen
+from collscope.reports.coverage.deviations import Deviation, LastCall
+from collscope.reports.model import Coverage, DeviationRow, Gap, Report
+from collscope.reports.rendering.layout import (
+    MOST_ROWS,
+    NUMBER,
+    PATH,
+    TEXT,
+    Table,
+    more_not_shown,
+    table,
+)
+from collscope.units import count
+
+
+def run_section(report: Report) -> Iterable[str | Table]:
+    """What the run consists of."""
+    header = report.header
+    largest = max((row.nranks or 0 for row in report.communicators), default=0)
+    which = " in the largest communicator" if header.ranks in (None, largest) else ""
+    known = header.ranks or header.processes or header.gpus or header.hosts
+    yield (
+        f"Run {header.run}: {count(header.ranks, 'rank')}{which}, "
+        f"{count(header.processes or None, 'process', 'processes')}, {_gpus(header)}, "
+        f"hosts {', '.join(header.hosts) or 'unknown'}."
+        if known
+        else f"Run {header.run}: its sources name no ranks, processes, GPUs or hosts."
+    )
+    yield f"Libraries: {', '.join(header.libraries) or 'no version line in the sources'}."
+    columns = [("source kind", TEXT), ("dialect", TEXT), ("sources", NUMBER)]
+    yield table(columns, ((s.kind, s.dialect, s.sources) for s in header.sources))
+
+
+def _gpus(header: Header) -> str:
+    names = " and ".join(header.gpu_names)
+    if header.gpus is None and names:
+        return f"GPUs: {names}"
+    return count(header.gpus, "GPU") + f" ({names})" * bool(names)
+
+
+def coverage_section(report: Report) -> Iterable[str | Table]:
+    """Sources, calls that are not complete, diagnostics, and questions that are left open."""
+    coverage = report.coverage
+    if report.header.calls:
+        yield (
+            f"Calls seen on all their ranks: {coverage.calls_complete} of {report.header.calls}; "
+            f"by some: {coverage.calls_incomplete}; number of ranks unknown: "
+            f"{coverage.calls_unknown}."
+        )
+    if coverage.sources:
+        columns = [
+            ("source", PATH),
+            ("lines", NUMBER),
+            ("parsed", NUMBER),
+            ("ignored", NUMBER),
+            ("foreign", NUMBER),
+            ("damaged", NUMBER),
+        ]
+        yield table(
+            columns,
+            (
+                (s.source, s.lines, s.parsed, s.ignored, s.foreign_lines, s.damaged)
+                for s in coverage.sources[:MOST_ROWS]
+            ),
+        )
+        yield from more_not_shown(len(coverage.sources), "source")
+    if coverage.diagnostics:
+        names = [("diagnostic", TEXT), ("code", TEXT), ("count", NUMBER), ("message", TEXT)]
+        yield table(
+            names,
+            ((d.severity, d.code, d.count, d.message) for d in coverage.diagnostics[:MOST_ROWS]),
+        )
+        yield from more_not_shown(len(coverage.diagnostics), "diagnostic")
+    for gap in coverage.gaps:
+        yield f"Not known: {gap.question}. To know it: {gap.remedy}."
+
+
+NO_SIZES = "the sizes of the calls are not known"
+TELL_SIZES = (
+    "log with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL beside the traces, or trace with "
+    "ProfilerActivity.CPU"
+)
+
+
+def calls_missing_sentence(report: Report) -> Iterable[str]:
+    """What recorders' numbers say is missing of their files."""
+    for row in report.coverage.diagnostics:
+        if row.code == "numbers_missing":
+            yield (
+                f"The files lack at least {count(row.count, 'record')} of calls, by the recorders'"
+                " own numbers."
+            )
+
+
+def coverage_of(seen: Seen) -> Coverage:
+    """The report's record of what was seen; gaps come last."""
+    return Coverage(
+        sources=seen.sources,
+        calls_complete=seen.complete,
+        calls_incomplete=seen.incomplete,
+        calls_unknown=seen.unknown,
+        deviations=tuple(map(_deviation, seen.deviations)),
+        diagnostics=seen.diagnostics,
+        gaps=(),
+    )
+
+
+def _deviation(found: Deviation) -> DeviationRow:
+    return DeviationRow(
+        found.comm_id,
+        found.rank,
+        found.what,
+        found.calls,
+        found.detail if found.last is None else _last_call(found.last),
+        found.source,
+        found.line,
+    )
+
+
+def _last_call(last: LastCall) -> str:
+    if not last.place:
+        return f"it made none of {last.calls} calls"
+    what = last.op
+    if last.count is not None and last.datatype is not None:
+        what = f"{last.op} of {last.count} {last.datatype}"
+    return f"its last call is no. {last.place} ({what}), of {last.calls}"
+
+
+def find_gaps(report: Report) -> tuple[Gap, ...]:
+    """Questions that the run's sources leave open, and the command that answers each."""
+    always = (
+        (
+            bool(report.shares or report.timeline.withheld),
+            "share of GPU time in collectives: no profile",
+            "collscope ingest profile PATH (RPD, rocpd, nsys, rocprof, or a pasted top table)",
+        ),
+        (
+            bool(report.classes),
+            "which collectives, sizes and communicators: no calls",
+            "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,COLL, "
+            "then collscope ingest log PATH",
+        ),
+    )
+    header = report.header
+    with_calls = (
+        (
+            header.calls != header.calls_without_size or not header.calls,
+            "sizes of the calls, and so efficiency and gain: no source tells them",
+            TELL_SIZES,
+        ),
+        (
+            any(row.split_ns for row in report.classes) or bool(report.timeline.withheld),
+            "transfer and waiting of each class: no call with kernel times that tell them",
+            "profile all ranks (torch.profiler), then collscope ingest trace PATH; or, with RCCL "
+            "before 2.30 (ROCm 7.13 and older), run them with RCCL_KERNEL_COLL_TRACE_ENABLE=1, "
+            "then ingest their logs",
+        ),
+        (
+            any(row.algorithm for row in report.classes),
+            "algorithm, protocol and channels: no TUNING lines",
+            "add TUNING to NCCL_DEBUG_SUBSYS, then collscope ingest log PATH",
+        ),
+        (
+            bool(report.transports),
+            "transports between ranks: no channel lines",
+            "add INIT and P2P,NET,SHM to NCCL_DEBUG_SUBSYS, then collscope ingest log PATH",
+        ),
+        (
+            bool(report.settings),
+            "settings in the environment: no ENV lines",
+            "add ENV to NCCL_DEBUG_SUBSYS, then collscope ingest log PATH",
+        ),
+    )
+    asked = always + with_calls if report.classes else always
+    return tuple(Gap(question, remedy) for known, question, remedy in asked if not known)
