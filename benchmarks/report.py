@@ -17,8 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from collscope.reports.build import build_report
-from collscope.reports.render import render
+from collscope.reports.report.build import build_report
+from collscope.reports.report.formats import render
 from collscope.store.connection import open_store
 
 OPS = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "AllToAll")

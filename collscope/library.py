@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collscope.analysis.explain import Explained
     from collscope.analysis.predict import PredictionReport
     from collscope.ingest.result import Ingested
-    from collscope.reports.model import Report
+    from collscope.reports.report.answer import Report
 
 
 _SHOWN = 50  # rows of a table in a notebook
@@ -174,8 +174,8 @@ class Store(msgspec.Struct, frozen=True):
                 and nothing can be fitted
         """
         from collscope.ingest.match import reading, require_run  # noqa: PLC0415
-        from collscope.reports.build import build_report  # noqa: PLC0415
-        from collscope.reports.render import shown  # noqa: PLC0415
+        from collscope.reports.report.build import build_report  # noqa: PLC0415
+        from collscope.reports.report.formats import shown  # noqa: PLC0415
 
         with reading(self.path) as connection:
             require_run(connection, self.path, run)
@@ -288,10 +288,10 @@ def render(
 
 def _rendered(answer: Report | PredictionReport | Comparison | Explained | Check, form: str) -> str:
     # What an answer needs is loaded already; each import here is of a kind that is still possible.
-    from collscope.reports.model import Report  # noqa: PLC0415
+    from collscope.reports.report.answer import Report  # noqa: PLC0415
 
     if isinstance(answer, Report):
-        from collscope.reports.render import render as render_report  # noqa: PLC0415
+        from collscope.reports.report.formats import render as render_report  # noqa: PLC0415
 
         return render_report(answer, form)
     from collscope.analysis.check import Check  # noqa: PLC0415

@@ -76,7 +76,7 @@ DOCUMENTS = {
         "Times in us; gains are ratios of step times, minus one. null: not known.",
     ),
     "report": (
-        "collscope.reports.model.Report",
+        "collscope.reports.report.answer.Report",
         "What `collscope report --format json` prints. Units are in the names: _ns "
         "nanoseconds, _bytes bytes. Ratios lie in 0..1, percentages in 0..100. null: not in"
         " the source.",

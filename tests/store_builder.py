@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from collscope.reports.build import build_report
-from collscope.reports.model import Report
+from collscope.reports.report.answer import Report
+from collscope.reports.report.build import build_report
 
 Value = str | int | float | None
 

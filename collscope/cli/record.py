@@ -100,14 +100,14 @@ def _held(db: Path, run: str) -> bool:
 def _report(db: Path, run: str, html: Path | None) -> None:
     """Print the report of a run, and write its page where one is asked for."""
     from collscope.ingest.match import reading, require_matched
-    from collscope.reports.build import build_report
-    from collscope.reports.render import render
+    from collscope.reports.report.build import build_report
+    from collscope.reports.report.formats import render
 
     with reading(db) as connection:
         require_matched(connection, db, run)
         built = build_report(connection, run)
         if html is not None:
-            from collscope.reports.html.report import report_extras
+            from collscope.reports.report.page import report_extras
 
             write(render(built, "html", report_extras(built, connection)), html)
     write(render(built, "text"), None)

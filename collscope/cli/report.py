@@ -26,7 +26,7 @@ from collscope.errors import UsageError
 from collscope.writing import folded
 
 if TYPE_CHECKING:
-    from collscope.reports.model import Report
+    from collscope.reports.report.answer import Report
 
 
 def report(
@@ -57,8 +57,8 @@ def report(
 ) -> None:
     """What collectives cost a run, and what better ones would gain."""
     from collscope.ingest.match import reading, require_run
-    from collscope.reports.build import build_report, shorten
-    from collscope.reports.render import render
+    from collscope.reports.report.build import build_report, shorten
+    from collscope.reports.report.formats import render
 
     if plot is not None:
         from collscope.reports.rendering.figure import check_plot
@@ -70,7 +70,7 @@ def report(
         shown = shorten(built, top) if top else built
         extras = None
         if format is Format.HTML:
-            from collscope.reports.html.report import report_extras
+            from collscope.reports.report.page import report_extras
 
             extras = report_extras(shown, connection)
         if plot is not None:
@@ -80,7 +80,7 @@ def report(
 
 
 def _plot(built: Report, path: Path) -> None:
-    from collscope.reports.plot import write_plot
+    from collscope.reports.report.plot import write_plot
 
     if write_plot(built, path):
         tell(f"plot: {path}")

@@ -150,8 +150,8 @@ def shown(report: Report) -> Report:
 
 def _record(report: Report)'''))
     edit(repo, 'collscope/library.py',
-         ('        from collscope.reports.build import build_report  # noqa: PLC0415\n',
-          '        from collscope.reports.build import build_report  # noqa: PLC0415\n        from collscope.reports.render import shown  # noqa: PLC0415\n'),
+         ('        from collscope.reports.report.build import build_report  # noqa: PLC0415\n',
+          '        from collscope.reports.report.build import build_report  # noqa: PLC0415\n        from collscope.reports.report.formats import shown  # noqa: PLC0415\n'),
          ('            return build_report(connection, run, top=None, system=system, label=label)',
           '            return shown(build_report(connection, run, top=None, system=system, label=label))'))
     text = (repo / 'docs/architecture.md').read_text()

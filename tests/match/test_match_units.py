@@ -19,7 +19,7 @@ from collscope.match.handles import CommHandle, Process
 from collscope.match.observations import COLUMNS, Observations
 from collscope.match.p2p import Transfer, recognise
 from collscope.model import Datatype, Op, bus_bandwidth, bus_factor, parse_op, redop_of, size_bytes
-from collscope.reports.build import build_report
+from collscope.reports.report.build import build_report
 from collscope.store.observation_blob import decode, encode
 
 

@@ -16,9 +16,9 @@ from collscope.reports.efficiency.findings import (
     skew_dominated_classes,
     waiting_dominates,
 )
-from collscope.reports.findings import RULES, SEVERITIES
-from collscope.reports.model import Evidence, Finding
-from collscope.reports.render import render
+from collscope.reports.report.answer import Evidence, Finding
+from collscope.reports.report.findings import RULES, SEVERITIES
+from collscope.reports.report.formats import render
 from collscope.reports.waiting.findings import stragglers
 
 

@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from collscope.analysis.p2p import P2p, PairRow
 from collscope.reports.efficiency.page import classes_figure, drawn_classes
 from collscope.reports.html.measured import p2p_extras
-from collscope.reports.html.report import report_extras
 from collscope.reports.rendering.layout import NUMBER, TEXT, Item, Section, table
 from collscope.reports.rendering.page import Extras, Fact, Strip, to_html
+from collscope.reports.report.page import report_extras
 from collscope.reports.tune import render_tuning
 from collscope.reports.waiting import strip as timeline
 from collscope.reports.waiting.strip import make_strip
@@ -385,7 +385,7 @@ def collscope_rows(db: Path, query: str) -> list[dict[str, Any]]:
 def test_exposed_time_is_split_into_waiting_and_classes(pages: dict[str, Path]) -> None:
     import sqlite3
 
-    from collscope.reports.build import build_report
+    from collscope.reports.report.build import build_report
 
     db = pages["traced.html"].parent / "t.db"
     sums: dict[tuple[int, int | None], float] = defaultdict(float)
@@ -420,7 +420,7 @@ def test_exposed_time_is_split_into_waiting_and_classes(pages: dict[str, Path]) 
 def test_no_rank_is_blamed_where_none_stands_out(samples: Path, tmp_path: Path) -> None:
     import sqlite3
 
-    from collscope.reports.build import build_report
+    from collscope.reports.report.build import build_report
 
     db = tmp_path / "t.db"
     collscope("ingest", "trace", samples / "traces" / "ringll", "--db", db)
@@ -497,7 +497,7 @@ def test_a_comparison_draws_its_ratios_and_every_curve(
 def test_drawings_and_facts_are_made_of_the_report(samples: Path, tmp_path: Path) -> None:
     import sqlite3
 
-    from collscope.reports.build import build_report
+    from collscope.reports.report.build import build_report
 
     db = tmp_path / "t.db"
     collscope("ingest", "trace", samples / "traces" / "default", "--db", db)
@@ -525,7 +525,7 @@ def test_drawings_and_facts_are_made_of_the_report(samples: Path, tmp_path: Path
 def test_the_picture_of_classes_follows_those_with_the_time(samples: Path, tmp_path: Path) -> None:
     import sqlite3
 
-    from collscope.reports.build import build_report
+    from collscope.reports.report.build import build_report
 
     db = tmp_path / "t.db"
     collscope("ingest", "trace", samples / "traces" / "default", "--db", db)
@@ -752,7 +752,7 @@ def test_a_timeline_beyond_its_limit_leaves_out_the_shortest(
 def test_no_common_clock_is_claimed_for_kernels_of_logs(samples: Path, tmp_path: Path) -> None:
     import sqlite3
 
-    from collscope.reports.build import build_report
+    from collscope.reports.report.build import build_report
 
     db = tmp_path / "t.db"
     collscope("ingest", "log", samples / "rccl" / "guide-coll-klke.log", "--db", db)

@@ -13,8 +13,10 @@ from matplotlib.figure import SubFigure
 from store_builder import StoreBuilder
 
 from collscope.errors import InputError
-from collscope.reports.model import Report
-from collscope.reports.plot import (
+from collscope.reports.rendering.drawing import PARTS
+from collscope.reports.rendering.figure import COLOURS
+from collscope.reports.report.answer import Report
+from collscope.reports.report.plot import (
     Drawing,
     busbw_plot,
     classes_plot,
@@ -24,8 +26,6 @@ from collscope.reports.plot import (
     sizes_plot,
     write_plot,
 )
-from collscope.reports.rendering.drawing import PARTS
-from collscope.reports.rendering.figure import COLOURS
 
 MIB = 1024**2
 

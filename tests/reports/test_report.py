@@ -20,13 +20,13 @@ from store_builder import StoreBuilder
 from collscope.cli.options import write
 from collscope.errors import UsageError
 from collscope.reports.calls.answer import compact_ranges
-from collscope.reports.findings import find
-from collscope.reports.model import Report
-from collscope.reports.render import render
 from collscope.reports.rendering.formats import FORMATS
 from collscope.reports.rendering.rows import render_rows
 from collscope.reports.rendering.share_words import denominator
-from collscope.reports.sections import sections
+from collscope.reports.report.answer import Report
+from collscope.reports.report.findings import find
+from collscope.reports.report.formats import render
+from collscope.reports.report.text import sections
 from collscope.reports.waiting.late_causes import LateCause
 from collscope.reports.waiting.ranks import RankRow
 

@@ -22,7 +22,7 @@ from collscope.reports.efficiency.judgement import Decomposition, JudgedClass, J
 from collscope.reports.efficiency.judgement_text import speed_up_of
 from collscope.reports.efficiency.profile_kernels import _over_all
 from collscope.reports.efficiency.time_breakdown import fractions_of
-from collscope.reports.render import render
+from collscope.reports.report.formats import render
 from collscope.reports.share.answer import KernelShare, Share
 
 _SCHEMA = ROOT / "schemas" / "report.schema.json"

@@ -126,7 +126,7 @@ def test_a_value_of_another_type_is_damage_and_a_mistake_of_ours_is_not(
     db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("collscope.reports.render.render", lambda *_, **__: int("x"))
+        patched.setattr("collscope.reports.report.formats.render", lambda *_, **__: int("x"))
         done = collscope("report", "--db", db)
     assert (done.code, done.out) == (3, "")
     assert done.err.startswith("collscope: internal error: ValueError: ")

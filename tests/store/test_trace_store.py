@@ -31,8 +31,8 @@ from collscope.model.trace import (
     TraceColumns,
     TraceFile,
 )
-from collscope.reports.build import build_report
 from collscope.reports.rendering.share_words import range_words
+from collscope.reports.report.build import build_report
 from collscope.reports.share.answer import read_shares
 from collscope.reports.waiting.findings import stragglers
 from collscope.store.trace_columns import (

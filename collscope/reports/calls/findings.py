@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from collscope.reports.calls.answer import ClassRow, compact_ranges
 from collscope.reports.coverage.answer import DiagnosticRow
-from collscope.reports.model import DeviationRow, Evidence, Finding, Report
-from collscope.reports.overview import calls_lost
+from collscope.reports.report.answer import DeviationRow, Evidence, Finding, Report, calls_lost
 from collscope.units import are, count, count_of
 
 TINY_BYTES = 4 * 1024

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collscope.reports.html.figures import report_ops
-from collscope.reports.model import Report
 from collscope.reports.rendering.drawing import Sheet, colour_of, draw, hatch_of
 from collscope.reports.rendering.figure import PLAIN
 from collscope.reports.rendering.layout import NUMBER, TEXT, table
 from collscope.reports.rendering.page import Figure
+from collscope.reports.report.answer import Report, report_ops
 from collscope.units import count, format_size
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from collscope.reports.calls.answer import Bin, ClassRow, CommunicatorRow, Histogram, OpCalls
-from collscope.reports.model import Report
 from collscope.reports.rendering.layout import (
     BAR,
     NUMBER,
@@ -17,6 +16,7 @@ from collscope.reports.rendering.layout import (
     scaled,
     table,
 )
+from collscope.reports.report.answer import Report
 from collscope.units import count, format_size
 
 _BAR = 20  # characters of the longest bar

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from collscope.model import Op
-from collscope.reports.model import Evidence, Finding, Report
+from collscope.reports.report.answer import Evidence, Finding, Report
 from collscope.reports.share.rocprof_files import again
 from collscope.units import count
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from collscope.reports.coverage.answer import Header, Seen
 from collscope.reports.coverage.deviations import Deviation, LastCall
-from collscope.reports.model import Coverage, DeviationRow, Gap, Report
 from collscope.reports.rendering.layout import (
     MOST_ROWS,
     NUMBER,
@@ -16,6 +15,7 @@ from collscope.reports.rendering.layout import (
     more_not_shown,
     table,
 )
+from collscope.reports.report.answer import Coverage, DeviationRow, Gap, Report
 from collscope.units import count
 
 

@@ -8,8 +8,8 @@ from collscope.reports.calls.answer import compact_ranges
 from collscope.reports.efficiency.judged_classes import MOSTLY, SKEW_FACTOR
 from collscope.reports.efficiency.judgement import JudgedClass
 from collscope.reports.efficiency.text import most_words
-from collscope.reports.model import Finding, Report
 from collscope.reports.rendering.class_words import class_words, other_gpus_words
+from collscope.reports.report.answer import Finding, Report
 from collscope.roofline.workload import not_applying
 from collscope.units import are, count, count_of, format_size
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, islice, pairwise
 
 from collscope.reports.efficiency.judgement import IN_JOB, JudgedClass
-from collscope.reports.model import Finding, Report
+from collscope.reports.report.answer import Finding, Report
 from collscope.units import are, count, format_size
 
 # A larger message that takes less than this part of a smaller one's time: beyond the noise of a

@@ -11,8 +11,6 @@ import numpy as np
 
 from collscope.reports.efficiency.curves import Curve
 from collscope.reports.efficiency.judgement import JudgedClass
-from collscope.reports.html.figures import report_ops
-from collscope.reports.model import Report
 from collscope.reports.rendering.drawing import (
     INK,
     PARTS,
@@ -26,6 +24,7 @@ from collscope.reports.rendering.drawing import (
 )
 from collscope.reports.rendering.layout import NUMBER, TEXT, table
 from collscope.reports.rendering.page import Figure
+from collscope.reports.report.answer import Report, report_ops
 from collscope.units import count, format_size
 
 if TYPE_CHECKING:

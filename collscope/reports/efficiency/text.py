@@ -16,8 +16,8 @@ from collscope.reports.efficiency.judgement import (
     Uplift,
 )
 from collscope.reports.efficiency.judgement_text import speed_up_of
-from collscope.reports.model import Report
 from collscope.reports.rendering.layout import NAME, NUMBER, TEXT, Item, Table, cell, percent, table
+from collscope.reports.report.answer import Report
 from collscope.roofline.workload import IMPOSSIBLE
 from collscope.units import count, decimals, format_size
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from collscope.reports.fabric.answer import TransportRow
-from collscope.reports.model import Evidence, Finding, Report
+from collscope.reports.report.answer import Evidence, Finding, Report
 from collscope.units import count_of
 
 _FAST_NETWORK = (

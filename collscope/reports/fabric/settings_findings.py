@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from collscope.reports.fabric.answer import SettingRow
-from collscope.reports.model import Evidence, Finding, Report
+from collscope.reports.report.answer import Evidence, Finding, Report
 
 # Variables that take a choice away from the library's tuning, which knows sizes and topology.
 _FORCED = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from collscope.reports.fabric.answer import TransportRow
-from collscope.reports.model import Report
 from collscope.reports.rendering.layout import MOST_ROWS, NUMBER, TEXT, Table, more_not_shown, table
+from collscope.reports.report.answer import Report
 
 # Facts that tell what carries the data; the others stand in the findings, the header or the store.
 _ABOUT_TRANSPORT = ("network", "net_", "channels", "gdr_", "nvls", "msccl", "tuner_plugin")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from collscope.reports.model import Report
 from collscope.reports.rendering.layout import (
     MOST_ROWS,
     NAME,
@@ -16,6 +15,7 @@ from collscope.reports.rendering.layout import (
     table,
 )
 from collscope.reports.rendering.share_words import denominator, percent_words
+from collscope.reports.report.answer import Report
 from collscope.reports.share.answer import Share
 from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import count

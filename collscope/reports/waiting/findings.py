@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from collscope.reports.model import Evidence, Finding, Report
+from collscope.reports.report.answer import Evidence, Finding, Report
 from collscope.reports.waiting.answer import DisagreementRow, TimelineReport
 from collscope.reports.waiting.late_ranks_text import (
     NO_CAUSE,

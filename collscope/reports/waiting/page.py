@@ -10,8 +10,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from collscope.reports.html.figures import report_ops
-from collscope.reports.model import Report
 from collscope.reports.rendering.drawing import (
     PARTS,
     WAITING,
@@ -25,6 +23,7 @@ from collscope.reports.rendering.drawing import (
 from collscope.reports.rendering.figure import PLAIN
 from collscope.reports.rendering.layout import NUMBER, table
 from collscope.reports.rendering.page import Figure
+from collscope.reports.report.answer import Report, report_ops
 from collscope.reports.waiting.traced_kernels import TracedKernels
 from collscope.units import count
 

@@ -9,8 +9,8 @@ import msgspec
 from collscope.reports.calls.answer import Bin
 from collscope.reports.calls.text import bin_words
 from collscope.reports.efficiency.judgement import JudgedClass
-from collscope.reports.model import Report
 from collscope.reports.rendering.layout import Table
+from collscope.reports.report.answer import Report
 
 
 class _Origin(msgspec.Struct, frozen=True):

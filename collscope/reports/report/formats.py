@@ -9,11 +9,11 @@ import msgspec
 from collscope.reports.calls.answer import ClassRow
 from collscope.reports.efficiency.judgement import JudgedClass
 from collscope.reports.efficiency.judgement_text import speed_up_of
-from collscope.reports.model import Report
 from collscope.reports.rendering.csv import to_csv
 from collscope.reports.rendering.formats import in_format
 from collscope.reports.rendering.share_words import denominator
-from collscope.reports.sections import sections
+from collscope.reports.report.answer import Report
+from collscope.reports.report.text import sections
 
 if TYPE_CHECKING:
     from collscope.reports.rendering.page import Extras

@@ -1,4 +1,4 @@
-"""What a report holds: frozen records, shared by every output format; most are of `analysis`.
+"""What a report holds: frozen records, shared by every output format; most are other answers.
 
 Units are in the field names; ns and bytes are integers; ratios lie in 0..1 and percentages in
 0..100, each with its denominator in the description. None means "not in the source".
@@ -7,6 +7,7 @@ Units are in the field names; ns and bytes are integers; ratios lie in 0..1 and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -88,3 +89,28 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     timeline: TimelineReport
     findings: tuple[Finding, ...]
     coverage: Coverage
+
+
+def report_ops(report: Report) -> Sequence[str]:
+    """Every operation of a report: each has one colour in all of its drawings."""
+    classes = {row.op for row in report.classes} | {row.op for row in report.judgement.classes}
+    return sorted(classes | {row.op for h in report.histograms for b in h.bins for row in b.ops})
+
+
+# Diagnostics of sources that had more calls than could be read.
+_LOST_CALLS = {
+    "numbers_missing",
+    "recorder_dropped",
+    "second_dump",
+    "torn_dump",
+    "torn_last_line",
+    "torn_record",
+    "tuning_without_call",
+}
+
+
+def calls_lost(report: Report) -> bool:
+    """Whether calls were made that a source should hold and does not."""
+    return any(
+        row.code in _LOST_CALLS and row.severity != "notice" for row in report.coverage.diagnostics
+    )

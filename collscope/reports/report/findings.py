@@ -20,7 +20,7 @@ from collscope.reports.fabric import (
 from collscope.reports.fabric import (
     settings_findings as rules_environment,
 )
-from collscope.reports.model import Finding, Report
+from collscope.reports.report.answer import Finding, Report
 from collscope.reports.waiting import findings as rules_timeline
 
 # First what makes every number doubtful; then time that was lost, a late rank before the classes

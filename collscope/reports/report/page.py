@@ -11,11 +11,11 @@ from collscope.reports.coverage.text import NO_SIZES, TELL_SIZES
 from collscope.reports.efficiency.judgement import JudgedClass
 from collscope.reports.efficiency.page import bars_figure, classes_figure, curve_figures
 from collscope.reports.efficiency.text import gain_words
-from collscope.reports.html.evidence import row_queries, rows_of
-from collscope.reports.model import Report
 from collscope.reports.rendering.page import Extras, Fact
 from collscope.reports.rendering.share_words import denominator, percent_words, range_words
-from collscope.reports.sections import measured_only, no_sizes
+from collscope.reports.report.answer import Report
+from collscope.reports.report.evidence import row_queries, rows_of
+from collscope.reports.report.text import measured_only, no_sizes
 from collscope.reports.waiting.first_lines_text import traced_ranks, traced_share
 from collscope.reports.waiting.late_ranks_text import in_time, late_calls, matters, one_stop
 from collscope.reports.waiting.page import lateness_figure, step_figure, wait_figures

@@ -20,8 +20,8 @@ from collscope.reports.efficiency.answer import efficiency_of
 from collscope.reports.efficiency.judgement import JudgedClass
 from collscope.reports.efficiency.judgement_text import judgement_of
 from collscope.reports.fabric.answer import read_facts, read_settings, read_transports
-from collscope.reports.findings import find
-from collscope.reports.model import Report
+from collscope.reports.report.answer import Report
+from collscope.reports.report.findings import find
 from collscope.reports.share.answer import read_shares
 from collscope.reports.waiting.answer import TimelineReport
 

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from collscope.reports.calls.answer import Bin
 from collscope.reports.efficiency.curves import Curve, CurvePoint
 from collscope.reports.efficiency.page import class_name, draw_classes, draw_shares, drawn_classes
-from collscope.reports.html.figures import report_ops
-from collscope.reports.model import Report
 from collscope.reports.rendering.drawing import colour_of, hatch_of
 from collscope.reports.rendering.figure import (
     COLOURS,
@@ -31,6 +29,7 @@ from collscope.reports.rendering.figure import (
     TWO_AND_FIVE,
     write_figure,
 )
+from collscope.reports.report.answer import Report, report_ops
 from collscope.units import count, format_size, format_time
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""All questions of one run, each in a section."""
