@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import polars as pl
 
     from collscope.analysis.check import Check
-    from collscope.analysis.compare import Comparison
     from collscope.analysis.explain import Explained
     from collscope.analysis.predict import PredictionReport
     from collscope.ingest.result import Ingested
+    from collscope.reports.compare.answer import Comparison
     from collscope.reports.report.answer import Report
 
 
@@ -228,8 +228,8 @@ class Store(msgspec.Struct, frozen=True):
                  run or system, or names without a class in common; NoVerdictError for a label
                  without a right result
         """
-        from collscope.analysis.compare_and_check import compare_labels  # noqa: PLC0415
-        from collscope.analysis.sides import Runs  # noqa: PLC0415
+        from collscope.reports.compare.from_names import compare_labels  # noqa: PLC0415
+        from collscope.reports.compare.sides import Runs  # noqa: PLC0415
 
         return compare_labels(self.path, names, Runs(run, weights), system)
 
@@ -263,7 +263,7 @@ class Store(msgspec.Struct, frozen=True):
         raises   InputError for an unknown label, run or system
         """
         from collscope.analysis.compare_and_check import Names, check_labels  # noqa: PLC0415
-        from collscope.analysis.sides import Runs  # noqa: PLC0415
+        from collscope.reports.compare.sides import Runs  # noqa: PLC0415
 
         names = Names(baseline, current, control)
         return check_labels(self.path, names, Runs(run, weights), system)
@@ -295,9 +295,9 @@ def _rendered(answer: Report | PredictionReport | Comparison | Explained | Check
 
         return render_report(answer, form)
     from collscope.analysis.check import Check  # noqa: PLC0415
-    from collscope.analysis.compare import Comparison  # noqa: PLC0415
+    from collscope.reports.compare.answer import Comparison  # noqa: PLC0415
+    from collscope.reports.compare.text import render_compare  # noqa: PLC0415
     from collscope.reports.comparison.check import render_check  # noqa: PLC0415
-    from collscope.reports.comparison.compare import render_compare  # noqa: PLC0415
 
     if isinstance(answer, Check):
         return render_check(answer, form)

@@ -34,7 +34,7 @@ DOCUMENTS = {
         "microseconds, _bytes bytes, _gbps GB/s with GB = 1e9 bytes. null: not known.",
     ),
     "compare": (
-        "collscope.analysis.compare.Comparison",
+        "collscope.reports.compare.answer.Comparison",
         "What `collscope compare --format json` prints. Units are in the names: _us "
         "microseconds, _bytes bytes, _gbps GB/s with GB = 1e9 bytes. null: not known.",
     ),

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from collscope.analysis.labels import CIRCUMSTANCES, Label, Measured
 from collscope.model import CollectiveClass, Datatype, Op, Redop
+from collscope.reports.compare.labels import CIRCUMSTANCES, Label, Measured
 from collscope.stats import Samples
 
 

@@ -14,20 +14,6 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import replace
 
-from collscope.analysis.compare import TracedParts
-from collscope.analysis.labels import Label, total_us
-from collscope.analysis.notes import (
-    ControlRaises,
-    FewLaunches,
-    Impossible,
-    NoCounterpart,
-    Note,
-    OneCallEach,
-    held_against,
-    no_results,
-    unlike,
-    without_times,
-)
 from collscope.analysis.verdict import (
     Broken,
     ComparedClass,
@@ -39,6 +25,20 @@ from collscope.analysis.verdict import (
     decide,
 )
 from collscope.model import CollectiveClass
+from collscope.reports.compare.answer import TracedParts
+from collscope.reports.compare.labels import Label, total_us
+from collscope.reports.compare.notes import (
+    ControlRaises,
+    FewLaunches,
+    Impossible,
+    NoCounterpart,
+    Note,
+    OneCallEach,
+    held_against,
+    no_results,
+    unlike,
+    without_times,
+)
 from collscope.stats import (
     MAD_TO_SIGMA,
     Effect,

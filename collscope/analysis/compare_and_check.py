@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from collscope.analysis.check import DEFAULT_RULES, Check, Rules, check
-from collscope.analysis.compare import Comparison, compare
-from collscope.analysis.labels import Label
-from collscope.analysis.limits import limited, limits
-from collscope.analysis.notes import no_results
-from collscope.analysis.sides import Runs, load, name_traced_runs, sample_runs
-from collscope.errors import InputError, NoVerdictError, UsageError
-from collscope.units import count
-
-if TYPE_CHECKING:
-    from collscope.roofline.system import System
+from collscope.analysis.limits import limited
+from collscope.errors import InputError, UsageError
+from collscope.reports.compare.from_names import named_system, require_distinct
+from collscope.reports.compare.labels import Label
+from collscope.reports.compare.limits import limits
+from collscope.reports.compare.sides import Runs, load, name_traced_runs, sample_runs
 
 
 class Names(msgspec.Struct, frozen=True):
@@ -34,59 +28,6 @@ class Names(msgspec.Struct, frozen=True):
     def all(self) -> tuple[str, ...]:
         """Those that were named."""
         return (self.baseline, self.current, *([self.control] if self.control is not None else []))
-
-
-def compare_labels(
-    db: Path,
-    names: Sequence[str],
-    runs: Runs = Runs(),  # noqa: B008 - frozen
-    system: str | None = None,
-) -> Comparison:
-    """Compare labels of the store, or replay CSVs, with the first of them.
-
-    runs    of the measurements, and whose calls weight the classes
-    system  whose limits the values are held against
-    raises  UsageError, InputError: see `compare`, `load` and `load_system`; NoVerdictError when a
-            label has no right result
-    """
-    _distinct("compare", names)
-    on = _system(system)
-    if name_traced_runs(db, names, runs):
-        # Imported here: measurements need no numpy.
-        from collscope.analysis.compare_traced import compare_traced  # noqa: PLC0415
-
-        traced = sample_runs(db, names)
-        found, labels = compare_traced(traced), [run.label for run in traced]
-    else:
-        found, labels = _compare(db, names, runs)
-    limit_notes = () if on is None else limits(on, labels).notes
-    return replace(found, notes=(*found.notes, *limit_notes))
-
-
-def _system(name: str | None) -> System | None:
-    if name is None:
-        return None
-    # Most comparisons name no system, and loading one takes long.
-    from collscope.roofline.catalogue import load_system  # noqa: PLC0415
-
-    return load_system(name)
-
-
-def _compare(db: Path, names: Sequence[str], runs: Runs) -> tuple[Comparison, list[Label]]:
-    """Compare labels of measurements."""
-    inputs = load(db, names, runs)
-    weights = inputs.weights
-    without = no_results(inputs.labels)
-    if without:
-        first = without[0]
-        classes = count(first.wrong + first.failed, "class", "classes")
-        raise NoVerdictError(
-            f"compare: label '{first.label}' has no right result: {classes}, all wrong or failed."
-            " Measure again, or name another label."
-        )
-    found = compare(inputs.labels, runs.weights, None if weights is None else weights.calls)
-    notes = () if weights is None else weights.notes
-    return replace(found, notes=(*inputs.notes, *notes, *found.notes)), inputs.labels
 
 
 def check_labels(
@@ -103,10 +44,10 @@ def check_labels(
     raises  UsageError, InputError: see `load` and `load_system`; for rules that are no numbers, and
             a control that shares nothing with the baseline
     """
-    _distinct("check", names.all)
+    require_distinct("check", names.all)
     if not (math.isfinite(rules.threshold) and math.isfinite(rules.resolution)):
         raise UsageError("check: --threshold and --resolution are percentages. Give numbers.")
-    on = _system(system)
+    on = named_system(system)
     if name_traced_runs(db, names.all, runs):
         from collscope.analysis.compare_traced import check_traced  # noqa: PLC0415
 
@@ -140,10 +81,3 @@ def _check(db: Path, names: Names, runs: Runs, rules: Rules) -> tuple[Check, lis
     )
     notes = () if weights is None else weights.notes
     return replace(found, notes=(*inputs.notes, *notes, *found.notes)), inputs.labels
-
-
-def _distinct(command: str, names: Sequence[str]) -> None:
-    """Raise UsageError where there are not two labels, or one is named twice."""
-    if len(set(names)) < max(2, len(names)):
-        told = " and ".join(f"'{name}'" for name in names) or "no label"
-        raise UsageError(f"{command} {told}: nothing to compare. Name two different labels.")

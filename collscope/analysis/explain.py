@@ -8,10 +8,10 @@ from typing import Annotated
 
 import msgspec
 
-from collscope.analysis.sides import Runs, name_traced_runs
 from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.ingest.match import reading
 from collscope.model import CollectiveClass
+from collscope.reports.compare.sides import Runs, name_traced_runs
 from collscope.reports.waiting.traced_run import read_traced_run
 from collscope.timeline.explanation.explain import DOUBTS, Explanation, explain
 from collscope.timeline.recorded_job import RecordedJob

@@ -15,8 +15,8 @@ from enum import Enum
 import msgspec
 from msgspec.structs import replace
 
-from collscope.analysis.notes import NoResult
 from collscope.model import CollectiveClass
+from collscope.reports.compare.notes import NoResult
 from collscope.stats import Effect
 
 TOTAL_THRESHOLD = 0.02  # effect of the weighted total that matters

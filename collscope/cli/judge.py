@@ -65,13 +65,13 @@ def compare(
             )
         write(render_explained(explain_runs(db, labels), format.value), output)
         return
-    from collscope.analysis.compare_and_check import compare_labels
-    from collscope.analysis.sides import Runs
-    from collscope.reports.comparison.compare import render_compare
+    from collscope.reports.compare.from_names import compare_labels
+    from collscope.reports.compare.sides import Runs
+    from collscope.reports.compare.text import render_compare
 
     found = compare_labels(db, labels, Runs(run, weights), system)
     if plot is not None:
-        from collscope.reports.comparison.plot import plot_compare
+        from collscope.reports.compare.plot import plot_compare
         from collscope.roofline.catalogue import load_system
         from collscope.roofline.roof import Roofs
 
@@ -131,7 +131,7 @@ def check(
     """
     from collscope.analysis.check import Rules
     from collscope.analysis.compare_and_check import Names, check_labels
-    from collscope.analysis.sides import Runs
+    from collscope.reports.compare.sides import Runs
     from collscope.reports.comparison.check import render_check
 
     given = [*(names or ()), *(name for name in (baseline, current) if name is not None)]

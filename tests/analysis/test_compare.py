@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from store_builder import StoreBuilder, Value
 
 from collscope.analysis.check import check
-from collscope.analysis.compare import compare
-from collscope.analysis.labels import CIRCUMSTANCES, Label, aligned, load_labels
-from collscope.analysis.weights import run_weights
 from collscope.errors import InputError
 from collscope.model import CollectiveClass, Datatype, Measurement, Op, Redop
-from collscope.reports.comparison.compare import render_compare
-from collscope.reports.comparison.plot import plot_compare
+from collscope.reports.compare.answer import compare
+from collscope.reports.compare.labels import CIRCUMSTANCES, Label, aligned, load_labels
+from collscope.reports.compare.plot import plot_compare
+from collscope.reports.compare.text import render_compare
+from collscope.reports.compare.weights import run_weights
 from collscope.reports.rendering.note_words import note_words
 from collscope.reports.replay import render_measured
 from collscope.stats import (

@@ -6,9 +6,6 @@ import math
 from collections.abc import Sequence
 
 from collscope.analysis.check import Check
-from collscope.analysis.notes import (
-    NoResult,
-)
 from collscope.analysis.verdict import (
     TOTAL_THRESHOLD,
     WIDEST,
@@ -24,6 +21,7 @@ from collscope.analysis.verdict import (
     moved,
     those,
 )
+from collscope.reports.compare.notes import NoResult
 from collscope.reports.rendering.class_words import class_phrase
 from collscope.reports.rendering.step_words import predict_command
 from collscope.stats import ENOUGH_ROUNDS, Effect

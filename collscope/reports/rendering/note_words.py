@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collscope.analysis.notes import (
+from collscope.model import Gap
+from collscope.reports.compare.notes import (
     ControlRaises,
     Damaged,
     FewLaunches,
@@ -29,7 +30,6 @@ from collscope.analysis.notes import (
     WithoutTime,
     WrongResults,
 )
-from collscope.model import Gap
 from collscope.reports.rendering.class_words import class_phrase, inferred_groups
 from collscope.stats import ENOUGH_ROUNDS, LAUNCH_NOISE
 from collscope.timeline.assumptions import HOST_STARTS, STARTS

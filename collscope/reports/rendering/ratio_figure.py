@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from collscope.analysis.compare import TracedParts
 from collscope.model import CollectiveClass
+from collscope.reports.compare.answer import TracedParts
 from collscope.reports.rendering.drawing import INK, Sheet, draw, log_axis, series_style, size_axis
 from collscope.reports.rendering.layout import NUMBER, TEXT, table
 from collscope.reports.rendering.page import Fact, Figure

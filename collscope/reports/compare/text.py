@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from collscope.analysis.compare import ClassComparison, Comparison, curves
 from collscope.model import CollectiveClass
+from collscope.reports.compare.answer import ClassComparison, Comparison, curves
 from collscope.reports.rendering.class_words import place_words, where_words
 from collscope.reports.rendering.csv import to_csv
 from collscope.reports.rendering.formats import in_format, in_words
@@ -197,6 +197,6 @@ def _csv_key(k: CollectiveClass) -> tuple[object, ...]:
 
 def _extras(comparison: Comparison) -> Extras:
     """Imported here: drawing takes longer than the other forms."""
-    from collscope.reports.html.measured import compare_extras  # noqa: PLC0415
+    from collscope.reports.compare.page import compare_extras  # noqa: PLC0415
 
     return compare_extras(comparison)

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from collscope.analysis.labels import CIRCUMSTANCES, POOLED, Label
 from collscope.model import CollectiveClass, Gap
+from collscope.reports.compare.labels import CIRCUMSTANCES, POOLED, Label
 
 
 class Unlike(msgspec.Struct, frozen=True):

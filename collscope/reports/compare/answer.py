@@ -14,8 +14,10 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import replace
 
-from collscope.analysis.labels import Label, total_us
-from collscope.analysis.notes import (
+from collscope.errors import InputError, NoVerdictError
+from collscope.model import CollectiveClass
+from collscope.reports.compare.labels import Label, total_us
+from collscope.reports.compare.notes import (
     Note,
     NotEverywhere,
     PlacesDiffer,
@@ -23,8 +25,6 @@ from collscope.analysis.notes import (
     unlike,
     without_times,
 )
-from collscope.errors import InputError, NoVerdictError
-from collscope.model import CollectiveClass
 from collscope.stats import LAUNCH_NOISE, Effect, effects, weighted_total
 
 SCHEMA = "collscope.compare/1"

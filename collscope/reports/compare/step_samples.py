@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from collscope.analysis.labels import CIRCUMSTANCES, Label, Measured
 from collscope.model import CollectiveClass, bus_bandwidth
 from collscope.model.trace import Ints, Kind
+from collscope.reports.compare.labels import CIRCUMSTANCES, Label, Measured
 from collscope.stats import Samples
 from collscope.timeline.overlap import covered, union
 from collscope.timeline.recorded_job import RecordedJob

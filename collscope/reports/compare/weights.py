@@ -8,9 +8,9 @@ from collections.abc import Hashable, Iterable, Sequence
 
 import msgspec
 
-from collscope.analysis.labels import Label
-from collscope.analysis.notes import Note, Weighed, WeightsCoverage
 from collscope.model import CollectiveClass, Datatype, Gap, Redop, parse_op
+from collscope.reports.compare.labels import Label
+from collscope.reports.compare.notes import Note, Weighed, WeightsCoverage
 
 # Of classes that fit equally well one is taken: place known before not known, and out of place
 # first, which is what a call is when nothing else is said.

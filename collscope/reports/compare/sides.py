@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from collscope.analysis.labels import Label, aligned, load_labels
-from collscope.analysis.notes import Damaged, Note
-from collscope.analysis.weights import Weights, run_weights
 from collscope.errors import InputError, UsageError
 from collscope.ingest.match import reading, require_known, require_matched, require_run
 from collscope.ingest.paths import expand_files
 from collscope.model import Severity
+from collscope.reports.compare.labels import Label, aligned, load_labels
+from collscope.reports.compare.notes import Damaged, Note
+from collscope.reports.compare.weights import Weights, run_weights
 from collscope.stats import Samples
 from collscope.store.connection import open_store
 from collscope.store.measurements import measurement_labels, no_such_label
 
 if TYPE_CHECKING:
-    from collscope.analysis.step_samples import SampledRun
+    from collscope.reports.compare.step_samples import SampledRun
 
 _METHODS = {"full": "trace of CPU and CUDA activities", "light": "trace of CUDA activities"}
 _FILES = (".csv", ".csv.gz", ".csv.zst")
@@ -129,7 +129,7 @@ def sample_runs(db: Path, names: Sequence[str]) -> list[SampledRun]:
 
 def _sample_stored(store: sqlite3.Connection, db: Path, run: str) -> SampledRun:
     # They load numpy, which measurements do not need.
-    from collscope.analysis.step_samples import sample_run  # noqa: PLC0415
+    from collscope.reports.compare.step_samples import sample_run  # noqa: PLC0415
     from collscope.reports.waiting.traced_run import read_traced_run  # noqa: PLC0415
 
     traced = read_traced_run(store, db, run)

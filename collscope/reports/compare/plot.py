@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from collscope.analysis.compare import ClassComparison, Comparison, curves
 from collscope.errors import UsageError
+from collscope.reports.compare.answer import ClassComparison, Comparison, curves
 from collscope.reports.rendering.figure import COLOURS, MARKERS, check_plot, write_figure
 from collscope.roofline.roof import Roofs
 from collscope.roofline.workload import Workload

@@ -1,0 +1,1 @@
+"""Labels or traced runs side by side."""
