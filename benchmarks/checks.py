@@ -26,9 +26,9 @@ import msgspec
 import numpy as np
 from prediction import ingest, read_steps, recordings
 
-from collscope.analysis.compare_traced import check_traced
-from collscope.analysis.verdict import Verdict
 from collscope.ingest.match import reading
+from collscope.reports.check.traced import check_traced
+from collscope.reports.check.verdict import Verdict
 from collscope.reports.compare.labels import CIRCUMSTANCES, Label
 from collscope.reports.compare.step_samples import STEP, SampledRun
 from collscope.reports.waiting.traced_run import read_traced_run

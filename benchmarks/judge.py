@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from collscope.analysis.compare_and_check import Names, check_labels
 from collscope.model import Datatype, Measurement, Op, algorithm_bandwidth, bus_bandwidth
+from collscope.reports.check.from_names import Names, check_labels
+from collscope.reports.check.text import render_check
 from collscope.reports.compare.from_names import compare_labels
 from collscope.reports.compare.text import render_compare
-from collscope.reports.comparison.check import render_check
 from collscope.store import sources
 from collscope.store.connection import open_store, transaction
 from collscope.store.measurements import insert_measurements

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped, import-not-found, unused-ignore]
     import polars as pl
 
-    from collscope.analysis.check import Check
     from collscope.analysis.explain import Explained
     from collscope.analysis.predict import PredictionReport
     from collscope.ingest.result import Ingested
+    from collscope.reports.check.answer import Check
     from collscope.reports.compare.answer import Comparison
     from collscope.reports.report.answer import Report
 
@@ -262,7 +262,7 @@ class Store(msgspec.Struct, frozen=True):
         system   whose limits the values are held against
         raises   InputError for an unknown label, run or system
         """
-        from collscope.analysis.compare_and_check import Names, check_labels  # noqa: PLC0415
+        from collscope.reports.check.from_names import Names, check_labels  # noqa: PLC0415
         from collscope.reports.compare.sides import Runs  # noqa: PLC0415
 
         names = Names(baseline, current, control)
@@ -294,10 +294,10 @@ def _rendered(answer: Report | PredictionReport | Comparison | Explained | Check
         from collscope.reports.report.formats import render as render_report  # noqa: PLC0415
 
         return render_report(answer, form)
-    from collscope.analysis.check import Check  # noqa: PLC0415
+    from collscope.reports.check.answer import Check  # noqa: PLC0415
+    from collscope.reports.check.text import render_check  # noqa: PLC0415
     from collscope.reports.compare.answer import Comparison  # noqa: PLC0415
     from collscope.reports.compare.text import render_compare  # noqa: PLC0415
-    from collscope.reports.comparison.check import render_check  # noqa: PLC0415
 
     if isinstance(answer, Check):
         return render_check(answer, form)

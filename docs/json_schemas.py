@@ -19,7 +19,7 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from collscope.analysis.verdict import Verdict
+from collscope.reports.check.verdict import Verdict
 
 # Name of the file: the record, and what the document is.
 DOCUMENTS = {
@@ -29,7 +29,7 @@ DOCUMENTS = {
         "names: _us microseconds, _bytes bytes. null: not known, or does not apply.",
     ),
     "check": (
-        "collscope.analysis.check.Check",
+        "collscope.reports.check.answer.Check",
         "What `collscope check --format json` prints. Units are in the names: _us "
         "microseconds, _bytes bytes, _gbps GB/s with GB = 1e9 bytes. null: not known.",
     ),

@@ -19,7 +19,7 @@ import pytest
 
 from collscope.cli import options
 from collscope.reports import tune
-from collscope.reports.comparison.check import CHECK_FORMATS
+from collscope.reports.check.text import CHECK_FORMATS
 from collscope.reports.rendering import formats as layout
 
 ROOT = Path(__file__).resolve().parent.parent

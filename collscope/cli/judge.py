@@ -129,10 +129,10 @@ def check(
 
     An improvement is a pass. No verdict: too little was measured, or it is too noisy.
     """
-    from collscope.analysis.check import Rules
-    from collscope.analysis.compare_and_check import Names, check_labels
+    from collscope.reports.check.answer import Rules
+    from collscope.reports.check.from_names import Names, check_labels
+    from collscope.reports.check.text import render_check
     from collscope.reports.compare.sides import Runs
-    from collscope.reports.comparison.check import render_check
 
     given = [*(names or ()), *(name for name in (baseline, current) if name is not None)]
     if len(given) != 2 or (names and len(names) != 2):

@@ -12,14 +12,14 @@ import pytest
 from measured_builder import Noise, key, label, noisy_label
 from msgspec.structs import replace
 
-from collscope.analysis.check import Check, Rules, check
-from collscope.analysis.verdict import Verdict
 from collscope.model import CollectiveClass, Op
 from collscope.parsers import replay_csv
+from collscope.reports.check.answer import Check, Rules, check
+from collscope.reports.check.text import CHECK_FORMATS, render_check
+from collscope.reports.check.verdict import Verdict
+from collscope.reports.check.verdict_text import why
 from collscope.reports.compare.labels import Label
 from collscope.reports.compare.notes import FewLaunches
-from collscope.reports.comparison.check import CHECK_FORMATS, render_check
-from collscope.reports.comparison.verdict_words import why
 from collscope.reports.rendering.note_words import note_words
 from collscope.stats import Samples
 

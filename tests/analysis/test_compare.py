@@ -12,9 +12,9 @@ from measured_builder import Noise, key, label, noisy_label
 from msgspec.structs import replace
 from store_builder import StoreBuilder, Value
 
-from collscope.analysis.check import check
 from collscope.errors import InputError
 from collscope.model import CollectiveClass, Datatype, Measurement, Op, Redop
+from collscope.reports.check.answer import check
 from collscope.reports.compare.answer import compare
 from collscope.reports.compare.labels import CIRCUMSTANCES, Label, aligned, load_labels
 from collscope.reports.compare.plot import plot_compare

@@ -17,13 +17,13 @@ from inputs import ROOT
 from msgspec.structs import replace
 from trace_builder import US, Job
 
-from collscope.analysis.compare_traced import check_traced
-from collscope.analysis.verdict import Verdict
+from collscope.reports.check.text import render_check
+from collscope.reports.check.traced import check_traced
+from collscope.reports.check.verdict import Verdict
 from collscope.reports.compare.answer import Comparison
 from collscope.reports.compare.step_samples import SampledRun, sample_run
 from collscope.reports.compare.text import render_compare
 from collscope.reports.compare.traced import compare_traced
-from collscope.reports.comparison.check import render_check
 from collscope.reports.rendering.class_words import class_name
 from collscope.timeline.analyse import analyse
 from collscope.timeline.unprofiled import PACES, UnprofiledSteps

@@ -19,8 +19,8 @@ from inputs import ROOT
 from measured_builder import key, label
 from replay_files import Sweep, write_replay
 
-from collscope.analysis import check as gate
-from collscope.reports.comparison.check import render_check
+from collscope.reports.check import answer as gate
+from collscope.reports.check.text import render_check
 
 SCHEMAS = ROOT / "schemas"
 # 10 us + size / 100 GB/s at 64 KiB, 1 MiB, 16 MiB, 256 MiB.

@@ -1,7 +1,7 @@
 """The verdict of `collscope check`: slower, faster, neither, or not known (pure).
 
 A class counts as changed when its effect is beyond a threshold and survives false-discovery
-control over all classes; `collscope.analysis.verdict` tells what follows from it.
+control over all classes; `collscope.reports.check.verdict` tells what follows from it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import replace
 
-from collscope.analysis.verdict import (
+from collscope.model import CollectiveClass
+from collscope.reports.check.verdict import (
     Broken,
     ComparedClass,
     Decision,
@@ -24,7 +25,6 @@ from collscope.analysis.verdict import (
     Verdict,
     decide,
 )
-from collscope.model import CollectiveClass
 from collscope.reports.compare.answer import TracedParts
 from collscope.reports.compare.labels import Label, total_us
 from collscope.reports.compare.notes import (

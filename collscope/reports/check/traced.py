@@ -1,8 +1,4 @@
-"""Traced runs side by side: their steps are the samples (pure).
-
-A run's classes become a label, as measurements do: the same statistics and the same gate judge
-them. Beside them stand the step and its parts, which only traces tell.
-"""
+"""The verdict over two traced runs: their steps are the samples (pure)."""
 
 from __future__ import annotations
 
@@ -10,8 +6,22 @@ import math
 
 from msgspec.structs import replace
 
-from collscope.analysis.check import DEFAULT_RULES, Check, Rules, StepVerdict, check, control_floor
-from collscope.analysis.verdict import TOTAL_THRESHOLD, Decision, Doubt, JudgedStep, Reason, Verdict
+from collscope.reports.check.answer import (
+    DEFAULT_RULES,
+    Check,
+    Rules,
+    StepVerdict,
+    check,
+    control_floor,
+)
+from collscope.reports.check.verdict import (
+    TOTAL_THRESHOLD,
+    Decision,
+    Doubt,
+    JudgedStep,
+    Reason,
+    Verdict,
+)
 from collscope.reports.compare.notes import FewLaunches
 from collscope.reports.compare.step_samples import STEP, SampledRun
 from collscope.reports.compare.traced import mean, ratio_unprofiled, traced_notes, traced_parts

@@ -1,4 +1,4 @@
-"""`collscope compare` and `collscope check`: from the names of labels or runs to the answer."""
+"""`collscope check`: from the names of labels or runs to the answer."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from collscope.analysis.check import DEFAULT_RULES, Check, Rules, check
-from collscope.analysis.limits import limited
 from collscope.errors import InputError, UsageError
+from collscope.reports.check.answer import DEFAULT_RULES, Check, Rules, check
+from collscope.reports.check.verdict import Decision, Reason, Verdict
 from collscope.reports.compare.from_names import named_system, require_distinct
 from collscope.reports.compare.labels import Label
-from collscope.reports.compare.limits import limits
+from collscope.reports.compare.limits import Limits, limits
 from collscope.reports.compare.sides import Runs, load, name_traced_runs, sample_runs
+
+
+def limited(check: Check, limits: Limits) -> Check:
+    """The verdict with impossible values named; none when every class has one."""
+    common = {row.key for row in check.classes if row.ratio is not None}
+    found = tuple(v for v in limits.impossible if v.key in common)
+    check = replace(check, impossible=found, notes=(*check.notes, *limits.notes))
+    if not common or {v.key for v in found} != common:
+        return check
+    return replace(check, decision=Decision(Verdict.NO_VERDICT, Reason.IMPOSSIBLE, limits.system))
 
 
 class Names(msgspec.Struct, frozen=True):
@@ -49,7 +59,7 @@ def check_labels(
         raise UsageError("check: --threshold and --resolution are percentages. Give numbers.")
     on = named_system(system)
     if name_traced_runs(db, names.all, runs):
-        from collscope.analysis.compare_traced import check_traced  # noqa: PLC0415
+        from collscope.reports.check.traced import check_traced  # noqa: PLC0415
 
         baseline, current, *control = sample_runs(db, names.all)
         found = check_traced(

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from collscope.analysis.check import Check, ClassVerdict
 from collscope.errors import UsageError
-from collscope.reports.comparison.ci import github, junit
-from collscope.reports.comparison.verdict_words import scope_words, why
+from collscope.reports.check.answer import Check, ClassVerdict
+from collscope.reports.check.ci import github, junit
+from collscope.reports.check.verdict_text import scope_words, why
 from collscope.reports.rendering.formats import READABLE, in_words, to_readable
 from collscope.reports.rendering.layout import NUMBER, TEXT, WORD, Section, Table, percent, table
 from collscope.reports.rendering.note_words import note_words
@@ -85,6 +85,6 @@ def _record(check: Check) -> dict[str, Any]:
 
 def _extras(check: Check) -> Extras:
     """Imported here: drawing takes longer than the other forms."""
-    from collscope.reports.html.measured import check_extras  # noqa: PLC0415
+    from collscope.reports.check.page import check_extras  # noqa: PLC0415
 
     return check_extras(check)

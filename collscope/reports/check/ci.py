@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collscope.analysis.check import Check, ClassVerdict
-from collscope.analysis.verdict import Verdict
-from collscope.reports.comparison.verdict_words import scope_words, step_words, why
+from collscope.reports.check.answer import Check, ClassVerdict
+from collscope.reports.check.verdict import Verdict
+from collscope.reports.check.verdict_text import scope_words, step_words, why
 from collscope.reports.rendering.class_words import class_name
 from collscope.reports.rendering.note_words import note_words
 from collscope.writing import one_line

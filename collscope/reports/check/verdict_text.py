@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from collscope.analysis.check import Check
-from collscope.analysis.verdict import (
+from collscope.reports.check.answer import Check
+from collscope.reports.check.verdict import (
     TOTAL_THRESHOLD,
     WIDEST,
     Broken,

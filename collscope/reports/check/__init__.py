@@ -1,0 +1,1 @@
+"""Whether one label or run is slower than another."""
