@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped, import-not-found, unused-ignore]
     import polars as pl
 
-    from collscope.analysis.explain import Explained
     from collscope.analysis.predict import PredictionReport
     from collscope.ingest.result import Ingested
     from collscope.reports.check.answer import Check
     from collscope.reports.compare.answer import Comparison
+    from collscope.reports.explain.answer import Explained
     from collscope.reports.report.answer import Report
 
 
@@ -240,7 +240,7 @@ class Store(msgspec.Struct, frozen=True):
         raises   UsageError for twice the same run; InputError for runs that are not traced or have
                  different ranks; NoVerdictError where one has no steps, or they may be two jobs
         """
-        from collscope.analysis.explain import explain_runs  # noqa: PLC0415
+        from collscope.reports.explain.answer import explain_runs  # noqa: PLC0415
 
         return explain_runs(self.path, (first, second))
 
@@ -304,7 +304,7 @@ def _rendered(answer: Report | PredictionReport | Comparison | Explained | Check
     if isinstance(answer, Comparison):
         return render_compare(answer, form)
     from collscope.analysis.predict import PredictionReport  # noqa: PLC0415
-    from collscope.reports.comparison.explanation import render_explained  # noqa: PLC0415
+    from collscope.reports.explain.text import render_explained  # noqa: PLC0415
     from collscope.reports.prediction import render_prediction  # noqa: PLC0415
 
     if isinstance(answer, PredictionReport):

@@ -39,7 +39,7 @@ DOCUMENTS = {
         "microseconds, _bytes bytes, _gbps GB/s with GB = 1e9 bytes. null: not known.",
     ),
     "explain": (
-        "collscope.analysis.explain.Explained",
+        "collscope.reports.explain.answer.Explained",
         "What `collscope compare --explain --format json` prints: the difference of two "
         "steps in parts. The parts and the remainder sum to it exactly. ns a step.",
     ),

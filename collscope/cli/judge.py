@@ -56,8 +56,8 @@ def compare(
 ) -> None:
     """Compare labels or traced runs: speed-ups, crossovers."""
     if explain:
-        from collscope.analysis.explain import explain_runs
-        from collscope.reports.comparison.explanation import render_explained
+        from collscope.reports.explain.answer import explain_runs
+        from collscope.reports.explain.text import render_explained
 
         if any(given is not None for given in (run, weights, system, plot)):
             raise UsageError(

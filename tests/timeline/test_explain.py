@@ -14,9 +14,9 @@ from inputs import ROOT
 from msgspec.structs import replace
 from trace_builder import COMM, COMPUTE, US, Job
 
-from collscope.analysis.explain import explained
 from collscope.errors import NoVerdictError
-from collscope.reports.comparison.explanation import render_explained
+from collscope.reports.explain.answer import explained
+from collscope.reports.explain.text import render_explained
 from collscope.timeline.analyse import analyse
 from collscope.timeline.explanation.explain import Explanation, explain
 from collscope.timeline.recorded_job import RecordedJob

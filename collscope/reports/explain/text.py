@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import hypot, log
 
-from collscope.analysis.explain import Explained, ExplainedPart
+from collscope.reports.explain.answer import Explained, ExplainedPart
 from collscope.reports.rendering.class_words import inferred_groups
 from collscope.reports.rendering.csv import to_csv
 from collscope.reports.rendering.formats import in_format
