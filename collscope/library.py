@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped, import-not-found, unused-ignore]
     import polars as pl
 
-    from collscope.analysis.predict import PredictionReport
     from collscope.ingest.result import Ingested
     from collscope.reports.check.answer import Check
     from collscope.reports.compare.answer import Comparison
     from collscope.reports.explain.answer import Explained
+    from collscope.reports.predict.answer import PredictionReport
     from collscope.reports.report.answer import Report
 
 
@@ -201,7 +201,7 @@ class Store(msgspec.Struct, frozen=True):
                  none; InputError for an unknown label or system, or a run without traces;
                  NoVerdictError when no class has a new time, or the traces hold no step
         """
-        from collscope.analysis.predict import PredictionRequest, predict_run  # noqa: PLC0415
+        from collscope.reports.predict.answer import PredictionRequest, predict_run  # noqa: PLC0415
         from collscope.units import require_step_ms  # noqa: PLC0415
 
         step = require_step_ms(step_ms)
@@ -303,9 +303,9 @@ def _rendered(answer: Report | PredictionReport | Comparison | Explained | Check
         return render_check(answer, form)
     if isinstance(answer, Comparison):
         return render_compare(answer, form)
-    from collscope.analysis.predict import PredictionReport  # noqa: PLC0415
     from collscope.reports.explain.text import render_explained  # noqa: PLC0415
-    from collscope.reports.prediction import render_prediction  # noqa: PLC0415
+    from collscope.reports.predict.answer import PredictionReport  # noqa: PLC0415
+    from collscope.reports.predict.text import render_prediction  # noqa: PLC0415
 
     if isinstance(answer, PredictionReport):
         return render_prediction(answer, form)

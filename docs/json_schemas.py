@@ -71,7 +71,7 @@ DOCUMENTS = {
         "not apply.",
     ),
     "predict": (
-        "collscope.analysis.predict.PredictionReport",
+        "collscope.reports.predict.answer.PredictionReport",
         "What `collscope predict --format json` prints. A step's time before and after. "
         "Times in us; gains are ratios of step times, minus one. null: not known.",
     ),

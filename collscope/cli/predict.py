@@ -67,8 +67,8 @@ def predict(
     output: Output = None,
 ) -> None:
     """Step time of a traced run after a change, by simulation."""
-    from collscope.analysis.predict import PredictionRequest, predict_run
-    from collscope.reports.prediction import render_prediction
+    from collscope.reports.predict.answer import PredictionRequest, predict_run
+    from collscope.reports.predict.text import render_prediction
 
     step_us = None if step_ms is None else step_ms * 1000
     found = predict_run(db, PredictionRequest(run, label, before, system, step_us))
@@ -97,8 +97,8 @@ def export_perfetto(
 
     With --with or --system the predicted timeline stands beside the recorded one.
     """
-    from collscope.analysis.predict import PredictionRequest, run_timelines
-    from collscope.reports.perfetto import export_trace, require_trace_name
+    from collscope.reports.predict.answer import PredictionRequest, run_timelines
+    from collscope.reports.predict.perfetto import export_trace, require_trace_name
 
     if label is not None and system is not None:
         raise UsageError("export perfetto: give --with LABEL or --system NAME, not both.")

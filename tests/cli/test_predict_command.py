@@ -14,8 +14,8 @@ from command import collscope
 from inputs import ROOT
 from msgspec.structs import replace
 
-from collscope.analysis.predict import PredictionRequest, predict_run
-from collscope.reports.prediction import render_prediction
+from collscope.reports.predict.answer import PredictionRequest, predict_run
+from collscope.reports.predict.text import render_prediction
 
 # steps.jsonl of the recordings: median step without the profiler, ms
 MEASURED = {"default": 5.7059, "ringll": 6.3022}

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from collscope.analysis.predict import BoundBy, ClassChange, PredictionReport
-from collscope.reports.prediction import change_words, in_range, origin_words
+from collscope.reports.predict.answer import BoundBy, ClassChange, PredictionReport
+from collscope.reports.predict.words import change_words, in_range, origin_words
 from collscope.reports.rendering.drawing import INK, Sheet, draw, log_axis
 from collscope.reports.rendering.figure import COLOURS
 from collscope.reports.rendering.layout import NUMBER, TEXT, table

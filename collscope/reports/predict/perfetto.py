@@ -10,10 +10,10 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from collscope.analysis.predict import RunTimelines
 from collscope.errors import InputError, UsageError
 from collscope.outputs import replaced
-from collscope.reports.prediction import origin_words
+from collscope.reports.predict.answer import RunTimelines
+from collscope.reports.predict.words import origin_words
 from collscope.timeline.perfetto import MOST_PARTS, Event, Simulated, longest_calls, trace_events
 
 _LEVEL = 6  # of gzip

@@ -10,13 +10,13 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from collscope.analysis.new_times import Times, TimesFrom, label_times, roof_times
 from collscope.errors import NoVerdictError, UsageError
 from collscope.ingest.match import reading, require_run
 from collscope.model import CollectiveClass
 from collscope.reports.calls.answer import ClassRow
 from collscope.reports.coverage.answer import traced_gpus
 from collscope.reports.efficiency.serving import Mark
+from collscope.reports.predict.new_times import Times, TimesFrom, label_times, roof_times
 from collscope.reports.waiting.traced_run import TracedRun, read_traced_run
 from collscope.roofline.gpu_models import OtherGpus
 from collscope.timeline.analyse import Timeline

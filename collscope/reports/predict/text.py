@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from collscope.analysis.new_times import TimesFrom
-from collscope.analysis.predict import Basis, ClassChange, Known, PredictionReport
 from collscope.model.profile import other_profilers
+from collscope.reports.predict.answer import Basis, ClassChange, Known, PredictionReport
+from collscope.reports.predict.words import change_words, in_range, ms, origin_words
 from collscope.reports.rendering.class_words import inferred_groups, other_gpus_words
 from collscope.reports.rendering.csv import records_csv
 from collscope.reports.rendering.formats import in_format, in_words
@@ -14,7 +14,7 @@ from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, tab
 from collscope.reports.rendering.mark_words import mark_words
 from collscope.reports.rendering.page import Extras
 from collscope.timeline.assumptions import SLOWDOWN_PRIOR
-from collscope.units import count, decimals, figure, format_size
+from collscope.units import count, format_size
 
 _HOST_BOUND = 0.2
 # A given step that is off the recorded one by so much was given in another unit: profilers make
@@ -51,7 +51,7 @@ def render_prediction(said: PredictionReport, fmt: str, *, explain: bool = False
 
 
 def _extras(said: PredictionReport) -> Extras:
-    from collscope.reports.html.predicted import prediction_extras  # noqa: PLC0415 - matplotlib
+    from collscope.reports.predict.page import prediction_extras  # noqa: PLC0415 - matplotlib
 
     return prediction_extras(said)
 
@@ -75,7 +75,7 @@ def _answer(said: PredictionReport) -> Iterable[str]:
     if not 1 / _OFF <= said.step_us / said.recorded_us <= _OFF:
         yield (
             f"--step-ms {said.step_us / 1000:g} is {said.step_us / said.recorded_us:.3g} times the "
-            f"recorded step of {_ms(said.recorded_us)} ms: give milliseconds."
+            f"recorded step of {ms(said.recorded_us)} ms: give milliseconds."
         )
     if said.known.host_bound >= _HOST_BOUND:
         yield (
@@ -98,7 +98,7 @@ def _answer(said: PredictionReport) -> Iterable[str]:
         "Time of the whole trace" if whole and said.step_us == said.recorded_us else "Step time"
     )
     yield (
-        f"{called} {_ms(said.step_us)} -> {_new(said)}, {change_words(said, said.new_us)}, "
+        f"{called} {ms(said.step_us)} -> {_new(said)}, {change_words(said, said.new_us)}, "
         f"with {origin_words(said.times_from)}."
     )
     yield from _of_given(said)
@@ -113,7 +113,7 @@ def _answer(said: PredictionReport) -> Iterable[str]:
     error = said.simulated_us / said.recorded_us - 1
     yield (
         f"Check: played from its causes alone, the recorded step takes "
-        f"{_ms(said.simulated_us)} ms; with the profiler it took {_ms(said.recorded_us)} "
+        f"{ms(said.simulated_us)} ms; with the profiler it took {ms(said.recorded_us)} "
         f"({100 * error:+.1f} %). {_starts(said)}Idle time without a known cause is "
         f"{100 * said.known.idle_unexplained:.1f} % of a step. Step "
         f"time: mean of {count(said.steps, 'step')} of the slowest of "
@@ -136,13 +136,13 @@ def _of_given(said: PredictionReport) -> Iterator[str]:
     known = said.known
     if known.rest_us:
         yield (
-            f"The given step is longer than the recorded one: {_ms(known.rest_us)} ms of it are "
+            f"The given step is longer than the recorded one: {ms(known.rest_us)} ms of it are "
             "not in the traces, as where another start waits for input. They are taken to stay, and"
             " the range holds that they hide the change."
         )
     elif said.assumptions.step_told and known.gpu_us > _OVER * said.step_us:
         yield (
-            f"The GPU alone takes {_ms(known.gpu_us)} ms of a recorded step, longer than the one "
+            f"The GPU alone takes {ms(known.gpu_us)} ms of a recorded step, longer than the one "
             "given: the profiler slowed it, too, or that step is of another job."
         )
 
@@ -194,7 +194,7 @@ def _itself(said: PredictionReport) -> Iterator[str]:
     step = said.other_step_us
     if step is None:
         return
-    text = f"Run {said.times_from.name} itself took {_ms(step)} ms a step with the profiler"
+    text = f"Run {said.times_from.name} itself took {ms(step)} ms a step with the profiler"
     if said.assumptions.step_told:
         yield f"{text}; the prediction is of steps without it, and does not use that."
     elif said.low_us <= step <= said.high_us:
@@ -278,17 +278,6 @@ def _table(changes: Iterable[ClassChange]) -> Table:
         columns,
         ((*_class(c), c.calls, c.old_us, c.new_us) for c in changes),
     )
-
-
-def origin_words(origin: TimesFrom) -> str:
-    """Where times come from."""
-    words = {
-        "measurements": f"measurements with label {origin.name}",
-        "traces": f"the traces of run {origin.name}",
-        "system": f"the roof of {origin.name}",
-        "ceiling": origin.name,
-    }[origin.kind]
-    return words if origin.against is None else f"{words} against {origin_words(origin.against)}"
 
 
 def _assumptions(said: PredictionReport) -> tuple[str, ...]:
@@ -418,29 +407,3 @@ def _new(said: PredictionReport) -> str:
     """The predicted step time and its range."""
     new, low, high = (in_range(said, us) for us in (said.new_us, said.low_us, said.high_us))
     return f"{new} ms ({low} to {high})" if low != high else f"{new} ms"
-
-
-def in_range(said: PredictionReport, us: float) -> str:
-    """A predicted time in ms, with the digits that the range of the prediction allows."""
-    return f"{us / 1000:.{decimals(said.low_us / 1000, said.high_us / 1000)}f}"
-
-
-def _ms(us: float) -> str:
-    """A time that was recorded."""
-    return figure(us / 1000, 4)
-
-
-def change_words(said: PredictionReport, new_us: float) -> str:
-    """Change of the time, not of the speed: 5 -> 6 ms is 20 % longer."""
-    if said.step_us <= 0:
-        return "change not defined"
-    change, low, high = (
-        100 * (us / said.step_us - 1) for us in (new_us, said.low_us, said.high_us)
-    )
-    digits = min(decimals(low, high), 1)
-    percent = f"{abs(change):.{digits}f}"
-    if float(percent) == 0:
-        if _ms(said.step_us) == _ms(new_us):
-            return "no change"
-        percent = f"under {10**-digits:g}"
-    return f"{percent} % {'longer' if change > 0 else 'shorter'}"
