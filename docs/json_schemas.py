@@ -82,7 +82,7 @@ DOCUMENTS = {
         " the source.",
     ),
     "roofline": (
-        "collscope.analysis.roofline.Roofline",
+        "collscope.reports.roofline.answer.Roofline",
         "What `collscope roofline --format json` prints. Units are in the names: _us "
         "microseconds, _bytes bytes, _gbps GB/s of one direction with GB = 1e9 bytes. null:"
         " not known, or does not apply.",

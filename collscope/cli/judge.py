@@ -176,8 +176,8 @@ def roofline(
     output: Output = None,
 ) -> None:
     """What a fabric allows: bounds of every operation, roof by size."""
-    from collscope.analysis.roofline import listed, roofline_of_store
-    from collscope.reports.roofline import render_roofline
+    from collscope.reports.roofline.answer import listed, roofline_of_store
+    from collscope.reports.roofline.text import render_roofline
 
     if (name, system, listing or None).count(None) != 2:
         raise UsageError("roofline: give --list, or one system, as 'roofline h200 --ranks 4'.")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collscope.analysis.roofline import Roofline
 from collscope.reports.rendering.csv import to_csv
 from collscope.reports.rendering.formats import in_format
 from collscope.reports.rendering.layout import NUMBER, TEXT, WORD, Item, Section, Table, table
+from collscope.reports.roofline.answer import Roofline
 from collscope.roofline.catalogue import SystemRow
 from collscope.roofline.tables import BoundRow, RoofRow
 from collscope.units import count

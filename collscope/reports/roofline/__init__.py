@@ -1,0 +1,1 @@
+"""What a system allows: its bounds and roofs."""
