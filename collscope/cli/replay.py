@@ -108,8 +108,8 @@ def replay(
     from collscope.replay.measure import measure
     from collscope.replay.session import Method, Options, Target, first_rank_speaks, make_session
     from collscope.replay.text import plan_text
-    from collscope.reports.plan import render_planned
-    from collscope.reports.replay import render_measured
+    from collscope.reports.replayed.plan_text import render_planned
+    from collscope.reports.replayed.text import render_measured
 
     with first_rank_speaks():
         if graph and isolated:

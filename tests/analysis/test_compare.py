@@ -21,7 +21,7 @@ from collscope.reports.compare.plot import plot_compare
 from collscope.reports.compare.text import render_compare
 from collscope.reports.compare.weights import run_weights
 from collscope.reports.rendering.note_words import note_words
-from collscope.reports.replay import render_measured
+from collscope.reports.replayed.text import render_measured
 from collscope.stats import (
     Effect,
     Samples,

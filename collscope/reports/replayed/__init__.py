@@ -1,0 +1,1 @@
+"""What a replay will measure, and what it measured."""
