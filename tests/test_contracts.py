@@ -18,9 +18,9 @@ from types import ModuleType
 import pytest
 
 from collscope.cli import options
-from collscope.reports import tune
 from collscope.reports.check.text import CHECK_FORMATS
 from collscope.reports.rendering import formats as layout
+from collscope.reports.tune import text as tune
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMAS = ROOT / "schemas"

@@ -100,7 +100,7 @@ def tune(
     from collscope.cli.tune_inputs import TuneOptions, make_request
     from collscope.replay.command import Choice, Source
     from collscope.replay.session import Method, Options, make_session
-    from collscope.reports.tune import render_tuning
+    from collscope.reports.tune.text import render_tuning
     from collscope.tuning.command import dry_tune, run_tune
 
     method = Method(

@@ -24,7 +24,7 @@ from collscope.reports.html.measured import p2p_extras
 from collscope.reports.rendering.layout import NUMBER, TEXT, Item, Section, table
 from collscope.reports.rendering.page import Extras, Fact, Strip, to_html
 from collscope.reports.report.page import report_extras
-from collscope.reports.tune import render_tuning
+from collscope.reports.tune.text import render_tuning
 from collscope.reports.waiting import strip as timeline
 from collscope.reports.waiting.strip import make_strip
 from collscope.tuning.records import Tuning

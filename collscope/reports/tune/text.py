@@ -52,7 +52,7 @@ def render_tuning(found: Tuning, fmt: str, out: Path) -> str:
 
 
 def _extras(found: Tuning) -> Extras:
-    from collscope.reports.html.tuned import tuning_extras  # noqa: PLC0415 - matplotlib
+    from collscope.reports.tune.page import tuning_extras  # noqa: PLC0415 - matplotlib
 
     return tuning_extras(found)
 

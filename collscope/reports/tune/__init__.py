@@ -1,0 +1,1 @@
+"""Which settings are better, and what they save."""
