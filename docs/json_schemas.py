@@ -65,7 +65,7 @@ DOCUMENTS = {
         "microseconds, _bytes bytes. null: not known, or does not apply.",
     ),
     "p2p": (
-        "collscope.analysis.p2p.P2p",
+        "collscope.reports.p2p.answer.P2p",
         "What `collscope bench p2p --format json` prints. Units are in the names: _us "
         "microseconds, _bytes bytes, _gbps 1e9 bytes per second. null: not known, or does "
         "not apply.",

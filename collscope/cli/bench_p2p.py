@@ -60,10 +60,10 @@ def p2p(
     output: Output = None,
 ) -> None:
     """Send/Recv between pairs of ranks, one pair at a time."""
-    from collscope.analysis.p2p import build_p2p, copies_beside
     from collscope.bench.p2p import P2pRequest, run_p2p
     from collscope.replay.session import Method, Options, Target, make_session
-    from collscope.reports.p2p import render_p2p
+    from collscope.reports.p2p.answer import build_p2p, copies_beside
+    from collscope.reports.p2p.text import render_p2p
 
     method = Method(
         backend=backend.value,
@@ -90,7 +90,7 @@ def p2p(
     # An error is what the command ends with, rather than that there is nothing to draw.
     timed = any(row.time_us is not None for row in found.rows)
     if plot is not None and (timed or done.error is None):
-        from collscope.reports.p2p_plot import write_p2p_plot
+        from collscope.reports.p2p.plot import write_p2p_plot
 
         write_p2p_plot(found, plot)
         tell(f"plot: {plot}")

@@ -18,7 +18,6 @@ from command import collscope, rows
 from inputs import ROOT
 from msgspec.structs import replace
 
-from collscope.analysis.p2p import CopyPoint, P2p, build_p2p, copies_beside
 from collscope.bench.p2p import P2pRequest, P2pRun, Result, run_p2p
 from collscope.bench.p2p_plan import (
     LATENCY_BYTES,
@@ -40,8 +39,9 @@ from collscope.replay.parse import parse_plan
 from collscope.replay.results import relabel
 from collscope.replay.session import Method, Session, Target
 from collscope.replay.text import plan_text
-from collscope.reports.p2p import notice_words, render_p2p
-from collscope.reports.p2p_plot import write_p2p_plot
+from collscope.reports.p2p.answer import CopyPoint, P2p, build_p2p, copies_beside
+from collscope.reports.p2p.plot import write_p2p_plot
+from collscope.reports.p2p.text import notice_words, render_p2p
 from collscope.store.connection import open_store
 from collscope.store.copies import insert_copies
 from collscope.store.sources import SourceRow, insert_source, run_id

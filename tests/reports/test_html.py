@@ -18,9 +18,9 @@ import pytest
 from command import collscope
 from msgspec.structs import replace
 
-from collscope.analysis.p2p import P2p, PairRow
 from collscope.reports.efficiency.page import classes_figure, drawn_classes
-from collscope.reports.html.measured import p2p_extras
+from collscope.reports.p2p.answer import P2p, PairRow
+from collscope.reports.p2p.page import p2p_extras
 from collscope.reports.rendering.layout import NUMBER, TEXT, Item, Section, table
 from collscope.reports.rendering.page import Extras, Fact, Strip, to_html
 from collscope.reports.report.page import report_extras

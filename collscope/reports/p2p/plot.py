@@ -15,9 +15,9 @@ from matplotlib.colors import Colormap, to_rgb
 from matplotlib.ticker import NullFormatter, NullLocator
 from numpy.typing import NDArray
 
-from collscope.analysis.p2p import P2p, PairRow
 from collscope.bench.p2p_plan import LATENCY_BYTES, ONE_WAY, PING_PONG, TWO_WAY
 from collscope.errors import NoVerdictError
+from collscope.reports.p2p.answer import P2p, PairRow
 from collscope.reports.rendering.figure import (
     COLOURS,
     GREY,

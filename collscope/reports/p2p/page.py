@@ -1,4 +1,4 @@
-"""What a page adds to answers about measurements: comparisons, verdicts, pairs of GPUs."""
+"""What a page adds to pairs of ranks: slow pairs, a map of the ranks, a pair's curve over size."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from collscope.analysis.p2p import P2p, PairRow
 from collscope.bench.p2p_plan import ONE_WAY, PING_PONG, TWO_WAY
+from collscope.reports.p2p.answer import P2p, PairRow
 from collscope.reports.rendering.drawing import (
     INK,
     Matrix,

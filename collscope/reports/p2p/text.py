@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from collscope.analysis.p2p import (
+from collscope.bench.p2p_plan import LATENCY_BYTES, ONE_WAY, PING_PONG, TWO_WAY
+from collscope.reports.p2p.answer import (
     LEAST_PAIRS,
     NotMeasured,
     NotReached,
@@ -12,7 +13,6 @@ from collscope.analysis.p2p import (
     PairRow,
     SlowPair,
 )
-from collscope.bench.p2p_plan import LATENCY_BYTES, ONE_WAY, PING_PONG, TWO_WAY
 from collscope.reports.rendering.csv import records_csv
 from collscope.reports.rendering.formats import in_format, in_words
 from collscope.reports.rendering.layout import (
@@ -51,7 +51,7 @@ def render_p2p(found: P2p, fmt: str) -> str:
 
 def _extras(found: P2p) -> Extras:
     """Imported here: drawing takes longer than the other forms."""
-    from collscope.reports.html.measured import p2p_extras  # noqa: PLC0415
+    from collscope.reports.p2p.page import p2p_extras  # noqa: PLC0415
 
     return p2p_extras(found)
 

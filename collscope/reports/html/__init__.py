@@ -1,1 +1,0 @@
-"""Any report as one self-contained HTML file: tables, figures, a timeline; no network."""

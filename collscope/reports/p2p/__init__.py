@@ -1,0 +1,1 @@
+"""What pairs of ranks reach by Send and Recv."""
