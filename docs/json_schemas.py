@@ -49,7 +49,7 @@ DOCUMENTS = {
         "microseconds, _bytes bytes. null: not known, or does not apply.",
     ),
     "interference": (
-        "collscope.analysis.interference.InterferenceReport",
+        "collscope.reports.interference.answer.InterferenceReport",
         "What `collscope bench interference --format json` prints. Ratios are of "
         "performance, 1 is undisturbed; _us microseconds, _bytes bytes, _gbps 1e9 bytes per"
         " second. null: not known, or does not apply.",

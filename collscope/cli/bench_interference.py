@@ -86,11 +86,11 @@ def interference(
     output: Output = None,
 ) -> None:
     """What computation and collectives cost each other."""
-    from collscope.analysis.interference import build_interference
     from collscope.bench.interference import InterferenceRequest, measure_interference
     from collscope.replay.session import Target
     from collscope.replay.variants import parse_assignment
-    from collscope.reports.interference import render_interference
+    from collscope.reports.interference.answer import build_interference
+    from collscope.reports.interference.text import render_interference
 
     request = InterferenceRequest(
         nranks=ranks,
@@ -122,7 +122,7 @@ def interference(
     write(render_interference(found, format.value), output)
     # An error is what the command ends with, rather than that there is nothing to draw.
     if plot is not None and (found.rows or done.error is None):
-        from collscope.reports.interference_plot import write_interference_plot
+        from collscope.reports.interference.plot import write_interference_plot
 
         write_interference_plot(found, plot)
         tell(f"plot: {plot}")

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import ROOT
 
-from collscope.analysis.interference import InterferenceRow, build_interference, model
 from collscope.bench.interference import channel_variants, parse_channels
 from collscope.bench.start import start_microbench
 from collscope.errors import UsageError
@@ -24,7 +23,8 @@ from collscope.model import Interference, MeasurementSet, Op
 from collscope.parsers.interference_csv import parse, sniff
 from collscope.programs import MICROBENCH, installed
 from collscope.replay.launch import Ended, Job
-from collscope.reports.interference import failed_words, render_interference
+from collscope.reports.interference.answer import InterferenceRow, build_interference, model
+from collscope.reports.interference.text import failed_words, render_interference
 
 _SCHEMA = ROOT / "schemas" / "interference.schema.json"
 _COLUMNS = (

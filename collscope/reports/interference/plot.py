@@ -10,8 +10,8 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from collscope.analysis.interference import InterferenceReport, InterferenceRow, model
 from collscope.errors import NoVerdictError
+from collscope.reports.interference.answer import InterferenceReport, InterferenceRow, model
 from collscope.reports.rendering.figure import (
     COLOURS,
     GREY,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collscope.analysis.interference import Failed, InterferenceReport, InterferenceRow
+from collscope.reports.interference.answer import Failed, InterferenceReport, InterferenceRow
 from collscope.reports.rendering.csv import records_csv
 from collscope.reports.rendering.formats import in_format, in_words
 from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, or_unknown, table

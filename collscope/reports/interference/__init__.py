@@ -1,0 +1,1 @@
+"""What collectives and computation cost each other."""
