@@ -55,7 +55,7 @@ DOCUMENTS = {
         " second. null: not known, or does not apply.",
     ),
     "memcpy": (
-        "collscope.analysis.memcpy.CopyReport",
+        "collscope.reports.memcpy.answer.CopyReport",
         "What `collscope bench memcpy --format json` prints. Units are in the names: _us "
         "microseconds, _bytes bytes, _gbps GB/s. null: not known, or does not apply.",
     ),

@@ -42,11 +42,11 @@ def memcpy(
 
     IPC handles too: copies, and what opening one costs.
     """
-    from collscope.analysis.memcpy import build_copies
     from collscope.bench.memcpy import CopyRequest, measure_copies
     from collscope.replay.session import Target
     from collscope.replay.variants import parse_assignment
-    from collscope.reports.memcpy import render_copies
+    from collscope.reports.memcpy.answer import build_copies
+    from collscope.reports.memcpy.text import render_copies
 
     request = CopyRequest(
         sizes,

@@ -23,14 +23,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inputs import ROOT
 
-from collscope.analysis.memcpy import build_copies
 from collscope.bench.memcpy import CopyRequest, measure_copies
 from collscope.errors import InputError, MissingToolError, UsageError
 from collscope.model import CopyTime, Severity
 from collscope.parsers import memcpy_csv
 from collscope.programs import MICROBENCH, installed, launchers
 from collscope.replay.session import Target
-from collscope.reports.memcpy import render_copies
+from collscope.reports.memcpy.answer import build_copies
+from collscope.reports.memcpy.text import render_copies
 
 FAKE = ROOT / "tests" / "native" / "gpu_loader" / "fake_runtime.cpp"
 HEADER = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collscope.analysis.memcpy import CopyReport, CopyRow
+from collscope.reports.memcpy.answer import CopyReport, CopyRow
 from collscope.reports.rendering.csv import records_csv
 from collscope.reports.rendering.formats import in_format
 from collscope.reports.rendering.layout import (
