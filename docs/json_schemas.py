@@ -60,7 +60,7 @@ DOCUMENTS = {
         "microseconds, _bytes bytes, _gbps GB/s. null: not known, or does not apply.",
     ),
     "msccl": (
-        "collscope.analysis.msccl.answer.MscclReport",
+        "collscope.reports.msccl.answer.MscclReport",
         "What `collscope msccl --format json` prints. Units are in the names: _us "
         "microseconds, _bytes bytes. null: not known, or does not apply.",
     ),

@@ -37,8 +37,8 @@ def msccl(
     output: Output = None,
 ) -> None:
     """Which classes of a run MSCCL algorithms serve, and their cost."""
-    from collscope.analysis.msccl.answer import msccl_report
-    from collscope.reports.msccl import render_msccl
+    from collscope.reports.msccl.answer import msccl_report
+    from collscope.reports.msccl.text import render_msccl
 
     found = msccl_report(paths, db, run, system, strict=strict)
     write(render_msccl(found, format.value), output)

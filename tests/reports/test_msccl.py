@@ -20,14 +20,14 @@ from msccl_builder import (
 )
 from msgspec.structs import replace
 
-from collscope.analysis.msccl.answer import build_msccl
-from collscope.analysis.msccl.cost import Costs, Lack, load_of
-from collscope.analysis.msccl.serve import refusal
-from collscope.analysis.msccl.structure import Hops, structure_of
 from collscope.model import Op, Severity
 from collscope.parsers.msccl_xml import MOST_BYTES, MscclAlgorithm, parse
 from collscope.reports.calls.answer import ClassRow
-from collscope.reports.msccl import refusal_words, render_msccl
+from collscope.reports.msccl.answer import build_msccl
+from collscope.reports.msccl.cost import Costs, Lack, load_of
+from collscope.reports.msccl.serve import refusal
+from collscope.reports.msccl.structure import Hops, structure_of
+from collscope.reports.msccl.text import refusal_words, render_msccl
 from collscope.reports.rendering.formats import FORMATS
 from collscope.roofline.catalogue import load_system
 

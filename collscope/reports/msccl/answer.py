@@ -8,9 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-from collscope.analysis.msccl.cost import Assumption, Costs, Lack, Load, load_of
-from collscope.analysis.msccl.serve import Refusal, refusal
-from collscope.analysis.msccl.structure import Structure, Unpaired, structure_of
 from collscope.errors import InputError
 from collscope.ingest.files import open_input
 from collscope.ingest.match import reading, require_run
@@ -18,6 +15,9 @@ from collscope.ingest.paths import expand_files, printable
 from collscope.model import Severity
 from collscope.parsers.msccl_xml import MOST_BYTES, MscclAlgorithm, MscclFile, parse
 from collscope.reports.calls.answer import ClassRow, class_rows, read_call_totals
+from collscope.reports.msccl.cost import Assumption, Costs, Lack, Load, load_of
+from collscope.reports.msccl.serve import Refusal, refusal
+from collscope.reports.msccl.structure import Structure, Unpaired, structure_of
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.floors import model_lines
 from collscope.roofline.nccl_model import best_line

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from collscope.analysis.msccl.answer import AlgorithmRow, Flaw, MscclReport, Problem, ServedRow
-from collscope.analysis.msccl.cost import Assumption, Lack
-from collscope.analysis.msccl.serve import Refusal, Why
+from collscope.reports.msccl.answer import AlgorithmRow, Flaw, MscclReport, Problem, ServedRow
+from collscope.reports.msccl.cost import Assumption, Lack
+from collscope.reports.msccl.serve import Refusal, Why
 from collscope.reports.rendering.csv import to_csv
 from collscope.reports.rendering.formats import in_format, in_words
 from collscope.reports.rendering.layout import NUMBER, PATH, TEXT, Item, Section, Table, table

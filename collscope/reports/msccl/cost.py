@@ -12,8 +12,8 @@ from enum import Enum
 
 import msgspec
 
-from collscope.analysis.msccl.structure import Hops, Structure
 from collscope.parsers.msccl_xml import MscclAlgorithm
+from collscope.reports.msccl.structure import Hops, Structure
 from collscope.roofline.nccl_constants import PROTOCOLS
 from collscope.roofline.nccl_model import constants_of
 from collscope.roofline.system import System
