@@ -41,7 +41,7 @@ def allreduce_wrapper(
     ResNet50's gradients.
     """
     from collscope.replay.session import Method, Options, Target, make_session
-    from collscope.reports.wrapper import render_wrapper
+    from collscope.reports.whatif.wrapper_text import render_wrapper
     from collscope.whatif.wrapper import modes, run_wrapper
 
     method = Method(

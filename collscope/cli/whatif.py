@@ -109,7 +109,7 @@ def fusion(
 ) -> None:
     """Time of a step's all-reduces in gradient buckets of other sizes."""
     from collscope.replay.session import Method, Options, make_session
-    from collscope.reports.fusion import render_fusion
+    from collscope.reports.whatif.text import render_fusion
     from collscope.units import parse_size
     from collscope.whatif.records import FusionRequest
 
@@ -155,7 +155,7 @@ def fusion(
         found = predict_fusion(request)
     write(render_fusion(found, format.value), output)
     if plot is not None:
-        from collscope.reports.fusion_plot import write_fusion_plot
+        from collscope.reports.whatif.plot import write_fusion_plot
 
         write_fusion_plot(found, plot)
         tell(f"plot: {plot}")

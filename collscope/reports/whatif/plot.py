@@ -11,8 +11,8 @@ import matplotlib.pyplot as plt
 from matplotlib.ticker import FuncFormatter
 
 from collscope.errors import NoVerdictError
-from collscope.reports.fusion import setting_text, setting_word
 from collscope.reports.rendering.figure import COLOURS, GREY, STYLE, check_plot, write_figure
+from collscope.reports.whatif.text import setting_text, setting_word
 from collscope.whatif.policies import Policy
 from collscope.whatif.records import Fusion
 

@@ -1,0 +1,1 @@
+"""What other bucket sizes and another wrapper would give."""
