@@ -20,8 +20,8 @@ from collscope.ingest.traces import TRACE, ingest_trace, is_totals
 from collscope.model import MeasurementSet, MetricSet
 from collscope.parsers import registry
 from collscope.parsers.hints import Hints, MetricHints, TableHints
-from collscope.parsers.log_scan import LogScan
 from collscope.parsers.reader import Fit
+from collscope.parsers.scanned_log import LogScan
 
 # Longer texts, after decompression, are not looked through for what stands inside a document.
 DOCUMENT_BYTES = 8 << 20

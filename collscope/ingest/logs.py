@@ -15,8 +15,9 @@ from collscope.ingest.scan import Scanned
 from collscope.match.observe import Observed, observe
 from collscope.model import Diagnostic, LibraryVersion, LogRecord, Severity
 from collscope.parsers.bounds import bounded_log
-from collscope.parsers.log_scan import PARSED, cut_end
+from collscope.parsers.log_scan import cut_end
 from collscope.parsers.nccl_log import parse_messages
+from collscope.parsers.scanned_log import PARSED
 from collscope.store import sources
 from collscope.store.connection import transaction
 from collscope.store.observation_blob import encode

@@ -6,7 +6,7 @@ import msgspec
 
 from collscope.errors import UsageError
 from collscope.model import Datatype, Op, parse_datatype, parse_op
-from collscope.parsers.tables._names import op_of_text
+from collscope.parsers._names import op_of_text
 
 
 class TableHints(msgspec.Struct, frozen=True):

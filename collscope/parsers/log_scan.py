@@ -7,20 +7,18 @@ runs while the modules that store what it finds are being loaded.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from collscope._logscan import Scanner
 from collscope.model.diagnostic import Severity
 from collscope.parsers.reader import Reader, anywhere
+from collscope.parsers.scanned_log import LogScan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+
 _END_BYTES = 4096  # the end of a longer last line shows nothing
-# Counters of the lines that tell something.
-PARSED = ("coll", "call", "kernel", "tuning", "messages")
 _LEVEL = re.compile(r"(?:^| )NCCL (?:INFO|CALL|TRACE|WARN) ?(.*)$")
 # banff-cyxtera-s78-4:52942:52942 [5]     a line that ends before what it is about
 _BEGINNING = re.compile(r"[^\s:]{1,255}:\d+:\d+ \[\d{0,3}\]?\s*(?:N|NC|NCC|NCCL|NCCL I\w{0,3})?")
@@ -33,18 +31,6 @@ _PERHAPS = (
     Severity.NOTICE,
     "the last line has no line end, so the log may be cut there: later lines would be missing",
 )
-
-
-class LogScan(msgspec.Struct, frozen=True):
-    """What the scanner made of a log."""
-
-    tables: dict[str, Any]  # what `collscope._logscan.Scanner.finish` returned
-    unended: str = ""  # the end of a last line without a line end
-
-    @property
-    def is_log(self) -> bool:
-        """True where a line of the library tells something."""
-        return any(self.tables["counters"][name] for name in PARSED)
 
 
 def scan(chunks: Iterable[bytes]) -> LogScan:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collscope.model import MeasurementSet, MetricSet, Profile, ProfileSet
     from collscope.model.trace import RecordedCalls, TraceFile
     from collscope.parsers.hints import Hints
-    from collscope.parsers.log_scan import LogScan
+    from collscope.parsers.scanned_log import LogScan
 
 Records: TypeAlias = (
     "MeasurementSet | MetricSet | ProfileSet | LogScan | list[TraceFile] | RecordedCalls"

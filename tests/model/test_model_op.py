@@ -20,7 +20,7 @@ from collscope.model import (
     size_bytes,
     transfers_size_bytes,
 )
-from collscope.parsers.tables._names import op_of_program, op_of_text
+from collscope.parsers._names import op_of_program, op_of_text
 from collscope.replay.plan import REPLAYED
 
 _NATIVE = ROOT / "native" / "replayer"

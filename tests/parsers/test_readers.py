@@ -12,8 +12,8 @@ from collscope.ingest import auto
 from collscope.model import MeasurementSet
 from collscope.parsers import registry
 from collscope.parsers.hints import Hints
-from collscope.parsers.log_scan import LogScan
 from collscope.parsers.reader import Fit, InMemory, Reader, whole_if
+from collscope.parsers.scanned_log import LogScan
 
 _MODULES = [(kind, module) for kind, modules in registry.DIALECTS.items() for module in modules]
 

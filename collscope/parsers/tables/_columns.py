@@ -10,13 +10,8 @@ import msgspec
 from collscope.errors import UsageError
 from collscope.model import Datatype, Op, Severity
 from collscope.parsers._grid import Grid
+from collscope.parsers._names import datatype_of_text, only_program, op_of_program, op_of_text
 from collscope.parsers.tables._measure import LIMIT, Setting
-from collscope.parsers.tables._names import (
-    datatype_of_text,
-    only_program,
-    op_of_program,
-    op_of_text,
-)
 from collscope.units import parse_size
 
 if TYPE_CHECKING:

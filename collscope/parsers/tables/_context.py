@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 
 from collscope.model import Op
+from collscope.parsers._names import op_of_program
 from collscope.parsers._titles import Titles
 from collscope.parsers.tables._measure import Setting
-from collscope.parsers.tables._names import op_of_program
 
 # #   Rank  0 Pid 167261 on localhost device  0 [0x00] A100-SXM4-40GB             (2021)
 # #  Rank  7 Group  0 Pid  37300 on   g100n126 device  7 [0000:e7:00] AMD Instinct MI300X

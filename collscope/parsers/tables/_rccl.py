@@ -9,11 +9,8 @@ import re
 from typing import TYPE_CHECKING
 
 from collscope.model import Op, parse_datatype, parse_op
+from collscope.parsers._names import op_of_text, redop_of_name
 from collscope.parsers.tables._measure import NUMBER, Result, Setting, integer
-from collscope.parsers.tables._names import (
-    op_of_text,
-    redop_of_name,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

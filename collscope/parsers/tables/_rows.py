@@ -13,8 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from collscope.model import Datatype, parse_datatype
+from collscope.parsers._names import redop_of_name
 from collscope.parsers.tables._measure import NUMBER, Result, integer
-from collscope.parsers.tables._names import redop_of_name
 
 # [1,0]<stdout>: | 0: | 44: | [0] | (RayTrainWorker pid=615, ip=10.72.7.6) | 104.171.201.171: | >
 _TAGS = re.compile(

@@ -14,11 +14,11 @@ import msgspec
 from msgspec.structs import replace
 
 from collscope.model import Datatype, Measurement, MeasurementSet, Op, Severity
+from collscope.parsers._names import op_of_text
 from collscope.parsers._notes import Notes, ended_lines
 from collscope.parsers.reader import Reader, anywhere
 from collscope.parsers.tables._context import Context
 from collscope.parsers.tables._measure import LIMIT, Result, Setting, decimal, integer, measure
-from collscope.parsers.tables._names import op_of_text
 from collscope.parsers.tables._rows import clean
 from collscope.units import count
 

@@ -13,16 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from msgspec.structs import replace
 
 from collscope.model import Measurement, MeasurementSet, Op, Severity, parse_datatype
+from collscope.parsers._names import op_of_program, op_of_text, redop_of_name
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import line_count
 from collscope.parsers.reader import Reader, whole_if
 from collscope.parsers.tables._context import library_of_device, version_of_code
 from collscope.parsers.tables._measure import LIMIT, Result, Setting, measure
-from collscope.parsers.tables._names import (
-    op_of_program,
-    op_of_text,
-    redop_of_name,
-)
 from collscope.parsers.tables._rccl import result_of, setting_of
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from collscope.model import Datatype, Measurement, MeasurementSet, Op, Severity, size_bytes
+from collscope.parsers._names import op_of_program, op_of_text
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import text_lines
 from collscope.parsers.reader import Reader, anywhere
@@ -22,7 +23,6 @@ from collscope.parsers.tables._measure import (
     measure,
     ranks_by_bandwidth,
 )
-from collscope.parsers.tables._names import op_of_program, op_of_text
 from collscope.parsers.tables._rows import (
     Layout,
     begins_row,

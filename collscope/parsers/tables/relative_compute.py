@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from collscope.model import Interference, MeasurementSet, Op, Severity
 from collscope.parsers._grid import Grid, grids
+from collscope.parsers._names import op_of_text
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import line_count
 from collscope.parsers.reader import Reader, anywhere
@@ -22,7 +23,6 @@ from collscope.parsers.tables._columns import (
     without_unit,
 )
 from collscope.parsers.tables._measure import decimal, integer
-from collscope.parsers.tables._names import op_of_text
 from collscope.units import count
 
 if TYPE_CHECKING:

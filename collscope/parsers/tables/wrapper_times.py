@@ -9,11 +9,11 @@ import re
 from typing import TYPE_CHECKING
 
 from collscope.model import Datatype, Measurement, MeasurementSet, Op, Severity
+from collscope.parsers._names import op_of_program, op_of_text
 from collscope.parsers._notes import Notes
 from collscope.parsers._rows import text_lines
 from collscope.parsers.reader import Reader, anywhere
 from collscope.parsers.tables._measure import Result, Setting, measure
-from collscope.parsers.tables._names import op_of_program, op_of_text
 
 if TYPE_CHECKING:
     from collscope.parsers.hints import TableHints
