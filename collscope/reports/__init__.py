@@ -1,1 +1,1 @@
-"""Reports: what a run's collectives are, from the store's views to text, tables and JSON."""
+"""One package for each question: its answer in numbers, and the answer in words and figures."""

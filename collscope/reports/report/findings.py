@@ -1,40 +1,32 @@
 """Findings: what costs time or hides something, each by its own rule over a finished report.
 
-A rule is a pure function from a report to findings; adding one is a function in the file of its
-subject (sources, fabric, environment, calls, judgement, timeline) and a line in that file's RULES.
+A rule is a pure function from a report to findings; adding one is a function in the `findings` of
+the question whose answer it judges, and a line in that file's RULES.
 """
 
 from __future__ import annotations
 
-from collscope.reports.calls import findings as rules_calls
-from collscope.reports.coverage import findings as rules_sources
-from collscope.reports.efficiency import (
-    findings as rules_judgement,
-)
-from collscope.reports.efficiency import (
-    measured_findings as rules_measurements,
-)
-from collscope.reports.fabric import (
-    findings as rules_fabric,
-)
-from collscope.reports.fabric import (
-    settings_findings as rules_environment,
-)
+from collscope.reports.calls import findings as of_calls
+from collscope.reports.coverage import findings as of_coverage
+from collscope.reports.efficiency import findings as of_efficiency
+from collscope.reports.efficiency import measured_findings as of_measured
+from collscope.reports.fabric import findings as of_fabric
+from collscope.reports.fabric import settings_findings as of_settings
 from collscope.reports.report.answer import Finding, Report
-from collscope.reports.waiting import findings as rules_timeline
+from collscope.reports.waiting import findings as of_waiting
 
 # First what makes every number doubtful; then time that was lost, a late rank before the classes
 # that show it, slow collectives before it where they cost more; then what may cost some, and what
 # only limits the report.
 RULES = (
-    *rules_sources.RULES,
-    rules_judgement.slow_collectives,
-    *rules_timeline.RULES,
-    *rules_judgement.RULES,
-    *rules_measurements.RULES,
-    *rules_fabric.RULES,
-    *rules_environment.RULES,
-    *rules_calls.RULES,
+    *of_coverage.RULES,
+    of_efficiency.slow_collectives,
+    *of_waiting.RULES,
+    *of_efficiency.RULES,
+    *of_measured.RULES,
+    *of_fabric.RULES,
+    *of_settings.RULES,
+    *of_calls.RULES,
 )
 
 SEVERITIES = ("problem", "warning", "note")
