@@ -141,10 +141,10 @@ def predict_change(
         except RefusedError as error:
             print(f"no answer: {' '.join(what)}, {old} -> {new}: {error}", file=sys.stderr)
             continue
-        base = said["step_us"]
+        base = said["step_ns"]
         yield Case(
             *what, f"{old} -> {new}", told, truth,
-            *(said[k] / base for k in ("new_us", "low_us", "high_us")),
+            *(said[k] / base for k in ("new_ns", "low_ns", "high_ns")),
         )  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from collscope.model import CollectiveClass
@@ -92,30 +94,30 @@ class RankOverlap(msgspec.Struct, frozen=True):
 
 
 class ChangedClass(msgspec.Struct, frozen=True):
-    """What a prediction changes in one class. Times of one call.
-
-    The median over the calls; of a class of unknown size, which mixes sizes, the mean.
+    """What changes in one class. Times of one call: the median over the calls; of a class of
+    unknown size, which mixes sizes, the mean.
     """
 
-    key: CollectiveClass
-    calls: int
-    old_ns: float  # transfer in the job
+    collective_class: CollectiveClass
+    calls: int  # traced
+    old_ns: float | None  # transfer; None: no call was seen on all its ranks, and it may be waiting
     new_ns: float
-    told: bool = True  # False: no call was seen on all its ranks, and `old_ns` may be waiting
-    # Rooted, of ranks whose clocks cannot be compared: `old_ns` is of the shortest kernels.
+    # Rooted, and the ranks' clocks cannot be compared: times are those of the shortest kernel of
+    # each call, which the transfer may exceed.
     bounded: bool = False
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """Part of a step's longest path."""
+    """Part of what bounds a step: the longest path through it, by kind."""
 
-    kind: str  # host, compute, collective, waiting: from a cause to its effect
-    key: CollectiveClass | None  # of a collective
+    # host, compute, collective; waiting: from a cause to its effect
+    kind: Annotated[str, ("host", "compute", "collective", "waiting")]
+    collective_class: CollectiveClass | None  # of a collective
     ns: float  # a step
 
 
 class Knowledge(msgspec.Struct, frozen=True):
-    """What a prediction knows of the job, and how."""
+    """What a prediction rests on; shares are of 1, paces of the recorded one."""
 
     host_low: float  # time of the host's work without the profiler, in parts of that with it
     host: float
@@ -136,14 +138,14 @@ class Knowledge(msgspec.Struct, frozen=True):
     exchanges_alone: float | None
     groups_inferred: int  # process groups of some of the ranks that no trace names
     unchanged: float  # of the collectives' kernel time, in classes without a new time
-    full: bool  # the profiler recorded CPU activities, too
-    dialects: tuple[str, ...]  # of the traces
+    cpu_activities: bool  # the profiler recorded them, too: a slower host
+    profilers: tuple[str, ...]  # dialects of the traces; what others than kineto cost is not known
     host_calls: bool  # all traces tell the calls of their hosts
     event_records: bool  # and those that wait for events tell the records of these, too
 
 
-class Prediction(msgspec.Struct, frozen=True):
-    """Step time after a change."""
+class Prediction(msgspec.Struct, frozen=True, kw_only=True):
+    """A step's time before and after a change."""
 
     step_ns: float  # without the profiler where that is given, else as recorded
     recorded_ns: float
@@ -155,8 +157,10 @@ class Prediction(msgspec.Struct, frozen=True):
     high_ns: float
     simple_ns: float  # the uplift formula: exposed share saved, nothing else moves
     steps: int  # that the step time is the mean of
-    step_from: str  # marks, kernels, period, window
-    changed: tuple[ChangedClass, ...]
+    # marks: the profiler's; kernels, period: recurring kernels or collectives; given: --steps;
+    # window: the whole trace
+    step_from: Annotated[str, ("marks", "kernels", "period", "given", "window")]
+    changed: tuple[ChangedClass, ...]  # the largest change of all calls first
     unchanged: tuple[CollectiveClass, ...]  # classes without a new time
     knowledge: Knowledge
     bound_before: tuple[Bound, ...]  # what bounds the step, the most first

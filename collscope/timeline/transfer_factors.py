@@ -67,7 +67,8 @@ def transfer_factors(
     counts = ~times.warm_up
     of_call = _call_transfers(recorded)
     told, apart = np.isfinite(known_transfers(calls, times)), clocks_apart(calls, times)
-    changed, unchanged = [], []
+    changed: list[tuple[float, ChangedClass]] = []
+    unchanged = []
     for k, key in enumerate(calls.classes):
         mine = counts & (calls.class_ == k)
         if not mine.any() or k not in known:
@@ -75,17 +76,18 @@ def transfer_factors(
             continue
         old = of_call[mine]
         if not told[mine].any():
-            shortest, time = float(old.min()), new[key].time_ns
-            changed.append(ChangedClass(key, int(mine.sum()), shortest, time, told=False))
-            continue
-        typical = np.mean if key.size_bytes is None else np.median
-        before, after = typical(old), typical(old * factors[0, mine])
-        bounded = bool(apart[mine].any())
-        changed.append(
-            ChangedClass(key, int(mine.sum()), float(before), float(after), bounded=bounded)
-        )
+            before, known_before, after, bounded = float(old.min()), None, new[key].time_ns, False
+        else:
+            typical = np.mean if key.size_bytes is None else np.median
+            before = known_before = float(typical(old))
+            after = float(typical(old * factors[0, mine]))
+            bounded = bool(apart[mine].any())
+        count = int(mine.sum())
+        change = ChangedClass(key, count, known_before, after, bounded)
+        changed.append((count * abs(after - before), change))
+    changed.sort(key=lambda found: -found[0])
     per_part = np.where(counts, factors, 1.0)[:, calls.call_of_part]
-    return Factors(*per_part), tuple(changed), tuple(unchanged)
+    return Factors(*per_part), tuple(c for _, c in changed), tuple(unchanged)
 
 
 def _call_transfers(recorded: RecordedJob) -> Floats:

@@ -80,14 +80,14 @@ def predicted(db: Path, *arguments: str) -> dict[str, Any]:
 def test_the_measured_change_both_ways(db: Path, old: str, new: str) -> None:
     """From one setting's traces and the other's class times: the other's measured step, 5 %."""
     found = predicted(db, "--run", old, "--with", new, "--step-ms", str(MEASURED[old]))
-    assert found["step_us"] == pytest.approx(1000 * MEASURED[old])
-    assert found["new_us"] == pytest.approx(1000 * MEASURED[new], rel=0.05)
-    assert found["low_us"] <= found["new_us"] <= found["high_us"]
+    assert found["step_ns"] == pytest.approx(1e6 * MEASURED[old])
+    assert found["new_ns"] == pytest.approx(1e6 * MEASURED[new], rel=0.05)
+    assert found["low_ns"] <= found["new_ns"] <= found["high_ns"]
     assert len(found["changed"]) == 6
     assert not found["unchanged"]
     assert (found["gain"] > 0) == (new == "default")
     # No overlap in this job: the uplift formula says the same.
-    assert found["simple_us"] == pytest.approx(found["new_us"], rel=0.02)
+    assert found["simple_ns"] == pytest.approx(found["new_ns"], rel=0.02)
 
 
 @pytest.mark.parametrize("status", ["wrong", "failed", "timeout"])
@@ -128,24 +128,24 @@ def test_a_label_of_measurements(db: Path) -> None:
     """Its one class takes half the time: 722 to 361 us once a step; the others stay."""
     found = predicted(db, "--run", "ringll", "--with", "half")
     (changed,) = found["changed"]
-    assert changed["new_us"] == pytest.approx(361.0)
+    assert changed["new_ns"] == pytest.approx(361_000)
     assert len(found["unchanged"]) == 5
-    saved = found["step_us"] - found["new_us"]
-    assert saved == pytest.approx(changed["old_us"] - 361.0, rel=0.1)
+    saved = found["step_ns"] - found["new_ns"]
+    assert saved == pytest.approx(changed["old_ns"] - 361_000, rel=0.1)
     # The same label before and after: nothing changes.
     same = predicted(db, "--run", "ringll", "--with", "half", "--from", "half")
-    assert same["new_us"] == pytest.approx(same["step_us"], rel=1e-6)
+    assert same["new_ns"] == pytest.approx(same["step_ns"], rel=1e-6)
 
 
 def test_a_roof(db: Path) -> None:
     found = predicted(db, "--run", "ringll", "--system", "h200")
-    assert found["new_us"] < found["step_us"]
+    assert found["new_ns"] < found["step_ns"]
     assert "h200" in found["times_from"]
     # classes faster than this roof keep their time: their median, as the table has it
     slow = predicted(db, "--run", "ringll", "--system", "pcie-gen3")["changed"]
-    kept = [c for c in slow if c["new_us"] == pytest.approx(c["old_us"])]
+    kept = [c for c in slow if c["new_ns"] == pytest.approx(c["old_ns"])]
     assert kept
-    assert all(c["new_us"] <= c["old_us"] for c in slow)
+    assert all(c["new_ns"] <= c["old_ns"] for c in slow)
 
 
 def test_a_roof_is_no_time_in_the_job(db: Path) -> None:
@@ -160,11 +160,11 @@ def test_text_states_assumptions(db: Path) -> None:
     done = collscope("predict", "--db", db, "--run", "ringll", "--with", "default")
     assert "ms (" in done.out
     found = predicted(db, "--run", "ringll", "--with", "default")
-    shorter = 100 * (1 - found["new_us"] / found["step_us"])
+    shorter = 100 * (1 - found["new_ns"] / found["step_ns"])
     assert f"), {shorter:.1f} % shorter, with" in done.out
     longer = collscope("predict", "--db", db, "--run", "default", "--with", "ringll").out
     found = predicted(db, "--run", "default", "--with", "ringll")
-    assert f"{100 * (found['new_us'] / found['step_us'] - 1):.1f} % longer" in longer
+    assert f"{100 * (found['new_ns'] / found['step_ns'] - 1):.1f} % longer" in longer
     assert "By the uplift formula alone" in done.out
     assert "Assumptions" in done.out
     assert done.out.count("x4") == 6
@@ -204,7 +204,7 @@ def test_what_cannot_be_asked(db: Path, arguments: list[str], code: int, text: s
 )
 def test_a_step_in_another_unit_is_told(db: Path, step: float, told: str | None) -> None:
     """Profilers make steps a few times as long at most: 20 times is another unit."""
-    recorded = predicted(db, "--run", "ringll", "--with", "half")["recorded_us"] / 1000
+    recorded = predicted(db, "--run", "ringll", "--with", "half")["recorded_ns"] / 1e6
     given = ("--step-ms", str(step * recorded))
     said = collscope("predict", "--db", db, "--run", "ringll", "--with", "half", *given).out
     first = " ".join(said.split("\n\n")[0].split())
@@ -225,7 +225,8 @@ def test_a_step_in_another_unit_is_told(db: Path, step: float, told: str | None)
 )
 def test_a_step_that_stays_is_no_change(db: Path, old_us: float, new_us: float, words: str) -> None:
     said = predict_run(db, PredictionRequest("ringll", "half", "half"))
-    made = replace(said, step_us=old_us, new_us=new_us, simple_us=new_us)
+    old, new = 1e3 * old_us, 1e3 * new_us
+    made = replace(said, step_ns=old, new_ns=new, simple_ns=new)
     for fmt in ("text", "md"):
         assert " ".join(render_prediction(made, fmt).split()).count(f", {words}") == 2
 
@@ -235,15 +236,17 @@ def test_a_trace_without_a_known_step_is_not_called_a_step(db: Path) -> None:
     whole = replace(said, step_from="window")
     text = " ".join(render_prediction(whole, "text").split())
     assert "No step is known: the whole trace counts as one." in text
-    assert f"Time of the whole trace {said.step_us / 1000:.4g} -> " in text
-    given = " ".join(render_prediction(replace(whole, step_us=5000.0), "text").split())
+    assert f"Time of the whole trace {said.step_ns / 1e6:.4g} -> " in text
+    given = " ".join(render_prediction(replace(whole, step_ns=5e6), "text").split())
     assert "No step is known" in given
     assert "Step time 5 -> " in given
 
 
 def test_the_words_for_a_host_that_is_the_limit_hold_both_ways(db: Path) -> None:
     said = predict_run(db, PredictionRequest("ringll", "default"))
-    bound = replace(said, known=replace(said.known, host_bound=0.56), new_us=2 * said.step_us)
+    bound = replace(
+        said, knowledge=replace(said.knowledge, host_bound=0.56), new_ns=2 * said.step_ns
+    )
     text = " ".join(render_prediction(bound, "text").split())
     assert "56 % of the launches found the GPU idle. While the host is the limit, other" in text
     assert "Faster collectives" not in text
@@ -272,23 +275,21 @@ def test_what_lacks_is_the_sizes(unsized: Path) -> None:
 
 def test_the_other_runs_own_step_is_told(db: Path) -> None:
     """Beside the prediction: as predict of that run has it."""
-    own = predicted(db, "--run", "ringll", "--with", "default")["recorded_us"]
+    own = predicted(db, "--run", "ringll", "--with", "default")["recorded_ns"]
     wanted = ("--run", "default", "--with", "ringll")
     found = predicted(db, *wanted)
-    assert found["other_step_us"] == own
-    assert found["low_us"] <= own <= found["high_us"]
+    assert found["other_step_ns"] == own
+    assert found["low_ns"] <= own <= found["high_ns"]
     said = " ".join(collscope("predict", "--db", db, *wanted).out.split())
-    told = f"Run ringll itself took {own / 1000:.4g} ms a step with the profiler"
+    told = f"Run ringll itself took {own / 1e6:.4g} ms a step with the profiler"
     assert f"{told}; the prediction does not use that." in said
     given = collscope("predict", "--db", db, *wanted, "--step-ms", "5.7").out
     assert f"{told}; the prediction is of steps without it" in " ".join(given.split())
-    beyond = replace(
-        predict_run(db, PredictionRequest("default", "ringll")), other_step_us=99_000.0
-    )
+    beyond = replace(predict_run(db, PredictionRequest("default", "ringll")), other_step_ns=99e6)
     said = " ".join(render_prediction(beyond, "text").split())
     assert "99 ms a step with the profiler, outside the predicted range" in said
     for origin in (("--with", "half"), ("--system", "h200")):
-        assert predicted(db, "--run", "ringll", *origin)["other_step_us"] is None
+        assert predicted(db, "--run", "ringll", *origin)["other_step_ns"] is None
 
 
 def test_classes_of_unknown_size_show_means(unsized: Path) -> None:
@@ -296,8 +297,8 @@ def test_classes_of_unknown_size_show_means(unsized: Path) -> None:
     sized = predicted(unsized, "--run", "default", "--with", "ringll")["changed"]
     wanted = ("--run", "default-light", "--with", "ringll-light")
     mixed = predicted(unsized, *wanted)["changed"]
-    assert all(c["size_bytes"] is None for c in mixed)
-    for side in ("old_us", "new_us"):
+    assert all(c["collective_class"]["size_bytes"] is None for c in mixed)
+    for side in ("old_ns", "new_ns"):
         one, other = (sum(c["calls"] * c[side] for c in found) for found in (sized, mixed))
         assert other == pytest.approx(one, rel=0.1)
     said = collscope("predict", "--db", unsized, *wanted).out
@@ -309,7 +310,7 @@ def test_classes_of_unknown_size_show_means(unsized: Path) -> None:
 
 def test_classes_that_stay_have_no_empty_columns(unsized: Path) -> None:
     said = predict_run(unsized, PredictionRequest("default-light", "ringll-light"))
-    kept = replace(said.changed[0], calls=None, old_us=None, new_us=None)
+    kept = said.changed[0].collective_class
     text = render_prediction(replace(said, unchanged=(kept,)), "text")
     table = text.split("so left as recorded:")[1].split("Assumptions")[0].splitlines()
     assert next(line.split() for line in table if line.strip()) == ["op", "type", "size"]
@@ -365,5 +366,7 @@ def test_the_digits_of_a_prediction_follow_its_range(db: Path) -> None:
         (70_000.0, 80_900.0, 90_000.0, "81 ms (70 to 90), under 1 % longer,"),
         (80_600.0, 80_600.0, 80_600.0, "80.60 ms, no change,"),
     ):
-        shown = replace(said, step_us=80_600.0, low_us=low, new_us=new, high_us=high)
+        shown = replace(
+            said, step_ns=80.6e6, low_ns=1e3 * low, new_ns=1e3 * new, high_ns=1e3 * high
+        )
         assert f"Step time 80.6 -> {told}" in " ".join(render_prediction(shown, "text").split())

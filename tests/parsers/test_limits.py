@@ -76,7 +76,7 @@ def test_missing_ranks_are_told_alike_whatever_their_number(
 ) -> None:
     seen = {0, 3, 4, 9}
     short = _compact_missing(12, seen)
-    monkeypatch.setattr("collscope.analysis.communicators._FEW_RANKS", 0)
+    monkeypatch.setattr("collscope.reports.calls.answer._FEW_RANKS", 0)
     assert short == compact_ranges({1, 2, 5, 6, 7, 8, 10, 11}) == _compact_missing(12, seen)
 
 

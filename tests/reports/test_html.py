@@ -691,13 +691,13 @@ def test_a_prediction_is_drawn_as_its_json_tells_it(
     opened = Opened(browser, path)
     page = opened.page
     step = {row[0]: row[1:] for row in page.evaluate(_FIGURE_ROWS, "The step before and after")}
-    for kind in {b["kind"] for b in document["bounds"]}:
+    for kind in {b["kind"] for b in document["bound_before"]}:
         before, after = (
-            sum(b[f"{side}_us"] for b in document["bounds"] if b["kind"] == kind) / 1e3
+            sum(b["ns"] for b in document[f"bound_{side}"] if b["kind"] == kind) / 1e6
             for side in ("before", "after")
         )
         assert step[kind] == [f"{before:.4g}", f"{after:.4g}"]
-    low, new, high = (document[f"{name}_us"] / 1e3 for name in ("low", "new", "high"))
+    low, new, high = (document[f"{name}_ns"] / 1e6 for name in ("low", "new", "high"))
     assert step["the step"][1] == f"{new:.4g}"
     assert step["low end of the range"][1] == f"{low:.4g}"
     assert step["high end of the range"][1] == f"{high:.4g}"
@@ -715,10 +715,10 @@ def test_a_prediction_is_drawn_as_its_json_tells_it(
     assert f"compute, as it is\n{compute[0]:.3f}" in page.locator("#tip").inner_text()
     classes = page.evaluate(_FIGURE_ROWS, "Time of one call, before and after")
     assert [row[1:3] for row in classes] == [
-        [f"{c['old_us']:.4g}", f"{c['new_us']:.4g}"]
+        [f"{c['old_ns'] / 1e3:.4g}", f"{c['new_ns'] / 1e3:.4g}"]
         for c in sorted(
             document["changed"],
-            key=lambda c: -abs(c["new_us"] - c["old_us"]) * c["calls"],
+            key=lambda c: -abs(c["new_ns"] - c["old_ns"]) * c["calls"],
         )
     ]
     assert opened.problems == []

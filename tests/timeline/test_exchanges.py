@@ -136,8 +136,8 @@ def test_the_command_predicts_a_pipeline(tmp_path: Path) -> None:
     done = collscope("predict", "--db", db, "--run", "40", "--with", "140", "--format", "json")
     assert done.code == 0, done.err
     found = json.loads(done.out)
-    assert found["new_us"] / found["step_us"] == pytest.approx(785 / 485, rel=0.01)
-    assert found["known"]["exchanges_alone"] == 0
+    assert found["new_ns"] / found["step_ns"] == pytest.approx(785 / 485, rel=0.01)
+    assert found["knowledge"]["exchanges_alone"] == 0
     done = collscope("predict", "--db", db, "--run", "40", "--with", "140")
     assert "name no peer" in done.out
 

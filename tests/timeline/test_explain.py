@@ -68,7 +68,7 @@ def text(first: RecordedJob, second: RecordedJob) -> str:
 
 def parts_of(found: Explanation | None) -> dict[str, float]:
     assert found is not None
-    return {part.factor: part.ns / US for part in found.parts if part.ns is not None}
+    return {part.part: part.ns / US for part in found.parts if part.ns is not None}
 
 
 def test_longer_transfers_are_the_collectives() -> None:
@@ -107,7 +107,7 @@ def test_one_slow_rank_of_two_may_be_compute_or_arrivals() -> None:
     assert found["collectives"] == pytest.approx(0, abs=0.01)
     assert said is not None
     for part in said.parts:
-        if part.factor in ("compute", "arrivals"):
+        if part.part in ("compute", "arrivals"):
             assert part.low_ns <= 0
             assert part.high_ns >= 400 * US
 
@@ -119,7 +119,7 @@ def test_one_slow_rank_of_several_is_a_difference_between_ranks() -> None:
     assert parts_of(said) == pytest.approx(
         {"host": 0, "compute": 0, "collectives": 0, "arrivals": 200, "profiler": 0}, abs=1
     )
-    (late,) = (part for part in said.parts if part.factor == "arrivals")
+    (late,) = (part for part in said.parts if part.part == "arrivals")
     assert late.low_ns > 150 * US
 
 
@@ -143,7 +143,7 @@ def test_the_rank_with_the_slower_host_may_be_another_in_another_start() -> None
     ):
         said = explain(first, second)
         assert said is not None
-        (found[name],) = (p for p in said.parts if p.factor == "arrivals")
+        (found[name],) = (p for p in said.parts if p.part == "arrivals")
     assert found["host"].low_ns <= 0 < found["host"].high_ns
     assert found["host"].widest == "hosts"
     assert found["compute"].low_ns > 0
@@ -156,7 +156,7 @@ def test_what_no_factor_holds_remains() -> None:
     assert found.remainder_ns == pytest.approx(56 * US, rel=0.02)
     # It may belong to any part but the profiler's, of which each graph tells by itself.
     assert all(part.high_ns >= found.remainder_ns for part in found.parts[:-1])
-    assert {p.factor for p in found.parts if p.widest == "remainder"} == {"host", "arrivals"}
+    assert {p.part for p in found.parts if p.widest == "remainder"} == {"host", "arrivals"}
     told = text(job(), job(gap=30))
     assert "Not explained: +0.06 ms, more than any part." in told
     assert told.index("Not explained") < told.index("ms a step")
@@ -182,7 +182,7 @@ def test_a_profiled_host_does_not_hide_the_collectives() -> None:
     found = explain(*(job(lambda rank: 100, transfer, host=300) for transfer in (100, 400)))
     assert found is not None
     assert found.second_ns == found.first_ns == 1200 * US
-    parts = {part.factor: part for part in found.parts}
+    parts = {part.part: part for part in found.parts}
     assert parts["collectives"].ns == pytest.approx(268.3 * US, rel=0.01)
     assert parts["profiler"].ns == pytest.approx(-268.3 * US, rel=0.01)
     # With 0.95 the host bounds either step. In another start a host of 0.4 may need 0.35:
@@ -201,7 +201,7 @@ def test_a_slower_host_of_another_start_may_hide_the_collectives() -> None:
     """
     found = explain(*(job(lambda rank: 100, transfer, host=250) for transfer in (100, 400)))
     assert found is not None
-    (part,) = (p for p in found.parts if p.factor == "collectives")
+    (part,) = (p for p in found.parts if p.part == "collectives")
     assert part.ns == pytest.approx(392 * US, rel=0.02)
     assert part.low_ns <= 0 < part.high_ns
     assert part.widest == "hosts"
@@ -211,7 +211,7 @@ def test_collectives_without_a_counterpart_are_not_known() -> None:
     """Other sizes in the other run: 200 and 320 us a step that may be all of the difference."""
     found = explain(job(), job(transfer=160, first=21))
     assert found is not None
-    part = next(p for p in found.parts if p.factor == "collectives")
+    part = next(p for p in found.parts if p.part == "collectives")
     assert part.ns is None
     assert part.low_ns <= -200 * US
     assert part.high_ns >= 320 * US
@@ -222,7 +222,7 @@ def test_no_part_differs_from_start_to_start_by_more_than_it_takes() -> None:
     """3 % of two steps of 2028 us are 86 us, but collectives of 20 us have no more than 28."""
     found = explain(job(transfer=10), job(transfer=10))
     assert found is not None
-    parts = {part.factor: part for part in found.parts}
+    parts = {part.part: part for part in found.parts}
     assert parts["collectives"].high_ns == pytest.approx(28 * US, rel=0.05)
     assert parts["compute"].high_ns == pytest.approx(86 * US, rel=0.05)
 

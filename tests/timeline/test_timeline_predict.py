@@ -217,7 +217,7 @@ def test_of_one_trace_the_range_goes_from_no_waiting_to_all_of_it(
     """One of four ranks, three calls a step: their kernels of 60 us transfer so long, or wait."""
     timeline = analyse(steady_job(4, 30).traces()[:1])
     found = predicted(timeline, dict.fromkeys(timeline.calls.classes, new))
-    assert not any(c.told for c in found.changed)
+    assert all(c.old_ns is None for c in found.changed)
     longer = (np.array([found.low_ns, found.new_ns, found.high_ns]) - found.step_ns) / US / 3
     assert longer[1] == pytest.approx((least + most) / 2, abs=2)
     assert longer[0] <= least + 2
@@ -453,7 +453,7 @@ def test_range_goes_as_far_as_the_kernels_of_a_class_that_is_not_known() -> None
         return made
 
     found = with_traces(job(100 * US), job(400 * US), ranks=2)
-    assert [c.key.nranks for c in found.changed] == [2]
+    assert [c.collective_class.nranks for c in found.changed] == [2]
     assert [key.nranks for key in found.unchanged] == [3]
     assert found.knowledge.unchanged == pytest.approx(100 / 110, abs=0.01)
     assert found.low_ns <= found.step_ns - 100 * US

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 
@@ -13,50 +12,13 @@ from collscope.ingest.match import reading
 from collscope.model import CollectiveClass
 from collscope.reports.compare.sides import Runs, name_traced_runs
 from collscope.reports.waiting.traced_run import read_traced_run
-from collscope.timeline.explanation.explain import DOUBTS, Explanation, explain
+from collscope.timeline.explanation.explain import ExplainedPart, Explanation, explain
 from collscope.timeline.recorded_job import RecordedJob
-from collscope.timeline.unprofiled import step_ratio
+from collscope.timeline.records import ChangedClass
+from collscope.timeline.unprofiled import StepRatio, step_ratio
 from collscope.units import count, format_size
 
-SCHEMA = "collscope.explain/1"
-
-
-class ExplainedPart(msgspec.Struct, frozen=True):
-    """What one factor adds to a step; ns."""
-
-    # host: work between launches, the same factor for every rank: it differs from start to start,
-    # so that one recording of each does not tell whose it is; compute: kernels alone;
-    # collectives: transfers, and what they cost the compute beside them; arrivals: what differs
-    # from rank to rank; profiler: what it costs the second run more than the first
-    part: Annotated[str, ("host", "compute", "collectives", "arrivals", "profiler")]
-    # what it adds to a step without the profiler: the mean over all orders of swapping; null: not
-    # known, and counted in the remainder
-    ns: int | None
-    low_ns: int  # its range; where it holds 0, the recordings do not tell the sign
-    high_ns: int  # its other end
-    # what adds most to that range. hosts: their pace without the profiler, which differs from start
-    # to start, too; order: in which the parts are swapped, and in which run's graph; remainder:
-    # what is not explained may belong to the part; ranks: some changed otherwise than others,
-    # which may slow down these, too; slowdown: of compute beside collectives, which
-    # one run does not tell; starts: 3 % of a step, by which two starts of one setting differ;
-    # clock: of a GPU at its power cap; spread: of the transfers; unswapped: collectives whose
-    # transfers could not be swapped; null: the range has no width
-    widest: Annotated[
-        str | None,
-        (*DOUBTS, None),
-    ]
-
-
-class ExplainedClass(msgspec.Struct, frozen=True):
-    """Transfer of a call, ns: the median over the calls; of a class of unknown size the mean."""
-
-    op: str
-    datatype: str | None  # None: not known
-    size_bytes: int | None  # nccl-tests size S; None: not known
-    nranks: int | None  # ranks of the communicator
-    calls: int  # traced in the first run
-    first_ns: float  # in the first run
-    second_ns: float  # the same as swapped
+SCHEMA = "collscope.explain/2"
 
 
 class ExplainedRun(msgspec.Struct, frozen=True):
@@ -80,14 +42,6 @@ class ExplainedRun(msgspec.Struct, frozen=True):
     blocks: float | None
 
 
-class Ratio(msgspec.Struct, frozen=True):
-    """A ratio and its 95 % interval."""
-
-    ratio: float
-    low: float
-    high: float
-
-
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
     """The difference of two steps; the parts and the remainder sum to it. ns a step."""
 
@@ -98,13 +52,14 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     difference_ns: int  # step of the second run minus that of the first
     # step of the second / of the first, without the profiler and in any start, as `compare` has
     # it; None: a run has a single step
-    unprofiled_ratio: Ratio | None
+    unprofiled_ratio: StepRatio | None
     parts: tuple[ExplainedPart, ...]  # host, compute, collectives, arrivals, profiler
     remainder_ns: int  # not explained
     # time of the second's host work / the first's, mean over the ranks; None: not known
     host_pace: float | None
     slowdown_assumed: bool  # one run does not tell it: compute alone is taken to be as fast in both
-    classes: tuple[ExplainedClass, ...]  # whose transfers were swapped, the largest change first
+    # whose transfers were swapped, the largest change first; old: in the first run
+    classes: tuple[ChangedClass, ...]
     unmatched: tuple[str, ...]  # classes of either run whose transfers could not be swapped
 
 
@@ -173,29 +128,19 @@ def explained(
         )
         for k, (name, run) in enumerate(zip(names, recorded, strict=True))
     )
-    changed = sorted(found.classes, key=lambda c: -c.calls * abs(c.new_ns - c.old_ns))
-    ratio = step_ratio(*found.unprofiled)
     return Explained(
         store=str(db),
         first=one,
         second=other,
         difference_ns=found.second_ns - found.first_ns,
-        unprofiled_ratio=None if ratio is None else Ratio(ratio.middle, ratio.low, ratio.high),
-        parts=tuple(
-            ExplainedPart(p.factor, p.ns, p.low_ns, p.high_ns, p.widest) for p in found.parts
-        ),
+        unprofiled_ratio=step_ratio(*found.unprofiled),
+        parts=found.parts,
         remainder_ns=found.remainder_ns,
         host_pace=found.pace,
         slowdown_assumed=found.slowdown_assumed,
-        classes=tuple(
-            ExplainedClass(
-                c.key.op.value, None if c.key.datatype is None else c.key.datatype.value,
-                c.key.size_bytes, c.key.nranks, c.calls, c.old_ns, c.new_ns,
-            )
-            for c in changed
-        ),
+        classes=found.classes,
         unmatched=tuple(map(_named, found.unmatched)),
-    )  # fmt: skip
+    )
 
 
 def _named(key: CollectiveClass) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import hypot, log
 
-from collscope.reports.explain.answer import Explained, ExplainedPart
+from collscope.reports.explain.answer import Explained
 from collscope.reports.rendering.class_words import inferred_groups
 from collscope.reports.rendering.csv import to_csv
 from collscope.reports.rendering.formats import in_format
@@ -13,6 +13,7 @@ from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, tab
 from collscope.reports.rendering.page import Extras, Fact
 from collscope.reports.rendering.step_words import predict_command, without_profiler
 from collscope.timeline.assumptions import HOST_STARTS, STARTS
+from collscope.timeline.explanation.explain import ExplainedPart
 from collscope.units import count, format_size
 
 _PARTS = {
@@ -79,7 +80,7 @@ def _sections(said: Explained) -> list[Section]:
                                      else ())]  # fmt: skip
     sections.append(Section("What this rests on", tuple(_rests_on(said))))
     if said.classes:
-        mixed = any(c.size_bytes is None for c in said.classes)
+        mixed = any(c.collective_class.size_bytes is None for c in said.classes)
         body: tuple[str | Table, ...] = (_class_table(said), *((_MEANS,) if mixed else ()))
         sections.append(Section("Collectives, as swapped", body))
     return sections
@@ -319,9 +320,10 @@ def _class_table(said: Explained) -> Table:
     return table(
         columns,
         [
-            (c.op, c.datatype, None if c.size_bytes is None else format_size(c.size_bytes),
-             c.nranks, c.calls, c.first_ns / 1000, c.second_ns / 1000)
-            for c in said.classes
+            (key.op.value, key.datatype and key.datatype.value,
+             None if key.size_bytes is None else format_size(key.size_bytes), key.nranks, c.calls,
+             None if c.old_ns is None else c.old_ns / 1000, c.new_ns / 1000)
+            for c in said.classes for key in [c.collective_class]
         ],
     )  # fmt: skip
 

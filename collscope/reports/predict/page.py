@@ -6,12 +6,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from collscope.reports.predict.answer import BoundBy, ClassChange, PredictionReport
-from collscope.reports.predict.words import change_words, in_range, origin_words
+from collscope.model import CollectiveClass
+from collscope.reports.predict.answer import PredictionReport
+from collscope.reports.predict.words import (
+    BoundRow,
+    bound_rows,
+    change_words,
+    in_range,
+    origin_words,
+)
 from collscope.reports.rendering.drawing import INK, Sheet, draw, log_axis
 from collscope.reports.rendering.figure import COLOURS
 from collscope.reports.rendering.layout import NUMBER, TEXT, table
 from collscope.reports.rendering.page import Extras, Fact, Figure
+from collscope.timeline.records import ChangedClass
 from collscope.units import count, figure, format_size
 
 if TYPE_CHECKING:
@@ -26,55 +34,56 @@ _STEP_ROW = 0.6  # inches of a bar of the step, with the range below it
 _SAME = 0.01  # of the old value, a change that is drawn as none
 
 
-def prediction_extras(said: PredictionReport) -> Extras:
+def prediction_extras(report: PredictionReport) -> Extras:
     """Facts and drawings of a prediction."""
     drawings = {
-        "": (_step(said),) if said.bounds else (),
-        "What bounds the step": tuple(_path(said.bounds)),
-        "Classes that change": tuple(_classes(said.changed)),
+        "": (_step(report),) if bound_rows(report) else (),
+        "What bounds the step": tuple(_path(bound_rows(report))),
+        "Classes that change": tuple(_classes(report.changed)),
     }
-    return Extras(tuple(_facts(said)), drawings)
+    return Extras(tuple(_facts(report)), drawings)
 
 
-def _facts(said: PredictionReport) -> Iterable[Fact]:
-    yield Fact("A step after the change", f"{in_range(said, said.new_us)} ms",
-               f"{in_range(said, said.low_us)} to {in_range(said, said.high_us)} ms, "
-               f"{change_words(said, said.new_us)}",
+def _facts(report: PredictionReport) -> Iterable[Fact]:
+    yield Fact("A step after the change", f"{in_range(report, report.new_ns)} ms",
+               f"{in_range(report, report.low_ns)} to {in_range(report, report.high_ns)} ms, "
+               f"{change_words(report, report.new_ns)}",
                "Assumptions")  # fmt: skip
-    yield Fact("A step as it is", f"{figure(said.step_us / 1e3, 4)} ms",
-               f"mean of {count(said.steps, 'step')} of the slowest of "
-               f"{count(said.ranks, 'rank')}")  # fmt: skip
-    sums = _sums(said.bounds)
+    yield Fact("A step as it is", f"{figure(report.step_ns / 1e6, 4)} ms",
+               f"mean of {count(report.steps, 'step')} of the slowest of "
+               f"{count(report.ranks, 'rank')}")  # fmt: skip
+    sums = _sums(bound_rows(report))
     if sums:
         kind, (before, after) = max(sums.items(), key=lambda item: item[1][1])
         yield Fact("Bounds the step most, after the change", kind,
-                   f"{after / 1e3:.2f} ms of it; before {before / 1e3:.2f} ms",
+                   f"{after / 1e6:.2f} ms of it; before {before / 1e6:.2f} ms",
                    "What bounds the step")  # fmt: skip
-    moved = [c for c in said.changed if _moved(c)]
+    moved = [c for c in report.changed if _moved(c)]
     if moved:
         most = max(moved, key=_moved)
-        yield Fact("Changes most", _name(most),
-                   f"{figure(most.old_us or 0, 4)} to {figure(most.new_us or 0, 4)} us a call"
-                   + (f", {count(most.calls, 'call')}" if most.calls else ""),
+        yield Fact("Changes most", _name(most.collective_class),
+                   f"{figure((most.old_ns or 0) / 1e3, 4)} to {figure(most.new_ns / 1e3, 4)} us"
+                   " a call"
+                   f", {count(most.calls, 'call')}",
                    "Classes that change")  # fmt: skip
-    yield Fact("With", origin_words(said.times_from))
+    yield Fact("With", origin_words(report.times_from))
 
 
-def _sums(bounds: Iterable[BoundBy]) -> dict[str, tuple[float, float]]:
-    """Time of a step before and after, in us, by kind."""
+def _sums(bounds: Iterable[BoundRow]) -> dict[str, tuple[float, float]]:
+    """Time of a step before and after, in ns, by kind."""
     sums: dict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
     for b in bounds:
         before, after = sums[b.kind]
-        sums[b.kind] = before + b.before_us, after + b.after_us
+        sums[b.kind] = before + b.before_ns, after + b.after_ns
     order = list(_KINDS)
     return dict(sorted(sums.items(), key=lambda s: order.index(s[0]) if s[0] in order else 99))
 
 
-def _step(said: PredictionReport) -> Figure:
+def _step(report: PredictionReport) -> Figure:
     """The step as a bar before and after, in the parts of its longest path."""
-    sums = _sums(said.bounds)
+    sums = _sums(bound_rows(report))
     marks = {
-        f"bound-{i}-{side}": f"{kind}, {name}\n{part[side] / 1e3:.3f} ms"
+        f"bound-{i}-{side}": f"{kind}, {name}\n{part[side] / 1e6:.3f} ms"
         for i, (kind, part) in enumerate(sums.items()) for side, name in enumerate(_SIDES)
     }  # fmt: skip
 
@@ -82,24 +91,24 @@ def _step(said: PredictionReport) -> Figure:
         drawing, axis = sheet.rows(_SIDES, _STEP_ROW)
         ends, height = [0.0, 0.0], min(0.5, sheet.bar)
         for i, (kind, part) in enumerate(sums.items()):
-            bars = axis.barh((0, 1), [us / 1e3 for us in part], left=ends, height=height,
+            bars = axis.barh((0, 1), [ns / 1e6 for ns in part], left=ends, height=height,
                              color=_KINDS.get(kind, _OTHER), label=kind)  # fmt: skip
-            ends = [end + us / 1e3 for end, us in zip(ends, part, strict=True)]
+            ends = [end + ns / 1e6 for end, ns in zip(ends, part, strict=True)]
             for side, bar in enumerate(bars):
                 bar.set_gid(f"bound-{i}-{side}")
-        axis.errorbar(said.new_us / 1e3, 1.1 + height / 2, fmt="|", color=INK, capsize=4, lw=1.4,
-                      xerr=[[max(0.0, said.new_us - said.low_us) / 1e3],
-                            [max(0.0, said.high_us - said.new_us) / 1e3]])  # fmt: skip
+        axis.errorbar(report.new_ns / 1e6, 1.1 + height / 2, fmt="|", color=INK, capsize=4, lw=1.4,
+                      xerr=[[max(0.0, report.new_ns - report.low_ns) / 1e6],
+                            [max(0.0, report.high_ns - report.new_ns) / 1e6]])  # fmt: skip
         axis.set_xlim(left=0)
         axis.set_xlabel("ms of one step")
         return drawing
 
     found = table(
         [("what", TEXT), ("before ms", NUMBER), ("after ms", NUMBER)],
-        [*((kind, before / 1e3, after / 1e3) for kind, (before, after) in sums.items()),
-         ("the step", said.step_us / 1e3, said.new_us / 1e3),
-         ("low end of the range", None, said.low_us / 1e3),
-         ("high end of the range", None, said.high_us / 1e3)],
+        [*((kind, before / 1e6, after / 1e6) for kind, (before, after) in sums.items()),
+         ("the step", report.step_ns / 1e6, report.new_ns / 1e6),
+         ("low end of the range", None, report.low_ns / 1e6),
+         ("high end of the range", None, report.high_ns / 1e6)],
     )  # fmt: skip
     return Figure(
         "The step before and after",
@@ -112,10 +121,10 @@ def _step(said: PredictionReport) -> Figure:
 _SIDES = ("as it is", "after the change")
 
 
-def _path(bounds: Sequence[BoundBy]) -> Iterable[Figure]:
+def _path(bounds: Sequence[BoundRow]) -> Iterable[Figure]:
     """What the longest path goes through, part by part."""
-    most = sorted(bounds, key=lambda b: -max(b.before_us, b.after_us))
-    rows = [(f"{b.kind}: {b.of}" if b.of else b.kind, b.before_us / 1e3, b.after_us / 1e3)
+    most = sorted(bounds, key=lambda b: -max(b.before_ns, b.after_ns))
+    rows = [(f"{b.kind}: {b.of}" if b.of else b.kind, b.before_ns / 1e6, b.after_ns / 1e6)
             for b in most[:_MOST_ROWS]]  # fmt: skip
     if rows:
         yield _pairs(
@@ -125,10 +134,11 @@ def _path(bounds: Sequence[BoundBy]) -> Iterable[Figure]:
         )  # fmt: skip
 
 
-def _classes(changes: Sequence[ClassChange]) -> Iterable[Figure]:
+def _classes(changes: Sequence[ChangedClass]) -> Iterable[Figure]:
     """Old and new time of a call of each class, what moves most first."""
-    timed = sorted((c for c in changes if c.old_us and c.new_us), key=_moved, reverse=True)
-    rows = [(_name(c), c.old_us or 0.0, c.new_us or 0.0) for c in timed[:_MOST_ROWS]]
+    timed = sorted((c for c in changes if c.old_ns and c.new_ns), key=_moved, reverse=True)
+    rows = [(_name(c.collective_class), (c.old_ns or 0.0) / 1e3, c.new_ns / 1e3)
+            for c in timed[:_MOST_ROWS]]  # fmt: skip
     if rows:
         yield _pairs(
             "Time of one call, before and after",
@@ -178,13 +188,11 @@ def _left(rows: Sequence[object]) -> str:
     return f" {left} more are not drawn." if left > 0 else ""
 
 
-def _name(change: ClassChange) -> str:
-    size = "" if change.size_bytes is None else f" {format_size(change.size_bytes)}"
-    return f"{change.op}{size}" + ("" if change.nranks is None else f" x{change.nranks}")
+def _name(key: CollectiveClass) -> str:
+    size = "" if key.size_bytes is None else f" {format_size(key.size_bytes)}"
+    return f"{key.op.value}{size}" + ("" if key.nranks is None else f" x{key.nranks}")
 
 
-def _moved(change: ClassChange) -> float:
-    """Change of all calls of a class, in us; what is not known moves nothing."""
-    if change.old_us is None or change.new_us is None:
-        return 0.0
-    return abs(change.new_us - change.old_us) * (change.calls or 1)
+def _moved(change: ChangedClass) -> float:
+    """Change of all calls of a class, in ns; what is not known moves nothing."""
+    return 0.0 if change.old_ns is None else abs(change.new_ns - change.old_ns) * change.calls

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from collscope.model import CollectiveClass
 from collscope.model.profile import other_profilers
-from collscope.reports.predict.answer import Basis, ClassChange, Known, PredictionReport
-from collscope.reports.predict.words import change_words, in_range, ms, origin_words
+from collscope.reports.predict.answer import Basis, PredictionReport
+from collscope.reports.predict.words import (
+    bound_rows,
+    change_words,
+    class_cells,
+    in_range,
+    ms,
+    origin_words,
+)
 from collscope.reports.rendering.class_words import inferred_groups, other_gpus_words
-from collscope.reports.rendering.csv import records_csv
+from collscope.reports.rendering.csv import to_csv
 from collscope.reports.rendering.formats import in_format, in_words
 from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, table
 from collscope.reports.rendering.mark_words import mark_words
 from collscope.reports.rendering.page import Extras
 from collscope.timeline.assumptions import SLOWDOWN_PRIOR
-from collscope.units import count, format_size
+from collscope.timeline.records import ChangedClass, Knowledge
+from collscope.units import count
 
 _HOST_BOUND = 0.2
 # A given step that is off the recorded one by so much was given in another unit: profilers make
 # steps at most a few times as long (docs/validation.md, cost of the profiler).
 _OFF = 20
 _NAMED = 3  # classes in a sentence
-_OVER = 1.1  # of the given step: what the GPU alone takes is said to contradict it
+_OVER = 1.1  # of the given step: what the GPU alone takes contradicts it
 _STEP_FROM = {
     "marks": "between the profiler's step marks",
     "kernels": "from the kernels that recur: the profiler marked no steps",
@@ -31,7 +40,7 @@ _STEP_FROM = {
 }
 
 
-def render_prediction(said: PredictionReport, fmt: str, *, explain: bool = False) -> str:
+def render_prediction(report: PredictionReport, fmt: str, *, explain: bool = False) -> str:
     """A prediction in one of `layout.FORMATS`; csv has the classes, json all.
 
     explain  also what bounds the step before and after, and what the prediction rests on; a page
@@ -39,117 +48,133 @@ def render_prediction(said: PredictionReport, fmt: str, *, explain: bool = False
 
     raises  UsageError for another format
     """
-    title = f"collscope predict, run {said.run}"
+    title = f"collscope predict, run {report.run}"
     return in_format(
         fmt,
         in_words(
-            said, times_from=origin_words(said.times_from), assumptions=_assumptions(said)
+            report, times_from=origin_words(report.times_from), assumptions=_assumptions(report)
         ),
-        lambda: _csv(said),
-        lambda: (title, _sections(said, explain or fmt == "html")), lambda: _extras(said),
+        lambda: _csv(report),
+        lambda: (title, _sections(report, explain or fmt == "html")), lambda: _extras(report),
     )  # fmt: skip
 
 
-def _extras(said: PredictionReport) -> Extras:
+def _extras(report: PredictionReport) -> Extras:
     from collscope.reports.predict.page import prediction_extras  # noqa: PLC0415 - matplotlib
 
-    return prediction_extras(said)
+    return prediction_extras(report)
 
 
-def _csv(said: PredictionReport) -> str:
-    return records_csv(ClassChange, (*said.changed, *said.unchanged))
+def _csv(report: PredictionReport) -> str:
+    """Times in us; a class without a new time has none."""
+    columns = ("op", "datatype", "count", "size_bytes", "nranks", "calls", "old_us", "new_us",
+               "bounded")  # fmt: skip
+    changed = (
+        (*_key_cells(c.collective_class), c.calls, None if c.old_ns is None else c.old_ns / 1000,
+         c.new_ns / 1000, c.bounded)
+        for c in report.changed
+    )  # fmt: skip
+    unchanged = ((*_key_cells(key), None, None, None, False) for key in report.unchanged)
+    return to_csv(columns, [*changed, *unchanged])
 
 
-def _sections(said: PredictionReport, explain: bool) -> Iterable[Section]:
-    yield Section("", tuple(_answer(said)))
+def _key_cells(key: CollectiveClass) -> tuple[str | int | None, ...]:
+    datatype = key.datatype and key.datatype.value
+    return (key.op.value, datatype, key.count, key.size_bytes, key.nranks)
+
+
+def _sections(report: PredictionReport, explain: bool) -> Iterable[Section]:
+    yield Section("", tuple(_answer(report)))
     if explain:
-        yield Section("What bounds the step", (_bounds_table(said), *_rests_on(said)))
-    yield Section("Classes that change", (_table(said.changed), *_of_unknown_size(said.changed)))
-    if said.unchanged:
+        yield Section("What bounds the step", (_bounds_table(report), *_rests_on(report)))
+    yield Section(
+        "Classes that change", (_table(report.changed), *_of_unknown_size(report.changed))
+    )
+    if report.unchanged:
         text = "Without a new time, so left as recorded:"
-        yield Section("Classes that stay", (text, _kept(said.unchanged)))
-    yield Section("Assumptions", _assumptions(said))
+        yield Section("Classes that stay", (text, _kept(report.unchanged)))
+    yield Section("Assumptions", _assumptions(report))
 
 
-def _answer(said: PredictionReport) -> Iterable[str]:
-    if not 1 / _OFF <= said.step_us / said.recorded_us <= _OFF:
+def _answer(report: PredictionReport) -> Iterable[str]:
+    if not 1 / _OFF <= report.step_ns / report.recorded_ns <= _OFF:
         yield (
-            f"--step-ms {said.step_us / 1000:g} is {said.step_us / said.recorded_us:.3g} times the "
-            f"recorded step of {ms(said.recorded_us)} ms: give milliseconds."
+            f"--step-ms {report.step_ns / 1e6:g} is {report.step_ns / report.recorded_ns:.3g} times"
+            f" the recorded step of {ms(report.recorded_ns)} ms: give milliseconds."
         )
-    if said.known.host_bound >= _HOST_BOUND:
+    if report.knowledge.host_bound >= _HOST_BOUND:
         yield (
-            f"The host limits the recorded step: {100 * said.known.host_bound:.0f} % of "
+            f"The host limits the recorded step: {100 * report.knowledge.host_bound:.0f} % of "
             "the launches found the GPU idle. While the host is the limit, other collectives "
             "change little."
         )
-    if said.other_gpus is not None:
+    if report.other_gpus is not None:
         yield (
-            f"{other_gpus_words(said.other_gpus)}: predicted is a step with the collectives of the "
-            "one and the compute of the other."
+            f"{other_gpus_words(report.other_gpus)}: predicted is a step with the collectives of"
+            " the one and the compute of the other."
         )
-    whole = said.step_from == "window"
-    if whole:
+    one_step = report.step_from == "window"
+    if one_step:
         yield (
             "No step is known: the whole trace counts as one. If each trace holds N steps, ingest"
             " them with --steps N."
         )
     called = (
-        "Time of the whole trace" if whole and said.step_us == said.recorded_us else "Step time"
+        "Time of the whole trace" if one_step and report.step_ns == report.recorded_ns else "Step time"
     )
     yield (
-        f"{called} {ms(said.step_us)} -> {_new(said)}, {change_words(said, said.new_us)}, "
-        f"with {origin_words(said.times_from)}."
+        f"{called} {ms(report.step_ns)} -> {_new(report)}, {change_words(report, report.new_ns)}, "
+        f"with {origin_words(report.times_from)}."
     )
-    yield from _of_given(said)
-    yield from _of_untold(said)
-    yield from _of_unknown(said)
-    yield from _itself(said)
+    yield from _of_given(report)
+    yield from _of_untold(report)
+    yield from _of_unknown(report)
+    yield from _itself(report)
     yield (
-        f"By the uplift formula alone: {in_range(said, said.simple_us)} ms, "
-        f"{change_words(said, said.simple_us)}; it removes exposed transfer time and changes"
+        f"By the uplift formula alone: {in_range(report, report.simple_ns)} ms, "
+        f"{change_words(report, report.simple_ns)}; it removes exposed transfer time and changes"
         " nothing else."
     )
-    error = said.simulated_us / said.recorded_us - 1
+    error = report.simulated_ns / report.recorded_ns - 1
     yield (
         f"Check: played from its causes alone, the recorded step takes "
-        f"{ms(said.simulated_us)} ms; with the profiler it took {ms(said.recorded_us)} "
-        f"({100 * error:+.1f} %). {_starts(said)}Idle time without a known cause is "
-        f"{100 * said.known.idle_unexplained:.1f} % of a step. Step "
-        f"time: mean of {count(said.steps, 'step')} of the slowest of "
-        f"{count(said.ranks, 'rank')}, {_STEP_FROM[said.step_from]}."
+        f"{ms(report.simulated_ns)} ms; with the profiler it took {ms(report.recorded_ns)} "
+        f"({100 * error:+.1f} %). {_starts(report)}Idle time without a known cause is "
+        f"{100 * report.knowledge.idle_unexplained:.1f} % of a step. Step "
+        f"time: mean of {count(report.steps, 'step')} of the slowest of "
+        f"{count(report.ranks, 'rank')}, {_STEP_FROM[report.step_from]}."
     )
-    if said.step_us == said.recorded_us:
+    if report.step_ns == report.recorded_ns:
         yield (
             "Both times are of steps with the profiler, as recorded. For times without it, give "
             "the step time without it as --step-ms."
         )
     else:
         yield (
-            f"With the profiler a step is {said.recorded_us / said.step_us:.2f} times as long as "
-            "the one given."
+            f"With the profiler a step is {report.recorded_ns / report.step_ns:.2f} times as long"
+            " as the one given."
         )
 
 
-def _of_given(said: PredictionReport) -> Iterator[str]:
+def _of_given(report: PredictionReport) -> Iterator[str]:
     """What of the given step time the traces do not hold, or contradict."""
-    known = said.known
-    if known.rest_us:
+    known = report.knowledge
+    if known.rest_ns:
         yield (
-            f"The given step is longer than the recorded one: {ms(known.rest_us)} ms of it are "
+            f"The given step is longer than the recorded one: {ms(known.rest_ns)} ms of it are "
             "not in the traces, as where another start waits for input. They are taken to stay, and"
             " the range holds that they hide the change."
         )
-    elif said.assumptions.step_told and known.gpu_us > _OVER * said.step_us:
+    elif report.assumptions.step_told and known.gpu_ns > _OVER * report.step_ns:
         yield (
-            f"The GPU alone takes {ms(known.gpu_us)} ms of a recorded step, longer than the one "
+            f"The GPU alone takes {ms(known.gpu_ns)} ms of a recorded step, longer than the one "
             "given: the profiler slowed it, too, or that step is of another job."
         )
 
 
-def _of_untold(said: PredictionReport) -> Iterator[str]:
+def _of_untold(report: PredictionReport) -> Iterator[str]:
     """That the transfer of some classes is not known, and what is made of it."""
-    untold = sum(c.old_us is None for c in said.changed)
+    untold = sum(c.old_ns is None for c in report.changed)
     if untold:
         yield (
             f"{count(untold, 'class', 'classes')} had no call that was seen on all its ranks: how "
@@ -158,12 +183,12 @@ def _of_untold(said: PredictionReport) -> Iterator[str]:
         )
 
 
-def _of_unknown(said: PredictionReport) -> Iterator[str]:
+def _of_unknown(report: PredictionReport) -> Iterator[str]:
     """Of which classes the transfer is not known, what the range makes of it, what would tell it.
 
     Where two traced runs are compared, or the clocks of the ranks are not known to agree.
     """
-    bounded = [c for c in said.changed if c.bounded]
+    bounded = [c.collective_class for c in report.changed if c.bounded]
     if bounded:
         yield (
             f"{_named(bounded)}: the clocks of the ranks cannot be compared, so how much of their "
@@ -171,10 +196,10 @@ def _of_unknown(said: PredictionReport) -> Iterator[str]:
             "shortest kernel of its call; the range goes as far as the longest. Collectives in "
             "which every rank waits for all, as AllReduce, tell the clocks: record steps with one."
         )
-    share = round(100 * said.known.unchanged)
-    if said.assumptions.by_call and share:
+    share = round(100 * report.knowledge.unchanged)
+    if report.assumptions.by_call and share:
         yield (
-            f"{_named(said.unchanged)}: the traces of one run, or both, do not tell how long the "
+            f"{_named(report.unchanged)}: the traces of one run, or both, do not tell how long the "
             f"transfers take. They hold {share} % of the collectives' kernel time. They are left "
             "as recorded, and the range goes as far as their kernels or thread blocks allow. "
             "Traces of all ranks of both runs, or measurements of these classes (--with LABEL), "
@@ -182,53 +207,54 @@ def _of_unknown(said: PredictionReport) -> Iterator[str]:
         )
 
 
-def _named(changes: Sequence[ClassChange]) -> str:
+def _named(keys: Sequence[CollectiveClass]) -> str:
     """The first classes, and how many more."""
-    names = [" ".join(text for text in _class(c) if text) for c in changes[:_NAMED]]
-    more = len(changes) - len(names)
+    names = [" ".join(text for text in class_cells(key) if text) for key in keys[:_NAMED]]
+    more = len(keys) - len(names)
     return ", ".join(names) + (f" and {count(more, 'more class', 'more classes')}" if more else "")
 
 
-def _itself(said: PredictionReport) -> Iterator[str]:
+def _itself(report: PredictionReport) -> Iterator[str]:
     """The step of the run that the times are from, for information."""
-    step = said.other_step_us
+    step = report.other_step_ns
     if step is None:
         return
-    text = f"Run {said.times_from.name} itself took {ms(step)} ms a step with the profiler"
-    if said.assumptions.step_told:
+    text = f"Run {report.times_from.name} itself took {ms(step)} ms a step with the profiler"
+    if report.assumptions.step_told:
         yield f"{text}; the prediction is of steps without it, and does not use that."
-    elif said.low_us <= step <= said.high_us:
+    elif report.low_ns <= step <= report.high_ns:
         yield f"{text}; the prediction does not use that."
     else:
         yield f"{text}, outside the predicted range; the prediction does not use that."
 
 
-def _starts(said: PredictionReport) -> str:
+def _starts(report: PredictionReport) -> str:
     """How far collectives start from where they were recorded, in parts of the step."""
-    if said.starts_off_us is None:
+    if report.starts_off_ns is None:
         return ""
     text = (
-        f"Half of its collectives start within {100 * said.starts_off_us / said.recorded_us:.1f} % "
-        "of a step of where they were recorded"
+        "Half of its collectives start within"
+        f" {100 * report.starts_off_ns / report.recorded_ns:.1f} % of a step of where they"
+        " were recorded"
     )
-    if said.other_starts_off_us is not None:
-        off = 100 * said.other_starts_off_us / said.recorded_us
+    if report.other_starts_off_ns is not None:
+        off = 100 * report.other_starts_off_ns / report.recorded_ns
         text += (
-            f"; played with {origin_words(said.times_from)}, half start within {off:.1f} % of a "
+            f"; played with {origin_words(report.times_from)}, half start within {off:.1f} % of a "
             "step of where they did there"
         )
     return f"{text}. "
 
 
-def _bounds_table(said: PredictionReport) -> Table:
+def _bounds_table(report: PredictionReport) -> Table:
     columns = [("what", TEXT), ("of", TEXT), ("before ms", NUMBER), ("after ms", NUMBER)]
-    rows = [(b.kind, b.of, b.before_us / 1000, b.after_us / 1000) for b in said.bounds]
-    total = ("step", None, said.step_us / 1000, said.new_us / 1000)
+    rows = [(b.kind, b.of, b.before_ns / 1e6, b.after_ns / 1e6) for b in bound_rows(report)]
+    total = ("step", None, report.step_ns / 1e6, report.new_ns / 1e6)
     return table(columns, [*rows, total] if rows else rows)
 
 
-def _rests_on(said: PredictionReport) -> Iterable[str]:
-    known = said.known
+def _rests_on(report: PredictionReport) -> Iterable[str]:
+    known = report.knowledge
     inferred = known.edges_told + known.edges_inferred
     yield (
         "No stream is known to wait for another."
@@ -245,27 +271,19 @@ def _rests_on(said: PredictionReport) -> Iterable[str]:
     )
 
 
-def _of_unknown_size(changes: Iterable[ClassChange]) -> Iterator[str]:
-    if any(c.size_bytes is None for c in changes):
+def _of_unknown_size(changes: Iterable[ChangedClass]) -> Iterator[str]:
+    if any(c.collective_class.size_bytes is None for c in changes):
         yield (
             "Times are medians over the calls of a class. One of unknown size may mix sizes: its "
             "times are means."
         )
 
 
-def _kept(changes: Iterable[ClassChange]) -> Table:
-    return table([("op", TEXT), ("type", TEXT), ("size", NUMBER)], map(_class, changes))
+def _kept(keys: Iterable[CollectiveClass]) -> Table:
+    return table([("op", TEXT), ("type", TEXT), ("size", NUMBER)], map(class_cells, keys))
 
 
-def _class(c: ClassChange) -> tuple[str, str | None, str]:
-    return (
-        c.op if c.nranks is None else f"{c.op} x{c.nranks}",
-        c.datatype,
-        "unknown size" if c.size_bytes is None else format_size(c.size_bytes),
-    )
-
-
-def _table(changes: Iterable[ClassChange]) -> Table:
+def _table(changes: Iterable[ChangedClass]) -> Table:
     columns = [
         ("op", TEXT),
         ("type", TEXT),
@@ -276,19 +294,23 @@ def _table(changes: Iterable[ClassChange]) -> Table:
     ]
     return table(
         columns,
-        ((*_class(c), c.calls, c.old_us, c.new_us) for c in changes),
-    )
+        (
+            (*class_cells(c.collective_class), c.calls,
+             None if c.old_ns is None else c.old_ns / 1000, c.new_ns / 1000)
+            for c in changes
+        ),
+    )  # fmt: skip
 
 
-def _assumptions(said: PredictionReport) -> tuple[str, ...]:
+def _assumptions(report: PredictionReport) -> tuple[str, ...]:
     """What the new times stand for, what is not known, and what would tell it."""
     return (
-        *_of_times(said.assumptions),
-        *_of_calls(said.assumptions),
-        *_of_groups(said.known),
-        *_of_exchanges(said.known),
-        *_of_host(said),
-        *_of_compute(said),
+        *_of_times(report.assumptions),
+        *_of_calls(report.assumptions),
+        *_of_groups(report.knowledge),
+        *_of_exchanges(report.knowledge),
+        *_of_host(report),
+        *_of_compute(report),
     )
 
 
@@ -314,12 +336,12 @@ def _of_calls(basis: Basis) -> Iterator[str]:
         yield "The new times are those of a call in the job, not alone."
 
 
-def _of_groups(known: Known) -> Iterator[str]:
+def _of_groups(known: Knowledge) -> Iterator[str]:
     if known.groups_inferred:
         yield f"{inferred_groups(known.groups_inferred)}."
 
 
-def _of_exchanges(known: Known) -> Iterator[str]:
+def _of_exchanges(known: Knowledge) -> Iterator[str]:
     """How Sends and Recvs that name no peer are known."""
     if known.exchanges_alone is not None:
         yield (
@@ -334,16 +356,16 @@ def _of_exchanges(known: Known) -> Iterator[str]:
         )
 
 
-def _of_host(said: PredictionReport) -> Iterator[str]:
-    known = said.known
-    if said.low_us < said.high_us:
+def _of_host(report: PredictionReport) -> Iterator[str]:
+    known = report.knowledge
+    if report.low_ns < report.high_ns:
         yield (
             "The range holds the spread of the new times, the host's pace, the slowdown of compute "
             "beside the collectives, and 3 % from start to start."
         )
     low, high = known.host_low, known.host_high
     yield from _of_calls_told(known)
-    if not said.assumptions.step_told:
+    if not report.assumptions.step_told:
         yield (
             f"What the profiler ({_profiler(known)}) costs the host is not known: its work is "
             f"taken to need {low:.2f} to {high:.2f} of the recorded time without it. --step-ms "
@@ -359,7 +381,7 @@ def _of_host(said: PredictionReport) -> Iterator[str]:
         )
 
 
-def _profiler(known: Known) -> str:
+def _profiler(known: Knowledge) -> str:
     """Which profiler it was; of PyTorch's, what it recorded."""
     names = other_profilers(known.profilers)
     if names:
@@ -367,7 +389,7 @@ def _profiler(known: Known) -> str:
     return "CPU and CUDA activities" if known.cpu_activities else "CUDA activities"
 
 
-def _of_calls_told(known: Known) -> Iterator[str]:
+def _of_calls_told(known: Knowledge) -> Iterator[str]:
     """What the traces lack of the host's side."""
     if not known.host_calls:
         yield (
@@ -381,8 +403,8 @@ def _of_calls_told(known: Known) -> Iterator[str]:
         )
 
 
-def _of_compute(said: PredictionReport) -> Iterator[str]:
-    known = said.known
+def _of_compute(report: PredictionReport) -> Iterator[str]:
+    known = report.knowledge
     if known.slowdown is None:
         yield (
             "Too few kernels ran both alone and beside a collective: compute beside the new ones"
@@ -403,7 +425,7 @@ def _of_compute(said: PredictionReport) -> Iterator[str]:
         )
 
 
-def _new(said: PredictionReport) -> str:
+def _new(report: PredictionReport) -> str:
     """The predicted step time and its range."""
-    new, low, high = (in_range(said, us) for us in (said.new_us, said.low_us, said.high_us))
+    new, low, high = (in_range(report, ns) for ns in (report.new_ns, report.low_ns, report.high_ns))
     return f"{new} ms ({low} to {high})" if low != high else f"{new} ms"

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from math import copysign, exp, factorial, hypot, log
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -55,14 +56,30 @@ Doubt = tuple[str, Floats]
 _MOST = 0.5  # of a run's kernels: with more that the other has not, they may be different jobs
 
 
-class Part(msgspec.Struct, frozen=True):
-    """What one factor adds to a step. ns."""
+class ExplainedPart(msgspec.Struct, frozen=True):
+    """What one factor adds to a step; ns."""
 
-    factor: str  # one of FACTORS, or PROFILER
-    ns: int | None  # None: nothing of it could be swapped
-    low_ns: int  # its range; what is not known is independent of each other, and adds in squares
-    high_ns: int
-    widest: str | None  # of DOUBTS what adds most to the range; None: it has no width
+    # host: work between launches, the same factor for every rank: it differs from start to start,
+    # so that one recording of each does not tell whose it is; compute: kernels alone;
+    # collectives: transfers, and what they cost the compute beside them; arrivals: what differs
+    # from rank to rank; profiler: what it costs the second run more than the first
+    part: Annotated[str, (*FACTORS, PROFILER)]
+    # what it adds to a step without the profiler: the mean over all orders of swapping; null: not
+    # known, and counted in the remainder
+    ns: int | None
+    low_ns: int  # its range; where it holds 0, the recordings do not tell the sign
+    high_ns: int  # its other end
+    # what adds most to that range. hosts: their pace without the profiler, which differs from start
+    # to start, too; order: in which the parts are swapped, and in which run's graph; remainder:
+    # what is not explained may belong to the part; ranks: some changed otherwise than others,
+    # which may slow down these, too; slowdown: of compute beside collectives, which
+    # one run does not tell; starts: 3 % of a step, by which two starts of one setting differ;
+    # clock: of a GPU at its power cap; spread: of the transfers; unswapped: collectives whose
+    # transfers could not be swapped; null: the range has no width
+    widest: Annotated[
+        str | None,
+        (*DOUBTS, None),
+    ]
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -70,7 +87,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
     first_ns: int
     second_ns: int
-    parts: tuple[Part, ...]
+    parts: tuple[ExplainedPart, ...]
     remainder_ns: int
     reached: Pair  # the first's graph with everything of the second; the other way
     unprofiled: tuple[UnprofiledSteps, UnprofiledSteps]
@@ -79,7 +96,7 @@ class Explanation(msgspec.Struct, frozen=True):
     slowdown_assumed: bool  # one run tells it: compute alone is taken to be as fast in both
     alone_first: float  # kernels and copies that only the first run has
     alone_second: float
-    classes: tuple[ChangedClass, ...]  # whose transfers were swapped, most time first
+    classes: tuple[ChangedClass, ...]  # whose transfers were swapped, the largest change first
     unmatched: tuple[CollectiveClass, ...]  # of either run, whose transfers could not be
     unswapped: Pair  # exposed time of all collectives that could not be
     alike: bool  # they have a class of collectives, or most of each run's kernels, in common
@@ -118,7 +135,7 @@ def explain(first: RecordedJob, second: RecordedJob) -> Explanation | None:
     return Explanation(
         first_ns=round(first.step_ns),
         second_ns=round(second.step_ns),
-        parts=tuple(Part(f, rounded[f], *ends[f]) for f in (*FACTORS, PROFILER)),
+        parts=tuple(ExplainedPart(f, rounded[f], *ends[f]) for f in (*FACTORS, PROFILER)),
         remainder_ns=remainder,
         reached=swaps.reached,
         unprofiled=(unprofiled[0], unprofiled[1]),

@@ -110,7 +110,7 @@ class Swaps:
 
     def unswapped(self) -> Pair:
         """Exposed time of collectives whose transfers could not be swapped, ns a step."""
-        known = {c.key for c in self.there.changed}
+        known = {c.collective_class for c in self.there.changed}
         return _unswapped(self.there.own, known), _unswapped(self.back.own, known)
 
     def _steps(self, swapped: Swapped, paces: Pair) -> Pair:
