@@ -196,7 +196,7 @@ class Store(msgspec.Struct, frozen=True):
         before   label of the recorded setting, measured as `label` was (`--from`)
         system   whose reachable ceilings are the new times, instead of `label`
         step_ms  step time without the profiler, ms; None: only the ratio of the times is known
-        returns  times of a step in us, with their range `low_us` to `high_us`
+        returns  times of a step in ns, with their range `low_ns` to `high_ns`
         raises   UsageError unless either `label` or `system` is given, and for a step time that is
                  none; InputError for an unknown label or system, or a run without traces;
                  NoVerdictError when no class has a new time, or the traces hold no step
@@ -204,10 +204,7 @@ class Store(msgspec.Struct, frozen=True):
         from collscope.reports.predict.answer import PredictionRequest, predict_run  # noqa: PLC0415
         from collscope.units import require_step_ms  # noqa: PLC0415
 
-        step = require_step_ms(step_ms)
-        request = PredictionRequest(
-            run, label, before, system, None if step is None else step * 1000
-        )
+        request = PredictionRequest(run, label, before, system, require_step_ms(step_ms))
         return predict_run(self.path, request)
 
     def compare(

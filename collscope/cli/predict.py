@@ -70,8 +70,7 @@ def predict(
     from collscope.reports.predict.answer import PredictionRequest, predict_run
     from collscope.reports.predict.text import render_prediction
 
-    step_us = None if step_ms is None else step_ms * 1000
-    found = predict_run(db, PredictionRequest(run, label, before, system, step_us))
+    found = predict_run(db, PredictionRequest(run, label, before, system, step_ms))
     write(render_prediction(found, format.value, explain=explain), output)
 
 
@@ -104,7 +103,6 @@ def export_perfetto(
         raise UsageError("export perfetto: give --with LABEL or --system NAME, not both.")
     if step_ms is not None and label is None and system is None:
         raise UsageError("export perfetto: --step-ms goes with --with or --system.")
-    step_us = None if step_ms is None else step_ms * 1000
-    request = PredictionRequest(run, label, None, system, step_us) if label or system else None
+    request = PredictionRequest(run, label, None, system, step_ms) if label or system else None
     require_trace_name(output)
     write(export_trace(run_timelines(db, run, request), output, limit), None)

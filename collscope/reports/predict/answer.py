@@ -35,14 +35,14 @@ class PredictionRequest(msgspec.Struct, frozen=True):
     label    measurements, or a traced run, that the classes take their times from
     before   measurements of the recorded setting, taken as those of `label` were
     system   whose roof the classes reach
-    step_us  step time without the profiler
+    step_ms  step time without the profiler
     """
 
     run: str
     label: str | None = None
     before: str | None = None
     system: str | None = None
-    step_us: float | None = None
+    step_ms: float | None = None
 
     def __post_init__(self) -> None:
         """Raise UsageError where what is given does not fit together."""
@@ -163,7 +163,7 @@ def _read_request(db: Path, request: PredictionRequest) -> tuple[TracedRun, Time
                 "ProfilerActivity.CPU."
             )
         _refuse_unchanged(db, request)
-    return traced, times, None if request.step_us is None else request.step_us * 1000
+    return traced, times, None if request.step_ms is None else request.step_ms * 1e6
 
 
 def _refuse_untold(
@@ -234,7 +234,7 @@ def _report(
         by_call=times.transfers is not None,
         in_job=times.transfers is None
         and any(times.times[c.collective_class].old_ns is None for c in found.changed),
-        step_told=request.step_us is not None,
+        step_told=request.step_ms is not None,
     )
     return PredictionReport(
         **{

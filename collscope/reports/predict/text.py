@@ -120,7 +120,9 @@ def _answer(report: PredictionReport) -> Iterable[str]:
             " them with --steps N."
         )
     called = (
-        "Time of the whole trace" if one_step and report.step_ns == report.recorded_ns else "Step time"
+        "Time of the whole trace"
+        if one_step and report.step_ns == report.recorded_ns
+        else "Step time"
     )
     yield (
         f"{called} {ms(report.step_ns)} -> {_new(report)}, {change_words(report, report.new_ns)}, "
