@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from collscope.reports.calls.answer import ClassRow, compact_ranges
 from collscope.reports.coverage.answer import DiagnosticRow
-from collscope.reports.report.answer import DeviationRow, Evidence, Finding, Report, calls_lost
+from collscope.reports.coverage.deviations import Deviation, LastCall
+from collscope.reports.report.answer import Evidence, Finding, Report, calls_lost
 from collscope.units import are, count, count_of
 
 TINY_BYTES = 4 * 1024
@@ -20,7 +21,7 @@ MOST_EVIDENCE = 5
 _SAID_BY_DEVIATIONS = {"ranks_disagree", "observation_missing"}
 
 
-def _lines(rows: Sequence[DeviationRow]) -> tuple[Evidence, ...]:
+def _lines(rows: Sequence[Deviation]) -> tuple[Evidence, ...]:
     return tuple(
         Evidence(row.source, row.line, row.detail) for row in rows[:MOST_EVIDENCE] if row.source
     )
@@ -95,10 +96,12 @@ def ranks_stopped(report: Report) -> Iterable[Finding]:
     if not rows:
         return
     title = "ranks stopped: their logs end before calls that other ranks made"
+    last = [_last_call(row.last) for row in rows[:MOST_EVIDENCE] if row.last is not None]
     if len(rows) == len(report.communicators) == 1:  # its rank is the job's
-        title = f"rank {rows[0].rank} stopped: {rows[0].detail}"
+        title = f"rank {rows[0].rank} stopped: {last[0]}"
     named = "; ".join(
-        f"communicator {row.comm_id} rank {row.rank}: {row.detail}" for row in rows[:MOST_EVIDENCE]
+        f"communicator {row.comm_id} rank {row.rank}: {words}"
+        for row, words in zip(rows, last, strict=False)
     )
     more = f"; and {len(rows) - MOST_EVIDENCE} more" if len(rows) > MOST_EVIDENCE else ""
     yield Finding(
@@ -112,6 +115,15 @@ def ranks_stopped(report: Report) -> Iterable[Finding]:
             Evidence(row.source, None, None) for row in rows[:MOST_EVIDENCE] if row.source
         ),
     )
+
+
+def _last_call(last: LastCall) -> str:
+    if not last.place:
+        return f"it made none of {last.calls} calls"
+    what = last.op
+    if last.count is not None and last.datatype is not None:
+        what = f"{last.op} of {last.count} {last.datatype}"
+    return f"its last call is no. {last.place} ({what}), of {last.calls}"
 
 
 def ranks_disagree(report: Report) -> Iterable[Finding]:

@@ -112,20 +112,23 @@ class DiagnosticRow(msgspec.Struct, frozen=True):
     excerpt: str | None
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """How much of the job the sources show, and what was wrong with them.
+class Gap(msgspec.Struct, frozen=True):
+    """A question the run's sources do not answer, and what would answer it."""
 
-    complete    calls that every rank of their communicator logged
-    incomplete  calls that not every rank did
-    unknown     calls of communicators whose number of ranks is not known
-    """
+    question: str
+    remedy: str
+
+
+class Coverage(msgspec.Struct, frozen=True):
+    """How much of the job the sources show, and what was wrong with them."""
 
     sources: tuple[SourceLines, ...]
-    complete: int
-    incomplete: int
-    unknown: int
+    calls_complete: int  # logged by every rank of their communicator
+    calls_incomplete: int
+    calls_unknown: int  # the number of ranks is not known
     deviations: tuple[Deviation, ...]
     diagnostics: tuple[DiagnosticRow, ...]
+    gaps: tuple[Gap, ...] = ()  # found when the whole report is known
 
 
 def read_header(
@@ -164,12 +167,12 @@ def traced_gpus(connection: sqlite3.Connection, run: str) -> tuple[str, ...]:
     return tuple(row[0] for row in connection.execute(_GPU_NAMES, (run,)))
 
 
-def read_seen(
+def read_coverage(
     connection: sqlite3.Connection,
     run: str,
     totals: Iterable[CallTotal],
     communicators: Iterable[CommunicatorRow],
-) -> Seen:
+) -> Coverage:
     """How much of the job the sources show, and what was wrong with them."""
     nranks = {row.comm_id: row.nranks for row in communicators}
     complete = incomplete = unknown = 0
@@ -182,7 +185,7 @@ def read_seen(
         else:
             complete += total.calls
     diagnostics = [DiagnosticRow(*row) for row in connection.execute(_DIAGNOSTICS, (run,))]
-    return Seen(
+    return Coverage(
         tuple(SourceLines(*row) for row in connection.execute(_SOURCES, (run,))),
         complete,
         incomplete,

@@ -43,14 +43,10 @@ _CALL = "SELECT op, count, datatype FROM calls WHERE run = ? AND comm_id = ? AND
 
 
 class LastCall(msgspec.Struct, frozen=True):
-    """The last call that a rank's log has before it ends, of those that its peers made.
+    """The last call that a rank's log has before it ends, of those that its peers made."""
 
-    place  counted from 1; 0: it made none
-    calls  that its peers made
-    """
-
-    place: int
-    calls: int
+    place: int  # counted from 1; 0: it made none
+    calls: int  # that its peers made
     op: str | None
     count: int | None
     datatype: str | None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from collscope.reports.coverage.answer import Header, Seen
-from collscope.reports.coverage.deviations import Deviation, LastCall
+from collscope.reports.coverage.answer import Gap, Header
 from collscope.reports.rendering.layout import (
     MOST_ROWS,
     NUMBER,
@@ -15,7 +14,7 @@ from collscope.reports.rendering.layout import (
     more_not_shown,
     table,
 )
-from collscope.reports.report.answer import Coverage, DeviationRow, Gap, Report
+from collscope.reports.report.answer import Report
 from collscope.units import count
 
 
@@ -96,40 +95,6 @@ def calls_missing_sentence(report: Report) -> Iterable[str]:
                 f"The files lack at least {count(row.count, 'record')} of calls, by the recorders'"
                 " own numbers."
             )
-
-
-def coverage_of(seen: Seen) -> Coverage:
-    """The report's record of what was seen; gaps come last."""
-    return Coverage(
-        sources=seen.sources,
-        calls_complete=seen.complete,
-        calls_incomplete=seen.incomplete,
-        calls_unknown=seen.unknown,
-        deviations=tuple(map(_deviation, seen.deviations)),
-        diagnostics=seen.diagnostics,
-        gaps=(),
-    )
-
-
-def _deviation(found: Deviation) -> DeviationRow:
-    return DeviationRow(
-        found.comm_id,
-        found.rank,
-        found.what,
-        found.calls,
-        found.detail if found.last is None else _last_call(found.last),
-        found.source,
-        found.line,
-    )
-
-
-def _last_call(last: LastCall) -> str:
-    if not last.place:
-        return f"it made none of {last.calls} calls"
-    what = last.op
-    if last.count is not None and last.datatype is not None:
-        what = f"{last.op} of {last.count} {last.datatype}"
-    return f"its last call is no. {last.place} ({what}), of {last.calls}"
 
 
 def find_gaps(report: Report) -> tuple[Gap, ...]:

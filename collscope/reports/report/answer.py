@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 
 from collscope.reports.calls.answer import ClassRow, CommunicatorRow, Histogram
-from collscope.reports.coverage.answer import DiagnosticRow, Header, SourceLines
+from collscope.reports.coverage.answer import Coverage, Header
 from collscope.reports.efficiency.judgement import Judgement
 from collscope.reports.fabric.answer import FactRow, SettingRow, TransportRow
 from collscope.reports.share.answer import Share
@@ -39,38 +39,6 @@ class Finding(msgspec.Struct, frozen=True):
     detail: str
     advice: str
     evidence: tuple[Evidence, ...] = ()
-
-
-class DeviationRow(msgspec.Struct, frozen=True):
-    """Calls that one rank of one communicator lacks, or saw differently than its peers."""
-
-    comm_id: int  # communicator
-    rank: int  # in the communicator
-    # missing, stopped (its log lacks the last calls) or differs
-    what: Annotated[str, ("missing", "stopped", "differs")]
-    calls: int  # how many
-    detail: str | None  # of the first such call; of a rank that stopped its last call
-    source: str | None  # the rank's source
-    line: int | None  # of the first such call; None: it logged none
-
-
-class Gap(msgspec.Struct, frozen=True):
-    """A question the run's sources do not answer, and what would answer it."""
-
-    question: str
-    remedy: str
-
-
-class Coverage(msgspec.Struct, frozen=True):
-    """How much of the job the sources show."""
-
-    sources: tuple[SourceLines, ...]
-    calls_complete: int  # logged by every rank of their communicator
-    calls_incomplete: int
-    calls_unknown: int  # the number of ranks is not known
-    deviations: tuple[DeviationRow, ...]
-    diagnostics: tuple[DiagnosticRow, ...]
-    gaps: tuple[Gap, ...]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,8 +14,8 @@ from collscope.reports.calls.answer import (
     histograms,
     read_call_totals,
 )
-from collscope.reports.coverage.answer import read_header, read_seen
-from collscope.reports.coverage.text import coverage_of, find_gaps
+from collscope.reports.coverage.answer import read_coverage, read_header
+from collscope.reports.coverage.text import find_gaps
 from collscope.reports.efficiency.answer import efficiency_of
 from collscope.reports.efficiency.judgement import JudgedClass
 from collscope.reports.efficiency.judgement_text import judgement_of
@@ -63,7 +63,7 @@ def build_report(
         judgement=judgement_of(efficiency_of(connection, run, classes, shares, (system, label))),
         timeline=TimelineReport.read(connection, run),
         findings=(),
-        coverage=coverage_of(read_seen(connection, run, totals, communicators)),
+        coverage=read_coverage(connection, run, totals, communicators),
     )
     found = replace(
         report,
