@@ -16,9 +16,11 @@ from msgspec.structs import replace
 from collscope.model import Op, Severity
 from collscope.model.limits import LIMIT
 from collscope.model.trace import GroupStatus, RecordedCall, RecordedCalls, TraceCollective
+from collscope.parsers._gaps import lacking
 from collscope.parsers._notes import Notes
+from collscope.parsers._sides import CODE, CONTRADICT_TEXT, counts_contradict
 from collscope.parsers.reader import recorder_reader
-from collscope.parsers.recorders._numbering import lacking, note_missing, once
+from collscope.parsers.recorders._numbering import note_missing, once
 from collscope.parsers.recorders._values import (
     decode,
     mapping,
@@ -60,6 +62,7 @@ _ACTIVE_TEXT = (
     " made among them."
 )
 _AGAIN_TEXT = "The dump stands in the file again, equal in every field: it was counted once."
+_TYPES = ("input_dtypes", "output_dtypes")
 _MOST_RANKS = 1 << 24  # of all groups together, and characters that list them
 
 
@@ -109,14 +112,14 @@ def from_dump(dump: object, name: str, dialect: str, notes: Notes) -> RecordedCa
         note_missing(notes, missing)
     else:  # _dump_nccl_trace(onlyActive=True) leaves the completed ones out
         notes.add(Severity.NOTICE, "only_active", _ACTIVE_TEXT, 1, count=missing)
-    reader = _Entries(groups, rank, one_counter=one_counter, whole_buffer=whole_buffer)
+    reader = _Entries(groups, rank, notes, one_counter=one_counter, whole_buffer=whole_buffer)
     read = []
     for place, entry in enumerate(entries, start=1):
         if text(entry.get("profiling_name")) is None:
             message = "Entries without a name were skipped."
             notes.add(Severity.DATA_LOSS, "entry_without_name", message, place)
             continue
-        read.append((entry, reader.call(entry)))
+        read.append((entry, reader.call(entry, place)))
     calls = _without_closing(read)
     if not calls:
         notes.add(Severity.NOTICE, "no_calls", "The recording holds no collectives.", 1)
@@ -290,19 +293,21 @@ class _Entries:
         self,
         groups: Mapping[str, tuple[int, ...]],
         rank: int | None,
+        notes: Notes,
         *,
         one_counter: bool,
         whole_buffer: bool,
     ) -> None:
         self._groups = groups
         self._rank = rank
+        self._notes = notes
         self._one_counter = one_counter
         self._numbered = not (one_counter and whole_buffer)  # else the order in a group numbers it
         self._elements: dict[int, int | None] = {}
 
-    def call(self, entry: Mapping[object, object]) -> RecordedCall:
-        """Call of one entry."""
-        collective = self._collective(entry)
+    def call(self, entry: Mapping[object, object], place: int) -> RecordedCall:
+        """Call of one entry, which stands at a place in the dump."""
+        collective = self._agreed(entry, self._collective(entry), place)
         one_sided = collective.op.point_to_point or entry.get("is_p2p") is True
         counter = "p2p_seq_id" if one_sided and not self._one_counter else "collective_seq_id"
         number_in_group = whole(entry.get(counter)) if self._numbered else None
@@ -346,6 +351,22 @@ class _Entries:
             group_ranks=members,
             peer=int(arrow[2]) if arrow and op.point_to_point else None,
         )
+
+    def _agreed(
+        self, entry: Mapping[object, object], found: TraceCollective, place: int
+    ) -> TraceCollective:
+        """The collective without the sizes and the type in which its input and output differ."""
+        name = text(entry.get("profiling_name")) or ""
+        counts = found.in_count, found.out_count
+        # c10d and torchcomms take no tensors of two types in one call.
+        types = {text(t) for side in _TYPES for t in sequence(entry.get(side))}
+        mixed = len(types) > 1
+        if not mixed and not counts_contradict(found.op, counts, found.group_size, name):
+            return found
+        text_of = f"{name}: in {counts[0]}, out {counts[1]} of {', '.join(sorted(map(str, types)))}"
+        self._notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, place, text_of)
+        datatype = None if mixed else found.datatype
+        return replace(found, datatype=datatype, in_count=None, out_count=None)
 
     def _count(self, shapes: object, factor: int) -> int | None:
         if id(shapes) not in self._elements:
