@@ -8,6 +8,7 @@ and other numbers. The pickled form has the same fields; `flight_pickle` reads i
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ from collscope.parsers.recorders._values import (
     sequence,
     text,
     whole,
+    without_deep,
 )
 from collscope.parsers.traces.kineto_names import parse_collective, parse_dtype
 
@@ -61,6 +63,11 @@ _ACTIVE_TEXT = (
     "The dump holds only calls that were not completed: by its numbers at least so many others were"
     " made among them."
 )
+_DEEP_TEXT = "Values nested too deep to be read were left out."
+_STATUS_TEXT = (
+    "The dump's status of a group contradicts its entries: a call is completed that by the status"
+    " was not enqueued. The status is not used."
+)
 _AGAIN_TEXT = "The dump stands in the file again, equal in every field: it was counted once."
 _TYPES = ("input_dtypes", "output_dtypes")
 _MOST_RANKS = 1 << 24  # of all groups together, and characters that list them
@@ -78,7 +85,14 @@ def parse(data: bytes, name: str) -> RecordedCalls:
     """
     notes = Notes()
     source = data.decode("utf-8", errors="replace")
-    found = decode(source, max(source.find("{"), 0))
+    begin = max(source.find("{"), 0)
+    found = decode(source, begin)
+    if found is None:
+        shallow, deep = without_deep(source)
+        found = decode(shallow, begin) if deep else None
+        if found is not None:
+            source = shallow
+            notes.add(Severity.DATA_LOSS, "deep_value", _DEEP_TEXT, 1, count=deep)
     if found is not None:
         _note_second(source, found, notes)
         return from_dump(found[0], name, "flight_recorder", notes)
@@ -106,7 +120,7 @@ def from_dump(dump: object, name: str, dialect: str, notes: Notes) -> RecordedCa
     whole_buffer = bool(entries) and whole(entries[0].get("record_id")) == 0
     if one_counter and not whole_buffer:
         notes.add(Severity.NOTICE, "numbers_of_process", _NUMBERS_TEXT, 1)
-    status = _status(fields.get("pg_status"), entries)
+    status = _agreed(_status(fields.get("pg_status"), entries), entries, notes)
     missing = _lacking(entries, status)
     if any(text(entry.get("state")) == "completed" for entry in entries):
         note_missing(notes, missing)
@@ -163,7 +177,9 @@ def _lacking(entries: Sequence[Mapping[object, object]], status: Sequence[GroupS
     """
     numbers = [n for e in entries if (n := whole(e.get("record_id"))) is not None]
     # An entry whose number cannot be read may be any of those that lack.
-    missing = max(lacking(numbers) - (len(entries) - len(numbers)), 0) if numbers else 0
+    missing = max(lacking(numbers) - (len(entries) - len(numbers)), 0)
+    if not numbers:
+        missing = sum(map(lacking, _numbers_in_groups(entries).values()))
     last: dict[str | None, int] = {}
     for entry in entries:
         for counter in ("collective_seq_id", "p2p_seq_id"):
@@ -175,6 +191,41 @@ def _lacking(entries: Sequence[Mapping[object, object]], status: Sequence[GroupS
         if s.last_enqueued is not None and last.get(s.group)
     )
     return missing + sum(max(n, 0) for n in behind)
+
+
+def _numbers_in_groups(entries: Sequence[Mapping[object, object]]) -> dict[str | None, list[int]]:
+    """Numbers of collectives by group; each process group counts its own by one.
+
+    Entries of transfers hold the number, too, and some versions raise it for a batch of them
+    (startCoalescing of ProcessGroupNCCL.cpp).
+    """
+    numbers: dict[str | None, list[int]] = defaultdict(list)
+    for entry in entries:
+        if number_ := whole(entry.get("collective_seq_id")):
+            numbers[_group(entry)].append(number_)
+    return numbers
+
+
+def _agreed(
+    status: Sequence[GroupStatus], entries: Sequence[Mapping[object, object]], notes: Notes
+) -> tuple[GroupStatus, ...]:
+    """Status of groups without those that their entries contradict.
+
+    A call is enqueued before it can be completed. Only that decides: the watchdog raises the other
+    two counters some time after the fact, and in a group with transfers all three may be of theirs.
+    """
+    sided = {_group(e) for e in entries if e.get("is_p2p") is True or whole(e.get("p2p_seq_id"))}
+    done = _numbers_in_groups([e for e in entries if text(e.get("state")) == "completed"])
+    kept = tuple(
+        s
+        for s in status
+        if s.group in sided
+        or s.last_enqueued is None
+        or max(done.get(s.group, ()), default=0) <= s.last_enqueued
+    )
+    code = "contradicting_status"
+    notes.add(Severity.DATA_LOSS, code, _STATUS_TEXT, 1, count=len(status) - len(kept))
+    return kept
 
 
 def rank_of(name: str) -> int | None:
