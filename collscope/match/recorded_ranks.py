@@ -25,27 +25,27 @@ def agree_on_ranks(
 
     Groups of one name are several where no rank is in two of them, as those of a device mesh.
     """
-    told = [_told(recording) for recording in recordings]
+    listed = [_ranks_of(recording) for recording in recordings]
     names: dict[str, dict[int, _Ranks]] = defaultdict(dict)
-    for recording, own in zip(recordings, told, strict=True):
+    for recording, own in zip(recordings, listed, strict=True):
         for name, ranks in own.items():
             names[name][recording.rank or 0] = ranks
     agreed = {name: found for name, by_rank in names.items() if (found := _agreed(by_rank))}
     if not agreed:
         return list(recordings), []
     kept, changed = [], 0
-    for recording, own in zip(recordings, told, strict=True):
+    for recording, own in zip(recordings, listed, strict=True):
         new = {
             name: ranks
-            for name, listed in own.items()
-            if (ranks := agreed.get(name, {}).get(listed, listed)) != listed
+            for name, old in own.items()
+            if (ranks := agreed.get(name, {}).get(old, old)) != old
         }
         changed += bool(new)
         kept.append(_with(recording, new) if new else recording)
     return kept, [Diagnostic(Severity.DATA_LOSS, "group_ranks_differ", _TEXT, count=changed)]
 
 
-def _told(recording: RecordedCalls) -> dict[str, _Ranks]:
+def _ranks_of(recording: RecordedCalls) -> dict[str, _Ranks]:
     """Ranks by the name of a group, of the groups that this rank is in."""
     found = {c.collective.group: c.collective.group_ranks for c in recording.calls}
     return {

@@ -1,4 +1,4 @@
-"""Fields that say one thing twice: what a call puts in and gets out, and who is in its group.
+"""Fields that give one quantity twice: what a call puts in and gets out, and who is in its group.
 
 Where two of them contradict each other, the file does not decide which one is right: neither is
 taken.

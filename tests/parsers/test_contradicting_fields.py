@@ -65,7 +65,7 @@ def test_ranks_of_a_group(
     assert is_group(ranks, size, world) is expected
 
 
-def flight(**fields: Any) -> RecordedCalls:
+def flight(**fields: object) -> RecordedCalls:
     """The sample's dump; each field of its first entry given here is another one."""
     document = json.loads((SAMPLES / FLIGHT).read_bytes())
     document["entries"][0].update(fields)

@@ -141,7 +141,7 @@ def _named(hint: KernelName | None, _known: kineto_calls.Known) -> kineto_calls.
 def _compare(seen: Collector) -> None:
     """Give kernels that name another collective than their call what the two agree in."""
     records = seen.host.records
-    for row, external in seen.told:
+    for row, external in seen.named:
         number = records.with_external(external)
         if number < 0:
             continue
@@ -211,8 +211,8 @@ def _identity(seen: Collector, header: Header) -> tuple[int | None, int | None]:
         ranks = Counter(found for found in told if found is not None).most_common(1)
         rank = ranks[0][0] if ranks else None
     if world_size is None:
-        told_by = seen.described.values()
-        sizes = [a.group_size or 0 for a in told_by if a.description == "default_pg"]
+        arguments = seen.described.values()
+        sizes = [a.group_size or 0 for a in arguments if a.description == "default_pg"]
         size = max(sizes, default=0)
         world_size = size if 0 < size < _LARGEST_WORLD else None
     return rank, world_size

@@ -43,7 +43,7 @@ class Collector:
         self.steps: list[tuple[float, float]] = []
         self.describe: list[Describe] = []  # by the place that rows.collective holds
         self.described: dict[int, Arguments] = {}  # by place, of each kind that names a collective
-        self.told: list[tuple[int, int]] = []  # row and External id of kernels that name one
+        self.named: list[tuple[int, int]] = []  # row and External id of kernels that name one
         self.unnamed: list[tuple[int, int]] = []  # row and External id of kernels to look up
         self.unknown: dict[str, int] = {}  # names with "ccl" that no rule knows
         self.origin_us: int = 0  # to be added to all times
@@ -124,7 +124,7 @@ class Collector:
             self.rows.collective[row] = self._described(args)
             # The two are equal where kineto knew no operator: then it refers to none.
             if args.external != args.correlation:
-                self.told.append((row, small(args.external)))
+                self.named.append((row, small(args.external)))
         elif hint is True:
             text = event.name or ""
             self.unknown[text] = self.unknown.get(text, 0) + 1
