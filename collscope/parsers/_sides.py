@@ -51,8 +51,8 @@ def counts_contradict(
     # The other sides of a gather and a scatter are the root's alone.
     if op.rooted or sides[0] is sides[1] or not ranks or "coalesced" in name:
         return False
-    part, whole = (into, out) if sides[0] is Extent.COUNT else (out, into)
-    return part * ranks != whole
+    part, parts = (into, out) if sides[0] is Extent.COUNT else (out, into)
+    return part * ranks != parts
 
 
 def is_group(ranks: Sequence[int], size: int | None, world: int | None) -> bool:

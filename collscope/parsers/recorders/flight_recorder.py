@@ -214,6 +214,9 @@ def _agreed(
     A call is enqueued before it can be completed. Only that decides: the watchdog raises the other
     two counters some time after the fact, and in a group with transfers all three may be of theirs.
     """
+    last = max((whole(e.get("collective_seq_id")) or 0 for e in entries), default=0)
+    if all(s.last_enqueued is None or s.last_enqueued >= last for s in status):
+        return tuple(status)
     sided = {_group(e) for e in entries if e.get("is_p2p") is True or whole(e.get("p2p_seq_id"))}
     done = _numbers_in_groups([e for e in entries if text(e.get("state")) == "completed"])
     kept = tuple(
@@ -355,6 +358,7 @@ class _Entries:
         self._one_counter = one_counter
         self._numbered = not (one_counter and whole_buffer)  # else the order in a group numbers it
         self._elements: dict[int, int | None] = {}
+        self._contradict: dict[tuple[Op, tuple[int | None, int | None], int | None, str], bool] = {}
 
     def call(self, entry: Mapping[object, object], place: int) -> RecordedCall:
         """Call of one entry, which stands at a place in the dump."""
@@ -409,10 +413,16 @@ class _Entries:
         """The collective without the sizes and the type in which its input and output differ."""
         name = text(entry.get("profiling_name")) or ""
         counts = found.in_count, found.out_count
+        sides = [entry.get(side) for side in _TYPES]
+        types: set[str | None] = set()
+        if sides[0] != sides[1]:  # they are equal in nearly all entries
+            types = {text(t) for side in sides for t in sequence(side)}
         # c10d and torchcomms take no tensors of two types in one call.
-        types = {text(t) for side in _TYPES for t in sequence(entry.get(side))}
         mixed = len(types) > 1
-        if not mixed and not counts_contradict(found.op, counts, found.group_size, name):
+        key = found.op, counts, found.group_size, name
+        if key not in self._contradict:
+            self._contradict[key] = counts_contradict(*key)
+        if not mixed and not self._contradict[key]:
             return found
         text_of = f"{name}: in {counts[0]}, out {counts[1]} of {', '.join(sorted(map(str, types)))}"
         self._notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, place, text_of)
