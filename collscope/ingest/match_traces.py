@@ -12,6 +12,7 @@ from collscope.kernel_names import may_communicate
 from collscope.match.apart import find_apart
 from collscope.match.consistency import Consistency, check
 from collscope.match.extras import first_of_rank, join_extras
+from collscope.match.recorded_ranks import agree_on_ranks
 from collscope.match.rows import Rows, gathered, ranked_by_name
 from collscope.match.run import Matched
 from collscope.match.trace_disagreements import trace_findings
@@ -51,10 +52,11 @@ def match_traces(
     """
     timeline = analyse(given.traces)
     recordings, twice = first_of_rank(given.recordings)
+    recordings, differ = agree_on_ranks(recordings)
     arrival = timeline.times.arrival
     calls = join_extras(matched, recordings, timeline.rows, timeline.calls, arrival)
     notes = _notes(given, timeline, doubted=doubted)
-    matched.diagnostics += [*notes, *_doubts(timeline.rows), *twice]
+    matched.diagnostics += [*notes, *_doubts(timeline.rows), *twice, *differ]
     found = timeline.steps
     if steps is not None:
         found = find_steps(timeline.rows, timeline.calls, timeline.times, steps)

@@ -13,7 +13,7 @@ from collscope.match.kernels import TracedKernel, pair_kernels
 from collscope.match.observations import COLUMNS, COUNT_MODULO_2_32, Ints, Observations, Signature
 from collscope.match.tuning import join_tuning
 from collscope.model import Diagnostic, LogRecord, Severity, parse_op
-from collscope.model.limits import LIMIT, MOST_ELEMENTS, MOST_RANKS
+from collscope.model.limits import MOST_BYTES, MOST_ELEMENTS, MOST_RANKS
 
 _CALL_TRACE = 1  # value of the scanner's `source` column
 
@@ -109,19 +109,22 @@ def _drop_call_twins(columns: dict[str, Ints], source: Ints) -> tuple[dict[str, 
 def _drop_impossible(
     columns: dict[str, Ints], signatures: list[Signature], handles: Sequence[CommHandle]
 ) -> tuple[dict[str, Ints], int]:
-    """Leave out rows whose count, or root, is damaged; and whose bytes would not fit 64 bits."""
-    damaged = np.array(
-        [s.count > MOST_ELEMENTS or s.root >= MOST_RANKS for s in signatures], dtype=bool
-    )
+    """Leave out rows whose count, or root, is damaged; and whose bytes no process can hold."""
+    damaged = np.array([_is_damaged(s) for s in signatures], dtype=bool)
     part = np.array([_part_bytes(s) for s in signatures], dtype=float)
     ranks = np.array([s.nranks or 1 for s in handles], dtype=float)
-    large = part.max(initial=0) * ranks.max(initial=0) >= LIMIT
+    large = part.max(initial=0) * ranks.max(initial=0) > MOST_BYTES
     if not damaged.any() and not large:
         return columns, 0
     rows = damaged[columns["sig"]]
     if large:
-        rows |= part[columns["sig"]] * ranks[columns["handle"]] >= LIMIT
+        rows |= part[columns["sig"]] * ranks[columns["handle"]] > MOST_BYTES
     return {name: values[~rows] for name, values in columns.items()}, int(rows.sum())
+
+
+def _is_damaged(s: Signature) -> bool:
+    bytes_ = s.count * (s.element.itemsize or 1)
+    return s.count > MOST_ELEMENTS or bytes_ > MOST_BYTES or s.root >= MOST_RANKS
 
 
 def _part_bytes(s: Signature) -> int:

@@ -17,11 +17,14 @@ from msgspec.structs import replace
 
 from collscope.model.datatype import Datatype
 from collscope.model.diagnostic import Diagnostic, Severity
-from collscope.model.op import Op
+from collscope.model.op import Op, Place
 
 LIMIT = 2**63  # of the store's integers, and of numpy's
 MOST_RANKS = 10**7  # the largest machines have 10^5 GPUs
-MOST_ELEMENTS = 2**44  # 128 TiB of 8 bytes, a thousand times a GPU's memory
+# Of a call on one rank: its buffers lie in the address space of a process, which has 128 TiB on
+# x86-64 and Arm (Linux, Documentation/arch/x86/x86_64/mm.rst), some hundred times a GPU's memory.
+MOST_BYTES = 2**47
+MOST_ELEMENTS = 2**44  # as many bytes, of 8 each
 
 _Bound = tuple[float, float]  # of what is not 0
 _COUNTED: _Bound = (1, 2**62)  # one a nanosecond for 146 years
@@ -39,7 +42,7 @@ def _alike(bound: _Bound, names: str) -> dict[str, _Bound]:
 
 _SIZES = {
     **_alike((1, MOST_ELEMENTS), "count in_count out_count in_split out_split"),
-    **_alike((1, LIMIT - 2), "size_bytes count_bytes low_bytes high_bytes"),
+    **_alike((1, MOST_BYTES), "size_bytes count_bytes low_bytes high_bytes"),
 }
 # By the name of a field; of a tuple the bound of each element.
 _BOUNDS = {
@@ -80,6 +83,12 @@ _WITHIN = {
     "ProfiledDevice": ("rank", "world_size"),
 }
 _COUNTS = ("count", "in_count", "out_count")
+# Which of them are one rank's part.
+_PARTS = {
+    Place.SAME: ("count",),
+    Place.PART_OF_RECV: ("count", "in_count"),
+    Place.PART_OF_SEND: ("count", "out_count"),
+}
 _NUMBERS = ("int", "float", "tuple[int", "tuple[float")  # how their annotations begin
 _TEXTS = {
     "impossible_count": "counts and sizes that no memory could hold are left out: not known",
@@ -205,14 +214,19 @@ def _beyond(value: object, low: float, high: float) -> bool:
 
 
 def _too_large(record: msgspec.Struct) -> bool:
-    """Whether the bytes of a call, elements times their size times the ranks, do not fit."""
+    """Whether the bytes of a call, elements times their size, are more than a process can hold.
+
+    An API's count, and the side of a call that has one rank's part, stand for all ranks' parts.
+    """
     op, datatype = getattr(record, "op"), getattr(record, "datatype", None)  # noqa: B009
-    count = max((getattr(record, name, None) or 0) for name in _COUNTS)
-    if not count or not isinstance(op, Op):
+    counts = {name: getattr(record, name, None) or 0 for name in _COUNTS}
+    most = max(counts.values())
+    if not most or not isinstance(op, Op):
         return False
     item = (datatype.itemsize if isinstance(datatype, Datatype) else None) or 1
     ranks = getattr(record, "nranks", None) or getattr(record, "group_size", None) or 1
-    return count * item * (ranks if op.count_is_part else 1) >= LIMIT
+    part = max(counts[name] for name in _PARTS[op.place]) if op.count_is_part else 0
+    return max(most, part * ranks) * item > MOST_BYTES
 
 
 def _beyond_ranks(record: msgspec.Struct, rank: str, ranks: str) -> bool:

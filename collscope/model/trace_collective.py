@@ -36,5 +36,8 @@ class TraceCollective(msgspec.Struct, frozen=True, array_like=True):
 
 
 def shows_cpu_activities(collectives: Iterable[TraceCollective]) -> bool:
-    """Whether PyTorch's profiler recorded the host's side: only that tells elements."""
-    return any(c.in_count is not None or c.out_count is not None for c in collectives)
+    """Whether PyTorch's profiler recorded the host's side: only that tells elements and groups."""
+    return any(
+        c.in_count is not None or c.out_count is not None or c.group is not None
+        for c in collectives
+    )

@@ -25,7 +25,7 @@ class Notes:
         severity: Severity,
         code: str,
         message: str,
-        line: int,
+        line: int | None,
         excerpt: str | None = None,
         *,
         count: int = 1,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from collscope.model import Datatype, Interference, Measurement, Op, Severity, parse_op
+from collscope.parsers._gaps import lacking
 from collscope.parsers._notes import CUT_TEXT, Notes, cells, ended_lines
 from collscope.parsers._rows import number, whole
 
@@ -118,7 +119,9 @@ class _Extent:
         """The text ends."""
         if not self._open:
             # Without the number of classes a file may be a part of another, taken out on purpose.
-            missing = _lacking(set().union(*self._classes.values()))
+            names = set().union(*self._classes.values())
+            numbers = [int(n) for n in names if n.isdecimal() and len(n) < _DIGITS]
+            missing = lacking(numbers, first=0)
             self._notes.add(Severity.NOTICE, "classes_missing", _LACKING_TEXT, 1, count=missing)
             return
         planned = sum(self._expected.values())
@@ -132,12 +135,6 @@ class _Extent:
             self._notes.add(Severity.DATA_LOSS, "classes_missing", text, 1, count=missing)
         else:
             self._notes.add(Severity.NOTICE, "no_end", _NO_END_TEXT, 1)
-
-
-def _lacking(classes: set[str]) -> int:
-    """How many classes below the last one have no row."""
-    numbers = {int(name) for name in classes if name.isdecimal() and len(name) < _DIGITS}
-    return max(numbers) + 1 - len(numbers) if numbers else 0
 
 
 def read_rows(text: str, layout: Layout, notes: Notes) -> Iterator[Row]:

@@ -251,6 +251,82 @@ def _columns(files: Files, draw: Random, severity: float) -> Damaged | None:
     )
 
 
+def _entries(
+    change: Callable[[dict[str, Any], dict[str, Any]], None], why: str
+) -> Callable[[Files, Random, float], Damaged | None]:
+    """Flight recorder: an entry's fields, or the dump's, that others of the file contradict."""
+
+    def apply(files: Files, draw: Random, severity: float) -> Damaged | None:
+        name = one(files, draw)
+        form = _Form(name, files[name])
+        if form.kind != "fr":
+            return None
+        for entry in form.rows:
+            if draw.random() < severity:
+                change(form.document, entry)
+        return Damaged({**files, name: form.bytes(form.rows)}, True, why)
+
+    return apply
+
+
+def _other_type(_dump: dict[str, Any], entry: dict[str, Any]) -> None:
+    entry["input_dtypes"] = ["Double"]
+
+
+def _other_size(_dump: dict[str, Any], entry: dict[str, Any]) -> None:
+    entry["input_sizes"] = [[3 * length + 1 for length in s] or [7] for s in entry["input_sizes"]]
+
+
+def _other_output(_dump: dict[str, Any], entry: dict[str, Any]) -> None:
+    entry["output_sizes"] = [[3 * length + 1 for length in s] or [7] for s in entry["output_sizes"]]
+
+
+def _other_status(dump: dict[str, Any], _entry: dict[str, Any]) -> None:
+    for status in dump["pg_status"].values():
+        status["last_enqueued_collective"] = "3"
+
+
+def _unnumbered(files: Files, draw: Random, severity: float) -> Damaged | None:
+    name = one(files, draw)
+    form = _Form(name, files[name])
+    if form.kind != "fr":
+        return None
+    rows = [{k: v for k, v in r.items() if k != "record_id"} for r in form.rows]
+    rows = _interval(rows, draw, severity)
+    numbers = [r["collective_seq_id"] for r in rows]
+    gaps = max(numbers) - min(numbers) + 1 > len(set(numbers))
+    why = "the group's own numbers have a gap" if gaps else _MIDDLE
+    return Damaged({**files, name: form.bytes(rows)}, gaps, why)
+
+
+def _other_group(files: Files, draw: Random, _severity: float) -> Damaged | None:
+    """The dump of another rank beside it, which gives the group twice as many ranks."""
+    name = one(files, draw)
+    form = _Form(name, files[name])
+    if form.kind != "fr" or "rank0" not in name:
+        return None
+    other = json.loads(files[name])
+    for group in other["pg_config"].values():
+        ranks = json.loads(group["ranks"])
+        group["ranks"] = json.dumps([*ranks, *(r + len(ranks) for r in ranks)])
+    beside = {name.replace("rank0", "rank1"): json.dumps(other).encode()}
+    return Damaged({**files, **beside}, True, "a member gives its group other ranks")
+
+
+def _beyond_memory(files: Files, draw: Random, severity: float) -> Damaged | None:
+    """A size of a recorder, twelve digits longer: more than the addresses of a process."""
+    name = one(files, draw)
+
+    def change(m: re.Match[bytes]) -> bytes:
+        return m[1] + m[2] + b"0" * 12 if draw.random() < severity else m[0]
+
+    sizes = rb'("(?:coll_msg_size_bytes|Count)": ?|\bcount : |\bin_count=)(\d{3,9})(?!\d)'
+    cut = re.sub(sizes, change, files[name])
+    if cut == files[name]:
+        return None
+    return Damaged({**files, name: cut}, True, "no process has so much memory")
+
+
 _FOREIGN = "nothing says how many rows there were"
 _MIDDLE = "no record's number is missing between the first and the last"
 _ANY = (0.05, 0.2, 0.5)
@@ -268,9 +344,21 @@ DAMAGES = (
     Damage("a file twice", _file_twice, (1.0,)),
     Damage("numbers lose a digit", _digits, (0.01, 0.1)),
     Damage("cells gone", _columns, (0.1, 1.0)),
+    Damage("other types in than out", _entries(_other_type, "in and out differ"), _ANY),
+    Damage("other counts in than out", _entries(_other_size, "in and out differ"), _ANY),
+    Damage("status behind the entries", _entries(_other_status, "completed, not enqueued"), (1.0,)),
+    Damage("entries gone without record ids", _unnumbered, _ANY),
+    Damage("two dumps, other ranks", _other_group, (1.0,)),
+    Damage("sizes beyond any memory", _beyond_memory, (0.3, 1.0)),
     Damage(
         "records of an interval repeated",
         _rows(_repeated, "a measurement may be repeated"),
+        _ANY,
+        exam=True,
+    ),
+    Damage(
+        "other counts out than in",
+        _entries(_other_output, "in and out differ"),
         _ANY,
         exam=True,
     ),

@@ -11,10 +11,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import semantics
 from semantics import Told
 
+_NUMBERS = ("every second record gone", "entries gone without record ids")
+_FIELDS = ("other counts in than out", "other types in than out", "two dumps, other ranks")
 CHOSEN = {
     "traces": ("traces/ringll", ("durations x100 of some kernels", "last kernels gone")),
     "logs": ("nccl/ddp", ("a file after itself", "torn within a call", "lines of calls gone")),
-    "records": ("recorders/ddp.fr.rank0.json", ("every second record gone",)),
+    "records": ("recorders/ddp.fr.rank0.json", (*_NUMBERS, *_FIELDS)),
 }
 
 

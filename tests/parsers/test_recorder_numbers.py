@@ -32,6 +32,15 @@ def dump(change: Callable[[Entries], Entries]) -> bytes:
     return json.dumps({**found, "entries": change(found["entries"])}).encode()
 
 
+def without_id(entries: Entries) -> Entries:
+    return [{k: v for k, v in e.items() if k != "record_id"} for e in entries]
+
+
+def transfer(entry: dict[str, Any]) -> dict[str, Any]:
+    """A Send that has the number of a collective, as after startCoalescing of a batch."""
+    return {**entry, "is_p2p": True, "p2p_seq_id": 1, "profiling_name": "nccl:send 0->1"}
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
@@ -42,6 +51,11 @@ def dump(change: Callable[[Entries], Entries]) -> bytes:
         (lambda e: e[:-3], (17, {"numbers_missing": 3})),
         (lambda e: [x for x in e for _ in "ab"], (20, {"counted_once": 20})),
         (lambda e: [{**e[0], "record_id": None}, *e[1:]], (20, {})),
+        # Without numbers of the process, those of each group count.
+        (without_id, (20, {})),
+        (lambda e: without_id(e[:5] + e[10:]), (15, {"numbers_missing": 5})),
+        (lambda e: without_id(e[5:]), (15, {})),
+        (lambda e: without_id([*e[:9], transfer(e[9]), *e[10:]]), (20, {})),
     ],
 )
 def test_flight_recorder(
@@ -70,6 +84,47 @@ def test_numbers_that_no_file_can_hold() -> None:
     data = dump(lambda e: [*e[:-1], {**e[-1], "record_id": 2**63 - 1}])
     calls, codes = told(data, FLIGHT)
     assert (calls, codes["numbers_missing"] < 2**63) == (20, True)
+
+
+@pytest.mark.parametrize(
+    ("enqueued", "change", "expected"),
+    [
+        ("116", lambda e: e, 0),
+        ("115", lambda e: e, 1),
+        # An entry is made before its call is enqueued.
+        ("115", lambda e: [*e[:-1], {**e[-1], "state": "scheduled"}], 0),
+        ("5", lambda e: [transfer(e[0]), *e[1:]], 0),  # the status may be of transfers
+        ("-1", lambda e: e, 0),
+    ],
+)
+def test_a_status_that_its_entries_contradict(
+    enqueued: str, change: Callable[[Entries], Entries], expected: int
+) -> None:
+    document = json.loads(dump(change))
+    document["pg_status"]["0"]["last_enqueued_collective"] = enqueued
+    found = parse_recording([json.dumps(document).encode()], FLIGHT)
+    assert found is not None
+    codes = [d.code for d in found.diagnostics]
+    assert codes.count("contradicting_status") == expected
+    assert len(found.status) == 1 - expected
+
+
+def test_a_value_nested_too_deep_costs_only_itself() -> None:
+    one = (SAMPLES / FLIGHT).read_bytes()
+    deep = b"[" * 100_000 + b'"]"' + b"]" * 100_000
+    found = parse_recording([one.rstrip()[:-1] + b',"more":' + deep + b"}"], FLIGHT)
+    sound = parse_recording([one], FLIGHT)
+    assert found is not None
+    assert sound is not None
+    assert [(d.code, d.count) for d in found.diagnostics] == [("deep_value", 1)]
+    assert (found.calls, found.groups, found.status) == (sound.calls, sound.groups, sound.status)
+
+
+def test_a_communicators_line_that_is_cut() -> None:
+    name = "replay.4711.node-1.json"
+    data = (SAMPLES / name).read_bytes().rstrip()
+    assert told(data, name) == (7, {})
+    assert told(data[:-3], name) == (7, {"torn_line": 1})
 
 
 def numbered(line: str, number: int, key: str = "coll_sn") -> str:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, TypeVar
 
 from collscope.model import Severity
+from collscope.parsers._gaps import lacking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -27,22 +28,6 @@ _MISSING_TEXT = (
 _OPEN_TEXT = "The file is not closed, as the process does when it ends: later calls may be missing."
 _MOST = 2**62  # a number that a damaged file gives; the sums of a run stay whole numbers of SQLite
 _TWICE_TEXT = "Records that stand in the file twice, equal in every field, were counted once."
-
-
-def lacking(numbers: Iterable[int], *, first: int | None = None) -> int:
-    """How many numbers are missing between the least and the largest.
-
-    numbers  in any order, each any number of times
-    first    that the recorder begins with, where the file should reach back to it
-
-    >>> lacking([3, 4, 4, 7]), lacking([3, 4], first=1), lacking([])
-    (2, 2, 0)
-    """
-    known = set(numbers)
-    if not known:
-        return 0
-    least = min(known) if first is None else min(first, *known)
-    return max(known) - least + 1 - len(known)
 
 
 def lacking_calls(calls: Iterable[RecordedCall], *, first: int | None = None) -> int:

@@ -21,6 +21,9 @@ _DECIMAL = re.compile(r"\s*[0-9]{1,40}\s*")
 _HEX = re.compile(r"\s*(?:0[xX])?([0-9a-fA-F]{1,16})\s*")
 _RANKS = re.compile(r"\s*\[?([0-9,\s]*)\]?\s*")
 _UNKNOWN = {"unknown", "n/a", "none"}
+_DEEPEST = 64  # levels
+# A text, so that brackets in it do not count, or a bracket.
+_BRACKETS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
 _DECODER = json.JSONDecoder()
 
 
@@ -105,6 +108,28 @@ def decode(source: str, start: int) -> tuple[object, int] | None:
     # A number of thousands of digits is a ValueError too.
     except (ValueError, RecursionError):
         return None
+
+
+def without_deep(source: str) -> tuple[str, int]:
+    """JSON text with ``null`` for what is nested too deep for a decoder, and how often.
+
+    A recorder's own fields lie a few levels deep.
+    """
+    parts: list[str] = []
+    depth, kept = 0, 0
+    for found in _BRACKETS.finditer(source):
+        bracket = found[0]
+        if bracket in "[{":
+            depth += 1
+            if depth == _DEEPEST + 1:
+                parts.append(source[kept : found.start()])
+                kept = len(source)  # until it is closed
+        elif bracket in "]}":
+            if depth == _DEEPEST + 1:
+                parts.append("null")
+                kept = found.end()
+            depth -= 1
+    return "".join([*parts, source[kept:]]), len(parts) // 2
 
 
 def json_objects(source: str) -> Iterator[tuple[int, Mapping[object, object] | None]]:

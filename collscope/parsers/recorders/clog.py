@@ -16,9 +16,11 @@ import msgspec
 from collscope.model import Datatype, Op, Severity, parse_datatype, parse_redop
 from collscope.model.limits import LIMIT
 from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
+from collscope.parsers._gaps import lacking
 from collscope.parsers._notes import Notes, ended_lines
+from collscope.parsers._sides import CODE, CONTRADICT_TEXT, counts_contradict
 from collscope.parsers.reader import recorder_reader
-from collscope.parsers.recorders._numbering import lacking, note_again, note_missing
+from collscope.parsers.recorders._numbering import note_again, note_missing
 from collscope.parsers.recorders._values import text, whole
 from collscope.parsers.traces.kineto_names import parse_collective
 
@@ -112,7 +114,7 @@ class _Reader:
         elif event := _EVENT.fullmatch(line):
             self._event(event, number)
         elif signature := _SIGNATURE.fullmatch(line):
-            self._sign(signature[1], signature[2])
+            self._sign(signature[1], signature[2], number)
         elif new := _NEW.fullmatch(line):
             self._communicator(new[1], int(new[2]), int(new[3]))
         elif split := _SPLIT.fullmatch(line):
@@ -142,7 +144,7 @@ class _Reader:
             self._groups[split[2]] = tuple(parent[place] for place in places)
         self._sizes[split[2]] = len(places)
 
-    def _sign(self, key: str, body: str) -> None:
+    def _sign(self, key: str, body: str, number: int) -> None:
         name, *parts = body.split("|")
         fields = dict(part.partition("=")[::2] for part in parts)
         group = text(fields.get("comm"))
@@ -150,12 +152,15 @@ class _Reader:
         datatype = fields.get("dtype")
         known = None if datatype is None else _TYPES.get(datatype) or parse_datatype(datatype)
         op = Op.UNKNOWN if name == "batch_op_issue" else parse_collective(name)
-        sides = [_count(fields, side) for side in ("in", "out")]
+        into, out = (_count(fields, side) for side in ("in", "out"))
+        if counts_contradict(op, (into, out), self._sizes.get(group or "")):
+            self.notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, number, body)
+            into = out = None
         self._signatures[key] = TraceCollective(
             op=op,
             datatype=known,
-            in_count=sides[0],
-            out_count=sides[1],
+            in_count=into,
+            out_count=out,
             group=group,
             group_size=self._sizes.get(group or ""),
             group_ranks=self._groups.get(group or ""),

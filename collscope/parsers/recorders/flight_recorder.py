@@ -8,6 +8,7 @@ and other numbers. The pickled form has the same fields; `flight_pickle` reads i
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,11 @@ from msgspec.structs import replace
 from collscope.model import Op, Severity
 from collscope.model.limits import LIMIT
 from collscope.model.trace import GroupStatus, RecordedCall, RecordedCalls, TraceCollective
+from collscope.parsers._gaps import lacking
 from collscope.parsers._notes import Notes
+from collscope.parsers._sides import CODE, CONTRADICT_TEXT, counts_contradict
 from collscope.parsers.reader import recorder_reader
-from collscope.parsers.recorders._numbering import lacking, note_missing, once
+from collscope.parsers.recorders._numbering import note_missing, once
 from collscope.parsers.recorders._values import (
     decode,
     mapping,
@@ -27,6 +30,7 @@ from collscope.parsers.recorders._values import (
     sequence,
     text,
     whole,
+    without_deep,
 )
 from collscope.parsers.traces.kineto_names import parse_collective, parse_dtype
 
@@ -59,7 +63,13 @@ _ACTIVE_TEXT = (
     "The dump holds only calls that were not completed: by its numbers at least so many others were"
     " made among them."
 )
+_DEEP_TEXT = "Values nested too deep to be read were left out."
+_STATUS_TEXT = (
+    "The dump's status of a group contradicts its entries: a call is completed that by the status"
+    " was not enqueued. The status is not used."
+)
 _AGAIN_TEXT = "The dump stands in the file again, equal in every field: it was counted once."
+_TYPES = ("input_dtypes", "output_dtypes")
 _MOST_RANKS = 1 << 24  # of all groups together, and characters that list them
 
 
@@ -75,7 +85,14 @@ def parse(data: bytes, name: str) -> RecordedCalls:
     """
     notes = Notes()
     source = data.decode("utf-8", errors="replace")
-    found = decode(source, max(source.find("{"), 0))
+    begin = max(source.find("{"), 0)
+    found = decode(source, begin)
+    if found is None:
+        shallow, deep = without_deep(source)
+        found = decode(shallow, begin) if deep else None
+        if found is not None:
+            source = shallow
+            notes.add(Severity.DATA_LOSS, "deep_value", _DEEP_TEXT, 1, count=deep)
     if found is not None:
         _note_second(source, found, notes)
         return from_dump(found[0], name, "flight_recorder", notes)
@@ -103,20 +120,20 @@ def from_dump(dump: object, name: str, dialect: str, notes: Notes) -> RecordedCa
     whole_buffer = bool(entries) and whole(entries[0].get("record_id")) == 0
     if one_counter and not whole_buffer:
         notes.add(Severity.NOTICE, "numbers_of_process", _NUMBERS_TEXT, 1)
-    status = _status(fields.get("pg_status"), entries)
+    status = _agreed(_status(fields.get("pg_status"), entries), entries, notes)
     missing = _lacking(entries, status)
     if any(text(entry.get("state")) == "completed" for entry in entries):
         note_missing(notes, missing)
     else:  # _dump_nccl_trace(onlyActive=True) leaves the completed ones out
         notes.add(Severity.NOTICE, "only_active", _ACTIVE_TEXT, 1, count=missing)
-    reader = _Entries(groups, rank, one_counter=one_counter, whole_buffer=whole_buffer)
+    reader = _Entries(groups, rank, notes, one_counter=one_counter, whole_buffer=whole_buffer)
     read = []
     for place, entry in enumerate(entries, start=1):
         if text(entry.get("profiling_name")) is None:
             message = "Entries without a name were skipped."
             notes.add(Severity.DATA_LOSS, "entry_without_name", message, place)
             continue
-        read.append((entry, reader.call(entry)))
+        read.append((entry, reader.call(entry, place)))
     calls = _without_closing(read)
     if not calls:
         notes.add(Severity.NOTICE, "no_calls", "The recording holds no collectives.", 1)
@@ -160,7 +177,9 @@ def _lacking(entries: Sequence[Mapping[object, object]], status: Sequence[GroupS
     """
     numbers = [n for e in entries if (n := whole(e.get("record_id"))) is not None]
     # An entry whose number cannot be read may be any of those that lack.
-    missing = max(lacking(numbers) - (len(entries) - len(numbers)), 0) if numbers else 0
+    missing = max(lacking(numbers) - (len(entries) - len(numbers)), 0)
+    if not numbers:
+        missing = sum(map(lacking, _numbers_in_groups(entries).values()))
     last: dict[str | None, int] = {}
     for entry in entries:
         for counter in ("collective_seq_id", "p2p_seq_id"):
@@ -172,6 +191,44 @@ def _lacking(entries: Sequence[Mapping[object, object]], status: Sequence[GroupS
         if s.last_enqueued is not None and last.get(s.group)
     )
     return missing + sum(max(n, 0) for n in behind)
+
+
+def _numbers_in_groups(entries: Sequence[Mapping[object, object]]) -> dict[str | None, list[int]]:
+    """Numbers of collectives by group; each process group counts its own by one.
+
+    Entries of transfers hold the number, too, and some versions raise it for a batch of them
+    (startCoalescing of ProcessGroupNCCL.cpp).
+    """
+    numbers: dict[str | None, list[int]] = defaultdict(list)
+    for entry in entries:
+        if number_ := whole(entry.get("collective_seq_id")):
+            numbers[_group(entry)].append(number_)
+    return numbers
+
+
+def _agreed(
+    status: Sequence[GroupStatus], entries: Sequence[Mapping[object, object]], notes: Notes
+) -> tuple[GroupStatus, ...]:
+    """Status of groups without those that their entries contradict.
+
+    A call is enqueued before it can be completed. Only that decides: the watchdog raises the other
+    two counters some time after the fact, and in a group with transfers all three may be of theirs.
+    """
+    last = max((whole(e.get("collective_seq_id")) or 0 for e in entries), default=0)
+    if all(s.last_enqueued is None or s.last_enqueued >= last for s in status):
+        return tuple(status)
+    sided = {_group(e) for e in entries if e.get("is_p2p") is True or whole(e.get("p2p_seq_id"))}
+    done = _numbers_in_groups([e for e in entries if text(e.get("state")) == "completed"])
+    kept = tuple(
+        s
+        for s in status
+        if s.group in sided
+        or s.last_enqueued is None
+        or max(done.get(s.group, ()), default=0) <= s.last_enqueued
+    )
+    code = "contradicting_status"
+    notes.add(Severity.DATA_LOSS, code, _STATUS_TEXT, 1, count=len(status) - len(kept))
+    return kept
 
 
 def rank_of(name: str) -> int | None:
@@ -290,19 +347,22 @@ class _Entries:
         self,
         groups: Mapping[str, tuple[int, ...]],
         rank: int | None,
+        notes: Notes,
         *,
         one_counter: bool,
         whole_buffer: bool,
     ) -> None:
         self._groups = groups
         self._rank = rank
+        self._notes = notes
         self._one_counter = one_counter
         self._numbered = not (one_counter and whole_buffer)  # else the order in a group numbers it
         self._elements: dict[int, int | None] = {}
+        self._contradict: dict[tuple[Op, tuple[int | None, int | None], int | None, str], bool] = {}
 
-    def call(self, entry: Mapping[object, object]) -> RecordedCall:
-        """Call of one entry."""
-        collective = self._collective(entry)
+    def call(self, entry: Mapping[object, object], place: int) -> RecordedCall:
+        """Call of one entry, which stands at a place in the dump."""
+        collective = self._agreed(entry, self._collective(entry), place)
         one_sided = collective.op.point_to_point or entry.get("is_p2p") is True
         counter = "p2p_seq_id" if one_sided and not self._one_counter else "collective_seq_id"
         number_in_group = whole(entry.get(counter)) if self._numbered else None
@@ -346,6 +406,28 @@ class _Entries:
             group_ranks=members,
             peer=int(arrow[2]) if arrow and op.point_to_point else None,
         )
+
+    def _agreed(
+        self, entry: Mapping[object, object], found: TraceCollective, place: int
+    ) -> TraceCollective:
+        """The collective without the sizes and the type in which its input and output differ."""
+        name = text(entry.get("profiling_name")) or ""
+        counts = found.in_count, found.out_count
+        sides = [entry.get(side) for side in _TYPES]
+        types: set[str | None] = set()
+        if sides[0] != sides[1]:  # they are equal in nearly all entries
+            types = {text(t) for side in sides for t in sequence(side)}
+        # c10d and torchcomms take no tensors of two types in one call.
+        mixed = len(types) > 1
+        key = found.op, counts, found.group_size, name
+        if key not in self._contradict:
+            self._contradict[key] = counts_contradict(*key)
+        if not mixed and not self._contradict[key]:
+            return found
+        text_of = f"{name}: in {counts[0]}, out {counts[1]} of {', '.join(sorted(map(str, types)))}"
+        self._notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, place, text_of)
+        datatype = None if mixed else found.datatype
+        return replace(found, datatype=datatype, in_count=None, out_count=None)
 
     def _count(self, shapes: object, factor: int) -> int | None:
         if id(shapes) not in self._elements:

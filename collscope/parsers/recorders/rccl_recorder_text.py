@@ -102,6 +102,8 @@ class _Reader:
             self._seen.add(line)
         if name in OPS:
             self._call(line_number, line, OPS[name], fields)
+        elif line.count("[") > line.count("]"):
+            self._lost(line_number, line)
         else:
             self._lifecycle(name, fields)
 

@@ -14,6 +14,8 @@ from collscope.model import Diagnostic, Severity
 from collscope.model.trace import Call, HostCalls, Ints, Kind, TraceCollective, TraceFile
 from collscope.parsers._calls import NOT_TOLD, at_the_end, lost_kernels
 from collscope.parsers._columns import Floats, Index, as_numpy
+from collscope.parsers._notes import Notes
+from collscope.parsers._sides import CODE, CONTRADICT_TEXT
 from collscope.parsers.traces import kineto_calls
 from collscope.parsers.traces._named import from_name
 from collscope.parsers.traces._table import Times, columns
@@ -36,10 +38,11 @@ def trace_files(seen: Collector, header: Header, problems: list[Diagnostic]) -> 
     thread = np.append(as_numpy(seen.host.thread, np.int32), -1)[call]
     launch_us = np.append(as_numpy(seen.host.start, np.float64), np.nan)[call]
     alone, in_graphs = _look_up(seen, thread, launch_us)
-    collectives, unlisted = _collectives(seen, header)
+    _compare(seen)
+    collectives, contradictions = _collectives(seen, header)
     times = _times(seen, header, launch_us)
     rank, world_size = _identity(seen, header)
-    notes = (*problems, *_notes(seen, alone, in_graphs), *_lost(seen), *_unlisted(unlisted))
+    notes = (*problems, *_notes(seen, alone, in_graphs), *_lost(seen), *contradictions)
     steps = np.array(seen.steps, dtype=np.float64).reshape(-1, 2)
     step_start = _ns(steps[:, 0], seen.origin_us, header.base_ns)
     step_end = step_start + np.rint(steps[:, 1] * 1000).astype(np.int64)
@@ -131,25 +134,44 @@ def _look_up(seen: Collector, thread: Ints, launch_us: Floats) -> tuple[int, int
     return alone, in_graphs
 
 
-def _named(hint: KernelName | None, _groups: kineto_calls.Groups) -> TraceCollective:
-    return from_name(hint)
+def _named(hint: KernelName | None, _known: kineto_calls.Known) -> kineto_calls.Described:
+    return kineto_calls.Described(from_name(hint))
 
 
-def _collectives(seen: Collector, header: Header) -> tuple[tuple[TraceCollective, ...], int]:
+def _compare(seen: Collector) -> None:
+    """Give kernels that name another collective than their call what the two agree in."""
+    records = seen.host.records
+    for row, external in seen.named:
+        number = records.with_external(external)
+        if number < 0:
+            continue
+        own, other = seen.rows.collective[row], records.place[number]
+        both = partial(kineto_calls.from_both, seen.described[own], seen.described[other])
+        seen.rows.collective[row] = seen.place_of((own, other), both)
+
+
+def _collectives(
+    seen: Collector, header: Header
+) -> tuple[tuple[TraceCollective, ...], list[Diagnostic]]:
     """The table of the collectives that rows have; the rows then hold places in it.
 
-    Second: how many lost the ranks of their group, since the file names too many in all.
+    Second: kernels whose fields contradict each other, and kinds of collectives that lost the ranks
+    of their group, since the file names too many in all.
     """
+    known = kineto_calls.Known(header.groups, header.world_size)
+    notes = Notes()
     used = as_numpy(seen.rows.collective, np.int32).copy()
     rows = np.flatnonzero(used >= 0)
     told = np.stack([used[rows], as_numpy(seen.rows.blocks, np.int32)[rows]])
-    kinds, kind = np.unique(told, axis=1, return_inverse=True)
+    kinds, kind, number = np.unique(told, axis=1, return_inverse=True, return_counts=True)
     table: Index[TraceCollective] = Index()
     final = np.empty(kinds.shape[1], dtype=np.int32)
     lists: dict[tuple[int, ...], tuple[int, ...]] = {}  # groups of the same ranks share one
     left, unlisted = _MOST_LISTED, 0
     for k, (place, blocks) in enumerate(kinds.T.tolist()):
-        found = seen.describe[place](header.groups)
+        found, wrong = seen.describe[place](known)
+        if wrong:
+            notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, None, wrong, count=int(number[k]))
         if found.description is None and found.group in header.descriptions:
             found = replace(found, description=header.descriptions[found.group])
         ranks = found.group_ranks or ()
@@ -162,7 +184,7 @@ def _collectives(seen: Collector, header: Header) -> tuple[tuple[TraceCollective
         final[k] = table[replace(found, blocks=None if blocks < 0 else blocks)]
     used[rows] = final[kind]
     seen.rows.collective = array("i", used.tobytes())
-    return table.values, unlisted
+    return table.values, [*notes.diagnostics, *_unlisted(unlisted)]
 
 
 def _times(seen: Collector, header: Header, launch_us: Floats) -> Times:
@@ -185,11 +207,12 @@ def _identity(seen: Collector, header: Header) -> tuple[int | None, int | None]:
     """Rank and world size: of the header, else as the collectives tell them."""
     rank, world_size = header.rank, header.world_size
     if rank is None:
-        told = (kineto_calls.own_rank(args) for args in seen.described)
+        told = (kineto_calls.own_rank(args) for args in seen.described.values())
         ranks = Counter(found for found in told if found is not None).most_common(1)
         rank = ranks[0][0] if ranks else None
     if world_size is None:
-        sizes = [a.group_size or 0 for a in seen.described if a.description == "default_pg"]
+        arguments = seen.described.values()
+        sizes = [a.group_size or 0 for a in arguments if a.description == "default_pg"]
         size = max(sizes, default=0)
         world_size = size if 0 < size < _LARGEST_WORLD else None
     return rank, world_size

@@ -6,13 +6,15 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from collscope.model import Datatype, Op
 from collscope.model.limits import LIMIT, MOST_RANKS
 from collscope.model.trace import TraceCollective
+from collscope.parsers._sides import counts_contradict, is_group
 from collscope.parsers.traces.kineto_names import parse_collective, parse_dtype
 
 if TYPE_CHECKING:
@@ -21,7 +23,23 @@ if TYPE_CHECKING:
 Groups = Mapping[str, tuple[int, ...]]
 """World ranks of process groups by their names."""
 
+
+class Known(NamedTuple):
+    """What the header says of a trace's groups."""
+
+    groups: Groups
+    world_size: int | None = None
+
+
+class Described(NamedTuple):
+    """A collective, and what of its fields contradicts another field."""
+
+    collective: TraceCollective
+    contradiction: str = ""  # "": nothing
+
+
 _LARGEST_LIST = 1 << 20  # ranks or split sizes
+_COPIED = ("datatype", "in_count", "out_count", "group", "group_size", "group_ranks")
 _LIST = re.compile(r"\s*\[?([\d,\s]*)\]?\s*")
 
 
@@ -39,29 +57,52 @@ def whole_list(value: object) -> tuple[int, ...] | None:
     return None
 
 
-def from_arguments(args: Arguments, groups: Groups) -> TraceCollective:
-    """The collective that arguments describe.
+def from_arguments(args: Arguments, known: Known) -> Described:
+    """The collective that arguments describe, without what they contradict themselves in.
 
-    groups   ranks of the header's process groups by name; used where the printed ranks were cut
+    known   used where the printed ranks were cut, or contradict the group's size
     """
     op = _operation(args)
     datatype, factor = (None, 1) if args.dtype is None else parse_dtype(args.dtype)
     group = _group_name(args)
-    size = _limited(args.group_size) or None
+    size, ranks, wrong = _group(args, known, group)
+    counts = _count(args.in_count, factor), _count(args.out_count, factor)
+    if counts_contradict(op, counts, size, args.collective or ""):
+        wrong += f" In msg nelems {args.in_count}, Out msg nelems {args.out_count}"
+        counts = None, None
     peer = args.destination if op is Op.SEND else args.source if op is Op.RECV else None
-    return TraceCollective(
+    found = TraceCollective(
         op=op,
         datatype=datatype,
-        in_count=_count(args.in_count, factor),
-        out_count=_count(args.out_count, factor),
+        in_count=counts[0],
+        out_count=counts[1],
         group=group,
         group_size=size,
-        group_ranks=_ranks(args, groups.get(group or ""), size),
+        group_ranks=ranks,
         peer=_limited(peer),
         in_split=tuple(n * factor for n in whole_list(args.in_split) or ()),
         out_split=tuple(n * factor for n in whole_list(args.out_split) or ()),
         description=described(args.description),
     )
+    return Described(found, wrong.strip() and f"{args.collective}: {wrong.strip()}")
+
+
+def from_both(kernel: Arguments, call: Arguments, known: Known) -> Described:
+    """The collective of a kernel, without what the call that launched it says otherwise.
+
+    PyTorch writes a kernel's arguments from those of the call, so that they are equal.
+    """
+    found, wrong = from_arguments(kernel, known)
+    other, _ = from_arguments(call, known)
+    both = ((name, getattr(found, name), getattr(other, name)) for name in _COPIED)
+    # What is cut on one side is no contradiction.
+    differ = [name for name, own, its in both if own != its and None not in (own, its)]
+    if kernel.collective != call.collective:
+        differ = list(_COPIED)
+    if not differ:
+        return Described(found, wrong)
+    wrong = f"{kernel.collective}: its kernel and its call ({call.collective}) differ in "
+    return Described(replace(found, **dict.fromkeys(differ)), wrong + ", ".join(differ))
 
 
 @lru_cache(maxsize=1024)
@@ -140,14 +181,32 @@ def _limited(value: int | None) -> int | None:
     return None if value is None or value < 0 else min(value, LIMIT - 1)
 
 
-def _ranks(
-    args: Arguments, known: tuple[int, ...] | None, size: int | None
-) -> tuple[int, ...] | None:
-    printed = whole_list(args.group_ranks)
-    if printed and (size is None or len(printed) == size):
-        return printed
-    if known and (size is None or len(known) == size):
-        return known
+def _group(
+    args: Arguments, known: Known, name: str | None
+) -> tuple[int | None, tuple[int, ...] | None, str]:
+    """Size and world ranks of the group; what of them contradicts another field, "" where nothing.
+
+    Where the printed ranks and the size differ, the header decides if it has one of the two.
+    """
+    size = _limited(args.group_size) or None
+    printed, listed = whole_list(args.group_ranks), known.groups.get(name or "")
+    # The profiler cuts long lists, and prints none for calls that belong to no group.
+    if printed and not is_group(printed, size, known.world_size):
+        text = f"Group size {args.group_size}, Process Group Ranks {args.group_ranks}"
+        agreed = listed is not None and is_group(listed, None, known.world_size)
+        if listed and agreed and (listed == printed or len(listed) == size):
+            return len(listed), listed, text
+        return None, None, text
+    if size is not None and size > (known.world_size or size):
+        return None, None, f"Group size {size}, world_size {known.world_size}"
+    if printed:
+        return size, printed, ""
+    if listed and (size is None or len(listed) == size):
+        return size, listed, ""
+    return size, _evenly_spaced(args, size), ""
+
+
+def _evenly_spaced(args: Arguments, size: int | None) -> tuple[int, ...] | None:
     start, stride = args.rank_start, args.rank_stride
     if size is None or size > _LARGEST_LIST or start is None or stride is None:
         return None

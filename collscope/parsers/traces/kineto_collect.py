@@ -21,11 +21,10 @@ from collscope.parsers.traces.kineto_slices import NO_ARGUMENTS, small, usable_t
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from collscope.model.trace import TraceCollective
     from collscope.parsers.traces.kineto_events import Arguments, Event
     from collscope.parsers.traces.kineto_slices import Activity, Slice
 
-    Describe = Callable[[kineto_calls.Groups], TraceCollective]
+    Describe = Callable[[kineto_calls.Known], kineto_calls.Described]
 
 
 class Collector:
@@ -43,7 +42,8 @@ class Collector:
         self.host = Host()
         self.steps: list[tuple[float, float]] = []
         self.describe: list[Describe] = []  # by the place that rows.collective holds
-        self.described: list[Arguments] = []  # one of each kind that names a collective
+        self.described: dict[int, Arguments] = {}  # by place, of each kind that names a collective
+        self.named: list[tuple[int, int]] = []  # row and External id of kernels that name one
         self.unnamed: list[tuple[int, int]] = []  # row and External id of kernels to look up
         self.unknown: dict[str, int] = {}  # names with "ccl" that no rule knows
         self.origin_us: int = 0  # to be added to all times
@@ -122,6 +122,9 @@ class Collector:
         self.rows.blocks[row] = kineto_calls.blocks(bytes(args.grid))
         if args.collective is not None:
             self.rows.collective[row] = self._described(args)
+            # The two are equal where kineto knew no operator: then it refers to none.
+            if args.external != args.correlation:
+                self.named.append((row, small(args.external)))
         elif hint is True:
             text = event.name or ""
             self.unknown[text] = self.unknown.get(text, 0) + 1
@@ -142,10 +145,9 @@ class Collector:
             *(args.in_split, args.out_split, args.group, args.group_id, args.group_ranks),
             *(args.rank_start, args.rank_stride, args.source, args.destination, args.rank),
         )
-        known = len(self.describe)
         place = self.place_of(key, partial(kineto_calls.from_arguments, args))
-        if place == known:
-            self.described.append(args)
+        if place not in self.described:
+            self.described[place] = args
         return place
 
     def _sync(self, event: Event) -> None:
@@ -169,7 +171,7 @@ class Collector:
             elif timed is not None and parse_collective(name) is not Op.UNKNOWN:
                 args = event.args or NO_ARGUMENTS
                 key = (name, bytes(args.dims), bytes(args.types))
-                place = self.place_of(key, lambda _: kineto_calls.from_annotation(name, args))
+                place = self.place_of(key, partial(_annotated, name, args))
                 self._span(self.host.annotations, event, timed, place)
 
     def _record(self, event: Event) -> None:
@@ -181,6 +183,10 @@ class Collector:
     def _span(self, spans: Spans, event: Event, timed: tuple[float, float], place: int) -> int:
         start, duration = timed
         return spans.add(self.host.threads[event.tid], start, start + duration, place)
+
+
+def _annotated(name: str, args: Arguments, _known: kineto_calls.Known) -> kineto_calls.Described:
+    return kineto_calls.Described(kineto_calls.from_annotation(name, args))
 
 
 def _narrow(value: int | None) -> int:
