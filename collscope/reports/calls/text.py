@@ -16,6 +16,7 @@ from collscope.reports.rendering.layout import (
     scaled,
     table,
 )
+from collscope.reports.rendering.origin import Origin, origin
 from collscope.reports.report.answer import Report
 from collscope.units import count, format_size
 
@@ -44,7 +45,11 @@ def classes(report: Report) -> Iterable[str | Table]:
         ("% bytes", NUMBER),
         ("algorithm", TEXT),
     ]
-    yield table(columns, (_class_cells(row) for row in report.classes))
+    yield table(
+        columns,
+        (_class_cells(row) for row in report.classes),
+        (origin("calls", class_id=row.class_id) for row in report.classes),
+    )
     yield (
         "op rN: root N. size B: nccl-tests size of one call. place: in or out. MB = 1e6 bytes. "
         "% bytes: of the bytes of all calls. algorithm/protocol/channels: of most calls with a "
@@ -97,6 +102,7 @@ def _time_table(classes: Sequence[ClassRow]) -> Table:
         ("kernels ms", NUMBER),
         ("% waiting", NUMBER),
     ]
+    timed = [row for row in classes if row.kernel_ns]
     return table(
         columns,
         (
@@ -111,9 +117,9 @@ def _time_table(classes: Sequence[ClassRow]) -> Table:
                 scaled(row.kernel_ns, 1e6),
                 percent(_waiting_share(row)),
             )
-            for row in classes
-            if row.kernel_ns
+            for row in timed
         ),
+        (origin("classes", class_id=row.class_id) for row in timed),
     )
 
 
@@ -151,7 +157,17 @@ def _histogram_table(histogram: Histogram) -> Table:
     every = sum(row.calls for row in histogram.bins)
     # of the many powers of two those without calls are left out
     shown = [row for row in histogram.bins if row.calls or histogram.name == "perftools"]
-    return table(columns, (_bin_cells(row, every) for row in shown))
+    return table(
+        columns,
+        (_bin_cells(row, every) for row in shown),
+        (_bin_origin(row) if row.calls else None for row in shown),
+    )
+
+
+def _bin_origin(row: Bin) -> Origin:
+    """Classes with sizes of the bin."""
+    below = "" if row.high_bytes is None else f" AND size_bytes < {row.high_bytes}"
+    return Origin("classes", {}, f"size_bytes >= {row.low_bytes}{below}")
 
 
 def _bin_cells(row: Bin, every: int) -> tuple[object, ...]:
@@ -195,7 +211,14 @@ def communicators(rows: Sequence[CommunicatorRow]) -> Iterable[str | Table]:
     ]
     groups = _siblings(rows)
     shown = groups[:_MOST_COMMUNICATORS]
-    yield table(columns, (_sibling_cells(group, named=named) for group in shown))
+    yield table(
+        columns,
+        (_sibling_cells(group, named=named) for group in shown),
+        (
+            origin("communicators", comm_id=group[0].comm_id) if len(group) == 1 else None
+            for group in shown
+        ),
+    )
     yield "Communicators of equal shape, parent and calls share a line; MB = 1e6 bytes."
     if len(groups) > _MOST_COMMUNICATORS:
         yield f"{count(len(groups) - _MOST_COMMUNICATORS, 'more line')} not shown."

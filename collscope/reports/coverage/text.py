@@ -14,6 +14,7 @@ from collscope.reports.rendering.layout import (
     more_not_shown,
     table,
 )
+from collscope.reports.rendering.origin import origin
 from collscope.reports.report.answer import Report
 from collscope.units import count
 
@@ -33,7 +34,11 @@ def run_section(report: Report) -> Iterable[str | Table]:
     )
     yield f"Libraries: {', '.join(header.libraries) or 'no version line in the sources'}."
     columns = [("source kind", TEXT), ("dialect", TEXT), ("sources", NUMBER)]
-    yield table(columns, ((s.kind, s.dialect, s.sources) for s in header.sources))
+    yield table(
+        columns,
+        ((s.kind, s.dialect, s.sources) for s in header.sources),
+        (origin("sources", kind=s.kind, dialect=s.dialect) for s in header.sources),
+    )
 
 
 def _gpus(header: Header) -> str:
@@ -67,13 +72,16 @@ def coverage_section(report: Report) -> Iterable[str | Table]:
                 (s.source, s.lines, s.parsed, s.ignored, s.foreign_lines, s.damaged)
                 for s in coverage.sources[:MOST_ROWS]
             ),
+            (origin("sources", path=s.source) for s in coverage.sources[:MOST_ROWS]),
         )
         yield from more_not_shown(len(coverage.sources), "source")
     if coverage.diagnostics:
         names = [("diagnostic", TEXT), ("code", TEXT), ("count", NUMBER), ("message", TEXT)]
+        rows = coverage.diagnostics[:MOST_ROWS]
         yield table(
             names,
-            ((d.severity, d.code, d.count, d.message) for d in coverage.diagnostics[:MOST_ROWS]),
+            ((d.severity, d.code, d.count, d.message) for d in rows),
+            (origin("diagnostics", severity=d.severity, code=d.code) for d in rows),
         )
         yield from more_not_shown(len(coverage.diagnostics), "diagnostic")
     for gap in coverage.gaps:

@@ -11,6 +11,7 @@ import numpy as np
 
 from collscope.reports.efficiency.curves import Curve
 from collscope.reports.efficiency.judgement import JudgedClass
+from collscope.reports.efficiency.text import class_origin
 from collscope.reports.rendering.drawing import (
     INK,
     PARTS,
@@ -61,6 +62,7 @@ def classes_figure(report: Report) -> Figure | None:
         ((r.class_id, r.op, format_size(r.size_bytes), r.nranks, r.busbw_gbps, r.roof_gbps,
           r.limit_gbps, None if r.time_share is None else f"{100 * r.time_share:.2f}")
          for r in (*rows, *outside)),
+        (class_origin(r, report.judgement.label) for r in (*rows, *outside)),
     )  # fmt: skip
     return Figure(
         "Every class: how large, how fast, how much of the time",
@@ -252,6 +254,7 @@ def bars_figure(report: Report) -> Figure | None:
          *((f"{name} %", NUMBER) for name in PARTS)],
         ((r.class_id, class_name(r), f"{100 * (r.time_share or 0):.2f}",
           *(f"{100 * part:.2f}" for part in parts[r.class_id])) for r in shown),
+        (class_origin(r, report.judgement.label) for r in shown),
     )  # fmt: skip
     marks = {
         f"bar-{r.class_id}-{n}": f"{_says(r)}\n{name}: {100 * part:.1f} %"

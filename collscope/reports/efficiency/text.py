@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
+from msgspec.structs import replace
+
 from collscope.reports.calls.answer import compact_ranges
 from collscope.reports.efficiency.application_metrics import ApplicationMetric
 from collscope.reports.efficiency.judged_classes import Reached
@@ -17,6 +19,7 @@ from collscope.reports.efficiency.judgement import (
 )
 from collscope.reports.efficiency.judgement_text import speed_up_of
 from collscope.reports.rendering.layout import NAME, NUMBER, TEXT, Item, Table, cell, percent, table
+from collscope.reports.rendering.origin import Origin, origin
 from collscope.reports.report.answer import Report
 from collscope.roofline.workload import IMPOSSIBLE
 from collscope.units import count, decimals, format_size
@@ -144,12 +147,24 @@ _MEASURED_COLUMNS = [
 ]  # fmt: skip
 
 
+def class_origin(row: JudgedClass, label: str | None) -> Origin | None:
+    """Where a class comes from: the job's calls, or the measurements with a label."""
+    if row.calls:
+        return origin("classes", class_id=row.class_id)
+    if label is None:
+        return None
+    return origin(
+        "measurements", label=label, op=row.op, size_bytes=row.size_bytes, nranks=row.nranks
+    )
+
+
 def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Table]:
+    origins = [class_origin(row, said.label) for row in rows]
     label = f" with label {said.label}" if said.label else ""
     roofs = {row.roof for row in rows if row.roof}
     if any(row.calls for row in rows):
         cells = (_class_cells(row) for row in rows)
-        yield _without_the_only_roof(table(_CLASS_COLUMNS, cells), roofs)
+        yield _without_the_only_roof(table(_CLASS_COLUMNS, cells, origins), roofs)
         guessed = any(
             row.time_share is not None and row.measured_us is None and not row.kernel_us
             for row in rows
@@ -164,7 +179,7 @@ def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Tab
         )
     else:
         cells = (_measured_cells(row) for row in rows)
-        yield _without_the_only_roof(table(_MEASURED_COLUMNS, cells), roofs)
+        yield _without_the_only_roof(table(_MEASURED_COLUMNS, cells, origins), roofs)
         yield (
             f"measured: median{label}. GB/s: its bus bandwidth. "
             "reachable: what the library's algorithms reach at that size, in GB/s; limit: what the "
@@ -174,13 +189,11 @@ def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Tab
         yield f"ceiling: {roofs.pop()}."
     if any(row.contention is not None for row in rows):
         names = [("class", NUMBER), ("in the job us", NUMBER), ("waiting us", NUMBER)]
+        compared = [row for row in rows if row.contention is not None]
         yield table(
             [*names, ("in the job / alone", NUMBER)],
-            (
-                (row.class_id, row.transfer_us, row.wait_us, row.contention)
-                for row in rows
-                if row.contention is not None
-            ),
+            ((row.class_id, row.transfer_us, row.wait_us, row.contention) for row in compared),
+            (class_origin(row, said.label) for row in compared),
         )
     yield from _remarks(rows)
 
@@ -189,7 +202,7 @@ def _without_the_only_roof(found: Table, roofs: Collection[str]) -> Table:
     """The table without its last column, `ceiling`, unless the rows have several."""
     if len(roofs) > 1:
         return found
-    return Table(found.columns[:-1], tuple(row[:-1] for row in found.rows))
+    return replace(found, columns=found.columns[:-1], rows=tuple(row[:-1] for row in found.rows))
 
 
 def _class_cells(row: JudgedClass) -> tuple[object, ...]:
@@ -265,6 +278,7 @@ def _kernel_table(rows: Sequence[JudgedKernel]) -> Table:
             )
             for k in rows
         ),
+        (origin("kernel_totals", name=k.name) for k in rows),
     )  # fmt: skip
 
 

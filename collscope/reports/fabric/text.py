@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from collscope.reports.fabric.answer import TransportRow
 from collscope.reports.rendering.layout import MOST_ROWS, NUMBER, TEXT, Table, more_not_shown, table
+from collscope.reports.rendering.origin import origin
 from collscope.reports.report.answer import Report
 
 # Facts that tell what carries the data; the others stand in the findings, the header or the store.
@@ -31,18 +32,28 @@ def transports_section(report: Report) -> Iterable[str | Table]:
                 (t.transport, t.net, t.gdr, t.pairs, t.channels, *_places(t))
                 for t in report.transports
             ),
+            (
+                origin("links", transport=t.transport, net=t.net, gdr=t.gdr)
+                for t in report.transports
+            ),
         )
     else:
         yield "Transports: no channel lines in the sources."
     facts = [fact for fact in report.facts if fact.kind.startswith(_ABOUT_TRANSPORT)]
     if facts:
-        shown = ((f.kind, f.value, f.count) for f in facts[:MOST_ROWS])
-        yield table([("library says", TEXT), ("value", TEXT), ("times", NUMBER)], shown)
+        yield table(
+            [("library says", TEXT), ("value", TEXT), ("times", NUMBER)],
+            ((f.kind, f.value, f.count) for f in facts[:MOST_ROWS]),
+            (origin("facts", kind=f.kind, value=f.value) for f in facts[:MOST_ROWS]),
+        )
         yield from more_not_shown(len(facts), "statement")
     if report.settings:
-        settings = ((s.name, s.value, s.origin, s.processes) for s in report.settings[:MOST_ROWS])
-        names = [("setting", TEXT), ("value", TEXT), ("from", TEXT), ("processes", NUMBER)]
-        yield table(names, settings)
+        settings = report.settings[:MOST_ROWS]
+        yield table(
+            [("setting", TEXT), ("value", TEXT), ("from", TEXT), ("processes", NUMBER)],
+            ((s.name, s.value, s.origin, s.processes) for s in settings),
+            (origin("settings", name=s.name, value=s.value, origin=s.origin) for s in settings),
+        )
         yield from more_not_shown(len(report.settings), "setting")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from collscope.reports.rendering.origin import Origin
 from collscope.units import count
 from collscope.writing import one_line, visible
 
@@ -25,6 +26,7 @@ class Table(msgspec.Struct, frozen=True):
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
+    origins: tuple[Origin | None, ...] = ()  # of each row; none: no view holds them
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -41,15 +43,21 @@ class Section(msgspec.Struct, frozen=True):
     blocks: tuple[str | Item | Table, ...]
 
 
-def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[object]]) -> Table:
+def table(
+    columns: Sequence[tuple[str, str]],
+    rows: Iterable[Sequence[object]],
+    origins: Iterable[Origin | None] = (),
+) -> Table:
     """Table of plain values.
 
     columns  (title with unit, kind)
     rows     values; None becomes `-`, a float four digits
+    origins  where each row comes from
     """
     return Table(
         tuple(Column(title, kind) for title, kind in columns),
         tuple(tuple(cell(value) for value in row) for row in rows),
+        tuple(origins),
     )
 
 
@@ -100,7 +108,8 @@ def _block_in_lines(block: str | Item | Table) -> str | Item | Table:
     if isinstance(block, Item):
         return Item(one_line(block.head), tuple(map(one_line, block.lines)))
     columns = tuple(Column(one_line(column.title), column.kind) for column in block.columns)
-    return Table(columns, tuple(tuple(map(one_line, row)) for row in block.rows))
+    rows = tuple(tuple(map(one_line, row)) for row in block.rows)
+    return Table(columns, rows, block.origins)
 
 
 MOST_ROWS = 20  # rows of settings, facts, sources and diagnostics

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,13 @@ import msgspec
 from msgspec.structs import replace
 
 from collscope.reports.rendering.layout import BAR, NUMBER, Item, Section, Table, in_lines
+from collscope.reports.rendering.origin import query
 from collscope.writing import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 _FOLDER = Path(__file__).parent
-Queries = Callable[[Table], Sequence[str]]
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -105,12 +105,12 @@ class Extras(msgspec.Struct, frozen=True):
 
     facts     of the first screen
     drawings  by section title; a drawing of a section that is not there is left out
-    queries   gives what yields each row of a table by `collscope sql`; empty where nothing does
+    run       label of the run, for the queries of rows
     """
 
     facts: tuple[Fact, ...] = ()
     drawings: Mapping[str, Sequence[Figure | Strip]] = msgspec.field(default_factory=dict)
-    queries: Queries = lambda _: ()
+    run: str = ""
 
 
 def to_html(title: str, sections: Iterable[Section], extras: Extras | None = None) -> str:
@@ -128,10 +128,10 @@ def to_html(title: str, sections: Iterable[Section], extras: Extras | None = Non
         shown = []
         for drawing in extras.drawings.get(section.title, ()):
             key = f"d{len(data['figures']) + len(data['strips'])}"
-            shown.append(_drawing(drawing, key, data, extras.queries))
+            shown.append(_drawing(drawing, key, data, extras.run))
         parts.append({
             "title": visible(section.title), "anchor": anchors[section.title], "drawings": shown,
-            "blocks": [_block(block, extras.queries) for block in section.blocks],
+            "blocks": [_block(block, extras.run) for block in section.blocks],
         })  # fmt: skip
     script = _asset("page.js")
     return _environment().get_template("page.html.j2").render(
@@ -171,11 +171,11 @@ def _shown(fact: Fact) -> Fact:
 
 
 def _drawing(
-    drawing: Figure | Strip, key: str, data: dict[str, Any], queries: Queries
+    drawing: Figure | Strip, key: str, data: dict[str, Any], run: str
 ) -> dict[str, object]:
     common = {
         "key": key, "title": visible(drawing.title), "text": visible(drawing.text),
-        "table": _table(drawing.table, queries),
+        "table": _table(drawing.table, run),
     }  # fmt: skip
     if isinstance(drawing, Strip):
         data["strips"][key] = drawing.document
@@ -189,9 +189,9 @@ def _drawing(
     return {**common, "kind": "figure", "svg": drawing.picture.svg, "legend": legend}
 
 
-def _block(block: str | Item | Table, queries: Queries) -> dict[str, object]:
+def _block(block: str | Item | Table, run: str) -> dict[str, object]:
     if isinstance(block, Table):
-        return {"kind": "table", "table": _table(block, queries)}
+        return {"kind": "table", "table": _table(block, run)}
     if isinstance(block, str):
         return {"kind": "text", "text": visible(block)}
     return {
@@ -200,11 +200,12 @@ def _block(block: str | Item | Table, queries: Queries) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _table(found: Table, queries: Queries) -> dict[str, object]:
+def _table(found: Table, run: str) -> dict[str, object]:
     shown = [i for i, c in enumerate(found.columns) if c.kind != BAR]
     columns = [(visible(found.columns[i].title), found.columns[i].kind == NUMBER) for i in shown]
     rows = [[visible(row[i]) for i in shown] for row in found.rows]
-    of_rows = queries(found) or ("",) * len(rows)
+    origins = found.origins or (None,) * len(rows)
+    of_rows = [visible(query(run, origin)) if origin else "" for origin in origins]
     return {"columns": columns, "rows": list(zip(rows, of_rows, strict=True)),
             "queries": any(of_rows)}  # fmt: skip
 

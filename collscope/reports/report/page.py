@@ -11,10 +11,10 @@ from collscope.reports.coverage.text import NO_SIZES, TELL_SIZES
 from collscope.reports.efficiency.judgement import JudgedClass
 from collscope.reports.efficiency.page import bars_figure, classes_figure, curve_figures
 from collscope.reports.efficiency.text import gain_words
+from collscope.reports.rendering.origin import origin, query
 from collscope.reports.rendering.page import Extras, Fact
 from collscope.reports.rendering.share_words import denominator, percent_words, range_words
 from collscope.reports.report.answer import Report
-from collscope.reports.report.evidence import row_queries, rows_of
 from collscope.reports.report.text import measured_only, no_sizes
 from collscope.reports.waiting.first_lines_text import traced_ranks, traced_share
 from collscope.reports.waiting.late_ranks_text import in_time, late_calls, matters, one_stop
@@ -40,7 +40,7 @@ def report_extras(report: Report, connection: sqlite3.Connection) -> Extras:
         "Message sizes": (sizes_figure(report),),
     }  # fmt: skip
     there = {title: [d for d in found if d is not None] for title, found in drawings.items()}
-    return Extras(tuple(_facts(report)), there, row_queries(report))
+    return Extras(tuple(_facts(report)), there, report.header.run)
 
 
 def _timeline_title(report: Report) -> str:
@@ -75,7 +75,7 @@ def _share(report: Report) -> Fact:
         return Fact("Share of the traced time in collectives", f"{exposed + hidden:.1f} %",
                     f"{exposed:.1f} % exposed, {hidden:.1f} % beside compute kernels; the GPU "
                     f"idles {idle:.1f} %", _timeline_title(report),
-                    rows_of("rank_times", report.header.run))  # fmt: skip
+                    query(report.header.run, origin("rank_times")))  # fmt: skip
     label, shares = "Share of GPU time in collectives", report.shares
     withheld = unknown_times(report.timeline.withheld)
     if not shares and withheld is not None:
@@ -87,9 +87,9 @@ def _share(report: Report) -> Fact:
     note = f"of the time of {of.pop()}" if len(of) == 1 else "the whole differs by profile"
     if len(shares) == 1:
         return Fact(label, percent_words(shares[0]), note, "Share of GPU time",
-                    rows_of("share", report.header.run))  # fmt: skip
+                    query(report.header.run, origin("share")))  # fmt: skip
     return Fact(label, range_words(shares), f"{note}; least and most of {len(shares)} profiles",
-                "Share of GPU time", rows_of("share", report.header.run))  # fmt: skip
+                "Share of GPU time", query(report.header.run, origin("share")))  # fmt: skip
 
 
 def _worst(report: Report) -> Iterable[Fact]:
@@ -104,18 +104,18 @@ def _worst(report: Report) -> Iterable[Fact]:
             "Most of the collective time", _class_words(top),
             f"{100 * (top.time_share or 0):.0f} % of it{_waits(top)}{_reached(top)}",
             "Efficiency and gain",
-            rows_of("classes", run, class_id=top.class_id) if report.header.calls else "",
+            query(run, origin("classes", class_id=top.class_id)) if report.header.calls else "",
         )  # fmt: skip
     elif report.classes:
         most = report.classes[0]
         yield Fact("Most of the bytes", _class_words(most),
                    count(most.calls, "call"), "Classes",
-                   rows_of("classes", run, class_id=most.class_id))  # fmt: skip
+                   query(run, origin("classes", class_id=most.class_id)))  # fmt: skip
     if worst is not None and (top is None or worst.class_id != top.class_id):
         yield Fact(
             "Most to win" if won else "Farthest from reachable", _class_words(worst),
             _reached(worst).removeprefix(", "), "Efficiency and gain",
-            rows_of("classes", run, class_id=worst.class_id) if report.header.calls else "",
+            query(run, origin("classes", class_id=worst.class_id)) if report.header.calls else "",
         )  # fmt: skip
 
 
@@ -170,4 +170,5 @@ def _late(report: Report) -> Fact:
     if report.timeline.traced is not None:
         words += f"; {traced_ranks(report.timeline, len(ranks))} {have(len(ranks))} a trace"
     view = "rank_times" if report.timeline.ranks else "rank_waits"
-    return Fact(label, value, words, _timeline_title(report), rows_of(view, report.header.run))
+    where = query(report.header.run, origin(view))
+    return Fact(label, value, words, _timeline_title(report), where)

@@ -14,6 +14,7 @@ from collscope.reports.rendering.layout import (
     scaled,
     table,
 )
+from collscope.reports.rendering.origin import origin
 from collscope.reports.rendering.share_words import denominator, percent_words
 from collscope.reports.report.answer import Report
 from collscope.reports.share.answer import Share
@@ -77,6 +78,10 @@ def _shares_table(shares: Sequence[Share]) -> Table:
             (s.source, s.collective_calls, s.collective_ns / 1e6, _two(s.percent))
             for s in shares[:MOST_ROWS]
         ),
+        (
+            origin("share JOIN sources USING (run, source_id)", path=s.source)
+            for s in shares[:MOST_ROWS]
+        ),
     )
 
 
@@ -88,6 +93,7 @@ def _family_table(share: Share) -> Table:
             (family.family, family.calls, family.total_ns / 1e6, _two(family.percent))
             for family in share.families
         ),
+        (origin("kernel_totals", family=family.family) for family in share.families),
     )
 
 
@@ -105,6 +111,7 @@ def _kernel_table(share: Share) -> Table:
             (k.name, k.calls, k.total_ns / 1e6, scaled(k.mean_ns, 1e3), _two(k.percent))
             for k in share.kernels
         ),
+        (origin("kernel_totals", name=k.name) for k in share.kernels),
     )
 
 

@@ -22,6 +22,7 @@ from collscope.reports.rendering.drawing import (
 )
 from collscope.reports.rendering.figure import PLAIN
 from collscope.reports.rendering.layout import NUMBER, table
+from collscope.reports.rendering.origin import origin
 from collscope.reports.rendering.page import Figure
 from collscope.reports.report.answer import Report, report_ops
 from collscope.reports.waiting.traced_kernels import TracedKernels
@@ -85,6 +86,7 @@ def step_figure(report: Report, traced: TracedKernels, names: Mapping[int, str])
         [("rank", NUMBER), ("traced ms", NUMBER), *columns],
         ((r.rank, r.span_ns / 1e6, *(ns[i] / 1e6 for _, _, ns in parts))
          for i, r in enumerate(ranks)),
+        (origin("rank_times", rank=r.rank) for r in ranks),
     )  # fmt: skip
     left = len(report.timeline.ranks) - len(ranks)
     return Figure(
@@ -170,6 +172,7 @@ def lateness_figure(traced: TracedKernels) -> Figure | None:
         [("rank", NUMBER), ("last in calls", NUMBER), ("median us", NUMBER), ("sum ms", NUMBER)],
         ((rank, len(us), float(np.median(us)), sum(us) / 1e3)
          for rank in order for us in (sums[rank],)),
+        (origin("call_times", warm_up=0, last_rank=rank) for rank in order),
     )  # fmt: skip
     left = len(sums) - len(ranks)
     rest = f" {count(left, 'rank')} with less lateness not drawn." if left else ""

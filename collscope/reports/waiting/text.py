@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from collscope.reports.calls.answer import compact_ranges
 from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, scaled, table
+from collscope.reports.rendering.origin import origin
 from collscope.reports.waiting.answer import (
     ClassTimeRow,
     ClockRow,
@@ -101,6 +102,7 @@ def _overlap(ranks: Sequence[RankRow]) -> Table:
             )
             for r in _largest(ranks)
         ),
+        (origin("rank_times", rank=r.rank) for r in _largest(ranks)),
     )  # fmt: skip
 
 
@@ -133,6 +135,7 @@ def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable
             )
             for r in shown
         ),
+        (origin("rank_waits", rank=r.rank) for r in shown),
     )  # fmt: skip
     if len(ranks) > len(shown):
         yield f"{count(len(ranks) - len(shown), 'more rank')} not shown (view rank_waits)."
@@ -163,6 +166,7 @@ def _places(places: Sequence[PlaceRow]) -> Iterable[str | Table]:
             )
             for row in shown
         ),
+        (origin("place_times", kind=row.kind, place=row.place) for row in shown),
     )  # fmt: skip
     more = len(places) - len(shown)
     yield (
@@ -196,6 +200,7 @@ def _groups(groups: Sequence[GroupRow]) -> Table:
             )
             for g in groups
         ),
+        (origin("communicators", name=g.name) for g in groups),
     )
 
 
@@ -234,6 +239,7 @@ def _classes(classes: Sequence[ClassTimeRow]) -> Table:
             )
             for c in classes[:_MOST_CLASSES]
         ),
+        (origin("call_times", class_id=c.class_id) for c in classes[:_MOST_CLASSES]),
     )
 
 
@@ -283,6 +289,7 @@ def _beside(rows: Sequence[BesideRow]) -> Iterable[str | Table]:
             )
             for b in rows[:_MOST_CLASSES]
         ),
+        (origin("classes", class_id=b.class_id) for b in rows[:_MOST_CLASSES]),
     )
     yield (
         "What hiding these classes costs the computation beside them, per rank, to first order: "
@@ -329,6 +336,10 @@ def _progress(progress: Sequence[ProgressRow]) -> Iterable[str | Table]:
         columns,
         (
             (p.group_name, p.rank, p.last_called, p.last_completed, p.first_missing, p.first_open)
+            for p in stopped[:_MOST_PROGRESS]
+        ),
+        (
+            origin("progress", group_name=p.group_name, rank=p.rank)
             for p in stopped[:_MOST_PROGRESS]
         ),
     )
