@@ -38,7 +38,7 @@ from collscope.parsers._sqlite import (
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from collscope.model import KernelSpan
 
@@ -77,7 +77,7 @@ def parse(connection: sqlite3.Connection) -> Profile:
         calls = CallRows(rows.launched)
         for process in processes:
             _read_calls(connection, calls, names, process)
-        rows.note_lost(calls)
+        rows.look_for_lost(calls)
         if rows.empty:
             for table, kind in _FLAT:
                 if table in names:
@@ -158,16 +158,18 @@ def _read_dispatches(
     number, event = _call(connection, names, _DISPATCH, process)
     known = columns(connection, _DISPATCH + suffix)
     blocks = _blocks(known)
+    own = first_of(known, "k", "dispatch_id", "id")  # both count up by one
     sql = (
         f"SELECT COALESCE(y.display_name, y.kernel_name), {start}, {end},"
-        f" 'Agent ' || a.absolute_index, {at}.stream_id, {number}, {blocks}"
+        f" 'Agent ' || a.absolute_index, {at}.stream_id, {number}, {blocks}, {own}"
         f" FROM {quoted(_DISPATCH + suffix)} k{joins}{event}"
         f" LEFT JOIN {quoted('rocpd_info_kernel_symbol' + suffix)} y ON y.id = k.kernel_id"
         f" LEFT JOIN {quoted('rocpd_info_agent' + suffix)} a ON a.id = {at}.agent_id"
     )
-    for row in select(connection, sql):
+    for *row, dispatch in select(connection, sql):
         _take(process, row)
-        rows.add_span(row)
+        rows.add_span(row, process=process.first)
+        rows.add_number(process.first, dispatch)
 
 
 def _blocks(known: Mapping[str, str]) -> str:
@@ -179,7 +181,7 @@ def _blocks(known: Mapping[str, str]) -> str:
     return f"({grid}) / ({group})"
 
 
-def _take(process: _Process, row: tuple[object, ...]) -> None:
+def _take(process: _Process, row: Sequence[object]) -> None:
     """Remember the device of an execution, and on which stream its call launched."""
     _, _, _, device, stream, call, *_ = row
     if isinstance(device, str):
@@ -208,7 +210,7 @@ def _read_copies(
     )
     for row in select(connection, sql):
         _take(process, row)
-        rows.add_span(row, "copy")
+        rows.add_span(row, "copy", process=process.first)
 
 
 def _read_calls(
