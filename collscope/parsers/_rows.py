@@ -244,13 +244,14 @@ class Rows:
         end = np.array([s.end_ns for s in self._spans], dtype=np.float64)
         self._gone += calls.lost(at_the_end(start, end - start))
 
-    def add_number(self, sequence: Hashable, number: object) -> None:
+    def add_number(self, sequence: Hashable, value: object) -> None:
         """Take the number that the source gives an execution, in a sequence of its own.
 
-        number  counted up by one for each execution; anything else is left out
+        value  counted up by one for each execution; what is no number is left out
         """
-        if isinstance(number, int) and 0 <= number < _LIMIT:
-            self._numbers[sequence].add(number)
+        counted = whole(value)
+        if counted is not None:
+            self._numbers[sequence].add(counted)
 
     def _note_gone(self) -> None:
         """Note executions that are gone, by their launches or their numbers: which tells more."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from collscope.model import Diagnostic, Profile, Severity
-from collscope.parsers._rows import Rows, TopColumns, column_key, text_lines, top_columns, whole
+from collscope.parsers._rows import Rows, TopColumns, column_key, text_lines, top_columns
 from collscope.parsers.reader import one_profile, text_profile_reader
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _add_row(rows: Rows, layout: _Layout, cells: list[str], line: int, process: 
         stream = None if layout.stream is None else cells[layout.stream]
         rows.add_span((name, start, end, agent, stream), layout.kind, line, process)
         if layout.number is not None:
-            rows.add_number(process, whole(cells[layout.number]))
+            rows.add_number(process, cells[layout.number])
 
 
 def _add_total(rows: Rows, top: TopColumns, cells: list[str], line: int) -> None:

@@ -14,6 +14,7 @@ from semantics import Told
 CHOSEN = {
     "traces": ("traces/ringll", ("durations x100 of some kernels", "last kernels gone")),
     "logs": ("nccl/ddp", ("a file after itself", "torn within a call", "lines of calls gone")),
+    "profiles": ("rpd", ("near copies", "ends later")),
     "records": ("recorders/ddp.fr.rank0.json", ("every second record gone",)),
 }
 
