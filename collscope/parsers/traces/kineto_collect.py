@@ -61,6 +61,9 @@ class Collector:
         self.origin_us = part.origin_us
         names = [self.names[name] for name in part.names]
         hints = [self._hint(place, text) for place, text in zip(names, part.names, strict=True)]
+        # A kernel of a collective is one whatever category a converter gave it.
+        named = np.array([isinstance(hint, KernelName) for hint in hints], dtype=bool)
+        gpu["kind"][named[gpu["name"]]] = Kind.KERNEL
         related = np.array([hint is not False for hint in hints], dtype=bool)
         told = np.flatnonzero((gpu["kind"] == Kind.KERNEL) & related[gpu["name"]]).tolist()
         rows.extend(
