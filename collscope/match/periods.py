@@ -55,7 +55,7 @@ def _folders_are_jobs(traces: Sequence[Recording]) -> bool:
 def _in_time(traces: Sequence[Recording]) -> list[tuple[int, int]]:
     """Period of each trace of one job, and how many the rank has of the same time before it.
 
-    Those that tell no rank are of the first one.
+    Those without a rank are of the first one.
     """
     order = sorted(range(len(traces)), key=lambda k: traces[k].start_ns)
     seen: dict[int, list[int]] = defaultdict(list)

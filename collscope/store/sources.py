@@ -167,11 +167,11 @@ def insert_handles(
 
 
 def name_ids(
-    connection: sqlite3.Connection, names: Iterable[str], told: Iterable[str] = ()
+    connection: sqlite3.Connection, names: Iterable[str], collectives: Iterable[str] = ()
 ) -> dict[str, int]:
     """Keys of kernel names, each classified when it is first stored.
 
-    told  names of kernels that their source says to be collectives, whatever their names say
+    collectives  names of kernels that their source shows to be collectives, whatever their names
     """
     rows = []
     for name in set(names):
@@ -187,7 +187,7 @@ def name_ids(
     )
     connection.executemany(
         "UPDATE _kernel_name SET family = 'custom' WHERE name = ? AND family IS NULL",
-        [(name,) for name in told],
+        [(name,) for name in collectives],
     )
     query = "SELECT name_id FROM _kernel_name WHERE name = ?"
     return {row[0]: int(connection.execute(query, (row[0],)).fetchone()[0]) for row in rows}

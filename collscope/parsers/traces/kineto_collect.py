@@ -45,6 +45,7 @@ class Collector:
         self.describe: list[Describe] = []  # by the place that rows.collective holds
         self.described: list[Arguments] = []  # one of each kind that names a collective
         self.unnamed: list[tuple[int, int]] = []  # row and External id of kernels to look up
+        self.launched_by: set[int] = set()  # External ids of the collectives' kernels
         self.unknown: dict[str, int] = {}  # names with "ccl" that no rule knows
         self.origin_us: int = 0  # to be added to all times
         self.cpu = False  # CPU activity was recorded
@@ -123,14 +124,15 @@ class Collector:
         row, hint, event = told
         args = event.args or NO_ARGUMENTS
         self.rows.blocks[row] = kineto_calls.blocks(bytes(args.grid))
+        # The two are equal where kineto knew no operator: then it refers to none.
+        external = -1 if args.external == args.correlation else small(args.external)
+        self.launched_by.add(external)
         if args.collective is not None:
             self.rows.collective[row] = self._described(args)
         elif hint is True:
             text = event.name or ""
             self.unknown[text] = self.unknown.get(text, 0) + 1
         else:
-            # The two are equal where kineto knew no operator: then it refers to none.
-            external = -1 if args.external == args.correlation else small(args.external)
             self.unnamed.append((row, external))
 
     def _other(self, event: Event) -> None:
