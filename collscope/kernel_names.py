@@ -159,7 +159,7 @@ def classify(name: str) -> KernelName | None:
         match = pattern.fullmatch(base)
         if match is not None:
             return read(match, name)
-    if len(base) >= _LEAST_OF_NAME and any(whole.startswith(base) for whole in _BEGINNINGS):
+    if len(base) >= _LEAST_OF_NAME and any(title.startswith(base) for title in _BEGINNINGS):
         return KernelName("msccl" if base.startswith("msccl") else "nccl")
     return None
 

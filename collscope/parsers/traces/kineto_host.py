@@ -56,14 +56,14 @@ class Spans:
         """Number of the interval with an External id, or -1."""
         return self.externals.get(external, -1)
 
-    def without(self, launched: set[int], one_kernel: set[int]) -> tuple[list[int], int]:
+    def without(self, launched: set[int], places: set[int]) -> tuple[list[int], int]:
         """Intervals without a kernel that were launched among others with one, and how many are.
 
         launched    External ids of kernels
-        one_kernel  places of descriptions of which each call launches one kernel
+        places      of descriptions whose calls launch a kernel each
         """
         calls = sorted((self.start[n], n, e) for e, n in self.externals.items() if e >= 0)
-        calls = [call for call in calls if self.place[call[1]] in one_kernel]
+        calls = [call for call in calls if self.place[call[1]] in places]
         has = [k for k, (_, _, external) in enumerate(calls) if external in launched]
         between = calls[has[0] : has[-1]] if has else []
         return [n for _, n, external in between if external not in launched], len(between)
