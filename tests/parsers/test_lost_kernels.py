@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from command import collscope
-from inputs import SAMPLES
+from inputs import ROOT
 from readers import parse
 from trace_converter import write
 
@@ -81,7 +81,7 @@ def test_more_than_one_launch_in_a_hundred(
 
 def test_recorded_calls_whose_kernel_and_launch_are_gone() -> None:
     """Two AllReduces in the middle: record_param_comms alone is left of them."""
-    text = gzip.decompress((SAMPLES / "traces/default/rank0.json.gz").read_bytes())
+    text = gzip.decompress((ROOT / "samples/traces/default/rank0.json.gz").read_bytes())
     trace = json.loads(text)
     events = trace["traceEvents"]
     reduces = [e for e in events if e["name"].startswith("ncclDevKernel_AllReduce")]
