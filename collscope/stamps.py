@@ -366,7 +366,7 @@ def _together(
         return none
     many = []
     found: tuple[list[Ints], ...] = [], [], []
-    of = [0, 0, 0]
+    looked_at = [0, 0, 0]
     for a, b in _streams(stream[rows]):
         stream_rows = rows[a:b]
         launch = np.full(b - a, -1) if launches is None else launches.number[stream_rows]
@@ -379,11 +379,11 @@ def _together(
         )
         for k, (own, among) in enumerate(kinds):
             found[k].append(own)
-            of[k] += among
+            looked_at[k] += among
             if len(own) > max(1, among // _EXCEPTIONAL):
                 many.append(own)
     # Of all streams, too: short ones have a pair each.
-    for every, among in zip(found, of, strict=True):
+    for every, among in zip(found, looked_at, strict=True):
         if sum(map(len, every)) > max(1, among // _EXCEPTIONAL):
             many += every
     return np.unique(np.concatenate([none, *many]))
