@@ -264,9 +264,10 @@ class Rows:
 
     def _repeated(self, start: Ints) -> set[int]:
         """Spans that equal another of their process and are of no other call; they are noted."""
-        order = np.argsort(start, kind="stable")
-        # Rows that have a start in common are few, so only they are looked at.
-        same = np.flatnonzero(start[order][1:] == start[order][:-1])
+        end = np.array([s.end_ns for s in self._spans], dtype=np.int64)
+        order = np.lexsort((end, start))
+        # Rows that have both times in common are few, so only they are looked at.
+        same = np.flatnonzero((np.diff(start[order]) == 0) & (np.diff(end[order]) == 0))
         if not len(same):
             return set()
         alike: dict[tuple[int, KernelSpan], list[int]] = defaultdict(list)
