@@ -36,8 +36,10 @@ def assign_periods(traces: Sequence[Recording]) -> list[int]:
     found: dict[int, Hashable] = {}
     further: dict[int, bool] = {}
     for job, members in groups.items():
-        for k, (period, again) in zip(members, _in_time([traces[k] for k in members]), strict=True):
-            found[k], further[k] = (job, period, again), again > 0
+        for k, (period, copies) in zip(
+            members, _in_time([traces[k] for k in members]), strict=True
+        ):
+            found[k], further[k] = (job, period, copies), copies > 0
     numbers: dict[Hashable, int] = {}
     for k in sorted(further, key=lambda k: (further[k], k)):
         numbers.setdefault(found[k], len(numbers))

@@ -34,9 +34,9 @@ def test_a_rank_that_lacks_a_period() -> None:
 def test_one_more_trace_of_a_rank_leaves_the_others_together() -> None:
     """Ranks 0 to 2 and a second export of rank 0, be it read first or last."""
     own = [Recording(rank, 3, 10 + rank, "", end_ns=100) for rank in (0, 1, 2)]
-    again = Recording(0, 3, 11, "", end_ns=99)
-    assert assign_periods([*own, again]) == [0, 0, 0, 1]
-    assert assign_periods([again, *own]) == [1, 0, 0, 0]
+    second = Recording(0, 3, 11, "", end_ns=99)
+    assert assign_periods([*own, second]) == [0, 0, 0, 1]
+    assert assign_periods([second, *own]) == [1, 0, 0, 0]
 
 
 def test_a_second_period_that_begins_as_the_first_ends() -> None:

@@ -92,7 +92,7 @@ def test_recorded_calls_whose_kernel_and_launch_are_gone() -> None:
         if e.get("args", {}).get("correlation") not in gone
         and not (e.get("cat") == "ac2g" and e.get("id") in gone)
     ]
-    (whole,) = parse([text], "rank0.json")
+    (undamaged,) = parse([text], "rank0.json")
     (damaged,) = parse([json.dumps(trace).encode()], "rank0.json")
-    assert [d.code for d in whole.diagnostics] == []
+    assert [d.code for d in undamaged.diagnostics] == []
     assert [(d.code, d.count) for d in damaged.diagnostics] == [("many_kernels_lost", 2)]
