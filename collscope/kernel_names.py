@@ -127,6 +127,12 @@ _COMM = re.compile(
 _TAIL = re.compile(r"[(<]| \[|\.kd\b")
 _MANGLED = re.compile(r"_Z(N?)K?(?=\d)")
 _COMPONENT = re.compile(r"(\d{1,4})")
+# ncclDevKerne: viewers and converters cut names to a number of characters.
+_BEGINNINGS = (
+    "ncclDevKernel", "ncclKernel", "ncclDevFunc", "ncclSymkDevKernel", "ncclSymDevKernel",
+    "ncclSymKernel", "mscclKernel",
+)  # fmt: skip
+_LEAST_OF_NAME = len("nccl")
 _AMD_ONLY = re.compile(r"\.kd\b|rccl_|hip_b")
 _DECOY = "__amd_rocclr_"
 
@@ -153,6 +159,8 @@ def classify(name: str) -> KernelName | None:
         match = pattern.fullmatch(base)
         if match is not None:
             return read(match, name)
+    if len(base) >= _LEAST_OF_NAME and any(title.startswith(base) for title in _BEGINNINGS):
+        return KernelName("msccl" if base.startswith("msccl") else "nccl")
     return None
 
 

@@ -84,6 +84,8 @@ LATEST_NS = 4 * 10**18
 LONGEST_NS = 7 * 86_400 * 10**9
 OVERLAP_NS = 1_000_000
 LONG_NS = 60 * 10**9
+# A block of a kernel takes microseconds to tens of them; overlaps of ROCm's rows last as long.
+_BESIDE_NS = 100_000
 FEW = 10  # rows that tell how long a source is
 _NO_STREAM = ("", "None", "copy")  # labels of a trace's rows whose stream or queue is not told
 _QUEUE = "queue "  # how labels of hardware queues begin: several streams share them
@@ -138,7 +140,7 @@ _ZERO_LENGTH = (
     "zero_length",
     "Kernels that end when they start were not timed: their time is not known, and counts as 0.",
 )
-_REPEATED = (
+REPEATED = (
     "repeated_row",
     "Rows that equal another in name, stream, start and end count once.",
 )
@@ -363,17 +365,43 @@ def _together(
     if not near.any():
         return none
     many = []
+    found: tuple[list[Ints], ...] = [], [], []
+    looked_at = [0, 0, 0]
     for a, b in _streams(stream[rows]):
         stream_rows = rows[a:b]
         launch = np.full(b - a, -1) if launches is None else launches.number[stream_rows]
-        at_once = stream_rows[_at_once(start[stream_rows], end[stream_rows], launch)]
-        for found, of in (
-            (at_once, b - a),
-            _collectives_over(start, end, stream_rows[collective[stream_rows]]),
-        ):
-            if len(found) > max(1, of // _EXCEPTIONAL):
-                many.append(found)
+        begin, finish = start[stream_rows], end[stream_rows]
+        collectives, number = _collectives_over(start, end, stream_rows[collective[stream_rows]])
+        kinds = (
+            (stream_rows[_at_once(begin, finish, launch)], b - a),
+            (stream_rows[_long_beside(begin, finish, launch)], b - a),
+            (collectives, number),
+        )
+        for k, (own, among) in enumerate(kinds):
+            found[k].append(own)
+            looked_at[k] += among
+            if len(own) > max(1, among // _EXCEPTIONAL):
+                many.append(own)
+    # Of all streams, too: short ones have a pair each.
+    for every, among in zip(found, looked_at, strict=True):
+        if sum(map(len, every)) > max(1, among // _EXCEPTIONAL):
+            many += every
     return np.unique(np.concatenate([none, *many]))
+
+
+def _long_beside(begin: Ints, finish: Ints, launch: Ints) -> Bools:
+    """Rows of one stream that begin long before an earlier one ends, and by half of the shorter.
+
+    Rows of one launch are a graph's, whose branches run beside each other.
+    """
+    found = np.zeros(len(begin), dtype=bool)
+    reach = np.maximum.accumulate(finish)[:-1]
+    overlap = np.minimum(reach, finish[1:]) - begin[1:]
+    length = finish - begin
+    found[1:] = overlap >= np.maximum(_BESIDE_NS, np.minimum(length[1:], length[:-1]) // 2)
+    if found.any():
+        found &= ~_of_graphs(launch)
+    return found
 
 
 def _collectives_over(start: Ints, end: Ints, stream_rows: Ints) -> tuple[Ints, int]:
@@ -390,7 +418,8 @@ def _collectives_over(start: Ints, end: Ints, stream_rows: Ints) -> tuple[Ints, 
 def _at_once(begin: Ints, finish: Ints, launch: Ints) -> Bools:
     """Rows of one stream that start with the one before, or are a second row of one launch.
 
-    A graph's branches start at once; no graph of two equal rows is worth its launch.
+    A graph's branches start at once; no graph of two equal rows is worth its launch. Where no
+    launch is known, rows of one length that start within the stamps' rounding are copies.
     """
     found = np.zeros(len(begin), dtype=bool)
     close = np.diff(begin) <= _US
@@ -398,9 +427,12 @@ def _at_once(begin: Ints, finish: Ints, launch: Ints) -> Bools:
     known, place, often = np.unique(launch, return_inverse=True, return_counts=True)
     rows = np.where(known[place] >= 0, often[place], 1)
     length = finish - begin
-    twins = (launch[1:] == launch[:-1]) & (rows[1:] == 2) & (np.abs(np.diff(length)) <= _US)
+    alike = np.abs(np.diff(length)) <= _US
+    twins = (launch[1:] == launch[:-1]) & (rows[1:] == 2) & alike
+    unknown = known[place] < 0
+    copies = unknown[1:] & unknown[:-1] & alike
     same = (begin[1:] == begin[:-1]) & (rows[1:] == 1) & (rows[:-1] == 1)
-    found[1:] = close & overlap & (twins | same)
+    found[1:] = close & overlap & (twins | copies | same)
     return found
 
 
@@ -518,7 +550,7 @@ def believed_trace(trace: TraceFile) -> tuple[TraceFile, Ints]:
     if repeated:
         first = np.setdiff1d(np.arange(len(trace.columns)), once)[0]
         shown = trace.names[trace.columns.name[first]][:_EXCERPT]
-        notes += (Diagnostic(Severity.NOTICE, *_REPEATED, None, shown, repeated),)
+        notes += (Diagnostic(Severity.NOTICE, *REPEATED, None, shown, repeated),)
     kept = np.flatnonzero(found.believed)
     if len(kept) == len(trace.columns) and not notes:
         return trace, kept

@@ -227,3 +227,17 @@ def test_any_text_is_answered(name: str) -> None:
     found = classify(name)
     assert found is None or found.family in {"nccl", "rccl", "msccl", "mscclpp", "custom"}
     assert not (found and looks_related(name))
+
+
+@pytest.mark.parametrize(
+    "name", ["nccl", "ncclDevKerne", "ncclDevKernel", "ncclSymkD", "mscclKern"]
+)
+def test_a_name_cut_to_a_number_of_characters_is_a_collectives(name: str) -> None:
+    found = classify(name)
+    assert found is not None
+    assert found.op_hint is None
+
+
+@pytest.mark.parametrize("name", ["ncc", "ncclDevKernels", "msccl_helper"])
+def test_a_name_that_begins_otherwise_is_none(name: str) -> None:
+    assert classify(name) is None

@@ -136,8 +136,8 @@ def _assign(rows: Sequence[tuple[Any, ...]], starts: Mapping[int, int]) -> list[
     """Period of each of the `_TRACES`, whose starts are told where there are several."""
     return assign_periods(
         [
-            Recording(rank, size, first, str(PurePath(path).parent), starts.get(key, 0))
-            for _, _, path, rank, size, key, first, _ in rows
+            Recording(rank, size, first, str(PurePath(path).parent), starts.get(key, 0), last)
+            for _, _, path, rank, size, key, first, last in rows
         ]
     )
 

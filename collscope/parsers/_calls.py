@@ -133,6 +133,23 @@ def lost_kernels(lost: int, launched: int) -> Diagnostic:
     return Diagnostic(Severity.DATA_LOSS, "kernels_lost", message, count=lost)
 
 
+def missing_numbers(lost: int, numbered: int) -> Diagnostic:
+    """The diagnostic of executions that a source numbers, and does not hold.
+
+    Where one in a hundred lacks, figures of the GPU's time are off by as much.
+    """
+    message = (
+        "Numbers of kernels or copies are missing between the first and the last: these are not in"
+        " the file, which may be an excerpt or damaged."
+    )
+    if lost * _EXCEPTIONAL > numbered:
+        message += " How the GPU spent its time is not known."
+        return Diagnostic(
+            Severity.DATA_LOSS, "many_kernels_lost", message, count=min(lost, _LIMIT - 1)
+        )
+    return Diagnostic(Severity.DATA_LOSS, "kernels_lost", message, count=lost)
+
+
 class CallRows:
     """Calls that launched something or order GPU work; the others are not kept."""
 

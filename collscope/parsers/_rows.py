@@ -18,12 +18,13 @@ from msgspec.structs import replace
 from collscope import stamps
 from collscope.kernel_names import classify
 from collscope.model import Diagnostic, KernelSpan, KernelTotal, Profile, Severity
-from collscope.parsers._calls import CallRows, at_the_end
+from collscope.parsers._calls import CallRows, at_the_end, missing_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from collscope.model.profile import ProfiledCalls, ProfiledDevice
+    from collscope.model.trace import Ints
 
 _LIMIT = 2**63  # first value a 64-bit signed integer cannot hold
 _NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?")
@@ -155,8 +156,11 @@ class Rows:
         self._sums: dict[tuple[str, str | None, str], _Sum] = {}
         self._totals: list[KernelTotal] = []
         self._spans: list[KernelSpan] = []
+        self._processes: list[int] = []  # of the spans
         self._notes: dict[str, Diagnostic] = {}
         self._shared: dict[str, str] = {}  # one object per distinct name, not one per row
+        self._gone: list[Diagnostic] = []  # each counts the same executions by other evidence
+        self._numbers: dict[Hashable, set[int]] = defaultdict(set)  # of executions, by sequence
 
     @property
     def launched(self) -> set[int]:
@@ -188,13 +192,18 @@ class Rows:
         self.note(Diagnostic(Severity.DATA_LOSS, code, _PROBLEMS[code], line, excerpt))
 
     def add_span(
-        self, row: Sequence[object], kind: str = "kernel", line: int | None = None
+        self,
+        row: Sequence[object],
+        kind: str = "kernel",
+        line: int | None = None,
+        process: int = 0,
     ) -> None:
         """Add one execution.
 
-        row   name, start in ns, end in ns, device, stream; the last two are anything printable; and
-              where the source has them the number of the call behind it, and thread blocks
-        kind  ``kernel`` or ``copy``
+        row      name, start in ns, end in ns, device, stream; the last two are anything printable;
+                 and where the source has them the number of the call behind it, and thread blocks
+        kind     ``kernel`` or ``copy``
+        process  that it is of, where two may give streams one name
         """
         name, start, end, device, stream, *more = row
         start_ns, end_ns = whole(start), whole(end)
@@ -209,6 +218,7 @@ class Rows:
             where, queue = self._label(device), self._label(stream)
             call, blocks = (whole(value) or None for value in (*more, None, None)[:2])
             self._spans.append(KernelSpan(name, start_ns, end_ns, where, queue, kind, call, blocks))
+            self._processes.append(process)
 
     def _label(self, value: object) -> str | None:
         if value is None or value == "":
@@ -228,26 +238,77 @@ class Rows:
         known.min_ns = min(known.min_ns, duration_ns)
         known.max_ns = max(known.max_ns, duration_ns)
 
-    def note_lost(self, calls: CallRows) -> None:
-        """Note kernels that were launched and are not among the executions."""
+    def look_for_lost(self, calls: CallRows) -> None:
+        """Look for kernels that were launched and are not among the executions."""
         start = np.array([s.start_ns for s in self._spans], dtype=np.float64)
         end = np.array([s.end_ns for s in self._spans], dtype=np.float64)
-        for note in calls.lost(at_the_end(start, end - start)):
-            self.note(note)
+        self._gone += calls.lost(at_the_end(start, end - start))
+
+    def add_number(self, sequence: Hashable, value: object) -> None:
+        """Take the number that the source gives an execution, in a sequence of its own.
+
+        value  counted up by one for each execution; what is no number is left out
+        """
+        counted = whole(value)
+        if counted is not None:
+            self._numbers[sequence].add(counted)
+
+    def _note_gone(self) -> None:
+        """Note executions that are gone, by their launches or their numbers: which tells more."""
+        present = sum(len(own) for own in self._numbers.values())
+        between = sum(max(own) - min(own) + 1 for own in self._numbers.values())
+        if between > present:
+            self._gone.append(missing_numbers(between - present, between))
+        if self._gone:
+            self.note(max(self._gone, key=lambda found: found.count))
+
+    def _repeated(self, start: Ints) -> set[int]:
+        """Spans that equal another of their process and are of no other call; they are noted."""
+        end = np.array([s.end_ns for s in self._spans], dtype=np.int64)
+        order = np.lexsort((end, start))
+        # Rows that have both times in common are few, so only they are looked at.
+        same = np.flatnonzero((np.diff(start[order]) == 0) & (np.diff(end[order]) == 0))
+        if not len(same):
+            return set()
+        alike: dict[tuple[int, KernelSpan], list[int]] = defaultdict(list)
+        for k in np.unique(np.concatenate([order[same], order[same + 1]])).tolist():
+            alike[self._processes[k], replace(self._spans[k], call=None)].append(k)
+        repeated: set[int] = set()
+        for rows in alike.values():
+            first: dict[int | None, int] = {}
+            for k in rows:
+                first.setdefault(self._spans[k].call, k)
+            if len(first) > 1:  # those that name no call equal one that does
+                first.pop(None, None)
+            repeated.update(set(rows) - set(first.values()))
+        if repeated:
+            name, number = self._spans[min(repeated)].name, len(repeated)
+            self.note(Diagnostic(Severity.NOTICE, *stamps.REPEATED, excerpt=name, count=number))
+        return repeated
 
     def _believed(self) -> list[KernelSpan]:
-        """Spans whose times can be true; the others are counted. See `collscope.stamps`."""
-        spans = self._spans
-        streams: dict[tuple[str | None, str], int] = defaultdict(count().__next__)
+        """Spans whose times can be true, once each; the others are counted.
+
+        See `collscope.stamps`.
+        """
+        start = np.array([s.start_ns for s in self._spans], dtype=np.int64)
+        repeated = self._repeated(start)
+        kept = [k for k in range(len(start)) if k not in repeated]
+        spans = [self._spans[k] for k in kept] if repeated else self._spans
+        streams: dict[tuple[int, str | None, str], int] = defaultdict(count().__next__)
         known = {name: classify(name) is not None for name in {s.name for s in spans}}
         found = stamps.judge(
-            np.array([s.start_ns for s in spans], dtype=np.int64),
+            start[kept],
             np.array([s.end_ns for s in spans], dtype=np.int64),
             np.array(
-                [-1 if s.stream is None else streams[s.device, s.stream] for s in spans],
+                [
+                    -1 if s.stream is None else streams[self._processes[k], s.device, s.stream]
+                    for k, s in zip(kept, spans, strict=True)
+                ],
                 dtype=np.int64,
             ),
             np.array([s.kind == "kernel" and known[s.name] for s in spans], dtype=bool),
+            _launches(spans),
             kernel=np.array([s.kind == "kernel" for s in spans], dtype=bool),
         )
         for note in stamps.diagnostics(found, lambda row: _span_words(spans[row])):
@@ -303,6 +364,7 @@ class Rows:
         devices: tuple[ProfiledDevice, ...] = (),
     ) -> Profile:
         """Records of the profile: totals largest first, spans in the source's order."""
+        self._note_gone()
         spans = self._believed()
         for span in spans:
             self._accumulate(span)
@@ -316,6 +378,14 @@ class Rows:
             self.note(Diagnostic(Severity.NOTICE, "no_rows", message))
         notes = tuple(self._notes.values())
         return Profile(dialect, tuple(totals), tuple(spans), notes, calls, devices)
+
+
+def _launches(spans: Sequence[KernelSpan]) -> stamps.Launches:
+    """Which spans are of one call; when calls began is a matter of the trace of each device."""
+    calls = np.array([s.call or -1 for s in spans], dtype=np.int64)
+    known, place = np.unique(calls, return_inverse=True)
+    number = np.where(known[place] < 0, -1, place).astype(np.int32)
+    return stamps.Launches(np.full(len(spans), -1, dtype=np.int64), call=number)
 
 
 def _words(row: object) -> str:

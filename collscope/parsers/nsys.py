@@ -199,7 +199,7 @@ def _read_calls(
     for table in (_SYNC, _EVENT):
         if table in names:
             _tell_streams(connection, table, found, place)
-    rows.note_lost(found)
+    rows.look_for_lost(found)
     return found.columns(), first
 
 

@@ -37,7 +37,7 @@ from collscope.parsers._sqlite import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from collscope.model import KernelSpan
     from collscope.parsers.reader import Database
@@ -77,7 +77,7 @@ def parse(connection: Database) -> Profile:
         calls = CallRows(rows.launched)
         for process in processes:
             _read_calls(connection, calls, names, process)
-        rows.note_lost(calls)
+        rows.look_for_lost(calls)
         if rows.empty:
             for table, kind in _FLAT:
                 if table in names:
@@ -154,16 +154,18 @@ def _read_dispatches(connection: Database, rows: Rows, names: set[str], process:
     number, event = _call(connection, names, _DISPATCH, process)
     known = columns(connection, _DISPATCH + suffix)
     blocks = _blocks(known)
+    own = first_of(known, "k", "dispatch_id", "id")  # both count up by one
     sql = (
         f"SELECT COALESCE(y.display_name, y.kernel_name), {start}, {end},"
-        f" 'Agent ' || a.absolute_index, {at}.stream_id, {number}, {blocks}"
+        f" 'Agent ' || a.absolute_index, {at}.stream_id, {number}, {blocks}, {own}"
         f" FROM {quoted(_DISPATCH + suffix)} k{joins}{event}"
         f" LEFT JOIN {quoted('rocpd_info_kernel_symbol' + suffix)} y ON y.id = k.kernel_id"
         f" LEFT JOIN {quoted('rocpd_info_agent' + suffix)} a ON a.id = {at}.agent_id"
     )
-    for row in select(connection, sql):
+    for *row, dispatch in select(connection, sql):
         _take(process, row)
-        rows.add_span(row)
+        rows.add_span(row, process=process.first)
+        rows.add_number(process.first, dispatch)
 
 
 def _blocks(known: Mapping[str, str]) -> str:
@@ -175,7 +177,7 @@ def _blocks(known: Mapping[str, str]) -> str:
     return f"({grid}) / ({group})"
 
 
-def _take(process: _Process, row: tuple[object, ...]) -> None:
+def _take(process: _Process, row: Sequence[object]) -> None:
     """Remember the device of an execution, and on which stream its call launched."""
     _, _, _, device, stream, call, *_ = row
     if isinstance(device, str):
@@ -202,7 +204,7 @@ def _read_copies(connection: Database, rows: Rows, names: set[str], process: _Pr
     )
     for row in select(connection, sql):
         _take(process, row)
-        rows.add_span(row, "copy")
+        rows.add_span(row, "copy", process=process.first)
 
 
 def _read_calls(connection: Database, found: CallRows, names: set[str], process: _Process) -> None:

@@ -48,6 +48,7 @@ class _Layout(msgspec.Struct, frozen=True):
     device: int | None = None
     source: int | None = None  # agent a copy reads from
     stream: int | None = None
+    number: int | None = None  # of a dispatch in its process
     kind: str = "kernel"
     refused: str | None = None  # key of _WITHOUT_TIMES
 
@@ -68,6 +69,7 @@ def parse(text: str | Iterable[str]) -> Profile:
     rows = Rows()
     layout: _Layout | None = None
     title: str | None = None
+    headers = 0
     for number, line in enumerate(text_lines(text), start=1):
         cells = _cells(line)
         if not cells and not line.strip():
@@ -76,7 +78,7 @@ def parse(text: str | Iterable[str]) -> Profile:
         if layout is None or len(cells) != layout.width or cells[0] == title:
             found = _layout(cells)
             if found is not None:
-                layout, title = found, cells[0]
+                layout, title, headers = found, cells[0], headers + 1
                 continue
         if layout is None:
             message = "There is no header of a rocprof CSV file before this line."
@@ -84,7 +86,7 @@ def parse(text: str | Iterable[str]) -> Profile:
         elif len(cells) != layout.width:
             rows.skip("torn_row", line, number)
         else:
-            _add_row(rows, layout, cells, number)
+            _add_row(rows, layout, cells, number, headers)
     rows.check_percentages()
     return rows.profile("rocprof_csv" if layout is None else layout.dialect)
 
@@ -132,6 +134,7 @@ def _trace_layout(keys: Mapping[str, int], width: int) -> _Layout | None:
         device=_first(keys, "agentid", "gpuid", "destinationagentid"),
         source=keys.get("sourceagentid"),
         stream=_first(keys, "streamid", "queueid"),
+        number=_first(keys, "dispatchid", "index"),
         kind="kernel" if "kernelname" in keys else "copy",
     )
 
@@ -140,7 +143,7 @@ def _first(keys: Mapping[str, int], *names: str) -> int | None:
     return next((keys[name] for name in names if name in keys), None)
 
 
-def _add_row(rows: Rows, layout: _Layout, cells: list[str], line: int) -> None:
+def _add_row(rows: Rows, layout: _Layout, cells: list[str], line: int, process: int) -> None:
     if layout.refused is not None:
         message = _WITHOUT_TIMES[layout.refused]
         rows.note(Diagnostic(Severity.NOTICE, layout.refused, message, line))
@@ -153,7 +156,9 @@ def _add_row(rows: Rows, layout: _Layout, cells: list[str], line: int) -> None:
             device = layout.source  # the GPU side of a copy to the host
         agent = None if device is None else cells[device]
         stream = None if layout.stream is None else cells[layout.stream]
-        rows.add_span((name, start, end, agent, stream), layout.kind, line)
+        rows.add_span((name, start, end, agent, stream), layout.kind, line, process)
+        if layout.number is not None:
+            rows.add_number(process, cells[layout.number])
 
 
 def _add_total(rows: Rows, top: TopColumns, cells: list[str], line: int) -> None:

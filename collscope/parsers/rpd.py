@@ -33,6 +33,9 @@ FROM rocpd_op o
 LEFT JOIN rocpd_string d ON d.id = o.description_id
 LEFT JOIN rocpd_string t ON t.id = o.opType_id
 """
+# The tracer counts the operations of a session below this, and adds the session's number times this
+# (rpd_tracer/OpTable.cpp and Logger.cpp).
+_SESSION_BITS = 32
 _NEEDED = {"id", "start", "end", "gpuid", "queueid", "description_id", "optype_id"}
 _CALLS = """
 SELECT n.string, a.id, a.pid, a.tid, a.start, a."end", u.string
@@ -137,7 +140,7 @@ def _read_calls(connection: Database, rows: Rows, names: set[str]) -> ProfiledCa
         found.add(name, number, (process, thread), (start, end))
         if len(found) > count and call_kind(str(name)) != NOT_TOLD:
             found.tell(count, *stream_and_event(text))
-    rows.note_lost(found)
+    rows.look_for_lost(found)
     return found.columns()
 
 
@@ -150,7 +153,9 @@ def _read_operations(connection: Database, rows: Rows, streams: _Streams) -> Non
     for *row, queue, op_type, operation in select(connection, _OPERATIONS):
         stream, call = streams.of(operation, row[-1], queue)
         kind = kind_of(op_type) if isinstance(op_type, str) else "kernel"
-        rows.add_span((*row, stream, call), kind)
+        session = operation >> _SESSION_BITS if isinstance(operation, int) else 0
+        rows.add_span((*row, stream, call), kind, process=session)
+        rows.add_number(session, operation)
 
 
 def _read_top(connection: Database, rows: Rows) -> None:

@@ -166,8 +166,13 @@ def insert_handles(
     return first
 
 
-def name_ids(connection: sqlite3.Connection, names: Iterable[str]) -> dict[str, int]:
-    """Keys of kernel names, each classified when it is first stored."""
+def name_ids(
+    connection: sqlite3.Connection, names: Iterable[str], collectives: Iterable[str] = ()
+) -> dict[str, int]:
+    """Keys of kernel names, each classified when it is first stored.
+
+    collectives  names of kernels that their source shows to be collectives, whatever their names
+    """
     rows = []
     for name in set(names):
         k = classify(name)
@@ -179,6 +184,10 @@ def name_ids(connection: sqlite3.Connection, names: Iterable[str]) -> dict[str, 
         "INSERT OR IGNORE INTO _kernel_name (name, family, op_hint, algorithm_hint, protocol_hint,"
         " redop_hint, datatype_hint) VALUES (?,?,?,?,?,?,?)",
         rows,
+    )
+    connection.executemany(
+        "UPDATE _kernel_name SET family = 'custom' WHERE name = ? AND family IS NULL",
+        [(name,) for name in collectives],
     )
     query = "SELECT name_id FROM _kernel_name WHERE name = ?"
     return {row[0]: int(connection.execute(query, (row[0],)).fetchone()[0]) for row in rows}

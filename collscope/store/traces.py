@@ -77,7 +77,8 @@ def load_traces(connection: sqlite3.Connection, run: int, *, host: bool) -> Stor
 def insert_trace(connection: sqlite3.Connection, source: int, trace: TraceFile) -> None:
     """One rank's trace: its kernels, and the columns for the matching, which stores totals."""
     first = next_id(connection, "_kernel", "kernel_id")
-    known = name_ids(connection, trace.names)
+    own = np.unique(trace.columns.name[trace.columns.collective >= 0]).tolist()
+    known = name_ids(connection, trace.names, [trace.names[k] for k in own])
     ids = np.array([known[name] for name in trace.names] or [0])
     connection.execute(
         "INSERT INTO _trace (source_id, rank, world_size, host, device, first_kernel, kernels,"

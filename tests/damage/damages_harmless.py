@@ -42,7 +42,7 @@ def _prefixed(data: bytes) -> bytes:
 
 
 CHANGES = {
-    "as it is": Change(dict, ("traces", "logs", "records")),
+    "as it is": Change(dict, ("traces", "logs", "profiles", "records")),
     "other line ends": Change(_each(lambda d: d.replace(b"\n", b"\r\n")), ("logs",)),
     "prefixes": Change(_each(_prefixed), ("logs",)),
     "other white space": Change(_each(lambda d: msgspec.json.format(d, indent=3)), ("traces",)),

@@ -1,7 +1,7 @@
 """Damages through the tool: which headline numbers move without a word (`make semantics`).
 
     PYTHONPATH=tests python tests/damage/semantics.py [--seed N] [--damages N] [--out FILE]
-        [--only traces|logs|records] [--kind TEXT] [--input TEXT] [--exam]
+        [--only traces|logs|profiles|records] [--kind TEXT] [--input TEXT] [--exam]
 
 Each damaged recording goes into a fresh store. A headline number that moved by more than 2 % has
 to be explained: by a diagnostic, finding or unusable file that the undamaged recording does not
@@ -29,13 +29,16 @@ from typing import Any
 
 import damages_harmless
 import damages_logs
+import damages_profiles
 import damages_records
 import damages_traces
 import msgspec
+import trace_converter
 import zstandard
 from command import collscope
 from damages import Files
 from inputs import ROOT, SHARED
+from readers import parse
 
 Headline = dict[str, float | None]
 _FEW = 4
@@ -43,6 +46,7 @@ _MOVED = 0.02  # relative; what a reader would act on
 _DAMAGES = {
     "traces": damages_traces.DAMAGES,
     "logs": damages_logs.DAMAGES,
+    "profiles": damages_profiles.DAMAGES,
     "records": damages_records.DAMAGES,
 }
 # Public views: name, and what is taken of them. One number each, or NULL.
@@ -115,6 +119,11 @@ def inputs(part: str = "") -> dict[str, dict[str, Files]]:
             for k, paths in logs.items()
             if part in k
         },
+        "profiles": {
+            form: _profile(samples / "traces/ringll/rank0.json.gz", form)
+            for form in trace_converter.SQLITE
+            if part in form
+        },
         "records": {
             name: {p.name: p.read_bytes()}
             for p in records
@@ -138,6 +147,13 @@ def _traces(folder: Path) -> Files:
         # Written as the damages write it, so that only the damage differs.
         out[path.stem] = msgspec.json.encode(msgspec.json.decode(data))
     return out
+
+
+def _profile(trace: Path, form: str) -> Files:
+    """A trace as another profiler would have written it."""
+    with tempfile.TemporaryDirectory() as folder:
+        traces = parse([gzip.decompress(trace.read_bytes())], trace.name)
+        return {p.name: p.read_bytes() for p in trace_converter.write(traces, form, Path(folder))}
 
 
 def look(files: Files, folder: Path) -> Seen:

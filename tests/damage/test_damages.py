@@ -16,6 +16,7 @@ _FIELDS = ("other counts in than out", "other types in than out", "two dumps, ot
 CHOSEN = {
     "traces": ("traces/ringll", ("durations x100 of some kernels", "last kernels gone")),
     "logs": ("nccl/ddp", ("a file after itself", "torn within a call", "lines of calls gone")),
+    "profiles": ("rpd", ("near copies", "ends later")),
     "records": ("recorders/ddp.fr.rank0.json", (*_NUMBERS, *_FIELDS)),
 }
 

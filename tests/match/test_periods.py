@@ -31,6 +31,21 @@ def test_a_rank_that_lacks_a_period() -> None:
     assert assign_periods([recording(0, 10), recording(0, 50), recording(1, 51)]) == [0, 1, 1]
 
 
+def test_one_more_trace_of_a_rank_leaves_the_others_together() -> None:
+    """Ranks 0 to 2 and a second export of rank 0, be it read first or last."""
+    own = [Recording(rank, 3, 10 + rank, "", end_ns=100) for rank in (0, 1, 2)]
+    second = Recording(0, 3, 11, "", end_ns=99)
+    assert assign_periods([*own, second]) == [0, 0, 0, 1]
+    assert assign_periods([second, *own]) == [1, 0, 0, 0]
+
+
+def test_a_second_period_that_begins_as_the_first_ends() -> None:
+    """Rank 1 lacks the first: a kernel of rank 0 runs across the border."""
+    traces = [Recording(0, 2, 10, "", end_ns=101), Recording(0, 2, 100, "", end_ns=190),
+              Recording(1, 2, 100, "", end_ns=190)]  # fmt: skip
+    assert assign_periods(traces) == [0, 1, 1]
+
+
 def test_folders_with_the_same_ranks_are_jobs() -> None:
     """Both ran at once, so that their order in time says nothing."""
     traces = [recording(0, 10, folder="a"), recording(1, 13, folder="a"),

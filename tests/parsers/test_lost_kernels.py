@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from command import collscope
+from inputs import ROOT
 from readers import parse
 from trace_converter import write
 
@@ -76,3 +77,22 @@ def test_more_than_one_launch_in_a_hundred(
     with closing(sqlite3.connect(db)) as connection:
         query = "SELECT code, count FROM diagnostics WHERE code LIKE '%kernels_lost'"
         assert connection.execute(query).fetchall() == [(code, lost)]
+
+
+def test_recorded_calls_whose_kernel_and_launch_are_gone() -> None:
+    """Two AllReduces in the middle: record_param_comms alone is left of them."""
+    text = gzip.decompress((ROOT / "samples/traces/default/rank0.json.gz").read_bytes())
+    trace = json.loads(text)
+    events = trace["traceEvents"]
+    reduces = [e for e in events if e["name"].startswith("ncclDevKernel_AllReduce")]
+    gone = {e["args"]["correlation"] for e in reduces[3:5]}
+    trace["traceEvents"] = [
+        e
+        for e in events
+        if e.get("args", {}).get("correlation") not in gone
+        and not (e.get("cat") == "ac2g" and e.get("id") in gone)
+    ]
+    (undamaged,) = parse([text], "rank0.json")
+    (damaged,) = parse([json.dumps(trace).encode()], "rank0.json")
+    assert [d.code for d in undamaged.diagnostics] == []
+    assert [(d.code, d.count) for d in damaged.diagnostics] == [("many_kernels_lost", 2)]

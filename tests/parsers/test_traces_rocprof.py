@@ -138,7 +138,8 @@ def test_cut_public_file_keeps_the_dispatches_before(corpus: Path) -> None:
     cut = text[: len(text) * 9 // 10]
     (file,) = parse([cut], path.name)
     assert len(file.columns) == cut.count(b'"dispatch_info"') - (not cut.endswith(b"}"))
-    assert [d.code for d in file.diagnostics] == ["truncated_trace"]
+    # Dispatches stand in the order in which they ended, so that some before the cut lack, too.
+    assert [d.code for d in file.diagnostics] == ["truncated_trace", "kernels_lost"]
     assert (file.host, file.device) == ("smci350-zts-gtu-c6-25", "0")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import replace
 
-from collscope.model import Diagnostic, Severity
+from collscope.model import Diagnostic, Op, Severity
 from collscope.model.trace import Call, HostCalls, Ints, Kind, TraceCollective, TraceFile
 from collscope.parsers._calls import NOT_TOLD, at_the_end, lost_kernels
 from collscope.parsers._columns import Floats, Index, as_numpy
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collscope.parsers.traces.kineto_collect import Collector
     from collscope.parsers.traces.kineto_header import Header
 
+_TOGETHER = (Op.SEND, Op.RECV, Op.SEND_RECV, Op.UNKNOWN)  # several may launch one kernel
 _LARGEST_WORLD = 1 << 31
 _MOST_LISTED = 1 << 22  # ranks that the groups of one file list in all: 40 bytes each
 
@@ -280,8 +281,43 @@ def _lost(seen: Collector) -> Iterable[Diagnostic]:
     correlation = as_numpy(seen.rows.correlation, np.int64)
     lost, launched = seen.host.without_kernel(correlation, at_the_end(start, lasts))
     lost -= seen.bad
-    if lost > 0:
-        yield lost_kernels(lost, launched)
+    calls, recorded = _calls_without(seen)
+    if lost + calls > 0:
+        yield lost_kernels(lost + calls, max(launched, recorded))
+
+
+def _calls_without(seen: Collector) -> tuple[int, int]:
+    """Recorded calls whose kernel and launch are both gone, and all that have a kernel each.
+
+    Of kinds of which each kernel is of one call and some are there: calls of one group may launch
+    one kernel together, those of other backends none, and those of no bytes neither.
+    """
+    host = seen.host
+    known = set(host.records.externals)
+    if host.captures or not seen.launched_by - {-1} <= known:
+        return 0, 0
+    kinds = [describe(kineto_calls.Known({})).collective for describe in seen.describe]
+    kind = [(found.op, found.group) for found in kinds]
+    present = {
+        kind[host.records.place[number]]
+        for external, number in host.records.externals.items()
+        if external in seen.launched_by
+    }
+    alone = {
+        place
+        for place, found in enumerate(kinds)
+        if kind[place] in present
+        and found.op not in _TOGETHER
+        and found.in_count
+        and found.out_count
+    }
+    lacking, recorded = host.records.without(seen.launched_by, alone)
+    starts = np.sort(as_numpy(host.launch_start, np.float64))
+    begin = np.array([host.records.start[k] for k in lacking])
+    end = np.array([host.records.end[k] for k in lacking])
+    # A launch inside is there, and counted where its kernel is gone.
+    gone = np.searchsorted(starts, begin) == np.searchsorted(starts, end)
+    return int(gone.sum()), recorded
 
 
 def _notes(seen: Collector, alone: int, in_graphs: int) -> list[Diagnostic]:

@@ -45,6 +45,7 @@ class Collector:
         self.described: dict[int, Arguments] = {}  # by place, of each kind that names a collective
         self.named: list[tuple[int, int]] = []  # row and External id of kernels that name one
         self.unnamed: list[tuple[int, int]] = []  # row and External id of kernels to look up
+        self.launched_by: set[int] = set()  # External ids of the collectives' kernels
         self.unknown: dict[str, int] = {}  # names with "ccl" that no rule knows
         self.origin_us: int = 0  # to be added to all times
         self.cpu = False  # CPU activity was recorded
@@ -61,6 +62,9 @@ class Collector:
         self.origin_us = part.origin_us
         names = [self.names[name] for name in part.names]
         hints = [self._hint(place, text) for place, text in zip(names, part.names, strict=True)]
+        # A kernel of a collective is one whatever category a converter gave it.
+        named = np.array([isinstance(hint, KernelName) for hint in hints], dtype=bool)
+        gpu["kind"][named[gpu["name"]]] = Kind.KERNEL
         related = np.array([hint is not False for hint in hints], dtype=bool)
         told = np.flatnonzero((gpu["kind"] == Kind.KERNEL) & related[gpu["name"]]).tolist()
         rows.extend(
@@ -120,6 +124,9 @@ class Collector:
         row, hint, event = told
         args = event.args or NO_ARGUMENTS
         self.rows.blocks[row] = kineto_calls.blocks(bytes(args.grid))
+        # The two are equal where kineto knew no operator: then it refers to none.
+        external = -1 if args.external == args.correlation else small(args.external)
+        self.launched_by.add(external)
         if args.collective is not None:
             self.rows.collective[row] = self._described(args)
             # The two are equal where kineto knew no operator: then it refers to none.
@@ -129,8 +136,6 @@ class Collector:
             text = event.name or ""
             self.unknown[text] = self.unknown.get(text, 0) + 1
         else:
-            # The two are equal where kineto knew no operator: then it refers to none.
-            external = -1 if args.external == args.correlation else small(args.external)
             self.unnamed.append((row, external))
 
     def _other(self, event: Event) -> None:

@@ -35,7 +35,7 @@ class Spans:
         self.end = array("d")
         self.place = array("i")
         self.seq = array("q")
-        self._external: dict[int, int] = {}
+        self.externals: dict[int, int] = {}  # number by External id
         self._order: dict[int, tuple[Ints, Floats]] | None = None
 
     def add(self, thread: int, start: float, end: float, place: int) -> int:
@@ -49,12 +49,24 @@ class Spans:
 
     def refer(self, number: int, external: int, seq: int) -> None:
         """Set an interval's External id and Seq."""
-        self._external[external] = number
+        self.externals[external] = number
         self.seq[number] = seq
 
     def with_external(self, external: int) -> int:
         """Number of the interval with an External id, or -1."""
-        return self._external.get(external, -1)
+        return self.externals.get(external, -1)
+
+    def without(self, launched: set[int], places: set[int]) -> tuple[list[int], int]:
+        """Intervals without a kernel that were launched among others with one, and how many are.
+
+        launched    External ids of kernels
+        places      of descriptions whose calls launch a kernel each
+        """
+        calls = sorted((self.start[n], n, e) for e, n in self.externals.items() if e >= 0)
+        calls = [call for call in calls if self.place[call[1]] in places]
+        has = [k for k, (_, _, external) in enumerate(calls) if external in launched]
+        between = calls[has[0] : has[-1]] if has else []
+        return [n for _, n, external in between if external not in launched], len(between)
 
     def around(self, thread: int, time: float) -> int:
         """Number of the innermost interval of a thread that holds a time, or -1."""

@@ -12,13 +12,22 @@ from msgspec.structs import replace
 from collscope.kernel_names import classify
 from collscope.model import Diagnostic, Op, Severity, parse_op
 from collscope.model.trace import Ints, Kind, TraceCollective, TraceColumns, TraceFile
-from collscope.parsers._calls import CallRows, at_the_end, host_calls
+from collscope.parsers._calls import CallRows, at_the_end, host_calls, missing_numbers
 from collscope.parsers._columns import Index, as_numpy, launches
 from collscope.parsers.traces._named import from_name
 from collscope.parsers.traces.rocprof_records import Correlation
 
 if TYPE_CHECKING:
-    from collscope.parsers.traces.rocprof_records import Call, Copy, Dispatch, DispatchInfo, Process
+    from collections.abc import Iterator
+
+    from collscope.parsers.traces.rocprof_records import (
+        Buffers,
+        Call,
+        Copy,
+        Dispatch,
+        DispatchInfo,
+        Process,
+    )
 
 _LIMIT = 2**63
 _MEMORY_COPY = "MEMORY_COPY"
@@ -103,8 +112,10 @@ def trace_files(process: Process, problems: list[Diagnostic]) -> list[TraceFile]
     collective = _collectives(builder, rows)
     host = _runtime(builder, rows)
     runtime = host.columns()
-    lost = host.lost(at_the_end(rows[:, 3], rows[:, 4] - rows[:, 3]))
-    notes = (*problems, *_notes(builder), *lost)
+    lost = [*host.lost(at_the_end(rows[:, 3], rows[:, 4] - rows[:, 3])), *_skipped(buffers)]
+    # Both count the same kernels by other evidence.
+    gone = sorted(lost, key=lambda note: note.count)[-1:]
+    notes = (*problems, *_notes(builder), *gone)
     node = process.metadata.node
     parts = [
         (agent, mine, host_calls(runtime, rows[mine, 5], rows[~mine, 5], builder.streams)[1])
@@ -125,6 +136,15 @@ def trace_files(process: Process, problems: list[Diagnostic]) -> list[TraceFile]
         )
         for agent, mine, calls in parts
     ]
+
+
+def _skipped(buffers: Buffers) -> Iterator[Diagnostic]:
+    """Dispatches whose numbers are skipped between the first and the last."""
+    numbers = {record.dispatch_info.dispatch_id for record in buffers.kernel_dispatch} - {None}
+    told = [number for number in numbers if number is not None and 0 <= number < _LIMIT]
+    between = max(told) - min(told) + 1 if told else 0
+    if between > len(told):
+        yield missing_numbers(between - len(told), between)
 
 
 def _runtime(builder: _Builder, rows: Ints) -> CallRows:

@@ -55,6 +55,7 @@ class DispatchInfo(msgspec.Struct, gc=False):
 
     agent_id: Handle
     kernel_id: int
+    dispatch_id: int | None = None  # counted by the process
     queue_id: Handle | None = None
     workgroup_size: Sides | None = None
     grid_size: Sides | None = None  # threads
