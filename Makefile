@@ -6,6 +6,7 @@
 #   make coverage   the test suite with the lines that no test runs
 #   make truth   the table of truth: told, truth, inside (tests/truth/README.md)
 #   make fuzz    fuzz the scanners under ASan and UBSan, with libFuzzer where clang is
+#   make fuzz-native   the same of plans, tuner CSVs, the alignment and the graph's player
 #   make fuzz-readers   damaged samples through every reader of Python
 #   make torture   I/O faults, kills, and many processes on one store (tests/torture/README.md)
 #   make integers   every number of every sample replaced by ones that nothing has (an hour)
@@ -34,7 +35,7 @@ SEEDS := $(wildcard samples/rccl/*.log) samples/nccl/ddp/rank0.log samples/nccl/
 # With it every command that a test starts would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: venv demo test quick coverage lint types imports native pytest truth fuzz fuzz-readers torture integers \
+.PHONY: venv demo test quick coverage lint types imports native pytest truth fuzz fuzz-native fuzz-readers torture integers \
 	semantics check-abi check-slurm \
 	bench clean wheel try-wheel try-wheel-old
 
@@ -108,6 +109,13 @@ fuzz: $(STAMP)
 	scripts/fuzz.sh build/fuzz $(BIN)/cmake $(BIN)/ninja $(BIN)/mpicxx $(FUZZ_ITERATIONS) $(FUZZ_SEED) logscan $(SEEDS)
 	$(BIN)/python tests/trace_fuzz.py seeds build/fuzz/events.json
 	scripts/fuzz.sh build/fuzz $(BIN)/cmake $(BIN)/ninja $(BIN)/mpicxx $(FUZZ_ITERATIONS) $(FUZZ_SEED) tracescan build/fuzz/events.json
+
+fuzz-native: $(STAMP)
+	$(BIN)/python tests/native_seeds.py build/fuzz/seeds
+	for part in replayer tuner align play; do \
+		scripts/fuzz.sh build/fuzz $(BIN)/cmake $(BIN)/ninja $(BIN)/mpicxx $(FUZZ_ITERATIONS) $(FUZZ_SEED) $$part \
+			build/fuzz/seeds/$$part.* || exit 1; \
+	done
 
 fuzz-readers: $(STAMP)
 	$(BIN)/python tests/fuzz_readers.py $(FUZZ_ITERATIONS) $(FUZZ_SEED)

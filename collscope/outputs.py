@@ -45,6 +45,20 @@ def note_store(path: Path) -> None:
     _stores.add(os.path.realpath(path))
 
 
+def require_store(path: Path) -> None:
+    """Refuse an input of this command as its store: an empty one would become a store.
+
+    raises  InputError
+    """
+    target = os.path.realpath(path)
+    try:
+        empty = not Path(target).stat().st_size
+    except OSError:
+        return
+    if empty and any(_same(target, name) for name in _inputs):
+        raise InputError(f"{path}: an empty input of this command. Name another file with --db.")
+
+
 def require_output(path: Path, option: str = "") -> None:
     """Refuse a file that an output must not replace, under whatever name or link.
 

@@ -3,7 +3,7 @@
 A clock that jumps, a stamp that was never taken and a sentinel look like data, and one of them is
 enough to make "100 % of the time is waiting" or "0 % of GPU time in collectives". So a row's time
 is held against the rest of its source, and a row that cannot be true is left out of every number,
-counted and told. A row is not believed when
+and counted. A row is not believed when
 
 1. `UNTIMED`: it has no time: a start or end below 0 or above `LATEST_NS` (the year 2096; the
    sentinels 2^63 - 1 and 2^64 - 1 lie behind it), or a duration above `LONGEST_NS` (no job waits a
@@ -49,7 +49,7 @@ A collective waits for its last rank as long as that rank takes: ten minutes for
 data, half an hour until the watchdog ends it, as the first row of a source, the last, or its
 longest part. So no length below `LONGEST_NS` speaks against it. What it waits for shows on its
 stream: nothing else runs there, so rule 3 leaves it alone. One that is longer than all the rest is
-kept and told (`long_wait`). So is a row that stands apart from all the rest by a minute and more
+kept and counted (`long_wait`). So is a row that stands apart from all the rest by a minute and more
 than the rest lasts (`row_apart`): a GPU may idle so long before its first kernel, and a clock may
 have jumped; idle times and spans depend on which it is. Ranks that do not agree on a wait are a
 matter of `collscope.match` and `collscope.timeline`, where ranks meet.
@@ -87,7 +87,7 @@ LONG_NS = 60 * 10**9
 # A block of a kernel takes microseconds to tens of them; overlaps of ROCm's rows last as long.
 _BESIDE_NS = 100_000
 FEW = 10  # rows that tell how long a source is
-_NO_STREAM = ("", "None", "copy")  # labels of a trace's rows whose stream or queue is not told
+_NO_STREAM = ("", "None", "copy")  # labels of a trace's rows that name no stream or queue
 _QUEUE = "queue "  # how labels of hardware queues begin: several streams share them
 _US = 1_000  # ns
 _EXCERPT = 200  # characters
@@ -490,16 +490,16 @@ def _apart(start: Ints, end: Ints, reason: npt.NDArray[np.int8]) -> Ints:
 
 
 def diagnostics(found: StampJudgement, excerpt: Callable[[int], str]) -> list[Diagnostic]:
-    """What is told of a source's times, counted by rule, each with its first row.
+    """Diagnostics of a source's times, counted by rule, each with its first row.
 
     excerpt  row's index to how a person finds it
     """
-    told = []
+    notes = []
     for reason, (code, text) in _MESSAGES.items():
         rows = np.flatnonzero(found.reason == reason)
         if len(rows):
             shown = excerpt(int(rows[0]))[:_EXCERPT]
-            told.append(Diagnostic(Severity.DATA_LOSS, code, text, None, shown, len(rows)))
+            notes.append(Diagnostic(Severity.DATA_LOSS, code, text, None, shown, len(rows)))
     untimed = len(found.zero_length) * _EXCEPTIONAL > found.of_kernels
     kept = (
         (Severity.DATA_LOSS, found.overlaps, _OVERLAPS),
@@ -512,8 +512,8 @@ def diagnostics(found: StampJudgement, excerpt: Callable[[int], str]) -> list[Di
     for severity, rows, what in kept:
         if len(rows):
             shown = excerpt(int(rows[0]))[:_EXCERPT]
-            told.append(Diagnostic(severity, *what, None, shown, len(rows)))
-    return told
+            notes.append(Diagnostic(severity, *what, None, shown, len(rows)))
+    return notes
 
 
 def believed_trace(trace: TraceFile) -> tuple[TraceFile, Ints]:
@@ -525,10 +525,10 @@ def believed_trace(trace: TraceFile) -> tuple[TraceFile, Ints]:
     once = _first_of_equals(c, None if trace.calls is None else trace.calls.of_row)
     repeated = len(c) - len(once)
     c = c if not repeated else TraceColumns(**{n: v[once] for n, v in asdict(c).items()})
-    told = np.array(
+    named = np.array(
         [s not in _NO_STREAM and not s.startswith(_QUEUE) for s in trace.streams] + [False]
     )
-    stream = np.where(told[c.stream], c.stream, -1)
+    stream = np.where(named[c.stream], c.stream, -1)
     returned = waited = call = None
     if trace.calls is not None:  # a row without a call has the place -1
         call = trace.calls.of_row[once]
@@ -592,15 +592,15 @@ def _first_of_equals(c: TraceColumns, call: npt.NDArray[np.int32] | None) -> Int
     if not len(same):
         return every
     look = np.unique(np.concatenate([same, same + 1]))
-    told = np.stack(
+    columns = np.stack(
         [c.start_ns[look], c.end_ns[look], c.stream[look], c.name[look], c.kind[look], c.seq[look]]
     )
     if call is not None:
-        alike = np.asarray(np.unique(told, axis=1, return_inverse=True)[1]).reshape(-1)
+        alike = np.asarray(np.unique(columns, axis=1, return_inverse=True)[1]).reshape(-1)
         known = np.full(alike.max() + 1, -1, dtype=np.int64)
         np.maximum.at(known, alike, call[look])
-        told = np.vstack([told, np.where(call[look] < 0, known[alike], call[look])])
-    _, first = np.unique(told, axis=1, return_index=True)
+        columns = np.vstack([columns, np.where(call[look] < 0, known[alike], call[look])])
+    _, first = np.unique(columns, axis=1, return_index=True)
     repeated = np.setdiff1d(np.arange(len(look)), first)
     return np.delete(every, look[repeated])
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # fuzz.sh BUILD CMAKE NINJA MPICXX ITERATIONS SEED SCANNER FILE...: fuzz a scanner under ASan, UBSan.
 #
-# SCANNER is logscan or tracescan, FILE a log or the events of a trace. With libFuzzer where clang++
+# SCANNER is a folder of native/ with a fuzz.cpp, FILE what it reads: a log, say. With libFuzzer where clang++
 # has it: guided by the scanner's coverage, from the files cut into pieces; what it found interesting
 # stays in BUILD/SCANNER.corpus for the next time. Else with the project's own driver, which mutates
 # the files blindly. COLLSCOPE_FUZZ_CXX names another clang++.

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import random
-import sys
-import time
 from pathlib import Path
 
-from fuzz_recorders import damaged
+from fuzz_recorders import numbers, run
 
 from collscope.errors import CollscopeError
 from collscope.parsers import msccl_xml, registry
@@ -28,7 +25,7 @@ from collscope.whatif.layers import parse_layers
 
 _ROOT = Path(__file__).resolve().parent.parent
 _LARGEST = 4 << 20  # bytes of a sample
-_PLAN = b"""collscope-plan 1
+PLAN = b"""collscope-plan 1
 mode sequence
 nranks 4
 comm 0 0-3
@@ -36,7 +33,7 @@ comm 1 0,2
 class 0 op=AllReduce datatype=Bfloat16 redop=Sum count=4096 in_place=1 calls=26 comms=0,1
 class 1 op=Broadcast datatype=Float32 count=1024 root=0 in_place=1 calls=13 comms=0
 """
-_TUNER_CSV = b"""# collscope tune: 3 rows
+TUNER_CSV = b"""# collscope tune: 3 rows
 collective,minBytes,maxBytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff
 allreduce,0,65536,tree,ll,8,1,8,-1,-1
 allgather,65537,16777216,ring,ll128,-1,-1,-1,-1,-1
@@ -62,7 +59,7 @@ def read_all(data: bytes, name: str) -> None:
 
 
 def _samples() -> dict[str, bytes]:
-    found = {"a.plan": _PLAN, "tuner.csv": _TUNER_CSV}
+    found = {"a.plan": PLAN, "tuner.csv": TUNER_CSV}
     folders = (_ROOT / "samples", _ROOT / "collscope" / "roofline" / "systems")
     for path in sorted(path for folder in folders for path in folder.rglob("*")):
         if not path.is_file() or path.stat().st_size > _LARGEST or path.name == "README.md":
@@ -72,23 +69,5 @@ def _samples() -> dict[str, bytes]:
     return found
 
 
-def main(variants: int, seed: int) -> None:
-    """Read that many damaged inputs."""
-    files = _samples()
-    names = sorted(files)
-    slowest = (0.0, "", 0)
-    for number in range(seed, seed + variants):
-        name = names[number % len(names)]
-        data = damaged(files[name], random.Random(number))
-        begin = time.process_time()
-        try:
-            read_all(data, name)
-        except Exception:
-            print(f"seed {number}, {name}")
-            raise
-        slowest = max(slowest, (time.process_time() - begin, name, number))
-    print(f"{variants} variants of {len(names)} samples, no exception; slowest {slowest}")
-
-
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000, int(sys.argv[2]) if sys.argv[2:] else 0)
+    run(_samples(), read_all, *numbers())

@@ -41,7 +41,7 @@ def _slower(source: Path, target: Path, op: str, factor: float) -> None:
         if row["op"] == op and int(row["size_bytes"]) >= 1 << 20:
             times = [float(time) * factor for time in row["samples_us"].split(";")]
             row["samples_us"] = ";".join(f"{time:.6g}" for time in times)
-            for name in ("median", "min", "max"):
+            for name in ("median", "min", "max", "mad"):
                 row[f"time_us_{name}"] = f"{float(row[f'time_us_{name}']) * factor:.6g}"
             for name in ("algbw_gbps", "busbw_gbps"):
                 row[name] = f"{float(row[name]) / factor:.6g}"

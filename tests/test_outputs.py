@@ -140,3 +140,18 @@ def test_two_outputs_are_two_files(store: Path, tmp_path: Path) -> None:
     )
     assert done.code == 3
     assert "the output of -o" in done.err
+
+
+@pytest.mark.parametrize("link", [False, True])
+@pytest.mark.parametrize("command", [("log",), ("auto",), ("trace",)])
+def test_an_empty_input_does_not_become_the_store(
+    command: tuple[str, ...], link: bool, tmp_path: Path
+) -> None:
+    log, db = tmp_path / "e.log", tmp_path / "e.db"
+    log.touch()
+    if link:
+        db.symlink_to(log)
+    done = collscope("ingest", *command, log, "--db", db if link else log)
+    assert done.code == 3
+    assert "an empty input of this command. Name another file with --db." in done.err
+    assert log.stat().st_size == 0

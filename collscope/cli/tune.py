@@ -19,6 +19,7 @@ from collscope.cli.options import (
     write,
 )
 from collscope.cli.progress import progress
+from collscope.errors import CollscopeError
 from collscope.gpu_vendors import Backend
 from collscope.units import require_step_ms
 
@@ -129,10 +130,16 @@ def tune(
         seed=seed,
     )
     request, notices = make_request(asked, progress())
-    if dry_run:
-        found, error = dry_tune(request, notices), None
-    else:
-        found, error = run_tune(request, notices)
+    try:
+        if dry_run:
+            found, error = dry_tune(request, notices), None
+        else:
+            found, error = run_tune(request, notices)
+    except CollscopeError:
+        # Without an answer that has them: a setting that is missing may be why.
+        for notice in notices:
+            typer.echo(f"collscope: tune: {notice}.", err=True)
+        raise
     write(render_tuning(found, format.value, out), output)
     if error is not None:
         raise error

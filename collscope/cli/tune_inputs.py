@@ -42,6 +42,11 @@ _KEPT = (
     "NCCL_NVLS_ENABLE", "NCCL_COLLNET_ENABLE", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL",
     "NCCL_SHM_DISABLE", "NCCL_NET_GDR_LEVEL", "NCCL_PXN_DISABLE", "NCCL_IB_DISABLE",
 )  # fmt: skip
+# What names files or libraries and changes the way of the data: no log sets it here.
+_FILES = (
+    "NCCL_NET_PLUGIN", "NCCL_ENV_PLUGIN", "NCCL_CONF_FILE", "NCCL_TOPO_FILE",
+    "NCCL_GRAPH_FILE", "LD_PRELOAD",
+)  # fmt: skip
 _SETTINGS = """
 SELECT name, value FROM settings
 WHERE run = ? AND origin = 'environment' AND value IS NOT NULL GROUP BY name ORDER BY name
@@ -132,7 +137,8 @@ def make_request(options: TuneOptions, progress: Progress) -> tuple[TuningReques
         options.time_limit_s,
         options.seed,
     )
-    return request, (*planned.notices, *_left_out_words(left_out))
+    loaded = tuple(name for name in _FILES if name in job.variables.keys() - given.keys())
+    return request, (*planned.notices, *_left_out_words((*left_out, *loaded)))
 
 
 def _read(options: TuneOptions, progress: Progress) -> tuple[Planned, _Job]:
@@ -210,7 +216,8 @@ def _left_out_words(names: Sequence[str]) -> tuple[str, ...]:
         return ()
     return (
         f"set in the logs, but not for these measurements: {', '.join(names)}. A log must not "
-        "choose files that the ranks load: give what the job needs with --env NAME=VALUE",
+        "choose files that the ranks load, or numbers that the library cannot take: give what the "
+        "job needs with --env NAME=VALUE",
     )
 
 

@@ -19,6 +19,7 @@ from collscope.ingest.files import ArchiveError, Input, open_input
 from collscope.ingest.paths import STDIN, Expanded, expand, printable
 from collscope.ingest.progress import USUAL, Progress, Reading
 from collscope.ingest.scan import ScansAhead, scan_log
+from collscope.outputs import note_input
 from collscope.store.connection import explained, open_store, remove_empty
 from collscope.units import count_of
 
@@ -211,6 +212,9 @@ def _ingest_all(
     skipped = [Ingested(printable(path), "unusable", reason=why) for path, why in given.skipped]
     results: list[Ingested] = []
     done = 0
+    for path in files:
+        if path != STDIN:
+            note_input(path)
     with _store(db) as connection:
         progress.begin(files)
         try:

@@ -59,6 +59,7 @@ _SAID = (
     "communicator_twice",
     "process_in_two_logs",
     "rank_claimed_twice",
+    "rank_by_calls",
     "rank_traced_twice",
     "several_periods",
     "kernel_without_call",

@@ -14,7 +14,7 @@ from itertools import pairwise
 import msgspec
 from msgspec.structs import replace
 
-from collscope.match.handles import CommHandle, Process
+from collscope.match.handles import CommHandle, Process, begun
 
 _NO_CALLS = 0  # digest of an empty sequence
 
@@ -49,10 +49,22 @@ def join_communicators(
             joiner.by_key(i, ("commId", handles[i].comm_hash, handles[i].nranks), "commId")
     order = [i for i in order if i not in excess]
     joiner.by_lineage([i for i in order if handles[i].parent_ptr is not None])
+    joiner.into_gaps([i for i in order if i not in joiner.comm_of])
     rest = [i for i in order if i not in joiner.comm_of]
     joiner.by_rank([i for i in rest if handles[i].rank is not None])
     joiner.by_sequence(joiner.within_process([i for i in rest if handles[i].rank is None]))
     return [_finish(c, handles, processes, joiner) for c in joiner.comms]
+
+
+def ranks_by_calls(handles: Sequence[CommHandle], comms: Sequence[Communicator]) -> list[int]:
+    """Handles without INIT lines that took the place which a communicator of such lines lacked."""
+    return [
+        i
+        for comm in comms
+        if comm.matched_by in ("commId", "parent/color")
+        for i in comm.members.values()
+        if not begun(handles[i])
+    ]
 
 
 def claimed_twice(handles: Sequence[CommHandle], processes: Sequence[Process]) -> list[int]:
@@ -72,6 +84,13 @@ def claimed_twice(handles: Sequence[CommHandle], processes: Sequence[Process]) -
         if None not in (pid, known[1]) and known != (host, pid):
             found.append(i)
     return found
+
+
+def _only_gap(comm: Communicator) -> int | None:
+    """The one rank of a communicator that no log has; None: none, or several."""
+    if comm.nranks is None or len(comm.members) != comm.nranks - 1:
+        return None
+    return next((rank for rank in range(comm.nranks) if rank not in comm.members), None)
 
 
 class _Joiner:
@@ -147,6 +166,29 @@ class _Joiner:
             if self.handles[j].first_line < s.first_line
         ]
         return max(candidates, key=lambda j: self.handles[j].first_line, default=None)
+
+    def into_gaps(self, indices: list[int]) -> None:
+        """Join handles whose INIT lines were lost to the communicators that lack one rank.
+
+        That is sure enough where one handle and one communicator fit each other alone: as many
+        ranks, the same calls, and no member of that process.
+        """
+        lost = [i for i in indices if not begun(self.handles[i]) and self.digests[i] != _NO_CALLS]
+        gaps = {c: gap for c, comm in enumerate(self.comms) if (gap := _only_gap(comm)) is not None}
+        fitting = {i: [c for c, gap in gaps.items() if self._fits_gap(i, c, gap)] for i in lost}
+        wanted = Counter(c for found in fitting.values() for c in found)
+        for i, found in fitting.items():
+            if len(found) == 1 and wanted[found[0]] == 1:
+                self.add(found[0], gaps[found[0]], i)
+
+    def _fits_gap(self, i: int, comm: int, gap: int) -> bool:
+        handle, members = self.handles[i], self.comms[comm].members.values()
+        return (
+            handle.nranks == self.comms[comm].nranks
+            and handle.rank in (None, gap)
+            and {self.digests[i]} == {self.digests[m] for m in members}
+            and all(self.handles[m].process != handle.process for m in members)
+        )
 
     def by_rank(self, indices: list[int]) -> None:
         """Join handles whose rank is known but not their communicator.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -134,6 +135,50 @@ def stands_in(part: Ints, original_calls: Ints) -> bool:
     )
 
 
+def without_repeats(observed: Observations, *, stamped: bool) -> Observations:
+    """One log's observations without rows that stand in it again.
+
+    Where opCount counts the calls of a communicator it never goes back: lines that go back and are
+    all equal to earlier ones stand there again. At 0 another communicator may have begun that has
+    the pointer of one before, so that this shows nothing.
+
+    stamped  lines of the log's kernel trace stand there again, by the GPU's clock: so do calls of
+             equal opCount and task
+    """
+    counts = observed.columns["op_count"]
+    order, bounds = rows_by(observed.columns["handle"], len(observed.handles))
+    sorted_counts = counts[order]
+    back = sorted_counts[1:] < sorted_counts[:-1]
+    back &= observed.columns["handle"][order[1:]] == observed.columns["handle"][order[:-1]]
+    if not stamped and not back.any():  # as nearly all logs are
+        return observed
+    left = np.ones(len(observed), dtype=bool)
+    for a, b in pairwise(bounds.tolist()):
+        own = order[a:b]
+        if len(own) and (counts[own] != counts[own[0]]).any():
+            left[own[_repeats(observed, own, stamped=stamped)]] = False
+    return _with_rows(observed, np.flatnonzero(left))
+
+
+def _repeats(observed: Observations, own: Ints, *, stamped: bool) -> list[int]:
+    """Places of rows of one handle that repeat earlier ones; none where the others differ."""
+    seen: set[tuple[int, ...]] = set()
+    found = []
+    top = 0  # opCount reached
+    behind = False
+    columns = (observed.columns[name][own].tolist() for name in ("op_count", "sig", "slot", "task"))
+    for place, call in enumerate(zip(*columns, strict=True)):
+        count, *_, task = call
+        behind = count < top or (behind and count == top)
+        if behind and (call not in seen or (count == 0 and not stamped)):
+            return []
+        if behind or (stamped and task >= 0 and call in seen):
+            found.append(place)
+        seen.add(call)
+        top = max(top, count)
+    return found
+
+
 def _kernels_once(kernels: Sequence[TracedKernel], processes: Sequence[Process]) -> list[int]:
     """Kernels that were not traced before: the same GPU, call and time."""
     starts = {(k.start_ns, k.op_count, k.rank, k.bus_id) for k in kernels}
@@ -158,14 +203,18 @@ def taken(observed: Observations, found: Originals) -> Observations:
         return observed
     handle_of = np.full(len(observed.handles), -1, dtype=np.int32)
     handle_of[found.handles] = np.arange(len(found.handles), dtype=np.int32)
+    left = _with_rows(observed, found.rows)
+    columns = {**left.columns, "handle": handle_of[left.columns["handle"]]}
+    return replace(left, handles=[observed.handles[i] for i in found.handles], columns=columns)
+
+
+def _with_rows(observed: Observations, rows: Ints) -> Observations:
+    """The observations with some of their rows, rising, and what TUNING lines tell of these."""
+    if len(rows) == len(observed):
+        return observed
     row_of = np.full(len(observed), -1, dtype=np.int64)
-    row_of[found.rows] = np.arange(len(found.rows))
-    columns = {name: values[found.rows] for name, values in observed.columns.items()}
-    columns["handle"] = handle_of[columns["handle"]]
+    row_of[rows] = np.arange(len(rows))
+    columns = {name: values[rows] for name, values in observed.columns.items()}
     tuned = row_of[observed.tuning["row"]]
-    return replace(
-        observed,
-        handles=[observed.handles[i] for i in found.handles],
-        columns=columns,
-        tuning={"row": tuned[tuned >= 0], "setting": observed.tuning["setting"][tuned >= 0]},
-    )
+    tuning = {"row": tuned[tuned >= 0], "setting": observed.tuning["setting"][tuned >= 0]}
+    return replace(observed, columns=columns, tuning=tuning)

@@ -51,6 +51,12 @@ class Process(NamedTuple):
     source: int = 0  # the log that it is in
 
 
+def begun(handle: CommHandle) -> bool:
+    """Whether the log has INIT lines of a handle."""
+    identity = (handle.comm_hash, handle.parent_ptr, handle.bus_id, handle.function)
+    return any(value is not None for value in identity)
+
+
 def resolve_handles(
     comms: Mapping[str, Ints], coll: Mapping[str, Ints], records: Iterable[LogRecord]
 ) -> tuple[list[CommHandle], Ints]:

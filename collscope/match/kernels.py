@@ -22,6 +22,7 @@ from collscope.model.diagnostic import TIMES_UNKNOWN
 
 NONE = 0xFFFFFFFF
 KL, CL, KE = 0, 1, 4
+_MIXER = np.uint64(0x9E3779B97F4A7C15)  # odd, so that no product loses a bit
 COUNTER_MASK = (1 << 25) - 1  # counters are cut to 25 bits (ROCm 6.2 on)
 
 
@@ -49,6 +50,29 @@ class TracedKernel(msgspec.Struct, frozen=True):
     item: int = 0
     block: int = 0
     channel: int = 0
+
+
+def lines_once(trace: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """The scanner's `kernel` columns without lines that were there before, and how many are not.
+
+    The GPU's clock has a time for each line of a block: one that is equal in every column was
+    written once, and stands in the log again.
+    """
+    columns = [v for name, v in trace.items() if name != "line"]
+    n = len(trace["line"])
+    if not n:
+        return trace, 0
+    mixed = np.zeros(n, dtype=np.uint64)  # one number per line, for sorting
+    for column in columns:
+        mixed = mixed * _MIXER + column.astype(np.uint64)
+    _, first, inverse = np.unique(mixed, return_index=True, return_inverse=True)
+    if len(first) == n:
+        return trace, 0
+    before = first[inverse]
+    repeated = before != np.arange(n)
+    for column in columns:
+        repeated &= column == column[before]
+    return {name: v[~repeated] for name, v in trace.items()}, int(repeated.sum())
 
 
 def pair_kernels(

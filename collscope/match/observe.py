@@ -8,13 +8,25 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from collscope.match.copies import without_repeats
 from collscope.match.handles import CommHandle, resolve_handles
-from collscope.match.kernels import TracedKernel, pair_kernels
-from collscope.match.observations import COLUMNS, COUNT_MODULO_2_32, Ints, Observations, Signature
+from collscope.match.kernels import TracedKernel, lines_once, pair_kernels
+from collscope.match.observations import (
+    COLUMNS,
+    COUNT_MODULO_2_32,
+    POINTERS_ONLY,
+    Ints,
+    Observations,
+    Signature,
+)
 from collscope.match.tuning import join_tuning
 from collscope.model import Diagnostic, LogRecord, Severity, parse_op
 from collscope.model.limits import MOST_BYTES, MOST_ELEMENTS, MOST_RANKS
 
+_AGAIN_TEXT = (
+    "lines that stand in the log twice (kernels of one time of the GPU's clock, calls of one"
+    " opCount): counted once"
+)
 _CALL_TRACE = 1  # value of the scanner's `source` column
 
 
@@ -45,12 +57,17 @@ def observe(scan: dict[str, Any], records: Sequence[LogRecord]) -> Observed:
     columns, doubled = _drop_call_twins(columns, coll["source"])
     columns, impossible = _drop_impossible(columns, signatures, handles)
     tuning, settings, alone = join_tuning(scan, columns, signatures, handles)
-    kernels, found = pair_kernels(scan["kernel"], scan["kernel_names"])
+    trace, stamped = lines_once(scan["kernel"])
+    kernels, found = pair_kernels(trace, scan["kernel_names"])
     found += _counted(doubled, alone, signatures, columns)
     if impossible:
         text = "calls with a count that no memory could hold: not counted as calls"
         found.append(Diagnostic(Severity.DATA_LOSS, "impossible_count", text, count=impossible))
-    return Observed(Observations(handles, signatures, columns, tuning, settings), kernels, found)
+    every = Observations(handles, signatures, columns, tuning, settings)
+    once = without_repeats(every, stamped=stamped > 0)
+    if repeated := stamped + len(every) - len(once):
+        found.append(Diagnostic(Severity.NOTICE, "counted_once", _AGAIN_TEXT, count=repeated))
+    return Observed(once, kernels, found)
 
 
 def _signatures(scan: dict[str, Any]) -> tuple[list[Signature], Ints]:
@@ -132,6 +149,11 @@ def _part_bytes(s: Signature) -> int:
     return s.count * (s.element.itemsize or 1) if s.op.count_is_part else 0
 
 
+def _size_unknown(s: Signature) -> bool:
+    """Whether a call moves elements of a type that is not known."""
+    return s.element.itemsize is None and s.count > 0 and not s.flags & POINTERS_ONLY
+
+
 def _counted(
     doubled: int, alone: int, signatures: list[Signature], columns: dict[str, Ints]
 ) -> list[Diagnostic]:
@@ -145,6 +167,11 @@ def _counted(
         text = "TUNING lines that match no earlier call" + lost * ": lines of calls were lost"
         severity = Severity.DATA_LOSS if lost else Severity.INFO
         found.append(Diagnostic(severity, "tuning_without_call", text, count=alone))
+    nameless = np.array([_size_unknown(s) for s in signatures], dtype=bool)
+    unknown = int(nameless[columns["sig"]].sum()) if len(nameless) else 0
+    if unknown:
+        text = "calls of a datatype that no known release has: their sizes are not known"
+        found.append(Diagnostic(Severity.NOTICE, "unknown_datatype", text, count=unknown))
     modulo = np.array([bool(s.flags & COUNT_MODULO_2_32) for s in signatures], dtype=bool)
     cut = int(modulo[columns["sig"]].sum()) if len(modulo) else 0
     if cut:

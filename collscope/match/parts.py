@@ -17,7 +17,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from collscope.match.copies import calls_of, stands_in
-from collscope.match.handles import CommHandle, Process, rows_by
+from collscope.match.handles import Process, begun, rows_by
 from collscope.match.observations import Ints, Observations
 
 _COMPRESSED = re.compile(r"\.(gz|xz|bz2|zst|lz4)$")
@@ -70,12 +70,6 @@ def join_parts(
     return Joined(_renumbered(observed, target, kept, behind), kept, joined, handle[behind])
 
 
-def _begun(handle: CommHandle) -> bool:
-    """Whether the log has INIT lines of a handle."""
-    identity = (handle.comm_hash, handle.parent_ptr, handle.bus_id, handle.function)
-    return any(value is not None for value in identity)
-
-
 def _stem(name: str) -> tuple[str, int]:
     """Name of a log without its rotation, and a number that rises from older to newer parts."""
     name = _COMPRESSED.sub("", name)
@@ -98,7 +92,7 @@ def _in_order(
     names: Mapping[int, str],
 ) -> list[int]:
     """Sources of one process, the oldest first; empty where their order is unknown."""
-    late = {s for s, own in by.items() if not all(_begun(observed.handles[i]) for i in own)}
+    late = {s for s, own in by.items() if not all(begun(observed.handles[i]) for i in own)}
     first = [s for s in by if s not in late]
     if not first:  # no part has every beginning: each of them may be a copy of another
         return []
@@ -132,12 +126,12 @@ def _continued(
         for i in sorted(part, key=lambda i: observed.handles[i].first_line):
             handle = observed.handles[i]
             earlier = last.get(handle.comm_ptr)
-            if earlier is None or _begun(handle):
+            if earlier is None or begun(handle):
                 last[handle.comm_ptr] = i
                 continue
             one, other = (calls_of(observed, rows[k]) for k in (earlier, i))
             short, long = sorted((one, other), key=lambda calls: calls.shape[1])
-            if _begun(observed.handles[earlier]) and (
+            if begun(observed.handles[earlier]) and (
                 rotated or not short.shape[1] or not stands_in(short, long)
             ):
                 found[i] = earlier

@@ -18,6 +18,7 @@ from collscope.match.communicators import (
     Communicator,
     claimed_twice,
     join_communicators,
+    ranks_by_calls,
     world_ranks,
 )
 from collscope.match.executions import JoinedKernels, join_kernels
@@ -114,6 +115,15 @@ class _Matching:
                 f" {processes[own.process].pid} on {processes[own.process].host})"
             )
             note = Diagnostic(Severity.DATA_LOSS, "rank_claimed_twice", text, count=len(excess))
+            self.matched.diagnostics.append(note)
+        if by_calls := ranks_by_calls(handles, comms):
+            own = handles[by_calls[0]]
+            text = (
+                "logs without their INIT lines: each is the rank that a communicator with the same"
+                f" calls lacks (first: process {processes[own.process].pid} on"
+                f" {processes[own.process].host})"
+            )
+            note = Diagnostic(Severity.NOTICE, "rank_by_calls", text, count=len(by_calls))
             self.matched.diagnostics.append(note)
         self.leader = _group_leaders(observed, rows)
         self.setting_of = np.full(len(sig), -1, dtype=np.int32)
@@ -347,7 +357,8 @@ class _Matching:
         observed_all = [c for c in self.matched.comms if c.nranks == len(c.members)]
         found = [
             (missing, Severity.DATA_LOSS, "observation_missing",
-             "calls that a rank with a log did not log: lines were lost, or the rank stopped"),
+             "calls that a rank with a log did not log: lines were lost, the rank stopped, or lines"
+             " stand in the other logs twice"),
             (differs, Severity.ERROR, "ranks_disagree",
              "calls where a rank logged another operation, count, datatype or root"),
             (halves if observed_all else 0, Severity.DATA_LOSS, "transfer_half_missing",
@@ -366,10 +377,7 @@ def _summed(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
     by_code: dict[str, list[Diagnostic]] = defaultdict(list)
     for d in diagnostics:
         by_code[d.code].append(d)
-    return [
-        Diagnostic(ds[0].severity, code, ds[0].message, ds[0].line, ds[0].excerpt, len(ds))
-        for code, ds in by_code.items()
-    ]
+    return [replace(ds[0], count=sum(d.count for d in ds)) for code, ds in by_code.items()]
 
 
 def _name(comm: Communicator) -> str:

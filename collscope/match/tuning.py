@@ -99,8 +99,8 @@ def _fits(
     if int(tuning["comm_ptr"][line]) not in (0, handle.comm_ptr):
         return False
     item = signature.element.itemsize
-    if item is None:
-        return False
+    if item is None:  # operation and communicator fit, and nothing else can be held against it
+        return True
     per_rank = signature.count * item
     size = int(tuning["bytes"][line])
     if not signature.op.count_is_part or int(tuning["kind"][line]) != _NUMERIC:

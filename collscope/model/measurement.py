@@ -48,8 +48,9 @@ class Measurement(msgspec.Struct, frozen=True):
     library: str | None = None  # name and version of the library
     device: str | None = None  # device of the slowest rank
     host: str | None = None  # host of the slowest rank
-    status: str = "ok"  # ok, wrong, failed, timeout, skipped
-    message: str | None = None  # what the library said, when status is not ok
+    # ok, wrong, failed, timeout, skipped; contradictory: its columns contradict each other
+    status: str = "ok"
+    message: str | None = None  # what the library said, or why, when status is not ok
     label: str | None = None  # setting, library or machine measured
     round: int | None = None  # round, when settings were measured in turns
     scaled_from: int | None = None  # ranks of the job, where fewer were measured
@@ -60,6 +61,11 @@ class Measurement(msgspec.Struct, frozen=True):
     def right(self) -> bool:
         """Carried out, with no wrong result that is known: its time may count."""
         return self.status == "ok" and not self.n_wrong
+
+    @property
+    def failed(self) -> bool:
+        """Without a result that can be believed: not carried out, or against its own columns."""
+        return self.status in ("failed", "timeout", "contradictory")
 
     @property
     def wrong(self) -> bool:

@@ -59,6 +59,7 @@ class Row(msgspec.Struct, frozen=True):
     line: str
     fields: dict[str, str]
     label: str | None  # of all rows below a line that tells it
+    nranks: int | None  # of the job, likewise
 
 
 class Numbers(msgspec.Struct, frozen=True):
@@ -146,7 +147,7 @@ def read_rows(text: str, layout: Layout, notes: Notes) -> Iterator[Row]:
     stands there twice is read once.
     """
     header: list[str] | None = None
-    label: str | None = None
+    above: dict[str, str] = {}  # metadata of the rows below it
     refused = False
     extent = _Extent(notes)
     for at, line, ended in ended_lines(text):
@@ -154,14 +155,13 @@ def read_rows(text: str, layout: Layout, notes: Notes) -> Iterator[Row]:
         if bare.startswith(layout.mark):
             # # collscope.memcpy_csv/1
             # What is appended goes on below the header that the file has.
-            label, refused = None, bare[len(layout.mark) :].strip() != VERSION
+            above, refused = {}, bare[len(layout.mark) :].strip() != VERSION
             if refused:
                 notes.add(Severity.ERROR, "other_version", _VERSION_TEXT, at, bare)
         elif bare.startswith("#"):
             # # label: plugin
             key, _, value = bare[1:].partition(":")
-            if key.strip() == "label":
-                label = value.strip() or None
+            above[key.strip()] = value.strip()
             extent.read(key.strip(), value.strip(), at)
         elif bare.startswith(layout.header_start):
             # Again where files were joined.
@@ -173,7 +173,7 @@ def read_rows(text: str, layout: Layout, notes: Notes) -> Iterator[Row]:
                 continue
             fields = _fields(bare, header, layout, (notes, at))
             if fields is not None and extent.take(bare, fields, at):
-                yield Row(at, bare, fields, label)
+                yield Row(at, bare, fields, above.get("label") or None, whole(above.get("nranks")))
     extent.finish()
 
 

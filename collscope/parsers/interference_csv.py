@@ -6,6 +6,7 @@ Bandwidths are computed again from time, size and ranks.
 from __future__ import annotations
 
 from collscope.model import Interference, MeasurementSet, bus_bandwidth
+from collscope.parsers._contradictions import checked_interference
 from collscope.parsers._notes import Notes
 from collscope.parsers._own_csv import Layout, Row, library_of, numbers_of, read_rows, what_ran
 from collscope.parsers._rows import line_count
@@ -68,7 +69,7 @@ def _interference(row: Row, notes: Notes) -> Interference | None:
         return bus_bandwidth(op, size=size, time_s=None if us is None else us * 1e-6, nranks=nranks)
 
     texts = {name: row.fields.get(name) or None for name in _TEXTS}
-    return Interference(
+    found = Interference(
         op=op,
         datatype=datatype,
         in_place={"1": True, "0": False}.get(row.fields.get("in_place", "")),
@@ -82,6 +83,7 @@ def _interference(row: Row, notes: Notes) -> Interference | None:
         **numbers.reals,  # type: ignore[arg-type]
         **numbers.lists,  # type: ignore[arg-type]
     )
+    return checked_interference(found, row.nranks, row.line, notes)
 
 
 READER = Reader(DIALECT, "csv", whole_if(sniff), lambda source, _hints: parse(source.text()))

@@ -7,6 +7,7 @@ place.
 from __future__ import annotations
 
 from collscope.model import CopyTime, MeasurementSet, Severity
+from collscope.parsers._contradictions import checked_copy
 from collscope.parsers._notes import Notes
 from collscope.parsers._own_csv import Layout, Row, count_unreadable, numbers_of, read_rows
 from collscope.parsers._rows import line_count
@@ -60,7 +61,7 @@ def _copy(read: Row, notes: Notes) -> CopyTime | None:
         count_unreadable(read, notes)
         return None
     rated = median is not None and median > 0 and row["kind"] not in HANDLES
-    return CopyTime(
+    found = CopyTime(
         kind=row["kind"],
         size_bytes=size,
         label=row.get("label") or None,
@@ -86,6 +87,7 @@ def _copy(read: Row, notes: Notes) -> CopyTime | None:
         line=read.at,
         samples_us=numbers.lists["samples_us"],
     )
+    return checked_copy(found, read.line, notes)
 
 
 READER = Reader(DIALECT, "csv", whole_if(sniff), lambda source, _hints: parse(source.text()))

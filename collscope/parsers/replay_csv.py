@@ -15,6 +15,7 @@ from collscope.model import (
     algorithm_bandwidth,
     bus_bandwidth,
 )
+from collscope.parsers._contradictions import checked_measurement
 from collscope.parsers._notes import Notes
 from collscope.parsers._own_csv import Layout, Row, library_of, numbers_of, read_rows, what_ran
 from collscope.parsers._rows import line_count, number
@@ -35,10 +36,12 @@ _INTEGERS = tuple(name for name, of in _READ.items() if of == "int | None")
 _REALS = tuple(name for name, of in _READ.items() if of == "float | None")
 _TEXTS = tuple(name for name, of in _READ.items() if of == "str | None")
 
-_BUSBW_TEXT = (
-    "The bus bandwidth in the file does not follow from its time, size and ranks: it was computed"
-    " again."
-)
+_TEXTS_OF = {
+    "algbw": "The bandwidth in the file does not follow from its time and size: it was computed"
+    " again.",
+    "busbw": "The bus bandwidth in the file does not follow from its time, size and ranks: it was"
+    " computed again.",
+}
 
 
 def sniff(head: str) -> bool:
@@ -71,9 +74,8 @@ def _measurement(row: Row, notes: Notes) -> Measurement | None:
     size, median = read["size_bytes"], read["time_us_median"]
     seconds = None if median is None else median * 1e-6
     busbw = bus_bandwidth(op, size=size, time_s=seconds, nranks=read["nranks"])
-    _compare(row, busbw, notes)
     read["label"] = read["label"] or row.label
-    return Measurement(
+    found = Measurement(
         op=op,
         datatype=datatype,
         in_place={"1": True, "0": False}.get(row.fields.get("in_place", "")),
@@ -84,16 +86,23 @@ def _measurement(row: Row, notes: Notes) -> Measurement | None:
         line=row.at,
         **read,
     )
+    checked = checked_measurement(found, row.nranks, row.line, notes)
+    if checked is found:
+        _compare(row, found, notes)
+    return checked
 
 
-def _compare(row: Row, busbw: float | None, notes: Notes) -> None:
+def _compare(row: Row, found: Measurement, notes: Notes) -> None:
     """Note a bandwidth in the file that is not the one computed here."""
-    reported = row.fields.get("busbw_gbps", "")
-    if not reported:
-        return
-    value = number(reported)
-    if value is None or busbw is None or abs(value - busbw) > _TOLERANCE * busbw + 1e-4:
-        notes.add(Severity.NOTICE, "busbw_differs", _BUSBW_TEXT, row.at, row.line)
+    for of, computed in (("algbw", found.algbw_gbps), ("busbw", found.busbw_gbps)):
+        reported = row.fields.get(f"{of}_gbps", "")
+        value = number(reported)
+        if reported and (
+            value is None
+            or computed is None
+            or abs(value - computed) > _TOLERANCE * computed + 1e-4
+        ):
+            notes.add(Severity.NOTICE, f"{of}_differs", _TEXTS_OF[of], row.at, row.line)
 
 
 READER = Reader(DIALECT, "csv", whole_if(sniff), lambda source, _hints: parse(source.text()))

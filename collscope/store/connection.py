@@ -15,7 +15,7 @@ from urllib.parse import quote
 import collscope._logscan as native
 from collscope.errors import InputError
 from collscope.model import Severity
-from collscope.outputs import note_store
+from collscope.outputs import note_store, require_store
 from collscope.units import count
 from collscope.writing import one_line
 
@@ -50,6 +50,7 @@ def open_store(path: Path) -> sqlite3.Connection:
 
     raises  InputError when the file is no store, is locked, damaged or of a newer release
     """
+    require_store(path)
     note_store(path)
     while True:
         made = _create(path)

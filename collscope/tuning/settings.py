@@ -34,21 +34,44 @@ KNOBS = (*COLLECTIVE_KNOBS, *P2P_KNOBS, *TRANSPORT_KNOBS)
 # What a log may set for the ranks that tune starts, and the values that it may have. A log is often
 # written by others, and NCCL loads or writes the file that some variables name, so this list holds
 # what is taken, not what is refused: only words and numbers that no library takes for a file.
-_NUMBER = r"-?(?:0[xX][0-9A-Fa-f]{1,16}|[0-9]{1,19})"  # strtoll with base 0 reads it (param.cc)
+_NUMBER = r"-?(?:0[xX][0-9A-Fa-f]{1,16}|0[0-7]{0,22}|[1-9][0-9]{0,18})"
 _CHOICE = r"[A-Za-z0-9_^,:;]{1,200}"  # "^Tree", "allreduce:ring,tree;broadcast:ring" (tuning.cc)
-_LEVEL = r"[A-Za-z0-9]{1,8}"  # LOC to SYS, or a number (paths.cc)
-_FROM_LOGS = {
+_LEVEL = "LOC|NVL|NVB|C2C|PIX|PXB|P2C|PXN|PHB|SYS|[0-9]"  # ncclGetLevel (paths.cc)
+_WORDS = {
     **dict.fromkeys(("NCCL_ALGO", "NCCL_PROTO"), _CHOICE),
     **dict.fromkeys(("NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL"), _LEVEL),
     "NCCL_THREAD_THRESHOLDS": rf"{_NUMBER}(?:[ ,]{{1,4}}{_NUMBER}){{0,20}}",
+}
+# Numbers that the libraries can take; -2 and -1 stand for their defaults. strtoll reads them
+# (param.cc), and what keeps them is narrower: of a larger number it would take some bits.
+_DEFAULTS = -2
+_BYTES = (_DEFAULTS, 2**31 - 1)  # comm->buffSizes and p2pChunkSize are ints (init.cc)
+# NCCL and RCCL hold them to MAXCHANNELS, from 32 to 128 by release (device.h, connect.cc).
+_CHANNELS = (_DEFAULTS, 1024)
+_THREADS = (_DEFAULTS, 1024)  # of a block, on every GPU; getNthreads holds them to 640 or fewer
+_QPS = (_DEFAULTS, 128)  # NCCL_IB_MAX_QPS (net_ib)
+_SWITCH = (_DEFAULTS, 2)  # 0 no, 1 yes, 2 where the hardware allows it
+_RANGES = {
     **dict.fromkeys(
         (
             "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
-            "NCCL_NTHREADS", "NCCL_LL128_NTHREADS", *P2P_KNOBS, *TRANSPORT_KNOBS,
-            "NCCL_NVLS_ENABLE", "NCCL_COLLNET_ENABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE",
-            "NCCL_PXN_DISABLE", "NCCL_IB_DISABLE",
+            "NCCL_MIN_P2P_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS", "NCCL_NCHANNELS_PER_NET_PEER",
         ),
-        _NUMBER,
+        _CHANNELS,
+    ),
+    **dict.fromkeys(("NCCL_NTHREADS", "NCCL_LL128_NTHREADS"), _THREADS),
+    **dict.fromkeys(
+        ("NCCL_BUFFSIZE", "NCCL_LL_BUFFSIZE", "NCCL_LL128_BUFFSIZE", "NCCL_P2P_NET_CHUNKSIZE"),
+        _BYTES,
+    ),
+    "NCCL_IB_QPS_PER_CONNECTION": _QPS,
+    **dict.fromkeys(
+        (
+            "NCCL_CROSS_NIC", "NCCL_IB_SPLIT_DATA_ON_QPS", "NCCL_NVLS_ENABLE",
+            "NCCL_COLLNET_ENABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_PXN_DISABLE",
+            "NCCL_IB_DISABLE",
+        ),
+        _SWITCH,
     ),
 }  # fmt: skip
 
@@ -150,15 +173,33 @@ def present_setting(environment: Mapping[str, str]) -> Setting:
 
 
 def may_come_from_logs(name: str, value: str) -> bool:
-    """Whether a log may set a variable of the ranks so: never one that can name a file.
+    """Whether a log may set a variable of the ranks so.
+
+    Never one that can name a file, and no number that the library cannot take.
 
     >>> may_come_from_logs("NCCL_ALGO", "Ring"), may_come_from_logs("NCCL_ALGO", "./x.so")
     (True, False)
     >>> may_come_from_logs("NCCL_TUNER_PLUGIN", "x")
     False
+    >>> [may_come_from_logs("NCCL_BUFFSIZE", value) for value in ("8388608", "9" * 19)]
+    [True, False]
     """
-    allowed = _FROM_LOGS.get(name)
-    return allowed is not None and re.fullmatch(allowed, value) is not None
+    if name in _RANGES:
+        least, most = _RANGES[name]
+        return re.fullmatch(_NUMBER, value) is not None and least <= _strtoll(value) <= most
+    allowed = _WORDS.get(name)
+    if allowed is None or re.fullmatch(allowed, value) is None:
+        return False
+    # Thresholds are kept as ssize_t (tuning.cc).
+    numbers = re.findall(_NUMBER, value) if name == "NCCL_THREAD_THRESHOLDS" else ()
+    return all(abs(_strtoll(number)) < 2**63 for number in numbers)
+
+
+def _strtoll(text: str) -> int:
+    """A whole number of `_NUMBER`, as C reads it in base 0."""
+    digits = text.removeprefix("-")
+    base = 16 if digits[:2].lower() == "0x" else 8 if digits[:1] == "0" else 10
+    return int(text, base)
 
 
 def read_setting(name: str, environment: Sequence[tuple[str, str]]) -> Setting:

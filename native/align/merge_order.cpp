@@ -43,7 +43,7 @@ Grouped predecessors(std::span<const std::int32_t> chain, std::span<const std::i
     for (const std::int32_t c : chain) {
         last = std::max(last, c);
     }
-    const std::size_t chains = static_cast<std::size_t>(last + 1);
+    const std::size_t chains = static_cast<std::size_t>(last) + 1;
     const auto chain_of = [&](std::size_t i) {
         return node[i] < 0 || node[i] >= nodes ? -1 : chain[i];
     };

@@ -54,6 +54,7 @@ public:
                     : place(*std::max_element(network.trace.begin(), network.trace.end()) + 1)) {}
 
     std::vector<double> run(Index origin) {
+        missing_[place(origin)] = 0;  // it waits for nothing, and takes place once
         queue_.push({0.0, origin});
         while (!queue_.empty()) {
             const Event event = queue_.top();
@@ -148,6 +149,23 @@ bool within(Numbers numbers, Index least, std::size_t end) {
     });
 }
 
+// Whether each compute kernel starts at one node at most, on the GPU where it ends.
+bool kernels_start_once(const Network& network, std::size_t rows) {
+    const std::size_t nodes = network.causes.size();
+    std::vector<bool> started(rows);
+    for (std::size_t node = 0; node < nodes; ++node) {
+        if (network.kernel[node] < 0) {
+            continue;
+        }
+        const std::size_t row = place(network.kernel[node]);
+        if (started[row] || network.trace[node] != network.trace[nodes + row]) {
+            return false;
+        }
+        started[row] = true;
+    }
+    return true;
+}
+
 void check(const Network& network, Times gap, Times work, Times pace, Index origin) {
     const std::size_t nodes = network.causes.size();
     const std::size_t all = nodes + work.size();
@@ -158,7 +176,10 @@ void check(const Network& network, Times gap, Times work, Times pace, Index orig
         network.first.back() != static_cast<Index>(gap.size()) ||
         !std::is_sorted(network.first.begin(), network.first.end()) ||
         !within(network.target, 0, nodes) || !within(network.trace, 0, all) ||
-        !within(network.kernel, -1, work.size()) || !within(Numbers(&origin, 1), 0, nodes)) {
+        !within(network.kernel, -1, work.size()) ||
+        !within(network.change, -static_cast<Index>(nodes), nodes + 1) ||
+        !within(network.causes, 0, gap.size() + 1) || !within(Numbers(&origin, 1), 0, nodes) ||
+        !kernels_start_once(network, work.size())) {
         throw std::invalid_argument("play: lengths or numbers do not fit each other");
     }
 }

@@ -23,6 +23,8 @@ constexpr std::array<std::string_view, 6> shapes = {"alltoall", "alltoallv", "ga
                                                     "scatter",  "shift",     "sendrecv"};
 constexpr std::uint64_t most_transfer_bytes = std::uint64_t{1} << 40;
 constexpr int most_ranks = 1 << 20;
+// Ranks and ids that all ranges of a plan stand for, as in collscope/replay/parse.py.
+constexpr std::uint64_t most_listed = std::uint64_t{1} << 22;
 
 template <std::size_t N>
 std::size_t index_in(const std::array<std::string_view, N>& names, std::string_view text,
@@ -137,6 +139,7 @@ private:
             std::string_view range = next_part(list, ',');
             const int first = rank(next_part(range, '-'), plan_.nranks);
             const int last = range.empty() ? first : rank(range, plan_.nranks);
+            list_of(first, last);
             for (int r = first; r <= last; ++r) {
                 comm.ranks.push_back(r);
             }
@@ -152,6 +155,15 @@ private:
                  "Give each its own id");
         }
         plan_.comms.push_back(std::move(comm));
+    }
+
+    // Counts what a range stands for, before it takes memory.
+    void list_of(int first, int last) {
+        listed_ += last < first ? 0 : static_cast<std::uint64_t>(last - first) + 1;
+        if (listed_ > most_listed) {
+            fail("ranges of more than " + std::to_string(most_listed) + " ranks and ids in all",
+                 "Write a smaller plan");
+        }
     }
 
     static int rank(std::string_view text, int nranks) {
@@ -222,6 +234,7 @@ private:
             const int first = small_number(next_part(range, '-'), "a communicator", INT32_MAX - 1);
             const int last =
                 range.empty() ? first : small_number(range, "a communicator", INT32_MAX - 1);
+            list_of(first, last);
             for (int id = first; id <= last; ++id) {
                 out.push_back(comm_of(id));
             }
@@ -330,6 +343,7 @@ private:
     };
 
     Plan plan_;
+    std::uint64_t listed_ = 0;
     int line_ = 0;
     bool versioned_ = false;
     bool moded_ = false;

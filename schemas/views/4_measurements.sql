@@ -33,8 +33,8 @@ CREATE VIEW measurements AS SELECT
     m.library,                 -- name and version of the library
     m.device,                  -- device of the slowest rank
     m.host,                    -- host of the slowest rank
-    m.status,                  -- ok, wrong, failed, timeout, skipped
-    m.message,                 -- what the library said, when status is not ok
+    m.status,                  -- ok, wrong, failed, timeout, skipped; contradictory: its columns contradict each other
+    m.message,                 -- what the library said, or why, when status is not ok
     m.scaled_from,             -- ranks of the job, where fewer were measured
     s.path,                    -- path of the source
     m.line                     -- line in the source
@@ -69,7 +69,7 @@ CREATE VIEW copies AS SELECT
     c.bandwidth_gbps,          -- size / time, of one direction, GB = 1e9 bytes; NULL where nothing is copied
     c.n_wrong,                 -- wrong bytes, NULL when not checked
     c.checked,                 -- all or sample: what n_wrong looked at
-    c.status,                  -- ok, wrong, failed, timeout, skipped
+    c.status,                  -- ok, wrong, failed, timeout, skipped, contradictory
     c.message,                 -- what the runtime said, when status is not ok
     c.device,                  -- name of the GPU copied from, or of the processor
     c.runtime,                 -- name and version of the GPU runtime, or of MPI
@@ -129,7 +129,7 @@ CREATE VIEW interference AS SELECT
     i.runtime,                 -- name and version of the GPU runtime, or of MPI
     i.host,                    -- host of the rank
     i.environment,             -- variables of the libraries that were set
-    i.status,                  -- ok, wrong, failed, timeout, uncovered
+    i.status,                  -- ok, wrong, failed, timeout, uncovered, contradictory
     i.message,                 -- why, when status is not ok
     i.relative_compute_samples, -- of the rounds that count, JSON
     i.relative_busbw_samples,  -- of the rounds that count, JSON

@@ -51,12 +51,17 @@ _ROW: dict[str, object] = {
 
 
 def text(*changes: dict[str, object]) -> str:
-    """A file with one row for each set of changes to `_ROW`."""
+    """A file with one row for each set of changes to `_ROW`; without what would contradict them."""
     out = io.StringIO()
     out.write("# collscope.interference_csv/1\n# plan: 0123456789abcdef\n")
     writer = csv.DictWriter(out, _COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({**_ROW, **change} for change in changes)
+    follow = {"size_bytes": "count", "op": "count", "nranks": "count"}
+    follow |= {"relative_compute": "relative_compute_samples"}
+    follow |= {"relative_busbw": "relative_busbw_samples"}
+    for change in changes:
+        unknown = {column: "" for changed, column in follow.items() if changed in change}
+        writer.writerow({**_ROW, **unknown, **change})
     return out.getvalue()
 
 

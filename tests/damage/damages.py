@@ -44,3 +44,15 @@ def one(files: Files, draw: Random) -> str:
 def some(files: Files, draw: Random) -> list[str]:
     """One file, or all of them."""
     return sorted(files) if draw.random() < 0.5 else [one(files, draw)]
+
+
+def without_one(why: str) -> Apply:
+    """One of several files is missing, which `why` shows."""
+
+    def apply(files: Files, draw: Random, _severity: float) -> Damaged | None:
+        if len(files) < 2:
+            return None
+        gone = one(files, draw)
+        return Damaged({n: data for n, data in files.items() if n != gone}, True, why)
+
+    return apply

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
-from damages import Damage, Damaged, Files, one, some
+from damages import Damage, Damaged, Files, one, some, without_one
 
 _CALL = re.compile(
     rb"NCCL INFO (\w+): opCount (\w+) .* count (\d+) .* comm (0x\w+) \[nranks=(\d+)\]"
@@ -190,14 +190,6 @@ def _file_twice(files: Files, draw: Random, _part: float) -> Damaged:
     return Damaged(out, found, "one rank of one commId twice" if found else "no commId")
 
 
-def _rank_missing(files: Files, draw: Random, _part: float) -> Damaged | None:
-    if len(files) < 2:
-        return None
-    gone = one(files, draw)
-    out = {name: data for name, data in files.items() if name != gone}
-    return Damaged(out, True, "nranks is more than there are files")
-
-
 def _ranks_swapped(files: Files, draw: Random, _part: float) -> Damaged | None:
     names = sorted(files)
     if len(names) < 2:
@@ -275,7 +267,7 @@ DAMAGES = (
     Damage("all ranks cut at one call", _cut_clean, (0.2, 0.5)),
     Damage("a file after itself", _concatenated, (1.0,)),
     Damage("a file twice", _file_twice, (1.0,)),
-    Damage("a rank's file gone", _rank_missing, (1.0,)),
+    Damage("a rank's file gone", without_one("nranks is more than there are files"), (1.0,)),
     Damage("halves of two ranks' files swapped", _ranks_swapped, (1.0,)),
     Damage("a rank's file of another start", _two_starts, (1.0,)),
     Damage("lines of an interval repeated", _lines(_repeated, _SAME), _ANY, exam=True),

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import msgspec
-from damages import Damage, Damaged, Files, one, some
+from damages import Damage, Damaged, Files, one, some, without_one
 
 Event = dict[str, Any]
 Docs = dict[str, dict[str, Any]]
@@ -296,14 +296,6 @@ def _hole(files: Files, draw: Random, severity: float) -> Damaged | None:
     return _judged(files, docs, "valid JSON without a contradiction")
 
 
-def _rank_missing(files: Files, draw: Random, _severity: float) -> Damaged | None:
-    if len(files) < 2:
-        return None
-    gone = one(files, draw)
-    out = {name: data for name, data in files.items() if name != gone}
-    return Damaged(out, True, "the group has more ranks than there are files")
-
-
 def _file_twice(files: Files, draw: Random, severity: float) -> Damaged:
     # Once more under another name, with one blank more: not the same bytes.
     out = dict(files)
@@ -427,7 +419,9 @@ DAMAGES = (
     Damage("a file after itself", _concatenated, (1.0,)),
     Damage("end torn off", _torn, (0.0005, 0.05, 0.4)),
     Damage("bytes gone from the middle", _hole, (0.002, 0.05, 0.3)),
-    Damage("a rank's file gone", _rank_missing, (1.0,)),
+    Damage(
+        "a rank's file gone", without_one("the group has more ranks than there are files"), (1.0,)
+    ),
     Damage("a rank named as another", _as_other_rank, (1.0,)),
     Damage("counts of one rank", _counts_of_one, (0.1, 1.0)),
     Damage("durations lose a digit", _events(_each(_gpu, _digit), _LENGTH), (0.05, 0.5)),

@@ -1,4 +1,5 @@
 // Native tests of the causal graph's player: a kernel beside a collective, and what does not fit.
+#include <limits>
 #include <stdexcept>
 #include <vector>
 
@@ -57,6 +58,10 @@ void test_what_does_not_fit() {
     CHECK(refused([](Sample& s) { s.first[1] = 3; }));
     CHECK(refused([](Sample& s) { s.target[0] = 6; }));
     CHECK(refused([](Sample& s) { s.kernel[2] = 1; }));
+    CHECK(refused([](Sample& s) { s.kernel[5] = 0; }));          // the row starts twice
+    CHECK(refused([](Sample& s) { s.trace.back() = 1; }));       // and ends on another GPU
+    CHECK(refused([](Sample& s) { s.causes[2] = -1; }));
+    CHECK(refused([](Sample& s) { s.change[3] = std::numeric_limits<std::int64_t>::max(); }));
     CHECK(refused([](Sample& s) { s.trace[0] = -1; }));
     CHECK(refused([](Sample& s) { s.gap.pop_back(); }));
     CHECK(refused([](Sample& s) { s.pace.clear(); }));

@@ -99,7 +99,7 @@ def test_own_csv_keeps_every_field_and_sample(tmp_path: Path, db_path: Path) -> 
     )
     ok, failed = rows(db_path, f"SELECT {columns} FROM measurements ORDER BY line")
     assert ok == (
-        "AllReduce", "Bfloat16", "Avg", 4194304, 8388608, 1, 4, 1, 26, 100.0, 99.0, 110.5, 0.5, 60,
+        "AllReduce", "Bfloat16", "Avg", 4194304, 8388608, 1, 4, 1, 26, 100.0, 99.0, 110.5, 1.0, 60,
         0, "all", "batch", "cuda", "nccl 2.28.9", "NVIDIA, one", "n1", "ok", "plugin", 2, 8, None,
         4,
     )  # fmt: skip
@@ -163,7 +163,7 @@ def test_wrong_bandwidth_in_the_file_is_noted_and_not_kept() -> None:
 
 
 def test_sequence_row_has_a_time_and_no_bandwidth() -> None:
-    row = "Sequence,,,,120,,,4,1,120,5000,4900,5100,1,3,,,0,sequence,host,,,n1,ok,,,,all,r,,,,5000"
+    row = "Sequence,,,,120,,,4,1,120,5000,5000,5000,0,1,,,0,sequence,host,,,n1,ok,,,,all,r,,,,5000"
     (found,) = replay_csv.parse(OWN.replace(ROW + FAILED, row + "\n")).measurements
     assert (found.op, found.time_us_median, found.busbw_gbps) == (Op.SEQUENCE, 5000.0, None)
 

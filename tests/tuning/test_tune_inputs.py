@@ -13,7 +13,7 @@ from collscope.cli.tune_inputs import TuneOptions, make_request
 from collscope.replay.command import Choice, Source
 from collscope.replay.session import Method, Options, make_session
 from collscope.tuning.records import Variable
-from collscope.tuning.settings import KNOBS
+from collscope.tuning.settings import KNOBS, may_come_from_logs
 from collscope.tuning.state import TuningRequest
 
 _LINE = "NCCL_NVLS_ENABLE set by environment to 0."
@@ -75,3 +75,51 @@ def test_env_names_what_a_log_may_not(job: Path) -> None:
     (told,) = [notice for notice in notices if "set in the logs" in notice]
     assert "NCCL_TUNER_PLUGIN" not in told
     assert "NCCL_ALGO" not in told
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "taken"),
+    [
+        ("NCCL_BUFFSIZE", "8388608", True),
+        ("NCCL_BUFFSIZE", "0x800000", True),
+        ("NCCL_BUFFSIZE", "-2", True),
+        ("NCCL_BUFFSIZE", "9223372036854775807", False),  # an int keeps it
+        ("NCCL_BUFFSIZE", "2147483648", False),
+        ("NCCL_BUFFSIZE", "0x100000000", False),
+        ("NCCL_LL_BUFFSIZE", "9" * 19, False),
+        ("NCCL_P2P_NET_CHUNKSIZE", "4294967296", False),
+        ("NCCL_MAX_NCHANNELS", "112", True),
+        ("NCCL_MAX_NCHANNELS", "010", True),  # 8
+        ("NCCL_MAX_NCHANNELS", "99999999999999999", False),
+        ("NCCL_MIN_P2P_NCHANNELS", "-7", False),
+        ("NCCL_NTHREADS", "512", True),
+        ("NCCL_NTHREADS", "65536", False),
+        ("NCCL_IB_QPS_PER_CONNECTION", "128", True),
+        ("NCCL_IB_QPS_PER_CONNECTION", "129", False),
+        ("NCCL_NVLS_ENABLE", "2", True),
+        ("NCCL_NVLS_ENABLE", "4294967296", False),
+        ("NCCL_P2P_LEVEL", "NVL", True),
+        ("NCCL_P2P_LEVEL", "5", True),
+        ("NCCL_P2P_LEVEL", "evil", False),
+        ("NCCL_THREAD_THRESHOLDS", "8 8 64 512", True),
+        ("NCCL_THREAD_THRESHOLDS", f"8 {'9' * 19}", False),
+    ],
+)
+def test_numbers_of_a_log_are_ones_that_the_library_can_take(
+    name: str, value: str, taken: bool
+) -> None:
+    assert may_come_from_logs(name, value) == taken
+
+
+def test_every_number_that_a_log_may_set_has_a_bound() -> None:
+    words = {"NCCL_ALGO", "NCCL_PROTO", "NCCL_THREAD_THRESHOLDS"}
+    for name in {*KNOBS, "NCCL_IB_DISABLE", "NCCL_PXN_DISABLE", "NCCL_COLLNET_ENABLE"} - words:
+        assert not may_come_from_logs(name, "99999999999999999")
+
+
+def test_what_is_left_out_is_named_where_tune_fails(job: Path) -> None:
+    done = collscope("tune", "--db", job, "--backend", "host", "--out", job.parent / "out")
+    assert done.code != 0
+    assert "set in the logs, but not for these measurements" in done.err
+    for name in ("NCCL_BUFFSIZE", "NCCL_NET_PLUGIN", "NCCL_TOPO_FILE", "LD_PRELOAD"):
+        assert name in done.err

@@ -289,8 +289,8 @@ def _lost(seen: Collector) -> Iterable[Diagnostic]:
 def _calls_without(seen: Collector) -> tuple[int, int]:
     """Recorded calls whose kernel and launch are both gone, and all that have a kernel each.
 
-    Of kinds of which each kernel is of one call and some are there: calls of one group may launch
-    one kernel together, those of other backends none, and those of no bytes neither.
+    Only kinds count that have kernels in the trace, each of one call: calls of one group may launch
+    one kernel together; calls of other backends and of no bytes launch none.
     """
     host = seen.host
     known = set(host.records.externals)

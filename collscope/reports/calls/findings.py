@@ -65,13 +65,13 @@ def missing_calls(report: Report) -> Iterable[Finding]:
     )
     more = f"; and {len(rows) - MOST_EVIDENCE} more" if len(rows) > MOST_EVIDENCE else ""
     title = (
-        f"{count(lines, 'line of a call', 'lines of calls')} {are(lines)} missing on ranks that"
-        " have"
-        " a log"
+        f"{count(lines, 'line of a call', 'lines of calls')} {are(lines)} not in the logs of all"
+        " ranks that have a log"
     )
     advice = (
-        "Lines were lost (shared stdout, full disk) or a rank stopped: see the damaged lines in the"
-        " coverage, and give each process its own NCCL_DEBUG_FILE."
+        "Lines were lost (shared stdout, full disk), a rank stopped, or lines stand in the other"
+        " logs twice: see the damaged lines in the coverage, and give each process its own"
+        " NCCL_DEBUG_FILE."
     )
     if not _logged(report):
         title = f"{count(lines, 'call')} {are(lines)} missing in traces or recordings of ranks"
@@ -83,7 +83,7 @@ def missing_calls(report: Report) -> Iterable[Finding]:
         severity="warning",
         code="missing_calls",
         title=title,
-        detail=f"Calls missing per rank: {named}{more}; the run has"
+        detail=f"Fewer calls per rank: {named}{more}; the run has"
         f" {count(report.header.calls, 'call')}.",
         advice=advice,
         evidence=_lines(rows),

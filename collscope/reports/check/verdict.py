@@ -103,7 +103,7 @@ class Broken(msgspec.Struct, frozen=True):
 
     label: str
     wrong: tuple[CollectiveClass, ...]
-    failed: tuple[CollectiveClass, ...]  # or ran out of time
+    failed: tuple[CollectiveClass, ...]  # ran out of time, or contradict themselves
 
 
 class Noise(msgspec.Struct, frozen=True):

@@ -177,7 +177,7 @@ def no_result_words(found: Sequence[NoResult]) -> str:
     for label in found:
         kinds = [f"{count(label.wrong, 'class is', 'classes are')} wrong"] * bool(label.wrong)
         if label.failed:
-            kinds.append(f"{count(label.failed, 'class', 'classes')} failed or ran out of time")
+            kinds.append(f"{count(label.failed, 'class', 'classes')} without a time")
         told.append(f"'{label.label}' has no right result: {' and '.join(kinds)}")
     return "; ".join(told)
 
@@ -185,7 +185,7 @@ def no_result_words(found: Sequence[NoResult]) -> str:
 def _broken(broken: Broken) -> str:
     kinds = (
         ("with wrong results", broken.wrong),
-        ("that failed or ran out of time", broken.failed),
+        ("without a time", broken.failed),
     )
     told = [
         f"{count(len(keys), 'class', 'classes')} {what} ({class_phrase(keys[0])}"

@@ -36,7 +36,7 @@ class Label(msgspec.Struct, frozen=True):
     classes: dict[CollectiveClass, Measured]
     left_out: int  # rows without a time: failed, timed out, skipped
     circumstances: dict[str, tuple[str, ...]]  # nnodes, method, backend, library, device, …
-    # classes that failed or ran out of time at least once
+    # classes that failed, ran out of time or contradict themselves at least once
     failed: frozenset[CollectiveClass] = frozenset()
     # with a wrong result at least once: not in `classes`
     wrong: frozenset[CollectiveClass] = frozenset()
@@ -61,7 +61,6 @@ CIRCUMSTANCES = ("nnodes", "method", "backend", "library", "device", "scaled_fro
 # what a label should have one of
 POOLED = ("method", "backend", "library", "device", "scaled_from")
 _WHOLE = "not scaled"  # as the rank count of a job that was not remapped
-_FAILED = ("failed", "timeout")
 
 
 def load_labels(
@@ -80,7 +79,7 @@ def _load(connection: sqlite3.Connection, name: str, run: str | None) -> Label:
     if not rows:
         raise no_such_label(name, measurement_labels(connection))
     sized = [(key, r) for key, r in rows if r.measurement.size_bytes]
-    failed = frozenset(key for key, r in sized if r.measurement.status in _FAILED)
+    failed = frozenset(key for key, r in sized if r.measurement.failed)
     wrong = frozenset(key for key, r in sized if r.measurement.wrong)
     timed = [
         (key, r)

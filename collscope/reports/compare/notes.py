@@ -37,7 +37,7 @@ class WrongResults(msgspec.Struct, frozen=True):
 
 
 class WithoutTime(msgspec.Struct, frozen=True):
-    """Rows that failed, ran out of time or were skipped."""
+    """Rows that failed, ran out of time, contradict themselves or were skipped."""
 
     label: str
     rows: int

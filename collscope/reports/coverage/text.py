@@ -96,12 +96,18 @@ TELL_SIZES = (
 
 
 def calls_missing_sentence(report: Report) -> Iterable[str]:
-    """What recorders' numbers say is missing of their files."""
+    """What is missing by the recorders' own numbers, and what was left out."""
     for row in report.coverage.diagnostics:
         if row.code == "numbers_missing":
             yield (
                 f"The files lack at least {count(row.count, 'record')} of calls, by the recorders'"
                 " own numbers."
+            )
+        if row.code == "rank_claimed_twice":
+            yield (
+                "The calls of"
+                f" {count(row.count, 'process whose rank', 'processes whose ranks')} another"
+                " process of the communicator has are left out."
             )
 
 

@@ -43,8 +43,6 @@ from collscope.roofline.chosen import AnyRoofs, FitRoofs, empirical, make_roofs
 from collscope.roofline.gpu_models import OtherGpus
 from collscope.store.measurements import StoredMeasurement, read_measurements
 
-_FAILED = ("failed", "timeout")  # statuses of measurements that were not carried out
-
 
 class JudgedLabel(msgspec.Struct, frozen=True):
     """The label whose measurements are judged; None: the run has none.
@@ -210,5 +208,5 @@ def _label(
         one_of_a_file=chosen is not None and share_source(rows, chosen),
         rows=len(mine),
         wrong=sum(m.wrong for m in mine),
-        failed=sum(m.status in _FAILED and not m.wrong for m in mine),
+        failed=sum(m.failed and not m.wrong for m in mine),
     )

@@ -12,7 +12,7 @@ from collscope.model import CopyTime
 from collscope.parsers.memcpy_csv import HANDLES
 
 SCHEMA = "collscope.memcpy/1"
-_WORST = ("wrong", "timeout", "failed", "skipped", "ok")
+_WORST = ("wrong", "timeout", "failed", "contradictory", "skipped", "ok")
 
 
 class CopyRow(msgspec.Struct, frozen=True):
@@ -34,8 +34,8 @@ class CopyRow(msgspec.Struct, frozen=True):
     time_us_mad: float | None  # median absolute deviation of the samples, median over the rounds
     bandwidth_gbps: float | None  # of one direction, GB = 1e9 bytes; None where nothing is copied
     n_wrong: int | None  # wrong bytes of all rounds; None: not checked
-    # the worst of the rounds: ok, wrong, failed, timeout, skipped
-    status: Annotated[str, ("ok", "wrong", "failed", "timeout", "skipped")]
+    # the worst of the rounds
+    status: Annotated[str, ("ok", "wrong", "failed", "timeout", "skipped", "contradictory")]
     message: str | None  # what the runtime said
     rounds: int  # times measured
 

@@ -20,7 +20,7 @@ SCHEMA = "collscope.p2p/1"
 _SIGMAS = 3.0  # of noise that a slow pair must exceed,
 _LEAST = 0.05  # and of the median at least: less is no reason to look at a link
 LEAST_PAIRS = 4  # fewer have no median to be held against
-_BAD = ("wrong", "failed", "timeout", "skipped")
+_BAD = ("wrong", "failed", "timeout", "contradictory", "skipped")
 _KINDS = (ONE_WAY, TWO_WAY, PING_PONG)
 _Key = tuple[str, Exchange, int]  # variant, exchange, size in bytes
 
@@ -52,7 +52,7 @@ class PairRow(msgspec.Struct, frozen=True):
     algbw_gbps: float | None  # of one direction, GB = 1e9 bytes; None for a ping-pong
     samples: int  # over all rounds
     n_wrong: int | None  # wrong elements; None: not checked
-    status: str  # ok, wrong, failed, timeout, skipped
+    status: str  # ok, wrong, failed, timeout, skipped, contradictory
     message: str | None  # why it is not ok
 
 
@@ -95,7 +95,7 @@ class NotMeasured(msgspec.Struct, frozen=True):
 
     test: str  # one-way, two-way, ping-pong
     size_bytes: int  # of a message
-    status: str  # wrong, failed, timeout, skipped
+    status: str  # wrong, failed, timeout, skipped, contradictory
     message: str | None  # why
     cases: int  # pairs and variants
 

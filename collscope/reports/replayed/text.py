@@ -17,7 +17,7 @@ _COLUMNS = (
     ("time us", NUMBER), ("busbw GB/s", NUMBER),
     ("wrong", NUMBER), ("status", TEXT),
 )  # fmt: skip
-_BAD = ("wrong", "failed", "timeout")
+_BAD = ("wrong", "failed", "timeout", "contradictory")
 
 
 def render_measured(measurements: Sequence[Measurement]) -> str:

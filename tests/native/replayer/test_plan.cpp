@@ -85,6 +85,8 @@ const Refusal refusals[] = {
     {head + "comm 1 0,4\n", "line 5: a rank is `4`"},
     {head + "comm 1 2,0-3\n", "line 5: communicator 1 has no rank, or one twice"},
     {head + "comm 1\n", "line 5: communicator 1 has no rank"},
+    {"collscope-plan 1\nmode unique\nnranks 1048576\ncomm 0 0-1048575,0-1048575,0-1048575,0-1048575,0\n",
+     "line 4: ranges of more than 4194304 ranks and ids in all"},
     {head + "speed 9\n", "line 5: statement `speed` is unknown"},
     {head + "comm 1 0 5\n", "line 5: there is more on the line than expected, from `5` on"},
     {head + "class 0 op=AllReduce\n", "line 5: class 0 has no `datatype`"},
