@@ -97,16 +97,28 @@ DOCUMENTS = {
 
 _WORDS = {"type": "string"}
 _PERHAPS = {"type": ["string", "null"]}
-_SENTENCES = {
-    "type": "array",
-    "items": _WORDS,
-    "description": "what keeps the labels from being like for like, and further remarks",
+_REMARK = {
+    "type": "object",
+    "properties": {
+        "code": _WORDS | {"description": "stable snake_case name"},
+        "values": {"type": "object"},
+        "text": _WORDS | {"description": "the sentence"},
+    },
+    "required": ["code", "values", "text"],
+    "additionalProperties": False,
 }
+
+
+def _remarks(description: str) -> dict[str, Any]:
+    return {"type": "array", "items": _REMARK, "description": description}
+
+
+_UNLIKE = _remarks("what keeps the labels from being like for like, and further remarks")
 # What a document has in words where its record has codes: (record, field) to (field, schema).
 _IN_WORDS: dict[tuple[str, str], dict[str, Any]] = {
     ("Share", "whole"): {"denominator": _WORDS | {"description": "what the percentage is of"}},
-    ("Comparison", "notes"): {"notes": _SENTENCES},
-    ("Check", "notes"): {"notes": _SENTENCES},
+    ("Comparison", "notes"): {"notes": _UNLIKE},
+    ("Check", "notes"): {"notes": _UNLIKE},
     ("InterferenceReport", "failed"): {
         "failed": {
             "type": "array",
@@ -115,22 +127,16 @@ _IN_WORDS: dict[tuple[str, str], dict[str, Any]] = {
         }
     },
     ("PredictionReport", "times_from"): {"times_from": _WORDS | {"description": "in words"}},
-    ("PredictionReport", "assumptions"): {"assumptions": {"type": "array", "items": _WORDS}},
+    ("PredictionReport", "assumptions"): {"assumptions": _remarks("what it rests on")},
     ("ApplicationMetric", "speed_up_of"): {
         "speed_up_of": _PERHAPS | {"description": "which collectives these are"}
     },
-    ("P2p", "notices"): {
-        "notices": {
-            "type": "array",
-            "items": _WORDS,
-            "description": "what is missing, and what to know of the times",
-        }
-    },
+    ("P2p", "notices"): {"notices": _remarks("what is missing, and what to know of the times")},
     ("AlgorithmRow", "problem"): {
         "problem": _PERHAPS | {"description": "why it cannot be used, or not be judged"}
     },
     ("ServedRow", "why"): {"why": _PERHAPS | {"description": "why none does"}},
-    ("MscclReport", "assumptions"): {"assumptions": {"type": "array", "items": _WORDS}},
+    ("MscclReport", "assumptions"): {"assumptions": _remarks("of the cost")},
     ("Check", "decision"): {
         "verdict": {"enum": [verdict.value for verdict in Verdict], "description": "outcome"},
         "why": _WORDS | {"description": "one sentence"},

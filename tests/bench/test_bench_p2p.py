@@ -41,7 +41,7 @@ from collscope.replay.session import Method, Session, Target
 from collscope.replay.text import plan_text
 from collscope.reports.p2p.answer import CopyPoint, P2p, build_p2p, copies_beside
 from collscope.reports.p2p.plot import write_p2p_plot
-from collscope.reports.p2p.text import notice_words, render_p2p
+from collscope.reports.p2p.text import notice_notes, render_p2p
 from collscope.store.connection import open_store
 from collscope.store.copies import insert_copies
 from collscope.store.sources import SourceRow, insert_source, run_id
@@ -329,7 +329,7 @@ def test_rounds_count_alike_and_wrong_data_has_no_time() -> None:
     there, back = found.rows
     assert (there.time_us, there.samples, there.time_us_mad) == (12.0, 15, 2.0)
     assert (back.time_us, back.algbw_gbps, back.n_wrong) == (None, None, 3)
-    assert notice_words(found) == (
+    assert tuple(notice.text for notice in notice_notes(found)) == (
         "one-way of 1 MiB: timeout in 1 case",
         "one-way of 1 MiB: wrong in 1 case: element 0 is 1, expected 2",
         "2 pairs and sizes were not reached.",

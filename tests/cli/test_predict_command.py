@@ -106,9 +106,11 @@ def test_wrong_measurements_give_no_times(db: Path, tmp_path: Path, status: str)
         assert done.code == 0, done.err
     mixed = predicted(mine, "--run", "ringll", "--with", "mixed")
     assert (len(mixed["changed"]), len(mixed["unchanged"])) == (1, 5)
-    assert (
-        "1 class measured with wrong results, or failed: left as recorded." in mixed["assumptions"]
-    )
+    assert {
+        "code": "wrong_results",
+        "values": {"classes": 1},
+        "text": "1 class measured with wrong results, or failed: left as recorded.",
+    } in mixed["assumptions"]
     refused = collscope("predict", "--db", mine, "--run", "ringll", "--with", "bad")
     assert refused.code == 4
     assert "label 'bad' has no right result: 1 measurement, all wrong or failed" in refused.err

@@ -114,7 +114,7 @@ def test_compare_weights_by_the_calls_of_a_run(store: Path) -> None:
     weights = {row["key"]["size_bytes"]: row["weight"] for row in document["classes"]}
     assert weights == {1 << 16: 0, 1 << 20: 1, 1 << 24: 0, 1 << 28: 0}
     assert document["totals"][1]["time_ratio"] == pytest.approx(1.2, rel=0.02)
-    assert any("measured 1 of 1 class, 100 % of its calls" in n for n in document["notes"])
+    assert any("measured 1 of 1 class, 100 % of its calls" in n["text"] for n in document["notes"])
 
 
 def test_paired_ratios_are_told_from_quotients_of_times(store: Path) -> None:
@@ -409,7 +409,7 @@ def test_classes_of_the_run_that_are_missing_are_told(store: Path, tmp_path: Pat
     outcome = check(store, str(gone), "--weights", "job", "--format", "json")
     document = json.loads(outcome.out)
     assert (outcome.code, document["classes_common"]) == (4, 0)
-    assert any("measured 1 of 1 class," in n for n in document["notes"])
+    assert any("measured 1 of 1 class," in n["text"] for n in document["notes"])
     few = write_replay(tmp_path / "f.csv", Sweep("x", {1 << 16: 11.0, 1 << 28: 2700.0}, seed=5))
     log = tmp_path / "two.log"
     line = (
@@ -433,7 +433,7 @@ def test_damaged_rows_of_a_file_are_told(tmp_path: Path, command: str) -> None:
     given = (base, torn) if command == "compare" else ("--baseline", base, "--current", torn)
     outcome = collscope(command, *given, "--format", "json")
     notes = json.loads(outcome.out)["notes"]
-    assert any(n.startswith(f"{torn}: data_loss: 1 x torn_row: Rows") for n in notes), notes
+    assert any(n["text"].startswith(f"{torn}: data_loss: 1 x torn_row: Rows") for n in notes), notes
 
 
 def test_values_above_the_roof_are_impossible(store: Path, tmp_path: Path) -> None:

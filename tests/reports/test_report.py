@@ -401,7 +401,7 @@ def test_markdown_tables_have_equal_cells_and_no_raw_bar() -> None:
 def test_json_follows_its_schema(schema: dict[str, Any], build: Callable[[], StoreBuilder]) -> None:
     document = json.loads(render(build().report(), "json"))
     jsonschema.validate(document, schema)
-    assert document["schema"] == "collscope.report/1"
+    assert document["schema"] == "collscope.report/2"
 
 
 def _late(rank: int, typical_us: float, caused_ms: float) -> RankRow:

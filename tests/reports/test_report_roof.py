@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -18,6 +19,7 @@ from inputs import ROOT
 from store_builder import StoreBuilder, Value
 
 from collscope.errors import InputError, NoVerdictError
+from collscope.model.note import Note
 from collscope.reports.efficiency.judgement import Decomposition, JudgedClass, Judgement
 from collscope.reports.efficiency.judgement_text import speed_up_of
 from collscope.reports.efficiency.profile_kernels import _over_all
@@ -36,6 +38,11 @@ groupCallBusBandwidth(GB/s)
 GIB = 1024**3
 # AllReduce of 1 GiB on 8 MI300X: 7 rings x 48 GB/s = 336 GB/s, factor 7/4, after 12.8 us of latency
 ROOF_US = 12.8 + GIB * 1.75 / 336e3
+
+
+def texts(notes: Iterable[Note]) -> tuple[str, ...]:
+    """The sentences of remarks."""
+    return tuple(note.text for note in notes)
 
 
 def _job(calls: int = 10, **columns: Value) -> tuple[StoreBuilder, int, int]:
@@ -137,7 +144,7 @@ def test_efficiency_and_recoverable_seconds() -> None:
     assert row.busbw_gbps == pytest.approx(GIB * 1.75 / (2e3 * ROOF_US))
     assert row.efficiency == pytest.approx(0.5)
     assert row.recoverable_s == pytest.approx(10 * 8 * ROOF_US / 1e6)
-    assert (row.samples, row.regime, row.marks) == (3, "bandwidth", ())
+    assert (row.samples, row.regime, texts(row.marks)) == (3, "bandwidth", ())
 
 
 def test_siblings_count_by_devices_and_not_by_calls() -> None:
@@ -174,7 +181,7 @@ def test_a_run_without_calls_judges_what_was_measured() -> None:
     assert (first.calls, first.samples, first.in_place) == (0, 3, True)
     assert first.efficiency == pytest.approx(0.5)
     assert rows["AllReduce", "Float16"].efficiency == pytest.approx(1 / 9)
-    assert rows["AllGather", "Float32"].marks == ("replay failed",)
+    assert texts(rows["AllGather", "Float32"].marks) == ("replay failed",)
     # no job, so nothing about its time
     assert (first.time_share, first.recoverable_s) == (None, None)
     assert (judged.decomposition, judged.uplifts, judged.kernels) == (None, (), ())
@@ -219,7 +226,7 @@ def test_marks_of_a_measurement(columns: dict[str, Value], marks: tuple[str, ...
     store, _, _ = _job()
     _measured(store, 2 * ROOF_US, **columns)
     row = _first(store)
-    assert (row.marks, row.efficiency) == (marks, pytest.approx(0.5))
+    assert (texts(row.marks), row.efficiency) == (marks, pytest.approx(0.5))
 
 
 def test_of_several_measurements_the_nearest_counts() -> None:
@@ -228,7 +235,7 @@ def test_of_several_measurements_the_nearest_counts() -> None:
         shape = {"op": "Broadcast", "redop": None, "root": root, "nnodes": nodes}
         _measured(store, factor * ROOF_US, **shape)
     row = _first(store)
-    assert row.marks == ("measured with root 0",)
+    assert texts(row.marks) == ("measured with root 0",)
     assert row.measured_us == pytest.approx(2 * ROOF_US)
 
 
@@ -268,7 +275,7 @@ def test_the_same_nodes_are_preferred() -> None:
     _measured(store, 9 * ROOF_US, nnodes=2)
     _measured(store, 2 * ROOF_US)
     row = _first(store)
-    assert (row.marks, row.measured_us) == ((), pytest.approx(2 * ROOF_US))
+    assert (texts(row.marks), row.measured_us) == ((), pytest.approx(2 * ROOF_US))
 
 
 def test_failed_and_wrong_measurements_are_marked_and_not_used() -> None:
@@ -279,7 +286,7 @@ def test_failed_and_wrong_measurements_are_marked_and_not_used() -> None:
         store, _, _ = _job()
         _measured(store, 2 * ROOF_US, **columns)
         row = _first(store)
-        assert (row.measured_us, row.efficiency, row.marks) == (None, None, (mark,))
+        assert (row.measured_us, row.efficiency, texts(row.marks)) == (None, None, (mark,))
 
 
 def test_one_wrong_round_leaves_a_class_without_a_time() -> None:
@@ -289,7 +296,7 @@ def test_one_wrong_round_leaves_a_class_without_a_time() -> None:
     _measured(store, 2 * ROOF_US, status="failed")
     report = store.report(system="mi300x")
     row = report.judgement.classes[0]
-    assert (row.measured_us, row.marks) == (None, ("replay wrong",))
+    assert (row.measured_us, texts(row.marks)) == (None, ("replay wrong",))
     said = "Of 3 measurements with label replay: 1 wrong result and 1 failed. They have no time."
     assert said in " ".join(render(report, "text").split())
 
@@ -308,7 +315,7 @@ def test_host_memory_is_marked_and_saves_nothing_against_a_system() -> None:
     _profile(store, 30, 70)
     report = store.report(system="mi300x")
     row = report.judgement.classes[0]
-    assert row.marks == ("measured in host memory",)
+    assert texts(row.marks) == ("measured in host memory",)
     assert (row.measured_us, row.efficiency, row.recoverable_s) == (1000 * ROOF_US, None, None)
     assert report.judgement.uplifts == ()
     assert _parts(report.judgement.decomposition)["tunable"] is None
@@ -327,7 +334,7 @@ def test_host_memory_does_not_hide_the_times_in_the_job() -> None:
         store.kernel(call, log, transfer_ns=50_000, wait_ns=0)
     _measured(store, 9e9, backend="host", redop="Max", size_bytes=4096, count=1024)
     row = next(r for r in store.report(system="mi300x").judgement.classes if r.redop == "Max")
-    assert row.marks == ("measured in host memory", "time in the job")
+    assert texts(row.marks) == ("measured in host memory", "time in the job")
     assert row.measured_us == 50
     assert row.efficiency == pytest.approx((row.roof_us or 0) / 50)
 
@@ -337,7 +344,7 @@ def test_a_scaled_measurement_is_judged_on_its_ranks_and_saves_nothing() -> None
     # on 8 ranks of one node, for a class of 64
     _measured(store, 2 * ROOF_US, scaled_from=64)
     row = _first(store, "mi300x+8xroce-400")
-    assert row.marks == ("measured on 8 ranks, scaled",)
+    assert texts(row.marks) == ("measured on 8 ranks, scaled",)
     assert row.efficiency == pytest.approx(0.5)
     assert row.recoverable_s is None
 
@@ -355,10 +362,10 @@ def test_scaled_measurements_find_their_classes() -> None:
     whole, small = sorted(
         store.report(system="mi300x").judgement.classes, key=lambda row: -(row.nranks or 0)
     )
-    assert whole.marks == ("measured on 4 ranks, scaled",)
+    assert texts(whole.marks) == ("measured on 4 ranks, scaled",)
     # 16 KiB, not the job's 32 KiB, x 3/4 in 40 us
     assert (whole.measured_us, whole.busbw_gbps) == (40, pytest.approx(16384 * 0.75 / 40e3))
-    assert small.marks == ("measured in a job of fewer than its 8 ranks, scaled",)
+    assert texts(small.marks) == ("measured in a job of fewer than its 8 ranks, scaled",)
     assert (small.measured_us, small.recoverable_s) == (20, None)
 
 
@@ -366,7 +373,10 @@ def test_a_custom_reduction_was_replayed_as_a_sum() -> None:
     store, _, _ = _job(redop="Custom")
     _measured(store, 2 * ROOF_US)
     row = _first(store)
-    assert (row.marks, row.efficiency) == (("the reduction is not known",), pytest.approx(0.5))
+    assert (texts(row.marks), row.efficiency) == (
+        ("the reduction is not known",),
+        pytest.approx(0.5),
+    )
 
 
 def test_decomposition_in_the_job() -> None:
@@ -440,7 +450,7 @@ def test_a_profile_alone_leaves_waiting_unknown() -> None:
     assert uplift.gain == pytest.approx(1 / 0.8 - 1)
     assert uplift.ceiling == pytest.approx(1 / 0.6 - 1)
     assert uplift.denominator.startswith("all kernels")
-    assert any("waiting and contention are not known" in a for a in uplift.assumptions)
+    assert any("waiting and contention are not known" in a for a in texts(uplift.assumptions))
 
 
 def test_traces_give_wall_time_and_exposure() -> None:
@@ -552,7 +562,7 @@ def test_classes_that_wait_are_found(transfer: float, wait: float, speaks: bool)
     assert ("skew_dominated" in advice) is speaks
     if speaks:
         assert advice["skew_dominated"].endswith("faster collectives help class 1 little.")
-    assert report.judgement.classes[0].marks == ("time in the job",)
+    assert texts(report.judgement.classes[0].marks) == ("time in the job",)
     assert (report.judgement.classes[0].regime == "waiting") is speaks
 
 
@@ -579,7 +589,7 @@ def test_the_label_is_the_latest_or_the_named_one() -> None:
     _measured(store, 8000.0, label="default")
     latest = store.report().judgement
     assert (latest.label, latest.classes[0].measured_us) == ("default", 8000.0)
-    assert any("most recent" in note for note in latest.notes)
+    assert any("most recent" in note for note in texts(latest.notes))
     named = store.report(label="tuned").judgement
     assert named.classes[0].measured_us == 5000.0
     with pytest.raises(InputError, match="'default', 'tuned'"):
@@ -596,7 +606,7 @@ def test_of_labels_of_one_file_that_with_the_most_classes_is_judged() -> None:
     judged = store.report(system="mi300x").judgement
     assert (judged.label, len(judged.classes)) == ("default", 2)
     note = "the first with the most classes in the most recent file, default, is judged"
-    assert any(note in line for line in judged.notes)
+    assert any(note in line for line in texts(judged.notes))
 
 
 def test_a_label_that_can_be_judged_goes_before_the_latest() -> None:
@@ -606,7 +616,9 @@ def test_a_label_that_can_be_judged_goes_before_the_latest() -> None:
     _measured(store, 7000.0, label="without ranks", nranks=None)
     judged = store.report(system="mi300x").judgement
     assert (judged.label, judged.classes[0].measured_us) == ("good", 5000.0)
-    assert any("of those that can be judged, good, is judged" in note for note in judged.notes)
+    assert any(
+        "of those that can be judged, good, is judged" in note for note in texts(judged.notes)
+    )
     assert store.report(system="mi300x", label="failed").judgement.label == "failed"
 
 
@@ -621,7 +633,7 @@ def test_measurements_that_tell_no_ranks_ask_for_them() -> None:
 def test_measurements_of_no_class_of_the_run_are_told() -> None:
     store, _, _ = _job()
     _measured(store, 5000.0, op="AllGather")
-    notes = store.report(system="mi300x").judgement.notes
+    notes = texts(store.report(system="mi300x").judgement.notes)
     assert any(note.startswith("No measurement fits a class of this run") for note in notes)
 
 
@@ -644,7 +656,7 @@ def test_the_range_counts_nothing_at_its_lower_end_for_what_only_the_job_tells()
     assert uplift.low == pytest.approx(1 / (1 - 0.1 * (1.1 - slow)) - 1, rel=1e-2)
     assert any(
         text.startswith("judged by the transfers in the job, without a replay: 1 of 2")
-        for text in uplift.assumptions
+        for text in texts(uplift.assumptions)
     )
 
 
@@ -789,7 +801,9 @@ def test_a_communicator_too_large_for_the_system_has_no_roof() -> None:
     row = _first(store)
     assert (row.roof, row.efficiency) == (None, None)
     assert row.why
-    assert any("Without a roof" in note for note in store.report(system="mi300x").judgement.notes)
+    assert any(
+        "Without a roof" in note for note in texts(store.report(system="mi300x").judgement.notes)
+    )
 
 
 def test_nodes_that_are_not_known_are_the_fewest_that_hold_the_ranks() -> None:

@@ -48,7 +48,7 @@ from collscope.stats import (
     weighted_total,
 )
 
-SCHEMA = "collscope.check/1"
+SCHEMA = "collscope.check/2"
 # Outcomes of classes of which a label, the current one or the baseline, has no right result.
 NO_TIME = ("wrong results", "failed", "baseline wrong", "baseline failed")
 _OUTCOMES = ("slower", "faster", "same", "noisy", "unknown", *NO_TIME)

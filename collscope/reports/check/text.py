@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from collscope.errors import UsageError
+from collscope.model.note import noted
 from collscope.reports.check.answer import Check, ClassVerdict
 from collscope.reports.check.ci import github, junit
 from collscope.reports.check.verdict_text import scope_words, why
@@ -76,7 +77,7 @@ def _verdict_table(rows: Sequence[ClassVerdict]) -> Table:
 
 def _record(check: Check) -> dict[str, Any]:
     """What JSON has of it."""
-    plain = in_words(check, notes=[note_words(note) for note in check.notes])
+    plain = in_words(check, notes=[noted(note, note_words(note)) for note in check.notes])
     del plain["decision"]  # in words
     plain = {"verdict": check.verdict, "why": why(check.decision), **plain}
     body: dict[str, Any] = msgspec.to_builtins(plain)

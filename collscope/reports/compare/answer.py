@@ -27,7 +27,7 @@ from collscope.reports.compare.notes import (
 )
 from collscope.stats import LAUNCH_NOISE, Effect, effects, weighted_total
 
-SCHEMA = "collscope.compare/1"
+SCHEMA = "collscope.compare/2"
 # Places that differ by more than this are first touch or an accident: of the published Frontier
 # tables' 68 pairs two are at 1.17 and 1.18, one at 2.04, and the others below 1.13.
 _PLACES_DIFFER = 1.15

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from collscope.model import CollectiveClass
+from collscope.model.note import noted
 from collscope.reports.compare.answer import ClassComparison, Comparison, curves
 from collscope.reports.rendering.class_words import place_words, where_words
 from collscope.reports.rendering.csv import to_csv
@@ -34,7 +35,9 @@ def render_compare(comparison: Comparison, fmt: str) -> str:
     title = f"collscope compare, {len(comparison.labels)} {kind}"
     return in_format(
         fmt,
-        msgspec.to_builtins(in_words(comparison, notes=[*map(note_words, comparison.notes)])),
+        msgspec.to_builtins(
+            in_words(comparison, notes=[noted(note, note_words(note)) for note in comparison.notes])
+        ),
         lambda: to_csv(_COMPARE_CSV, _compare_rows(comparison)),
         lambda: (title, _compare_sections(comparison)),
         lambda: _extras(comparison),

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import msgspec
 
+from collscope.model.note import Note
 from collscope.reports.efficiency.application_metrics import ApplicationMetric
 from collscope.reports.efficiency.curves import Curve
 from collscope.reports.efficiency.judged_classes import Reached
 from collscope.reports.efficiency.outliers import Outlier
 from collscope.roofline.gpu_models import OtherGpus
 
-IN_JOB = "time in the job"  # the mark of a class whose time is that of the job
+IN_JOB = "time_in_job"  # the mark of a class whose time is that of the job
 
 
 class JudgedClass(msgspec.Struct, frozen=True):
@@ -33,7 +34,7 @@ class JudgedClass(msgspec.Struct, frozen=True):
     measured_us: float | None  # median of the replay, slowest rank
     samples: int | None  # behind it
     busbw_gbps: float | None  # of measured_us
-    marks: tuple[str, ...]  # what keeps the measurement from being of exactly this class
+    marks: tuple[Note, ...]  # what keeps the measurement from being of exactly this class
     transfer_us: float | None  # in the job, mean
     wait_us: float | None  # in the job, mean
     kernel_us: float | None  # mean of its kernels in the job, waiting included
@@ -102,7 +103,7 @@ class Uplift(msgspec.Struct, frozen=True):
     # nothing else
     ceiling: float | None
     waits_known: bool  # waiting is told apart from transfer
-    assumptions: tuple[str, ...]
+    assumptions: tuple[Note, ...]
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,4 +122,4 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     reached: tuple[Reached, ...]  # by operation and ranks; empty where the run has calls
     outliers: tuple[Outlier, ...]  # of the label, the slowest first
     other_gpus: OtherGpus | None  # that ran, where the system's are of another model
-    notes: tuple[str, ...]  # what was assumed, left out or is not known
+    notes: tuple[Note, ...]  # what was assumed, left out or is not known

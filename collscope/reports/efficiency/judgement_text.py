@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from collscope.model.note import Note
 from collscope.reports.efficiency import judgement as told
 from collscope.reports.efficiency.answer import Efficiency, JudgedLabel
 from collscope.reports.efficiency.application_metrics import ApplicationMetric
@@ -85,11 +86,13 @@ def _class(j: Judged, whole_s: float) -> told.JudgedClass:
     )
 
 
-def _marks(j: Judged) -> Iterable[str]:
+def _marks(j: Judged) -> Iterable[Note]:
     if j.match is not None:
-        yield from map(mark_words, marks_of(j.match, j.row))
+        for mark in marks_of(j.match, j.row):
+            values = {"values": mark.values, "status": mark.status or None}
+            yield Note(mark.of.value, values, mark_words(mark))
     if j.time_in_job:
-        yield told.IN_JOB
+        yield Note(told.IN_JOB, {}, "time in the job")
 
 
 def _kernel(kernel: ProfileKernel) -> told.JudgedKernel:
@@ -169,46 +172,74 @@ def fraction_of(fraction: Fraction) -> str:
     return denominator(fraction.profiles[0])
 
 
-def _assumptions(found: Uplift) -> Iterable[str]:
+def _assumptions(found: Uplift) -> Iterable[Note]:
     known = found.fraction
     if known.exposure is None:
-        yield "all collective time is exposed (overlap with compute is not known): an upper bound"
+        yield Note(
+            "all_exposed",
+            {},
+            "all collective time is exposed (overlap with compute is not known): an upper bound",
+        )
     else:
-        yield f"{100 * known.exposure:.1f} % of every class is exposed, as of all collectives"
+        yield Note(
+            "exposed",
+            {"share": known.exposure},
+            f"{100 * known.exposure:.1f} % of every class is exposed, as of all collectives",
+        )
     if known.hidden:
-        yield (
+        yield Note(
+            "not_listed",
+            {"share": known.hidden},
             f"the {100 * known.hidden:.2f} % of the time that the profile does not list has no"
-            " collectives; if it has, more can be gained"
+            " collectives; if it has, more can be gained",
         )
     yield from _waiting_assumptions(found)
     if found.judged < 0.9995:
-        yield "no gain is counted for classes without a measurement"
+        yield Note(
+            "not_measured",
+            {"share": 1 - found.judged},
+            "no gain is counted for classes without a measurement",
+        )
     if found.few_samples:
-        yield "some classes have fewer than 10 samples: the range is rough"
+        yield Note("few_samples", {}, "some classes have fewer than 10 samples: the range is rough")
     if found.best_measured:
-        yield "the range is over the samples, the ceiling's own range and the best measured"
+        yield Note(
+            "range_with_best",
+            {},
+            "the range is over the samples, the ceiling's own range and the best measured",
+        )
     elif found.ceiling_range:
-        yield "the range is over the samples and the ceiling's own range"
+        yield Note(
+            "range_with_ceiling", {}, "the range is over the samples and the ceiling's own range"
+        )
 
 
-def _waiting_assumptions(found: Uplift) -> Iterable[str]:
+def _waiting_assumptions(found: Uplift) -> Iterable[Note]:
     """What stands for waiting and transfer where they are not measured."""
     if not found.in_job:
-        yield "waiting and contention are not known, so all collective time counts as transfer"
+        yield Note(
+            "waits_unknown",
+            {},
+            "waiting and contention are not known, so all collective time counts as transfer",
+        )
         by = "calls x measured time (roof time where nothing was measured)"
         if found.seen:
             by = "the kernels that were seen in the job"
-        yield f"classes share the collective time by {by}"
+        yield Note("shared_by", {"seen": found.seen}, f"classes share the collective time by {by}")
     elif found.unmeasured:
-        yield (
+        yield Note(
+            "judged_in_job",
+            {"classes": found.unmeasured, "of": found.counted},
             "judged by the transfers in the job, without a replay: "
             f"{count_of(found.unmeasured, found.counted, 'class', 'classes')}; the lower"
-            " end of a range counts no gain for them"
+            " end of a range counts no gain for them",
         )
     if found.in_job and found.unsplit >= _LITTLE:
-        yield (
+        yield Note(
+            "unsplit",
+            {"share": found.unsplit},
             f"{100 * found.unsplit:.1f} % of the kernel time may be waiting or transfer: where "
-            "transfers take no time, all of it counts as transfer"
+            "transfers take no time, all of it counts as transfer",
         )
 
 
@@ -223,7 +254,7 @@ def speed_up_of(metric: ApplicationMetric) -> str | None:
     return f"{of.op.value} of {size} on {ranks}, the largest measured"
 
 
-def _label_notes(label: JudgedLabel) -> Iterable[str]:
+def _label_notes(label: JudgedLabel) -> Iterable[Note]:
     """Which of several labels is judged, and how many of its measurements have no time."""
     if label.name is not None and not label.asked:
         which = "the most recent"
@@ -231,59 +262,79 @@ def _label_notes(label: JudgedLabel) -> Iterable[str]:
             which = "the first with the most classes in the most recent file"
         if not label.first:
             which += " of those that can be judged"
-        yield (
+        yield Note(
+            "label_chosen",
+            {"label": label.name, "labels": label.labels},
             f"Measured labels: {', '.join(label.labels)}; {which}, {label.name}, is judged "
-            "(--label names another)."
+            "(--label names another).",
         )
     kinds = (
         count(label.wrong, "wrong result") if label.wrong else "",
         f"{label.failed} failed" if label.failed else "",
     )
     if any(kinds):
-        yield (
+        yield Note(
+            "without_time",
+            {"label": label.name, "wrong": label.wrong, "failed": label.failed},
             f"Of {count(label.rows, 'measurement')} with label {label.name}:"
-            f" {' and '.join(filter(None, kinds))}. They have no time."
+            f" {' and '.join(filter(None, kinds))}. They have no time.",
         )
 
 
-def _notes(found: Efficiency) -> list[str]:
+def _notes(found: Efficiency) -> Iterable[Note]:
     judged, chosen = found.classes, found.label.name
-    notes = []
     measured = sum(j.match is not None and j.match.time_us is not None for j in judged)
     if chosen is not None and judged:
         some = count_of(measured, len(judged), "class", "classes")
-        notes.append(f"{some} {are(measured)} measured with label {chosen}.")
+        yield Note(
+            "measured",
+            {"label": chosen, "classes": measured, "of": len(judged)},
+            f"{some} {are(measured)} measured with label {chosen}.",
+        )
         if not any(j.match for j in judged):
-            notes.append(
+            yield Note(
+                "no_measurement_fits",
+                {"label": chosen},
                 "No measurement fits a class of this run: operation, type, reduction, size, ranks"
-                " and place must be equal."
+                " and place must be equal.",
             )
     if any(j.foreign for j in judged):
-        notes.append(
+        yield Note(
+            "measured_on_host",
+            {},
             "Measurements in host memory (a replay without GPUs) say nothing about the links"
-            " between GPUs: they have no efficiency and nothing to win."
+            " between GPUs: they have no efficiency and nothing to win.",
         )
     if judged and not any(j.row.calls for j in judged):
-        notes.append("The run has no calls, so the measured classes are judged by themselves.")
+        yield Note(
+            "no_calls",
+            {},
+            "The run has no calls, so the measured classes are judged by themselves.",
+        )
     elif not found.fractions:
-        notes.append(
+        yield Note(
+            "gain_unknown",
+            {},
             "There is no profile and no trace, so the gain of the whole job is not known"
-            " (collscope ingest profile PATH)."
+            " (collscope ingest profile PATH).",
         )
     if len(found.fractions) > 1:
-        notes.append(
+        yield Note(
+            "several_jobs",
+            {"jobs": len(found.fractions)},
             "The profiles may be of several jobs: each has its own answer, and a figure is"
-            " predicted from the profile that is named after its job."
+            " predicted from the profile that is named after its job.",
         )
-    roofless = sorted({j.no_roof for j in judged if j.no_roof})
-    notes += [f"Without a roof: {why}" for why in roofless[:3]]
-    return notes
+    for why in sorted({j.no_roof for j in judged if j.no_roof})[:3]:
+        yield Note("no_ceiling", {"why": why}, f"Without a roof: {why}")
 
 
-def _left_out(profiles: Sequence[str]) -> Iterable[str]:
+def _left_out(profiles: Sequence[str]) -> Iterable[Note]:
     if profiles:
         named = ", ".join(profiles[:_NAMED]) + ", …" * (len(profiles) > _NAMED)
-        yield (
+        yield Note(
+            "profiles_left_out",
+            {"profiles": profiles},
             "Not added to the traces, whose kernels they may hold again: "
-            f"{named}. Give the profiles of another job a run of their own."
+            f"{named}. Give the profiles of another job a run of their own.",
         )

@@ -231,7 +231,7 @@ def _families(report: Report, *, places: bool) -> Iterable[Sequence[JudgedClass]
     """Measured classes that differ in size only, and in place unless `places`."""
     found: dict[tuple[object, ...], list[JudgedClass]] = defaultdict(list)
     for row in report.judgement.classes:
-        if row.size_bytes and row.measured_us and IN_JOB not in row.marks:
+        if row.size_bytes and row.measured_us and not any(m.code == IN_JOB for m in row.marks):
             key = (row.op, row.datatype, row.redop, row.nranks, row.in_place if places else None)
             found[key].append(row)
     return found.values()

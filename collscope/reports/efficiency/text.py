@@ -104,7 +104,7 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
     if not judged and not said.metrics:
         if any(row.marks for row in said.classes):
             yield f"Not judged: no class has a right result with label {said.label}."
-            yield from said.notes
+            yield from (note.text for note in said.notes)
         else:
             yield _HOW if said.label is None else _NO_RANKS
         return
@@ -132,7 +132,7 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
     if said.metrics:
         yield _metric_table(said.metrics)
         yield from _metric_words(said.metrics)
-    yield from said.notes
+    yield from (note.text for note in said.notes)
 
 
 _CLASS_COLUMNS = [
@@ -231,7 +231,8 @@ def _remarks(rows: Sequence[JudgedClass]) -> Iterable[str]:
     """Assumptions and marks, each once, with the classes it is about."""
     about: dict[str, list[int]] = defaultdict(list)
     for row in rows:
-        for text in (*row.marks, *row.roof_assumptions, *((row.why,) if row.why else ())):
+        marks = (mark.text for mark in row.marks)
+        for text in (*marks, *row.roof_assumptions, *((row.why,) if row.why else ())):
             about[text].append(row.class_id)
     for text, ids in about.items():
         which = "every class" if len(ids) == len(rows) else f"class {compact_ranges(ids)}"
@@ -259,7 +260,7 @@ def _uplift(found: Uplift, which: str) -> Iterable[str | Item]:
         free = "if collectives took no time, with the compute of now"
     lines.append(f"ceiling: {_at_most(found)} {free}")
     lines.append(f"denominator: {found.denominator}")
-    lines += [f"assumed: {text}" for text in found.assumptions]
+    lines += [f"assumed: {note.text}" for note in found.assumptions]
     head = f"Expected gain of the whole job{which}: {''.join(gain_words(found))}."
     yield Item(head, tuple(f"{line}." for line in lines))
 

@@ -23,7 +23,7 @@ from collscope.roofline.floors import model_lines
 from collscope.roofline.nccl_model import best_line
 from collscope.roofline.system import System
 
-SCHEMA = "collscope.msccl/1"
+SCHEMA = "collscope.msccl/2"
 _LEAST_SIZE, _LARGEST_SIZE, _STEP = 1024, 1 << 30, 16  # of the table of costs without a run
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
+from collscope.model.note import Note
 from collscope.reports.msccl.answer import AlgorithmRow, Flaw, MscclReport, Problem, ServedRow
 from collscope.reports.msccl.cost import Assumption, Lack
 from collscope.reports.msccl.serve import Refusal, Why
@@ -51,7 +52,7 @@ def render_msccl(report: MscclReport, fmt: str) -> str:
             report,
             algorithms=[in_words(a, problem=problem_words(a.problem)) for a in report.algorithms],
             classes=[in_words(c, why=refusal_words(c.why)) for c in report.classes],
-            assumptions=_assumptions(report),
+            assumptions=[Note(code.value, {}, _ASSUMPTIONS[code]) for code in report.assumptions],
         ),
         lambda: _csv(report),
         lambda: ("collscope msccl", _sections(report)),

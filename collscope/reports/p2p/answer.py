@@ -16,7 +16,7 @@ from collscope.ingest.match import reading
 from collscope.model import Measurement, Op, algorithm_bandwidth
 from collscope.stats import MAD_TO_SIGMA, Samples, mad
 
-SCHEMA = "collscope.p2p/1"
+SCHEMA = "collscope.p2p/2"
 _SIGMAS = 3.0  # of noise that a slow pair must exceed,
 _LEAST = 0.05  # and of the median at least: less is no reason to look at a link
 LEAST_PAIRS = 4  # fewer have no median to be held against

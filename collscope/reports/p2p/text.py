@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from collscope.bench.p2p_plan import LATENCY_BYTES, ONE_WAY, PING_PONG, TWO_WAY
+from collscope.model.note import Note, noted
 from collscope.reports.p2p.answer import (
     LEAST_PAIRS,
     NotMeasured,
@@ -39,10 +40,10 @@ def render_p2p(found: P2p, fmt: str) -> str:
 
     raises  UsageError for another format
     """
-    notices = notice_words(found)
+    notices = tuple(notice.text for notice in notice_notes(found))
     return in_format(
         fmt,
-        in_words(found, notices=notices),
+        in_words(found, notices=notice_notes(found)),
         lambda: records_csv(PairRow, found.rows),
         lambda: ("collscope bench p2p", _sections(found, notices)),
         lambda: _extras(found),
@@ -56,19 +57,20 @@ def _extras(found: P2p) -> Extras:
     return p2p_extras(found)
 
 
-def notice_words(found: P2p) -> tuple[str, ...]:
+def notice_notes(found: P2p) -> tuple[Note, ...]:
     """What is missing, and what to know of the times."""
     missing = [n for n in found.notices if isinstance(n, NotMeasured)]
-    words = [_missing(n) for n in missing[:_MOST_NOTICES]]
-    if len(missing) > _MOST_NOTICES:
-        words.append(f"{len(missing) - _MOST_NOTICES} more, see --format csv.")
+    notes = [noted(n, _missing(n)) for n in missing[:_MOST_NOTICES]]
+    more = len(missing) - _MOST_NOTICES
+    if more > 0:
+        notes.append(Note("more_not_measured", {"number": more}, f"{more} more, see --format csv."))
     for notice in found.notices:
         if isinstance(notice, NotReached):
             points = count(notice.points, "pair and size", "pairs and sizes")
-            words.append(f"{points} were not reached.")
+            notes.append(noted(notice, f"{points} were not reached."))
         elif isinstance(notice, str):
-            words.append(notice)
-    return tuple(words)
+            notes.append(Note("remark", {}, notice))
+    return tuple(notes)
 
 
 def _missing(notice: NotMeasured) -> str:

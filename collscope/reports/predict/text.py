@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from collscope.model import CollectiveClass
-from collscope.model.profile import other_profilers
-from collscope.reports.predict.answer import Basis, PredictionReport
+from collscope.reports.predict.answer import PredictionReport
+from collscope.reports.predict.assumptions_text import assumption_notes
 from collscope.reports.predict.words import (
     bound_rows,
     change_words,
@@ -15,14 +15,12 @@ from collscope.reports.predict.words import (
     ms,
     origin_words,
 )
-from collscope.reports.rendering.class_words import inferred_groups, other_gpus_words
+from collscope.reports.rendering.class_words import other_gpus_words
 from collscope.reports.rendering.csv import to_csv
 from collscope.reports.rendering.formats import in_format, in_words
 from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, table
-from collscope.reports.rendering.mark_words import mark_words
 from collscope.reports.rendering.page import Extras
-from collscope.timeline.assumptions import SLOWDOWN_PRIOR
-from collscope.timeline.records import ChangedClass, Knowledge
+from collscope.timeline.records import ChangedClass
 from collscope.units import count
 
 _HOST_BOUND = 0.2
@@ -52,7 +50,7 @@ def render_prediction(report: PredictionReport, fmt: str, *, explain: bool = Fal
     return in_format(
         fmt,
         in_words(
-            report, times_from=origin_words(report.times_from), assumptions=_assumptions(report)
+            report, times_from=origin_words(report.times_from), assumptions=assumption_notes(report)
         ),
         lambda: _csv(report),
         lambda: (title, _sections(report, explain or fmt == "html")), lambda: _extras(report),
@@ -93,7 +91,7 @@ def _sections(report: PredictionReport, explain: bool) -> Iterable[Section]:
     if report.unchanged:
         text = "Without a new time, so left as recorded:"
         yield Section("Classes that stay", (text, _kept(report.unchanged)))
-    yield Section("Assumptions", _assumptions(report))
+    yield Section("Assumptions", tuple(note.text for note in assumption_notes(report)))
 
 
 def _answer(report: PredictionReport) -> Iterable[str]:
@@ -302,129 +300,6 @@ def _table(changes: Iterable[ChangedClass]) -> Table:
             for c in changes
         ),
     )  # fmt: skip
-
-
-def _assumptions(report: PredictionReport) -> tuple[str, ...]:
-    """What the new times stand for, what is not known, and what would tell it."""
-    return (
-        *_of_times(report.assumptions),
-        *_of_calls(report.assumptions),
-        *_of_groups(report.knowledge),
-        *_of_exchanges(report.knowledge),
-        *_of_host(report),
-        *_of_compute(report),
-    )
-
-
-def _of_times(basis: Basis) -> Iterator[str]:
-    if basis.wrong:
-        yield (
-            f"{count(basis.wrong, 'class', 'classes')} measured with wrong results, or failed:"
-            " left as recorded."
-        )
-    for mark, classes in basis.marks:
-        yield f"{count(classes, 'new time', 'new times')}: {mark_words(mark)}."
-
-
-def _of_calls(basis: Basis) -> Iterator[str]:
-    if basis.system:
-        yield (
-            "Every collective is assumed to reach the roof; one that was faster in the job is left"
-            " as recorded."
-        )
-    elif basis.by_call:
-        yield "Every call takes as long as the call at its place of the step in the other run."
-    elif basis.in_job:
-        yield "The new times are those of a call in the job, not alone."
-
-
-def _of_groups(known: Knowledge) -> Iterator[str]:
-    if known.groups_inferred:
-        yield f"{inferred_groups(known.groups_inferred)}."
-
-
-def _of_exchanges(known: Knowledge) -> Iterator[str]:
-    """How Sends and Recvs that name no peer are known."""
-    if known.exchanges_alone is not None:
-        yield (
-            "The traces name no peer of some Sends and Recvs: each is taken to exchange with the "
-            "kernel of another rank that ends when it does."
-        )
-    if known.exchanges_alone:
-        yield (
-            f"{100 * known.exchanges_alone:.0f} % of the Sends and Recvs end with no other: how "
-            "long they wait for their peers is not known, and the range allows for it. Traces of "
-            "all ranks on one clock narrow it."
-        )
-
-
-def _of_host(report: PredictionReport) -> Iterator[str]:
-    known = report.knowledge
-    if report.low_ns < report.high_ns:
-        yield (
-            "The range holds the spread of the new times, the host's pace, the slowdown of compute "
-            "beside the collectives, and 3 % from start to start."
-        )
-    low, high = known.host_low, known.host_high
-    yield from _of_calls_told(known)
-    if not report.assumptions.step_told:
-        yield (
-            f"What the profiler ({_profiler(known)}) costs the host is not known: its work is "
-            f"taken to need {low:.2f} to {high:.2f} of the recorded time without it. --step-ms "
-            "narrows the range."
-        )
-    elif known.host_determined:
-        yield f"The host needs {low:.2f} to {high:.2f} of the recorded time without the profiler."
-    else:
-        yield (
-            "The GPU bounds the recorded step, so that the host's own pace does not show: its "
-            f"work is taken to need {low:.2f} to {high:.2f} of the recorded time. A recording of "
-            "a faster setting, with its step time, narrows the range."
-        )
-
-
-def _profiler(known: Knowledge) -> str:
-    """Which profiler it was; of PyTorch's, what it recorded."""
-    names = other_profilers(known.profilers)
-    if names:
-        return " and ".join(names)
-    return "CPU and CUDA activities" if known.cpu_activities else "CUDA activities"
-
-
-def _of_calls_told(known: Knowledge) -> Iterator[str]:
-    """What the traces lack of the host's side."""
-    if not known.host_calls:
-        yield (
-            "Not all traces tell the host's calls (nsys --trace=cuda; rocprofv3 --hip-trace): what"
-            " rows wait for is inferred from their times."
-        )
-    elif not known.event_records:
-        yield (
-            "The traces hold waits for events and no record of one (RPD leaves hipEventRecord"
-            " out): what they wait for is inferred from the order of launches."
-        )
-
-
-def _of_compute(report: PredictionReport) -> Iterator[str]:
-    known = report.knowledge
-    if known.slowdown is None:
-        yield (
-            "Too few kernels ran both alone and beside a collective: compute beside the new ones"
-            " is assumed to last as long as recorded, and the range allows for a slowdown of "
-            f"{100 * SLOWDOWN_PRIOR:.0f} %."
-        )
-        return
-    slower = f"Compute beside collectives runs {100 * known.slowdown:.0f} % longer than alone"
-    if known.blocks is None:
-        yield f"{slower}. How many multiprocessors the new ones hold is not known."
-    elif abs(known.blocks - 1) < 0.01:
-        yield f"{slower}, and beside the new ones, too: they have as many thread blocks."
-    else:
-        low, high = sorted((known.slowdown, known.blocks * known.slowdown))
-        yield (
-            f"{slower}. The new ones have {known.blocks:.2g} times as many thread blocks: beside "
-            f"them it may run {100 * low:.2g} to {100 * high:.2g} % longer."
-        )
 
 
 def _new(report: PredictionReport) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import astuple
 
+from collscope.model.note import Note
 from collscope.writing import inert
 
 
@@ -32,5 +33,9 @@ def records_csv(kind: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> s
 def _csv_cell(value: object) -> object:
     if isinstance(value, bool):
         return int(value)
-    text = "; ".join(map(str, value)) if isinstance(value, tuple) else value
+    text = "; ".join(map(_text, value)) if isinstance(value, tuple) else value
     return inert(text) if isinstance(text, str) else text
+
+
+def _text(value: object) -> str:
+    return value.text if isinstance(value, Note) else str(value)

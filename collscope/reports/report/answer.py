@@ -19,7 +19,7 @@ from collscope.reports.fabric.answer import FactRow, SettingRow, TransportRow
 from collscope.reports.share.answer import Share
 from collscope.reports.waiting.answer import TimelineReport
 
-SCHEMA = "collscope.report/1"
+SCHEMA = "collscope.report/2"
 
 
 class Evidence(msgspec.Struct, frozen=True):
