@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from collscope.ingest.adding import CUT_TEXT, EMPTY, OTHER_KIND, unusable
+from collscope.ingest.observation_blob import encode
 from collscope.ingest.paths import printable
 from collscope.ingest.result import Ingested
 from collscope.ingest.scan import Scanned
@@ -20,7 +21,6 @@ from collscope.parsers.nccl_log import parse_messages
 from collscope.parsers.scanned_log import PARSED
 from collscope.store import sources
 from collscope.store.connection import transaction
-from collscope.store.observation_blob import encode
 
 # What the scanner counts as damage, with what each means.
 _DAMAGE = {

@@ -24,9 +24,9 @@ from collscope.writing import one_line
 
 if TYPE_CHECKING:
     from collscope.match.copies import Originals
-    from collscope.match.kernels import TracedKernel
     from collscope.match.run import Matched
     from collscope.model import Diagnostic
+    from collscope.model.traced_kernel import TracedKernel
     from collscope.timeline.kernel_waits import KernelWaits
 
 _TWICE_TEXT = (
@@ -145,8 +145,7 @@ def _of_store(cause: BaseException | None) -> bool:
 def _matched(connection: sqlite3.Connection, store: Path, run: int) -> list[Diagnostic]:
     """Match a run, and store what comes of it."""
     from collscope.ingest.periods import separate_periods
-    from collscope.match.run import match_run
-    from collscope.store.matching import (
+    from collscope.ingest.stored_calls import (
         has_logs,
         has_traces,
         load_run,
@@ -155,6 +154,7 @@ def _matched(connection: sqlite3.Connection, store: Path, run: int) -> list[Diag
         with_parts_joined,
         without_copies,
     )
+    from collscope.match.run import match_run
 
     periods = separate_periods(connection, store, run)
     with snapshot(connection, store):
@@ -245,8 +245,8 @@ def _of_processes(
 
     rotated  processes whose log is in parts
     """
+    from collscope.ingest.stored_calls import processes_in_two_logs, shared_gpus
     from collscope.model import Diagnostic, Severity
-    from collscope.store.matching import processes_in_two_logs, shared_gpus
 
     apart = processes_in_two_logs(connection, run) - originals.copied_processes - rotated
     counts = (
@@ -266,7 +266,7 @@ def _match_traces(
     Imported here: a run of logs alone needs none of it.
     """
     from collscope.ingest.match_traces import match_traces, store_trace_match
-    from collscope.store.traces import doubted, load_traces
+    from collscope.ingest.stored_traces import doubted, load_traces
 
     (steps,) = connection.execute("SELECT steps FROM _run WHERE run_id = ?", (run,)).fetchone()
     given = load_traces(connection, run, host=False)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
+from collscope.ingest import stored_traces as store
 from collscope.kernel_names import may_communicate
 from collscope.match.apart import find_apart
 from collscope.match.consistency import Consistency, check
@@ -19,7 +20,7 @@ from collscope.match.trace_disagreements import trace_findings
 from collscope.model import Diagnostic, Severity
 from collscope.model.diagnostic import STEPS_UNKNOWN, TIMES_UNKNOWN
 from collscope.model.trace import Ints
-from collscope.store import traces as store
+from collscope.store.runs import clear_timeline
 from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.contradictions import contradictions
 from collscope.timeline.overlap import own_warm_until
@@ -181,7 +182,7 @@ def store_trace_match(
 
     first_call  key of the first call of the matched run, which is stored already
     """
-    store.clear_timeline(connection, run)
+    clear_timeline(connection, run)
     timeline, given = found.timeline, found.given
     kept = gathered(given.traces)
     call_ids = np.where(found.calls >= 0, found.calls + first_call, -1)

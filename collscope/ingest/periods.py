@@ -115,8 +115,8 @@ def _starts(connection: sqlite3.Connection, run: int) -> dict[int, int]:
     Few runs have a period whose traces lie far from each other; the others need not be read for it.
     """
     # Imported here: a report of periods needs none of it.
+    from collscope.ingest.stored_traces import load_traces  # noqa: PLC0415
     from collscope.match.apart import far_apart, find_apart  # noqa: PLC0415
-    from collscope.store.traces import load_traces  # noqa: PLC0415
 
     rows = connection.execute(_TRACES, {"run": run}).fetchall()
     windows: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)

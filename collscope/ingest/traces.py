@@ -17,6 +17,7 @@ from collscope.ingest.adding import OTHER_KIND, cut_short, unusable
 from collscope.ingest.files import HEAD_BYTES, Input
 from collscope.ingest.paths import printable
 from collscope.ingest.result import Ingested
+from collscope.ingest.stored_traces import insert_recording, insert_trace
 from collscope.model import Diagnostic
 from collscope.model.trace import RecordedCalls, TraceFile
 from collscope.parsers import registry
@@ -24,7 +25,6 @@ from collscope.parsers.hints import Hints, TableHints
 from collscope.parsers.reader import Fit, is_sqlite, text_of
 from collscope.store import sources
 from collscope.store.connection import transaction
-from collscope.store.traces import insert_recording, insert_trace
 from collscope.units import count
 
 TRACE = "trace"  # what the kind of such a source is called

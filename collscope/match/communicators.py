@@ -14,7 +14,8 @@ from itertools import pairwise
 import msgspec
 from msgspec.structs import replace
 
-from collscope.match.handles import CommHandle, Process, begun
+from collscope.match.handles import begun
+from collscope.model.comm_handle import CommHandle, Process
 
 _NO_CALLS = 0  # digest of an empty sequence
 

@@ -15,9 +15,10 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from collscope.match.handles import CommHandle, Process, rows_by
-from collscope.match.kernels import TracedKernel
+from collscope.match.handles import rows_by
 from collscope.match.observations import Ints, Observations
+from collscope.model.comm_handle import CommHandle, Process
+from collscope.model.traced_kernel import TracedKernel
 
 _TOLD = ("sig", "op_count", "slot", "task")  # columns of a row that are of the call, not the line
 

@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from collscope.kernel_names import classify
 from collscope.match.communicators import join_communicators, world_ranks
-from collscope.match.handles import CommHandle, Process
-from collscope.match.kernels import COUNTER_MASK, TracedKernel
+from collscope.match.kernels import COUNTER_MASK
 from collscope.match.observations import Ints, Observations
 from collscope.model import CollectiveClass, Op
+from collscope.model.comm_handle import CommHandle, Process
+from collscope.model.traced_kernel import TracedKernel
 
 # Counters of point-to-point work are cut to 16 (to ROCm 6.1), 12 (6.2 and 6.3) or 15 bits (RCCL
 # 2.22).

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
 from collscope import stamps
 from collscope.model import Diagnostic, Severity
 from collscope.model.diagnostic import TIMES_UNKNOWN
+from collscope.model.traced_kernel import TracedKernel
 
 NONE = 0xFFFFFFFF
 KL, CL, KE = 0, 1, 4
@@ -30,26 +30,6 @@ _TRACE_COLUMNS = (
     "process", "kind", "time_ns", "rank", "block", "channel", "op_count", "name", "bus_id",
     "nranks", "comm_ptr", "line",
 )  # fmt: skip
-
-
-class TracedKernel(msgspec.Struct, frozen=True):
-    """One kernel's work on one rank. Times in ns of the GPU's clock; end None: never printed."""
-
-    process: int
-    name: str
-    rank: int
-    nranks: int | None
-    bus_id: int | None
-    comm_ptr: int | None
-    op_count: int
-    start_ns: int
-    end_ns: int | None
-    blocks: int
-    line: int
-    # While blocks are joined: place among the work items of a fused kernel, and which block it is.
-    item: int = 0
-    block: int = 0
-    channel: int = 0
 
 
 def lines_once(trace: dict[str, Any]) -> tuple[dict[str, Any], int]:

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from collscope.match.handles import CommHandle
 from collscope.model import Datatype, Op, datatype_of
+from collscope.model.comm_handle import CommHandle
 
 Ints = npt.NDArray[Any]
 

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 
 from collscope.match.copies import without_repeats
-from collscope.match.handles import CommHandle, resolve_handles
-from collscope.match.kernels import TracedKernel, lines_once, pair_kernels
+from collscope.match.handles import resolve_handles
+from collscope.match.kernels import lines_once, pair_kernels
 from collscope.match.observations import (
     COLUMNS,
     COUNT_MODULO_2_32,
@@ -21,7 +21,9 @@ from collscope.match.observations import (
 )
 from collscope.match.tuning import join_tuning
 from collscope.model import Diagnostic, LogRecord, Severity, parse_op
+from collscope.model.comm_handle import CommHandle
 from collscope.model.limits import MOST_BYTES, MOST_ELEMENTS, MOST_RANKS
+from collscope.model.traced_kernel import TracedKernel
 
 _AGAIN_TEXT = (
     "lines that stand in the log twice (kernels of one time of the GPU's clock, calls of one"

@@ -17,8 +17,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from collscope.match.copies import calls_of, stands_in
-from collscope.match.handles import Process, begun, rows_by
+from collscope.match.handles import begun, rows_by
 from collscope.match.observations import Ints, Observations
+from collscope.model.comm_handle import Process
 
 _COMPRESSED = re.compile(r"\.(gz|xz|bz2|zst|lz4)$")
 _ROTATED = re.compile(r"[.-](\d+)$")  # logrotate: job.log.1, job.log-20261123

@@ -22,11 +22,12 @@ from collscope.match.communicators import (
     world_ranks,
 )
 from collscope.match.executions import JoinedKernels, join_kernels
-from collscope.match.handles import Process, rows_by
-from collscope.match.kernels import TracedKernel
+from collscope.match.handles import rows_by
 from collscope.match.observations import POINTERS_ONLY, Ints, Observations
 from collscope.match.order import launch_order
 from collscope.model import CollectiveClass, Diagnostic, Place, Severity, redop_of, size_bytes
+from collscope.model.comm_handle import Process
+from collscope.model.traced_kernel import TracedKernel
 from collscope.units import count
 
 

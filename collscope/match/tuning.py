@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from collscope.match.handles import CommHandle
 from collscope.match.observations import Ints, Signature, TuningSetting
 from collscope.model import parse_op
+from collscope.model.comm_handle import CommHandle
 
 NONE = 0xFFFFFFFF
 _NUMERIC = 0  # kind of a line "Algo 0 proto 1 time 54.7" (2.20-2.23)

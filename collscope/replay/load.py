@@ -23,9 +23,8 @@ def load_run(connection: sqlite3.Connection, run: str, *, calls: bool = False) -
     """
     classes = _classes(connection, run)
     totals = connection.execute(
-        "SELECT t.total_id, t.class_id, t.comm_id, t.ranks_seen, t.calls FROM _call_total t"
-        " JOIN _comm USING (comm_id) JOIN _run r USING (run_id) WHERE r.label = ?"
-        " ORDER BY t.total_id",
+        "SELECT total_id, class_id, comm_id, ranks_seen, calls FROM call_totals WHERE run = ?"
+        " ORDER BY total_id",
         (run,),
     ).fetchall()
     if not totals:
@@ -120,8 +119,8 @@ class _Slots:
     def _transfers_of(self, total: int) -> tuple[tuple[PlanTransfer, ...], bool]:
         """Transfers of one call of a total, and whether both halves of all were logged."""
         rows = self.connection.execute(
-            "SELECT src_rank, dst_rank, count, seen FROM _transfer WHERE call_id ="
-            " (SELECT call_id FROM _call_row WHERE total_id = ? LIMIT 1) ORDER BY 1, 2",
+            "SELECT src_rank, dst_rank, count, seen FROM transfers WHERE call_id ="
+            " (SELECT call_id FROM call_keys WHERE total_id = ? LIMIT 1) ORDER BY 1, 2",
             (total,),
         ).fetchall()
         return tuple(PlanTransfer(*r[:3]) for r in rows), all(r[3] == "both" for r in rows)
@@ -132,7 +131,7 @@ class _Slots:
         table = _table(
             self.connection,
             "SELECT t.call_id AS a, k.total_id AS b, t.src_rank AS c, t.dst_rank AS d,"
-            " t.count AS e, t.seen = 'both' AS f FROM _transfer t JOIN _call_row k USING (call_id)"
+            " t.count AS e, t.seen = 'both' AS f FROM transfers t JOIN call_keys k USING (call_id)"
             f" WHERE k.total_id IN ({marks})",
             "abcdef",
             totals,
@@ -165,7 +164,7 @@ class _Slots:
 
     def calls(self) -> tuple[Ints, Ints]:
         """Slot and group (-1: alone) of every call of the run, in launch order."""
-        of_run = "FROM _call_row WHERE total_id BETWEEN ? AND ?"
+        of_run = "FROM call_keys WHERE total_id BETWEEN ? AND ?"
         ids = (self.first, self.totals[-1][0])
         table = _table(self.connection, f"SELECT call_id AS a, total_id AS b {of_run}", "ab", ids)
         groups = _table(

@@ -31,10 +31,6 @@ def remove_run(store: Path, label: str) -> int:
     returns  how many sources it had; 0 where there is no such run
     raises   InputError when the store refuses
     """
-    # They load numpy, which a list of runs does not need.
-    from collscope.store.matching import clear_matching  # noqa: PLC0415
-    from collscope.store.traces import clear_timeline  # noqa: PLC0415
-
     with closing(open_store(store)) as connection, transaction(connection, store):
         row = connection.execute("SELECT run_id FROM _run WHERE label = ?", (label,)).fetchone()
         if row is None:
@@ -46,3 +42,35 @@ def remove_run(store: Path, label: str) -> int:
         clear_matching(connection, row[0])
         connection.execute("DELETE FROM _run WHERE run_id = ?", row)
     return int(sources)
+
+
+def clear_timeline(connection: sqlite3.Connection, run: int) -> None:
+    """Forget what the analysis of a run's traces found; its calls are cleared elsewhere."""
+    traces = "(SELECT trace_id FROM _trace JOIN _source USING (source_id) WHERE run_id = ?)"
+    for table in ("_trace_rank", "_trace_stream", "_trace_step"):
+        connection.execute(f"DELETE FROM {table} WHERE trace_id IN {traces}", (run,))
+    for table in ("_progress", "_disagreement"):
+        connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run,))
+
+
+def clear_matching(connection: sqlite3.Connection, run: int) -> None:
+    """Forget what was matched before; children first, since cascades go row by row."""
+    comms = "(SELECT comm_id FROM _comm WHERE run_id = :run)"
+    calls = f"(SELECT call_id FROM _call WHERE comm_id IN {comms})"
+    # By their own rows, which are few: a run of traces has kernels by the million.
+    of_run = (
+        "EXISTS (SELECT 1 FROM _kernel k JOIN _source USING (source_id)"
+        " WHERE k.kernel_id = {0}.kernel_id AND run_id = :run)"
+    )
+    for table, which in (("_rank_wait", "TRUE"), ("_kernel_call", "call_id IS NULL")):
+        query = f"DELETE FROM {table} WHERE {which} AND {of_run.format(table)}"
+        connection.execute(query, {"run": run})
+    if connection.execute(f"SELECT EXISTS {comms}".replace(":run", "?"), (run,)).fetchone()[0]:
+        for table in ("_deviation", "_transfer", "_kernel_call", "_call_time"):
+            connection.execute(f"DELETE FROM {table} WHERE call_id IN {calls}", {"run": run})
+        connection.execute(f"DELETE FROM _call_row WHERE call_id IN {calls}", {"run": run})
+        for table in ("_call_total", "_member"):
+            connection.execute(f"DELETE FROM {table} WHERE comm_id IN {comms}", {"run": run})
+        connection.execute("DELETE FROM _comm WHERE run_id = ?", (run,))
+    connection.execute("DELETE FROM _class WHERE run_id = ?", (run,))
+    connection.execute("DELETE FROM _diagnostic WHERE run_id = ? AND source_id IS NULL", (run,))

@@ -25,8 +25,8 @@ from collscope.model import (
 from collscope.store.connection import transaction
 
 if TYPE_CHECKING:
-    from collscope.match.handles import CommHandle
-    from collscope.match.kernels import TracedKernel
+    from collscope.model.comm_handle import CommHandle
+    from collscope.model.traced_kernel import TracedKernel
 
 
 class SourceRow(msgspec.Struct, frozen=True):

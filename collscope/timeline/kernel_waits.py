@@ -14,11 +14,11 @@ import msgspec
 import numpy as np
 
 from collscope.match.executions import JoinedKernels, gpu_of
-from collscope.match.kernels import TracedKernel
 from collscope.match.rows import UNKNOWN_LAUNCH, Rows
 from collscope.match.traces import Calls
 from collscope.model import CollectiveClass
 from collscope.model.trace import Kind
+from collscope.model.traced_kernel import TracedKernel
 from collscope.timeline.clocks import estimate_clocks
 from collscope.timeline.late import late_ranks
 from collscope.timeline.records import LateRank, RankTimes

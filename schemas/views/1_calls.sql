@@ -111,9 +111,18 @@ CREATE VIEW call_totals AS SELECT
     u.protocol,                -- from a TUNING line
     u.channels,                -- from a TUNING line
     t.ranks_seen,              -- ranks that logged the calls
-    t.calls                    -- number of such calls
+    t.calls,                   -- number of such calls
+    t.total_id                 -- key, see call_keys
 FROM _call_total t JOIN _comm c USING (comm_id) JOIN _run r ON r.run_id = c.run_id
 LEFT JOIN _tuning u USING (tuning_id);
+
+-- Keys of calls alone, of all runs: what a call shares with others stands in call_totals. For who reads
+-- millions of them.
+CREATE VIEW call_keys AS SELECT
+    call_id,                   -- key, see calls
+    total_id,                  -- what it shares, see call_totals
+    group_id                   -- calls launched together
+FROM _call_row;
 
 -- Calls that cost the same, with their number.
 CREATE VIEW classes AS SELECT

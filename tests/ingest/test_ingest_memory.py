@@ -11,11 +11,11 @@ from msgspec.structs import asdict
 
 from collscope.ingest import match_traces  # noqa: F401 - modules are not counted
 from collscope.ingest.match import match_stored
+from collscope.ingest.stored_traces import insert_trace
 from collscope.model import Datatype, Op
 from collscope.model.trace import Call, HostCalls, TraceCollective, TraceColumns, TraceFile
 from collscope.store.connection import open_store, transaction
 from collscope.store.sources import SourceRow, insert_source, run_id
-from collscope.store.traces import insert_trace
 
 _CALLS = 100_000
 _BASE_NS = 1_790_000_000_000_000_000

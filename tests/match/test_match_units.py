@@ -13,14 +13,14 @@ from msgspec.structs import replace
 
 from collscope.ingest.commands import ingest_logs
 from collscope.ingest.match import reading
+from collscope.ingest.observation_blob import decode, encode
 from collscope.match.calls import in_place
 from collscope.match.communicators import join_communicators
-from collscope.match.handles import CommHandle, Process
 from collscope.match.observations import COLUMNS, Observations
 from collscope.match.p2p import Transfer, recognise
 from collscope.model import Datatype, Op, bus_bandwidth, bus_factor, parse_op, redop_of, size_bytes
+from collscope.model.comm_handle import CommHandle, Process
 from collscope.reports.report.build import build_report
-from collscope.store.observation_blob import decode, encode
 
 
 def _ingest(text: str, folder: Path) -> sqlite3.Connection:

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from collscope._align import merge_order
 from collscope.ingest.commands import ingest_logs
-from collscope.match.handles import CommHandle, Process
 from collscope.match.observations import COLUMNS, Observations, Signature
 from collscope.match.run import Matched, match_run
 from collscope.model import Op
+from collscope.model.comm_handle import CommHandle, Process
 
 _SIGNATURES = [Signature(Op.ALL_REDUCE, "native", n, 7, 0, 0, 0) for n in (1, 2, 3)]
 _SENDS = [Signature(op, "native", 8, 7, 0, peer, 0) for op in (Op.SEND, Op.RECV) for peer in (0, 1)]

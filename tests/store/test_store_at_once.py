@@ -23,8 +23,8 @@ def test_first_ingests_at_once(count: int, tries: int) -> None:
 def test_the_last_matching_is_of_all_sources(samples: Path, db_path: Path) -> None:
     """A process that has read the run before another added to it must not undo what that did."""
     from collscope.ingest import match
+    from collscope.ingest.stored_calls import load_run, store_matching, superseded
     from collscope.match.run import match_run
-    from collscope.store.matching import load_run, store_matching, superseded
 
     first, second = (samples / "nccl" / "mixed" / f"rank{k}.log" for k in range(2))
     assert collscope("ingest", "log", first, "--db", db_path).code == 0

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from collscope.store.matching import _store_calls
+from collscope.ingest.stored_calls import _store_calls
 
 _COUNTS = st.integers(0, 40) | st.integers(-(2**63), 2**63 - 1)
 _ROW = st.tuples(st.integers(1, 2**31), st.integers(0, 300), st.integers(-1, 5), _COUNTS)

@@ -137,7 +137,7 @@ def test_what_an_interrupted_ingest_left_is_matched_by_the_next(
     assert collscope("ingest", "log", log, "--db", db_path).code == 0
     whole = rows(db_path, CALLS)
     with closing(store.open_store(db_path)) as connection:
-        from collscope.store.matching import clear_matching
+        from collscope.store.runs import clear_matching
 
         clear_matching(connection, 1)
         connection.execute("UPDATE _run SET matched = 0")

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from store_builder import StoreBuilder
 
 from collscope.match.executions import Execution, Gpu, JoinedKernels
-from collscope.match.kernels import TracedKernel
 from collscope.model import CollectiveClass, Op, bus_factor
+from collscope.model.traced_kernel import TracedKernel
 from collscope.timeline.kernel_waits import KernelWaits, kernel_waits
 
 US = 1_000

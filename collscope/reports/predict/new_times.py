@@ -127,9 +127,7 @@ def _traced(
 ) -> Times:
     """Transfers of another run's traces: of each call, and the median of each class."""
     (traces,) = connection.execute(
-        "SELECT COUNT(*) FROM _trace t JOIN _source USING (source_id) JOIN _run USING (run_id)"
-        " WHERE label = ?",
-        (run,),
+        "SELECT COUNT(*) FROM traces WHERE run = ?", (run,)
     ).fetchone()
     if not traces:
         return Times(TimesFrom("traces", run), {})

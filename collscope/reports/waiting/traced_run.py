@@ -9,10 +9,10 @@ import msgspec
 import numpy as np
 
 from collscope.errors import InputError
+from collscope.ingest.stored_traces import load_traced_run
 from collscope.model import CollectiveClass
 from collscope.reports.calls.answer import ClassRow, class_rows, read_call_totals
 from collscope.reports.waiting.withheld import read_withheld
-from collscope.store.traces import load_traces
 from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.recorded_job import RecordedJob
 
@@ -45,10 +45,7 @@ def read_traced_run(connection: sqlite3.Connection, db: Path, run: str) -> Trace
             f"{db}: the traces of run '{run}' contradict themselves: {withheld.words} Trace the job"
             " again."
         )
-    run_id, steps = connection.execute(
-        "SELECT run_id, steps FROM _run WHERE label = ?", (run,)
-    ).fetchone()
-    given = load_traces(connection, run_id, host=True)
+    given, steps = load_traced_run(connection, run)
     if not given.traces:
         raise InputError(f"{db}: run '{run}' has no traces. Add them with collscope ingest trace.")
     timeline = analyse(given.traces)
@@ -59,9 +56,7 @@ def read_traced_run(connection: sqlite3.Connection, db: Path, run: str) -> Trace
     ids = dict(zip(given.trace_ids, given.kernel_ids, strict=True))
     trace_of = dict(
         connection.execute(
-            "SELECT k.rank, t.trace_id FROM _trace_rank k JOIN _trace t USING (trace_id)"
-            " JOIN _source s USING (source_id) WHERE s.run_id = ?",
-            (run_id,),
+            "SELECT rank, trace_id FROM traces WHERE run = ? AND used", (run,)
         ).fetchall()
     )
     class_of = dict(connection.execute(_CLASS_OF, {"run": run}).fetchall())

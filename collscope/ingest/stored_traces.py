@@ -12,10 +12,10 @@ import numpy.typing as npt
 from msgspec.structs import astuple
 
 from collscope import stamps
+from collscope.ingest.stored_calls import lateness
 from collscope.match.consistency import CallFinding, Consistency
 from collscope.model.diagnostic import TIMES_UNKNOWN
 from collscope.model.trace import Ints, Kind, RecordedCalls, TraceFile
-from collscope.store.matching import lateness
 from collscope.store.sources import name_ids, next_id
 from collscope.store.trace_columns import (
     decode_recording,
@@ -72,6 +72,13 @@ def load_traces(connection: sqlite3.Connection, run: int, *, host: bool) -> Stor
         kernel_ids.append(first_kernel + kept)
     believed = [stamps.believed_recording(decode_recording(row[0])) for row in recordings]
     return StoredTraces(traces, trace_ids, kernel_ids, believed)
+
+
+def load_traced_run(connection: sqlite3.Connection, run: str) -> tuple[StoredTraces, int | None]:
+    """Traces of a run with the calls of their hosts; steps in each, where given at ingest."""
+    query = "SELECT run_id, steps FROM _run WHERE label = ?"
+    run_id, steps = connection.execute(query, (run,)).fetchone()
+    return load_traces(connection, run_id, host=True), steps
 
 
 def insert_trace(connection: sqlite3.Connection, source: int, trace: TraceFile) -> None:
@@ -202,15 +209,6 @@ def clear_totals(connection: sqlite3.Connection, trace_ids: Sequence[int]) -> No
         " (SELECT source_id FROM _trace WHERE trace_id = ?)",
         [(trace_id,) for trace_id in trace_ids],
     )
-
-
-def clear_timeline(connection: sqlite3.Connection, run: int) -> None:
-    """Forget what the analysis of a run's traces found; its calls are cleared elsewhere."""
-    traces = "(SELECT trace_id FROM _trace JOIN _source USING (source_id) WHERE run_id = ?)"
-    for table in ("_trace_rank", "_trace_stream", "_trace_step"):
-        connection.execute(f"DELETE FROM {table} WHERE trace_id IN {traces}", (run,))
-    for table in ("_progress", "_disagreement"):
-        connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run,))
 
 
 def store_ranks(

@@ -10,13 +10,14 @@ import msgspec
 import numpy as np
 from msgspec.structs import astuple, replace
 
+from collscope.ingest.observation_blob import decode
 from collscope.match.copies import Originals, find_originals, taken
-from collscope.match.handles import CommHandle, Process
-from collscope.match.kernels import TracedKernel
 from collscope.match.observations import Ints, Observations, concatenate
 from collscope.match.parts import join_parts
 from collscope.match.run import Matched
-from collscope.store.observation_blob import decode
+from collscope.model.comm_handle import CommHandle, Process
+from collscope.model.traced_kernel import TracedKernel
+from collscope.store.runs import clear_matching
 from collscope.store.sources import insert_diagnostics, next_id
 
 if TYPE_CHECKING:
@@ -187,29 +188,6 @@ def _load_kernels(
         TracedKernel(number[r[1]], r[2], r[3], r[4], _int(r[5]), _int(r[6]), *r[7:]) for r in rows
     ]
     return [r[0] for r in rows], kernels
-
-
-def clear_matching(connection: sqlite3.Connection, run: int) -> None:
-    """Forget what was matched before; children first, since cascades go row by row."""
-    comms = "(SELECT comm_id FROM _comm WHERE run_id = :run)"
-    calls = f"(SELECT call_id FROM _call WHERE comm_id IN {comms})"
-    # By their own rows, which are few: a run of traces has kernels by the million.
-    of_run = (
-        "EXISTS (SELECT 1 FROM _kernel k JOIN _source USING (source_id)"
-        " WHERE k.kernel_id = {0}.kernel_id AND run_id = :run)"
-    )
-    for table, which in (("_rank_wait", "TRUE"), ("_kernel_call", "call_id IS NULL")):
-        query = f"DELETE FROM {table} WHERE {which} AND {of_run.format(table)}"
-        connection.execute(query, {"run": run})
-    if connection.execute(f"SELECT EXISTS {comms}".replace(":run", "?"), (run,)).fetchone()[0]:
-        for table in ("_deviation", "_transfer", "_kernel_call", "_call_time"):
-            connection.execute(f"DELETE FROM {table} WHERE call_id IN {calls}", {"run": run})
-        connection.execute(f"DELETE FROM _call_row WHERE call_id IN {calls}", {"run": run})
-        for table in ("_call_total", "_member"):
-            connection.execute(f"DELETE FROM {table} WHERE comm_id IN {comms}", {"run": run})
-        connection.execute("DELETE FROM _comm WHERE run_id = ?", (run,))
-    connection.execute("DELETE FROM _class WHERE run_id = ?", (run,))
-    connection.execute("DELETE FROM _diagnostic WHERE run_id = ? AND source_id IS NULL", (run,))
 
 
 def superseded(connection: sqlite3.Connection, run: int, given: RunInput) -> bool:

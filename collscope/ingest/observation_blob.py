@@ -16,9 +16,9 @@ import numpy as np
 import zstandard
 
 from collscope.errors import InputError
-from collscope.match.handles import CommHandle
 from collscope.match.observations import Ints, Observations, Signature, TuningSetting
 from collscope.model import Op
+from collscope.model.comm_handle import CommHandle
 
 _VERSION = 2
 _GROWING = ("line", "op_count")
