@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collscope.reports.explain.answer import Explained
     from collscope.reports.predict.answer import PredictionReport
     from collscope.reports.report.answer import Report
+    from collscope.store.query import Parameters
 
 
 _SHOWN = 50  # rows of a table in a notebook
@@ -151,17 +152,34 @@ class Store(msgspec.Struct, frozen=True):
             cursor = connection.execute(f"SELECT * FROM {name}{where}", values)
             return _table([column[0] for column in cursor.description], cursor.fetchall())
 
-    def sql(self, query: str, timeout_s: float | None = None) -> Table:
+    def sql(
+        self, query: str, parameters: Parameters = (), *, timeout_s: float | None = None
+    ) -> Table:
         """Answer of a query over the views; it can do nothing but read.
 
-        timeout_s  seconds after which it is given up; None: never
-        raises     UsageError for a query that is wrong, that would write, or that takes longer
+        parameters  for `?` or `:name` in the query
+        timeout_s   seconds after which it is given up; None: never
+        raises      UsageError for a query that is wrong, that would write, or that takes longer
         """
         from collscope.ingest.match import reading  # noqa: PLC0415
         from collscope.store.query import select  # noqa: PLC0415
 
         with reading(self.path) as connection:
-            return _table(*select(connection, query, timeout_s))
+            columns, rows = select(connection, query, parameters, timeout_s)
+            return _table(columns, list(rows))
+
+    def stream(
+        self, query: str, parameters: Parameters = (), *, timeout_s: float | None = None
+    ) -> Iterator[tuple[Any, ...]]:
+        """Rows of a query one by one, as they are read: none but the last is held in memory.
+
+        parameters, timeout_s, raises  as in `sql`
+        """
+        from collscope.ingest.match import reading  # noqa: PLC0415
+        from collscope.store.query import select  # noqa: PLC0415
+
+        with reading(self.path) as connection:
+            yield from select(connection, query, parameters, timeout_s)[1]
 
     def report(
         self, run: str = "main", *, system: str | None = None, label: str | None = None

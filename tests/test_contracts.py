@@ -181,6 +181,31 @@ def test_analysis_writes_no_sentences() -> None:
     assert not list(_sentences(ast.parse("raise ValueError('classes are wrong here')")))
 
 
+_SQL = re.compile(r"\bSELECT\b.*\bFROM\b|\b(?:FROM|JOIN|INTO|UPDATE) _[a-z]+", re.DOTALL)
+
+
+def _texts(folder: Path) -> Iterator[tuple[str, str]]:
+    """The literal texts of each module below a folder, with its path."""
+    for module in sorted(folder.rglob("*.py")):
+        for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield module.relative_to(ROOT).as_posix(), node.value
+
+
+def test_the_command_line_has_no_sql() -> None:
+    assert {
+        place for place, text in _texts(ROOT / "collscope" / "cli") if _SQL.search(text)
+    } == set()
+
+
+def test_private_tables_are_read_by_those_who_write_them() -> None:
+    """All others read views: they are the store's interface."""
+    private = re.compile(r"\b(?:FROM|JOIN) _[a-z]+")
+    readers = {place for place, text in _texts(ROOT / "collscope") if private.search(text)}
+    assert readers
+    assert {place for place in readers if place.split("/")[1] not in ("store", "ingest")} == set()
+
+
 def test_the_command_line_has_every_format() -> None:
     assert {form.value for form in options.Format} == set(layout.FORMATS)
     assert {form.value for form in options.TuneFormat} == set(tune.FORMATS)

@@ -161,10 +161,29 @@ def test_runs_and_views_that_are_not_there_are_named(samples: Path, db_path: Pat
         with pytest.raises(InputError, match=r"no run 'other' \(runs: 'guide'\)"):
             ask(run="other")
     for name in ("nothing", "_call", "calls; DROP TABLE _run"):
-        with pytest.raises(UsageError, match=r"not in the store. Views: call_times, .*classes"):
+        with pytest.raises(UsageError, match=r"not in the store. Views: call_keys, call_times, .*classes"):
             store.view(name)
     with pytest.raises(UsageError, match="it would do more than read"):
         store.sql("ATTACH 'x' AS y")
+
+
+def test_queries_take_values_and_stream_rows(samples: Path, db_path: Path) -> None:
+    store = collscope.open(db_path)
+    store.ingest(samples / "nccl" / "mixed")
+    query = "SELECT op, SUM(calls) FROM classes WHERE nranks = :ranks GROUP BY op ORDER BY op"
+    found = store.sql(query, {"ranks": 4}).rows
+    assert found == store.sql(query.replace(":ranks", "?"), (4,)).rows
+    assert found == store.sql(query.replace(":ranks", "4")).rows
+    assert list(store.stream(query, {"ranks": 4})) == list(found)
+    with pytest.raises(UsageError, match="binding"):
+        store.sql(query)
+    # Of rows without end the first few are there at once.
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
+    rows = store.stream(endless)
+    assert [next(rows) for _ in range(3)] == [(1,), (2,), (3,)]
+    rows.close()
+    with pytest.raises(UsageError, match="not done after 0"):
+        list(store.stream(endless, timeout_s=0.01))
 
 
 def test_a_frame_keeps_values_and_what_is_missing() -> None:

@@ -89,12 +89,12 @@ def _held(db: Path, run: str) -> bool:
     raises  InputError when the store cannot be used, which is better known before the job runs
     """
     from collscope.store.connection import explained, open_readonly
+    from collscope.store.runs import has_sources
 
     if not db.exists():
         return False
     with closing(open_readonly(db)) as connection, explained(db):
-        query = "SELECT 1 FROM sources WHERE run = ? LIMIT 1"
-        return connection.execute(query, (run,)).fetchone() is not None
+        return has_sources(connection, run)
 
 
 def _report(db: Path, run: str, html: Path | None) -> None:

@@ -105,11 +105,12 @@ def sql(
     from collscope.ingest.match import unmatched_text
     from collscope.library import Store
     from collscope.reports.rendering.rows import render_rows
+    from collscope.store.query import VIEWS
 
     query = (query or "").strip()
     with _ended_after(timeout):
         store = Store(db)
-        found = store.sql(query or _VIEWS, timeout or None)
+        found = store.sql(query or VIEWS, timeout_s=timeout or None)
         unmatched = store.unmatched()
     for run, why in unmatched.items():
         tell(f"collscope: {db}: {unmatched_text(run, why)}")
@@ -154,8 +155,3 @@ def _folded(views: Iterable[tuple[Any, ...]]) -> str:
 
 _GRACE_S = 0.5  # in which SQLite gives up by itself, which it does between rows
 _INDENT = " " * 4
-_VIEWS = (
-    "SELECT m.name AS view, group_concat(c.name, ', ') AS columns FROM sqlite_master m"
-    " JOIN pragma_table_info(m.name) c WHERE m.type = 'view' AND substr(m.name, 1, 1) <> '_'"
-    " GROUP BY m.name ORDER BY m.name"
-)

@@ -24,6 +24,7 @@ from collscope.reports.share.answer import read_shares
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.system_roofs import SystemRoofs
 from collscope.roofline.workload import RoofAt, Workload
+from collscope.tuning.logged_job import LoggedJob, read_logged_job
 from collscope.tuning.records import JobTime, Variable
 from collscope.tuning.settings import (
     KNOBS,
@@ -47,21 +48,6 @@ _FILES = (
     "NCCL_NET_PLUGIN", "NCCL_ENV_PLUGIN", "NCCL_CONF_FILE", "NCCL_TOPO_FILE",
     "NCCL_GRAPH_FILE", "LD_PRELOAD",
 )  # fmt: skip
-_SETTINGS = """
-SELECT name, value FROM settings
-WHERE run = ? AND origin = 'environment' AND value IS NOT NULL GROUP BY name ORDER BY name
-"""
-_LIBRARY = """
-SELECT DISTINCT library || IFNULL(' ' || library_version, '') FROM sources
-WHERE run = ? AND library IN ('nccl', 'rccl')
-"""
-_TOLD = "SELECT EXISTS (SELECT 1 FROM settings WHERE run = ?)"
-_BLOCKS = """
-SELECT MIN(blocks), MAX(blocks) FROM kernels JOIN sources s USING (run, source_id)
-WHERE run = ? AND s.kind = 'trace' AND call_id IS NOT NULL AND blocks IS NOT NULL
-"""
-_NODES = "SELECT MAX(nnodes) FROM communicators WHERE run = ?"
-_ALGORITHMS = "SELECT DISTINCT algorithm FROM call_totals WHERE run = ? AND algorithm IS NOT NULL"
 
 
 class TuneOptions(msgspec.Struct, frozen=True):
@@ -81,25 +67,13 @@ class TuneOptions(msgspec.Struct, frozen=True):
     seed: int
 
 
-class _Job(msgspec.Struct, frozen=True):
-    """What a store knows of the job."""
-
-    variables: Mapping[str, str]
-    seen: frozenset[str]
-    time: JobTime
-    library: str | None = None
-    nnodes: int | None = None
-    told: bool = False
-    blocks: tuple[int, int] | None = None
-
-
 def make_request(options: TuneOptions, progress: Progress) -> tuple[TuningRequest, tuple[str, ...]]:
     """What to tune, and sentences about what the plan leaves out.
 
     raises  UsageError for words that cannot be read; InputError for an unusable source
     """
     _named_once(options.candidates)
-    whole, job = _read(options, progress)
+    whole, job, time = _read(options, progress)
     planned = command.choose(whole, options.choice)
     given = dict(options.session.environment)
     logged = {k: v for k, v in job.variables.items() if may_come_from_logs(k, v)}
@@ -122,7 +96,7 @@ def make_request(options: TuneOptions, progress: Progress) -> tuple[TuningReques
         tuple(sorted(kept.items())),
         tuple(_candidate(text) for text in options.candidates),
         _named(options.named),
-        _time(options, _part(job.time, whole, planned)),
+        _time(options, _part(time, whole, planned)),
         {} if options.system is None else _roofs(options.system, planned),
         None if options.system is None else load_system(options.system),
         job.seen,
@@ -141,28 +115,14 @@ def make_request(options: TuneOptions, progress: Progress) -> tuple[TuningReques
     return request, (*planned.notices, *_left_out_words((*left_out, *loaded)))
 
 
-def _read(options: TuneOptions, progress: Progress) -> tuple[Planned, _Job]:
+def _read(options: TuneOptions, progress: Progress) -> tuple[Planned, LoggedJob, JobTime]:
     if options.source.plan is not None:
         planned = command.make_plan(options.source, progress)
-        return planned, _Job({}, frozenset(), JobTime())
+        return planned, LoggedJob({}, frozenset()), JobTime()
     with command.opened(options.source, progress) as connection:
         planned = command.recorded(connection, options.source)
         run = options.source.run
-        variables = dict(connection.execute(_SETTINGS, (run,)).fetchall())
-        seen = frozenset(row[0] for row in connection.execute(_ALGORITHMS, (run,)))
-        libraries = [row[0] for row in connection.execute(_LIBRARY, (run,))]
-        ((nnodes,),) = connection.execute(_NODES, (run,)).fetchall()
-        ((told,),) = connection.execute(_TOLD, (run,)).fetchall()
-        (blocks,) = connection.execute(_BLOCKS, (run,)).fetchall()
-        return planned, _Job(
-            variables,
-            seen,
-            _fraction(connection, run),
-            libraries[0] if len(libraries) == 1 else None,
-            nnodes,
-            bool(told),
-            None if None in blocks else blocks,
-        )
+        return planned, read_logged_job(connection, run), _fraction(connection, run)
 
 
 def _fraction(connection: sqlite3.Connection, run: str) -> JobTime:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from collscope.errors import UsageError
@@ -21,6 +23,14 @@ _PRAGMAS = {
     "index_info", "index_list", "index_xinfo", "pragma_list", "table_info", "table_list",
     "table_xinfo", "user_version",
 }  # fmt: skip
+Parameters = Sequence[Any] | Mapping[str, Any]
+"""Values for the `?` or the `:name` of a query."""
+# Every view with its columns, those of the store itself left out.
+VIEWS = (
+    "SELECT m.name AS view, group_concat(c.name, ', ') AS columns FROM sqlite_master m"
+    " JOIN pragma_table_info(m.name) c WHERE m.type = 'view' AND substr(m.name, 1, 1) <> '_'"
+    " GROUP BY m.name ORDER BY m.name"
+)
 _STEPS_AT_ONCE = 10_000  # of SQLite's virtual machine; some 100 us
 # No view holds a value of 1 MiB; a function of SQL makes one of 1 GB from a few characters, and
 # cannot be interrupted meanwhile.
@@ -28,13 +38,18 @@ _VALUE_MIB = 64
 
 
 def select(
-    connection: sqlite3.Connection, query: str, timeout_s: float | None = None
-) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Columns and rows of a query; the connection can do nothing but read from then on.
+    connection: sqlite3.Connection,
+    query: str,
+    parameters: Parameters = (),
+    timeout_s: float | None = None,
+) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
+    """Columns of a query, and its rows as they are read; the connection only reads from then on.
 
-    timeout_s  seconds after which it is given up, between calls of functions; None: never
-    raises     UsageError for a query that is wrong, that would do more than read, that has a value
-               of more than 64 MiB, or that takes longer; sqlite3.DatabaseError for a damaged store
+    parameters  for `?` or `:name` in the query
+    timeout_s   seconds after which it is given up, between calls of functions; None: never
+    raises      UsageError, here or between rows, for a query that is wrong, that would do more than
+                read, that has a value of more than 64 MiB, or that takes longer;
+                sqlite3.DatabaseError for a damaged store
     """
     connection.set_authorizer(_authorized)
     if hasattr(connection, "setlimit"):  # of Python 3.11
@@ -42,9 +57,21 @@ def select(
     if timeout_s is not None:
         give_up = time.monotonic() + timeout_s
         connection.set_progress_handler(lambda: time.monotonic() > give_up, _STEPS_AT_ONCE)
+    with _as_usage_errors(timeout_s):
+        cursor = connection.execute(query, parameters)
+    return [column[0] for column in cursor.description or ()], _rows(cursor, timeout_s)
+
+
+def _rows(cursor: sqlite3.Cursor, timeout_s: float | None) -> Iterator[tuple[Any, ...]]:
+    with _as_usage_errors(timeout_s):
+        yield from cursor
+
+
+@contextmanager
+def _as_usage_errors(timeout_s: float | None) -> Iterator[None]:
+    """Say what is wrong with the query where SQLite refuses it."""
     try:
-        cursor = connection.execute(query)
-        rows = cursor.fetchall()
+        yield
     except (sqlite3.DatabaseError, sqlite3.Warning) as error:
         text = str(error).removesuffix(".")
         if text == "interrupted":
@@ -60,7 +87,6 @@ def select(
         else:
             raise
         raise UsageError(f"query: {what}") from error
-    return [column[0] for column in cursor.description or ()], rows
 
 
 def not_done(timeout_s: float) -> str:

@@ -25,6 +25,12 @@ def list_runs(connection: sqlite3.Connection) -> list[tuple[str, int, int, int, 
     ).fetchall()
 
 
+def has_sources(connection: sqlite3.Connection, label: str) -> bool:
+    """Whether the store holds anything of a run."""
+    query = "SELECT 1 FROM sources WHERE run = ? LIMIT 1"
+    return connection.execute(query, (label,)).fetchone() is not None
+
+
 def remove_run(store: Path, label: str) -> int:
     """Remove a run and all that stands below it, in one transaction.
 

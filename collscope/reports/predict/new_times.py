@@ -126,9 +126,7 @@ def _traced(
     connection: sqlite3.Connection, db: Path, run: str, rows: Mapping[CollectiveClass, ClassRow]
 ) -> Times:
     """Transfers of another run's traces: of each call, and the median of each class."""
-    (traces,) = connection.execute(
-        "SELECT COUNT(*) FROM traces WHERE run = ?", (run,)
-    ).fetchone()
+    (traces,) = connection.execute("SELECT COUNT(*) FROM traces WHERE run = ?", (run,)).fetchone()
     if not traces:
         return Times(TimesFrom("traces", run), {})
     others = {c.class_id: c for c in class_rows(connection, run, read_call_totals(connection, run))}
