@@ -7,25 +7,6 @@ import msgspec
 from collscope.model import CollectiveClass
 
 
-class ClassTimes(msgspec.Struct, frozen=True):
-    """All calls of one class that count: warm-up left out. Medians are over calls."""
-
-    key: CollectiveClass
-    calls: int
-    incomplete: int  # of the calls, those that lack a rank: their transfer is not known
-    suspect: int  # of the calls, those whose two estimates of the transfer disagree
-    known: int  # calls whose transfer is known; the figures below are of these
-    transfer_ns_median: float | None
-    transfer_ns_min: float | None
-    transfer_ns_max: float | None
-    transfer_ns_mad: float | None
-    start_skew_ns_median: float | None
-    end_skew_ns_median: float | None
-    transfer_ns: int  # sums over calls and ranks
-    wait_ns: int
-    duration_ns: int  # of all calls and ranks: what is not known is in no other sum
-
-
 class RankTimes(msgspec.Struct, frozen=True):
     """All collectives of one rank that count; wait + transfer + unknown = duration."""
 

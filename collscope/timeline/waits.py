@@ -19,7 +19,7 @@ from collscope.match.rows import Rows
 from collscope.match.traces import Calls
 from collscope.model.trace import Ints
 from collscope.timeline.clocks import Clocks
-from collscope.timeline.records import ClassTimes, RankTimes, WarmUp
+from collscope.timeline.records import RankTimes, WarmUp
 
 Bools = npt.NDArray[np.bool_]
 _WARM_UP_CALLS = 3
@@ -171,45 +171,6 @@ def _excluded(
     )
 
 
-def class_times(calls: Calls, times: CallTimes) -> list[ClassTimes]:
-    """Per class what its calls took, the class with most time first."""
-    part_class = calls.class_[calls.call_of_part]
-    part_counts = ~times.warm_up[calls.call_of_part]
-    split = part_counts & (times.wait >= 0)
-    n = len(calls.classes)
-    duration = _sums(part_class, times.end - times.start, part_counts, n)
-    transfer = _sums(part_class, times.part_transfer, split, n)
-    wait = _sums(part_class, times.wait, split, n)
-    order = np.argsort(calls.class_, kind="stable")
-    cuts = np.searchsorted(calls.class_[order], np.arange(n + 1))
-    found = []
-    for k, key in enumerate(calls.classes):
-        mine = order[cuts[k] : cuts[k + 1]]
-        mine = mine[~times.warm_up[mine]]
-        known = mine[times.known[mine]]
-        x = times.transfer[known]
-        median = float(np.median(x)) if len(x) else None
-        found.append(
-            ClassTimes(
-                key=key,
-                calls=len(mine),
-                incomplete=int((calls.seen[mine] != calls.nranks[mine]).sum()),
-                suspect=int(times.suspect[mine].sum()),
-                known=len(known),
-                transfer_ns_median=median,
-                transfer_ns_min=float(x.min()) if len(x) else None,
-                transfer_ns_max=float(x.max()) if len(x) else None,
-                transfer_ns_mad=None if median is None else float(np.median(np.abs(x - median))),
-                start_skew_ns_median=_median_known(times.start_skew[known]),
-                end_skew_ns_median=_median_known(times.end_skew[known]),
-                transfer_ns=int(transfer[k]),
-                wait_ns=int(wait[k]),
-                duration_ns=int(duration[k]),
-            )
-        )
-    return sorted(found, key=lambda c: -c.duration_ns)
-
-
 def rank_times(rows: Rows, calls: Calls, times: CallTimes) -> list[RankTimes]:
     """Per rank what its collectives took."""
     n = len(rows.ranks)
@@ -236,8 +197,3 @@ def _sums(group: npt.NDArray[np.int32], values: Ints, chosen: Bools, n: int) -> 
     """Sums by group; exact below 2^53 ns, which is 104 days."""
     sums = np.bincount(group[chosen], weights=values[chosen], minlength=n)
     return np.rint(sums).astype(np.int64)
-
-
-def _median_known(values: Ints) -> float | None:
-    known = values[values >= 0]
-    return float(np.median(known)) if len(known) else None
