@@ -8,7 +8,7 @@ from collscope.match.rows import Rows
 from collscope.match.traces import Calls
 from collscope.model.trace import Ints
 from collscope.timeline.clocks import Clocks
-from collscope.timeline.late_chain import first_causes
+from collscope.timeline.late_chain import inherited_lateness
 from collscope.timeline.records import LateRank
 from collscope.timeline.waits import CallTimes
 
@@ -45,7 +45,9 @@ def late_ranks(
     matters = _MATTERS * float((times.end - times.start)[counted].sum())
     active = int((took_part > 0).sum())
     often = 2 * int(late.sum()) / max(active, 1)
-    first = None if exposed is None else first_causes(calls, times, exposed, late, len(rows.ranks))
+    chain = None
+    if exposed is not None:
+        chain = inherited_lateness(calls, times, exposed, late, len(rows.ranks))
     found = []
     for t, rank in enumerate(rows.ranks):
         mine = np.flatnonzero(late & (times.last == t))
@@ -55,7 +57,8 @@ def late_ranks(
         share = total / everything if everything else 0.0
         caused = int((lateness * (calls.seen[mine] - 1)).sum())
         behind = int((lateness >= typical / 2).sum())
-        most = max(total, 0 if first is None else float(first[t]))
+        most = max(total, 0 if chain is None else float(chain.caused[t]))
+        first = -1 if chain is None else int(chain.first[t])
         enough = min(_MOST if len(mine) < often else _MOSTLY, _TIMES_EVEN / max(active, 1))
         named = (
             everything > 0
@@ -78,6 +81,8 @@ def late_ranks(
                 caused_wait_ns=caused,
                 share=share,
                 named=named,
+                inherited_ns=0 if chain is None else round(float(chain.inherited[t])),
+                first_rank=None if first < 0 else rows.ranks[first],
             )
         )
     return sorted(found, key=lambda r: (-r.total_ns, r.rank))

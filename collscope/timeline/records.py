@@ -33,6 +33,8 @@ class LateRank(msgspec.Struct, frozen=True):
     caused_wait_ns: int  # what the others would wait less, had it come with the second last
     share: float  # of the lateness of all ranks
     named: bool  # a straggler: it is the first cause of most lateness, beyond the clocks' error
+    inherited_ns: int  # of total_ns: it waited itself, for ranks late in other groups
+    first_rank: int | None  # that is the first cause of most of this; None where it is little
 
 
 class WarmUp(msgspec.Struct, frozen=True):

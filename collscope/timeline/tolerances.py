@@ -84,3 +84,13 @@ shortest itself may be a wrong stamp."""
 
 MIN_ROWS_OF_NAME = 3
 """Rows of a name whose median delay stands for the name. Source: fewer have no median."""
+
+# Late ranks.
+
+MAX_LATENESS_HOPS = 8
+"""Ranks over which lateness is handed on; what is left then stays where it is. Source: a choice,
+above the dimensions of a job's parallelism."""
+
+MIN_LATE_SHARE = 0.1
+"""Share of all lateness from which a rank's first cause is looked for. Source: a choice, less is
+not worth a sentence."""

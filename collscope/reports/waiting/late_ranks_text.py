@@ -143,7 +143,7 @@ def _why(rank: RankRow, said: TimelineReport) -> str:
             )
         case "inherited":
             return (
-                f"It waits {us_or_ms(cause.inherited_ns)} itself, in another group: rank "
+                f"It inherits {us_or_ms(cause.inherited_ns)} of it, waiting in another group: rank "
                 f"{cause.first_rank} is the first cause."
             )
     return f"Why is not known: {idles[0].lower()}{idles[1:]}. {computes}"
