@@ -79,7 +79,8 @@ def inherited_lateness(
 def _handed_on(amounts: Floats, share: Floats, waiting: _Waiting) -> Floats:
     """What of amounts of lateness each trace is the first cause of, shape (amounts, traces), ns.
 
-    amounts  the same as each trace has of it; of which it inherits its `share`, (traces,)
+    amounts  what each trace has of them at first
+    share    (traces,) of what a trace has, what it inherits
     """
     found, rest = np.zeros_like(amounts), amounts
     for _ in range(MAX_LATENESS_HOPS):
