@@ -20,11 +20,9 @@ from collscope.match.traces import Calls
 from collscope.model.trace import Ints
 from collscope.timeline.clocks import Clocks
 from collscope.timeline.records import RankTimes, WarmUp
+from collscope.timeline.tolerances import MAX_FORM_DIFFERENCE, WARM_UP_CALLS, WARM_UP_FACTOR
 
 Bools = npt.NDArray[np.bool_]
-_WARM_UP_CALLS = 3
-_WARM_UP_FACTOR = 10
-_DISAGREE = 0.1
 
 
 class CallTimes(msgspec.Struct, frozen=True):
@@ -121,7 +119,7 @@ def _empty() -> CallTimes:
 def _disagree(x: Ints, shortest: Ints, error: npt.NDArray[np.float64]) -> Bools:
     """The two forms differ by more than a tenth, and by more than the clocks' error."""
     apart = np.abs(x - shortest)
-    result: Bools = (apart > _DISAGREE * np.maximum(x, shortest)) & (apart > error)
+    result: Bools = (apart > MAX_FORM_DIFFERENCE * np.maximum(x, shortest)) & (apart > error)
     return result
 
 
@@ -153,10 +151,10 @@ def first_long(lasts: Ints, kind: npt.NDArray[np.int32]) -> list[float]:
     At most 3, and only an unbroken run from the first one.
     """
     found: list[float] = []
-    for k in range(min(_WARM_UP_CALLS, len(lasts))):
+    for k in range(min(WARM_UP_CALLS, len(lasts))):
         alike = lasts[kind == kind[k]]
         typical = float(np.median(alike if len(alike) > 2 else lasts))
-        if lasts[k] <= _WARM_UP_FACTOR * typical:
+        if lasts[k] <= WARM_UP_FACTOR * typical:
             break
         found.append(typical)
     return found

@@ -25,7 +25,7 @@ from collscope.reports.compare.notes import NoResult
 from collscope.reports.rendering.class_words import class_phrase
 from collscope.reports.rendering.step_words import predict_command
 from collscope.stats import ENOUGH_ROUNDS, Effect
-from collscope.timeline.assumptions import HOST_STARTS, STARTS
+from collscope.timeline.tolerances import HOST_STARTS, STARTS
 from collscope.units import count, count_of, figure
 
 _NAMED = 3  # classes that a sentence names

@@ -13,7 +13,7 @@ from collscope.reports.rendering.formats import in_format, in_words
 from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, table
 from collscope.reports.rendering.mark_words import mark_words
 from collscope.reports.rendering.page import Extras
-from collscope.timeline.assumptions import SLOWDOWN_PRIOR
+from collscope.timeline.tolerances import SLOWDOWN_PRIOR
 from collscope.units import count, format_size
 
 _HOST_BOUND = 0.2
