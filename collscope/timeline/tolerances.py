@@ -10,8 +10,8 @@ from __future__ import annotations
 # Clocks.
 
 CLOCK_ROUNDS = 4
-"""Rounds in which offsets, and drifts, are polished. Source: a choice, the steps are below
-`CLOCK_STEP_NS` by then."""
+"""Rounds in which offsets, and drifts, are polished. Source: a choice, further ones change
+little."""
 
 CLOCK_STEP_NS = 0.5
 """A step of all offsets that ends the polishing. Source: stamps are whole ns."""
@@ -25,8 +25,7 @@ FEW_ENDS_ERROR = 0.1
 `END_SCATTER_SHARE`; few ends agree by chance."""
 
 DRIFT_BINS = 16
-"""Stretches of a trace whose median ends show a drift. Source: a choice, a line through fewer hides
-a jump."""
+"""Stretches of a trace whose median ends show a drift. Source: a choice."""
 
 MIN_ENDS_PER_BIN = 4
 """Ends in each of these, on average, for a drift to be looked for. Source: a choice, fewer have no
@@ -127,8 +126,8 @@ MAX_LAUNCH_SPREAD = 0.02
 """By which steps may differ in their launches, as a part. Source: 200 recordings, by 0.5 %."""
 
 EDGE_LAUNCHES = 4
-"""Launches of the host's other threads that may fall in the step beside theirs. Source: a choice,
-autograd's thread ends a step with so many."""
+"""Launches of the host's other threads that may fall in the step beside theirs. Source: a
+choice."""
 
 MIN_LAYER_KERNELS = 0.5
 """Share of a step's kernels that are of layers. Source: 200 recordings, 0.67 to 1."""
@@ -161,8 +160,8 @@ HOST_WAKE_NS = 60_000
 interrupt and a switch of threads."""
 
 HOST_SYNC_NS = 5_000
-"""A synchronising call that finds nothing to wait for. Source: a choice, as long as a launch takes
-(`SLOW_LAUNCH_NS`)."""
+"""A synchronising call that finds nothing to wait for. Source: a choice, about as long as a
+launch."""
 
 HOST_IDLE_SYNC_NS = 100_000
 """A host that launches nothing for longer, while its GPU drains, waits for it. Source: a choice,
@@ -188,8 +187,7 @@ EXPLAINED_NS = 20_000
 above `EVENT_WAKE_NS` and the latency of a launch."""
 
 USUAL_DELAY_NS = 2_000
-"""From a cause to a row, where no row shows it. Source: a choice, a kernel's launch from a full
-stream takes 1 to 2 us."""
+"""From a cause to a row, where no row shows it. Source: a choice."""
 
 MAX_CONTRADICTED = 0.02
 """Share of a rule's occurrences that recorded times contradict. Source: a choice, stamps that are

@@ -9,11 +9,8 @@ from statistics import median
 import msgspec
 from msgspec.structs import replace
 
+from collscope.reports.tolerances import MIN_CAUSE_SHARE, MIN_CAUSE_TO_NEXT, MIN_LAUNCHED_ROWS
 from collscope.reports.waiting.ranks import RankRow
-
-_PART = 0.25  # of the lateness, that a cause explains at least
-_CLEAR = 2.0  # times the next cause
-_LAUNCHES = 0.9  # of the rows, whose launch must be told
 
 # Of the last `span` ns of a rank: when they begin, how many rows there are and how many tell their
 # launch; how long the GPU idles before them, and how long of that they were not launched yet.
@@ -78,7 +75,7 @@ def read_late_causes(
         first = rank.late_first_rank
         if first is None or rank.straggler:
             continue
-        if rank.late_inherited_ns >= _PART * rank.late_total_ns:
+        if rank.late_inherited_ns >= MIN_CAUSE_SHARE * rank.late_total_ns:
             heirs.setdefault(first, []).append(rank.rank)
     return tuple(
         replace(_cause(rank, found), heirs=tuple(heirs.get(rank.rank, ()))) for rank in late
@@ -92,7 +89,7 @@ def _read(connection: sqlite3.Connection, run: str, row: RankRow) -> _Rank:
         return _Rank(None, float(row.idle_ns), {}, row.calls)
     compute = connection.execute(_COMPUTE, (run, row.rank, begin))
     return _Rank(
-        unlaunched if launched / rows >= _LAUNCHES else None,
+        unlaunched if launched / rows >= MIN_LAUNCHED_ROWS else None,
         idle,
         {name: (calls, ns) for name, calls, ns in compute},
         row.calls,
@@ -115,7 +112,10 @@ def _cause(late: RankRow, found: Mapping[int, _Rank]) -> LateCause:
         "inherited": late.late_inherited_ns,
     }
     best, second = sorted(parts, key=lambda name: -parts[name])[:2]
-    clear = parts[best] >= _PART * late.late_total_ns and parts[best] >= _CLEAR * parts[second]
+    clear = (
+        parts[best] >= MIN_CAUSE_SHARE * late.late_total_ns
+        and parts[best] >= MIN_CAUSE_TO_NEXT * parts[second]
+    )
     return LateCause(
         rank=late.rank,
         cause=best if clear else "unknown",
