@@ -14,8 +14,8 @@ END_SCATTER_NS = 20_000
 78 % of 3526 calls all ranks end within it."""
 
 MAX_END_SCATTER_NS = 60_000
-"""Ends of one call, on one clock, however long it lasts. Source: recordings, in 95 % of 3526 calls;
-of two starts of a job at most 33 % of the calls end so close by chance (11 jobs)."""
+"""Ends of one call, on one clock, however long it lasts. Source: recordings, in 95 % of 3526 calls
+all ranks end within it."""
 
 END_SCATTER_SHARE = 0.1
 """The same between these two: part of what the call lasts. Source: recordings, 84 % of 3526 calls
@@ -23,7 +23,8 @@ keep to it, and two groups need no more than 70 % (`MIN_SHARED_CALLS`)."""
 
 FOREIGN_END_SCATTER_SHARE = 0.25
 """The same where offset and drift of the clocks are estimates, with no upper end. Source:
-recordings, 97 % of the calls of one start keep to it, or to `MAX_END_SCATTER_NS` (11 jobs)."""
+recordings of 11 jobs, each of two starts: 97 % of the calls of one start keep to it or to
+`MAX_END_SCATTER_NS`, and at most 33 % of those of two."""
 
 EXCHANGE_END_SCATTER_SHARE = 0.5
 """The same of kernels that may be exchanges: part of the shortest. Source: a choice, kernels that
@@ -72,11 +73,11 @@ may end together by chance."""
 
 MIN_SHARE_OF_ONE_START = 0.8
 """Share of the common calls that end together on ranks of one start. Source: as of
-`FOREIGN_END_SCATTER_SHARE`, 97 % do."""
+`FOREIGN_END_SCATTER_SHARE`."""
 
 MAX_SHARE_OF_TWO_STARTS = 0.5
 """Share of the common calls that end together on ranks of two starts; in between nothing is known.
-Source: as before, 33 % at most do."""
+Source: as before."""
 
 MIN_JOB_GAP_NS = 1_000_000_000
 """From the end of one start of a job to the next, where it is longer than both. Source: a choice,
