@@ -36,10 +36,9 @@ from collscope.stats import Samples, sigma
 from collscope.timeline.assumptions import host_prior
 from collscope.timeline.play import Substitutions, play
 from collscope.timeline.recorded_job import RecordedJob
+from collscope.timeline.tolerances import SURE, USUAL
 from collscope.timeline.unprofiled import (
     PACES,
-    SURE,
-    USUAL,
     UnprofiledSteps,
     step_ratio,
     unprofiled_steps,

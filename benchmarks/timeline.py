@@ -93,11 +93,11 @@ def measure(traces: list[TraceFile]) -> tuple[list[float], int]:
     marks.append(time.process_time())
     recorded = timeline.recorded()
     marks.append(time.process_time())
-    new = {
-        c.key: NewTime(0.5 * c.transfer_ns_median, 0.4 * c.transfer_ns_median)
-        for c in timeline.classes
-        if c.transfer_ns_median
-    }
+    calls, times = timeline.calls, timeline.times
+    new = {}
+    for number, key in enumerate(calls.classes):
+        median = float(np.median(times.transfer[times.known & (calls.class_ == number)]))
+        new[key] = NewTime(0.5 * median, 0.4 * median)
     predict(recorded, new)
     marks.append(time.process_time())
     return [b - a for a, b in pairwise(marks)], len(timeline.rows)

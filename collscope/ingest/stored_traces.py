@@ -247,7 +247,7 @@ def store_ranks(
         " AND kernel_id >= t.first_kernel AND kernel_id < t.first_kernel + t.kernels",
         [(row[1], row[0]) for row in rows],
     )
-    connection.executemany(f"INSERT INTO _trace_rank VALUES ({','.join('?' * 29)})", rows)
+    connection.executemany(f"INSERT INTO _trace_rank VALUES ({','.join('?' * 31)})", rows)
 
 
 def store_steps(
@@ -270,13 +270,13 @@ def store_steps(
     )
 
 
-def _figures(overlap: RankOverlap, times: RankTimes, late: LateRank) -> tuple[float, ...]:
+def _figures(overlap: RankOverlap, times: RankTimes, late: LateRank) -> tuple[float | None, ...]:
     """Columns of `_trace_rank` behind those of the clock."""
     return (
         overlap.span_ns, overlap.compute_ns, overlap.copy_ns, overlap.collective_ns,
         overlap.exposed_ns, overlap.hidden_ns, overlap.copy_only_ns, overlap.idle_ns,
         times.calls, times.duration_ns, times.transfer_ns, times.wait_ns, times.unknown_ns,
-        *lateness(late),
+        *lateness(late), late.inherited_ns, late.first_rank,
     )  # fmt: skip
 
 

@@ -17,11 +17,10 @@ from msgspec.structs import replace
 
 from collscope.match.common_clock import unlinked
 from collscope.match.groups import find_groups
-from collscope.match.pairing import FEWEST, Sequence3, compare_calls
+from collscope.match.pairing import Sequence3, compare_calls
 from collscope.match.rows import Rows, gather_rows, signatures
+from collscope.match.tolerances import MIN_COMMON_CALLS, MIN_JOB_GAP_NS
 from collscope.model.trace import TraceFile
-
-_LEAST_NS = 1_000_000_000  # between two starts
 
 
 class Apart(msgspec.Struct, frozen=True):
@@ -87,7 +86,7 @@ def far_apart(windows: dict[int, tuple[int, int]]) -> list[list[int]]:
     sets: list[list[int]] = []
     end, longest = 0, 0
     for t, (first, last) in sorted(windows.items(), key=lambda item: item[1]):
-        if not sets or first - end > max(longest, last - first, _LEAST_NS):
+        if not sets or first - end > max(longest, last - first, MIN_JOB_GAP_NS):
             sets.append([])
             end, longest = last, 0
         sets[-1].append(t)
@@ -119,7 +118,7 @@ def _compare(rows: Rows, sets: list[list[int]]) -> dict[tuple[int, int], bool]:
         first: dict[int, Sequence3] = {}
         for t, mine in zip(group.members, group.rows, strict=True):
             own = mine[synchronising[rows.entry[mine]]]
-            if len(own) >= FEWEST and t in set_of:
+            if len(own) >= MIN_COMMON_CALLS and t in set_of:
                 calls = sig[rows.entry[own]], rows.start[own], rows.end[own]
                 first.setdefault(set_of[t], calls)
         for j, k in combinations(sorted(first), 2):

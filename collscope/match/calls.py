@@ -17,6 +17,7 @@ from collscope._align import align
 from collscope.match.align import interleave
 from collscope.match.communicators import Communicator
 from collscope.match.observations import Ints, Observations
+from collscope.match.tolerances import MIN_COUNTER_AGREEMENT
 
 
 class AlignedCalls(msgspec.Struct, frozen=True):
@@ -60,7 +61,7 @@ def _keys(rows: list[Ints], observed: Observations) -> tuple[list[Ints], bool]:
     longest = max(range(len(rows)), key=lambda m: len(rows[m]))
     for m in range(len(rows)):
         together = int((align(witnessed[longest], witnessed[m]) >= 0).sum())
-        if together < 0.9 * int((align(plain[longest], plain[m]) >= 0).sum()):
+        if together < MIN_COUNTER_AGREEMENT * int((align(plain[longest], plain[m]) >= 0).sum()):
             return plain, False  # the ranks' counters do not run alike: they prove nothing
     return witnessed, True
 

@@ -17,10 +17,9 @@ from msgspec.structs import replace
 from collscope.match.pairing import Comparison, Sequence3, compare_calls
 from collscope.match.rows import UNKNOWN_LAUNCH, Rows, signatures
 from collscope.match.shared_clock import match_by_clock
+from collscope.match.tolerances import MAX_COMPARED_MATES
 from collscope.model.trace import Ints
 
-# Traces of a set that is linked already, by which another one is: mates of its groups come first.
-_MOST_COMPARED = 8
 Compare = Callable[[int, int], Comparison]
 
 
@@ -144,7 +143,7 @@ def _nearest(
     for other in left:
         theirs = [t for t in traces if component[t] == other]
         both = sorted(product(ours, theirs), key=lambda p: mates.get(p, len(component)))
-        pairs += both[:_MOST_COMPARED]
+        pairs += both[:MAX_COMPARED_MATES]
     same = [pair for pair in pairs if compare(*pair).same]
     return min(same, key=lambda pair: compare(*pair).scatter, default=None)
 

@@ -14,6 +14,7 @@ from collscope.kernel_names import classify
 from collscope.match.communicators import join_communicators, world_ranks
 from collscope.match.kernels import COUNTER_MASK
 from collscope.match.observations import Ints, Observations
+from collscope.match.tolerances import ELAPSED_SCATTER_NS, MAX_GPU_CLOCK_DRIFT
 from collscope.model import CollectiveClass, Op
 from collscope.model.comm_handle import CommHandle, Process
 from collscope.model.traced_kernel import TracedKernel
@@ -21,8 +22,6 @@ from collscope.model.traced_kernel import TracedKernel
 # Counters of point-to-point work are cut to 16 (to ROCm 6.1), 12 (6.2 and 6.3) or 15 bits (RCCL
 # 2.22).
 _P2P_BITS = (12, 15, 16)
-_AGREE_NS = 1_000_000  # ends of one call scatter by less, or by less than twice its transfer
-_DRIFT = 1e-3  # of GPU clocks against each other; crystals keep to a tenth of it
 _UNCLEAR = -1  # handle of a kernel that several fit
 
 
@@ -324,7 +323,7 @@ def _disagreeing(elapsed: Mapping[int, int], kernels: Sequence[TracedKernel]) ->
         return set()
     middle = float(np.median(list(elapsed.values())))
     shortest = min(_duration(kernels[k]) for k in elapsed)
-    bound = max(_AGREE_NS, 2 * shortest) + _DRIFT * abs(middle)
+    bound = max(ELAPSED_SCATTER_NS, 2 * shortest) + MAX_GPU_CLOCK_DRIFT * abs(middle)
     if max(elapsed.values()) - min(elapsed.values()) <= bound:
         return set()
     if len(elapsed) == 2:

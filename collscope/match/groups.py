@@ -19,13 +19,15 @@ from collscope.match.common_clock import Linked
 from collscope.match.pairing import compare_calls, pair_by_time
 from collscope.match.rows import Rows, signatures
 from collscope.match.shared_clock import match_by_clock
+from collscope.match.tolerances import (
+    GROUP_END_SCATTER_NS,
+    GROUP_END_SCATTER_SHARE,
+    MAX_CALLS_UNGROUPED,
+    MAX_GROUP_END_SCATTER_NS,
+    MIN_MET_SHARE,
+)
 from collscope.model import Op
 from collscope.model.trace import Ints
-
-_ALIKE_NS = 5_000.0  # differences of the ends of one group's calls scatter by less,
-_FEW = 4  # calls that tell no group by the clock
-_ALIKE = 0.2  # or by less than this part of what the calls last
-_MOST_NS = 50_000.0  # and never by more, where nothing but time tells
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -156,7 +158,7 @@ def _by_clock(
     """
     met = match_by_clock([(t, (rows.start[mine], rows.end[mine])) for t, mine in units])
     together = {k for places in met for k in places}
-    many = {k for k, (_, mine) in enumerate(units) if len(mine) > _FEW}
+    many = {k for k, (_, mine) in enumerate(units) if len(mine) > MAX_CALLS_UNGROUPED}
     if many - together or any(size is not None and len(places) > size for places in met):
         return None
     return [dict(units[k] for k in places) for places in met]
@@ -209,8 +211,11 @@ def _apart(rows: Rows, sig: Ints, one: tuple[int, Ints], other: tuple[int, Ints]
     scatter = float(np.median(np.abs(difference - np.median(difference))))
     lasts = np.minimum(rows.end[x] - rows.start[x], rows.end[y] - rows.start[y])
     # Neighbouring groups meet at about the same time: however long calls last, their ends tell.
-    bound = max(_ALIKE_NS, min(_ALIKE * float(np.median(lasts)), _MOST_NS))
-    return scatter if len(mine) >= 0.5 * min(within) and scatter <= bound else None
+    bound = max(
+        GROUP_END_SCATTER_NS,
+        min(GROUP_END_SCATTER_SHARE * float(np.median(lasts)), MAX_GROUP_END_SCATTER_NS),
+    )
+    return scatter if len(mine) >= MIN_MET_SHARE * min(within) and scatter <= bound else None
 
 
 def _equal(rows: Rows, sig: Ints, groups: list[dict[int, Ints]]) -> list[dict[int, Ints]]:
@@ -374,7 +379,7 @@ def _split(rows: Rows, group: Group) -> list[Group]:
         mates = sorted(unlike, key=lambda m: unlike[m])
         if group.size is None:
             lasts = rows.end[group.rows[head]] - rows.start[group.rows[head]]
-            bound = max(_ALIKE_NS, _ALIKE * float(np.median(lasts)))
+            bound = max(GROUP_END_SCATTER_NS, GROUP_END_SCATTER_SHARE * float(np.median(lasts)))
             # Of ranks with other numbers of calls nothing is known: they stay.
             mates = [m for m in mates if unlike[m] <= bound or np.isinf(unlike[m])]
         else:

@@ -23,14 +23,13 @@ from collscope._align import align
 from collscope.match.communicators import Communicator
 from collscope.match.p2p import Transfer
 from collscope.match.run import CALL_COLUMNS, CallClass, Deviation, Matched
+from collscope.match.tolerances import MIN_MATCHED_SHARE, SIZE_TOLERANCE
 from collscope.model import Diagnostic, Op, Severity
 from collscope.model.trace import Ints
 
 # Logs tell a batch of Sends and Recvs as one call, traces each transfer: these are not compared.
 _APART = Op.SEND_RECV
 _BARRIER = Op.BARRIER
-_SAME_SIZE = 0.02  # of two calls whose difference nobody would see in their times
-_MOSTLY = 0.9
 _HASH = re.compile(r"0x([0-9a-f]{1,16})")
 
 
@@ -203,10 +202,10 @@ class _Joiner:
         size = np.array([float(c.size_bytes or 0) for c in self.matched.classes])[keys]
         here = size[found]
         alike = [
-            np.abs(size[at : at + n] - here) <= _SAME_SIZE * np.maximum(size[at : at + n], here)
+            np.abs(size[at : at + n] - here) <= SIZE_TOLERANCE * np.maximum(size[at : at + n], here)
             for at in _fits(op, op[found])
         ]
-        return bool(np.mean(alike) >= _MOSTLY)
+        return bool(np.mean(alike) >= MIN_MATCHED_SHARE)
 
     def _places(self, classes: Sequence[CallClass], keys: Ints) -> Ints:
         """Place in `keys` of each call of the group, -1 where none fits."""

@@ -9,18 +9,20 @@ import numpy as np
 import numpy.typing as npt
 
 from collscope._align import align
+from collscope.match.tolerances import (
+    FOREIGN_END_SCATTER_SHARE,
+    MAX_CLOCK_DRIFT,
+    MAX_EARLY_LEAVE_NS,
+    MAX_END_SCATTER_NS,
+    MAX_SHARE_OF_TWO_STARTS,
+    MIN_COMMON_CALLS,
+    MIN_SHARE_OF_ONE_START,
+    OFFSET_CANDIDATES,
+    OFFSET_WINDOW_NS,
+)
 from collscope.model.trace import Ints
 
 Sequence3 = tuple[Ints, Ints, Ints]  # signature, start, end
-_WINDOW_NS = 50_000  # ends of one call agree to some tens of µs
-_NEAR_NS = 10_000_000  # ends of one call, of which some ranks leave early, mostly differ by less
-_CANDIDATES = 3
-FEWEST = 8  # calls in the time that two traces have in common, to judge by
-# Ends of one call scatter by less than this, or than this part of what the call lasts. On H200 97 %
-# of the calls of one start do, at most 33 % of those of two (11 jobs, each of two starts).
-_TOGETHER_NS, _TOGETHER = 60_000, 0.25
-_SAME, _OTHER = 0.8, 0.5  # of the calls; in between nothing is told
-_DRIFT = 2e-4  # of two clocks that nothing disciplines; crystals are off by less than half of that
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -62,7 +64,7 @@ def _in_order(reference: Sequence3, other: Sequence3, found: Pairing) -> Pairing
 
     Kernels that last no longer than clocks disagree would meet their neighbours' partners.
     """
-    ours, theirs = (np.flatnonzero(s[2] - s[1] > _WINDOW_NS) for s in (other, reference))
+    ours, theirs = (np.flatnonzero(s[2] - s[1] > OFFSET_WINDOW_NS) for s in (other, reference))
     if not len(ours) or not len(theirs):
         return found
     met = _meet(_chosen(reference, theirs), _chosen(other, ours), found.offset)
@@ -96,7 +98,7 @@ def _between(reference: Sequence3, other: Sequence3, found: Pairing) -> Pairing:
 
     def join(i: int, j: int) -> bool:
         apart = abs(other[2][i] - found.offset - reference[2][j])
-        joined = bool(reference[0][j] == other[0][i] and apart <= _NEAR_NS)
+        joined = bool(reference[0][j] == other[0][i] and apart <= MAX_EARLY_LEAVE_NS)
         if joined:
             partner[i] = j
         return joined
@@ -146,8 +148,8 @@ def _modes(difference: Ints) -> list[int]:
     """Where differences crowd: medians of the fullest windows, fullest first."""
     ordered = np.sort(difference)
     found: list[int] = []
-    while len(ordered) and len(found) < _CANDIDATES:
-        last = np.searchsorted(ordered, ordered + _WINDOW_NS, side="right")
+    while len(ordered) and len(found) < OFFSET_CANDIDATES:
+        last = np.searchsorted(ordered, ordered + OFFSET_WINDOW_NS, side="right")
         first = int(np.argmax(last - np.arange(len(ordered))))
         window = ordered[first : last[first]]
         found.append(int(np.median(window)))
@@ -179,7 +181,7 @@ def _score(reference: Sequence3, other: Sequence3, found: Pairing) -> tuple[int,
     mine = np.flatnonzero(found.partner >= 0)
     partner = found.partner[mine]
     apart = np.abs(other[2][mine] - found.offset - reference[2][partner])
-    together = apart < np.maximum(reference[2][partner] - reference[1][partner], _WINDOW_NS)
+    together = apart < np.maximum(reference[2][partner] - reference[1][partner], OFFSET_WINDOW_NS)
     good = together & (reference[0][partner] == other[0][mine])
     return int(good.sum()), int(together.sum()), -float(apart[good].sum())
 
@@ -199,15 +201,17 @@ def compare_calls(reference: Sequence3, other: Sequence3) -> Comparison:
     middle = float(np.median(apart))
     apart = np.abs(apart - middle)
     lasts = np.minimum(when - reference[1][theirs], end[mine] - start[mine])
-    together = np.count_nonzero(apart <= np.maximum(_TOGETHER_NS, _TOGETHER * lasts))
+    scatter = np.maximum(MAX_END_SCATTER_NS, FOREIGN_END_SCATTER_SHARE * lasts)
+    together = np.count_nonzero(apart <= scatter)
     begin, finish = max(reference[1][0], start[0]), min(reference[2].max(), end.max())
     common = min(
         np.count_nonzero((e >= begin) & (s <= finish))
         for s, e in ((reference[1], reference[2]), (start, end))
     )
     same = None
-    if common >= FEWEST and not _OTHER * common < together < _SAME * common:
-        same = bool(together >= _SAME * common)
+    one_start = together >= MIN_SHARE_OF_ONE_START * common
+    if common >= MIN_COMMON_CALLS and (one_start or together <= MAX_SHARE_OF_TWO_STARTS * common):
+        same = bool(one_start)
     offset = pairing.offset + middle - drift * float(when[0])
     return Comparison(same, offset, drift, float(np.median(apart)))
 
@@ -220,4 +224,4 @@ def _drift(when: Ints, apart: npt.NDArray[np.float64]) -> float:
     if not known.any():
         return 0.0
     slopes = (apart[half : 2 * half] - apart[:half])[known] / between[known]
-    return float(np.clip(np.median(slopes), -_DRIFT, _DRIFT))
+    return float(np.clip(np.median(slopes), -MAX_CLOCK_DRIFT, MAX_CLOCK_DRIFT))

@@ -19,11 +19,11 @@ from msgspec.structs import replace
 from collscope.match.copies import calls_of, stands_in
 from collscope.match.handles import begun, rows_by
 from collscope.match.observations import Ints, Observations
+from collscope.match.tolerances import MIN_DATE_SUFFIX
 from collscope.model.comm_handle import Process
 
 _COMPRESSED = re.compile(r"\.(gz|xz|bz2|zst|lz4)$")
 _ROTATED = re.compile(r"[.-](\d+)$")  # logrotate: job.log.1, job.log-20261123
-_DATES = 10**7  # a larger suffix is a date, which grows with time
 
 
 class Joined(msgspec.Struct, frozen=True):
@@ -78,7 +78,7 @@ def _stem(name: str) -> tuple[str, int]:
     if found is None:
         return name, 0
     number = int(found[1])
-    return name[: found.start()], number - 10**15 if number > _DATES else -number
+    return name[: found.start()], number - 10**15 if number > MIN_DATE_SUFFIX else -number
 
 
 def _one_stem(parts: Sequence[int], names: Mapping[int, str]) -> bool:

@@ -20,12 +20,12 @@ from collscope.match.recorded_transfers import (
 )
 from collscope.match.rows import class_key
 from collscope.match.run import CallClass
+from collscope.match.tolerances import MAX_RANKS
 from collscope.match.trace_calls import GroupCalls, call_class
 from collscope.model import Op
 from collscope.model.trace import RecordedCall, RecordedCalls
 
 _NOT_RUN = "captured"  # into a graph; its launches are recorded again
-_MOST_RANKS = 1 << 20  # no damaged number of a peer makes a group larger
 _Ranks = tuple[int, ...] | None
 
 
@@ -70,7 +70,7 @@ def _size(members: Sequence[Member]) -> int:
     if told:
         return told
     numbers = {n for m in members for c in m.calls for n in (c.group_rank, c.collective.peer)}
-    sensible = [n for n in numbers if n is not None and n < _MOST_RANKS]
+    sensible = [n for n in numbers if n is not None and n < MAX_RANKS]
     return max(len(members), 1 + max(sensible, default=0))
 
 

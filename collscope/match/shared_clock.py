@@ -11,20 +11,22 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from collscope.match.tolerances import (
+    END_SCATTER_NS,
+    END_SCATTER_SHARE,
+    MAX_END_SCATTER_NS,
+    MIN_CALLS_OF_PAIR,
+    MIN_CALLS_TO_SPLIT,
+    MIN_EITHER_ORDER,
+    MIN_RANKS_TO_SPLIT,
+    MIN_SHARED_CALLS,
+    MIN_STANDING_OFF,
+    NEAR_BEST_PARTNER,
+)
 from collscope.model.trace import Ints
 
 Intervals = tuple[Ints, Ints]
 """Starts and ends, ns, both rising."""
-
-_TOGETHER_NS = (20_000, 60_000)  # ends of one call scatter by less than this at least, and at most,
-_TOGETHER = 0.1  # and by less than this part of what it lasts in between
-_SHARE = 0.7  # of the calls in the time that two ranks have in common
-_NEXT = 0.9  # of the share with the best partner: groups that do the same at once agree somewhat
-_FEWEST = 3
-# Ranks of one group end in any order, or always in the same one. Where the same ranks stand apart
-# from the others in most calls, now before them and now behind, these are two groups in step.
-# By chance two pairs of four ranks stand apart in a third of the calls.
-_APART, _EITHER, _FEWEST_APART = 0.7, 0.1, 8
 
 
 def match_by_clock(members: Sequence[tuple[int, Intervals]]) -> list[list[int]]:
@@ -42,9 +44,9 @@ def match_by_clock(members: Sequence[tuple[int, Intervals]]) -> list[list[int]]:
     # What is left alone in the first round joins where it agrees enough.
     for alone in (False, True):
         for k, m in places:
-            if share[k, m] < _SHARE:
+            if share[k, m] < MIN_SHARED_CALLS:
                 break
-            near = share[k, m] >= _NEXT * max(share[k].max(), share[m].max())
+            near = share[k, m] >= NEAR_BEST_PARTNER * max(share[k].max(), share[m].max())
             a, b = group_of[k], group_of[m]
             traces = {members[other][0] for other in a + b}
             if a is b or len(traces) < len(a) + len(b):
@@ -68,12 +70,13 @@ def agreement(a: Intervals, b: Intervals) -> float:
     shares = []
     for (start, end), (_, other) in ((a, b), (b, a)):
         inside = (end > begin) & (end <= finish)
-        if inside.sum() < _FEWEST:
+        if inside.sum() < MIN_CALLS_OF_PAIR:
             return 0.0
         own, lasts = end[inside], (end - start)[inside]
         right = np.clip(np.searchsorted(other, own), 1, len(other) - 1)
         apart = np.minimum(np.abs(own - other[right - 1]), np.abs(own - other[right]))
-        shares.append(float((apart <= np.clip(_TOGETHER * lasts, *_TOGETHER_NS)).mean()))
+        scatter = np.clip(END_SCATTER_SHARE * lasts, END_SCATTER_NS, MAX_END_SCATTER_NS)
+        shares.append(float((apart <= scatter).mean()))
     return min(shares)
 
 
@@ -97,7 +100,7 @@ def bunches(ends: Ints) -> list[list[int]]:
     """
     n = ends.shape[1]
     bunch_of = [[m] for m in range(n)]
-    if len(ends) < _FEWEST_APART or n < 4:
+    if len(ends) < MIN_CALLS_TO_SPLIT or n < MIN_RANKS_TO_SPLIT:
         return [list(range(n))]
     distance = np.median(np.abs(ends[:, :, None] - ends[:, None, :]), axis=0)
     places = np.dstack(np.unravel_index(np.argsort(distance, axis=None), distance.shape))[0]
@@ -118,4 +121,4 @@ def _stand_apart(a: Ints, b: Ints) -> bool:
         b.min(axis=1) - a.max(axis=1) > width, a.min(axis=1) - b.max(axis=1) > width
     ]  # fmt: skip
     shares = [float(order.mean()) for order in orders]
-    return sum(shares) >= _APART and min(shares) >= _EITHER
+    return sum(shares) >= MIN_STANDING_OFF and min(shares) >= MIN_EITHER_ORDER

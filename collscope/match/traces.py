@@ -21,13 +21,15 @@ from collscope.match.common_clock import link_clocks
 from collscope.match.groups import Group, find_groups
 from collscope.match.pairing import pair_by_time
 from collscope.match.rows import UNKNOWN_LAUNCH, Rows, class_key, signatures
+from collscope.match.tolerances import (
+    END_SCATTER_NS,
+    EXCHANGE_END_SCATTER_SHARE,
+    MIN_EXCHANGE_SHARE,
+    MIN_EXCHANGES,
+    MIN_NUMBERED_SHARE,
+)
 from collscope.model import CollectiveClass, Op
 from collscope.model.trace import Ints, TraceCollective
-
-_FEWEST = 3
-_ENDS_NS = 20_000  # ends of one exchange scatter by less, or by less than half of what it lasts
-_EXCHANGES = 0.7  # of the kernels
-_APART_NS = 20_000.0  # ends of one call scatter by less, but for the clocks' offset
 
 
 class Calls(msgspec.Struct, frozen=True):
@@ -117,17 +119,18 @@ def match_calls(rows: Rows) -> Calls:
 
 def _exchanges(rows: Rows, members: list[Ints]) -> bool:
     """Whether SendRecv kernels are exchanges of all ranks: on one clock, they end together."""
-    if len(members) < 2 or any(len(m) < _FEWEST for m in members):
+    if len(members) < 2 or any(len(m) < MIN_EXCHANGES for m in members):
         return False
     sig = np.zeros(len(rows.entries) + 1, dtype=np.int64)
     matrix, _ = align_members(rows, sig, members)
     whole = matrix[(matrix >= 0).all(axis=1)]
-    if len(whole) < _EXCHANGES * max(len(m) for m in members):
+    if len(whole) < MIN_EXCHANGE_SHARE * max(len(m) for m in members):
         return False
     lasts = (rows.end[whole] - rows.start[whole]).min(axis=1)
     at_once = rows.start[whole].max(axis=1) < rows.end[whole].min(axis=1)
-    together = at_once & (np.ptp(rows.end[whole], axis=1) <= np.maximum(_ENDS_NS, lasts / 2))
-    return bool(together.mean() >= _EXCHANGES)
+    scatter = np.maximum(END_SCATTER_NS, EXCHANGE_END_SCATTER_SHARE * lasts)
+    together = at_once & (np.ptp(rows.end[whole], axis=1) <= scatter)
+    return bool(together.mean() >= MIN_EXCHANGE_SHARE)
 
 
 def _outside(rows: Rows, calls: Calls) -> Iterator[tuple[int, int]]:
@@ -231,15 +234,15 @@ def _by_number(rows: Rows, members: list[Ints], keys: list[Ints]) -> Ints | None
         matrix[place, m], key[place, m] = members[m], keys[m]
     shared = (matrix >= 0).sum(axis=1) > 1
     agree = ((key == key.max(axis=1, keepdims=True)) | (matrix < 0)).all(axis=1)
-    enough = len(members) == 1 or shared.sum() >= 0.5 * min(len(m) for m in members)
-    return matrix if enough and agree[shared].sum() >= 0.5 * shared.sum() else None
+    enough = len(members) == 1 or shared.sum() >= MIN_NUMBERED_SHARE * min(len(m) for m in members)
+    return matrix if enough and agree[shared].sum() >= MIN_NUMBERED_SHARE * shared.sum() else None
 
 
 def _shifted(rows: Rows, members: list[Ints]) -> bool:
     """Equal sequences whose ends differ by far more than the calls last: not the same calls."""
     head = members[0]
     shortest = np.min([rows.end[m] - rows.start[m] for m in members], axis=0)
-    bound = max(_APART_NS, float(np.median(shortest)))
+    bound = max(END_SCATTER_NS, float(np.median(shortest)))
     for m in members[1:]:
         difference = rows.end[m] - rows.end[head]
         if np.median(np.abs(difference - np.median(difference))) > bound:

@@ -13,9 +13,9 @@ from collscope.model.trace import HostCalls, Ints, TraceFile
 from collscope.timeline.clocks import Clocks, estimate_clocks
 from collscope.timeline.late import late_ranks
 from collscope.timeline.overlap import rank_overlaps
-from collscope.timeline.records import ClassTimes, LateRank, RankOverlap, RankTimes
+from collscope.timeline.records import LateRank, RankOverlap, RankTimes
 from collscope.timeline.steps import Steps, find_steps
-from collscope.timeline.waits import CallTimes, call_times, class_times, rank_times
+from collscope.timeline.waits import CallTimes, call_times, rank_times
 
 if TYPE_CHECKING:
     from collscope.timeline.recorded_job import RecordedJob
@@ -30,7 +30,6 @@ class Timeline(msgspec.Struct, frozen=True):
     times: CallTimes
     steps: Steps
     exposed: Ints  # (rows,) ns of each collective with no compute kernel beside it
-    classes: tuple[ClassTimes, ...]  # most time first
     ranks: tuple[RankTimes, ...]
     late: tuple[LateRank, ...]  # latest in total first
     overlaps: tuple[RankOverlap, ...]
@@ -67,7 +66,6 @@ def analyse(traces: Sequence[TraceFile]) -> Timeline:
         times=times,
         steps=steps,
         exposed=exposed,
-        classes=tuple(class_times(calls, times)),
         ranks=tuple(rank_times(rows, calls, times)),
         late=tuple(late_ranks(rows, calls, times, clocks, exposed)),
         overlaps=tuple(overlaps),

@@ -17,11 +17,18 @@ from collscope.match.rows import Rows
 from collscope.match.traces import Calls
 from collscope.model.trace import Ints
 from collscope.stats import MAD_TO_SIGMA
+from collscope.timeline.tolerances import (
+    CLOCK_ROUNDS,
+    CLOCK_STEP_NS,
+    DRIFT_BINS,
+    END_NOISE_NS,
+    FEW_ENDS_ERROR,
+    MIN_DRIFT_TO_SPREAD,
+    MIN_ENDS_PER_BIN,
+    MIN_SLOPE_TO_NOISE,
+)
 
 Floats = npt.NDArray[np.float64]
-_ROUNDS = 4
-_SHORTEST_NS = 5_000  # ends differ by some µs whatever the size: shorter calls weigh no more
-_BINS = 16
 
 
 class Clocks(msgspec.Struct, frozen=True):
@@ -49,7 +56,7 @@ def estimate_clocks(rows: Rows, calls: Calls) -> Clocks:
     estimate = _join(table, int(clock.max(initial=-1)) + 1)
     offset, drift = estimate.offset, np.zeros(len(estimate.offset))
     residual = table.residual(offset, drift)
-    for _ in range(_ROUNDS):
+    for _ in range(CLOCK_ROUNDS):
         slopes = _drifts(table, residual, len(drift))
         if not slopes.any():
             break
@@ -121,7 +128,7 @@ def call_ends(rows: Rows, calls: Calls, clock: Ints) -> CallEnds:
         clock[trace],
         (end - first).astype(np.float64),
         end.astype(np.float64),
-        1.0 / np.repeat(shortest + _SHORTEST_NS, counts),
+        1.0 / np.repeat(shortest + END_NOISE_NS, counts),
     )
 
 
@@ -190,11 +197,11 @@ def _polish(table: CallEnds, local: Ints, n: int) -> tuple[Floats, float]:
     """
     offset = _first_guess(table, local, n)
     residual = table.against_median(table.end - offset[local])
-    for _ in range(_ROUNDS):
+    for _ in range(CLOCK_ROUNDS):
         step = weighted_medians(residual, table.weight, local, n)
         offset = offset + step
         residual = table.against_median(table.end - offset[local])
-        if np.abs(step).max(initial=0.0) < 0.5:
+        if np.abs(step).max(initial=0.0) < CLOCK_STEP_NS:
             break
     spread = MAD_TO_SIGMA * float(np.median(np.abs(residual)))
     return offset, spread
@@ -232,26 +239,27 @@ def weighted_medians(values: Floats, weights: Floats, group: Ints, n: int) -> Fl
 
 def _drifts(table: CallEnds, residual: Floats, n: int) -> Floats:
     """Drift of each clock, 0 unless it exceeds its own error and the noise of the ends."""
-    if len(residual) < 4 * _BINS:
+    if len(residual) < MIN_ENDS_PER_BIN * DRIFT_BINS:
         return np.zeros(n)
     begin, span = float(table.time.min()), float(np.ptp(table.time)) or 1.0
-    bins = np.minimum((_BINS * (table.time - begin) / span).astype(np.int64), _BINS - 1)
-    slot = table.clock * _BINS + bins
-    height = weighted_medians(residual, table.weight, slot, n * _BINS).reshape(n, _BINS)
-    counts = np.bincount(slot, minlength=n * _BINS).reshape(n, _BINS)
+    bins = np.minimum((DRIFT_BINS * (table.time - begin) / span).astype(np.int64), DRIFT_BINS - 1)
+    slot = table.clock * DRIFT_BINS + bins
+    height = weighted_medians(residual, table.weight, slot, n * DRIFT_BINS).reshape(n, DRIFT_BINS)
+    counts = np.bincount(slot, minlength=n * DRIFT_BINS).reshape(n, DRIFT_BINS)
     slopes = np.zeros(n)
     noise = np.zeros(n)
     for k in range(n):
         there = counts[k] > 2
-        if there.sum() < _BINS // 2:
+        if there.sum() < DRIFT_BINS // 2:
             continue
-        x, y = np.arange(_BINS)[there] * span / _BINS, height[k][there]
+        x, y = np.arange(DRIFT_BINS)[there] * span / DRIFT_BINS, height[k][there]
         slope, level = np.polyfit(x, y, 1)
         rest = y - slope * x - level
         noise[k] = np.sqrt(rest @ rest / (there.sum() - 2) / ((x - x.mean()) ** 2).sum())
         slopes[k] = slope
     spread = MAD_TO_SIGMA * float(np.median(np.abs(residual)))
-    significant = (np.abs(slopes) > 5 * noise) & (np.abs(slopes) * span > 3 * spread)
+    significant = np.abs(slopes) > MIN_SLOPE_TO_NOISE * noise
+    significant &= np.abs(slopes) * span > MIN_DRIFT_TO_SPREAD * spread
     # A median call end drifts with some of the clocks: all get their slope, or none.
     return slopes if significant.any() else np.zeros(n)
 
@@ -267,7 +275,7 @@ def _errors(table: CallEnds, residual: Floats, n: int) -> tuple[Floats, Ints]:
     # Few ends agree by chance: then a tenth of the shortest transfer stands for their spread.
     shortest = np.full(n, np.inf)
     np.minimum.at(shortest, table.clock, 1.0 / table.weight)
-    few = 0.1 * shortest / np.sqrt(np.maximum(used, 1))
+    few = FEW_ENDS_ERROR * shortest / np.sqrt(np.maximum(used, 1))
     typical = MAD_TO_SIGMA * float(np.median(np.abs(residual))) if len(residual) else 0.0
     error = np.maximum(np.maximum(spread, typical), np.where(np.isfinite(few), few, 0.0))
     return error, used

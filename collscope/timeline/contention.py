@@ -18,10 +18,9 @@ from collscope.match.traces import Calls
 from collscope.model.trace import Ints, Kind
 from collscope.timeline.overlap import covered, union
 from collscope.timeline.steps import recurring_kernels
+from collscope.timeline.tolerances import MAX_BESIDE_ALONE, MIN_BESIDE, MIN_PAIRED_TIME
 
 Floats = npt.NDArray[np.float64]
-_ALONE, _BESIDE = 0.1, 0.9  # share of a kernel's time with a collective beside it
-_ENOUGH = 0.05  # of the kernels' time that pairs must cover
 
 
 class Contention(msgspec.Struct, frozen=True):
@@ -55,10 +54,10 @@ def measure_contention(rows: Rows, calls: Calls) -> Contention:
         return unknown
     row = np.concatenate([kernels for _, kernels in places])
     place = np.unique(np.concatenate([p for p, _ in places]), return_inverse=True)[1]
-    alone, beside = share[row] < _ALONE, share[row] > _BESIDE
+    alone, beside = share[row] < MAX_BESIDE_ALONE, share[row] > MIN_BESIDE
     base = _means(place[alone], duration[row[alone]], place)
     pairs = beside & (base > 0)
-    if base[pairs].sum() < _ENOUGH * duration[row].sum():
+    if base[pairs].sum() < MIN_PAIRED_TIME * duration[row].sum():
         return unknown
     compute = (rows.entry < 0) & (rows.kind == Kind.KERNEL)
     mean = max(0.0, float(duration[row[pairs]].sum() / base[pairs].sum() - 1))

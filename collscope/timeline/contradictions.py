@@ -14,25 +14,19 @@ from collscope.stats import MAD_TO_SIGMA
 from collscope.timeline.analyse import Timeline
 from collscope.timeline.clocks import Floats, call_ends
 from collscope.timeline.steps import Steps
+from collscope.timeline.tolerances import (
+    CALLS_PER_HELD_UP,
+    JUMP_CANDIDATES,
+    JUMP_PLACES,
+    MAX_HELD_UP_CALLS,
+    MAX_PLAUSIBLE_DRIFT,
+    MAX_STEP_RATIO,
+    MIN_CLOCK_JUMP_NS,
+    MIN_ENDS_BESIDE_JUMP,
+    MIN_JUMP_TO_SCATTER,
+    ROWS_PER_EXCEPTION,
+)
 from collscope.units import count, format_time
-
-_EXCEPTIONAL = 100  # of so many rows, the launch of one may lack
-# Ranks that meet in every step have equal means; one step more or less waited for at either end of
-# a few is no contradiction yet.
-_UNLIKE = 1.25
-# A clock that jumps moves every later end by the same; ends of one kind of call scatter by far
-# less than a tenth of that. Crystals drift by 100 us a second at most, which a trace's half shows.
-_JUMP_NS = 100_000
-_JUMP_TO_SCATTER = 10
-# Another process on its GPU may hold up a rank at the end of a call: not of several, and not of one
-# in twenty.
-_HELD_UP = 2
-_HELD_UP_OF = 20
-# Crystals differ by 200 parts in a million at most, and NTP slews a clock by 500 at most.
-_FASTEST_DRIFT = 1e-3
-_FEWEST_ENDS = 8  # on either side of a jump
-_PLACES = 64  # at which a jump is looked for
-_NEAREST = 4  # of these, where the ends just before and just behind differ most
 
 
 def contradictions(timeline: Timeline, steps: Steps) -> list[Diagnostic]:
@@ -52,7 +46,7 @@ def _ends(timeline: Timeline) -> Iterable[Diagnostic]:
     One offset and drift of each clock cannot explain them, so waits of other ranks are no better.
     """
     impossible = int(timeline.times.impossible.sum())
-    if impossible > 1 and impossible * _EXCEPTIONAL > len(timeline.calls):
+    if impossible > 1 and impossible * ROWS_PER_EXCEPTION > len(timeline.calls):
         text = (
             f"of {count(len(timeline.calls), 'call')} many have ranks that leave before another"
             " comes, which no difference of clocks explains: a clock jumped, or times are wrong"
@@ -60,7 +54,7 @@ def _ends(timeline: Timeline) -> Iterable[Diagnostic]:
         yield Diagnostic(Severity.DATA_LOSS, "ends_apart", text, count=impossible)
         return
     early = int(_left_early(timeline).sum())
-    if early > _HELD_UP and early * _HELD_UP_OF > len(timeline.calls):
+    if early > MAX_HELD_UP_CALLS and early * CALLS_PER_HELD_UP > len(timeline.calls):
         text = (
             f"of {count(len(timeline.calls), 'call')} many have ranks that leave long before the"
             " others, by more than half of the transfer: starts or lengths of rows are wrong"
@@ -94,14 +88,14 @@ def _drifts(timeline: Timeline) -> Iterable[Diagnostic]:
     ranks, largest = [], 0.0
     for t, rank in enumerate(rows.ranks):
         own = np.flatnonzero(ends.clock == t)
-        if len(own) < _FEWEST_ENDS:
+        if len(own) < MIN_ENDS_BESIDE_JUMP:
             continue
         time = ends.time[own]
         slope = _slope(residual[own], time, kinds[own])
         scatter = MAD_TO_SIGMA * _spread(residual[own] - slope * time, kinds[own])
         moved = abs(slope) * float(np.ptp(time))
-        drift = float(clocks.drift[t]) + slope * (moved > _JUMP_TO_SCATTER * scatter)
-        if abs(drift) > _FASTEST_DRIFT:
+        drift = float(clocks.drift[t]) + slope * (moved > MIN_JUMP_TO_SCATTER * scatter)
+        if abs(drift) > MAX_PLAUSIBLE_DRIFT:
             ranks.append(rank)
             largest = max(largest, abs(drift))
     if ranks:
@@ -122,7 +116,7 @@ def _jumps(timeline: Timeline) -> Iterable[Diagnostic]:
     longest = 0.0
     for t, rank in enumerate(rows.ranks):
         own = np.flatnonzero(ends.clock == t)
-        if len(own) < 2 * _FEWEST_ENDS:
+        if len(own) < 2 * MIN_ENDS_BESIDE_JUMP:
             continue
         own = own[np.argsort(ends.time[own], kind="stable")]
         kind = _kinds(ends.group[own], ends.class_[own])
@@ -150,15 +144,16 @@ def _jump(level: Floats, time: Floats, kind: Ints) -> float:
     Ends of one kind are held against each other: the step is the median of their steps, and has to
     exceed by far how these, and the ends on either side, scatter.
     """
-    places = np.unique(
-        np.linspace(_FEWEST_ENDS, len(level) - _FEWEST_ENDS, _PLACES).astype(np.int64)
-    ).tolist()
-    if len(level) > _PLACES:  # so many ends of a kind have a median on the longer side of a jump
-        centred, few = _centred(level, kind), max(_FEWEST_ENDS, len(level) // _PLACES)
+    last = len(level) - MIN_ENDS_BESIDE_JUMP
+    tried = np.linspace(MIN_ENDS_BESIDE_JUMP, last, JUMP_PLACES)
+    places = np.unique(tried.astype(np.int64)).tolist()
+    if len(level) > JUMP_PLACES:
+        # So many ends of a kind have a median on the longer side of a jump.
+        centred, few = _centred(level, kind), max(MIN_ENDS_BESIDE_JUMP, len(level) // JUMP_PLACES)
         places.sort(
             key=lambda k: -abs(np.median(centred[k : k + few]) - np.median(centred[k - few : k]))
         )
-        places = places[:_NEAREST]
+        places = places[:JUMP_CANDIDATES]
     return max(_lasting_step(level, time, kind, place) for place in places)
 
 
@@ -181,13 +176,13 @@ def _lasting_step(level: Floats, time: Floats, kind: Ints, place: int) -> float:
         if len(before):
             steps.append(float(np.median(after) - np.median(before)))
             rest += [after - np.median(after), before - np.median(before)]
-    if sum(map(len, rest)) < 2 * _FEWEST_ENDS:
+    if sum(map(len, rest)) < 2 * MIN_ENDS_BESIDE_JUMP:
         return 0.0
     step = float(np.median(steps))
     scatter = MAD_TO_SIGMA * float(
         max(np.median(np.abs(np.concatenate(rest))), np.median(np.abs(np.array(steps) - step)))
     )
-    return abs(step) if abs(step) > max(_JUMP_NS, _JUMP_TO_SCATTER * scatter) else 0.0
+    return abs(step) if abs(step) > max(MIN_CLOCK_JUMP_NS, MIN_JUMP_TO_SCATTER * scatter) else 0.0
 
 
 def _slope(level: Floats, time: Floats, part: Ints) -> float:
@@ -218,7 +213,7 @@ def _launches(rows: Rows, steps: Steps) -> Iterable[Diagnostic]:
         known = np.flatnonzero(launch != UNKNOWN_LAUNCH)
         # Rows before the first known one may have been launched before the profiler began.
         unknown = int((launch[known[0] :] == UNKNOWN_LAUNCH).sum()) if len(known) else 0
-        many = unknown * _EXCEPTIONAL > len(launch)
+        many = unknown * ROWS_PER_EXCEPTION > len(launch)
         lacking, few = lacking + unknown * many, few + unknown * (not many)
     if few and not lacking:
         text = (
@@ -243,7 +238,7 @@ def _steps(timeline: Timeline, steps: Steps) -> Iterable[Diagnostic]:
     component = timeline.clocks.component[steps.traces]
     for number in np.unique(component).tolist():
         own = mean[component == number]
-        if own.max() > _UNLIKE * own.min():
+        if own.max() > MAX_STEP_RATIO * own.min():
             least, most = format_time(float(own.min())), format_time(float(own.max()))
             text = (
                 f"steps of ranks that wait for each other take {least} to {most}: they are not the"

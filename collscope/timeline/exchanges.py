@@ -15,20 +15,21 @@ from msgspec.structs import replace
 
 from collscope.match.groups import Group
 from collscope.match.rows import Rows, class_key
+from collscope.match.tolerances import END_SCATTER_NS, END_SCATTER_SHARE, MAX_END_SCATTER_NS
 from collscope.match.traces import Calls
 from collscope.model import CollectiveClass, Op
 from collscope.model.trace import Ints
 from collscope.timeline.clocks import Clocks
+from collscope.timeline.tolerances import (
+    DRAIN_SHARE,
+    EXCHANGE_ROUNDS,
+    MIN_EXCHANGE_PAIRS,
+    MIN_EXCHANGE_PAIRS_SHARE,
+    NEIGHBOURS_TRIED,
+    UNDELAYED_QUANTILE,
+)
 
 Bools = npt.NDArray[np.bool_]
-_AT_ONCE_NS = (20_000, 60_000)  # ends of an exchange scatter by less than this at least, at most,
-_AT_ONCE = 0.1  # and by less than this part of the shorter kernel in between
-_OFTEN, _FEWEST = 0.2, 3  # of the kernels of two ranks that are known to exchange: at least so many
-# A receiver copies what its sender left in the buffer: for so long, in parts of what an exchange
-# takes that waits for nobody, which is what one in twenty kernels lasts at most.
-_DRAIN, _SHORT = 0.5, 0.05
-_NEIGHBOURS = 16  # kernels that end next, of whatever rank
-_ROUNDS = 3
 
 
 def with_exchanges(rows: Rows, calls: Calls, clocks: Clocks) -> tuple[Calls, Clocks]:
@@ -102,13 +103,14 @@ def _pairs(rows: Rows, clocks: Clocks, row: Ints, comparable: Bools) -> Ints:
     start, end = (clocks.align(v[row], trace) for v in (rows.start, rows.end))
     duration = end - start
     left = np.arange(len(row))
-    strict = np.clip(_AT_ONCE * duration, *_AT_ONCE_NS).astype(np.int64)
+    scatter = np.clip(END_SCATTER_SHARE * duration, END_SCATTER_NS, MAX_END_SCATTER_NS)
+    strict = scatter.astype(np.int64)
     met = _mutual(left, (trace, start, end), strict, comparable)
     known = _often(trace, met, len(rows.ranks))
-    drain = np.full(len(row), _DRAIN * np.quantile(duration, _SHORT))
+    drain = np.full(len(row), DRAIN_SHARE * np.quantile(duration, UNDELAYED_QUANTILE))
     loose = np.maximum(strict, drain.astype(np.int64))
     found = []
-    for _ in range(_ROUNDS):
+    for _ in range(EXCHANGE_ROUNDS):
         met = _mutual(left, (trace, start, end), loose, known)
         found.append(met)
         left = np.setdiff1d(left, met)
@@ -138,7 +140,7 @@ def _mutual(
     most = limit[left]
     n = len(left)
     best, apart = np.full(n, -1), np.full(n, np.inf)
-    for k in range(1, min(_NEIGHBOURS, n - 1) + 1):
+    for k in range(1, min(NEIGHBOURS_TRIED, n - 1) + 1):
         i, j = np.arange(n - k), np.arange(k, n)
         distance = end[j] - end[i]
         good = (distance <= np.minimum(most[i], most[j])) & (start[j] < end[i])
@@ -158,7 +160,9 @@ def _often(trace: npt.NDArray[np.int32], met: Ints, n: int) -> Bools:
     np.add.at(count, (trace[met[:, 0]], trace[met[:, 1]]), 1)
     count = count + count.T
     own = np.bincount(trace, minlength=n)
-    enough = np.maximum(_FEWEST, _OFTEN * np.minimum(own[:, None], own[None, :]))
+    enough = np.maximum(
+        MIN_EXCHANGE_PAIRS, MIN_EXCHANGE_PAIRS_SHARE * np.minimum(own[:, None], own[None, :])
+    )
     found: Bools = count >= enough
     return found
 

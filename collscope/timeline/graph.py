@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from collscope.model.trace import Ints
+from collscope.timeline.tolerances import EXPLAINED_NS
 
 Bools = npt.NDArray[np.bool_]
 NONE = -1
-EXPLAINED_NS = 20_000
-"""A row that starts this soon after its last known cause was held up by that."""
 EVER = np.iinfo(np.int64).min // 2  # a time before all others
 NEVER, ORIGIN, FIRST = 0, 1, 2
 HOST, STREAM, EVENT, EVENT_2 = range(4)
@@ -23,11 +22,20 @@ HOST, STREAM, EVENT, EVENT_2 = range(4)
 class Edges(msgspec.Struct, frozen=True):
     """How many event edges there are, by how they are known."""
 
-    told: int  # the trace names the stream that waits; for which row, where no record is told, is
-    # inferred from its order
-    inferred: int  # both are
-    contradicted: int  # dropped
-    unknown: int  # waits for which no rule was found
+    told: int = 0  # the trace names the stream that waits; for which row, where no record is told,
+    # is inferred from its order
+    inferred: int = 0  # both are
+    contradicted: int = 0  # dropped
+    unknown: int = 0  # waits for which no rule was found
+
+    def __add__(self, other: Edges) -> Edges:
+        """Both together."""
+        return Edges(
+            self.told + other.told,
+            self.inferred + other.inferred,
+            self.contradicted + other.contradicted,
+            self.unknown + other.unknown,
+        )
 
 
 class Following(msgspec.Struct, frozen=True):

@@ -8,16 +8,17 @@ from collscope.match.rows import Rows
 from collscope.match.traces import Calls
 from collscope.model.trace import Ints
 from collscope.timeline.clocks import Clocks
-from collscope.timeline.late_chain import first_causes
+from collscope.timeline.late_chain import inherited_lateness
 from collscope.timeline.records import LateRank
+from collscope.timeline.tolerances import (
+    FREQUENT_STRAGGLER_SHARE,
+    MIN_EVEN_SHARES,
+    MIN_LATE_CALLS,
+    MIN_LATE_COST,
+    MIN_LATENESS_TO_CLOCK_ERROR,
+    STRAGGLER_SHARE,
+)
 from collscope.timeline.waits import CallTimes
-
-_FEWEST_CALLS = 3
-_TIMES_ERROR = 3  # lateness that is no error of the clocks
-_TIMES_EVEN = 3  # share that is no chance, in even shares; at most _MOST
-_MOST = 0.75
-_MOSTLY = 2 / 3  # enough of a rank that also comes last twice as often as an even share
-_MATTERS = 0.01
 
 
 def late_ranks(
@@ -42,10 +43,12 @@ def late_ranks(
     late = good & (times.last >= 0)
     everything = int(times.lateness[late].sum())
     counted = ~times.warm_up[calls.call_of_part]
-    matters = _MATTERS * float((times.end - times.start)[counted].sum())
+    matters = MIN_LATE_COST * float((times.end - times.start)[counted].sum())
     active = int((took_part > 0).sum())
     often = 2 * int(late.sum()) / max(active, 1)
-    first = None if exposed is None else first_causes(calls, times, exposed, late, len(rows.ranks))
+    chain = None
+    if exposed is not None:
+        chain = inherited_lateness(calls, times, exposed, late, len(rows.ranks))
     found = []
     for t, rank in enumerate(rows.ranks):
         mine = np.flatnonzero(late & (times.last == t))
@@ -55,13 +58,17 @@ def late_ranks(
         share = total / everything if everything else 0.0
         caused = int((lateness * (calls.seen[mine] - 1)).sum())
         behind = int((lateness >= typical / 2).sum())
-        most = max(total, 0 if first is None else float(first[t]))
-        enough = min(_MOST if len(mine) < often else _MOSTLY, _TIMES_EVEN / max(active, 1))
+        most = max(total, 0 if chain is None else float(chain.caused[t]))
+        first = -1 if chain is None else int(chain.first[t])
+        enough = min(
+            STRAGGLER_SHARE if len(mine) < often else FREQUENT_STRAGGLER_SHARE,
+            MIN_EVEN_SHARES / max(active, 1),
+        )
         named = (
             everything > 0
             and most >= enough * everything
-            and behind >= _FEWEST_CALLS
-            and typical > _TIMES_ERROR * float(clocks.error[t])
+            and behind >= MIN_LATE_CALLS
+            and typical > MIN_LATENESS_TO_CLOCK_ERROR * float(clocks.error[t])
             and caused > matters
         )
         found.append(
@@ -78,6 +85,8 @@ def late_ranks(
                 caused_wait_ns=caused,
                 share=share,
                 named=named,
+                inherited_ns=0 if chain is None else round(float(chain.inherited[t])),
+                first_rank=None if first < 0 else rows.ranks[first],
             )
         )
     return sorted(found, key=lambda r: (-r.total_ns, r.rank))

@@ -8,17 +8,35 @@ the ranks that it waited for, and from them to those that they waited for.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from collscope.match.traces import Calls
 from collscope.model.trace import Ints
+from collscope.timeline.tolerances import MAX_LATENESS_HOPS, MIN_LATE_SHARE
 from collscope.timeline.waits import CallTimes
 
-_HOPS = 8  # from rank to rank; what is left then stays where it is
+Floats = npt.NDArray[np.float64]
+
+
+class Inheritance(msgspec.Struct, frozen=True):
+    """Where the lateness of each rank comes from. Columns per trace."""
+
+    caused: Floats  # ns of all lateness that it is the first cause of; the sum is that of all
+    inherited: Floats  # ns of its own lateness that others are the cause of
+    # Trace that is the first cause of most of that; -1: it inherits nothing, or is rarely late.
+    first: Ints
+
+
+class _Waiting(NamedTuple):
+    """Which traces wait for which others, and the part that each of these has of all that."""
+
+    source: Ints
+    target: Ints
+    part: Floats
 
 
 class _Before(NamedTuple):
@@ -31,40 +49,52 @@ class _Before(NamedTuple):
     waited: int  # exposed, by the second last in this call
 
 
-def first_causes(
+def inherited_lateness(
     calls: Calls, times: CallTimes, exposed: Ints, late: npt.NDArray[np.bool_], traces: int
-) -> npt.NDArray[np.float64]:
-    """Per trace the lateness that it is the first cause of, ns; the sum is that of all lateness.
+) -> Inheritance:
+    """Inherited lateness of all ranks.
 
     exposed  (rows,) ns of each collective with no compute kernel beside it
     late     (calls,) those whose lateness counts
     """
     own = np.zeros(traces)
     np.add.at(own, times.last[late], times.lateness[late])
+    first = np.full(traces, -1)
     if len(np.unique(calls.group[late])) < 2:
-        return own
+        return Inheritance(own, np.zeros(traces), first)
     held = np.minimum(np.clip(times.wait, 0, None), exposed[calls.row])  # per part
+    waiting = _waited_for(calls, times, held, traces)
     inherited = _inherited(calls, times, held, late, traces)
-    to = _waited_for(calls, times, held, traces)
-    handed = np.zeros(traces)
-    rest = dict(enumerate(own.tolist()))
-    for _ in range(_HOPS):
-        following: dict[int, float] = defaultdict(float)
-        for t, amount in rest.items():
-            share = inherited[t] / own[t] if own[t] and to[t] else 0.0
-            handed[t] += amount * (1 - share)
-            whole = sum(to[t].values())
-            for other, ns in to[t].items():
-                following[other] += amount * share * ns / whole
+    inherited[np.bincount(waiting.source, minlength=traces) == 0] = 0.0
+    share = np.divide(inherited, own, out=np.zeros(traces), where=own > 0)
+    often = np.flatnonzero((own >= MIN_LATE_SHARE * own.sum()) & (inherited > 0))
+    amounts = np.concatenate([own[None], own * (often[:, None] == np.arange(traces))])
+    caused, *of_each = _handed_on(amounts, share, waiting)
+    for trace, causes in zip(often.tolist(), of_each, strict=True):
+        causes[trace] = 0.0
+        first[trace] = causes.argmax()
+    return Inheritance(caused, inherited, first)
+
+
+def _handed_on(amounts: Floats, share: Floats, waiting: _Waiting) -> Floats:
+    """What of amounts of lateness each trace is the first cause of, shape (amounts, traces), ns.
+
+    amounts  what each trace has of them at first
+    share    (traces,) of what a trace has, what it inherits
+    """
+    found, rest = np.zeros_like(amounts), amounts
+    for _ in range(MAX_LATENESS_HOPS):
+        found += rest * (1 - share)
+        following = np.zeros_like(rest)
+        handed = (rest * share)[:, waiting.source] * waiting.part
+        np.add.at(following.T, waiting.target, handed.T)
         rest = following
-    for t, amount in rest.items():
-        handed[t] += amount
-    return handed
+    return found + rest
 
 
 def _inherited(
     calls: Calls, times: CallTimes, held: Ints, late: npt.NDArray[np.bool_], traces: int
-) -> npt.NDArray[np.float64]:
+) -> Floats:
     """Per trace how much of its lateness it inherits, ns."""
     # Exposed waiting of each rank up to each of its parts.
     order = np.lexsort((times.start, calls.trace))
@@ -81,15 +111,15 @@ def _inherited(
     for call in chosen[np.lexsort((times.arrival[chosen], calls.group[chosen]))].tolist():
         group, gap = int(calls.group[call]), int(times.lateness[call])
         a, b = int(last[call]), int(second[call])
-        mine, other = int(calls.trace[a]), int(calls.trace[b])
+        trace, other = int(calls.trace[a]), int(calls.trace[b])
         carried = 0.0
         previous = known.get(group)
-        if previous is not None and (previous.last, previous.second) == (mine, other):
+        if previous is not None and (previous.last, previous.second) == (trace, other):
             left = max(0, previous.gap - previous.waited)
             carried = previous.inherited * left / max(previous.gap, 1)
         more = min(float(gap), max(0.0, carried + int(since[a] - since[b])))
-        found[mine] += more
-        known[group] = _Before(mine, other, gap, more, int(held[b]))
+        found[trace] += more
+        known[group] = _Before(trace, other, gap, more, int(held[b]))
     return found
 
 
@@ -108,14 +138,12 @@ def _since(calls: Calls, times: CallTimes, before: Ints, held: Ints) -> Ints:
     return result
 
 
-def _waited_for(calls: Calls, times: CallTimes, held: Ints, traces: int) -> list[dict[int, float]]:
-    """Per trace the ranks that it waited for, and how long, ns."""
-    found: list[dict[int, float]] = [{} for _ in range(traces)]
+def _waited_for(calls: Calls, times: CallTimes, held: Ints, traces: int) -> _Waiting:
     last = times.last[calls.call_of_part]
     part = (last >= 0) & (held > 0) & (last != calls.trace)
     pair = calls.trace[part].astype(np.int64) * traces + last[part]
     pairs, index = np.unique(pair, return_inverse=True)
-    sums = np.bincount(index, weights=held[part]) if len(pairs) else np.empty(0)
-    for key, ns in zip(pairs.tolist(), sums.tolist(), strict=True):
-        found[key // traces][key % traces] = ns
-    return found
+    sums = np.bincount(index, weights=held[part], minlength=len(pairs))
+    source = pairs // traces
+    of_source = np.bincount(source, weights=sums, minlength=traces)
+    return _Waiting(source, pairs % traces, sums / of_source[source])

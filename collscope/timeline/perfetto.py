@@ -17,9 +17,10 @@ import numpy.typing as npt
 from collscope.match.rows import title
 from collscope.model.trace import Ints
 from collscope.timeline.analyse import Timeline
-from collscope.timeline.graph import EXPLAINED_NS, HOST
+from collscope.timeline.graph import HOST
 from collscope.timeline.play import Played, Substitutions, last_causes, play
 from collscope.timeline.recorded_job import RecordedJob
+from collscope.timeline.tolerances import EXPLAINED_NS
 
 Event = dict[str, object]
 Floats = npt.NDArray[np.float64]

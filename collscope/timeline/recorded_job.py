@@ -13,7 +13,7 @@ from collscope.match.traces import Calls
 from collscope.model.profile import other_profilers
 from collscope.model.trace import Call, HostCalls, Ints
 from collscope.model.trace_collective import shows_cpu_activities
-from collscope.timeline.causal import build_graph
+from collscope.timeline.causes.build import build_graph
 from collscope.timeline.clocks import Clocks
 from collscope.timeline.contention import Contention, measure_contention
 from collscope.timeline.exchanges import with_exchanges

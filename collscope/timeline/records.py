@@ -9,25 +9,6 @@ import msgspec
 from collscope.model import CollectiveClass
 
 
-class ClassTimes(msgspec.Struct, frozen=True):
-    """All calls of one class that count: warm-up left out. Medians are over calls."""
-
-    key: CollectiveClass
-    calls: int
-    incomplete: int  # of the calls, those that lack a rank: their transfer is not known
-    suspect: int  # of the calls, those whose two estimates of the transfer disagree
-    known: int  # calls whose transfer is known; the figures below are of these
-    transfer_ns_median: float | None
-    transfer_ns_min: float | None
-    transfer_ns_max: float | None
-    transfer_ns_mad: float | None
-    start_skew_ns_median: float | None
-    end_skew_ns_median: float | None
-    transfer_ns: int  # sums over calls and ranks
-    wait_ns: int
-    duration_ns: int  # of all calls and ranks: what is not known is in no other sum
-
-
 class RankTimes(msgspec.Struct, frozen=True):
     """All collectives of one rank that count; wait + transfer + unknown = duration."""
 
@@ -54,6 +35,8 @@ class LateRank(msgspec.Struct, frozen=True):
     caused_wait_ns: int  # what the others would wait less, had it come with the second last
     share: float  # of the lateness of all ranks
     named: bool  # a straggler: it is the first cause of most lateness, beyond the clocks' error
+    inherited_ns: int  # of total_ns: it waited itself, for ranks late in other groups
+    first_rank: int | None  # that is the first cause of most of this; None where it is little
 
 
 class WarmUp(msgspec.Struct, frozen=True):

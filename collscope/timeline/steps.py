@@ -14,17 +14,22 @@ from collscope.match.rows import UNKNOWN_LAUNCH, Rows
 from collscope.match.traces import Calls
 from collscope.model.trace import Ints, Kind
 from collscope.timeline.overlap import warm_until
+from collscope.timeline.tolerances import (
+    EDGE_LAUNCHES,
+    MAX_LAUNCH_SPREAD,
+    MAX_LONE_STEP_LEAD,
+    MAX_PAUSE_RATIO,
+    MIN_LAYER_KERNELS,
+    MIN_PAUSE_STEPS,
+    MIN_PAUSE_TO_IDLE,
+    MIN_RECURRING_COLLECTIVES,
+    PAUSE_SLACK_NS,
+    PERIODS_TRIED,
+    SETTLING_PART,
+)
 from collscope.timeline.waits import CallTimes
 
 Floats = npt.NDArray[np.float64]
-_ALIKE = 0.98  # of the collectives that recur after a period
-_TRIED = 32
-_EVEN = 0.02  # by which steps may differ in their launches: in 200 recordings by 0.5 %
-_EDGE = 4  # launches of the host's other threads that may fall in the step beside theirs
-_LAYERED = 0.5  # of a step's kernels that are of layers: 0.67 to 1 in those recordings
-_LONGER, _PAUSE_NS = 2, 5_000  # of the usual pause of a step's host, and more than that
-_PAUSE, _PIECES = 0.8, 4  # of a usual step, and of its longest idle time in one piece
-_LONE = 0.05  # of a lone marked step that may pass before its first kernel
 # silu_backward_kernel, flash_bwd_kernel, cudnn_..._flash_bprop_wgmma_f16, dgrad2d_grouped
 _BACKWARD = re.compile(r"backward|bwd|bprop|[bdw]grad", re.IGNORECASE)
 # FusedOptimizerTensorListMetadata, FusedAdamMathFunctor; and no `{lambda()#1}`
@@ -142,7 +147,7 @@ def _without_pauses(rows: Rows, traces: Ints, ends: Ints) -> tuple[slice, Ints]:
         silent[:, k, step[order]] = np.maximum(start - reach, 0)[order], reach[order], start[order]
     longest, least = np.diff(moments).max(axis=0), silent[0].min(axis=0)
     usual, piece = (np.sort(v)[(len(v) - 1) // 2] for v in (longest, least))
-    paused = np.flatnonzero((least > _PAUSE * usual) & (least > _PIECES * piece))
+    paused = np.flatnonzero((least > MIN_PAUSE_STEPS * usual) & (least > MIN_PAUSE_TO_IDLE * piece))
     bounds = np.concatenate([[-1], paused, [len(least)]])
     k = len(bounds) - 2 - int(np.diff(bounds)[::-1].argmax())
     found = [(t, *silent[1:, i, j]) for j in paused.tolist() for i, t in enumerate(traces.tolist())]
@@ -183,7 +188,7 @@ def _marked(rows: Rows, trace: int) -> Ints:
     if len(found) == 1 == len(rows.steps[trace]):
         ((begin, finish),) = rows.steps[trace]
         first = mine.start + int(inside[when[inside].argmin()])
-        if rows.end[found[0]] - rows.end[first] >= (1 - _LONE) * (finish - begin):
+        if rows.end[found[0]] - rows.end[first] >= (1 - MAX_LONE_STEP_LEAD) * (finish - begin):
             found.insert(0, first)
     return np.array(found, dtype=np.int64)
 
@@ -267,7 +272,11 @@ def _are_steps(rows: Rows, launched: Ints, cuts: Ints, period: Ints) -> bool:
     """
     size = np.diff(cuts)
     # One collective after the other, and nothing else, tells of no step.
-    if not len(size) or size.max() < 2 or np.ptp(size) > _EVEN * size.max() + _EDGE:
+    if (
+        not len(size)
+        or size.max() < 2
+        or np.ptp(size) > MAX_LAUNCH_SPREAD * size.max() + EDGE_LAUNCHES
+    ):
         return False
     what = np.where(rows.entry[launched] >= 0, len(rows.names), rows.name[launched])
     step = np.searchsorted(cuts, np.arange(len(launched)), side="right")  # 0: before them
@@ -278,15 +287,19 @@ def _are_steps(rows: Rows, launched: Ints, cuts: Ints, period: Ints) -> bool:
     if optimizer[what].any():
         return bool(optimizer[recurs].any())
     left = int((~recurs[what]).sum())
-    if max(cuts[0], len(launched) - cuts[-1]) > size.max() + _EDGE or left > _EDGE:
+    if max(cuts[0], len(launched) - cuts[-1]) > size.max() + EDGE_LAUNCHES or left > EDGE_LAUNCHES:
         return False
-    if _layered(period) >= _LAYERED:
+    if _layered(period) >= MIN_LAYER_KERNELS:
         return True
     if any(_BACKWARD.search(rows.names[name]) for name in set(rows.name[launched].tolist())):
         return False
     # The first one may wait for what came before.
     gaps = _longest_gaps(rows, launched, step)[2 : len(cuts)]
-    return not left and len(gaps) > 0 and max(gaps) <= _LONGER * np.median(gaps) + _PAUSE_NS
+    return (
+        not left
+        and len(gaps) > 0
+        and max(gaps) <= MAX_PAUSE_RATIO * np.median(gaps) + PAUSE_SLACK_NS
+    )
 
 
 def _longest_gaps(rows: Rows, launched: Ints, step: Ints) -> Ints:
@@ -312,7 +325,7 @@ def _layered(values: Ints) -> float:
     apart = np.diff(order)[np.diff(values[order]) == 0]
     known, often = np.unique(apart[apart > 1], return_counts=True)
     covered = np.zeros(len(values), dtype=bool)
-    for distance in known[np.argsort(-often, kind="stable")][:_TRIED].tolist():
+    for distance in known[np.argsort(-often, kind="stable")][:PERIODS_TRIED].tolist():
         same = values[distance:] == values[:-distance]
         runs = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]))).reshape(-1, 2)
         for begin, end in runs[np.diff(runs)[:, 0] >= distance].tolist():
@@ -327,14 +340,17 @@ def find_period(values: Ints) -> int | None:
     >>> find_period(np.array([9, 1, 2, 1, 3, 1, 2, 1, 3, 1, 2, 1, 3]))
     4
     """
-    tail = values[len(values) // 4 :]  # the beginning may be initialisation
+    tail = values[len(values) // SETTLING_PART :]  # the beginning may be initialisation
     known, counts = np.unique(tail, return_counts=True)
     if not (counts > 1).any():
         return None
     rarest = known[np.where(counts > 1, counts, len(tail) + 1).argmin()]
     places = np.flatnonzero(tail == rarest)
-    for distance in (places[-1] - places[-2 : -2 - _TRIED : -1]).tolist():
-        if 2 * distance <= len(tail) + 1 and (tail[distance:] == tail[:-distance]).mean() >= _ALIKE:
+    for distance in (places[-1] - places[-2 : -2 - PERIODS_TRIED : -1]).tolist():
+        if (
+            2 * distance <= len(tail) + 1
+            and (tail[distance:] == tail[:-distance]).mean() >= MIN_RECURRING_COLLECTIVES
+        ):
             return int(distance)
     return None
 

@@ -12,6 +12,7 @@ from collscope.model import CollectiveClass
 from collscope.model.trace import Ints
 from collscope.timeline.recorded_job import RecordedJob, recorded_transfers
 from collscope.timeline.records import ChangedClass
+from collscope.timeline.tolerances import MIN_CALLS_TO_TURN, MIN_LIKENESS_GAIN, MIN_SIZE_RANGE
 from collscope.timeline.traced_transfers import (
     Transfers,
     blocks_change,
@@ -287,9 +288,9 @@ def _step_sums(values: Floats, per_step: int) -> Floats:
 
 def _turn(ours: Floats, other: Floats) -> int:
     """By how many places the other run's step begins later: windows may begin anywhere in it."""
-    if len(ours) < 3 or np.ptp(np.log(np.maximum(ours, 1))) < 0.1:
+    if len(ours) < MIN_CALLS_TO_TURN or np.ptp(np.log(np.maximum(ours, 1))) < MIN_SIZE_RANGE:
         return 0
     a, b = (np.log(np.maximum(v, 1.0)) for v in (ours, other))
     likeness = np.array([np.corrcoef(a, np.roll(b, k))[0, 1] for k in range(len(a))])
     best = int(np.nanargmax(likeness)) if np.isfinite(likeness).any() else 0
-    return best if likeness[best] > likeness[0] + 0.1 else 0
+    return best if likeness[best] > likeness[0] + MIN_LIKENESS_GAIN else 0

@@ -16,12 +16,19 @@ import numpy as np
 from msgspec.structs import replace
 
 from collscope.stats import apart, with_noise
-from collscope.timeline.assumptions import HOST_STARTS, IDLE, STARTS, host_prior
+from collscope.timeline.assumptions import host_prior
 from collscope.timeline.overlap import covered, union
 from collscope.timeline.play import Substitutions, play
 from collscope.timeline.recorded_job import RecordedJob
+from collscope.timeline.tolerances import (
+    HOST_STARTS,
+    MAX_IDLE,
+    MAX_STEPS_ADVISED,
+    STARTS,
+    SURE,
+    USUAL,
+)
 
-USUAL, SURE = 0.95, 0.998  # confidence of a range, and of one that must not err: 0.1 % either side
 _NORMAL = {c: NormalDist().inv_cdf(0.5 + c / 2) for c in (USUAL, SURE)}
 # Paces of a start's hosts: as recorded, fast and slow ones of a usual range and of a sure one. Nine
 # of ten pairs of starts lie within `HOST_STARTS` (docs/validation.md, "Cost of the profiler").
@@ -32,7 +39,6 @@ _SLOW = {c: (1 + HOST_STARTS) ** rarer for c, rarer in _RARER.items()}
 PACES = (_AS_RECORDED, *_FAST.values(), *_SLOW.values())
 _LEAST, _MIDDLE, _MOST = _COSTS = range(3)
 _BETWEEN = hypot(STARTS, STARTS) / _NORMAL[USUAL]  # standard deviation of two starts
-_MOST_STEPS = 100  # that are worth recording
 DOUBTS = (
     "profiler",  # what it costs the hosts
     "hosts",  # their pace differs from start to start
@@ -105,7 +111,7 @@ def _idle_without_cause(recorded: RecordedJob) -> float:
     """Time of a step in which a GPU is idle for no cause that its trace tells, ns; of the worst.
 
     As far as is known it is the host's: of traces without launches all of it. What good traces do
-    not explain, up to `IDLE` of a step, is left out.
+    not explain, up to `MAX_IDLE` of a step, is left out.
     """
     rows, steps = recorded.rows, recorded.steps
     begin, finish = steps.span(rows.end, len(rows.ranks))
@@ -117,7 +123,7 @@ def _idle_without_cause(recorded: RecordedJob) -> float:
         before, after = covered(*union(start, end), ends).tolist()
         idle = float(finish[trace] - begin[trace]) - (after - before)
         most = max(most, min(idle, float(recorded.graph.idle_ns[trace])))
-    return max(0.0, most / int(steps.count[0]) - IDLE * (recorded.step_ns or 0.0))
+    return max(0.0, most / int(steps.count[0]) - MAX_IDLE * (recorded.step_ns or 0.0))
 
 
 def step_ratio(
@@ -164,7 +170,7 @@ def steps_enough(
     if noise.error is None:
         return None
     one = noise.error * sqrt(harmonic_mean([len(first.recorded), len(second.recorded)]))
-    for steps in range(max(len(first.recorded), len(second.recorded)) + 1, _MOST_STEPS + 1):
+    for steps in range(max(len(first.recorded), len(second.recorded)) + 1, MAX_STEPS_ADVISED + 1):
         so_many = replace(noise, error=one / sqrt(steps), freedom=2 * (steps - 1))
         half = with_noise(so_many, _BETWEEN**2).half_width(confidence)
         if half is not None and half <= within:

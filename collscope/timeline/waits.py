@@ -19,12 +19,10 @@ from collscope.match.rows import Rows
 from collscope.match.traces import Calls
 from collscope.model.trace import Ints
 from collscope.timeline.clocks import Clocks
-from collscope.timeline.records import ClassTimes, RankTimes, WarmUp
+from collscope.timeline.records import RankTimes, WarmUp
+from collscope.timeline.tolerances import MAX_FORM_DIFFERENCE, WARM_UP_CALLS, WARM_UP_FACTOR
 
 Bools = npt.NDArray[np.bool_]
-_WARM_UP_CALLS = 3
-_WARM_UP_FACTOR = 10
-_DISAGREE = 0.1
 
 
 class CallTimes(msgspec.Struct, frozen=True):
@@ -121,7 +119,7 @@ def _empty() -> CallTimes:
 def _disagree(x: Ints, shortest: Ints, error: npt.NDArray[np.float64]) -> Bools:
     """The two forms differ by more than a tenth, and by more than the clocks' error."""
     apart = np.abs(x - shortest)
-    result: Bools = (apart > _DISAGREE * np.maximum(x, shortest)) & (apart > error)
+    result: Bools = (apart > MAX_FORM_DIFFERENCE * np.maximum(x, shortest)) & (apart > error)
     return result
 
 
@@ -153,10 +151,10 @@ def first_long(lasts: Ints, kind: npt.NDArray[np.int32]) -> list[float]:
     At most 3, and only an unbroken run from the first one.
     """
     found: list[float] = []
-    for k in range(min(_WARM_UP_CALLS, len(lasts))):
+    for k in range(min(WARM_UP_CALLS, len(lasts))):
         alike = lasts[kind == kind[k]]
         typical = float(np.median(alike if len(alike) > 2 else lasts))
-        if lasts[k] <= _WARM_UP_FACTOR * typical:
+        if lasts[k] <= WARM_UP_FACTOR * typical:
             break
         found.append(typical)
     return found
@@ -169,45 +167,6 @@ def _excluded(
         WarmUp(k, int(calls.group[k]), int(calls.seq[k]), int(longest[k]), float(typical[k]))
         for k in np.flatnonzero(warm_up).tolist()
     )
-
-
-def class_times(calls: Calls, times: CallTimes) -> list[ClassTimes]:
-    """Per class what its calls took, the class with most time first."""
-    part_class = calls.class_[calls.call_of_part]
-    part_counts = ~times.warm_up[calls.call_of_part]
-    split = part_counts & (times.wait >= 0)
-    n = len(calls.classes)
-    duration = _sums(part_class, times.end - times.start, part_counts, n)
-    transfer = _sums(part_class, times.part_transfer, split, n)
-    wait = _sums(part_class, times.wait, split, n)
-    order = np.argsort(calls.class_, kind="stable")
-    cuts = np.searchsorted(calls.class_[order], np.arange(n + 1))
-    found = []
-    for k, key in enumerate(calls.classes):
-        mine = order[cuts[k] : cuts[k + 1]]
-        mine = mine[~times.warm_up[mine]]
-        known = mine[times.known[mine]]
-        x = times.transfer[known]
-        median = float(np.median(x)) if len(x) else None
-        found.append(
-            ClassTimes(
-                key=key,
-                calls=len(mine),
-                incomplete=int((calls.seen[mine] != calls.nranks[mine]).sum()),
-                suspect=int(times.suspect[mine].sum()),
-                known=len(known),
-                transfer_ns_median=median,
-                transfer_ns_min=float(x.min()) if len(x) else None,
-                transfer_ns_max=float(x.max()) if len(x) else None,
-                transfer_ns_mad=None if median is None else float(np.median(np.abs(x - median))),
-                start_skew_ns_median=_median_known(times.start_skew[known]),
-                end_skew_ns_median=_median_known(times.end_skew[known]),
-                transfer_ns=int(transfer[k]),
-                wait_ns=int(wait[k]),
-                duration_ns=int(duration[k]),
-            )
-        )
-    return sorted(found, key=lambda c: -c.duration_ns)
 
 
 def rank_times(rows: Rows, calls: Calls, times: CallTimes) -> list[RankTimes]:
@@ -236,8 +195,3 @@ def _sums(group: npt.NDArray[np.int32], values: Ints, chosen: Bools, n: int) -> 
     """Sums by group; exact below 2^53 ns, which is 104 days."""
     sums = np.bincount(group[chosen], weights=values[chosen], minlength=n)
     return np.rint(sums).astype(np.int64)
-
-
-def _median_known(values: Ints) -> float | None:
-    known = values[values >= 0]
-    return float(np.median(known)) if len(known) else None

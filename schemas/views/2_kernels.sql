@@ -85,7 +85,9 @@ CREATE VIEW rank_times AS SELECT
     k.late_total_ns,           -- sum of its lateness against the second last rank
     k.caused_wait_ns,          -- what the others would wait less, had it come with the second last
     k.late_share,              -- part of the lateness of all ranks
-    k.straggler                -- 1: most of the lateness is its own, beyond the clocks' error
+    k.straggler,               -- 1: most of the lateness is its own, beyond the clocks' error
+    k.late_inherited_ns,       -- of late_total_ns, what it owes to ranks that it waited for in other groups
+    k.late_first_rank          -- rank that is the first cause of most of it; NULL where it is little
 FROM _trace_rank k JOIN _trace t USING (trace_id) JOIN _source s USING (source_id)
 JOIN _run r USING (run_id);
 

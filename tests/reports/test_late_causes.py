@@ -15,8 +15,7 @@ _STEPS = 30
 _TABLES = """
 CREATE TABLE traces (run, source_id);
 CREATE TABLE kernels (run, rank, source_id, name, family, kind, call_id, start_ns, end_ns,
-                      duration_ns, launch_ns, wait_ns);
-CREATE TABLE call_times (run, call_id, comm_id, last_rank, lateness_ns);
+                      duration_ns, launch_ns);
 """
 
 
@@ -55,7 +54,7 @@ def causes(found: Timeline, late: int) -> tuple[LateCause, ...]:
     """Causes out of the views' columns; `late` is the rank to be looked at."""
     db = sqlite3.connect(":memory:")
     db.executescript(_TABLES)
-    rows, calls, times = found.rows, found.calls, found.times
+    rows, calls = found.rows, found.calls
     of_row = dict(zip(calls.row.tolist(), range(len(calls.row)), strict=True))
     call_of = calls.call_of_part
     for trace, rank in enumerate(rows.ranks):
@@ -64,34 +63,26 @@ def causes(found: Timeline, late: int) -> tuple[LateCause, ...]:
             part = of_row.get(k)
             start, end, launch = int(rows.start[k]), int(rows.end[k]), int(rows.launch[k])
             db.execute(
-                "INSERT INTO kernels VALUES ('r',?,?,?,NULL,'kernel',?,?,?,?,?,?)",
+                "INSERT INTO kernels VALUES ('r',?,?,?,NULL,'kernel',?,?,?,?,?)",
                 (
                     rank, trace, rows.names[rows.name[k]],
                     None if part is None else int(call_of[part]), start, end, end - start,
                     None if launch < -(1 << 50) else launch + 10**9,
-                    None if part is None else int(times.wait[part]),
                 ),
             )  # fmt: skip
     db.execute("UPDATE kernels SET start_ns = start_ns + 1e9, end_ns = end_ns + 1e9")
-    for call in range(len(calls)):
-        last = int(times.last[call])
-        db.execute(
-            "INSERT INTO call_times VALUES ('r',?,?,?,?)",
-            (
-                call, int(calls.group[call]), rows.ranks[last] if last >= 0 else None,
-                int(times.lateness[call]),
-            ),
+    lateness = {row.rank: row for row in found.late}
+    ranks = []
+    for rank, overlap, times in zip(rows.ranks, found.overlaps, found.ranks, strict=True):
+        own = lateness[rank]
+        ranks.append(
+            RankRow(
+                rank, times.calls, 0, 0, 0, 0, 0, 0, 0.0, 0, own.total_ns, 0, own.share,
+                rank == late,
+                overlap.span_ns, overlap.compute_ns, 0, 0, 0, 0, overlap.idle_ns,
+                own.inherited_ns, own.first_rank,
+            )
         )  # fmt: skip
-    lateness = {row.rank: row.total_ns for row in found.late}
-    shares = {row.rank: row.share for row in found.late}
-    ranks = [
-        RankRow(
-            rank, times_.calls, 0, 0, 0, 0, 0, 0, 0.0, 0, lateness[rank], 0, shares[rank],
-            rank == late,
-            overlap.span_ns, overlap.compute_ns, 0, 0, 0, 0, overlap.idle_ns,
-        )
-        for rank, overlap, times_ in zip(rows.ranks, found.overlaps, found.ranks, strict=True)
-    ]  # fmt: skip
     return read_late_causes(db, "r", ranks)
 
 

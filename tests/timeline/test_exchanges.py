@@ -14,10 +14,10 @@ from readers import parse
 from collscope.model import Op
 from collscope.model.trace import TraceFile
 from collscope.timeline.analyse import Timeline, analyse
-from collscope.timeline.assumptions import HOST_PRIOR
 from collscope.timeline.exchanges import with_exchanges
 from collscope.timeline.prediction.predict import predict
 from collscope.timeline.recorded_job import RecordedJob
+from collscope.timeline.tolerances import HOST_PRIOR
 from collscope.timeline.traced_transfers import transfers_of
 from collscope.timeline.transfer_factors import NewTime
 

@@ -7,7 +7,7 @@ import pytest
 from trace_builder import US, Job
 
 from collscope.timeline.analyse import analyse
-from collscope.timeline.late_chain import first_causes
+from collscope.timeline.late_chain import inherited_lateness
 
 
 def test_a_rank_that_waited_in_another_group_is_no_first_cause() -> None:
@@ -28,5 +28,7 @@ def test_a_rank_that_waited_in_another_group_is_no_first_cause() -> None:
     late = (times.last >= 0) & (times.lateness > 1 * US)
     own = np.bincount(times.last[late], weights=times.lateness[late], minlength=4)
     assert (own / US).tolist() == pytest.approx([0, 0, 1000, 500], abs=5)
-    first = first_causes(calls, times, timeline.exposed, late, 4)
-    assert (first / US).tolist() == pytest.approx([0, 0, 1450, 50], abs=5)
+    found = inherited_lateness(calls, times, timeline.exposed, late, 4)
+    assert (found.caused / US).tolist() == pytest.approx([0, 0, 1450, 50], abs=5)
+    assert (found.inherited / US).tolist() == pytest.approx([0, 0, 0, 450], abs=5)
+    assert found.first.tolist() == [-1, -1, -1, 2]

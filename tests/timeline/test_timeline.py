@@ -98,14 +98,10 @@ def test_times_of_ranks_and_classes_by_hand() -> None:
         (21, 21 * 50 * US, 20 * 50 * US, 0),
     ]
     assert [r.unknown_ns for r in timeline.ranks] == [0, 50 * US]
-    (times,) = timeline.classes
-    assert (times.calls, times.known, times.incomplete) == (21, 20, 1)
-    spread = (times.transfer_ns_min, times.transfer_ns_max, times.transfer_ns_mad)
-    assert (times.transfer_ns_median, *spread) == (50 * US, 50 * US, 50 * US, 0)
-    assert (times.start_skew_ns_median, times.end_skew_ns_median) == (100 * US, 0)
-    assert (times.duration_ns, times.transfer_ns, times.wait_ns) == (
-        20 * 150 * US + 21 * 50 * US, 2 * 20 * 50 * US, 20 * 100 * US,
-    )  # fmt: skip
+    times = timeline.times
+    assert times.known.tolist() == [True] * 20 + [False]
+    for column, expected in ((times.transfer, 50), (times.start_skew, 100), (times.end_skew, 0)):
+        assert column[times.known].tolist() == [expected * US] * 20
 
 
 def test_ends_are_held_against_the_median_of_their_call() -> None:
@@ -316,9 +312,11 @@ def test_rooted_operation_by_the_aligned_form() -> None:
         leaf = begin + 40 * US
         job.rows[1].append(Row(Kind.KERNEL, 1, COMM, leaf, leaf + 15 * US, -(1 << 60), entry))
     timeline = analyse(job.traces({1: 2 * MS}))
-    broadcast = next(c for c in timeline.classes if c.key.op is Op.BROADCAST)
-    assert broadcast.transfer_ns_median == pytest.approx(15 * US, abs=1_000)
-    assert broadcast.suspect == 0
+    number = next(k for k, c in enumerate(timeline.calls.classes) if c.op is Op.BROADCAST)
+    broadcasts = timeline.calls.class_ == number
+    transfer = timeline.times.transfer[broadcasts & timeline.times.known]
+    assert float(np.median(transfer)) == pytest.approx(15 * US, abs=1_000)
+    assert not timeline.times.suspect[broadcasts].any()
 
 
 def test_point_to_point_pairs_and_what_is_left_over() -> None:

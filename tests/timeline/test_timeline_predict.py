@@ -56,11 +56,14 @@ def test_recorded_change_both_ways(
     """From one setting's record and the other's class times, the other's step time."""
     lines = (recordings / "blocking" / "steps.jsonl").read_text("utf-8").splitlines()
     measured = {j["setting"]: j["median_ms"] * MS for j in map(json.loads, lines)}
-    times = {
-        c.key: NewTime(c.transfer_ns_median, c.transfer_ns_min, c.transfer_ns_max)
-        for c in blocking[new].classes
-        if c.transfer_ns_median is not None
-    }
+    calls, found = blocking[new].calls, blocking[new].times
+    counts = found.known & ~found.warm_up
+    times = {}
+    for number, key in enumerate(calls.classes):
+        transfer = found.transfer[counts & (calls.class_ == number)]
+        times[key] = NewTime(
+            float(np.median(transfer)), float(transfer.min()), float(transfer.max())
+        )
     recorded = blocking[old].recorded()
     other = blocking[new].recorded()
     in_trace = predict(recorded, times)

@@ -10,10 +10,9 @@ from trace_builder import US, Job
 
 from collscope.stats import t_quantile
 from collscope.timeline.analyse import analyse
-from collscope.timeline.assumptions import HOST_STARTS, STARTS
+from collscope.timeline.tolerances import HOST_STARTS, STARTS, SURE
 from collscope.timeline.unprofiled import (
     PACES,
-    SURE,
     UnprofiledSteps,
     step_ratio,
     steps_enough,
@@ -37,7 +36,11 @@ def test_where_the_gpu_bounds_both_only_starts_and_steps_differ() -> None:
     found = step_ratio(a, b)
     assert found is not None
     assert (found.middle, found.low, found.high) == pytest.approx(
-        (1.1, 1.1 * exp(-hypot(STARTS, STARTS)), 1.1 * exp(hypot(STARTS, STARTS)))
+        (
+            1.1,
+            1.1 * exp(-hypot(STARTS, STARTS)),
+            1.1 * exp(hypot(STARTS, STARTS)),
+        )
     )
     assert found.doubts["profiler"] == found.doubts["hosts"] == (0, 0)
 
@@ -96,7 +99,10 @@ def test_so_many_steps_are_enough_and_one_less_is_not() -> None:
 
     def half(n: int) -> float:
         """The two variances add; freedom as Satterthwaite has it."""
-        own, between = 2 * (1.2533 * spread) ** 2 / n, (hypot(STARTS, STARTS) / 1.96) ** 2
+        own, between = (
+            2 * (1.2533 * spread) ** 2 / n,
+            (hypot(STARTS, STARTS) / 1.96) ** 2,
+        )
         freedom = (own + between) ** 2 / (own**2 / (2 * (n - 1)))
         return t_quantile(0.975, freedom) * sqrt(own + between)
 

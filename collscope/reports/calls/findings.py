@@ -8,13 +8,9 @@ from collscope.reports.calls.answer import ClassRow, compact_ranges
 from collscope.reports.coverage.answer import DiagnosticRow
 from collscope.reports.coverage.deviations import Deviation, LastCall
 from collscope.reports.report.answer import Evidence, Finding, Report, calls_lost
+from collscope.reports.tolerances import FUSABLE_BYTES, FUSABLE_CALLS, TINY_BYTES
 from collscope.units import are, count, count_of
 
-TINY_BYTES = 4 * 1024
-# Below this an all-reduce costs its latency, whatever its size: on 8 GPUs of one host the
-# latency floor of about 20 us moves 64 KiB at only 3 GB/s, 1 % of what the links carry.
-FUSABLE_BYTES = 64 * 1024
-FUSABLE_CALLS = 100
 MOST_EVIDENCE = 5
 
 # Diagnostics that the rules on deviations put into words, rank by rank.

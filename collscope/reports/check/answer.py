@@ -39,6 +39,7 @@ from collscope.reports.compare.notes import (
     unlike,
     without_times,
 )
+from collscope.reports.tolerances import DISCOVERY_RATE
 from collscope.stats import (
     MAD_TO_SIGMA,
     Effect,
@@ -52,7 +53,6 @@ SCHEMA = "collscope.check/2"
 # Outcomes of classes of which a label, the current one or the baseline, has no right result.
 NO_TIME = ("wrong results", "failed", "baseline wrong", "baseline failed")
 _OUTCOMES = ("slower", "faster", "same", "noisy", "unknown", *NO_TIME)
-DISCOVERY_RATE = 0.005  # of the classes called changed, expected to be called so wrongly
 
 
 class ClassVerdict(msgspec.Struct, frozen=True):

@@ -15,7 +15,6 @@ from collscope.reports.check.answer import (
     control_floor,
 )
 from collscope.reports.check.verdict import (
-    TOTAL_THRESHOLD,
     Decision,
     Doubt,
     JudgedStep,
@@ -25,7 +24,9 @@ from collscope.reports.check.verdict import (
 from collscope.reports.compare.notes import FewLaunches
 from collscope.reports.compare.step_samples import STEP, SampledRun
 from collscope.reports.compare.traced import mean, ratio_unprofiled, traced_notes, traced_parts
-from collscope.timeline.unprofiled import SURE, USUAL, StepRatio, steps_enough
+from collscope.reports.tolerances import TOTAL_THRESHOLD
+from collscope.timeline.tolerances import SURE, USUAL
+from collscope.timeline.unprofiled import StepRatio, steps_enough
 
 # Of a ratio of steps, by what adds most to its range.
 _DOUBTS = {"profiler": Doubt.PROFILER, "hosts": Doubt.HOSTS, "starts": Doubt.ASSUMED}

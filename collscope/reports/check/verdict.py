@@ -17,13 +17,14 @@ from msgspec.structs import replace
 
 from collscope.model import CollectiveClass
 from collscope.reports.compare.notes import NoResult
+from collscope.reports.tolerances import (
+    DOMINANT_SHARE,
+    MIN_DECIDABLE_SHARE,
+    TOTAL_P,
+    TOTAL_THRESHOLD,
+    WIDEST_PERCENT,
+)
 from collscope.stats import Effect
-
-TOTAL_THRESHOLD = 0.02  # effect of the weighted total that matters
-TOTAL_P = 0.001  # probability at which the weighted total counts as changed
-DOMINANT_SHARE = 0.2  # of the time: changed classes that carry it together decide
-_NEEDED_SHARE = 0.5  # of the time must lie in classes whose noise allows a judgement
-WIDEST = 25  # %, resolution that is still worth its name
 
 
 class Verdict(Enum):
@@ -186,11 +187,11 @@ def _too_little(judged: Sequence[ComparedClass], lost: Lost) -> Decision | None:
     """No verdict, as too much is missing, or too noisy; None when there is enough."""
     covered = 1 - lost.share
     seen = sum(j.share for j in judged if j.seen)
-    if covered <= _NEEDED_SHARE or len(lost.keys) >= _NEEDED_SHARE * lost.of:
+    if covered <= MIN_DECIDABLE_SHARE or len(lost.keys) >= MIN_DECIDABLE_SHARE * lost.of:
         return Decision(Verdict.NO_VERDICT, Reason.MISSING)
-    if len(lost.keys) + lost.untimed >= _NEEDED_SHARE * (lost.of + lost.untimed):
+    if len(lost.keys) + lost.untimed >= MIN_DECIDABLE_SHARE * (lost.of + lost.untimed):
         return Decision(Verdict.NO_VERDICT, Reason.BASELINE)
-    if seen * covered < _NEEDED_SHARE:
+    if seen * covered < MIN_DECIDABLE_SHARE:
         noise = _noise(judged, covered, seen)
         return Decision(Verdict.NO_VERDICT, Reason.NOISE, noise=noise)
     return None
@@ -211,8 +212,8 @@ def _enough_resolution(
         (half, j.share) for j in unseen if (half := j.effect.half_width()) is not None
     ):
         seen += share
-        if seen * covered >= _NEEDED_SHARE:
-            return half if math.ceil(100 * math.expm1(half)) <= WIDEST else None
+        if seen * covered >= MIN_DECIDABLE_SHARE:
+            return half if math.ceil(100 * math.expm1(half)) <= WIDEST_PERCENT else None
     return None
 
 

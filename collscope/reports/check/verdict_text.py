@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from collscope.reports.check.answer import Check
 from collscope.reports.check.verdict import (
-    TOTAL_THRESHOLD,
-    WIDEST,
     Broken,
     ComparedClass,
     Decision,
@@ -24,8 +22,9 @@ from collscope.reports.check.verdict import (
 from collscope.reports.compare.notes import NoResult
 from collscope.reports.rendering.class_words import class_phrase
 from collscope.reports.rendering.step_words import predict_command
+from collscope.reports.tolerances import TOTAL_THRESHOLD, WIDEST_PERCENT
 from collscope.stats import ENOUGH_ROUNDS, Effect
-from collscope.timeline.assumptions import HOST_STARTS, STARTS
+from collscope.timeline.tolerances import HOST_STARTS, STARTS
 from collscope.units import count, count_of, figure
 
 _NAMED = 3  # classes that a sentence names
@@ -148,7 +147,7 @@ def _step_remedy(step: JudgedStep, few: str) -> str:
     (first, _), (other, _) = step.steps
     assert step.high is not None
     wider = math.ceil(100 * (step.high - 1))
-    settle = f"; or settle for --resolution {wider}" * (wider <= WIDEST)
+    settle = f"; or settle for --resolution {wider}" * (wider <= WIDEST_PERCENT)
     if step.doubt is Doubt.SPREAD:
         if step.enough is None:
             return f"{few}, whose noise is too much for any number of them to tell{settle}"

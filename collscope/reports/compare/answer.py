@@ -25,12 +25,10 @@ from collscope.reports.compare.notes import (
     unlike,
     without_times,
 )
+from collscope.reports.tolerances import PLACES_NOTE
 from collscope.stats import LAUNCH_NOISE, Effect, effects, weighted_total
 
 SCHEMA = "collscope.compare/2"
-# Places that differ by more than this are first touch or an accident: of the published Frontier
-# tables' 68 pairs two are at 1.17 and 1.18, one at 2.04, and the others below 1.13.
-_PLACES_DIFFER = 1.15
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -363,7 +361,7 @@ def _outliers(labels: Sequence[Label]) -> Iterator[Note]:
             if key.in_place is not False or twin not in label.classes:
                 continue
             out, in_ = (label.classes[k].samples.time_us for k in (key, twin))
-            if max(out, in_) / min(out, in_) > _PLACES_DIFFER:
+            if max(out, in_) / min(out, in_) > PLACES_NOTE:
                 yield PlacesDiffer(label.name, key, out, in_)
 
 

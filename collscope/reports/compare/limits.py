@@ -12,12 +12,10 @@ from collscope.errors import UsageError
 from collscope.model import CollectiveClass, Op
 from collscope.reports.compare.labels import Label
 from collscope.reports.compare.notes import Impossible, NotApplicable, Note, SeveralNodes
+from collscope.reports.tolerances import ROUNDED_SHARE
 
 if TYPE_CHECKING:
     from collscope.roofline.system import System
-
-
-_DIGITS = 0.005  # part of a bandwidth that tables round away
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -87,5 +85,5 @@ def _above(label: Label, limit: _Hard) -> Iterator[Impossible]:
         hard = limit.of(key)
         if hard is None or measured.busbw_gbps is None:
             continue
-        if measured.busbw_gbps > hard[0] * (1 + _DIGITS):
+        if measured.busbw_gbps > hard[0] * (1 + ROUNDED_SHARE):
             yield Impossible(label.name, key, measured.busbw_gbps, hard[0], hard[1])

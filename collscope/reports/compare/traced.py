@@ -31,7 +31,8 @@ from collscope.reports.compare.notes import (
 )
 from collscope.reports.compare.step_samples import COMPUTE, OF_RANKS, PARTS, UNPROFILED, SampledRun
 from collscope.stats import Samples, effects
-from collscope.timeline.unprofiled import USUAL, StepRatio, step_ratio
+from collscope.timeline.tolerances import USUAL
+from collscope.timeline.unprofiled import StepRatio, step_ratio
 
 
 def compare_traced(runs: Sequence[SampledRun]) -> Comparison:

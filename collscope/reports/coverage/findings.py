@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from collscope.model import Op
 from collscope.reports.report.answer import Evidence, Finding, Report
 from collscope.reports.share.rocprof_files import again
+from collscope.timeline.tolerances import MAX_STEP_RATIO
 from collscope.units import count
 
 _MOST_NAMED = 3
@@ -15,7 +16,6 @@ _LOGS_OF_ONE = (
     " The logs are joined to the traces of this one alone. To join them to others, ingest those and"
     " the logs with --run NAME."
 )
-_UNLIKE = 1.25  # steps of two jobs; those of one differ by less, as its ranks wait for each other
 
 # Per diagnostic: title, what it counts, detail.
 _SEVERAL = {
@@ -122,7 +122,7 @@ def unlike_traces(report: Report) -> Iterable[Finding]:
             at = component[row.rank]
             steps[at] = max(steps[at], row.mean_ns)
     least, most = min(steps.values(), default=1.0), max(steps.values(), default=1.0)
-    differ = most > _UNLIKE * least
+    differ = most > MAX_STEP_RATIO * least
     joint = said.traced is None and any(
         row.ranks_seen == len(component) and any(Op(used.op).synchronises for used in row.ops)
         for row in report.communicators

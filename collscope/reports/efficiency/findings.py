@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from collscope.reports.calls.answer import compact_ranges
-from collscope.reports.efficiency.judged_classes import MOSTLY, SKEW_FACTOR
 from collscope.reports.efficiency.judgement import JudgedClass
 from collscope.reports.efficiency.text import most_words
 from collscope.reports.rendering.class_words import class_words, other_gpus_words
 from collscope.reports.report.answer import Finding, Report
+from collscope.reports.tolerances import (
+    MIN_JOB_TO_ALONE,
+    MIN_JUDGED_SHARE,
+    PAYS,
+    SKEW_FACTOR,
+    WORTH,
+)
 from collscope.roofline.workload import not_applying
 from collscope.units import are, count, count_of, format_size
 
-WORTH = 0.01  # part of GPU time that tuning must save to be worth the work
-_PAYS = 0.05  # part of it that tuning must save to be told before all else
-_ENOUGH = 0.5  # part of the collective time that must be judged before anything is said about it
 _MOST = 5
 _BALANCE = (
     "Look for ranks that arrive late (uneven work, input pipeline, host jitter) and for compute "
@@ -27,7 +30,7 @@ def slow_collectives(report: Report) -> Iterable[Finding]:
     """Classes far below their ceiling, which cost the job more than its late ranks do."""
     uplift = max(report.judgement.uplifts, key=lambda found: found.saved, default=None)
     rows = [row for row in report.judgement.classes if row.efficiency and row.recoverable_s]
-    if uplift is None or not rows or uplift.judged < _ENOUGH or uplift.saved < _PAYS:
+    if uplift is None or not rows or uplift.judged < MIN_JUDGED_SHARE or uplift.saved < PAYS:
         return
     to_win = sum(row.recoverable_s or 0.0 for row in rows)
     if to_win <= sum(rank.caused_wait_ns for rank in report.timeline.ranks) / 1e9:
@@ -157,7 +160,7 @@ def _skewed(row: JudgedClass) -> bool:
     if row.transfer_us is None or row.wait_us is None or row.roof_us is None:
         return False
     alone = row.transfer_us / (row.contention or 1.0)
-    return row.transfer_us + row.wait_us > max(SKEW_FACTOR * row.roof_us, MOSTLY * alone)
+    return row.transfer_us + row.wait_us > max(SKEW_FACTOR * row.roof_us, MIN_JOB_TO_ALONE * alone)
 
 
 def roof_does_not_apply(report: Report) -> Iterable[Finding]:
@@ -189,13 +192,13 @@ def tuning_not_worth_it(report: Report) -> Iterable[Finding]:
     """Less than 1 % of the GPU time can be saved, even if unmeasured classes are alike."""
     uplifts, parts = report.judgement.uplifts, report.judgement.decomposition
     uplift = max(uplifts, key=lambda found: found.saved, default=None)
-    if uplift is not None and uplift.judged >= _ENOUGH:
+    if uplift is not None and uplift.judged >= MIN_JUDGED_SHARE:
         saved = uplift.saved / uplift.judged
         of = f"the time ({uplift.denominator})"
     elif uplift is None and parts is not None:
         by_name = {part.name: part.share for part in parts.parts}
         tunable, unjudged = by_name["tunable"], by_name["unjudged"] or 0.0
-        if tunable is None or unjudged > 1 - _ENOUGH:
+        if tunable is None or unjudged > 1 - MIN_JUDGED_SHARE:
             return
         saved, of = tunable / (1 - unjudged), "the collective time"
     else:

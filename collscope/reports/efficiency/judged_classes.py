@@ -14,10 +14,6 @@ from collscope.reports.efficiency.uplift import Part, Split, split
 from collscope.roofline.chosen import NO_SIZE, AnyRoofs, FitRoofs
 from collscope.roofline.workload import RoofAt, Workload
 
-# A transfer in the job may be slower than its roof by this much before the rest is called waiting.
-SKEW_FACTOR = 3.0
-# A class measured alone must take over twice as long in the job: most of it is not its transfer.
-MOSTLY = 2.0
 WAITING = "waiting"  # regime of a class that waits more than it transfers
 
 

@@ -14,19 +14,16 @@ from itertools import accumulate, islice, pairwise
 
 from collscope.reports.efficiency.judgement import IN_JOB, JudgedClass
 from collscope.reports.report.answer import Finding, Report
+from collscope.reports.tolerances import (
+    BANDWIDTH_BYTES,
+    FAR_BELOW_CEILING,
+    MAX_SIZE_STEP,
+    PLACES_FINDING,
+    TIME_FALLS,
+    TIME_JUMPS,
+)
 from collscope.units import are, count, format_size
 
-# A larger message that takes less than this part of a smaller one's time: beyond the noise of a
-# benchmark's mean (nccl-tests on four H200: repetitions within 3 %).
-FALLS = 0.85
-# In place and out of place move the same data over the links; a copy within a GPU is far faster.
-PLACES_DIFFER = 1.3
-# Below this part of the reachable ceiling at large messages something is switched off or broken.
-FAR = 0.5
-# The next size may take longer by the ratio of the sizes, and by this much beyond the noise.
-JUMPS = 1 / FALLS
-_NEXT = 4  # times the size, at most: of sizes further apart several steps may lie between
-_LARGE = 16 << 20  # bytes from which a time is bandwidth
 _MOST = 4
 _OUTLIERS = {
     "round": "Another job, clocks or a link disturbed it: leave it out or measure again; compare "
@@ -68,7 +65,7 @@ def _falls(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
         if larger == len(ordered):
             break
         least = least_from[larger]
-        if (least.measured_us or 0) < FALLS * (small.measured_us or 0):
+        if (least.measured_us or 0) < TIME_FALLS * (small.measured_us or 0):
             yield (small.measured_us or 0) / (least.measured_us or 1), small, least
 
 
@@ -114,7 +111,7 @@ def _jumps(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
     for small, large in pairwise(sorted(ordered, key=lambda r: r.size_bytes or 0)):
         ratio = (large.size_bytes or 0) / (small.size_bytes or 1)
         jump = (large.measured_us or 0) / (small.measured_us or 1) / ratio
-        if 1 < ratio <= _NEXT and jump > JUMPS:
+        if 1 < ratio <= MAX_SIZE_STEP and jump > TIME_JUMPS:
             yield jump, small, large
 
 
@@ -152,7 +149,7 @@ def _apart(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
         if len(pair) == 2:
             fast, slow = sorted(pair.values(), key=lambda r: r.measured_us or 0.0)
             ratio = (slow.measured_us or 0) / (fast.measured_us or 1)
-            if ratio > PLACES_DIFFER:
+            if ratio > PLACES_FINDING:
                 yield ratio, slow, fast
 
 
@@ -180,13 +177,13 @@ def _far(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
     """The best large message of a family, if even it is far off: its time over the ceiling's."""
     large = [
         r for r in rows
-        if (r.size_bytes or 0) >= _LARGE and r.efficiency is not None and not r.calls
+        if (r.size_bytes or 0) >= BANDWIDTH_BYTES and r.efficiency is not None and not r.calls
     ]  # fmt: skip
     best = max(large, key=lambda r: r.efficiency or 0.0, default=None)
     if best is not None and best.measured_us and best.roof_high_us:
         # by the ceiling's slow end, so that its own uncertainty is no finding
         ratio = best.measured_us / best.roof_high_us
-        if ratio > 1 / FAR:
+        if ratio > 1 / FAR_BELOW_CEILING:
             yield ratio, best, best
 
 

@@ -11,11 +11,7 @@ from typing import Annotated
 import msgspec
 
 from collscope.model import CollectiveClass, Measurement
-
-# Beyond what launches and nodes differ by: of 30 launches on two H200 none is 3 % off the others.
-SLOWER = 1.10
-_FEWEST = 3  # others, and classes: of fewer nothing is typical
-_LONG_US = 20.0  # the host's launches decide how long shorter calls last (`stats`)
+from collscope.reports.tolerances import LONG_CALL_US, MIN_PLACES, SLOWER_PLACE
 
 
 class Outlier(msgspec.Struct, frozen=True):
@@ -37,7 +33,7 @@ def outliers_of(measured: Sequence[Measurement], label: str | None) -> Iterator[
     Nodes are compared by measurements within one node, where each was measured: under one label,
     or each under a label of its own.
     """
-    usable = [m for m in measured if m.usable and (m.time_us_median or 0) >= _LONG_US]
+    usable = [m for m in measured if m.usable and (m.time_us_median or 0) >= LONG_CALL_US]
     own = [m for m in usable if m.label == label]
     yield from _slower("round", _times((m, m.round) for m in own))
     alone = [m for m in usable if m.nnodes == 1 and m.host]
@@ -53,7 +49,7 @@ def outliers_of(measured: Sequence[Measurement], label: str | None) -> Iterator[
 def _times(measured: Iterable[tuple[Measurement, Hashable]]) -> _Times:
     """Times by class and place; none where there are too few places to compare."""
     placed = [(m, place) for m, place in measured if place is not None]
-    if len({place for _, place in placed}) <= _FEWEST:
+    if len({place for _, place in placed}) <= MIN_PLACES:
         return {}
     samples: dict[CollectiveClass, dict[Hashable, list[float]]] = defaultdict(
         lambda: defaultdict(list)
@@ -71,15 +67,15 @@ def _slower(kind: str, times: _Times) -> Iterator[Outlier]:
     """Places whose typical class takes longer than with the median of all places."""
     ratios: dict[Hashable, list[float]] = defaultdict(list)
     for places in times.values():
-        if len(places) > _FEWEST:
+        if len(places) > MIN_PLACES:
             usual = median(places.values())
             for place, time in places.items():
                 ratios[place].append(time / usual)
     found = [
         (math.exp(median(math.log(r) for r in own)), place, len(own))
         for place, own in ratios.items()
-        if len(own) >= _FEWEST
+        if len(own) >= MIN_PLACES
     ]
     for ratio, place, classes in sorted(found, key=lambda one: (-one[0], str(one[1]))):
-        if ratio > SLOWER:
+        if ratio > SLOWER_PLACE:
             yield Outlier(kind, str(place), ratio, classes, len(ratios) - 1)

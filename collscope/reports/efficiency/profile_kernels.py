@@ -10,8 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from collscope.model import Datatype, Op
-from collscope.reports.efficiency.judged_classes import MOSTLY, SKEW_FACTOR, Judged
+from collscope.reports.efficiency.judged_classes import Judged
 from collscope.reports.share.answer import KernelShare, Share
+from collscope.reports.tolerances import MIN_JOB_TO_ALONE, MIN_KERNEL_SHARE, SKEW_FACTOR
 from collscope.roofline.chosen import AnyRoofs
 from collscope.roofline.workload import RoofAt, Workload
 
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from collscope.kernel_names import KernelName
 
 KIB, MIB = 1024, 1024**2
-
-# Kernels below this part of GPU time are left out.
-_LEAST_SHARE = 0.01
 
 # Largest AllReduce that RCCL gives to MSCCL with the algorithm files that it ships, by protocol of
 # the kernel: tools/msccl-algorithms of ROCm/rccl @0cbce2a (8 ranks of one node; LL up to 512 KiB,
@@ -93,7 +91,7 @@ def _judge(kernel: KernelShare, judged: Sequence[Judged], roofs: AnyRoofs) -> Pr
     from collscope.kernel_names import classify  # noqa: PLC0415 - most reports ask for no roofs
 
     share, name = (kernel.percent or 0.0) / 100, classify(kernel.name)
-    if share < _LEAST_SHARE or kernel.mean_ns is None or name is None:
+    if share < MIN_KERNEL_SHARE or kernel.mean_ns is None or name is None:
         return None
     limit = _stock_limit(name, judged) if name.family == "msccl" else None
     largest = _largest_class(name, judged) if limit is None else _stock_msccl(limit, roofs)
@@ -108,7 +106,7 @@ def _judge(kernel: KernelShare, judged: Sequence[Judged], roofs: AnyRoofs) -> Pr
         served_bytes=roof.work.size_bytes,
         served=source,
         roof_us=roof.time_us,
-        skewed=mean_us > max(SKEW_FACTOR * roof.time_us, MOSTLY * known_us),
+        skewed=mean_us > max(SKEW_FACTOR * roof.time_us, MIN_JOB_TO_ALONE * known_us),
     )
 
 

@@ -11,12 +11,12 @@ import msgspec
 from msgspec.structs import replace
 
 from collscope.reports.efficiency.jobs import job_of_profile
-from collscope.reports.efficiency.judged_classes import SKEW_FACTOR, Judged
+from collscope.reports.efficiency.judged_classes import Judged
 from collscope.reports.efficiency.profile_kernels import ProfileKernel
 from collscope.reports.efficiency.uplift import Part, Spread, bootstrap, ceiling, gain, saved_share
 from collscope.reports.share.answer import Share, alike, hidden_percent
+from collscope.reports.tolerances import ENOUGH_SAMPLES, SKEW_FACTOR
 
-ENOUGH_SAMPLES = 10  # of a class, for a range that is not a rough one
 _WALL = """
 SELECT TOTAL(span_ns), TOTAL(collective_ns), TOTAL(exposed_ns), COUNT(*),
     TOTAL(wait_ns) / TOTAL(wait_ns + transfer_ns + unknown_ns),

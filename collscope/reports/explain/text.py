@@ -12,8 +12,8 @@ from collscope.reports.rendering.formats import in_format
 from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, table
 from collscope.reports.rendering.page import Extras, Fact
 from collscope.reports.rendering.step_words import predict_command, without_profiler
-from collscope.timeline.assumptions import HOST_STARTS, STARTS
 from collscope.timeline.explanation.explain import ExplainedPart
+from collscope.timeline.tolerances import HOST_STARTS, STARTS
 from collscope.units import count, format_size
 
 _PARTS = {

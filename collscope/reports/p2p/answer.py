@@ -14,12 +14,10 @@ from collscope.bench.p2p import P2pRun, Result
 from collscope.bench.p2p_plan import LATENCY_BYTES, ONE_WAY, PING_PONG, TWO_WAY, Exchange
 from collscope.ingest.match import reading
 from collscope.model import Measurement, Op, algorithm_bandwidth
+from collscope.reports.tolerances import MIN_PAIRS, MIN_SIGMAS, MIN_SLOW_PAIR
 from collscope.stats import MAD_TO_SIGMA, Samples, mad
 
 SCHEMA = "collscope.p2p/2"
-_SIGMAS = 3.0  # of noise that a slow pair must exceed,
-_LEAST = 0.05  # and of the median at least: less is no reason to look at a link
-LEAST_PAIRS = 4  # fewer have no median to be held against
 _BAD = ("wrong", "failed", "timeout", "contradictory", "skipped")
 _KINDS = (ONE_WAY, TWO_WAY, PING_PONG)
 _Key = tuple[str, Exchange, int]  # variant, exchange, size in bytes
@@ -237,13 +235,13 @@ def _slow(same: Sequence[PairRow]) -> list[SlowPair]:
     The noise is that of the samples, not the spread over the pairs: of four GPUs one that is slow
     makes half of the pairs slow, and a spread over the pairs would hide it.
     """
-    if len(same) < LEAST_PAIRS:
+    if len(same) < MIN_PAIRS:
         return []
     middle = median(r.time_us for r in same if r.time_us is not None)
     typical = median(map(_noise, same))
     found = []
     for row in same:
-        noise = max(_LEAST, _SIGMAS * math.hypot(_noise(row), typical))
+        noise = max(MIN_SLOW_PAIR, MIN_SIGMAS * math.hypot(_noise(row), typical))
         ratio = (row.time_us or 0.0) / middle
         if ratio > 1 + noise:
             found.append(

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from collscope.bench.p2p_plan import LATENCY_BYTES, ONE_WAY, PING_PONG, TWO_WAY
 from collscope.model.note import Note, noted
 from collscope.reports.p2p.answer import (
-    LEAST_PAIRS,
     NotMeasured,
     NotReached,
     P2p,
@@ -26,6 +25,7 @@ from collscope.reports.rendering.layout import (
     table,
 )
 from collscope.reports.rendering.page import Extras
+from collscope.reports.tolerances import MIN_PAIRS
 from collscope.units import count, format_size
 
 _MOST_RANKS = 16  # of a matrix that fits a page
@@ -259,7 +259,7 @@ def _latency(found: P2p) -> Table | None:
 def _slow(found: P2p) -> list[str]:
     """The pairs that stand out, the worst first, and the rank that they share."""
     if not found.slow_pairs:
-        enough = any(s.pairs >= LEAST_PAIRS for s in found.spreads)
+        enough = any(s.pairs >= MIN_PAIRS for s in found.spreads)
         nothing = "No pair is slower than the median by more than the noise (and by 5 %)."
         return [nothing] if enough else []
     worst: dict[tuple[str, frozenset[int]], SlowPair] = {}  # they come worst first

@@ -9,8 +9,8 @@ from collscope.model.profile import other_profilers
 from collscope.reports.predict.answer import Basis, PredictionReport
 from collscope.reports.rendering.class_words import inferred_groups
 from collscope.reports.rendering.mark_words import mark_words
-from collscope.timeline.assumptions import SLOWDOWN_PRIOR
 from collscope.timeline.records import Knowledge
+from collscope.timeline.tolerances import SLOWDOWN_PRIOR
 from collscope.units import count
 
 

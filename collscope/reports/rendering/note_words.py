@@ -32,7 +32,7 @@ from collscope.reports.compare.notes import (
 )
 from collscope.reports.rendering.class_words import class_phrase, inferred_groups
 from collscope.stats import ENOUGH_ROUNDS, LAUNCH_NOISE
-from collscope.timeline.assumptions import HOST_STARTS, STARTS
+from collscope.timeline.tolerances import HOST_STARTS, STARTS
 from collscope.units import count, count_of
 
 GAPS = {

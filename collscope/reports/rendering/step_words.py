@@ -6,9 +6,9 @@ import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from collscope.reports.check.verdict import TOTAL_THRESHOLD
 from collscope.reports.compare.answer import PartCell, PartComparison, TracedParts, TracedSteps
 from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, table
+from collscope.reports.tolerances import TOTAL_THRESHOLD
 from collscope.units import count
 
 PAIRED = (

@@ -22,8 +22,9 @@ from collscope.reports.rendering.class_words import class_words
 from collscope.reports.rendering.layout import Item, Section
 from collscope.reports.rendering.share_words import BOUND_WORDS, denominator, range_words
 from collscope.reports.report.answer import Evidence, Finding, Report, calls_lost
-from collscope.reports.share.answer import IDLE_PERCENT, Bound, Share, alike, bound_by
+from collscope.reports.share.answer import Bound, Share, alike, bound_by
 from collscope.reports.share.text import MOST_PROFILES, share_section, share_sentence, traced_shares
+from collscope.reports.tolerances import IDLE_PERCENT
 from collscope.reports.waiting.first_lines_text import (
     cut_sentence,
     idle_percent,

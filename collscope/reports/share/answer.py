@@ -13,16 +13,13 @@ import msgspec
 
 from collscope.model.diagnostic import TIMES_UNKNOWN
 from collscope.reports.share.rocprof_files import again, kernels_of
+from collscope.reports.tolerances import (
+    COMMUNICATION_BOUND_PERCENT,
+    COMPUTE_BOUND_PERCENT,
+    COPY_BOUND_PERCENT,
+    WHOLE_TABLE_PERCENT,
+)
 
-# A pasted table whose percentages sum to less is an excerpt: what stands in it is no total.
-WHOLE_TABLE_PERCENT = 99.5
-# Half of GPU time in collectives or in copies binds; a quarter of it in collectives at most, and
-# half in other kernels, is compute. Between them no word is right.
-COMMUNICATION_BOUND_PERCENT = 50.0
-COPY_BOUND_PERCENT = 50.0
-COMPUTE_BOUND_PERCENT = 25.0
-# A GPU that idles for half of the traced time is bound by neither, whatever fills the rest.
-IDLE_PERCENT = 50.0
 # Its rows are functions of the host: one that is no collective may start some inside.
 HOST_FUNCTIONS = "perftools"
 # A file of these may hold several tables, of phases as well as of ranks.

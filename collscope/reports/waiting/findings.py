@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from collscope.reports.report.answer import Evidence, Finding, Report
+from collscope.reports.tolerances import ONE_RANK_OF_NODE
 from collscope.reports.waiting.answer import DisagreementRow, TimelineReport
 from collscope.reports.waiting.late_ranks_text import (
     NO_CAUSE,
@@ -15,6 +16,7 @@ from collscope.reports.waiting.late_ranks_text import (
     matters,
 )
 from collscope.reports.waiting.ranks import RankRow, RankWaits
+from collscope.timeline.tolerances import MIN_EVEN_SHARES, MIN_LATE_COST, STRAGGLER_SHARE
 from collscope.units import are, count
 
 _MOST = 5
@@ -75,8 +77,6 @@ _KINDS = {
         "Sender and receiver disagree on the count or the type.",
     ),
 }
-# A node is late as a rank is (`timeline.late`); one rank with so much of it is named by itself.
-_MOSTLY, _TIMES_EVEN, _MATTERS, _ALONE = 0.75, 3, 0.01, 2 / 3
 
 
 def late_node(report: Report) -> Iterable[Finding]:
@@ -91,10 +91,10 @@ def late_node(report: Report) -> Iterable[Finding]:
         others = sum(r.seen_ns for r in ranks.values() if r.rank not in node.ranks)
         alone = max((rank.caused_wait_ns for rank in own), default=0)
         if (
-            node.caused_wait_ns >= min(_MOSTLY, _TIMES_EVEN / len(nodes)) * every
-            and node.caused_wait_ns >= _MATTERS * others
+            node.caused_wait_ns >= min(STRAGGLER_SHARE, MIN_EVEN_SHARES / len(nodes)) * every
+            and node.caused_wait_ns >= MIN_LATE_COST * others
             and len(late) > 1
-            and alone < _ALONE * node.caused_wait_ns
+            and alone < ONE_RANK_OF_NODE * node.caused_wait_ns
         ):
             yield Finding(
                 severity="warning",

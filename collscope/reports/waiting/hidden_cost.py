@@ -14,7 +14,7 @@ from statistics import fmean, median
 
 import msgspec
 
-_WITHIN = 2.0  # factor between the sizes of the job's class and the measured one
+from collscope.reports.tolerances import MAX_SIZE_RATIO
 
 _HIDDEN = """
 SELECT c.class_id, c.op, c.datatype, c.size_bytes, c.nranks,
@@ -78,7 +78,7 @@ def read_beside(connection: sqlite3.Connection, run: str) -> tuple[BesideRow, ..
 
 def _nearest(measured: Sequence[_What], size: int) -> _What | None:
     """The nearest measured size by factor, matrix products before kernels; None: none is near."""
-    near = [what for what in measured if size / _WITHIN <= what[0] <= size * _WITHIN]
+    near = [what for what in measured if size / MAX_SIZE_RATIO <= what[0] <= size * MAX_SIZE_RATIO]
     return min(
         near, key=lambda w: (abs(log(w[0] / size)), w[1] != "gemm", w[1], w[2]), default=None
     )

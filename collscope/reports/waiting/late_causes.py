@@ -9,12 +9,8 @@ from statistics import median
 import msgspec
 from msgspec.structs import replace
 
+from collscope.reports.tolerances import MIN_CAUSE_SHARE, MIN_CAUSE_TO_NEXT, MIN_LAUNCHED_ROWS
 from collscope.reports.waiting.ranks import RankRow
-
-_PART = 0.25  # of the lateness, that a cause explains at least
-_CLEAR = 2.0  # times the next cause
-_HEIR = 0.1  # of all lateness: less of a rank that inherits it is not worth a sentence
-_LAUNCHES = 0.9  # of the rows, whose launch must be told
 
 # Of the last `span` ns of a rank: when they begin, how many rows there are and how many tell their
 # launch; how long the GPU idles before them, and how long of that they were not launched yet.
@@ -41,14 +37,6 @@ WHERE run = ? AND rank = ? AND kind = 'kernel' AND family IS NULL AND call_id IS
       AND end_ns IS NOT NULL AND start_ns >= ? GROUP BY name
 """
 
-_WAITED = """
-SELECT t.comm_id, t.last_rank, SUM(k.wait_ns)
-FROM kernels k JOIN call_times t ON t.run = k.run AND t.call_id = k.call_id
-WHERE k.run = ? AND k.rank = ? AND t.last_rank <> k.rank GROUP BY t.comm_id, t.last_rank
-"""
-
-_LATE_IN = "SELECT comm_id, SUM(lateness_ns) FROM call_times WHERE run = ? AND last_rank = ?"
-
 _Kernels = Mapping[str, tuple[int, int]]  # calls and ns by name
 
 
@@ -60,8 +48,8 @@ class LateCause(msgspec.Struct, frozen=True):
     idle_host_ns: int | None  # its GPU idles, and the next work is not launched; None: not told
     more_compute_ns: int  # of compute kernels that the others lack; below 0: it has fewer
     slower_compute_ns: int  # of the same kernels that last longer; below 0: shorter
-    inherited_ns: int  # it waits itself, in groups where it is not the late one
-    first_rank: int | None  # for this one
+    inherited_ns: int  # of its lateness: it waits itself, for ranks late in other groups
+    first_rank: int | None  # the first cause of most of this; None where it is little
     heirs: tuple[int, ...] = ()  # ranks that wait for this one, and come late to others for that
 
 
@@ -84,13 +72,13 @@ def read_late_causes(
     found = {row.rank: _read(connection, run, row) for row in ranks if row.calls}
     heirs: dict[int, list[int]] = {}
     for rank in ranks:
-        if not rank.straggler and rank.late_share >= _HEIR:
-            first, ns = _inherited(connection, run, rank.rank, set())
-            if first is not None and ns >= _PART * rank.late_total_ns:
-                heirs.setdefault(first, []).append(rank.rank)
+        first = rank.late_first_rank
+        if first is None or rank.straggler:
+            continue
+        if rank.late_inherited_ns >= MIN_CAUSE_SHARE * rank.late_total_ns:
+            heirs.setdefault(first, []).append(rank.rank)
     return tuple(
-        replace(_cause(connection, run, rank, found), heirs=tuple(heirs.get(rank.rank, ())))
-        for rank in late
+        replace(_cause(rank, found), heirs=tuple(heirs.get(rank.rank, ()))) for rank in late
     )
 
 
@@ -101,16 +89,14 @@ def _read(connection: sqlite3.Connection, run: str, row: RankRow) -> _Rank:
         return _Rank(None, float(row.idle_ns), {}, row.calls)
     compute = connection.execute(_COMPUTE, (run, row.rank, begin))
     return _Rank(
-        unlaunched if launched / rows >= _LAUNCHES else None,
+        unlaunched if launched / rows >= MIN_LAUNCHED_ROWS else None,
         idle,
         {name: (calls, ns) for name, calls, ns in compute},
         row.calls,
     )
 
 
-def _cause(
-    connection: sqlite3.Connection, run: str, late: RankRow, found: Mapping[int, _Rank]
-) -> LateCause:
+def _cause(late: RankRow, found: Mapping[int, _Rank]) -> LateCause:
     own = found[late.rank]
     others = [rank for number, rank in found.items() if number != late.rank]
     host = None
@@ -119,23 +105,25 @@ def _cause(
         host = own.idle_host - median(known) if known else None
     idle = own.idle - median(o.idle * own.calls / o.calls for o in others)
     more, slower = _compute(own, others)
-    first, inherited = _inherited(connection, run, late.rank, set())
     parts = {
         "host" if host is not None else "idle": idle if host is None else host,
         "more": more,
         "slower": slower,
-        "inherited": inherited,
+        "inherited": late.late_inherited_ns,
     }
     best, second = sorted(parts, key=lambda name: -parts[name])[:2]
-    clear = parts[best] >= _PART * late.late_total_ns and parts[best] >= _CLEAR * parts[second]
+    clear = (
+        parts[best] >= MIN_CAUSE_SHARE * late.late_total_ns
+        and parts[best] >= MIN_CAUSE_TO_NEXT * parts[second]
+    )
     return LateCause(
         rank=late.rank,
         cause=best if clear else "unknown",
         idle_host_ns=None if own.idle_host is None else round(own.idle_host),
         more_compute_ns=round(more),
         slower_compute_ns=round(slower),
-        inherited_ns=round(inherited),
-        first_rank=first,
+        inherited_ns=late.late_inherited_ns,
+        first_rank=late.late_first_rank,
     )
 
 
@@ -153,27 +141,3 @@ def _compute(own: _Rank, others: Sequence[_Rank]) -> tuple[float, float]:
         more += (mine - usual) * typical
         slower += ns - mine * typical
     return more, slower
-
-
-def _inherited(
-    connection: sqlite3.Connection, run: str, rank: int, seen: set[int]
-) -> tuple[int | None, float]:
-    """The rank that first holds this one up, through groups in which this one is not the late rank.
-
-    returns  that rank, and how long this one waits there in ns
-    """
-    late_in = dict(connection.execute(f"{_LATE_IN} GROUP BY comm_id", (run, rank)).fetchall())
-    # where it is late itself, its waiting holds nobody up elsewhere
-    others = sum(ns for ns in late_in.values() if ns) / 2
-    waits: dict[int, float] = {}
-    for comm, last, ns in connection.execute(_WAITED, (run, rank)):
-        late = late_in.get(comm) or 0
-        if ns and late < ns and late < others:
-            waits[last] = waits.get(last, 0.0) + ns
-    waits = {last: ns for last, ns in waits.items() if last not in seen}
-    if not late_in or not waits:
-        return None, 0.0
-    first = max(waits, key=lambda last: waits[last])
-    before, there = _inherited(connection, run, first, {*seen, rank})
-    chained = before is not None and there >= waits[first] / 2
-    return (before if chained else first), waits[first]

@@ -6,25 +6,25 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from collscope.reports.calls.answer import compact_ranges
+from collscope.reports.tolerances import (
+    MIN_ABOVE_EVEN,
+    MIN_LATE_WAIT,
+    MIN_LATENESS_NS,
+    ONE_STOP_SHARE,
+)
 from collscope.reports.waiting.answer import TimelineReport
 from collscope.reports.waiting.late_causes import LateCause
 from collscope.reports.waiting.ranks import RankRow, RankWaits
+from collscope.timeline.tolerances import STRAGGLER_SHARE
 from collscope.units import count, us_or_ms
 
-_MOSTLY = 0.75  # of all lateness: of those that are named
-_ONE_STOP = 0.5  # of all lateness in one call: then it is one stop, and no rank is late as a rule
-_LEAST_WAIT = 0.01  # part of the other ranks' traced time that they wait for a late one
-_LEAST_LATENESS_NS = 20_000  # what a launch is late by chance
-_ABOVE_EVEN = 1.25  # times their even share of it, so that naming them says something
 NO_CAUSE = "Why is not known: a kernel trace shows collectives only."
 
 
 def matters(rank: RankWaits, ranks: Sequence[RankWaits]) -> bool:
     """Whether the others lose enough to look for the cause: 1 % of their time, and 20 us a call."""
     others = sum(other.seen_ns for other in ranks if other.rank != rank.rank)
-    return (
-        rank.caused_wait_ns >= _LEAST_WAIT * others and rank.late_typical_ns >= _LEAST_LATENESS_NS
-    )
+    return rank.caused_wait_ns >= MIN_LATE_WAIT * others and rank.late_typical_ns >= MIN_LATENESS_NS
 
 
 def late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
@@ -57,14 +57,14 @@ def in_time(ranks: Sequence[RankWaits]) -> str:
 def one_stop(ranks: Sequence[RankWaits]) -> RankWaits | None:
     """The rank whose lateness in one call is most of all lateness; None: there is no such call."""
     everything = sum(rank.late_total_ns for rank in ranks)
-    stops = (rank for rank in ranks if rank.late_max_ns > _ONE_STOP * everything)
+    stops = (rank for rank in ranks if rank.late_max_ns > ONE_STOP_SHARE * everything)
     return next((rank for rank in stops if not rank.straggler), None)
 
 
 def no_single_rank(ranks: Sequence[RankWaits]) -> Iterable[str]:
     """Whose lateness costs time where no rank stands out: one stop, some ranks, or all."""
     seen, caused = sum(r.seen_ns for r in ranks), sum(r.caused_wait_ns for r in ranks)
-    if any(rank.straggler for rank in ranks) or caused < max(1, _LEAST_WAIT * seen):
+    if any(rank.straggler for rank in ranks) or caused < max(1, MIN_LATE_WAIT * seen):
         return
     everything = sum(rank.late_total_ns for rank in ranks)
     stop = one_stop(ranks)
@@ -77,8 +77,8 @@ def no_single_rank(ranks: Sequence[RankWaits]) -> Iterable[str]:
         return
     most = sorted(ranks, key=lambda rank: (-rank.late_total_ns, rank.rank))
     late = list(accumulate(rank.late_total_ns for rank in most))
-    named = next(n for n, ns in enumerate(late, 1) if ns >= _MOSTLY * everything)
-    if named > 1 and late[named - 1] >= _ABOVE_EVEN * everything * named / len(ranks):
+    named = next(n for n, ns in enumerate(late, 1) if ns >= STRAGGLER_SHARE * everything)
+    if named > 1 and late[named - 1] >= MIN_ABOVE_EVEN * everything * named / len(ranks):
         which = [str(rank) for rank in sorted(rank.rank for rank in most[:named])]
         yield (
             f"No single rank: ranks {', '.join(which[:-1])} and {which[-1]} have "
@@ -143,7 +143,7 @@ def _why(rank: RankRow, said: TimelineReport) -> str:
             )
         case "inherited":
             return (
-                f"It waits {us_or_ms(cause.inherited_ns)} itself, in another group: rank "
+                f"It inherits {us_or_ms(cause.inherited_ns)} of it, waiting in another group: rank "
                 f"{cause.first_rank} is the first cause."
             )
     return f"Why is not known: {idles[0].lower()}{idles[1:]}. {computes}"

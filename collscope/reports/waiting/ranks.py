@@ -11,7 +11,8 @@ import msgspec
 _RANKS = """
 SELECT rank, calls, transfer_ns, wait_ns, unknown_ns, late_of, late_last, late_behind,
        late_typical_ns, late_max_ns, late_total_ns, caused_wait_ns, late_share, straggler,
-       span_ns, compute_ns, copy_ns, collective_ns, exposed_ns, hidden_ns, idle_ns
+       span_ns, compute_ns, copy_ns, collective_ns, exposed_ns, hidden_ns, idle_ns,
+       late_inherited_ns, late_first_rank
 FROM rank_times WHERE run = ? AND span_ns IS NOT NULL ORDER BY rank
 """
 
@@ -58,6 +59,8 @@ class RankRow(RankWaits, frozen=True):
     exposed_ns: int  # of collective_ns, with no compute kernel beside it
     hidden_ns: int  # of collective_ns, beside one
     idle_ns: int
+    late_inherited_ns: int  # of late_total_ns: it waited itself, for ranks late in other groups
+    late_first_rank: int | None  # first cause of most of this; None where it is little
 
     @property
     def seen_ns(self) -> int:

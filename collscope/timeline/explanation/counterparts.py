@@ -11,13 +11,11 @@ import numpy.typing as npt
 from collscope.match.rows import UNKNOWN_LAUNCH
 from collscope.timeline.graph import FIRST, HOST
 from collscope.timeline.recorded_job import RecordedJob
+from collscope.timeline.tolerances import MAX_SLOWDOWN, MEDIAN_RANKS, SLOWDOWN_HALVINGS
 
 Floats = npt.NDArray[np.float64]
 Pair = tuple[float, float]
 """Of a run and of the other."""
-_MOST_SLOWDOWN, _HALVINGS = 4.0, 20
-MOST: Pair = (0.45, 0.55)
-"""Where the ranks' median lies: of an even number both that are in the middle count."""
 
 
 def host_paces(own: RecordedJob, other: RecordedJob) -> Floats:
@@ -68,7 +66,7 @@ class KernelFactors(msgspec.Struct, frozen=True):
 
 
 def kernel_factors(
-    own: RecordedJob, other: RecordedJob, slow: Pair, near: Pair = MOST
+    own: RecordedJob, other: RecordedJob, slow: Pair, near: Pair = MEDIAN_RANKS
 ) -> KernelFactors:
     """Factors of each row's time alone, and what has no counterpart.
 
@@ -140,8 +138,8 @@ def _fitted(known: RecordedJob, unknown: RecordedJob, slowdown: float) -> float:
     names = _names(known, unknown)
     alone = known.contention.alone(known.graph.duration, slowdown_of_rows(known, slowdown))
     target = _table(known, names, alone)
-    low, high = 0.0, _MOST_SLOWDOWN
-    for _ in range(_HALVINGS):
+    low, high = 0.0, MAX_SLOWDOWN
+    for _ in range(SLOWDOWN_HALVINGS):
         middle = (low + high) / 2
         slow = slowdown_of_rows(unknown, middle)
         found = _table(unknown, names, unknown.contention.alone(unknown.graph.duration, slow))

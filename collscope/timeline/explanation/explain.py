@@ -30,11 +30,17 @@ import numpy as np
 import numpy.typing as npt
 
 from collscope.model import CollectiveClass
-from collscope.timeline.assumptions import HOST_STARTS, STARTS, clock_change, host_prior
-from collscope.timeline.explanation.counterparts import MOST, Pair, slowdowns
+from collscope.timeline.assumptions import clock_change, host_prior
+from collscope.timeline.explanation.counterparts import Pair, slowdowns
 from collscope.timeline.explanation.swaps import AS_RECORDED, FACTORS, SLOW_GPUS, Swapped, Swaps
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.records import ChangedClass
+from collscope.timeline.tolerances import (
+    HOST_STARTS,
+    MAX_UNSHARED_KERNELS,
+    MEDIAN_RANKS,
+    STARTS,
+)
 from collscope.timeline.unprofiled import UnprofiledSteps, unprofiled_steps
 
 Floats = npt.NDArray[np.float64]
@@ -53,7 +59,6 @@ DOUBTS = (
 """What makes the range of a part as wide as it is."""
 Doubt = tuple[str, Floats]
 """One of DOUBTS, and by how much a part may be more or less for it; ns."""
-_MOST = 0.5  # of a run's kernels: with more that the other has not, they may be different jobs
 
 
 class ExplainedPart(msgspec.Struct, frozen=True):
@@ -122,7 +127,7 @@ def explain(first: RecordedJob, second: RecordedJob) -> Explanation | None:
     difference = round(second.step_ns) - round(first.step_ns)
     remainder = difference - sum(ns or 0 for ns in rounded.values())
     alike = [Swaps(first, second, slower) for slower in others]
-    least, most = ((share, share) for share in MOST)
+    least, most = ((share, share) for share in MEDIAN_RANKS)
     ranks = [Swaps(first, second, slow, near) for near in ((least, most), (most, least))]
     ranks = [other for other in ranks if swaps.common_differs(other)]
     ends = {
@@ -147,7 +152,9 @@ def explain(first: RecordedJob, second: RecordedJob) -> Explanation | None:
         classes=swaps.there.changed,
         unmatched=tuple(dict.fromkeys((*swaps.there.unchanged, *swaps.back.unchanged))),
         unswapped=unswapped,
-        alike=bool(swaps.there.changed) or not any(unswapped) or swaps.unlike < _MOST,
+        alike=bool(swaps.there.changed)
+        or not any(unswapped)
+        or swaps.unlike < MAX_UNSHARED_KERNELS,
     )
 
 

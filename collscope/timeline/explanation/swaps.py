@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from collscope.model import CollectiveClass
 from collscope.timeline.explanation.counterparts import (
-    MOST,
     Pair,
     host_paces,
     kernel_factors,
@@ -19,6 +18,7 @@ from collscope.timeline.explanation.counterparts import (
 )
 from collscope.timeline.play import Substitutions, play
 from collscope.timeline.recorded_job import RecordedJob, lone_exchanges, recorded_transfers
+from collscope.timeline.tolerances import MEDIAN_RANKS, SAME_KERNEL_TIME, SAME_STEP_MISS
 from collscope.timeline.traced_transfers import transfers_of
 from collscope.timeline.transfer_factors import transfer_factors
 
@@ -29,9 +29,7 @@ FACTORS = ("host", "compute", "collectives", "arrivals")
 SLOW_GPUS = "slow_gpus"  # of the arrivals what is not the hosts'
 _NONE, _ALL = frozenset[str](), frozenset(FACTORS)
 AS_RECORDED = (1.0, 1.0)
-_ALIKE = 0.001  # kernel times of two readings that differ by less tell the same
-MEDIAN = (MOST, MOST)
-_FLOOR = 0.01  # of a step: graphs that miss the other's step by less are equally good
+MEDIAN = (MEDIAN_RANKS, MEDIAN_RANKS)
 
 
 class Swaps:
@@ -56,7 +54,7 @@ class Swaps:
     def common_differs(self, other: Swaps) -> bool:
         """Another reading of what all ranks have in common is of other kernel times."""
         return any(
-            not np.allclose(mine.kernels.common, theirs.kernels.common, rtol=_ALIKE)
+            not np.allclose(mine.kernels.common, theirs.kernels.common, rtol=SAME_KERNEL_TIME)
             for mine, theirs in ((self.there, other.there), (self.back, other.back))
         )
 
@@ -69,7 +67,7 @@ class Swaps:
     def weights(self) -> Floats:
         """The graph that comes closer to the other run's step counts more."""
         misses = np.abs(np.divide(self.reached, self.steps[::-1]) - 1)
-        weights = 1 / np.maximum(misses, _FLOOR) ** 2
+        weights = 1 / np.maximum(misses, SAME_STEP_MISS) ** 2
         found: Floats = weights / weights.sum()
         return found
 

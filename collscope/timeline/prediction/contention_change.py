@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from collscope.timeline.assumptions import SLOWDOWN_PRIOR
 from collscope.timeline.recorded_job import RecordedJob, recorded_transfers
+from collscope.timeline.tolerances import SLOWDOWN_PRIOR
 from collscope.timeline.traced_transfers import Transfers, blocks_change
 
 Floats = npt.NDArray[np.float64]

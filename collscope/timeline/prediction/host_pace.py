@@ -7,11 +7,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from collscope.timeline.assumptions import GIVEN, host_prior
+from collscope.timeline.assumptions import host_prior
 from collscope.timeline.prediction.contention_change import ContentionReading
 from collscope.timeline.prediction.scenarios import Player
-
-_PACES = (0.02, 0.2, 0.4, 0.55, 0.7, 0.85, 1.0)
+from collscope.timeline.tolerances import GIVEN_STEP_ERROR, HOST_PACES, MAX_PACE_SPREAD
 
 
 class PaceRange(msgspec.Struct, frozen=True):
@@ -41,11 +40,13 @@ def host_pace(
         return PaceRange(low, usual, high, determined=False)
 
     def step(place: int) -> float:
-        return player.old_step(_PACES[place], contention, seen=seen)
+        return player.old_step(HOST_PACES[place], contention, seen=seen)
 
-    goal = min(max(measured_ns, step(0)), step(len(_PACES) - 1))
-    least, most = (_pace(step, goal * (1 + change)) for change in (-GIVEN, GIVEN))
-    if most - least < 0.2 * most:
+    goal = min(max(measured_ns, step(0)), step(len(HOST_PACES) - 1))
+    least, most = (
+        _pace(step, goal * (1 + change)) for change in (-GIVEN_STEP_ERROR, GIVEN_STEP_ERROR)
+    )
+    if most - least < MAX_PACE_SPREAD * most:
         return PaceRange(least, (least + most) / 2, most)
     # The GPU bounds the step: what the host would need is not in the record.
     lower, upper = max(least, min(low, most)), min(most, max(high, least))
@@ -58,8 +59,8 @@ def _pace(step: Callable[[int], float], goal: float) -> float:
 
     step  by the place of its pace; a slower host shortens none
     """
-    over = bisect_right(range(len(_PACES)), goal, key=step)
-    if over in (0, len(_PACES)):
-        return _PACES[min(over, len(_PACES) - 1)]
+    over = bisect_right(range(len(HOST_PACES)), goal, key=step)
+    if over in (0, len(HOST_PACES)):
+        return HOST_PACES[min(over, len(HOST_PACES) - 1)]
     part = (goal - step(over - 1)) / (step(over) - step(over - 1))
-    return _PACES[over - 1] + part * (_PACES[over] - _PACES[over - 1])
+    return HOST_PACES[over - 1] + part * (HOST_PACES[over] - HOST_PACES[over - 1])

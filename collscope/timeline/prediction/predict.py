@@ -9,7 +9,6 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from collscope.model import CollectiveClass
-from collscope.timeline.assumptions import GIVEN, IDLE, REST, STARTS
 from collscope.timeline.play import Played
 from collscope.timeline.prediction.contention_change import contention_readings
 from collscope.timeline.prediction.host_pace import host_pace
@@ -25,6 +24,7 @@ from collscope.timeline.recorded_job import RecordedJob, lone_exchanges, recorde
 from collscope.timeline.records import Knowledge, Prediction
 from collscope.timeline.starts import Starts
 from collscope.timeline.step_bounds import step_bounds
+from collscope.timeline.tolerances import GIVEN_STEP_ERROR, MAX_IDLE, MIN_STEP_REST, STARTS
 from collscope.timeline.traced_transfers import Transfers, blocks_change
 from collscope.timeline.transfer_factors import NewTime, transfer_factors
 
@@ -66,9 +66,9 @@ def predict(
     hosts = other_hosts(player, middle, host)
     others += [hosts, (other_clock(player, middle, old, ratio),)]
     idle = float((recorded.graph.idle_ns / recorded.steps.count.max()).mean()) / step
-    if idle > IDLE:
+    if idle > MAX_IDLE:
         others.append(other_waits(player, middle, old))
-    longest = player.old_step(1.0, readings[0]) * (1 + REST)
+    longest = player.old_step(1.0, readings[0]) * (1 + MIN_STEP_REST)
     rest = max(0.0, base - old) if measured_step_ns is not None and base > longest else 0.0
     if rest:
         # The given step holds what the record does not: an input that was waited for, a slower
@@ -76,7 +76,7 @@ def predict(
         others = [tuple((r * old + rest) / base for r in thing) for thing in others]
         others.append((ratio, 1.0))
         ratio = (new_step + rest) / base
-    if old > base * (1 + GIVEN):
+    if old > base * (1 + GIVEN_STEP_ERROR):
         # The profiler slowed the GPU, too. What the change adds or saves may not have been.
         others.append((1 + (new_step - old) / base,))
     margin = STARTS + max(0.0, abs(simulated / step - 1) - STARTS)

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec.structs import replace
 
-from collscope.timeline.assumptions import GIVEN, HOST_STARTS, clock_change
+from collscope.timeline.assumptions import clock_change
 from collscope.timeline.prediction.contention_change import ContentionReading
 from collscope.timeline.prediction.host_pace import PaceRange
 from collscope.timeline.prediction.scenarios import Player, Scenario
+from collscope.timeline.tolerances import GIVEN_STEP_ERROR, HOST_STARTS
 from collscope.timeline.transfer_factors import Factors
 
 
@@ -47,7 +48,7 @@ def other_hosts(player: Player, middle: Scenario, host: PaceRange) -> tuple[floa
     Where the host does not show in the recorded step at all, any of its paces is as likely.
     """
     least, most = (player.old_step(pace, middle.contention) for pace in (host.low, host.high))
-    hidden = not host.determined and most <= least * (1 + GIVEN)
+    hidden = not host.determined and most <= least * (1 + GIVEN_STEP_ERROR)
     paces = (host.low, host.high) if hidden else (host.middle, host.middle)
     return tuple(
         player.new_step(replace(middle, host=pace * change))

@@ -1,0 +1,1 @@
+"""What had to happen before what: the stages from rows to the causal graph (pure)."""
