@@ -15,6 +15,7 @@ class Workload(msgspec.Struct, frozen=True):
 
     size_bytes  nccl-tests size S
     algorithm   the library's name where it is known: NVLS, CollNet and MSCCL have other ceilings
+    multicast   False where the log says that switches do not reduce (NVLS off)
     """
 
     op: Op
@@ -22,6 +23,7 @@ class Workload(msgspec.Struct, frozen=True):
     nranks: int
     nnodes: int = 1
     algorithm: str | None = None
+    multicast: bool = True
 
     @property
     def in_network(self) -> bool:
