@@ -8,6 +8,7 @@ messages, what the protocol leaves of it, and the cost of filling the pipeline.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from typing import NamedTuple
 
 import msgspec
@@ -28,7 +29,9 @@ from collscope.roofline.pipeline import (
     Channels,
     Fill,
     Pipeline,
+    Schedule,
     fill_of,
+    schedule_of,
 )
 from collscope.roofline.reachable import RING, SCHEDULE, SWITCHES, TREE, Reach
 from collscope.roofline.system import System
@@ -70,8 +73,12 @@ class _Protocol(NamedTuple):
 
     name: str
     late_us: float  # beyond the floor
-    part: float  # of the rate
-    fills: bool  # its chunks are large enough for the pipeline to count
+    part: float  # of the rate: value, and its range
+    low: float
+    high: float
+    fills: bool = False  # its chunks are large enough for the pipeline to count
+    above: float = 0.0  # bytes of data from which
+    most: float = inf  # and up to which the library takes it
 
 
 def curve_of(system: System, request: Request, ways: tuple[Reach, ...], floor: Floor) -> TimeCurve:
@@ -93,30 +100,37 @@ def curve_of(system: System, request: Request, ways: tuple[Reach, ...], floor: F
             fill = fill.over(system.network.usable.fill_us)
         assumed = assumed or fill.borrowed
         notes[f"filling the pipeline: {fill.source}"] = None
-        for one in _protocols(request, lines, fill, way, nodes):
+        schedule = None
+        if nodes == 1 and tuning is not None:
+            schedule = schedule_of(tuning.architecture, request.op, request.nranks)
+        for one in _protocols(request, lines, fill, way, schedule):
             value, fast, slow = (fill.value, fill.low, fill.high) if one.fills else (0.0, 0.0, 0.0)
-            whole = one.part == 1
-            more, less = (1.0, 1.0) if whole else (_MORE, _LESS)
-            ends[0].append(
-                Branch(
-                    one.name, floor.us + one.late_us, one.part * way.busbw_gbps, value, channels
-                )
+            likely = Branch(
+                one.name,
+                floor.us + one.late_us,
+                one.part * way.busbw_gbps,
+                value,
+                channels,
+                one.above,
+                one.most,
             )
+            ends[0].append(likely)
             ends[1].append(
-                Branch(
-                    one.name,
-                    floor.low_us + _SOONER * one.late_us,
-                    more * one.part * way.high_gbps,
-                    fast,
+                replace(
+                    likely,
+                    latency_us=floor.low_us + _SOONER * one.late_us,
+                    gbps=one.high * way.high_gbps,
+                    fill_us=fast,
+                    channels=None,
+                    together=True,
                 )
             )
             ends[2].append(
-                Branch(
-                    one.name,
-                    floor.high_us + _LATER * one.late_us,
-                    less * one.part * way.low_gbps,
-                    slow,
-                    channels,
+                replace(
+                    likely,
+                    latency_us=floor.high_us + _LATER * one.late_us,
+                    gbps=one.low * way.low_gbps,
+                    fill_us=slow,
                 )
             )
     value_of, fast_of, slow_of = (Pipeline(tuple(end)) for end in ends)
@@ -137,20 +151,31 @@ def _fill(architecture: str | None, request: Request, way: Reach, nodes: int) ->
 
 
 def _protocols(
-    request: Request, lines: tuple[CostLine, ...], fill: Fill, way: Reach, nodes: int
+    request: Request,
+    lines: tuple[CostLine, ...],
+    fill: Fill,
+    way: Reach,
+    schedule: Schedule | None,
 ) -> Iterator[_Protocol]:
     """The protocols of one algorithm.
 
-    lines  the library's model; without it the protocols of one step
+    lines     the library's model; without it the protocols of one step
+    schedule  serves its sizes in place of Simple
     """
     least = min((line.latency_us for line in lines), default=0.0)
+    several = fill.place == NETWORK
     if way.algorithm == SWITCHES:
         late = fill.late_us if fill.late_us is not None else max(NVLS_US - least, 0.0)
-        yield _Protocol("NVLS", late, 1.0, True)
+        yield _Protocol("NVLS", late, 1.0, 1.0, 1.0, fills=True)
         return
+    above = 0.0
+    if schedule is not None:
+        above = schedule.most_bytes * (bus_factor(request.op, request.nranks) or 1.0)
+        yield _Protocol("MSCCL", 0.0, schedule.part, schedule.low, schedule.high, most=above)
     if not lines:
-        yield _Protocol("LL", 0.0, _PART["LL"], False)
-        yield _Protocol("Simple", fill.late_us or 0.0, 1.0, True)
+        ll = _PART["LL"]
+        yield _Protocol("LL", 0.0, ll, _LESS * ll, _MORE * ll)
+        yield _Protocol("Simple", fill.late_us or 0.0, 1.0, 1.0, 1.0, fills=True, above=above)
     modelled = request.op if request.op in MODELLED_OPS else Op.BROADCAST
     factor = bus_factor(modelled, request.nranks) or 1.0
     for line in lines:
@@ -160,11 +185,13 @@ def _protocols(
             part = _PART[line.protocol]
             if line.channel_bound:
                 part = min(part, line.algbw_gbps * factor / way.busbw_gbps)
-            part *= _BETWEEN_TREES if nodes > 1 and request.op is Op.ALL_REDUCE else 1.0
-            yield _Protocol(f"{line.algorithm} {line.protocol}", late, part, False)
-        elif not tree or nodes > 1:  # on one node a tree is never the fastest way of much data
-            known = fill.late_us is not None
-            yield _Protocol(f"{line.algorithm} Simple", fill.late_us if known else late, 1.0, True)
+            part *= _BETWEEN_TREES if several and request.op is Op.ALL_REDUCE else 1.0
+            name = f"{line.algorithm} {line.protocol}"
+            yield _Protocol(name, late, part, _LESS * part, _MORE * part)
+        elif not tree or several:  # on one node a tree is never the fastest way of much data
+            late = late if fill.late_us is None else fill.late_us
+            name = f"{line.algorithm} Simple"
+            yield _Protocol(name, late, 1.0, 1.0, 1.0, fills=True, above=above)
 
 
 def _channels(system: System, request: Request, nodes: int) -> Channels | None:

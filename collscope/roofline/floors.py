@@ -48,6 +48,7 @@ _SPREADING = (Op.ALL_GATHER, Op.REDUCE_SCATTER)
 # scaled from a measurement of another number of ranks.
 _MODEL_RANGE = (0.5, 2.0)
 _SCALED_RANGE = (0.6, 1.5)
+_REACH = 4
 
 
 # The slowest least times published: 52 us on 8 MI300X (one process, ROCm/rccl issue 1562), 195 us on
@@ -97,7 +98,8 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 @cache
-def _rows() -> tuple[_Row, ...]:
+def measured_floors() -> tuple[_Row, ...]:
+    """The rows of floors.toml."""
     table = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
     return tuple(
         _Row(r["architecture"], parse_op(r["op"]), r["nranks"], r["launch"], r["us"], r["source"], r.get("nnodes", 1))
@@ -128,11 +130,10 @@ def _of_library(
     estimate = _estimate(tuning, op, nranks, nodes)
     if estimate is None:
         return None
-    one = nodes == 1
     alike = [
         row
-        for row in _rows()
-        if row.architecture == tuning.architecture and (row.nnodes == 1) == one
+        for row in measured_floors()
+        if row.architecture == tuning.architecture and _alike(row, nranks, nodes)
     ]
     eager = [row for row in alike if row.launch == EAGER]
     own = [row for row in eager if row.op is op]
@@ -186,6 +187,14 @@ def _measured(
         low = _SCALED_RANGE[0] * value
     scaled = "" if row.nranks == nranks else f", scaled from {row.nranks} to {nranks} ranks"
     return Floor(value, low, _SCALED_RANGE[1] * value, f"measured: {row.source}{scaled}", True)
+
+
+def _alike(row: _Row, nranks: int, nodes: int) -> bool:
+    """Whether a row tells of a shape: both on one node or both on several, each with one rank per
+    node or with more, and no more than four times as large; other shapes take other algorithms."""
+    if (row.nnodes == 1) != (nodes == 1) or (row.nranks == row.nnodes) != (nranks == nodes):
+        return False
+    return max(row.nranks, nranks) <= _REACH * min(row.nranks, nranks)
 
 
 class _Estimate(NamedTuple):

@@ -23,6 +23,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from collscope.model import Op
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -56,6 +58,9 @@ class Branch(msgspec.Struct, frozen=True):
     latency_us  of the least message
     gbps        bus bandwidth of endless messages
     fill_us     cost of a chunk's way through the pipeline
+    channels    bound the rate by the size; None: they do not
+    above, most  bytes of data from which and up to which the library takes it
+    together    latency and transfer at the same time: the fastest that can be
     """
 
     name: str
@@ -63,14 +68,18 @@ class Branch(msgspec.Struct, frozen=True):
     gbps: float
     fill_us: float = 0.0
     channels: Channels | None = None
+    above: float = 0.0
+    most: float = inf
+    together: bool = False
 
     def time_us(self, data_bytes: float) -> float:
         """Time of a message; `data_bytes` is size times bus bandwidth factor."""
         gbps = self.gbps if self.channels is None else self.channels.at_most(self.gbps, data_bytes)
-        if gbps <= 0:
+        if gbps <= 0 or not self.above < data_bytes <= self.most:
             return inf
         transfer = data_bytes / (1000 * gbps)
-        return self.latency_us + transfer + 2 * sqrt(transfer * self.fill_us)
+        filled = transfer + 2 * sqrt(transfer * self.fill_us)
+        return max(self.latency_us, filled) if self.together else self.latency_us + filled
 
 
 class Pipeline(msgspec.Struct, frozen=True):
@@ -100,6 +109,7 @@ class Fill(msgspec.Struct, frozen=True):
     high: float
     late_us: float | None
     source: str
+    place: str  # NODE or NETWORK
     borrowed: bool = False
 
     def over(self, more_us: float) -> Fill:
@@ -132,6 +142,34 @@ def _order() -> dict[str, tuple[str, ...]]:
     return {name: tuple(others) for name, others in table["nearest"].items()}
 
 
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule that takes the place of ring and tree up to a size.
+
+    part, low, high  of the rate of ring and tree: value and range
+    """
+
+    architecture: str
+    op: str
+    nranks: int
+    most_bytes: int
+    part: float
+    low: float
+    high: float
+    source: str
+
+
+def schedule_of(architecture: str | None, op: Op, nranks: int) -> Schedule | None:
+    """The schedule of an operation on one node; None where ring and tree serve every size."""
+    wanted = (architecture, op.value, nranks)
+    return next((s for s in _schedules() if (s.architecture, s.op, s.nranks) == wanted), None)
+
+
+@cache
+def _schedules() -> tuple[Schedule, ...]:
+    table = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+    return msgspec.convert(table["schedule"], tuple[Schedule, ...])
+
+
 # A constant of another architecture may be off by this factor: those of Hopper and Blackwell,
 # which were measured both, differ by three.
 BORROWED = 3.0
@@ -146,13 +184,14 @@ def fill_of(architecture: str | None, way: str, place: str) -> Fill:
         if row is None:
             continue
         if name == own:
-            return Fill(row.fill_us, row.low_us, row.high_us, row.late_us, row.source)
+            return Fill(row.fill_us, row.low_us, row.high_us, row.late_us, row.source, place)
         return Fill(
             row.fill_us,
             row.low_us / BORROWED,
             row.high_us * BORROWED,
             row.late_us,
             f"borrowed from {name}: {row.source}",
+            place,
             borrowed=True,
         )
     raise KeyError((architecture, way, place))  # the table has a row of every way and place
