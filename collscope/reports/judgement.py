@@ -44,6 +44,7 @@ class JudgedClass(msgspec.Struct, frozen=True):
     roof_high_us: float | None  # range of roof_us: its upper end
     roof_gbps: float | None  # what roof_us is as bus bandwidth
     limit_gbps: float | None  # what the fabric allows, without latency; None for a fit
+    by_rings_us: float | None  # roof_us without the switches' reduction that makes it; else null
     roof_assumed: bool | None  # something behind the ceiling was never measured on such a machine
     roof_assumptions: tuple[str, ...]
     efficiency: float | None  # roof_us / measured_us

@@ -264,6 +264,7 @@ def _between(system: System, request: Request, nodes: int, inside: _Inside) -> B
             f"Name a network too, as in {system.name}+8xib-ndr."
         )
     rate = _network_gbps(system, request)
+    whole = system.all_nics(request.nnodes) * network.uni_gbps * request.network
     n, op = request.nranks, request.op
     per_node, fewest = -(-n // nodes), n // nodes
     around = _around(request, nodes, rate)
@@ -283,7 +284,7 @@ def _between(system: System, request: Request, nodes: int, inside: _Inside) -> B
     return Bounds(
         busbw,
         "network" if nic <= local else "links",
-        max(busbw, _hard_between(request, nodes, rate, inside, nic)),
+        max(busbw, _hard_between(request, nodes, whole, inside, max(nic, nic * whole / rate))),
         (_used(system, request, nodes),),
     )
 
@@ -330,8 +331,9 @@ def _used(system: System, request: Request, nodes: int) -> str:
         return f"a pair on different nodes, {own} of {nics}"
     hosts = -(-request.nnodes // nodes)
     equal = f"{nodes} equal nodes" if hosts == 1 else f"{nodes} domains of {hosts} nodes"
-    used = count(nics, "NIC")
-    return f"{equal}, a network that blocks nothing, {used} of each used"
+    fitted = system.all_nics(request.nnodes)
+    used = f"all {nics} NICs" if nics == fitted else f"{nics} of {fitted} NICs"
+    return f"{equal}, a network that blocks nothing, {used} used"
 
 
 def _in_network(

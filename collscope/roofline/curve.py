@@ -36,6 +36,7 @@ from collscope.roofline.pipeline import (
 from collscope.roofline.reachable import RING, SCHEDULE, SWITCHES, TREE, Reach
 from collscope.roofline.system import System
 
+NVLS = "NVLS"
 _TRANSFERS = (Op.SEND_RECV, Op.SEND, Op.RECV)
 # LL sends a flag with every four bytes, so half of the rate; LL128, of which NCCL's table says 0.92,
 # reaches less: 152 GB/s at 4 MiB and 210 at 8 MiB on 8 B200 with rings of 722 (Vultr).
@@ -101,7 +102,7 @@ def curve_of(system: System, request: Request, ways: tuple[Reach, ...], floor: F
         assumed = assumed or fill.borrowed
         notes[f"filling the pipeline: {fill.source}"] = None
         schedule = None
-        if nodes == 1 and tuning is not None:
+        if nodes == 1 and tuning is not None and not request.scheduled:
             schedule = schedule_of(tuning.architecture, request.op, request.nranks)
         for one in _protocols(request, lines, fill, way, schedule):
             value, fast, slow = (fill.value, fill.low, fill.high) if one.fills else (0.0, 0.0, 0.0)
@@ -166,7 +167,7 @@ def _protocols(
     several = fill.place == NETWORK
     if way.algorithm == SWITCHES:
         late = fill.late_us if fill.late_us is not None else max(NVLS_US - least, 0.0)
-        yield _Protocol("NVLS", late, 1.0, 1.0, 1.0, fills=True)
+        yield _Protocol(NVLS, late, 1.0, 1.0, 1.0, fills=True)
         return
     above = 0.0
     if schedule is not None:

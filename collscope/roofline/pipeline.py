@@ -87,6 +87,11 @@ class Pipeline(msgspec.Struct, frozen=True):
 
     branches: tuple[Branch, ...]
 
+    def without(self, name: str) -> Pipeline | None:
+        """Without the branches of a name; None where that changes nothing."""
+        left = tuple(branch for branch in self.branches if branch.name != name)
+        return Pipeline(left) if left and len(left) < len(self.branches) else None
+
     def fastest(self, data_bytes: float) -> Branch:
         """The branch of the least time."""
         return min(self.branches, key=lambda branch: branch.time_us(data_bytes))

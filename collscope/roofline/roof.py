@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from collscope.model import Op, bus_bandwidth, bus_factor
 from collscope.roofline.bounds import Bounds, Request, bounds
-from collscope.roofline.curve import TimeCurve, curve_of
+from collscope.roofline.curve import NVLS, TimeCurve, curve_of
 from collscope.roofline.fit import Curve, Fit
 from collscope.roofline.floors import Floor, floor_of, model_lines, unknown_floor
 from collscope.roofline.nccl_model import CostLine
@@ -52,6 +52,7 @@ class Roof(msgspec.Struct, frozen=True):
     algorithm         of the reachable ceiling: ring, tree, direct, switches that reduce; where
                       the latency is most of the time PAT or halving, if that is theirs
     assumed           a rate or a floor behind it was never measured on such a machine
+    by_rings_us       where switches that reduce are what makes it: the time without them
     """
 
     name: str
@@ -67,6 +68,7 @@ class Roof(msgspec.Struct, frozen=True):
     algorithm: str | None
     assumed: bool
     assumptions: tuple[str, ...]
+    by_rings_us: float | None = None
 
 
 class Ceilings(msgspec.Struct, frozen=True):
@@ -237,6 +239,7 @@ class Roofs:
             notes = (f"measured on such a machine: {own.source}", *self.system.notes)
             assumed = False
         transfer = _transfer_us(work, shaped, reach.busbw_gbps)
+        rings = curve.value.without(NVLS)
         # the limit holds for every range
         low = max(low, _transfer_us(work, shaped, shaped.limit.hard_gbps))
         latency_by = floor.algorithm
@@ -249,11 +252,14 @@ class Roofs:
             busbw_gbps=work.size_bytes * shaped.factor / (time * 1000),
             peak_gbps=reach.busbw_gbps,
             floor_us=None if shaped.floor is None else floor.us,
-            regime="latency" if floor.us > transfer else "bandwidth",
+            # an unknown latency may be as long as any that was published
+            regime="latency" if (floor.us if shaped.floor else floor.high_us) > transfer
+            else "bandwidth",
             limit=shaped.limit.limit,
             algorithm=latency_by if floor.us > transfer and latency_by else reach.algorithm,
             assumed=assumed,
             assumptions=notes,
+            by_rings_us=None if rings is None else rings.time_us(data),
         )
 
     def _fit(self, work: Workload, shaped: _Shaped) -> Roof | None:

@@ -132,19 +132,22 @@ class System(msgspec.Struct, frozen=True):
         A domain's NICs are those of its hosts: hosts without a rank send nothing. A GPU sends by
         its own NICs: one, or its share where the node has more NICs than GPUs.
         """
+        return min(self.all_nics(nnodes), self.own_nics * -(-nranks // self.domains(nnodes)))
+
+    def all_nics(self, nnodes: int) -> int:
+        """NICs of the hosts of one domain, whether or not its ranks use them."""
         if self.network is None:
             return 0
-        if self.fabric is None:
-            return self.network.nics
-        domains = self.domains(nnodes)
-        nics = -(-self.network.nics * -(-nnodes // domains) // self.fabric.hosts)
-        return min(nics, self.own_nics * -(-nranks // domains))
+        hosts = 1 if self.fabric is None else self.fabric.hosts
+        return -(-self.network.nics * -(-nnodes // self.domains(nnodes)) // hosts)
 
     @property
     def own_nics(self) -> int:
         """NICs that one GPU sends by: its share, one at least."""
-        if self.network is None or self.fabric is None:
-            return 1
+        if self.network is None:
+            return 0
+        if self.fabric is None:
+            return self.network.nics
         return max(self.network.nics // self.fabric.gpus, 1)
 
     def with_network(self, other: System, nics: int | None) -> System:

@@ -48,6 +48,7 @@ class RoofAt(msgspec.Struct, frozen=True):
     limit_gbps                 what the fabric allows, without latency; None for a fit
     regime                     latency or bandwidth
     assumed                    something behind it was never measured on such a machine
+    by_rings_us                where switches that reduce (NVLS) make it: the time without them
     """
 
     name: str
@@ -60,6 +61,7 @@ class RoofAt(msgspec.Struct, frozen=True):
     regime: str
     assumed: bool
     assumptions: tuple[str, ...]
+    by_rings_us: float | None = None
 
 
 def not_applying(roof: str) -> str:
