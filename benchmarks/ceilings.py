@@ -115,7 +115,9 @@ def _page(half: str, points: bool, recordings: Path | None) -> Iterator[str]:
         " cells. Held: cells in the range of the reachable ceiling."
     )
     tables = list(_published(half))
-    judged = [(table, _cells(table, load_system(table.system))) for table in tables if _known(table)]
+    judged = [
+        (table, _cells(table, load_system(table.system))) for table in tables if _known(table)
+    ]
     cells = [cell for _, found in judged for cell in found]
     yield ""
     yield "| tables | cells | held | within 15 % | 20 % | 25 % | above a limit |"
@@ -191,9 +193,7 @@ def _cells(table: Table, system: System) -> list[Cell]:
     roofs = Roofs(system)
     found = []
     for size, time in sorted(table.times.items()):
-        work = Workload(
-            table.op, size, table.nranks, table.nnodes, multicast=table.switches
-        )
+        work = Workload(table.op, size, table.nranks, table.nnodes, multicast=table.switches)
         ceilings = roofs.ceilings(work)
         if size < _SMALLEST or ceilings is None:
             continue

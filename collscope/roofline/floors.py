@@ -104,7 +104,15 @@ def measured_floors() -> tuple[_Row, ...]:
     """The rows of floors.toml."""
     table = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
     return tuple(
-        _Row(r["architecture"], parse_op(r["op"]), r["nranks"], r["launch"], r["us"], r["source"], r.get("nnodes", 1))
+        _Row(
+            r["architecture"],
+            parse_op(r["op"]),
+            r["nranks"],
+            r["launch"],
+            r["us"],
+            r["source"],
+            r.get("nnodes", 1),
+        )
         for r in table["floor"]
     )
 
@@ -123,9 +131,7 @@ def floor_of(system: System, op: Op, nranks: int, nnodes: int) -> Floor | None:
     return floor.later(hops * system.network.usable.hop_us, system.network.name)
 
 
-def _of_library(
-    tuning: TuningChoice | None, op: Op, nranks: int, nodes: int
-) -> Floor | None:
+def _of_library(tuning: TuningChoice | None, op: Op, nranks: int, nodes: int) -> Floor | None:
     """The floor over links, InfiniBand or RoCE."""
     if tuning is None:
         return None

@@ -285,7 +285,11 @@ def _tree(system: System, request: Request, end: str) -> float:
 
 def _nics_gbps(system: System, request: Request) -> float:
     """Line rate of a node's NICs."""
-    return 0.0 if system.network is None else system.nics(request.nranks, request.nnodes) * system.network.uni_gbps
+    return (
+        0.0
+        if system.network is None
+        else system.nics(request.nranks, request.nnodes) * system.network.uni_gbps
+    )
 
 
 def _paths(system: System, request: Request, nodes: int) -> float:
@@ -332,7 +336,8 @@ def count_rings(graph: Wiring, link_gbps: float) -> int:
     """
     if not 2 <= graph.gpus <= _SEARCHED_GPUS:
         return 0
-    left = [[int(rate / link_gbps + 1e-9) for rate in row[: graph.gpus]] for row in graph.capacity]
+    gpus = range(graph.gpus)
+    left = [[int(graph.capacity[i][j] / link_gbps + 1e-9) for j in gpus] for i in gpus]
     found = 0
     while (ring := next(_cycles(left), None)) is not None:
         for i, j in zip(ring, (*ring[1:], ring[0]), strict=True):

@@ -253,7 +253,8 @@ class Roofs:
             peak_gbps=reach.busbw_gbps,
             floor_us=None if shaped.floor is None else floor.us,
             # an unknown latency may be as long as any that was published
-            regime="latency" if (floor.us if shaped.floor else floor.high_us) > transfer
+            regime="latency"
+            if (floor.us if shaped.floor else floor.high_us) > transfer
             else "bandwidth",
             limit=shaped.limit.limit,
             algorithm=latency_by if floor.us > transfer and latency_by else reach.algorithm,
