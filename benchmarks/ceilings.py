@@ -2,7 +2,7 @@
 
     python benchmarks/ceilings.py                                 # the judged half
     python benchmarks/ceilings.py --half calibration --points     # what constants were read from
-    python benchmarks/ceilings.py --recordings FOLDER             # and the H200 tables recorded there
+    python benchmarks/ceilings.py --recordings FOLDER             # and the H200 tables there
     python benchmarks/ceilings.py --recordings FOLDER --write     # docs/ceilings.md
 
 `published/SOURCES.md` says what the tables are. A cell is one size of one table, from 16 KiB up.
@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from collscope.errors import CollscopeError
-from collscope.model import Op, bus_factor, parse_op
+from collscope.model import Op, parse_op
 from collscope.roofline import floors
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.roof import Roofs
@@ -137,6 +137,15 @@ def _page(half: str, points: bool, recordings: Path | None) -> Iterator[str]:
             left_out = [c for t in own for c in _cells(t, _bare(load_system("h200")))]
         yield _row("H200 x 2 and x 4, without what was measured on H200", left_out)
     yield ""
+    yield (
+        "Clean cells are those of runs in whose notes (`published/SOURCES.md`) nothing suspicious"
+        " stands, and, of one process for\nall GPUs of a node, those from 8 MiB up: below, its"
+        " launches are what takes the time. Every other cell is in the other\nrow. The constants"
+        " were read from the calibration half and frozen before the judged half was looked at."
+        " The H200\nrows are of medians, of single runs, and of ceilings without anything that was"
+        " measured on H200."
+    )
+    yield ""
     yield "| machine | class | cells | ratio | held | clean | source |"
     yield "|---|---|---:|---:|---:|---:|---|"
     for table, found in judged:
@@ -148,8 +157,8 @@ def _page(half: str, points: bool, recordings: Path | None) -> Iterator[str]:
         switches = ", switches reduce" if table.switches else ""
         yield (
             f"| {table.system} | {table.op.value} x{table.nranks}, {table.nnodes} node"
-            f"{'s' * (table.nnodes > 1)}{switches} | {len(found)} | {ratio:.2f} | {held} | {clean} |"
-            f" {table.source} |"
+            f"{'s' * (table.nnodes > 1)}{switches} | {len(found)} | {ratio:.2f} | {held} |"
+            f" {clean} | {table.source} |"
         )
         if points:
             for cell in found:

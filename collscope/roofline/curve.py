@@ -38,8 +38,8 @@ from collscope.roofline.system import System
 
 NVLS = "NVLS"
 _TRANSFERS = (Op.SEND_RECV, Op.SEND, Op.RECV)
-# LL sends a flag with every four bytes, so half of the rate; LL128, of which NCCL's table says 0.92,
-# reaches less: 152 GB/s at 4 MiB and 210 at 8 MiB on 8 B200 with rings of 722 (Vultr).
+# LL sends a flag with every four bytes: half of the rate. Of LL128 NCCL's table says 0.92; of 0.5,
+# 0.6, 0.75 and 0.92 the calibration half of benchmarks/published agrees best with 0.6.
 _PART = {"LL": 0.5, "LL128": 0.6}
 # A tree between nodes leaves less of both than NCCL's table says: 43, 59 and 98 us for 128, 256 and
 # 512 KiB on 2 x 8 H100 (Nebius), 81 and 77 for 512 KiB and 1 MiB on 2 x 8 H200 (Dell).
@@ -49,7 +49,7 @@ _BETWEEN_TREES = 0.5
 _ROOTED_FILL = 0.25
 # Channels of a pair on one node: NCCL gives each rank its share of 32 channels to begin with, and
 # twice as many while one carries over 16 MiB, 32 chunks (src/enqueue.cc, src/init.cc). One carries
-# 21 GB/s: 8 B200 take 793 to 859 us for 64, 128, 256 and 512 MiB (Vultr).
+# 21 GB/s: benchmarks/published/MECHANICS.md, from 64 to 512 MiB on 8 B200.
 _CHANNELS, _CHANNEL_GBPS, _CHANNEL_BYTES = 32, 21.0, 16 << 20
 # Protocols' latencies and parts at the ends of the range, of their most likely value.
 _SOONER, _LATER, _MORE, _LESS = 0.7, 1.3, 1.3, 0.8

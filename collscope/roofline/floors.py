@@ -49,12 +49,12 @@ _SPREADING = (Op.ALL_GATHER, Op.REDUCE_SCATTER)
 _MODEL_RANGE = (0.5, 2.0)
 _SCALED_RANGE = (0.6, 1.5)
 _REACH = 4
-# One process that launches on all GPUs takes up to three times as long (MI300X: 40 to 52 us for 13).
+# One process that launches on all GPUs takes up to three times as long (MI300X: 40 us for 13).
 _OF_PROCESS_LOW = 0.3
 
 
-# The slowest least times published: 52 us on 8 MI300X (one process, ROCm/rccl issue 1562), 195 us on
-# 2 x 8 A100 (EFA with an old plugin, aws-samples/aws-efa-eks 9d6557e). Nothing is known to be slower.
+# The slowest least times published: 52 us on 8 MI300X (one process, ROCm/rccl issue 1562), 195 us
+# on 2 x 8 A100 (EFA with an old plugin, aws-samples/aws-efa-eks 9d6557e).
 _SLOWEST_US, _SLOWEST_NETWORK_US = 52.0, 195.0
 
 

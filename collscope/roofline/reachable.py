@@ -55,6 +55,10 @@ class _Part(msgspec.Struct, frozen=True):
     low: float
     high: float
 
+    def at(self, end: str) -> float:
+        """The part at one end of the range: value, low or high."""
+        return {"value": self.value, "low": self.low, "high": self.high}[end]
+
 
 _WHOLE = _Part(1.0, 1.0, 1.0)
 # Rings between nodes, of what the NICs carry (published tables of the calibration half). AllReduce:
@@ -238,7 +242,7 @@ def _reduced(system: System, request: Request, end: str) -> tuple[float, str]:
     if not request.tree or nodes == 1:
         return found.busbw_gbps, SWITCHES
     inside = replace(request, nranks=-(-request.nranks // nodes), nnodes=1, links=links)
-    node = bounds(replace(system, fabric=system.fabric), replace(inside, tree=False))
+    node = bounds(system, replace(inside, tree=False))
     between = 2 * (request.nranks - 1) / request.nranks * _nics_gbps(system, request) * network
     return min(
         found.busbw_gbps,
@@ -252,7 +256,7 @@ def _direct(system: System, request: Request, end: str) -> float:
     links, network = _rates(system, end)
     if system.domains(request.nnodes) > 1:
         library = "nccl" if system.tuning is None else system.tuning.library
-        network *= getattr(_PAIRS[library], end)
+        network *= _PAIRS[library].at(end)
     found = bounds(system, replace(request, links=links, network=network))
     assert found is not None  # `reachable` has seen to it
     return found.busbw_gbps
@@ -265,9 +269,9 @@ def _ring(system: System, request: Request, end: str) -> float:
     if nodes == 1:
         two = request.nranks == 2 and request.op in (Op.ALL_GATHER, Op.REDUCE_SCATTER)
         switched = system.fabric is not None and system.fabric.wiring == "switch"
-        return inside * getattr(_OF_TWO if two and switched else _WHOLE, end)
+        return inside * (_OF_TWO if two and switched else _WHOLE).at(end)
     between = _BETWEEN_REDUCE if request.op is Op.ALL_REDUCE else _BETWEEN
-    return min(inside, _nics_gbps(system, request) * network * getattr(between, end))
+    return min(inside, _nics_gbps(system, request) * network * between.at(end))
 
 
 def _tree(system: System, request: Request, end: str) -> float:
@@ -278,7 +282,7 @@ def _tree(system: System, request: Request, end: str) -> float:
     links, network = _rates(system, end)
     factor = 2 * (n - 1) / n
     chains = _paths(system, request, nodes) * links / 2
-    network *= getattr(_TREE, end)
+    network *= _TREE.at(end)
     between = _nics_gbps(system, request) * network / (1 if nodes == 2 else 2)
     return factor * min(chains, between)
 

@@ -180,7 +180,7 @@ def _measured(rows: list[_MeasuredFile], where: str) -> tuple[Curve, ...]:
 
 
 def system_text(name: str, title: str, base: str, curves: Iterable[Curve]) -> str:
-    """The TOML of a system that has the links of `base`, and measured curves; `parse_system` reads it.
+    """The TOML of a system with the links of `base` and measured curves, for `parse_system`.
 
     Strings are written as JSON, which TOML reads alike.
     """

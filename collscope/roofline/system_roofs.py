@@ -51,10 +51,8 @@ class SystemRoofs:
             return f"no roof for {work.op.value} of {work.size_bytes} B on {ranks}"
         roof = ceilings.reachable
         if roof.floor_us is None and roof.regime == "latency":
-            return (
-                f"no latency of {self._roofs.system.name} is known, and {format_size(work.size_bytes)}"
-                " take no longer than one"
-            )
+            system, size = self._roofs.system.name, format_size(work.size_bytes)
+            return f"no latency of {system} is known, and {size} may take no longer than one"
         return RoofAt(
             roof.name,
             work,

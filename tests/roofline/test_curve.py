@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
-from math import sqrt
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -70,7 +70,7 @@ def test_times_rise_and_ranges_hold_them(name: str) -> None:
             assert all(r.time_low_us <= r.time_us <= r.time_high_us for r in found)
             # a pair that gets twice the channels at a size is faster there: SendRecv may fall
             if op is not Op.SEND_RECV:
-                assert all(a.time_us <= b.time_us for a, b in zip(found, found[1:], strict=False))
+                assert all(a.time_us <= b.time_us for a, b in pairwise(found))
 
 
 def test_nvls_is_what_large_all_reduces_reach() -> None:
@@ -122,7 +122,7 @@ def nccl_tests(recordings: Path, *, by_round: bool) -> Iterator[tuple[Op, int, i
     """Operation, ranks, size and time in us from 16 KiB up, on 2 and 4 H200."""
     for nranks in (2, 4):
         times: dict[tuple[Op, str, int], list[float]] = {}
-        for file in sorted(recordings.glob(f"h200x{nranks}-*/nccl-tests/*.txt")):
+        for file in sorted(recordings.parent.glob(f"h200x{nranks}-nccl*/nccl-tests/*.txt")):
             op, round_, _ = file.name.split(".")
             for found in filter(None, map(_ROW.match, file.read_text().splitlines())):
                 key = (_OPS[op], round_ if by_round else "", int(found[1]))
