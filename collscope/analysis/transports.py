@@ -39,7 +39,7 @@ FROM facts WHERE run = ? GROUP BY kind, value ORDER BY kind, SUM(count) DESC, va
 """
 
 
-# NVLS of a job is off by its environment, or because the log says so.
+# NVLS of a job is off by its environment, or by a line of the log.
 _NO_SWITCHES = """
 SELECT 1 FROM settings WHERE run = :run AND name = 'NCCL_NVLS_ENABLE' AND value = '0'
 UNION ALL
@@ -48,7 +48,7 @@ SELECT 1 FROM facts WHERE run = :run AND kind = 'nvls' AND value LIKE '%not avai
 
 
 def switches_may_reduce(connection: sqlite3.Connection, run: str) -> bool:
-    """False where the job's log or environment says that NVLS is off."""
+    """False where NVLS is off by the job's log or environment."""
     return connection.execute(_NO_SWITCHES, {"run": run}).fetchone() is None
 
 

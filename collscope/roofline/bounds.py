@@ -264,7 +264,7 @@ def _between(system: System, request: Request, nodes: int, inside: _Inside) -> B
             f"Name a network too, as in {system.name}+8xib-ndr."
         )
     rate = _network_gbps(system, request)
-    whole = system.all_nics(request.nnodes) * network.uni_gbps * request.network
+    fitted_gbps = system.all_nics(request.nnodes) * network.uni_gbps * request.network
     n, op = request.nranks, request.op
     per_node, fewest = -(-n // nodes), n // nodes
     around = _around(request, nodes, rate)
@@ -284,7 +284,10 @@ def _between(system: System, request: Request, nodes: int, inside: _Inside) -> B
     return Bounds(
         busbw,
         "network" if nic <= local else "links",
-        max(busbw, _hard_between(request, nodes, whole, inside, max(nic, nic * whole / rate))),
+        max(
+            busbw,
+            _hard_between(request, nodes, fitted_gbps, inside, nic * fitted_gbps / rate),
+        ),
         (_used(system, request, nodes),),
     )
 

@@ -70,7 +70,7 @@ def make_roofs(
 ) -> AnyRoofs | None:
     """What was asked for: a system by name, `fit`, or nothing.
 
-    multicast  False: the job's switches do not reduce, as its log says
+    multicast  False: the job's switches do not reduce, by its log
     raises     InputError for an unknown system, NoVerdictError when there is nothing to fit
     """
     if system is None:

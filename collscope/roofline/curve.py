@@ -38,13 +38,13 @@ from collscope.roofline.system import System
 
 NVLS = "NVLS"
 _TRANSFERS = (Op.SEND_RECV, Op.SEND, Op.RECV)
-# LL sends a flag with every four bytes: half of the rate. Of LL128 NCCL's table says 0.92; of 0.5,
+# LL sends a flag with every four bytes: half of the rate. NCCL's table has 0.92 for LL128; of 0.5,
 # 0.6, 0.75 and 0.92 the calibration half of benchmarks/published agrees best with 0.6.
 _PART = {"LL": 0.5, "LL128": 0.6}
-# A tree between nodes leaves less of both than NCCL's table says: 43, 59 and 98 us for 128, 256 and
+# A tree between nodes leaves less of both than NCCL's table has: 43, 59 and 98 us for 128, 256 and
 # 512 KiB on 2 x 8 H100 (Nebius), 81 and 77 for 512 KiB and 1 MiB on 2 x 8 H200 (Dell).
 _BETWEEN_TREES = 0.5
-# The chunks of Broadcast and Reduce are a quarter of those of the others (src/include/collectives.h
+# The chunks of Broadcast and Reduce are a quarter of those of AllReduce (src/include/collectives.h
 # of NCCL: one step, not four), so that a quarter is in flight.
 _ROOTED_FILL = 0.25
 # Channels of a pair on one node: NCCL gives each rank its share of 32 channels to begin with, and

@@ -169,7 +169,8 @@ def _borrowed(tuning: TuningChoice, eager: list[_Row], estimate: _Estimate) -> F
         there = _estimate(tuning, row.op, row.nranks, row.nnodes)
         if there is not None:
             ratios.append(row.us / there.us)
-    scale = median(ratios) if ratios else 1.0
+    # below 1 an operation has a schedule of its own (MSCCL), which others do not have
+    scale = max(median(ratios), 1.0) if ratios else 1.0
     low, high = _MODEL_RANGE
     return Floor(
         scale * estimate.us,

@@ -62,9 +62,9 @@ class _Part(msgspec.Struct, frozen=True):
 
 _WHOLE = _Part(1.0, 1.0, 1.0)
 # Rings between nodes, of what the NICs carry (published tables of the calibration half). AllReduce:
-# 366 of 388 GB/s on 4 x 8 H100 (nccl-tests issue 309), 358 of 388 on 2 x 8 MI300X. The others: 326
-# of 380 on 2 x 8 H200 (GCP A3 Ultra), 308 of 388 on 2 x 8 B200, 189 of 190 with TCPXO, 32 of 47.5
-# with one GPU per node.
+# 366 of 388 GB/s on 4 x 8 H100 (nccl-tests issue 309), 358 of 388 on 2 x 8 MI300X. Other
+# operations: 326 of 380 on 2 x 8 H200 (GCP A3 Ultra), 308 of 388 on 2 x 8 B200, 189 of 190 with
+# TCPXO, 32 of 47.5 with one GPU per node.
 _BETWEEN_REDUCE = _Part(0.94, 0.88, 1.0)
 _BETWEEN = _Part(0.82, 0.64, 1.0)
 # Trees between nodes: 236 of 340 GB/s on 2 x 4 H100, 78 of 89 on 2 x 8 A100 with EFA.

@@ -20,7 +20,7 @@ class SystemRoofs:
     def __init__(self, name: str, *, multicast: bool = True) -> None:
         """Roofs of a shipped system, a file, or NODE+NETWORK.
 
-        multicast  False: the job's switches do not reduce, as its log says
+        multicast  False: the job's switches do not reduce, by its log
         raises     InputError when there is no such system
         """
         self._roofs = Roofs(load_system(name))

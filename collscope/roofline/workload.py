@@ -15,7 +15,7 @@ class Workload(msgspec.Struct, frozen=True):
 
     size_bytes  nccl-tests size S
     algorithm   the library's name where it is known: NVLS, CollNet and MSCCL have other ceilings
-    multicast   False where the log says that switches do not reduce (NVLS off)
+    multicast   False where the switches do not reduce: NVLS is off by the log
     """
 
     op: Op
