@@ -6,7 +6,6 @@ import sqlite3
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
 
 from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.ingest.match import reading
@@ -125,11 +124,7 @@ def text_of_fit(system: str, fitted: Fit, path: Path) -> str:
             f"{system}: a file cannot be the base of another. Name a system of collscope roofline "
             "--list, or add the [[measured]] tables to that file."
         )
-    curves = (
-        replace(curve, source=f"measurements of label {fitted.name}, best of each size")
-        for curve in fitted.curves.values()
-    )
-    return system_text(path.stem, f"{found.title}, as measured", system, curves)
+    return system_text(path.stem, found.title, system, fitted)
 
 
 def _operation(name: str) -> Op:

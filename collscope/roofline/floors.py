@@ -43,6 +43,11 @@ _BY = {
 }
 EAGER, GRAPH, PROCESS = "eager", "graph", "process"
 _TABLE = Path(__file__).parent / "floors.toml"
+# Groups of sends and receives, all of them.
+_LIKE = {
+    Op.ALL_TO_ALLV: Op.ALL_TO_ALL, Op.GATHER: Op.ALL_TO_ALL, Op.SCATTER: Op.ALL_TO_ALL,
+    Op.SEND: Op.SEND_RECV, Op.RECV: Op.SEND_RECV,
+}  # fmt: skip
 _SPREADING = (Op.ALL_GATHER, Op.REDUCE_SCATTER)
 # Range around a floor of the library's latencies alone (module docstring), and around one that is
 # scaled from a measurement of another number of ranks.
@@ -144,9 +149,9 @@ def _of_library(tuning: TuningChoice | None, op: Op, nranks: int, nodes: int) ->
         if row.architecture == tuning.architecture and _alike(row, nranks, nodes)
     ]
     eager = [row for row in alike if row.launch in (EAGER, PROCESS)]
-    own = [row for row in eager if row.op is op]
+    own = [row for row in eager if row.op is _LIKE.get(op, op)]
     if own:
-        graph = [r for r in alike if r.launch == GRAPH and r.op is op]
+        graph = [r for r in alike if r.launch == GRAPH and r.op is own[0].op]
         return _measured(tuning, own, graph, nranks, nodes)
     if eager:
         return _borrowed(tuning, eager, estimate)

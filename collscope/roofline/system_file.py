@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import isclose
 
 import msgspec
 
 from collscope.errors import InputError
 from collscope.model import Op, parse_op
-from collscope.roofline.fit import Curve, CurveKey, envelope
+from collscope.roofline.fit import Curve, CurveKey, Fit, envelope
 from collscope.roofline.links import Usable, link_kinds
 from collscope.roofline.nccl_constants import CONSTANTS, NCCL_LL_NET
 from collscope.roofline.system import (
@@ -179,14 +179,15 @@ def _measured(rows: list[_MeasuredFile], where: str) -> tuple[Curve, ...]:
     return tuple(curves.values())
 
 
-def system_text(name: str, title: str, base: str, curves: Iterable[Curve]) -> str:
-    """The TOML of a system with the links of `base` and measured curves, for `parse_system`.
+def system_text(name: str, title: str, base: str, fitted: Fit) -> str:
+    """The TOML of a system with the links of `base` and the curves of a fit, for `parse_system`.
 
-    Strings are written as JSON, which TOML reads alike.
+    title  of the base. Strings are written as JSON, which TOML reads alike.
     """
+    source = json.dumps(f"measurements of label {fitted.name}, best of each size")
     lines = [f"{key} = {json.dumps(value)}" for key, value in
-             (("name", name), ("title", title), ("base", base))]  # fmt: skip
-    for curve in curves:
+             (("name", name), ("title", f"{title}, as measured"), ("base", base))]  # fmt: skip
+    for curve in fitted.curves.values():
         op, nranks, nnodes = curve.key
         lines += [
             "",
@@ -196,7 +197,7 @@ def system_text(name: str, title: str, base: str, curves: Iterable[Curve]) -> st
             f"nnodes = {nnodes}",
             f"sizes = {list(curve.sizes)}",
             f"times_us = {[round(time, 3) for time in curve.times_us]}",
-            f"source = {json.dumps(curve.source)}",
+            f"source = {source}",
         ]
     return "\n".join(lines) + "\n"
 
