@@ -54,6 +54,16 @@ class JudgedClass(msgspec.Struct, frozen=True):
     recoverable_s: float | None  # over all devices: calls x ranks x (measured - roof) x exposed
     choice: str | None  # algorithm and protocol, as the table or the job's log tells them
 
+    @property
+    def roof_range_gbps(self) -> tuple[float, float] | None:
+        """Bus bandwidths of the slow and the fast end of the ceiling; None where they are one."""
+        us, gbps = self.roof_us, self.roof_gbps
+        if not us or not gbps or not self.roof_low_us or not self.roof_high_us:
+            return None
+        if self.roof_low_us == self.roof_high_us:
+            return None
+        return gbps * us / self.roof_high_us, gbps * us / self.roof_low_us
+
 
 class JudgedKernel(msgspec.Struct, frozen=True):
     """A kernel of a profile against the roof of the largest message it can serve."""

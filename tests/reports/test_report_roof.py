@@ -120,6 +120,8 @@ def test_the_guide_from_its_files(samples: Path, tmp_path: Path) -> None:
     assert "290.9" in text
     assert "87.0" in text
     assert "3.9 % faster (1.9 to 4.9 %)" in text
+    # 512 MiB x 1.75 in 2993 and 2724 us
+    assert "range of reachable, GB/s: class 1 313.9 to 345" in text
     assert "16.5 to 18.0 of 18.8 % of GPU time in 1 collective kernel is waiting" in text
     # kernels of every class stand in the log: no class takes the time of its ceiling
     assert "has that of its ceiling" not in " ".join(text.split())
