@@ -1,126 +1,299 @@
-"""Published measurements against limit, reachable ceiling and latency floor, as Markdown.
+"""Published tables, and nccl-tests on H200, against the ceilings: writes docs/ceilings.md.
 
-    python benchmarks/ceilings.py             # the table of benchmarks/ceilings.md
-    python benchmarks/ceilings.py --points    # every point
+    python benchmarks/ceilings.py                                 # the judged half
+    python benchmarks/ceilings.py --half calibration --points     # what constants were read from
+    python benchmarks/ceilings.py --recordings FOLDER             # and the H200 tables there
+    python benchmarks/ceilings.py --recordings FOLDER --write     # docs/ceilings.md
 
-Each system is judged twice: as shipped, and once more without its own published figures, so that
-no row is held against itself.
+`published/SOURCES.md` says what the tables are. A cell is one size of one table, from 16 KiB up.
+Two counts are given: of every cell, and of those that show the library and not a fault or a
+launcher (`_clean`; the rule reads the notes of the sources, not the times).
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
-import sys
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from statistics import median
 
 import msgspec
 from msgspec.structs import replace
 
-from collscope.model import Op, bus_factor, parse_op
+from collscope.errors import CollscopeError
+from collscope.model import Op, parse_op
+from collscope.roofline import floors
 from collscope.roofline.catalogue import load_system
-from collscope.roofline.roof import Ceilings, Roofs
+from collscope.roofline.roof import Roofs
+from collscope.roofline.system import System
 from collscope.roofline.workload import Workload
 
-_TABLE = Path(__file__).parent / "published" / "collectives.csv"
-_SMALL = 64 << 10  # bytes up to which a time is latency
+_HERE = Path(__file__).parent
+_TABLES = ("collectives-2026-11.csv", "collectives-2026-11-unlisted.csv")
+_PAGE = _HERE.parent / "docs" / "ceilings.md"
+_SMALLEST = 16 << 10
+# One process that launches on all GPUs of a node takes 25 to 50 us up to about 1 MiB, and hides
+# latency up to a few times that (published/SOURCES.md).
+_OF_ONE_PROCESS = 8 << 20
+# Machines that no system describes, by the nearest that ships; their row stands apart.
+_NEAREST = {
+    "gh200-alps": "gh200", "gb300-nvl72": "gb200-nvl72", "h20": "h200", "rtx6000d": "pcie-gen5",
+    "l40s": "pcie-gen4", "t4": "pcie-gen3", "8x200g-tcpxo": "8xroce-200",
+}  # fmt: skip
+_OPS = {
+    "allgather": Op.ALL_GATHER, "allreduce": Op.ALL_REDUCE, "alltoall": Op.ALL_TO_ALL,
+    "broadcast": Op.BROADCAST, "reduce": Op.REDUCE, "reducescatter": Op.REDUCE_SCATTER,
+    "sendrecv": Op.SEND_RECV,
+}  # fmt: skip
 
 
-class Point(msgspec.Struct, frozen=True):
-    """One published time, and the ceilings of its class with and without the system's figures."""
+class Table(msgspec.Struct, frozen=True):
+    """One table of times in us by size."""
 
+    system: str
     op: Op
     nranks: int
     nnodes: int
+    switches: bool  # NVLS was on, or could have been
+    source: str
+    notes: str
+    times: dict[int, float]
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """One time and its ceilings, in us."""
+
     size: int
-    time_us: float
-    busbw_gbps: float
-    ceilings: Ceilings
-    without: Ceilings
+    time: float
+    reachable: float
+    low: float
+    high: float
+    limit: float
+    clean: bool
+
+    @property
+    def held(self) -> bool:
+        return self.low <= self.time <= self.high
+
+    @property
+    def ratio(self) -> float:
+        """Reachable over measured time."""
+        return self.reachable / self.time
+
+    def within(self, part: float) -> bool:
+        return abs(self.ratio - 1) <= part
+
+
+class Score(msgspec.Struct, frozen=True):
+    """How many of some cells the ceilings hold."""
+
+    cells: int
+    held: float
+    within_15: float
+    within_20: float
+    within_25: float
+    above_limit: int
 
 
 def main() -> None:
-    groups: dict[tuple[str, Op, int, int, bool], list[Point]] = defaultdict(list)
-    sources: dict[str, None] = {}
-    with _TABLE.open(newline="") as file:
-        for row in csv.DictReader(file):
-            point = _point(row)
-            key = (row["system"], point.op, point.nranks, point.nnodes, row["in_network"] == "1")
-            groups[key].append(point)
-            sources[f"{row['system']}: {row['source']}"] = None
-    if "--points" in sys.argv:
-        _points(groups)
-        return
-    print(
-        "| machine | class | best GB/s | limit | reachable | range | best / reachable |"
-        " range without its own figures | holds | least us | latency us | range | points |"
-        " above limit | faster than the range |"
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--half", choices=["judged", "calibration"], default="judged")
+    parser.add_argument("--points", action="store_true", help="every cell")
+    parser.add_argument("--recordings", type=Path, help="folder with h200x2-*, h200x4-*")
+    parser.add_argument("--write", action="store_true", help="write docs/ceilings.md")
+    given = parser.parse_args()
+    lines = list(_page(given.half, given.points, given.recordings))
+    if given.write:
+        _PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    else:
+        print("\n".join(lines))
+
+
+def _page(half: str, points: bool, recordings: Path | None) -> Iterator[str]:
+    yield "# Ceilings against published measurements"
+    yield ""
+    yield (
+        "Written by `benchmarks/ceilings.py` from `benchmarks/published`. A cell is one size of one"
+        " table, from 16 KiB up.\nRatio: reachable over measured time, the median of a table's"
+        " cells. Held: cells in the range of the reachable ceiling."
     )
-    print("|---|---|---:|---:|---:|---|---:|---|---|---:|---:|---|---:|---:|---:|")
-    for (system, op, nranks, nnodes, reduced), points in groups.items():
-        print(_line(system, f"{op.value} x{nranks}, {nnodes} node{'s' * (nnodes > 1)}"
-                    + " switches reduce" * reduced, points))  # fmt: skip
-    print("\nSources:\n")
-    for source in sources:
-        print(f"- {source}")
-
-
-def _point(row: dict[str, str]) -> Point:
-    op, nranks = parse_op(row["op"]), int(row["nranks"])
-    work = Workload(
-        op, int(row["size_bytes"]), nranks, int(row["nnodes"]),
-        "NVLS" if row["in_network"] == "1" else None,
-    )  # fmt: skip
-    system = load_system(row["system"])
-    shipped = Roofs(system).ceilings(work)
-    without = Roofs(replace(system, published=())).ceilings(work)
-    assert shipped is not None
-    assert without is not None
-    time_us, factor = float(row["time_us"]), bus_factor(op, nranks)
-    assert factor is not None
-    return Point(
-        op, nranks, work.nnodes, work.size_bytes, time_us,
-        work.size_bytes * factor / time_us / 1e3, shipped, without,
-    )  # fmt: skip
-
-
-def _line(system: str, what: str, points: list[Point]) -> str:
-    best = max(points, key=lambda p: p.busbw_gbps)
-    small = [p for p in points if p.size <= _SMALL]
-    least = min(small, key=lambda p: p.time_us, default=None)
-    reach, left = best.ceilings.reachable, best.without.reachable
-    to_gbps = best.busbw_gbps * best.time_us
-    floor = "" if least is None else f"{least.ceilings.reachable.floor_us or 0:.1f}"
-    spread = (
-        ""
-        if least is None
-        else f"{least.ceilings.reachable.time_low_us:.1f} to "
-        f"{least.ceilings.reachable.time_high_us:.1f}"
+    tables = list(_published(half))
+    judged = [
+        (table, _cells(table, load_system(_nearest(table.system))))
+        for table in tables
+        if _known(table)
+    ]
+    cells = [c for t, found in judged for c in found if _nearest(t.system) == t.system]
+    borrowed = [c for t, found in judged for c in found if _nearest(t.system) != t.system]
+    yield ""
+    yield "| tables | cells | held | within 15 % | 20 % | 25 % | above a limit |"
+    yield "|---|---:|---:|---:|---:|---:|---:|"
+    yield _row(f"{half} half, clean", [cell for cell in cells if cell.clean])
+    yield _row(f"{half} half, every cell", cells)
+    yield _row(f"{half} half, by the nearest machine, every cell", borrowed)
+    if recordings is not None:
+        own = list(_recorded(recordings))
+        for table in own:
+            assert table.system == "h200"
+        with_own = [c for t in own for c in _cells(t, load_system("h200"))]
+        yield _row("H200 x 2 and x 4", with_own)
+        yield _row("the same, every round alone", [
+            c for t in _recorded(recordings, rounds=True) for c in _cells(t, load_system("h200"))
+        ])  # fmt: skip
+        with _without_h200():
+            left_out = [c for t in own for c in _cells(t, _bare(load_system("h200")))]
+        yield _row("H200 x 2 and x 4, without what was measured on H200", left_out)
+    yield ""
+    yield (
+        "Clean cells are those of runs in whose notes (`published/SOURCES.md`) nothing suspicious"
+        " stands, and, of one process for\nall GPUs of a node, those from 8 MiB up: below, its"
+        " launches are what takes the time. Every other cell is in the other\nrow. The constants"
+        " were read from the calibration half and frozen before the judged half was looked at."
+        " The H200\nrows are of medians, of single runs, and of ceilings without anything that was"
+        " measured on H200."
     )
-    cells = [
-        system, what, f"{best.busbw_gbps:.1f}", f"{best.ceilings.limit.busbw_gbps:.1f}",
-        f"{reach.busbw_gbps:.1f}",
-        f"{to_gbps / reach.time_high_us:.1f} to {to_gbps / reach.time_low_us:.1f}",
-        f"{best.busbw_gbps / reach.busbw_gbps:.3f}",
-        f"{to_gbps / left.time_high_us:.1f} to {to_gbps / left.time_low_us:.1f}",
-        "yes" if left.time_low_us <= best.time_us <= left.time_high_us else "no",
-        "" if least is None else f"{least.time_us:.1f}", floor, spread, str(len(points)),
-        str(sum(p.time_us < p.ceilings.limit.time_us for p in points)),
-        str(sum(p.time_us < p.ceilings.reachable.time_low_us for p in points)),
-    ]  # fmt: skip
-    return "| " + " | ".join(cells) + " |"
+    yield ""
+    yield "| machine | class | cells | ratio | held | clean | source |"
+    yield "|---|---|---:|---:|---:|---:|---|"
+    for table, found in judged:
+        if not found:
+            continue
+        ratio = median(cell.ratio for cell in found)
+        held = sum(cell.held for cell in found)
+        clean = sum(cell.clean for cell in found)
+        switches = ", switches reduce" if table.switches else ""
+        yield (
+            f"| {table.system} | {table.op.value} x{table.nranks}, {table.nnodes} node"
+            f"{'s' * (table.nnodes > 1)}{switches} | {len(found)} | {ratio:.2f} | {held} |"
+            f" {clean} | {table.source} |"
+        )
+        if points:
+            for cell in found:
+                yield (
+                    f"  {cell.size >> 10} KiB {cell.time:.1f} us: {cell.reachable:.1f}"
+                    f" ({cell.low:.1f} to {cell.high:.1f}) {cell.ratio:.2f}"
+                    f"{'' if cell.held else ' !'}{'' if cell.clean else ' (not clean)'}"
+                )
+    unknown = sorted({table.system for table in tables if not _known(table)})
+    if unknown:
+        yield ""
+        yield f"Machines that `roofline --list` lacks, not judged: {', '.join(unknown)}."
 
 
-def _points(groups: dict[tuple[str, Op, int, int, bool], list[Point]]) -> None:
-    for key, points in groups.items():
-        print(*key)
-        for p in points:
-            reach = p.ceilings.reachable
-            print(
-                f"  {p.size:>12} {p.time_us:>10.1f} us  reachable {reach.time_us:>10.1f}"
-                f" ({reach.time_low_us:.1f} to {reach.time_high_us:.1f})"
-                f"  {reach.time_us / p.time_us:.2f}"
+def _row(name: str, cells: list[Cell]) -> str:
+    score = _score(cells)
+    shares = (score.held, score.within_15, score.within_20, score.within_25)
+    parts = " | ".join(f"{100 * share:.1f} %" for share in shares)
+    return f"| {name} | {score.cells} | {parts} | {score.above_limit} |"
+
+
+def _score(cells: list[Cell]) -> Score:
+    total = max(len(cells), 1)
+    return Score(
+        len(cells),
+        sum(cell.held for cell in cells) / total,
+        *(sum(cell.within(part) for cell in cells) / total for part in (0.15, 0.2, 0.25)),
+        sum(cell.time < cell.limit for cell in cells),
+    )
+
+
+def _nearest(system: str) -> str:
+    """The system that describes a machine, or the nearest to it."""
+    return "+".join(_NEAREST.get(part, part) for part in system.split("+"))
+
+
+def _known(table: Table) -> bool:
+    try:
+        load_system(_nearest(table.system))
+    except CollscopeError:
+        return False
+    return True
+
+
+def _cells(table: Table, system: System) -> list[Cell]:
+    roofs = Roofs(system)
+    found = []
+    for size, time in sorted(table.times.items()):
+        work = Workload(table.op, size, table.nranks, table.nnodes, multicast=table.switches)
+        ceilings = roofs.ceilings(work)
+        if size < _SMALLEST or ceilings is None:
+            continue
+        roof = ceilings.reachable
+        found.append(
+            Cell(
+                size, time, roof.time_us, roof.time_low_us, roof.time_high_us,
+                ceilings.limit.time_us, _clean(table, size),
             )
+        )  # fmt: skip
+    return found
+
+
+def _clean(table: Table, size: int) -> bool:
+    """Whether a cell shows the library: no fault that the source tells of, no launcher.
+
+    "suspicious:" of a note names a fault of the run (settings, virtual machines, first touches, a
+    model of GPU that is a guess); small messages of one process per node show its launches.
+    """
+    one_process = "one process" in table.notes.lower() or "-g 8" in table.notes
+    if one_process or "launch-bound" in table.notes or "PyTorch" in table.notes:
+        return size >= _OF_ONE_PROCESS
+    return "suspicious:" not in table.notes
+
+
+def _published(half: str) -> Iterator[Table]:
+    found: dict[tuple[str, ...], dict[int, float]] = defaultdict(dict)
+    for name in _TABLES:
+        with (_HERE / "published" / name).open(newline="") as file:
+            for row in csv.DictReader(file):
+                if row["half"] != half:
+                    continue
+                key = tuple(
+                    row[column]
+                    for column in
+                    ("system", "op", "nranks", "nnodes", "in_network", "source", "notes")
+                )  # fmt: skip
+                found[key][int(row["size_bytes"])] = float(row["time_us"])
+    for (system, op, nranks, nnodes, switches, source, notes), times in found.items():
+        yield Table(
+            system, parse_op(op), int(nranks), int(nnodes), switches == "1", source, notes, times
+        )
+
+
+def _recorded(folder: Path, *, rounds: bool = False) -> Iterator[Table]:
+    """nccl-tests on 2 and 4 H200: medians of the rounds, or each round as a table."""
+    for nranks in (2, 4):
+        times: dict[tuple[Op, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for file in sorted(folder.glob(f"h200x{nranks}-*/nccl-tests/*.txt")):
+            op, round_, _ = file.name.split(".")
+            for line in file.read_text().splitlines():
+                words = line.split()
+                if len(words) > 8 and words[0].isdigit():
+                    key = (_OPS[op], round_ if rounds else "")
+                    times[key][int(words[0])].append(float(words[5]))
+        for (found, round_), sizes in times.items():
+            yield Table(
+                "h200", found, nranks, 1, False, f"round {round_}", "",
+                {size: median(values) for size, values in sizes.items()},
+            )  # fmt: skip
+
+
+def _bare(system: System) -> System:
+    """A system without what was measured or published of it."""
+    return replace(system, measured=(), published=())
+
+
+class _without_h200:  # noqa: N801
+    """Latencies that nobody measured on H200."""
+
+    def __enter__(self) -> None:
+        self._rows = floors.measured_floors
+        kept = tuple(row for row in self._rows() if "H200" not in row.source)
+        floors.measured_floors = lambda: kept  # type: ignore[assignment]
+
+    def __exit__(self, *_: Iterable[object]) -> None:
+        floors.measured_floors = self._rows
 
 
 if __name__ == "__main__":

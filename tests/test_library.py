@@ -161,9 +161,7 @@ def test_runs_and_views_that_are_not_there_are_named(samples: Path, db_path: Pat
         with pytest.raises(InputError, match=r"no run 'other' \(runs: 'guide'\)"):
             ask(run="other")
     for name in ("nothing", "_call", "calls; DROP TABLE _run"):
-        with pytest.raises(
-            UsageError, match=r"not in the store. Views: call_keys, .*classes"
-        ):
+        with pytest.raises(UsageError, match=r"not in the store. Views: call_keys, .*classes"):
             store.view(name)
     with pytest.raises(UsageError, match="it would do more than read"):
         store.sql("ATTACH 'x' AS y")

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from collscope.cli import replay_options
+from collscope.cli.bench_ceilings import ceilings
 from collscope.cli.bench_interference import interference
 from collscope.cli.bench_memcpy import memcpy
 from collscope.cli.bench_p2p import p2p
@@ -62,3 +63,4 @@ def allreduce_wrapper(
 bench_app.command()(p2p)
 bench_app.command()(interference)
 bench_app.command()(memcpy)
+bench_app.command()(ceilings)

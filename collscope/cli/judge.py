@@ -171,16 +171,26 @@ def roofline(
             callback=checked_label,
         ),
     ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option("--save", help="Write the fit as a system, for --system: mine.toml."),
+    ] = None,
     db: Db = DEFAULT_DB,
     format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     output: Output = None,
 ) -> None:
     """What a fabric allows: bounds of every operation, roof by size."""
-    from collscope.reports.roofline.answer import listed, roofline_of_store
+    from collscope.reports.roofline.answer import fitted_system, listed, roofline_of_store
     from collscope.reports.roofline.text import render_roofline
 
     if (name, system, listing or None).count(None) != 2:
         raise UsageError("roofline: give --list, or one system, as 'roofline h200 --ranks 4'.")
     system = system or name
+    if save is not None:
+        if fit is None or system is None:
+            raise UsageError("roofline --save: give a system, and measurements with --fit LABEL.")
+        write(fitted_system(db, system, fit, nodes, save), save)
+        write(f"{save}: what was measured on {system}. Give it as --system {save}.", None)
+        return
     found = listed() if system is None else roofline_of_store(db, system, (ranks, nodes), op, fit)
     write(render_roofline(found, format.value), output)

@@ -88,6 +88,10 @@ FAR_BELOW_CEILING = 0.5
 """Of the reachable ceiling at large messages: below it something is switched off or broken. Source:
 a choice, half of the links."""
 
+RINGS_SPREAD = 1.15
+"""Runs of the same rings on machines of one kind to each other. Source: a choice, about what published
+tables of such machines differ by."""
+
 SLOWER_PLACE = 1.10
 """A launch or a node to the others: what they differ by is less. Source: of 30 launches on two
 H200s none is 3 % off the others."""

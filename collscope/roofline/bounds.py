@@ -264,6 +264,7 @@ def _between(system: System, request: Request, nodes: int, inside: _Inside) -> B
             f"Name a network too, as in {system.name}+8xib-ndr."
         )
     rate = _network_gbps(system, request)
+    fitted_gbps = system.all_nics(request.nnodes) * network.uni_gbps * request.network
     n, op = request.nranks, request.op
     per_node, fewest = -(-n // nodes), n // nodes
     around = _around(request, nodes, rate)
@@ -275,7 +276,7 @@ def _between(system: System, request: Request, nodes: int, inside: _Inside) -> B
     elif op in (Op.BROADCAST, Op.REDUCE):
         nic = rate
     elif op in _TRANSFER:
-        nic = rate / system.nics(request.nnodes)
+        nic = system.own_nics * network.uni_gbps * request.network
         local = inf
     else:
         nic = around
@@ -283,7 +284,10 @@ def _between(system: System, request: Request, nodes: int, inside: _Inside) -> B
     return Bounds(
         busbw,
         "network" if nic <= local else "links",
-        max(busbw, _hard_between(request, nodes, rate, inside, nic)),
+        max(
+            busbw,
+            _hard_between(request, nodes, fitted_gbps, inside, nic * fitted_gbps / rate),
+        ),
         (_used(system, request, nodes),),
     )
 
@@ -313,7 +317,7 @@ def _network_gbps(system: System, request: Request) -> float:
     """What leaves one node, or one domain of several hosts, in GB/s; 0 without a network."""
     if system.network is None:
         return 0.0
-    return system.nics(request.nnodes) * system.network.uni_gbps * request.network
+    return system.nics(request.nranks, request.nnodes) * system.network.uni_gbps * request.network
 
 
 def _around(request: Request, nodes: int, rate: float) -> float:
@@ -324,12 +328,15 @@ def _around(request: Request, nodes: int, rate: float) -> float:
 
 def _used(system: System, request: Request, nodes: int) -> str:
     """What a bound between nodes assumes about them."""
-    nics = system.nics(request.nnodes)
+    nics = system.nics(request.nranks, request.nnodes)
     if request.op in _TRANSFER:
-        return f"a pair on different nodes, one NIC of {nics}"
+        own = "one NIC" if system.own_nics == 1 else f"{system.own_nics} NICs"
+        return f"a pair on different nodes, {own} of {nics}"
     hosts = -(-request.nnodes // nodes)
     equal = f"{nodes} equal nodes" if hosts == 1 else f"{nodes} domains of {hosts} nodes"
-    return f"{equal}, a network that blocks nothing, all {nics} NICs used"
+    fitted = system.all_nics(request.nnodes)
+    used = f"all {nics} NICs" if nics == fitted else f"{nics} of {fitted} NICs"
+    return f"{equal}, a network that blocks nothing, {used} used"
 
 
 def _in_network(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -127,7 +128,18 @@ def _from_file(path: Path) -> System:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text. Give a TOML or topology XML file.") from error
-    return parse_system(text, str(path))
+    return parse_system(text, str(path), _base(path))
+
+
+def _base(path: Path) -> Callable[[str], System]:
+    """Finds the base of a file: a shipped system, or NODE+NETWORK; files of files have no end."""
+
+    def load(name: str) -> System:
+        if name.endswith((".toml", ".xml")) or "/" in name:
+            raise InputError(f"{path}: base '{name}'. Name a system of collscope roofline --list.")
+        return load_system(name)
+
+    return load
 
 
 def _row(system: System) -> SystemRow:

@@ -65,10 +65,13 @@ class FitRoofs:
 AnyRoofs: TypeAlias = "SystemRoofs | FitRoofs"
 
 
-def make_roofs(system: str | None, rows: Iterable[Measurement]) -> AnyRoofs | None:
+def make_roofs(
+    system: str | None, rows: Iterable[Measurement], *, multicast: bool = True
+) -> AnyRoofs | None:
     """What was asked for: a system by name, `fit`, or nothing.
 
-    raises  InputError for an unknown system, NoVerdictError when there is nothing to fit
+    multicast  False: the job's switches do not reduce, by its log
+    raises     InputError for an unknown system, NoVerdictError when there is nothing to fit
     """
     if system is None:
         return None
@@ -77,7 +80,7 @@ def make_roofs(system: str | None, rows: Iterable[Measurement]) -> AnyRoofs | No
     # Most answers name no system, and what a system's ceilings need takes long to load.
     from collscope.roofline.system_roofs import SystemRoofs  # noqa: PLC0415
 
-    return SystemRoofs(system)
+    return SystemRoofs(system, multicast=multicast)
 
 
 def fitted(rows: Iterable[Measurement]) -> FitRoofs:

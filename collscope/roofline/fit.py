@@ -41,6 +41,7 @@ class Curve(msgspec.Struct, frozen=True):
     key: CurveKey
     sizes: tuple[int, ...]
     times_us: tuple[float, ...]
+    source: str = ""
 
     def time_us(self, size: int) -> float:
         """Time of `size` bytes in µs.
@@ -105,7 +106,7 @@ def fit(measurements: Iterable[Measurement], name: str, *, nnodes: int | None = 
             f"{name}: no measurement with right results, a size, ranks and a time{why}. "
             "Measure a sweep of sizes first."
         )
-    return Fit(name, {key: _curve(key, points) for key, points in best.items()}, unusable)
+    return Fit(name, {key: envelope(key, points) for key, points in best.items()}, unusable)
 
 
 def hockney(sizes: tuple[int, ...], times_us: tuple[float, ...]) -> Hockney:
@@ -128,7 +129,7 @@ def hockney(sizes: tuple[int, ...], times_us: tuple[float, ...]) -> Hockney:
     return Hockney(alpha, 1 / (beta * 1000), median(relative), max(relative))
 
 
-def _curve(key: CurveKey, points: dict[int, float]) -> Curve:
+def envelope(key: CurveKey, points: dict[int, float], source: str = "") -> Curve:
     """Monotone envelope of the best time at each size."""
     sizes = tuple(sorted(points))
     times: list[float] = []
@@ -137,4 +138,4 @@ def _curve(key: CurveKey, points: dict[int, float]) -> Curve:
         least = min(least, points[size])
         times.append(least)
     times.reverse()
-    return Curve(key, sizes, tuple(times))
+    return Curve(key, sizes, tuple(times), source)

@@ -27,6 +27,8 @@ class Usable(msgspec.Struct, frozen=True):
     source     of the value
     evidence   of the range
     assumed    True where nobody measured the value on this kind of link
+    hop_us     what a step over such a network takes beyond one over InfiniBand; from 0 to twice
+    fill_us    what filling the pipeline over it takes beyond InfiniBand; from 0 to twice
     """
 
     value: float
@@ -35,6 +37,8 @@ class Usable(msgspec.Struct, frozen=True):
     source: str
     evidence: str = ""
     assumed: bool = False
+    hop_us: float = 0.0
+    fill_us: float = 0.0
 
 
 @cache
@@ -44,7 +48,7 @@ def link_kinds() -> dict[str, Usable]:
     return {
         name: Usable(
             row["usable"], row["low"], row["high"], row["source"], row["evidence"],
-            row.get("assumed", False),
+            row.get("assumed", False), row.get("hop_us", 0.0), row.get("fill_us", 0.0),
         )
         for name, row in table.items()
     }  # fmt: skip

@@ -149,6 +149,14 @@ CONSTANTS = (
         Latencies(_RCCL_BASE, (0.8, 2.2, 3.6), (9.5, 19.8, 15.1)),
         _RCCL_GFX94,
     ),
+    Constants(  # RCCL 2.21.5 has no model for gfx950: a board that it does not know gets model 0
+        "rccl",
+        "gfx950",
+        "2.21.5",
+        Latencies(_RCCL_BASE, (0.8, 1.4, 2.5), (11.8, 18.2, 20.8)),
+        Latencies(_RCCL_BASE, (0.8, 2.2, 3.6), (9.5, 19.8, 15.1)),
+        _RCCL_GFX94,
+    ),
     Constants(
         "rccl",
         "gfx90a",
@@ -158,3 +166,6 @@ CONSTANTS = (
         _RCCL_GFX90A,
     ),
 )
+
+# NVLS: latency of a call in one node, and of a step of the tree that joins nodes (NVLSTree).
+NVLS_US, NVLS_TREE_STEP_US = 25.0, 20.9

@@ -65,6 +65,7 @@ class CostLine(msgspec.Struct, frozen=True):
 
     correction  by log2(size / 64 B); empty where there is none
     plateau     factor of the latency from `plateau_bytes` on
+    channel_bound  algbw is a bandwidth, not a part that serves to rank (RCCL's tables)
     """
 
     algorithm: str
@@ -74,6 +75,7 @@ class CostLine(msgspec.Struct, frozen=True):
     correction: tuple[float, ...] = ()
     plateau: float = 1.0
     plateau_bytes: int = 0
+    channel_bound: bool = False
 
     def time_us(self, size: int) -> float:
         """Estimated time of `size` bytes (nccl-tests size S) in µs."""
@@ -132,6 +134,7 @@ def _nccl_ring(constants: Constants, limits: NcclLimits, shape: Shape, protocol:
         PROTOCOLS[protocol],
         _ring_latency(constants, shape, protocol, 2 * (shape.nnodes - 1)),
         bandwidth * shape.nranks / shape.steps,
+        channel_bound=True,
         plateau=limits.plateau if grows else 1.0,
         plateau_bytes=64 * limits.channels * shape.nranks,
     )
@@ -153,6 +156,7 @@ def _nccl_tree(constants: Constants, limits: NcclLimits, shape: Shape, protocol:
         _tree_latency(constants.tree, shape, protocol),
         bandwidth / 2,
         correction=NCCL_TREE_CORRECTION[protocol],
+        channel_bound=True,
     )
 
 

@@ -17,7 +17,11 @@ Direct              AllToAll, Send/Recv, Gather and Scatter go straight; their l
 MSCCL, MSCCL++      A schedule of its own (a file, or kernels of the library) takes the place of
                     ring and tree. Which is not told: as they reach, and at most the limit at the
                     usable rate.
-Switches reduce     `bounds` with their efficiency, where the class is known to use them.
+Switches reduce     `bounds` with their efficiency: AllReduce on nodes with NVSwitch and more than
+                    four GPUs (NVLS; between nodes NVLSTree). With more than two nodes inner ones of
+                    the tree send and receive 2 S, and a tree adds nothing to what one node reaches.
+Between nodes       Rings leave a part of what the NICs carry, pairs (AllToAll, Send/Recv) of NCCL
+                    at its default settings half: `_BETWEEN`, `_PAIRS`.
 """
 
 from __future__ import annotations
@@ -44,6 +48,37 @@ _UNKNOWN = Usable(1.0, 1.0, 1.0, "")
 _NO_RING_LOW = 0.3
 
 
+class _Part(msgspec.Struct, frozen=True):
+    """Part of a rate that an algorithm leaves: most likely, and the range of what was published."""
+
+    value: float
+    low: float
+    high: float
+
+    def at(self, end: str) -> float:
+        """The part at one end of the range: value, low or high."""
+        return {"value": self.value, "low": self.low, "high": self.high}[end]
+
+
+_WHOLE = _Part(1.0, 1.0, 1.0)
+# Rings between nodes, of what the NICs carry (published tables of the calibration half). AllReduce:
+# 366 of 388 GB/s on 4 x 8 H100 (nccl-tests issue 309), 358 of 388 on 2 x 8 MI300X. Other
+# operations: 326 of 380 on 2 x 8 H200 (GCP A3 Ultra), 308 of 388 on 2 x 8 B200, 189 of 190 with
+# TCPXO, 32 of 47.5 with one GPU per node.
+_BETWEEN_REDUCE = _Part(0.94, 0.88, 1.0)
+_BETWEEN = _Part(0.82, 0.64, 1.0)
+# Trees between nodes: 236 of 340 GB/s on 2 x 4 H100, 78 of 89 on 2 x 8 A100 with EFA.
+_TREE = _Part(0.78, 0.6, 1.0)
+# AllToAll and Send/Recv between nodes. NCCL: 42 of 91 and 19.6 of 48.5 GB/s on 2 x 8 B200, 46 of 91
+# on 2 x 8 RTX 6000D, few channels per peer and 128 KiB chunks (src/init.cc); with more channels up
+# to the whole. RCCL: 91 of 89 GB/s on 2 x 8 MI355X.
+_PAIRS = {"nccl": _Part(0.48, 0.38, 1.0), "rccl": _Part(1.0, 0.85, 1.0)}
+# AllGather and ReduceScatter of two GPUs on one node: 483 of 722 GB/s on 2 B200.
+_OF_TWO = _Part(0.68, 0.62, 0.9)
+# With up to four GPUs per node NCCL takes rings: stas00/ml-engineering, NCCL 2.27.7 on H200, B200.
+_MOST_BY_RING = 4
+
+
 class Reach(msgspec.Struct, frozen=True):
     """The reachable bus bandwidth of large messages, in GB/s.
 
@@ -61,6 +96,31 @@ class Reach(msgspec.Struct, frozen=True):
     assumptions: tuple[str, ...]
 
 
+def with_switches(system: System, request: Request) -> Request:
+    """The request with NVSwitches that reduce, where the library lets them by default."""
+    nodes = system.domains(request.nnodes)
+    if (
+        request.op is not Op.ALL_REDUCE
+        or request.scheduled
+        or -(-request.nranks // nodes) <= _MOST_BY_RING
+        or not _switches_reduce(system)
+    ):
+        return request
+    return replace(request, in_network=True, tree=nodes > 1)
+
+
+def reachable_ways(system: System, request: Request) -> tuple[Reach, ...]:
+    """The algorithms that the library chooses from, the fastest of large messages first.
+
+    raises  UsageError as `bounds`
+    """
+    ways = [reachable(system, replace(request, in_network=False, tree=False))]
+    if request.in_network:
+        ways.append(reachable(system, request))
+    found = [way for way in ways if way is not None]
+    return tuple(sorted(found, key=lambda way: way.busbw_gbps, reverse=True))
+
+
 def reachable(system: System, request: Request) -> Reach | None:
     """The reachable ceiling of large messages; None where `bounds` has none.
 
@@ -76,14 +136,11 @@ def reachable(system: System, request: Request) -> Reach | None:
     nodes = system.domains(request.nnodes)
     inside = request.nranks > nodes
     used = [u for u, counts in ((links, inside), (network, nodes > 1)) if counts]
-    found = {
-        end: _best(system, request, getattr(links, end), getattr(network, end))
-        for end in ("value", "low", "high")
-    }
+    found = {end: _best(system, request, end) for end in ("value", "low", "high")}
     (value, algorithm), (low, _), (high, _) = found["value"], found["low"], found["high"]
     notes = [_note(u, where) for u, where in ((links, "links"), (network, "network")) if u in used]
     if algorithm == TREE:  # a ring is what every library falls back to
-        low = min(low, _ring(system, request, links.low, network.low))
+        low = min(low, _ring(system, request, "low"))
     if algorithm == RING and not _has_rings(system, request, nodes):
         low = min(low, _NO_RING_LOW * value)
         notes.append("no ring over the links was found; what the library does instead is not known")
@@ -158,40 +215,85 @@ def _raised(system: System, request: Request, low: float) -> tuple[float, list[s
     return best.busbw_gbps, [f"{best.busbw_gbps:g} GB/s was reached: {best.source}"]
 
 
-def _best(system: System, request: Request, links: float, network: float) -> tuple[float, str]:
-    """The best algorithm at given parts of the line rates: GB/s and its name."""
-    if request.in_network or request.op not in _RING_OPS:
-        found = bounds(system, replace(request, links=links, network=network))
-        assert found is not None  # `reachable` has seen to it
-        reduced = request.in_network and found.limit == "in-network"
-        return found.busbw_gbps, SWITCHES if reduced else DIRECT
-    ring = _ring(system, request, links, network)
-    tree = _tree(system, request, links, network)
+def _best(system: System, request: Request, end: str) -> tuple[float, str]:
+    """The best algorithm at one end of the range of rates: GB/s and its name."""
+    if request.in_network:
+        return _reduced(system, request, end)
+    if request.op not in _RING_OPS:
+        return _direct(system, request, end), DIRECT
+    ring, tree = _ring(system, request, end), _tree(system, request, end)
     return (tree, TREE) if tree > ring else (ring, RING)
 
 
-def _ring(system: System, request: Request, links: float, network: float) -> float:
+def _rates(system: System, end: str) -> tuple[float, float]:
+    """Usable parts of the links' and the network's line rate at one end of their range."""
+    links, network = _usable(system)
+    return getattr(links, end), getattr(network, end)
+
+
+def _reduced(system: System, request: Request, end: str) -> tuple[float, str]:
+    """Switches that reduce; the links' own algorithms where there are none."""
+    links, network = _rates(system, end)
+    found = bounds(system, replace(request, links=links, network=network))
+    assert found is not None  # `reachable` has seen to it
+    if found.limit == "links" or request.op is not Op.ALL_REDUCE:
+        return _best(system, replace(request, in_network=False), end)
     nodes = system.domains(request.nnodes)
+    if not request.tree or nodes == 1:
+        return found.busbw_gbps, SWITCHES
+    inside = replace(request, nranks=-(-request.nranks // nodes), nnodes=1, links=links)
+    node = bounds(system, replace(inside, tree=False))
+    between = 2 * (request.nranks - 1) / request.nranks * _nics_gbps(system, request) * network
+    return min(
+        found.busbw_gbps,
+        inf if node is None else node.busbw_gbps,
+        between / (1 if nodes == 2 else 2),
+    ), SWITCHES
+
+
+def _direct(system: System, request: Request, end: str) -> float:
+    """Every pair on its own way."""
+    links, network = _rates(system, end)
+    if system.domains(request.nnodes) > 1:
+        library = "nccl" if system.tuning is None else system.tuning.library
+        network *= _PAIRS[library].at(end)
+    found = bounds(system, replace(request, links=links, network=network))
+    assert found is not None  # `reachable` has seen to it
+    return found.busbw_gbps
+
+
+def _ring(system: System, request: Request, end: str) -> float:
+    nodes = system.domains(request.nnodes)
+    links, network = _rates(system, end)
     inside = _paths(system, request, nodes) * links
     if nodes == 1:
-        return inside
-    return min(inside, _nics_gbps(system, request) * network)
+        two = request.nranks == 2 and request.op in (Op.ALL_GATHER, Op.REDUCE_SCATTER)
+        switched = system.fabric is not None and system.fabric.wiring == "switch"
+        return inside * (_OF_TWO if two and switched else _WHOLE).at(end)
+    between = _BETWEEN_REDUCE if request.op is Op.ALL_REDUCE else _BETWEEN
+    return min(inside, _nics_gbps(system, request) * network * between.at(end))
 
 
-def _tree(system: System, request: Request, links: float, network: float) -> float:
+def _tree(system: System, request: Request, end: str) -> float:
     """A chain in each node and a double binary tree of nodes; 0 where a ring is never worse."""
     n, nodes = request.nranks, system.domains(request.nnodes)
     if request.op is not Op.ALL_REDUCE or nodes == 1:
         return 0.0
+    links, network = _rates(system, end)
     factor = 2 * (n - 1) / n
     chains = _paths(system, request, nodes) * links / 2
+    network *= _TREE.at(end)
     between = _nics_gbps(system, request) * network / (1 if nodes == 2 else 2)
     return factor * min(chains, between)
 
 
 def _nics_gbps(system: System, request: Request) -> float:
     """Line rate of a node's NICs."""
-    return 0.0 if system.network is None else system.nics(request.nnodes) * system.network.uni_gbps
+    return (
+        0.0
+        if system.network is None
+        else system.nics(request.nranks, request.nnodes) * system.network.uni_gbps
+    )
 
 
 def _paths(system: System, request: Request, nodes: int) -> float:
@@ -238,7 +340,8 @@ def count_rings(graph: Wiring, link_gbps: float) -> int:
     """
     if not 2 <= graph.gpus <= _SEARCHED_GPUS:
         return 0
-    left = [[int(rate / link_gbps + 1e-9) for rate in row[: graph.gpus]] for row in graph.capacity]
+    gpus = range(graph.gpus)
+    left = [[int(graph.capacity[i][j] / link_gbps + 1e-9) for j in gpus] for i in gpus]
     found = 0
     while (ring := next(_cycles(left), None)) is not None:
         for i, j in zip(ring, (*ring[1:], ring[0]), strict=True):

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from collscope.model import Op
+from collscope.roofline.fit import Curve
 from collscope.roofline.gpu_models import OtherGpus, other_gpus
 from collscope.roofline.links import Usable
 from collscope.roofline.wiring import Wiring
@@ -108,6 +109,7 @@ class System(msgspec.Struct, frozen=True):
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     published: tuple[Published, ...] = ()
+    measured: tuple[Curve, ...] = ()
 
     def other_gpus(self, names: Iterable[str]) -> OtherGpus | None:
         """Those of the named GPUs that this machine does not have; None: no name tells of any."""
@@ -124,16 +126,29 @@ class System(msgspec.Struct, frozen=True):
             return 1
         return max(-(-nranks * self.fabric.hosts // self.fabric.gpus), 1)
 
-    def nics(self, nnodes: int) -> int:
-        """NICs of one domain of a job on `nnodes` nodes, at most; 0 without a network.
+    def nics(self, nranks: int, nnodes: int) -> int:
+        """NICs that one domain of a job uses, at most; 0 without a network.
 
-        A domain's NICs are those of its hosts: hosts without a rank send nothing.
+        A domain's NICs are those of its hosts: hosts without a rank send nothing. A GPU sends by
+        its own NICs: one, or its share where the node has more NICs than GPUs.
         """
+        return min(self.all_nics(nnodes), self.own_nics * -(-nranks // self.domains(nnodes)))
+
+    def all_nics(self, nnodes: int) -> int:
+        """NICs of the hosts of one domain, whether or not its ranks use them."""
         if self.network is None:
             return 0
         hosts = 1 if self.fabric is None else self.fabric.hosts
-        used = -(-nnodes // self.domains(nnodes))
-        return -(-self.network.nics * used // hosts)
+        return -(-self.network.nics * -(-nnodes // self.domains(nnodes)) // hosts)
+
+    @property
+    def own_nics(self) -> int:
+        """NICs that one GPU sends by: its share, one at least."""
+        if self.network is None:
+            return 0
+        if self.fabric is None:
+            return self.network.nics
+        return max(self.network.nics // self.fabric.gpus, 1)
 
     def with_network(self, other: System, nics: int | None) -> System:
         """This node with the network of `other`.
@@ -147,7 +162,8 @@ class System(msgspec.Struct, frozen=True):
             nics = own.nics
             notes = (*notes, f"{nics} NICs per node, as {self.name} usually has")
         if network is not None and nics is not None:
-            network = replace(network, nics=nics)
+            per_domain = nics if self.fabric is None or count == "" else nics * self.fabric.hosts
+            network = replace(network, nics=per_domain)
         name = f"{self.name}+{count}{other.name}"
         return replace(self, name=name, network=network, notes=notes)
 

@@ -5,14 +5,17 @@ The format is described in docs/roofline.md. Every problem is an `InputError` th
 
 from __future__ import annotations
 
+import json
 import re
 import sys
+from collections.abc import Callable
 from math import isclose
 
 import msgspec
 
 from collscope.errors import InputError
 from collscope.model import Op, parse_op
+from collscope.roofline.fit import Curve, CurveKey, Fit, envelope
 from collscope.roofline.links import Usable, link_kinds
 from collscope.roofline.nccl_constants import CONSTANTS, NCCL_LL_NET
 from collscope.roofline.system import (
@@ -95,19 +98,31 @@ class _PublishedFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     in_network: bool = False
 
 
+class _MeasuredFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    op: str
+    nranks: int
+    sizes: list[int]
+    times_us: list[float]
+    source: str
+    nnodes: int = 1
+
+
 class _SystemFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     name: str
     title: str
     aliases: list[str] = []
+    base: str | None = None
     published: list[_PublishedFile] = []
+    measured: list[_MeasuredFile] = []
     fabric: _FabricFile | None = None
     network: _NetworkFile | None = None
     tuning: _TuningFile | None = None
 
 
-def parse_system(content: str, where: str) -> System:
+def parse_system(content: str, where: str, load: Callable[[str], System] | None = None) -> System:
     """System of a TOML text; `where` names it in errors.
 
+    load    finds the system that `base` names, whose links and NICs this one has
     raises  InputError when the text is not TOML, or says something that cannot be
     """
     if _LONG_KEY.search(content):
@@ -126,17 +141,65 @@ def parse_system(content: str, where: str) -> System:
         raise InputError(
             f"{where}: {str(error).replace('`', '')}. Compare with docs/roofline.md."
         ) from error
-    if file.fabric is None and file.network is None:
-        raise InputError(f"{where}: neither links nor NICs. Add [fabric] or [network].")
+    base = None if file.base is None or load is None else load(file.base)
+    if base is None and file.fabric is None and file.network is None:
+        raise InputError(f"{where}: neither links nor NICs. Add [fabric], [network] or base.")
+    fabric = None if file.fabric is None else _fabric(file.fabric, where)
+    network = None if file.network is None else _network(file.network, where)
+    tuning = None if file.tuning is None else _tuning(file.tuning, where)
     return System(
         name=file.name,
         title=file.title,
-        fabric=None if file.fabric is None else _fabric(file.fabric, where),
-        network=None if file.network is None else _network(file.network, where),
-        tuning=None if file.tuning is None else _tuning(file.tuning, where),
+        fabric=fabric if base is None else fabric or base.fabric,
+        network=network if base is None else network or base.network,
+        tuning=tuning if base is None else tuning or base.tuning,
         aliases=tuple(file.aliases),
-        published=tuple(_published(row, where) for row in file.published),
+        notes=() if base is None else base.notes,
+        published=tuple(_published(row, where) for row in file.published)
+        + (() if base is None else base.published),
+        measured=_measured(file.measured, where),
     )
+
+
+def _measured(rows: list[_MeasuredFile], where: str) -> tuple[Curve, ...]:
+    """Curves of known operations, one of each shape."""
+    curves: dict[CurveKey, Curve] = {}
+    for row in rows:
+        op = parse_op(row.op)
+        key = (op, row.nranks, row.nnodes)
+        what = f"measured: {row.op} of {row.nranks} ranks"
+        if op is Op.UNKNOWN or row.nranks < 2 or row.nnodes < 1 or key in curves:
+            raise _refuse(where, what, "Give each operation and shape once")
+        pairs = list(zip(row.sizes, row.times_us, strict=False))
+        if not pairs or len(row.sizes) != len(row.times_us):
+            raise _refuse(where, what, "Give as many times as sizes, one at least")
+        if any(size < 1 or not 0 < time < float("inf") for size, time in pairs):
+            raise _refuse(where, what, "Give bytes and microseconds above 0")
+        curves[key] = envelope(key, dict(pairs), row.source)
+    return tuple(curves.values())
+
+
+def system_text(name: str, title: str, base: str, fitted: Fit) -> str:
+    """The TOML of a system with the links of `base` and the curves of a fit, for `parse_system`.
+
+    title  of the base. Strings are written as JSON, which TOML reads alike.
+    """
+    source = json.dumps(f"measurements of label {fitted.name}, best of each size")
+    lines = [f"{key} = {json.dumps(value)}" for key, value in
+             (("name", name), ("title", f"{title}, as measured"), ("base", base))]  # fmt: skip
+    for curve in fitted.curves.values():
+        op, nranks, nnodes = curve.key
+        lines += [
+            "",
+            "[[measured]]",
+            f'op = "{op.value}"',
+            f"nranks = {nranks}",
+            f"nnodes = {nnodes}",
+            f"sizes = {list(curve.sizes)}",
+            f"times_us = {[round(time, 3) for time in curve.times_us]}",
+            f"source = {source}",
+        ]
+    return "\n".join(lines) + "\n"
 
 
 def _published(row: _PublishedFile, where: str) -> Published:

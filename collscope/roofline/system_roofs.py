@@ -11,18 +11,20 @@ from collscope.roofline.catalogue import load_system
 from collscope.roofline.gpu_models import OtherGpus
 from collscope.roofline.roof import REACHABLE, Roofs
 from collscope.roofline.workload import RoofAt, Workload
-from collscope.units import count
+from collscope.units import count, format_size
 
 
 class SystemRoofs:
     """The reachable ceiling of a system."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, multicast: bool = True) -> None:
         """Roofs of a shipped system, a file, or NODE+NETWORK.
 
-        raises  InputError when there is no such system
+        multicast  False: the job's switches do not reduce, by its log
+        raises     InputError when there is no such system
         """
         self._roofs = Roofs(load_system(name))
+        self._multicast = multicast
         self.name = f"{self._roofs.system.name} {REACHABLE}"
 
     def other_gpus(self, names: Iterable[str]) -> OtherGpus | None:
@@ -35,6 +37,7 @@ class SystemRoofs:
         nodes_known  False: the fewest nodes of the system that hold the ranks are taken
         """
         notes: tuple[str, ...] = ()
+        work = replace(work, multicast=work.multicast and self._multicast)
         if not nodes_known and work.nranks > 0:
             nodes = self._roofs.system.fewest_nodes(work.nranks)
             work = replace(work, nnodes=nodes)
@@ -47,6 +50,9 @@ class SystemRoofs:
             ranks = count(work.nranks, "rank")
             return f"no roof for {work.op.value} of {work.size_bytes} B on {ranks}"
         roof = ceilings.reachable
+        if roof.floor_us is None and roof.regime == "latency":
+            system, size = self._roofs.system.name, format_size(work.size_bytes)
+            return f"no latency of {system} is known, and {size} may take no longer than one"
         return RoofAt(
             roof.name,
             work,
@@ -58,6 +64,7 @@ class SystemRoofs:
             roof.regime,
             roof.assumed,
             (*roof.assumptions, *notes),
+            roof.by_rings_us,
         )
 
     def why_above(self, roof: RoofAt, measured_us: float) -> str | None:

@@ -10,7 +10,7 @@ from collscope.model import Op, bus_factor
 from collscope.roofline.bounds import Bounds, Request, bounds
 from collscope.roofline.fit import Fit
 from collscope.roofline.floors import floor_of
-from collscope.roofline.reachable import reachable
+from collscope.roofline.reachable import reachable_ways, with_switches
 from collscope.roofline.roof import Roofs
 from collscope.roofline.system import System
 from collscope.roofline.workload import Workload
@@ -90,10 +90,12 @@ def bound_rows(system: System, nranks: int, nnodes: int) -> tuple[BoundRow, ...]
     rows = []
     for op in TABLE_OPS:
         request = Request(op, nranks, nnodes)
-        limit, reach = bounds(system, request), reachable(system, request)
         reduced = bounds(system, Request(op, nranks, nnodes, in_network=True))
-        if limit is None or reach is None:
+        request = with_switches(system, request)
+        limit = bounds(system, request)
+        if limit is None:
             continue
+        reach = reachable_ways(system, request)[0]
         floor = floor_of(system, op, nranks, nnodes)
         rows.append(
             BoundRow(

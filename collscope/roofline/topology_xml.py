@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from collscope.errors import InputError
 from collscope.roofline.links import link_kinds
-from collscope.roofline.system import Fabric, Network, System, TuningChoice
+from collscope.roofline.system import Fabric, InNetwork, Network, System, TuningChoice
 
 _MAX_GPUS = 576
 _GPU_CLASSES = ("0x0302", "0x0300", "0x1200")  # 3D, VGA; AMD's processing accelerators
@@ -52,6 +52,11 @@ _XGMI = {
     "90a": _LinkRate(50.0, "xgmi-mi200", TuningChoice("rccl", "gfx90a")),
     "910": _LinkRate(50.0, "xgmi-mi200", TuningChoice("rccl", "gfx90a")),  # RCCL's number of gfx90a
     "90": _LinkRate(46.0, "xgmi-mi100", None),
+}
+# NVSwitches of these generations reduce; nvlsEfficiency of NVIDIA/nccl 5067397 src/graph/tuning.cc.
+_NVLS = {
+    "nvlink4": InNetwork("NVLS", 0.85, "nvlsEfficiency of Hopper, src/graph/tuning.cc", 0.82),
+    "nvlink5": InNetwork("NVLS", 0.74, "nvlsEfficiency of Blackwell, src/graph/tuning.cc", 0.6),
 }
 # link_speed="32.0 GT/s PCIe", "8 GT/s" or "": GT/s to GB/s of one lane and direction
 _SPEED = re.compile(r"\s*(\d{1,3}(?:\.\d{1,3})?) ?GT/s")
@@ -221,13 +226,14 @@ def _link_fabric(found: _Found, kind: str, where: str) -> tuple[Fabric, TuningCh
                 links[-1][i] += _number(link, "count")
     if not any(links[-1]):
         links = [row[:-1] for row in links[:-1]]
-    lonely = [bus for bus, i in places.items() if not any(links[i])]
-    if lonely and len(places) > 1:
-        found.notes.append(
-            f"GPU {', '.join(lonely)} has no {kind} link in the file: the bound is 0 for it"
-        )
     capacity = tuple(tuple(count * rate.uni_gbps for count in row) for row in links)
     wiring, per_gpu = _regular(links, len(places))
+    if not _joined(links, len(places)):
+        found.notes.append(
+            f"the {kind} links of the file do not join all GPUs: between them PCIe through the host"
+        )
+        capacity = _with_host(capacity, _pci_rates(found, where))
+        wiring, per_gpu = "matrix", None
     fabric = _fabric_record(
         capacity,
         len(places),
@@ -235,10 +241,52 @@ def _link_fabric(found: _Found, kind: str, where: str) -> tuple[Fabric, TuningCh
         rate.kind,
         f"{kind} links of the topology file; {rate.uni_gbps:g} GB/s each by the GPU's generation",
     )
+    if wiring == "switch":
+        fabric = replace(fabric, in_network=_NVLS.get(rate.kind))
     tuning = rate.tuning
     if tuning is not None and found.amd_cpu:
         tuning = replace(tuning, cpu="amd")
     return replace(fabric, wiring=wiring, links_per_gpu=per_gpu), tuning
+
+
+def _joined(links: list[list[float]], gpus: int) -> bool:
+    """Whether every GPU reaches every other one over the links."""
+    seen, left = {0}, [0]
+    while left:
+        i = left.pop()
+        onward = [j for j, number in enumerate(links[i]) if number > 0 and j not in seen]
+        seen.update(onward)
+        left += onward
+    return seen.issuperset(range(gpus))
+
+
+def _with_host(
+    capacity: tuple[tuple[float, ...], ...], rates: list[float]
+) -> tuple[tuple[float, ...], ...]:
+    """Links and, as one more switch, the host: each GPU is on it at the rate of its PCIe."""
+    others = len(capacity) - len(rates)
+    spokes = [*rates, *(0.0 for _ in range(others))]
+    joined = [(*row, rate) for row, rate in zip(capacity, spokes, strict=True)]
+    return (*joined, (*spokes, 0.0))
+
+
+def _pci_rates(found: _Found, where: str) -> list[float]:
+    """PCIe rate of each GPU, at its slowest bridge.
+
+    raises  InputError where the file does not give it
+    """
+    rates = [found.path_gbps.get(bus, float("inf")) for bus in found.gpus]
+    if not all(0 < rate < float("inf") for rate in rates):
+        raise InputError(
+            f"{where}: GPUs that no NVLink and no xGMI joins, and no PCIe speed of theirs. Describe"
+            " the system in TOML."
+        )
+    return rates
+
+
+def _pci_kind(gbps: float) -> str:
+    """Kind of link by the rate of 16 lanes; the slowest generation for fewer lanes."""
+    return "pcie-gen5" if gbps > 60 else "pcie-gen4" if gbps > 30 else "pcie-gen3"
 
 
 def _regular(links: list[list[float]], gpus: int) -> tuple[str, int | None]:
@@ -257,22 +305,20 @@ def _regular(links: list[list[float]], gpus: int) -> tuple[str, int | None]:
 
 def _pci_fabric(found: _Found, where: str) -> Fabric:
     """GPUs whose only way is PCIe: a star through the host, each at its slowest bridge."""
-    rates = [found.path_gbps.get(bus, float("inf")) for bus in found.gpus]
-    if not all(0 < rate < float("inf") for rate in rates):
-        raise InputError(
-            f"{where}: GPUs without NVLink, xGMI and PCIe speed. Describe the system in TOML."
-        )
+    rates = _pci_rates(found, where)
     found.notes.append(
         "no NVLink or xGMI in the file: PCIe through the host, bridges shared by GPUs not counted"
     )
     spokes = tuple((*((0.0,) * len(rates)), rate) for rate in rates)
-    return _fabric_record(
+    fabric = _fabric_record(
         (*spokes, (*rates, 0.0)),
         len(rates),
         min(rates),
-        "pcie-gen3",
+        _pci_kind(min(rates)),
         "link_speed and link_width of the topology file",
     )
+    # with one rate for all it is the star that closed forms are for
+    return replace(fabric, wiring="host", links_per_gpu=1) if len(set(rates)) == 1 else fabric
 
 
 def _fabric_record(

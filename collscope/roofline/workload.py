@@ -15,6 +15,7 @@ class Workload(msgspec.Struct, frozen=True):
 
     size_bytes  nccl-tests size S
     algorithm   the library's name where it is known: NVLS, CollNet and MSCCL have other ceilings
+    multicast   False where the switches do not reduce: NVLS is off by the log
     """
 
     op: Op
@@ -22,6 +23,7 @@ class Workload(msgspec.Struct, frozen=True):
     nranks: int
     nnodes: int = 1
     algorithm: str | None = None
+    multicast: bool = True
 
     @property
     def in_network(self) -> bool:
@@ -46,6 +48,7 @@ class RoofAt(msgspec.Struct, frozen=True):
     limit_gbps                 what the fabric allows, without latency; None for a fit
     regime                     latency or bandwidth
     assumed                    something behind it was never measured on such a machine
+    by_rings_us                where switches that reduce (NVLS) make it: the time without them
     """
 
     name: str
@@ -58,6 +61,7 @@ class RoofAt(msgspec.Struct, frozen=True):
     regime: str
     assumed: bool
     assumptions: tuple[str, ...]
+    by_rings_us: float | None = None
 
 
 def not_applying(roof: str) -> str:

@@ -557,7 +557,7 @@ def test_a_row_is_shown_as_sql(pages: dict[str, Path], browser: Browser) -> None
     opened = Opened(browser, pages["main.html"])
     opened.page.locator("#efficiency-and-gain > .table button.sql").first.click()
     query = opened.page.locator("dialog pre").inner_text()
-    assert query == "SELECT * FROM classes WHERE run = 'main' AND class_id = 10"
+    assert query == "SELECT * FROM classes WHERE run = 'main' AND class_id = 9"
     assert opened.problems == []
     opened.close()
 

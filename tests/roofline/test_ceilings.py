@@ -40,9 +40,11 @@ def test_between_frontier_nodes() -> None:
     two = reach("frontier", Op.ALL_REDUCE, 16, 2)
     assert (two.busbw_gbps, two.algorithm) == (pytest.approx(135), "tree")
     assert two.low_gbps == pytest.approx(109.02)  # reached with the plugin and GDR level 3
-    # a ring on 64: the four NICs at 0.97, which nobody measured
+    # a ring on 64: the four NICs at 0.97, which nobody measured, and 0.94 of that
     many = reach("frontier", Op.ALL_REDUCE, 512, 64)
-    assert (many.busbw_gbps, many.algorithm, many.assumed) == (pytest.approx(97), "ring", True)
+    assert (many.busbw_gbps, many.algorithm, many.assumed) == (
+        pytest.approx(97 * 0.94), "ring", True,
+    )  # fmt: skip
     assert many.low_gbps == pytest.approx(90.45)
 
 
@@ -50,7 +52,7 @@ def test_paths_through_a_mesh_are_one_more_than_its_rings() -> None:
     # 8 GPUs, 7 links each: 7 rings of 48 GB/s on one node, 8 paths through each of two nodes
     assert reach("mi300x", Op.ALL_REDUCE, 8).busbw_gbps == pytest.approx(7 * 48)
     two = reach("mi300x", Op.ALL_REDUCE, 16, 2)
-    assert two.busbw_gbps == pytest.approx(8 * 48)
+    assert two.busbw_gbps == pytest.approx(0.94 * 0.97 * 400)  # below the 8 paths of 48 GB/s
     assert two.low_gbps == pytest.approx(357.46)  # reached
     # fewer GPUs have fewer links
     assert reach("mi300x", Op.ALL_REDUCE, 4).busbw_gbps == pytest.approx(3 * 48)

@@ -14,8 +14,10 @@ from collscope.errors import InputError
 from collscope.model import Op
 from collscope.roofline.bounds import Request, bounds
 from collscope.roofline.catalogue import catalogue_rows, load_system, shipped_systems
+from collscope.roofline.reachable import reachable
 from collscope.roofline.system import System, TuningChoice
 from collscope.roofline.system_file import CONFIDENCES, SOURCE_KINDS, parse_system
+from collscope.roofline.tables import bound_rows, roof_rows
 from collscope.roofline.topology_xml import parse_topology
 
 WANTED = {
@@ -254,13 +256,49 @@ def test_direct_nvlinks_and_a_nic_listed_twice() -> None:
     assert system.network.node_gbps == 12.5
 
 
-def test_a_gpu_without_its_links_is_noted_and_bounds_to_zero() -> None:
+def test_a_gpu_without_its_links_is_joined_by_pcie() -> None:
     row = '<nvlink target="fffffff:ff:ff.0" count="18" tclass="0x068000"/>'
     system = _topology(_gpu("a", row), _gpu("b", row), _gpu("c", '<c2c bw="44712" count="5"/>'))
-    assert system.notes == ("GPU c has no nvlink link in the file: the bound is 0 for it",)
+    assert system.notes == (
+        "the nvlink links of the file do not join all GPUs: between them PCIe through the host",
+    )
+    # 32 GT/s on 16 lanes, 128 of 130 bits: 63 GB/s into the GPU; (n - 1) / |U| of one is 2 x 63
     found = bounds(system, Request(Op.ALL_REDUCE, 3))
     assert found is not None
-    assert found.busbw_gbps == 0
+    assert found.busbw_gbps == pytest.approx(32 * 16 / 8 * 128 / 130)
+    with pytest.raises(InputError, match="no PCIe speed of theirs"):
+        _topology(_gpu("a", row), _gpu("b", row), _gpu("c", "", speed=""))
+
+
+def test_two_hives_are_joined_by_pcie() -> None:
+    def gpu(bus: str, other: str) -> str:
+        return _gpu(bus, f'<xgmi target="{other}" count="1"/>', 'gcn="908"', "16.0 GT/s PCIe")
+
+    system = _topology(gpu("a", "b"), gpu("b", "a"), gpu("c", "d"), gpu("d", "c"))
+    found = reachable(system, Request(Op.ALL_REDUCE, 4))
+    assert found is not None
+    assert 0 < found.low_gbps <= found.busbw_gbps <= found.high_gbps < 46 + 32
+    assert system.fabric is not None
+    assert len(system.fabric.capacity) == 5  # the host
+
+
+def test_nvswitches_of_a_file_reduce() -> None:
+    row = '<nvlink target="fffffff:ff:ff.0" count="18" tclass="0x068000"/>'
+    for sm, feature in (("90", "NVLS"), ("80", None)):
+        system = _topology(*(_gpu(f"b{i}", row, f'sm="{sm}"') for i in range(8)))
+        assert system.fabric is not None
+        assert (system.fabric.in_network and system.fabric.in_network.name) == feature
+
+
+@pytest.mark.parametrize("name", ["topo_3p_pcie", "topo_8p_pcie", "topo_4p3l_2h", "topo_8p_rome"])
+def test_topologies_of_rccl_have_finite_times(corpus: Path, name: str) -> None:
+    system = load_system(str(corpus / "wild-2026-11" / "topo-xml" / f"{name}.xml"))
+    assert system.fabric is not None
+    rows = roof_rows(system, Op.ALL_REDUCE, system.fabric.gpus, 1)
+    assert all(0 < row.time_low_us <= row.time_us <= row.time_high_us < 1e9 for row in rows)
+    assert all(0 < row.reachable_gbps <= row.limit_gbps for row in bound_rows(
+        system, system.fabric.gpus, 1
+    ))  # fmt: skip
 
 
 @pytest.mark.parametrize(("gpus", "missing"), [(72, None), (24, 5)])
@@ -339,7 +377,7 @@ def test_real_static_topologies_say_nothing_about_nvlink(
         (b"<!DOCTYPE x [<!ENTITY a 'b'>]><system/>", "declares a document type"),
         (b"<system><gpu dev='0' sm='20'><nvlink count='1'/></gpu></system>", "NVLink of sm"),
         (b"<system><gpu dev='0'><xgmi count='1'/></gpu></system>", "xGMI of gcn"),
-        (b"<system><gpu dev='0'/></system>", "without NVLink, xGMI and PCIe speed"),
+        (b"<system><gpu dev='0'/></system>", "no PCIe speed of theirs"),
         (b"<system>" + b"<a>" * 100_000 + b"</a>" * 100_000 + b"</system>", "no links"),
     ],
 )

@@ -38,6 +38,7 @@ from collscope.reports.efficiency.time_breakdown import (
     fractions_of,
     uplift_of,
 )
+from collscope.reports.fabric.answer import switches_may_reduce
 from collscope.reports.share.answer import Share
 from collscope.roofline.chosen import AnyRoofs, FitRoofs, empirical, make_roofs
 from collscope.roofline.gpu_models import OtherGpus
@@ -113,7 +114,8 @@ def efficiency_of(
     rows = read_measurements(connection, run=run)
     measured = [row.measurement for row in rows]
     shares, left_out = _counted_once(connection, run, shares)
-    roofs, best = make_roofs(system, measured), None if system is None else empirical(measured)
+    roofs = make_roofs(system, measured, multicast=switches_may_reduce(connection, run))
+    best = None if system is None else empirical(measured)
     known = fractions_of(connection, run, shares, job_names(connection, run))
     exposure = next((f.exposure for f in known if f.exposure is not None), 1.0)
     judge = partial(_judge_by, measured, classes, (roofs, best), exposure)

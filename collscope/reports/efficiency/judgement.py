@@ -45,6 +45,7 @@ class JudgedClass(msgspec.Struct, frozen=True):
     roof_high_us: float | None  # range of roof_us: its upper end
     roof_gbps: float | None  # what roof_us is as bus bandwidth
     limit_gbps: float | None  # what the fabric allows, without latency; None for a fit
+    by_rings_us: float | None  # roof_us without the switches' reduction that makes it; else null
     roof_assumed: bool | None  # something behind the ceiling was never measured on such a machine
     roof_assumptions: tuple[str, ...]
     efficiency: float | None  # roof_us / measured_us
@@ -53,6 +54,16 @@ class JudgedClass(msgspec.Struct, frozen=True):
     time_share: float | None  # ratio to the collective time of the run
     recoverable_s: float | None  # over all devices: calls x ranks x (measured - roof) x exposed
     choice: str | None  # algorithm and protocol, as the table or the job's log tells them
+
+    @property
+    def roof_range_gbps(self) -> tuple[float, float] | None:
+        """Bus bandwidths of the slow and the fast end of the ceiling; None where they are one."""
+        us, gbps = self.roof_us, self.roof_gbps
+        if not us or not gbps or not self.roof_low_us or not self.roof_high_us:
+            return None
+        if self.roof_low_us == self.roof_high_us:
+            return None
+        return gbps * us / self.roof_high_us, gbps * us / self.roof_low_us
 
 
 class JudgedKernel(msgspec.Struct, frozen=True):

@@ -76,6 +76,7 @@ def _class(j: Judged, whole_s: float) -> told.JudgedClass:
         roof_gbps=None if roof is None else roof.busbw_gbps,
         limit_gbps=None if roof is None else roof.limit_gbps,
         roof_assumed=None if roof is None else roof.assumed,
+        by_rings_us=None if roof is None else roof.by_rings_us,
         roof_assumptions=() if roof is None else roof.assumptions,
         efficiency=j.efficiency,
         why=j.why or j.no_roof,

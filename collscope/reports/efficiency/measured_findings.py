@@ -19,6 +19,7 @@ from collscope.reports.tolerances import (
     FAR_BELOW_CEILING,
     MAX_SIZE_STEP,
     PLACES_FINDING,
+    RINGS_SPREAD,
     TIME_FALLS,
     TIME_JUMPS,
 )
@@ -173,6 +174,42 @@ def far_below_reachable(report: Report) -> Iterable[Finding]:
         )
 
 
+def nvls_not_in_use(report: Report) -> Iterable[Finding]:
+    """Large all-reduces take as long as rings do, on GPUs whose switches can reduce."""
+    rows = [row for row in report.judgement.classes if _at_rings_speed(row)]
+    worst = max(rows, key=lambda row: (row.recoverable_s or 0.0, row.size_bytes or 0), default=None)
+    if worst is None:
+        return
+    us, roof = worst.measured_us or 0.0, worst.roof_us or 0.0
+    seconds = sum(row.recoverable_s or 0.0 for row in rows)
+    job = f" Over all devices that is {seconds:.3g} s of the run." if seconds else ""
+    yield Finding(
+        severity="warning",
+        code="nvls_not_in_use",
+        title=f"at the ring's speed: NVLS is not in use, and costs {us - roof:.4g} us in each "
+        f"{worst.op} of {format_size(worst.size_bytes)}",
+        detail=f"{_what(worst)} takes {us:.4g} us; rings take {worst.by_rings_us:.4g} us here, and "
+        f"the switches' own reduction {roof:.4g} us.{job}",
+        advice="Look whether NVLS is on: NCCL_NVLS_ENABLE, NCCL_ALGO, lines with NVLS of "
+        "NCCL_DEBUG=INFO, the fabric manager of the node, and virtual machines without multicast.",
+    )
+
+
+def _at_rings_speed(row: JudgedClass) -> bool:
+    """Nearer to the rings' time than to that of the switches, which is far from it."""
+    us, rings, slow = row.measured_us, row.by_rings_us, row.roof_high_us
+    if (
+        not us
+        or not rings
+        or not slow
+        or (row.size_bytes or 0) < BANDWIDTH_BYTES
+        or not row.roof_us
+    ):
+        return False
+    # halfway between the two, as a ratio; a run that is slower than rings has another cause
+    return (rings * row.roof_us) ** 0.5 < us < rings * RINGS_SPREAD and us > slow
+
+
 def _far(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
     """The best large message of a family, if even it is far off: its time over the ceiling's."""
     large = [
@@ -242,4 +279,4 @@ def _us(row: JudgedClass) -> str:
     return f"{row.measured_us:.5g} us"
 
 
-RULES = (far_below_reachable, times_fall, switch_costs, places_differ, outliers)
+RULES = (nvls_not_in_use, far_below_reachable, times_fall, switch_costs, places_differ, outliers)

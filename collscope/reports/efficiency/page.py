@@ -159,11 +159,16 @@ def draw_classes(axis: Axes, rows: Sequence[JudgedClass], ops: Sequence[str]) ->
         axis.plot([], [], ":", color=INK, label="limit")
 
 
+def _range(row: JudgedClass) -> str:
+    found = row.roof_range_gbps
+    return "" if found is None else f" ({found[0]:.4g} to {found[1]:.4g})"
+
+
 def _says(row: JudgedClass) -> str:
     lines = [
         f"class {row.class_id}: {row.op} of {format_size(row.size_bytes)} on {row.nranks} ranks",
         f"{row.busbw_gbps:.4g} GB/s" if row.busbw_gbps else "",
-        f"reachable {row.roof_gbps:.4g} GB/s, limit {row.limit_gbps:.4g}"
+        f"reachable {row.roof_gbps:.4g}{_range(row)} GB/s, limit {row.limit_gbps:.4g}"
         if row.roof_gbps and row.limit_gbps else "",
         f"{100 * row.time_share:.1f} % of collective time" if row.time_share else "",
     ]  # fmt: skip

@@ -121,7 +121,7 @@ def _stock_limit(name: KernelName, judged: Sequence[Judged]) -> int | None:
 
 def _stock_msccl(limit: int, roofs: AnyRoofs) -> _Largest | None:
     """The roof of an AllReduce of the shipped algorithm files."""
-    roof = roofs.at(Workload(Op.ALL_REDUCE, limit, _MSCCL_RANKS))
+    roof = roofs.at(Workload(Op.ALL_REDUCE, limit, _MSCCL_RANKS, algorithm="MSCCL"))
     return None if isinstance(roof, str) else (roof, None, 0.0)
 
 

@@ -187,6 +187,14 @@ def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Tab
         )
     if len(roofs) == 1:
         yield f"ceiling: {roofs.pop()}."
+    ranges = [
+        f"class {row.class_id} {slow:.4g} to {fast:.4g}"
+        for row in rows
+        if row.roof_range_gbps is not None
+        for slow, fast in [row.roof_range_gbps]
+    ]
+    if ranges:
+        yield f"range of reachable, GB/s: {'; '.join(ranges)}."
     if any(row.contention is not None for row in rows):
         names = [("class", NUMBER), ("in the job us", NUMBER), ("waiting us", NUMBER)]
         compared = [row for row in rows if row.contention is not None]

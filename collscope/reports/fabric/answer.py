@@ -39,6 +39,19 @@ FROM facts WHERE run = ? GROUP BY kind, value ORDER BY kind, SUM(count) DESC, va
 """
 
 
+# NVLS of a job is off by its environment, or by a line of the log.
+_NO_SWITCHES = """
+SELECT 1 FROM settings WHERE run = :run AND name = 'NCCL_NVLS_ENABLE' AND value = '0'
+UNION ALL
+SELECT 1 FROM facts WHERE run = :run AND kind = 'nvls' AND value LIKE '%not available%'
+"""
+
+
+def switches_may_reduce(connection: sqlite3.Connection, run: str) -> bool:
+    """False where NVLS is off by the job's log or environment."""
+    return connection.execute(_NO_SWITCHES, {"run": run}).fetchone() is None
+
+
 class TransportRow(msgspec.Struct, frozen=True):
     """Connections of one kind."""
 

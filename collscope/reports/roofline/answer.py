@@ -7,11 +7,12 @@ from pathlib import Path
 
 import msgspec
 
-from collscope.errors import NoVerdictError, UsageError
+from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.ingest.match import reading
 from collscope.model import Op, parse_op
 from collscope.roofline.catalogue import SystemRow, catalogue_rows, load_system
 from collscope.roofline.fit import Curve, Fit, fit
+from collscope.roofline.system_file import system_text
 from collscope.roofline.tables import (
     TABLE_OPS,
     TABLE_SIZES,
@@ -101,6 +102,29 @@ def roofline_of_store(
         return roofline(system, nranks, nnodes, op)
     with reading(db) as connection:
         return roofline(system, nranks, nnodes, op, fit_of_label(connection, label, nnodes))
+
+
+def fitted_system(db: Path, system: str, label: str, nnodes: int, path: Path) -> str:
+    """The TOML of a system that reaches what the measurements of a label reached.
+
+    system  has the links and NICs
+    path    of the file, which names the system
+    raises  as `fit_of_label`; InputError for a system that is not one of the list
+    """
+    with reading(db) as connection:
+        fitted = fit_of_label(connection, label, nnodes)
+    return text_of_fit(system, fitted, path)
+
+
+def text_of_fit(system: str, fitted: Fit, path: Path) -> str:
+    """The TOML of a system with the curves of a fit, as `fitted_system`."""
+    found = load_system(system)
+    if system.endswith((".toml", ".xml")) or "/" in system:
+        raise InputError(
+            f"{system}: a file cannot be the base of another. Name a system of collscope roofline "
+            "--list, or add the [[measured]] tables to that file."
+        )
+    return system_text(path.stem, found.title, system, fitted)
 
 
 def _operation(name: str) -> Op:
