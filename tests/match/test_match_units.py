@@ -241,10 +241,11 @@ def test_segments_survive_the_store(
 ) -> None:
     from collscope._logscan import Scanner
     from collscope.match.observe import observe
+    from collscope.model.scanned_log import LogScan
 
     scanner = Scanner()
     scanner.feed("".join(_rccl(r, op) for op in ops for r in range(2)).encode())
-    observed = observe(scanner.finish(), []).observations
+    observed = observe(LogScan.of(scanner.finish()), []).observations
     again = decode(encode(observed), observed.handles)
     assert again.signatures == observed.signatures
     for name, column in observed.columns.items():
