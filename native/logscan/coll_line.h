@@ -1,6 +1,6 @@
-// A COLL line: its keys and values, in whatever order a release prints them, and the columns that they
-// become. A new key is declared here: its bit, its value, how it is read, and its column if its
-// value is kept for each line (collective.cpp stores it) or its place in the signature.
+// A COLL line: its keys and values, in whatever order a release prints them, and the columns that
+// they become. A new key is declared here: its bit, its value, how it is read, and its column if
+// its value is kept for each line (collective.cpp stores it) or its place in the signature.
 #pragma once
 
 #include <array>

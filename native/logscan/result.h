@@ -1,4 +1,4 @@
-// The result of a scan: one struct of columns per table. What they hold: collscope/model/scanned_log.py.
+// The result of a scan: one struct of columns per table, see collscope/model/scanned_log.py.
 #pragma once
 
 #include <array>

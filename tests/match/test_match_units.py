@@ -268,6 +268,15 @@ def test_segments_keep_every_integer(values: list[int]) -> None:
     np.testing.assert_array_equal(again.tuning["row"], observed.tuning["row"])
 
 
+def test_a_column_younger_than_the_store_is_absent() -> None:
+    columns = {name: np.arange(3).astype(dtype) for name, dtype in COLUMNS.items()}
+    stored = {name: column for name, column in columns.items() if name != "task"}
+    again = decode(encode(Observations([], [], stored, {}, [])), [])
+    assert again.columns["task"].tolist() == [-1, -1, -1]
+    assert again.columns["task"].dtype == COLUMNS["task"]
+    assert again.columns["line"].tolist() == [0, 1, 2]
+
+
 def _traced(time_us: int, what: str, *, count: int, block: int = 0, nranks: int = 4) -> str:
     """A kernel-trace line of rank 0; `what` is KE, or KL or CL with a name."""
     bus = f" busId c000 nRanks {nranks}" if what[:2] != "CL" else ""
