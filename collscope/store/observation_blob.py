@@ -107,13 +107,13 @@ def decode(data: bytes, handles: Sequence[CommHandle]) -> Observations:
     return Observations(
         handles,
         [Signature(Op(s[0]), *s[1:]) for s in header.signatures],
-        _whole({n: a for n, a in arrays.items() if not n.startswith("tuning.")}),
+        _with_absent_columns({n: a for n, a in arrays.items() if not n.startswith("tuning.")}),
         {n.removeprefix("tuning."): a for n, a in arrays.items() if n.startswith("tuning.")},
         [TuningSetting(*s) for s in header.settings],
     )
 
 
-def _whole(columns: dict[str, Ints]) -> dict[str, Ints]:
+def _with_absent_columns(columns: dict[str, Ints]) -> dict[str, Ints]:
     """The columns, with those that older stores lack: -1 in each row."""
     rows = len(columns["handle"])
     later = {name: dtype for name, dtype in COLUMNS.items() if name not in columns}
