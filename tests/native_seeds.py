@@ -28,7 +28,7 @@ _GRAPH = (
 def _calls(rank: int) -> bytes:
     """One byte for each call of a rank's log: which of its kinds it is."""
     found = scan([(_SAMPLES / "nccl" / "mixed" / f"rank{rank}.log").read_bytes()])
-    return bytes(sig % 256 for sig in found.tables["coll"]["sig"].tolist())
+    return bytes(sig % 256 for sig in found.coll.sig.tolist())
 
 
 def main(folder: Path) -> None:

@@ -6,7 +6,12 @@ version is above them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from collscope.model import CommEnd, CommInit, Fact, LogRecord
+from collscope.model.scanned_log import LogMessages
 from collscope.parsers.nccl_log import MessageKind
 
 LINK_FIELDS = (
@@ -288,3 +293,11 @@ SAMPLES = {
     **{kind: [text for k, text in FACTS if k is kind] for kind, _ in FACTS},
 }
 PAIRS = [(kind, text) for kind, texts in SAMPLES.items() for text in texts]
+
+
+def log_messages(
+    process: Sequence[int], line: Sequence[int], kind: Sequence[int], text: Sequence[str]
+) -> LogMessages:
+    """The scanner's table of some messages."""
+    number, place, of_kind = (np.array(column, dtype=np.uint32) for column in (process, line, kind))
+    return LogMessages(process=number, thread=number, line=place, kind=of_kind, text=list(text))

@@ -18,10 +18,10 @@ from collscope.ingest.result import Ingested
 from collscope.ingest.scan import Report, scan_log
 from collscope.ingest.traces import TRACE, ingest_trace, is_totals
 from collscope.model import MeasurementSet, MetricSet
+from collscope.model.scanned_log import LogScan
 from collscope.parsers import registry
 from collscope.parsers.hints import Hints, MetricHints, TableHints
 from collscope.parsers.reader import Fit
-from collscope.parsers.scanned_log import LogScan
 
 # Longer texts, after decompression, are not looked through for what stands inside a document.
 DOCUMENT_BYTES = 8 << 20

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -15,10 +14,10 @@ from collscope.ingest.result import Ingested
 from collscope.ingest.scan import Scanned
 from collscope.match.observe import Observed, observe
 from collscope.model import Diagnostic, LibraryVersion, LogRecord, Severity
+from collscope.model.scanned_log import PARSED, LogScan
 from collscope.parsers.bounds import bounded_log
 from collscope.parsers.log_scan import cut_end
 from collscope.parsers.nccl_log import parse_messages
-from collscope.parsers.scanned_log import PARSED
 from collscope.store import sources
 from collscope.store.connection import transaction
 
@@ -48,7 +47,7 @@ def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanne
 
     raises  InputError when the store refuses
     """
-    path, scan = log.path, log.found.tables
+    path, scan = log.path, log.found
     identity = sources.identity(log.sha256, "log")
     if sources.has_source(connection, run, identity):
         return Ingested(path, "known")
@@ -57,12 +56,12 @@ def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanne
     if not log.found.is_log:
         code, why = _why_unusable(scan)
         return unusable(path, code, why, size=log.size_bytes, truncated=log.truncated)
-    parsed, found = parse_messages(scan["messages"])
+    parsed, found = parse_messages(scan.messages)
     scan, records, beyond = bounded_log(scan, parsed)
     observed = observe(scan, records)
     diagnostics = [*found, *beyond, *observed.diagnostics, *_scan_diagnostics(scan)]
     if cut := cut_end(log.found):
-        last = scan["counters"]["lines"], log.found.unended[:_EXCERPT]
+        last = scan.counters["lines"], log.found.unended[:_EXCERPT]
         diagnostics.append(Diagnostic(cut[0], "torn_last_line", cut[1], *last))
     if log.truncated:
         diagnostics.append(Diagnostic(Severity.DATA_LOSS, "truncated_compression", CUT_TEXT))
@@ -71,7 +70,7 @@ def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanne
         if sources.has_source(connection, run, identity):
             return Ingested(path, "known")  # another process was faster
         _insert(connection, run, _Parsed(row, scan, records, observed, diagnostics))
-    counters = scan["counters"]
+    counters = scan.counters
     counts = (
         ("lines", counters["lines"]),
         ("observations", len(observed.observations)),
@@ -83,16 +82,16 @@ def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanne
 
 def tells_nothing(log: Scanned) -> bool:
     """True for messages of the library without a communicator, a link, a setting or a fact."""
-    counters = log.found.tables["counters"]
+    counters = log.found.counters
     if not counters["messages"] or any(counters[n] for n in PARSED if n != "messages"):
         return False
-    records, _ = parse_messages(log.found.tables["messages"])
+    records, _ = parse_messages(log.found.messages)
     return not records
 
 
-def _why_unusable(scan: dict[str, Any]) -> tuple[str, str]:
+def _why_unusable(scan: LogScan) -> tuple[str, str]:
     """Code and words."""
-    counters = scan["counters"]
+    counters = scan.counters
     if counters["unknown"]:
         return "no_calls", _NO_CALLS
     if damaged := sum(counters[name] for name in _DAMAGE):
@@ -101,15 +100,15 @@ def _why_unusable(scan: dict[str, Any]) -> tuple[str, str]:
 
 
 def _source_row(
-    path: str, sha256: str, scan: dict[str, Any], records: list[LogRecord]
+    path: str, sha256: str, scan: LogScan, records: list[LogRecord]
 ) -> sources.SourceRow:
-    counters = scan["counters"]
+    counters = scan.counters
     version = next(
         (r for r in records if isinstance(r, LibraryVersion) and r.component in ("nccl", "rccl")),
         None,
     )
     # RCCL alone prints a rank or a kernel trace with its calls.
-    rccl = (scan["comms"]["global_rank"] >= 0).any() or len(scan["kernel"]["line"])
+    rccl = (scan.comms.global_rank >= 0).any() or len(scan.kernel.line)
     return sources.SourceRow(
         path=printable(path),
         sha256=sha256,
@@ -125,12 +124,12 @@ def _source_row(
     )
 
 
-def _scan_diagnostics(scan: dict[str, Any]) -> list[Diagnostic]:
+def _scan_diagnostics(scan: LogScan) -> list[Diagnostic]:
     """Damage and strangers among the lines, counted by the scanner."""
     first: dict[str, tuple[int | None, str | None]] = {}
-    for line, code, excerpt in scan["damage"]:
+    for line, code, excerpt in scan.damage:
         first.setdefault(code, (line, excerpt[:_EXCERPT]))
-    for line, text in scan["unknown_samples"][:1]:
+    for line, text in scan.unknown_samples[:1]:
         first["unknown"] = (line, text[:_EXCERPT])
     kinds = [(code, f"{code}_line", Severity.DATA_LOSS, text) for code, text in _DAMAGE.items()]
     kinds += [
@@ -143,7 +142,7 @@ def _scan_diagnostics(scan: dict[str, Any]) -> list[Diagnostic]:
             "NCCL or RCCL lines without anything to keep",
         ),
     ]  # fmt: skip
-    counters = scan["counters"]
+    counters = scan.counters
     return [
         Diagnostic(severity, name, text, *first.get(code, (None, None)), counters[code])
         for code, name, severity, text in kinds
@@ -155,7 +154,7 @@ class _Parsed(msgspec.Struct, frozen=True):
     """One log, ready to be stored."""
 
     row: sources.SourceRow
-    scan: dict[str, Any]
+    scan: LogScan
     records: list[LogRecord]
     observed: Observed
     diagnostics: list[Diagnostic]
@@ -164,12 +163,12 @@ class _Parsed(msgspec.Struct, frozen=True):
 def _insert(connection: sqlite3.Connection, run: str, log: _Parsed) -> None:
     run_key = sources.run_id(connection, run)
     source = sources.insert_source(connection, run_key, log.row)
-    first = sources.insert_processes(connection, source, log.scan["processes"])
+    first = sources.insert_processes(connection, source, log.scan.processes)
     handles = log.observed.observations.handles
     first_handle = sources.insert_handles(connection, first, handles)
     lives = sources.Lives(first_handle, handles, log.records)
-    messages = log.scan["messages"]
-    texts = dict(zip(messages["line"].tolist(), messages["text"], strict=True))
+    messages = log.scan.messages
+    texts = dict(zip(messages.line.tolist(), messages.text, strict=True))
     keys = sources.LogKeys(source, first, lives, texts)
     sources.insert_records(connection, keys, log.records)
     sources.insert_traced_kernels(connection, source, first, log.observed.kernels)

@@ -16,7 +16,7 @@ import numpy as np
 import zstandard
 
 from collscope.errors import InputError
-from collscope.match.observations import Ints, Observations, Signature, TuningSetting
+from collscope.match.observations import COLUMNS, Ints, Observations, Signature, TuningSetting
 from collscope.model import Op
 from collscope.model.comm_handle import CommHandle
 
@@ -107,10 +107,17 @@ def decode(data: bytes, handles: Sequence[CommHandle]) -> Observations:
     return Observations(
         handles,
         [Signature(Op(s[0]), *s[1:]) for s in header.signatures],
-        {n: a for n, a in arrays.items() if not n.startswith("tuning.")},
+        _with_absent_columns({n: a for n, a in arrays.items() if not n.startswith("tuning.")}),
         {n.removeprefix("tuning."): a for n, a in arrays.items() if n.startswith("tuning.")},
         [TuningSetting(*s) for s in header.settings],
     )
+
+
+def _with_absent_columns(columns: dict[str, Ints]) -> dict[str, Ints]:
+    """The columns, with those that older stores lack: -1 in each row."""
+    rows = len(columns["handle"])
+    later = {name: dtype for name, dtype in COLUMNS.items() if name not in columns}
+    return columns | {name: np.full(rows, -1, dtype) for name, dtype in later.items()}
 
 
 def _arrays(data: bytes, at: int, header: _Header) -> dict[str, np.ndarray[Any, Any]]:

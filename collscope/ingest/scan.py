@@ -12,8 +12,8 @@ import msgspec
 
 from collscope.ingest.files import Input, open_input
 from collscope.ingest.progress import SILENT, Reading
+from collscope.model.scanned_log import LogScan
 from collscope.parsers.log_scan import scan
-from collscope.parsers.scanned_log import LogScan
 
 Report = Callable[[str, int], None]  # path, bytes of the file read so far
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -227,8 +227,13 @@ def store_matching(
     first_call = next_id(connection, "_call_row", "call_id")
     settings = _store_settings(connection, given.observed)
     totals = _store_totals(connection, matched, first_comm, first_class, settings)
-    others = [matched.calls[name] for name in ("seq", "group", "op_count")]
-    _store_calls(connection, first_call, [totals, *others])
+    columns = {
+        "total_id": totals,
+        "seq": matched.calls["seq"],
+        "group_id": matched.calls["group"],
+        "op_count": matched.calls["op_count"],
+    }
+    _store_calls(connection, first_call, columns)
     _store_details(connection, given, matched, first_call)
     if waits is not None:
         _store_kernels(connection, given, matched.kernel_calls, waits, first_call)
@@ -285,32 +290,35 @@ _ROWS_PER_INSERT = 1 << 16
 _PACKED_BITS = 63  # of SQLite's integers, which have a sign
 
 
-def _store_calls(connection: sqlite3.Connection, first: int, columns: Sequence[Ints]) -> None:
-    """Insert rows of `_call_row`, keys from `first` on; `columns` are the others, -1 for no group.
+def _store_calls(connection: sqlite3.Connection, first: int, columns: Mapping[str, Ints]) -> None:
+    """Insert rows of `_call_row`, with keys from `first` on; -1 becomes NULL.
 
-    The four values of a row are packed into one integer, each relative to its least, and SQLite
-    unpacks them: measured, a third of the time of binding every value. Rows that do not fit are
-    halved; a single one always fits.
+    columns  all but the key, shape (calls,)
+
+    The values of a row are packed into one integer, each relative to the least of its column, and
+    SQLite unpacks them: measured, a third of the time of binding every value. Rows that do not fit
+    are halved; a single one always fits.
     """
-    n = len(columns[0])
+    n = len(next(iter(columns.values())))
     if not n:
         return
-    least = [int(c.min()) for c in columns]
-    widths = [(int(c.max()) - low).bit_length() for c, low in zip(columns, least, strict=True)]
-    if n > _ROWS_PER_INSERT or sum(widths) > _PACKED_BITS:
-        _store_calls(connection, first, [c[: n // 2] for c in columns])
-        _store_calls(connection, first + n // 2, [c[n // 2 :] for c in columns])
+    least = {name: int(column.min()) for name, column in columns.items()}
+    widths = {name: (int(c.max()) - least[name]).bit_length() for name, c in columns.items()}
+    if n > _ROWS_PER_INSERT or sum(widths.values()) > _PACKED_BITS:
+        half = n // 2
+        _store_calls(connection, first, {c: v[:half] for c, v in columns.items()})
+        _store_calls(connection, first + half, {c: v[half:] for c, v in columns.items()})
         return
     packed = np.zeros(n, dtype=np.int64)
-    fields, shift = [], 0
-    for column, low, width in zip(columns, least, widths, strict=True):
-        packed |= (column.astype(np.int64) - low) << shift
-        fields.append(f"{low} + (value >> {shift} & {(1 << width) - 1})")
-        shift += width
-    total, seq, group, op_count = fields
+    values, shift = [], 0
+    for name, column in columns.items():
+        packed |= (column.astype(np.int64) - least[name]) << shift
+        value = f"{least[name]} + (value >> {shift} & {(1 << widths[name]) - 1})"
+        values.append(f"NULLIF({value}, -1)" if least[name] < 0 else value)
+        shift += widths[name]
     connection.execute(
-        f"INSERT INTO _call_row SELECT {first} + key, {total}, {seq}, NULLIF({group}, -1),"
-        f" NULLIF({op_count}, -1) FROM json_each(?)",
+        f"INSERT INTO _call_row (call_id, {', '.join(columns)})"
+        f" SELECT {first} + key, {', '.join(values)} FROM json_each(?)",
         (msgspec.json.encode(packed.tolist()).decode(),),
     )
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from collscope.model import CommInit, CommTopology, LogRecord
 from collscope.model.comm_handle import CommHandle
+from collscope.model.scanned_log import LogCalls, LogComms
 
 Ints = npt.NDArray[Any]
 
@@ -27,12 +28,12 @@ def begun(handle: CommHandle) -> bool:
 
 
 def resolve_handles(
-    comms: Mapping[str, Ints], coll: Mapping[str, Ints], records: Iterable[LogRecord]
+    comms: LogComms, coll: LogCalls, records: Iterable[LogRecord]
 ) -> tuple[list[CommHandle], Ints]:
     """Handles of one source, and for every row of `coll` the index of its handle, shape (rows,).
 
-    comms    the scanner's communicator pointers (process, ptr, nranks, global_rank)
-    coll     the scanner's observations (comm, line, …) in line order
+    comms    the scanner's communicator pointers
+    coll     the scanner's rows of calls, in line order
     records  the parsed INIT and topology lines of the same source
     """
     records = list(records)
@@ -99,8 +100,8 @@ _INIT_FIELDS = (
 
 
 def _handle_of_rows(
-    comms: Mapping[str, Ints],
-    coll: Mapping[str, Ints],
+    comms: LogComms,
+    coll: LogCalls,
     epochs: Mapping[tuple[int, int], list[CommHandle]],
     intern: Callable[[int, int, int, int, int], int],
 ) -> tuple[Ints, list[tuple[int, int]]]:
@@ -109,25 +110,25 @@ def _handle_of_rows(
     returns also the (handle, comm) pairs that occur
     """
     pairs = []
-    of_row = np.full(len(coll["comm"]), -1, dtype=np.int32)
-    order, bounds = rows_by(coll["comm"], len(comms["ptr"]))
+    of_row = np.full(len(coll.comm), -1, dtype=np.int32)
+    order, bounds = rows_by(coll.comm, len(comms.ptr))
     for comm, (process, ptr) in enumerate(
-        zip(comms["process"].tolist(), comms["ptr"].tolist(), strict=True)
+        zip(comms.process.tolist(), comms.ptr.tolist(), strict=True)
     ):
         rows = order[bounds[comm] : bounds[comm + 1]]
         if not len(rows):
             continue
         lives = epochs.get((process, ptr))
         if lives is None:
-            of_row[rows] = handle = intern(process, ptr, -1, comm, int(coll["line"][rows[0]]))
+            of_row[rows] = handle = intern(process, ptr, -1, comm, int(coll.line[rows[0]]))
             pairs.append((handle, comm))
             continue
-        lines = coll["line"][rows]
+        lines = coll.line[rows]
         starts = [life.first_line for life in lives]
         epoch_of = np.searchsorted(starts, lines, side="right") - 1
         for epoch in np.unique(epoch_of).tolist():
             chosen = rows[epoch_of == epoch]
-            line = int(coll["line"][chosen[0]])
+            line = int(coll.line[chosen[0]])
             handle = intern(process, ptr, epoch, comm, line)
             of_row[chosen] = handle
             pairs.append((handle, comm))
@@ -135,11 +136,11 @@ def _handle_of_rows(
 
 
 def _learn_from_comms(
-    handles: list[CommHandle], pairs: list[tuple[int, int]], comms: Mapping[str, Ints]
+    handles: list[CommHandle], pairs: list[tuple[int, int]], comms: LogComms
 ) -> None:
     """Fill nranks and global rank that the COLL lines themselves carry."""
     for handle, comm in pairs:
-        nranks, rank = int(comms["nranks"][comm]), int(comms["global_rank"][comm])
+        nranks, rank = int(comms.nranks[comm]), int(comms.global_rank[comm])
         old = handles[handle]
         handles[handle] = replace(
             old,

@@ -13,11 +13,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from collscope import stamps
 from collscope.model import Diagnostic, Severity
 from collscope.model.diagnostic import TIMES_UNKNOWN
+from collscope.model.scanned_log import LogKernels, rows_of
 from collscope.model.traced_kernel import TracedKernel
 
 NONE = 0xFFFFFFFF
@@ -32,14 +33,14 @@ _TRACE_COLUMNS = (
 )  # fmt: skip
 
 
-def lines_once(trace: dict[str, Any]) -> tuple[dict[str, Any], int]:
+def lines_once(trace: LogKernels) -> tuple[LogKernels, int]:
     """The scanner's `kernel` columns without lines that were there before, and how many are not.
 
     The GPU's clock has a time for each line of a block: one that is equal in every column was
     written once, and stands in the log again.
     """
-    columns = [v for name, v in trace.items() if name != "line"]
-    n = len(trace["line"])
+    columns = astuple(trace)[:-1]  # but the line
+    n = len(trace.line)
     if not n:
         return trace, 0
     mixed = np.zeros(n, dtype=np.uint64)  # one number per line, for sorting
@@ -52,11 +53,11 @@ def lines_once(trace: dict[str, Any]) -> tuple[dict[str, Any], int]:
     repeated = before != np.arange(n)
     for column in columns:
         repeated &= column == column[before]
-    return {name: v[~repeated] for name, v in trace.items()}, int(repeated.sum())
+    return rows_of(trace, ~repeated), int(repeated.sum())
 
 
 def pair_kernels(
-    trace: dict[str, Any], names: Sequence[str]
+    trace: LogKernels, names: Sequence[str]
 ) -> tuple[list[TracedKernel], list[Diagnostic]]:
     """Kernels of one source from the scanner's `kernel` columns, in line order of their start."""
     spans, orphans = _spans(trace, names)
@@ -126,14 +127,14 @@ def _at_line(spans: Sequence[TracedKernel], row: int) -> str:
     return f"kernel begun at line {spans[row].line}"
 
 
-def _spans(trace: dict[str, Any], names: Sequence[str]) -> tuple[list[TracedKernel], list[int]]:
+def _spans(trace: LogKernels, names: Sequence[str]) -> tuple[list[TracedKernel], list[int]]:
     """One record per block and work item; lines of KE without an open KL."""
     open_spans: dict[tuple[int, ...], TracedKernel] = {}
     latest: dict[tuple[int, ...], tuple[int, ...]] = {}  # of each block, what it opened last
     done: list[TracedKernel] = []
     ended: list[_End] = []
     orphans: list[int] = []
-    columns = (trace[c].tolist() for c in _TRACE_COLUMNS)
+    columns = (getattr(trace, name).tolist() for name in _TRACE_COLUMNS)
     for process, kind, time_ns, rank, block, channel, op_count, name, bus, nranks, ptr, line in zip(
         *columns, strict=True
     ):

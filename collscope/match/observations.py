@@ -36,6 +36,7 @@ class Signature(msgspec.Struct, frozen=True):
         return datatype_of(self.datatype)
 
 
+# A new column is signed: what a store without it holds is read with -1.
 COLUMNS = {
     "handle": np.int32,  # index into the handles
     "sig": np.int32,  # index into the signatures

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import asdict
 
 from collscope.match.copies import without_repeats
 from collscope.match.handles import resolve_handles
@@ -23,6 +23,7 @@ from collscope.match.tuning import join_tuning
 from collscope.model import Diagnostic, LogRecord, Severity, parse_op
 from collscope.model.comm_handle import CommHandle
 from collscope.model.limits import MOST_BYTES, MOST_ELEMENTS, MOST_RANKS
+from collscope.model.scanned_log import LogScan
 from collscope.model.traced_kernel import TracedKernel
 
 _AGAIN_TEXT = (
@@ -40,27 +41,25 @@ class Observed(msgspec.Struct, frozen=True):
     diagnostics: list[Diagnostic]
 
 
-def observe(scan: dict[str, Any], records: Sequence[LogRecord]) -> Observed:
+def observe(scan: LogScan, records: Sequence[LogRecord]) -> Observed:
     """Observations, kernels and diagnostics of one source.
 
-    scan     what `collscope._logscan.Scanner.finish` returned
-    records  the records of its `messages`
+    records  of the scan's messages
     """
-    coll = scan["coll"]
-    handles, of_row = resolve_handles(scan["comms"], coll, records)
+    coll = scan.coll
+    handles, of_row = resolve_handles(scan.comms, coll, records)
     signatures, sig_map = _signatures(scan)
-    columns = {
+    given = asdict(coll) | {
         "handle": of_row,
-        "sig": sig_map[coll["sig"]] if len(sig_map) else coll["sig"],
+        "sig": sig_map[coll.sig] if len(sig_map) else coll.sig,
         "group": _trace_groups(scan),
-        **{name: coll[name] for name in ("op_count", "slot", "task", "thread", "line")},
     }
-    columns = {name: columns[name].astype(dtype, copy=False) for name, dtype in COLUMNS.items()}
-    columns, doubled = _drop_call_twins(columns, coll["source"])
+    columns = {name: given[name].astype(dtype, copy=False) for name, dtype in COLUMNS.items()}
+    columns, doubled = _drop_call_twins(columns, coll.source)
     columns, impossible = _drop_impossible(columns, signatures, handles)
     tuning, settings, alone = join_tuning(scan, columns, signatures, handles)
-    trace, stamped = lines_once(scan["kernel"])
-    kernels, found = pair_kernels(trace, scan["kernel_names"])
+    trace, stamped = lines_once(scan.kernel)
+    kernels, found = pair_kernels(trace, scan.kernel_names)
     found += _counted(doubled, alone, signatures, columns)
     if impossible:
         text = "calls with a count that no memory could hold: not counted as calls"
@@ -72,16 +71,16 @@ def observe(scan: dict[str, Any], records: Sequence[LogRecord]) -> Observed:
     return Observed(once, kernels, found)
 
 
-def _signatures(scan: dict[str, Any]) -> tuple[list[Signature], Ints]:
+def _signatures(scan: LogScan) -> tuple[list[Signature], Ints]:
     """Distinct signatures and the map from the scanner's: spellings of one operation are joined."""
-    table = scan["signatures"]
+    table = scan.signatures
+    columns = (table.op, table.count, table.datatype, table.redop, table.root, table.flags)
     index: dict[Signature, int] = {}
     mapped = []
     for op, count, datatype, redop, root, flags in zip(
-        *(table[c].tolist() for c in ("op", "count", "datatype", "redop", "root", "flags")),
-        strict=True,
+        *(column.tolist() for column in columns), strict=True
     ):
-        name = scan["ops"][op]
+        name = scan.ops[op]
         backend = (
             "mscclpp"
             if name.startswith("mscclpp")
@@ -94,23 +93,21 @@ def _signatures(scan: dict[str, Any]) -> tuple[list[Signature], Ints]:
     return list(index), np.array(mapped, dtype=np.int32)
 
 
-def _trace_groups(scan: dict[str, Any]) -> Ints:
+def _trace_groups(scan: LogScan) -> Ints:
     """Number of the outermost ncclGroupStart/End interval each row stands in, or -1."""
-    coll, marks = scan["coll"], scan["groups"]
-    group = np.full(len(coll["line"]), -1, dtype=np.int32)
+    coll, marks = scan.coll, scan.groups
+    group = np.full(len(coll.line), -1, dtype=np.int32)
     number = 0
-    for thread in np.unique(marks["thread"]).tolist():
-        own = np.flatnonzero(marks["thread"] == thread)
-        rows = np.flatnonzero(coll["thread"] == thread)
+    for thread in np.unique(marks.thread).tolist():
+        own = np.flatnonzero(marks.thread == thread)
+        rows = np.flatnonzero(coll.thread == thread)
         depth, start = 0, 0
-        for line, delta in zip(
-            marks["line"][own].tolist(), marks["delta"][own].tolist(), strict=True
-        ):
+        for line, delta in zip(marks.line[own].tolist(), marks.delta[own].tolist(), strict=True):
             if depth == 0 and delta > 0:
                 start = line
             depth = max(0, depth + delta)
             if depth == 0 and delta < 0:
-                low, high = np.searchsorted(coll["line"][rows], [start, line])
+                low, high = np.searchsorted(coll.line[rows], [start, line])
                 group[rows[low:high]] = number
                 number += 1
     return group

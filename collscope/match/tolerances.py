@@ -46,8 +46,8 @@ OFFSET_WINDOW_NS = 50_000
 longer meet no neighbour. Source: a choice, ends of one call agree to some tens of us."""
 
 MAX_EARLY_LEAVE_NS = 10_000_000
-"""Ends of one call of which some ranks leave early, as the root of a Broadcast does. Source: a
-choice, below the length of most steps."""
+"""Ends of one call that some ranks leave early, as the root of a Broadcast does. Source: a choice,
+below the length of most steps."""
 
 ELAPSED_SCATTER_NS = 1_000_000
 """Times from the call before to this one on several GPUs, in RCCL's kernel trace. Source: a choice,

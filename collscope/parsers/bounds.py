@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from collscope.model import MeasurementSet, MetricSet, ProfileSet
 from collscope.model.limits import LIMIT, MOST_RANKS, Limits
+from collscope.model.scanned_log import LogScan, rows_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,26 +50,29 @@ def bounded(found: Records) -> Records:
 
 
 def bounded_log(
-    scan: dict[str, Any], records: Iterable[LogRecord]
-) -> tuple[dict[str, Any], list[LogRecord], tuple[Diagnostic, ...]]:
-    """The scanner's tables and the records of its messages within the limits, and what was beyond.
+    scan: LogScan, records: Iterable[LogRecord]
+) -> tuple[LogScan, list[LogRecord], tuple[Diagnostic, ...]]:
+    """The scan of a log and the records of its messages within the limits, and what was beyond.
 
     Counts are a matter of `collscope.match.observe`, which knows the ranks of each call.
     """
     limits = Limits()
     kept = list(_all(limits, records))
     # One row for each communicator; those of kernels are as many as the kernel trace has lines.
-    comms = {**scan["comms"]}
-    comms["nranks"] = _known(limits, "nranks", comms["nranks"], MOST_RANKS)
-    comms["global_rank"] = _known(limits, "global_rank", comms["global_rank"], MOST_RANKS - 1)
-    kernel = {**scan["kernel"]}
-    kernel["nranks"] = _known(limits, "nranks", kernel["nranks"], MOST_RANKS)
+    comms = replace(
+        scan.comms,
+        nranks=_known(limits, "nranks", scan.comms.nranks, MOST_RANKS),
+        global_rank=_known(limits, "global_rank", scan.comms.global_rank, MOST_RANKS - 1),
+    )
+    nranks = _known(limits, "nranks", scan.kernel.nranks, MOST_RANKS)
+    kernel = replace(scan.kernel, nranks=nranks)
     for name, limit in (("rank", MOST_RANKS), ("op_count", LIMIT)):
-        wrong = kernel[name] >= limit
+        column = getattr(kernel, name)
+        wrong = column >= limit
         if wrong.any():  # a kernel cannot do without them
-            limits.note(name, kernel[name][wrong][0], number=int(wrong.sum()))
-            kernel = {column: values[~wrong] for column, values in kernel.items()}
-    return {**scan, "comms": comms, "kernel": kernel}, kept, limits.diagnostics
+            limits.note(name, column[wrong][0], number=int(wrong.sum()))
+            kernel = rows_of(kernel, ~wrong)
+    return replace(scan, comms=comms, kernel=kernel), kept, limits.diagnostics
 
 
 def _known(limits: Limits, name: str, column: Ints, most: int) -> Ints:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from collscope._logscan import Scanner
 from collscope.model.diagnostic import Severity
+from collscope.model.scanned_log import LogScan
 from collscope.parsers.reader import Reader, anywhere
-from collscope.parsers.scanned_log import LogScan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +42,7 @@ def scan(chunks: Iterable[bytes]) -> LogScan:
             scanner.feed(chunk)
             end = (end + chunk)[-_END_BYTES:] if len(chunk) < _END_BYTES else chunk[-_END_BYTES:]
         unended = end.rpartition(b"\n")[2].decode("utf-8", errors="replace")
-        return LogScan(scanner.finish(), unended)
+        return LogScan.of(scanner.finish(), unended)
     finally:
         # An error keeps this frame, to the end of the process where a thread's result holds it, and
         # nanobind reports what of native code is left then.
@@ -57,13 +57,12 @@ def cut_end(found: LogScan) -> tuple[Severity, str] | None:
     library ends each with a line end, but a copy may have lost it. Text of the program is none.
     """
     line = found.unended.rstrip("\r")
-    processes = found.tables["processes"]
-    known = zip(processes["host"], processes["pid"], strict=True)
+    known = zip(found.processes.host, found.processes.pid, strict=True)
     if level := _LEVEL.search(line):
-        calls = [f"{op}: opCount" for op in found.tables["ops"]]
+        calls = [f"{op}: opCount" for op in found.ops]
         if any(call.startswith(level[1]) for call in calls):
             return _CUT
-        beginnings = [*(f"{op}: " for op in found.tables["ops"]), "## ["]
+        beginnings = [*(f"{op}: " for op in found.ops), "## ["]
         complete = level[1].startswith(tuple(beginnings)) or level[1].endswith("COMPLETE")
         return None if complete else _PERHAPS
     prefixes = {f"{host}:{pid}:" for host, pid in known if host and pid is not None}

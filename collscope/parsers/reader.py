@@ -12,9 +12,9 @@ import msgspec
 
 if TYPE_CHECKING:
     from collscope.model import MeasurementSet, MetricSet, Profile, ProfileSet
+    from collscope.model.scanned_log import LogScan
     from collscope.model.trace import RecordedCalls, TraceFile
     from collscope.parsers.hints import Hints
-    from collscope.parsers.scanned_log import LogScan
 
 Records: TypeAlias = (
     "MeasurementSet | MetricSet | ProfileSet | LogScan | list[TraceFile] | RecordedCalls"

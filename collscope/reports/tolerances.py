@@ -89,8 +89,8 @@ FAR_BELOW_CEILING = 0.5
 a choice, half of the links."""
 
 RINGS_SPREAD = 1.15
-"""Runs of the same rings on machines of one kind to each other. Source: a choice, about what published
-tables of such machines differ by."""
+"""Runs of the same rings on machines of one kind to each other. Source: a choice, about what
+published tables of such machines differ by."""
 
 SLOWER_PLACE = 1.10
 """A launch or a node to the others: what they differ by is less. Source: of 30 launches on two

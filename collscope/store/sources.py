@@ -26,6 +26,7 @@ from collscope.store.connection import transaction
 
 if TYPE_CHECKING:
     from collscope.model.comm_handle import CommHandle
+    from collscope.model.scanned_log import LogProcesses
     from collscope.model.traced_kernel import TracedKernel
 
 
@@ -121,12 +122,10 @@ def next_id(connection: sqlite3.Connection, table: str, key: str) -> int:
     return int(connection.execute(f"SELECT COALESCE(MAX({key}), 0) + 1 FROM {table}").fetchone()[0])
 
 
-def insert_processes(
-    connection: sqlite3.Connection, source: int, processes: dict[str, list[Any]]
-) -> int:
+def insert_processes(connection: sqlite3.Connection, source: int, processes: LogProcesses) -> int:
     """Processes of a log in the scanner's order; returns the key of the first."""
     first = next_id(connection, "_process", "process_id")
-    rows = zip(processes["host"], processes["pid"], processes["prefix"], strict=True)
+    rows = zip(processes.host, processes.pid, processes.prefix, strict=True)
     connection.executemany(
         "INSERT INTO _process VALUES (?,?,?,?,?)",
         [

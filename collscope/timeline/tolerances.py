@@ -212,7 +212,7 @@ LIBRARY_CALLS = 2
 Source: traces of NCCL."""
 
 STREAMS_AHEAD = 3
-"""Streams that a thread launches on next, of which a wait may be for one. Source: a choice, that of
+"""Streams that a thread launches on next: a wait may be for any of them. Source: a choice, those of
 compute, of collectives and of copies."""
 
 MAX_RECORDS_BACK = 16

@@ -12,23 +12,8 @@ constexpr std::size_t host_pairs_limit = 1 << 20;
 
 using Map = std::vector<std::uint32_t>;  // what the indices of the later scan become
 
-template <class T>
-void copy(Column<T>& to, const Column<T>& from) {
-    std::copy_n(from.data(), from.size(), to.extend(from.size()));
-}
-
-void copy_mapped(Column<std::uint32_t>& to, const Column<std::uint32_t>& from, const Map& map) {
-    std::transform(from.data(), from.data() + from.size(), to.extend(from.size()),
-                   [&map](std::uint32_t index) { return index == NONE ? NONE : map[index]; });
-}
-
 std::uint32_t later_line(std::uint64_t line, std::uint32_t lines) {
     return static_cast<std::uint32_t>(std::min<std::uint64_t>(lines + line, line_number_limit));
-}
-
-void copy_lines(Column<std::uint32_t>& to, const Column<std::uint32_t>& from, std::uint32_t lines) {
-    std::transform(from.data(), from.data() + from.size(), to.extend(from.size()),
-                   [lines](std::uint32_t line) { return later_line(line, lines); });
 }
 
 Map append_strings(StringTable& to, const StringTable& from) {
@@ -104,95 +89,45 @@ class Append {
 public:
     Append(Result& to, Result& from, std::uint32_t lines) : to_(to), from_(from), lines_(lines) {}
 
-    Map processes;
-    Map threads;
-    Map comms;
+    // What the indices of the later scan become; processes, threads and communicators are given.
+    Map& map(Index index) { return maps_[static_cast<std::size_t>(index)]; }
 
     void tables() {
-        ops_ = append_strings(to_.ops, from_.ops);
-        calls();
-        groups();
-        kernels();
-        tunings();
-        messages();
+        map(Index::op) = append_strings(to_.ops, from_.ops);
+        map(Index::kernel_name) = append_strings(to_.kernel_names, from_.kernel_names);
+        map(Index::tuning_name) = append_strings(to_.tuning_names, from_.tuning_names);
+        for (Signature signature : from_.signatures.keys()) {
+            signature.op = map(Index::op)[signature.op];
+            map(Index::signature).push_back(to_.signatures.intern(signature));
+        }
+        table(to_.calls, from_.calls);
+        table(to_.groups, from_.groups);
+        table(to_.kernels, from_.kernels);
+        table(to_.tunings, from_.tunings);
+        table(to_.messages, from_.messages);
+        std::vector<std::string>& text = from_.messages.text;
+        std::move(text.begin(), text.end(), std::back_inserter(to_.messages.text));
         samples();
     }
 
 private:
-    void calls() {
-        Map signatures;
-        for (Signature signature : from_.signatures.keys()) {
-            signature.op = ops_[signature.op];
-            signatures.push_back(to_.signatures.intern(signature));
-        }
-        Calls& to = to_.calls;
-        const Calls& from = from_.calls;
-        copy_mapped(to.comm, from.comm, comms);
-        copy_mapped(to.sig, from.sig, signatures);
-        copy(to.op_count, from.op_count);
-        copy(to.slot, from.slot);
-        copy(to.task, from.task);
-        copy_mapped(to.thread, from.thread, threads);
-        copy_lines(to.line, from.line, lines_);
-        copy(to.source, from.source);
+    template <class Table>
+    void table(Table& to, const Table& from) {
+        Table::columns([&](const char*, auto member) { column(to.*member, from.*member); });
     }
 
-    void groups() {
-        Groups& to = to_.groups;
-        const Groups& from = from_.groups;
-        copy_mapped(to.process, from.process, processes);
-        copy_mapped(to.thread, from.thread, threads);
-        copy_lines(to.line, from.line, lines_);
-        copy(to.delta, from.delta);
-    }
-
-    void kernels() {
-        Kernels& to = to_.kernels;
-        const Kernels& from = from_.kernels;
-        copy_mapped(to.process, from.process, processes);
-        copy(to.kind, from.kind);
-        copy(to.time_ns, from.time_ns);
-        copy(to.rank, from.rank);
-        copy(to.block, from.block);
-        copy(to.channel, from.channel);
-        copy(to.thread, from.thread);  // of the device
-        copy(to.op_count, from.op_count);
-        copy(to.op_count2, from.op_count2);
-        copy_mapped(to.name, from.name, append_strings(to_.kernel_names, from_.kernel_names));
-        copy(to.bus_id, from.bus_id);
-        copy(to.nranks, from.nranks);
-        copy(to.comm_ptr, from.comm_ptr);
-        copy(to.root, from.root);
-        copy(to.nc, from.nc);
-        copy_lines(to.line, from.line, lines_);
-    }
-
-    void tunings() {
-        Tunings& to = to_.tunings;
-        const Tunings& from = from_.tunings;
-        const Map names = append_strings(to_.tuning_names, from_.tuning_names);
-        copy_mapped(to.process, from.process, processes);
-        copy_mapped(to.thread, from.thread, threads);
-        copy_lines(to.line, from.line, lines_);
-        copy(to.kind, from.kind);
-        copy_mapped(to.op, from.op, ops_);
-        copy(to.bytes, from.bytes);
-        copy_mapped(to.algorithm, from.algorithm, names);
-        copy_mapped(to.protocol, from.protocol, names);
-        copy_mapped(to.kernel, from.kernel, names);
-        copy(to.channels, from.channels);
-        copy(to.time_us, from.time_us);
-        copy(to.comm_ptr, from.comm_ptr);
-    }
-
-    void messages() {
-        Messages& to = to_.messages;
-        Messages& from = from_.messages;
-        copy_mapped(to.process, from.process, processes);
-        copy_mapped(to.thread, from.thread, threads);
-        copy_lines(to.line, from.line, lines_);
-        copy(to.kind, from.kind);
-        std::move(from.text.begin(), from.text.end(), std::back_inserter(to.text));
+    template <class T, Index index>
+    void column(Column<T, index>& to, const Column<T, index>& from) {
+        const auto joined = [&](T value) -> T {
+            if constexpr (index == Index::none) {
+                return value;
+            } else if constexpr (index == Index::line) {
+                return later_line(value, lines_);
+            } else {
+                return value == NONE ? NONE : map(index)[value];
+            }
+        };
+        std::transform(from.data(), from.data() + from.size(), to.extend(from.size()), joined);
     }
 
     void samples() {
@@ -216,7 +151,7 @@ private:
     Result& to_;
     Result& from_;
     std::uint32_t lines_;
-    Map ops_;
+    std::array<Map, static_cast<std::size_t>(Index::size_)> maps_;
 };
 
 bool Scanner::append(Scanner& later) {
@@ -226,8 +161,9 @@ bool Scanner::append(Scanner& later) {
     }
     Append append(result_, later.result_, line_);
     // Stays where it is when the rest is refused: feeding the lines would add the same.
-    origins_.append(later.origins_, line_, append.processes, append.threads);
-    if (!collectives_.append(later.collectives_, append.processes, append.comms)) {
+    origins_.append(later.origins_, line_, append.map(Index::process), append.map(Index::thread));
+    if (!collectives_.append(later.collectives_, append.map(Index::process),
+                             append.map(Index::comm))) {
         return false;
     }
     append.tables();

@@ -29,8 +29,8 @@ nb::list texts(const std::vector<std::string>& strings) {
 }
 
 // Moves a column into a numpy array that owns its memory.
-template <class T>
-nb::object array(Column<T>& column) {
+template <class T, Index index>
+nb::object array(Column<T, index>& column) {
     const std::size_t size = column.size();
     T* data = column.release();
     nb::capsule owner(data != nullptr ? static_cast<void*>(data) : std::malloc(1),
@@ -57,117 +57,27 @@ nb::dict processes(const std::vector<Process>& rows) {
     return out;
 }
 
-nb::dict threads(Threads& rows) {
+template <class Table>
+nb::dict table(Table& rows) {
     nb::dict out;
-    out["process"] = array(rows.process);
-    out["tid"] = array(rows.tid);
-    return out;
-}
-
-nb::dict comms(Comms& rows) {
-    nb::dict out;
-    out["process"] = array(rows.process);
-    out["ptr"] = array(rows.ptr);
-    out["nranks"] = array(rows.nranks);
-    out["global_rank"] = array(rows.global_rank);
-    out["generation"] = array(rows.generation);
+    Table::columns([&](const char* name, auto column) { out[name] = array(rows.*column); });
     return out;
 }
 
 nb::dict signatures(const std::vector<Signature>& rows) {
-    Column<std::uint32_t> op;
-    Column<std::uint64_t> count;
-    Column<std::int32_t> datatype;
-    Column<std::int32_t> redop;
-    Column<std::int32_t> root;
-    Column<std::int32_t> nranks;
-    Column<std::uint8_t> flags;
-    for (const Signature& row : rows) {
-        op.push(row.op);
-        count.push(row.count);
-        datatype.push(row.datatype);
-        redop.push(row.redop);
-        root.push(row.root);
-        nranks.push(row.nranks);
-        flags.push(static_cast<std::uint8_t>(row.flags));
-    }
     nb::dict out;
-    out["op"] = array(op);
-    out["count"] = array(count);
-    out["datatype"] = array(datatype);
-    out["redop"] = array(redop);
-    out["root"] = array(root);
-    out["nranks"] = array(nranks);
-    out["flags"] = array(flags);
-    return out;
-}
-
-nb::dict calls(Calls& rows) {
-    nb::dict out;
-    out["comm"] = array(rows.comm);
-    out["sig"] = array(rows.sig);
-    out["op_count"] = array(rows.op_count);
-    out["slot"] = array(rows.slot);
-    out["task"] = array(rows.task);
-    out["thread"] = array(rows.thread);
-    out["line"] = array(rows.line);
-    out["source"] = array(rows.source);
-    return out;
-}
-
-nb::dict groups(Groups& rows) {
-    nb::dict out;
-    out["process"] = array(rows.process);
-    out["thread"] = array(rows.thread);
-    out["line"] = array(rows.line);
-    out["delta"] = array(rows.delta);
-    return out;
-}
-
-nb::dict kernels(Kernels& rows) {
-    nb::dict out;
-    out["process"] = array(rows.process);
-    out["kind"] = array(rows.kind);
-    out["time_ns"] = array(rows.time_ns);
-    out["rank"] = array(rows.rank);
-    out["block"] = array(rows.block);
-    out["channel"] = array(rows.channel);
-    out["thread"] = array(rows.thread);
-    out["op_count"] = array(rows.op_count);
-    out["op_count2"] = array(rows.op_count2);
-    out["name"] = array(rows.name);
-    out["bus_id"] = array(rows.bus_id);
-    out["nranks"] = array(rows.nranks);
-    out["comm_ptr"] = array(rows.comm_ptr);
-    out["root"] = array(rows.root);
-    out["nc"] = array(rows.nc);
-    out["line"] = array(rows.line);
-    return out;
-}
-
-nb::dict tunings(Tunings& rows) {
-    nb::dict out;
-    out["process"] = array(rows.process);
-    out["thread"] = array(rows.thread);
-    out["line"] = array(rows.line);
-    out["kind"] = array(rows.kind);
-    out["op"] = array(rows.op);
-    out["bytes"] = array(rows.bytes);
-    out["algorithm"] = array(rows.algorithm);
-    out["protocol"] = array(rows.protocol);
-    out["kernel"] = array(rows.kernel);
-    out["channels"] = array(rows.channels);
-    out["time_us"] = array(rows.time_us);
-    out["comm_ptr"] = array(rows.comm_ptr);
+    Signature::columns([&]<class T>(const char* name, T Signature::* field) {
+        Column<T> column;
+        for (const Signature& row : rows) {
+            column.push(row.*field);
+        }
+        out[name] = array(column);
+    });
     return out;
 }
 
 nb::dict messages(Messages& rows) {
-    nb::dict out;
-    out["process"] = array(rows.process);
-    out["thread"] = array(rows.thread);
-    out["line"] = array(rows.line);
-    out["kind"] = array(rows.kind);
+    nb::dict out = table(rows);
     out["text"] = texts(rows.text);
     return out;
 }
@@ -183,15 +93,15 @@ nb::dict counters(const Result& result) {
 nb::dict to_python(Result& result) {
     nb::dict out;
     out["processes"] = processes(result.processes);
-    out["threads"] = threads(result.threads);
+    out["threads"] = table(result.threads);
     out["ops"] = texts(result.ops.strings());
-    out["comms"] = comms(result.comms);
+    out["comms"] = table(result.comms);
     out["signatures"] = signatures(result.signatures.keys());
-    out["coll"] = calls(result.calls);
-    out["groups"] = groups(result.groups);
-    out["kernel"] = kernels(result.kernels);
+    out["coll"] = table(result.calls);
+    out["groups"] = table(result.groups);
+    out["kernel"] = table(result.kernels);
     out["kernel_names"] = texts(result.kernel_names.strings());
-    out["tuning"] = tunings(result.tunings);
+    out["tuning"] = table(result.tunings);
     out["tuning_names"] = texts(result.tuning_names.strings());
     out["messages"] = messages(result.messages);
     nb::list samples;

@@ -1,5 +1,9 @@
 #include "coll_line.h"
 
+#include <utility>
+
+#include "text.h"
+
 namespace logscan {
 
 namespace {
@@ -8,6 +12,11 @@ using namespace coll_key;
 
 // A line while it is read.
 struct Reader : CollLine {
+    Reader(std::string_view name, const KnownTail* tail) {
+        op = name;
+        known_tail = tail;
+    }
+
     // Inlined by force, as the readers below: calls cost a tenth of the scan.
     // Notes that `key`'s value was read; false where the record cannot go on.
     [[gnu::always_inline]] bool read(Cursor& in, std::uint32_t key, bool ok) {
@@ -37,8 +46,19 @@ struct Reader : CollLine {
         return read(in, key, ok);
     }
 
-    [[gnu::always_inline]] bool read_int(Cursor& in, std::uint32_t key, std::int32_t& value) {
-        return read(in, key, in.take_int32(value));
+    // Tries the keys of `int_keys`; `whole` becomes what `read` says of the one that stands here.
+    template <std::size_t... Is>
+    [[gnu::always_inline]] bool read_int(Cursor& in, bool& whole, std::index_sequence<Is...>) {
+        return (read_int<int_keys[Is].text.size()>(in, whole, int_keys[Is]) || ...);
+    }
+
+    template <std::size_t length>
+    [[gnu::always_inline]] bool read_int(Cursor& in, bool& whole, const IntKey& key) {
+        if (!in.take<length>(key.text)) {
+            return false;
+        }
+        whole = read(in, key.bit, in.take_int32(this->*key.value));
+        return true;
     }
 
     bool read_comm(Cursor& in) {
@@ -57,12 +77,8 @@ struct Reader : CollLine {
         return read(in, COMM, ok);
     }
 
-    void read_tail(Cursor& in, const CollTail& tail) {
-        comm = tail.comm;
-        nranks = tail.nranks;
-        task = tail.task;
-        global_rank = tail.global_rank;
-        ends_open = tail.ends_open;
+    void read_tail(Cursor& in, const KnownTail& tail) {
+        static_cast<CollTail&>(*this) = tail.values;
         seen |= tail.seen;
         in.p = in.end;
     }
@@ -113,33 +129,26 @@ bool Reader::read_key(Cursor& in) {
             break;
         case 'r':
             if (in.take("recvbuff ")) return read_pointer(in, RECVBUFF, recvbuff);
-            if (in.take("root ")) return read_int(in, ROOT, root);
             break;
         case 'c':
             if (in.take("count ")) return read_count(in);
             if (in.take("comm ")) return read_comm(in);
             break;
-        case 'd':
-            if (in.take("datatype ")) return read_int(in, DATATYPE, datatype);
-            break;
         case 'o':
-            if (in.take("op ")) return read_int(in, REDOP, redop);
             if (in.take("opCount ")) return read(in, OP_COUNT, in.take_hex(op_count));
             break;
         case '[':
             if (in.take("[nranks=")) return read_nranks(in);
-            break;
-        case 't':
-            if (in.take("task ")) return read_int(in, TASK, task);
-            break;
-        case 'g':
-            if (in.take("globalrank ")) return read_int(in, GLOBAL_RANK, global_rank);
             break;
         case 'a':
             if (in.take("acc ")) return read_pointer(in, ACC, ignored);
             break;
         default:
             break;
+    }
+    bool whole = false;
+    if (read_int(in, whole, std::make_index_sequence<int_keys.size()>())) {
+        return whole;
     }
     return read_rare_key(in);
 }
@@ -159,9 +168,6 @@ bool Reader::read_rare_key(Cursor& in) {
     if (in.take("stream=")) {  // NCCLX
         return read_ignored(in, STREAM);
     }
-    if (in.take("peer ")) {  // NCCLX: the root of a Send or Recv
-        return read_int(in, ROOT, root);
-    }
     clean = false;
     in.skip_word();
     return true;
@@ -171,14 +177,14 @@ bool Reader::read_rare_key(Cursor& in) {
 
 // RCCL 2.18 (ROCm 6): "AllReduce: opCount 3 sendbuff 0x7f8bccf79600 recvbuff 0x7f8bccf79600 count
 // 268435456 datatype 6 op 0 root 0 comm 0xaef8a00 [nranks=8] stream 0xac16b80 task 0 globalrank 0"
-CollLine parse_coll(std::string_view message, const CollTail* tail) {
+CollLine parse_coll(std::string_view message, const KnownTail* tail) {
     const std::size_t colon = message.find(':');
-    Reader fields{{.op = message.substr(0, colon), .known_tail = tail}};
+    Reader fields(message.substr(0, colon), tail);
     Cursor in(message.substr(colon + 2));
     const Cursor begin = in;
     // Measured: going by the first letter of each key takes a fifth of the scan more.
     if (!fields.read_usual_keys(in)) [[unlikely]] {
-        fields = {{.op = message.substr(0, colon), .known_tail = tail}};
+        fields = Reader(fields.op, tail);
         in = begin;
     }
     in.skip_blanks();

@@ -11,7 +11,6 @@ namespace {
 using namespace coll_key;
 
 constexpr std::uint32_t obligatory = OP_COUNT | COUNT | DATATYPE | COMM | NRANKS;
-constexpr std::uint32_t tail_keys = COMM | NRANKS | STREAM | TASK | GLOBAL_RANK;
 
 constexpr std::uint8_t source_coll = 0;
 constexpr std::uint8_t source_call = 1;
@@ -53,7 +52,7 @@ Outcome Collectives::judge(const CollLine& fields) {
 }
 
 Outcome Collectives::coll_if_whole(std::string_view message, const Place& place) {
-    CollTail& tail = tails_[place.thread % tails_.size()];
+    KnownTail& tail = tails_[place.thread % tails_.size()];
     CollLine fields = parse_coll(message, tail.thread == place.thread ? &tail : nullptr);
     const Outcome outcome = judge(fields);
     if (outcome == Outcome::stored) [[likely]] {
@@ -66,19 +65,15 @@ Outcome Collectives::coll_if_whole(std::string_view message, const Place& place)
 }
 
 void Collectives::remember_tail(const CollLine& fields, std::string_view text, const Place& place,
-                                CollTail& tail) {
+                                KnownTail& tail) {
     const std::uint32_t seen = fields.seen & ~fields.seen_before_tail;
-    if ((seen & ~tail_keys) != 0) {
+    if ((seen & ~of_tail) != 0) {
         return;
     }
     tail.text.assign(text);  // into the memory that it has
     tail.thread = place.thread;
     tail.seen = seen;
-    tail.comm = fields.comm;
-    tail.nranks = fields.nranks;
-    tail.task = fields.task;
-    tail.global_rank = fields.global_rank;
-    tail.ends_open = fields.ends_open;
+    tail.values = fields;  // its part that is a tail's
 }
 
 Outcome Collectives::coll(std::string_view message, const Place& place) {

@@ -66,7 +66,7 @@ private:
     };
 
     static void remember_tail(const CollLine& fields, std::string_view text, const Place& place,
-                              CollTail& tail);
+                              KnownTail& tail);
     static Outcome judge(const CollLine& fields);
     void store(CollLine& fields, const Place& place, std::uint8_t source);
     std::uint32_t find_op(std::string_view name);
@@ -84,7 +84,7 @@ private:
     std::vector<std::uint32_t> comm_rows_;  // of each key, the row of its latest generation
     bool distrusted_ = false;      // a cut line was read by what is known of its communicator
     std::vector<Layout> layouts_;  // of each operation
-    std::array<CollTail, 256> tails_;
+    std::array<KnownTail, 256> tails_;
 };
 
 }  // namespace logscan

@@ -1,7 +1,11 @@
 // A growing array of trivially copyable values whose memory can be handed to numpy as it is.
+//
+// A table is a struct of columns. Its function `columns` is the one list of them: export to Python,
+// the digest and the joining of two scans go by it, each through `with(name, member)`.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 #include <type_traits>
@@ -9,9 +13,23 @@
 
 namespace logscan {
 
+// What a column's values number. Each scan numbers from 0, so joining two of them maps the values.
+enum class Index : std::uint8_t {
+    none,  // the values number nothing
+    process,
+    thread,
+    comm,
+    signature,
+    op,
+    kernel_name,
+    tuning_name,
+    line,  // 1-based physical lines
+    size_
+};
+
 // Why not std::vector: its memory cannot be released to another owner, and realloc moves large
 // blocks by remapping pages, so growth neither copies nor touches fresh pages twice.
-template <class T>
+template <class T, Index = Index::none>
 class Column {
     static_assert(std::is_trivially_copyable_v<T>);
 
@@ -73,5 +91,16 @@ private:
     std::size_t size_ = 0;
     std::size_t capacity_ = 0;
 };
+
+template <Index index>
+using IndexColumn = Column<std::uint32_t, index>;
+
+// Whether `columns` of a table lists all that it has; `Beside` is what it has beside them.
+template <class Table, class... Beside>
+constexpr bool lists_all_columns() {
+    std::size_t bytes = (0 + ... + sizeof(Beside));
+    Table::columns([&bytes](const char*, auto) { bytes += sizeof(Column<char>); });
+    return bytes == sizeof(Table);
+}
 
 }  // namespace logscan

@@ -8,8 +8,8 @@ namespace {
 
 class Digest {
 public:
-    template <class T>
-    void column(const char* name, const Column<T>& column) {
+    template <class T, Index index>
+    void column(const char* name, const Column<T, index>& column) {
         text_ += name;
         for (std::size_t i = 0; i < column.size(); ++i) {
             text_ += ' ';
@@ -22,9 +22,15 @@ public:
         text_ += '\n';
     }
 
-    template <class... Columns>
-    void table(const char* name, const Columns&... columns) {
-        (column(name, columns), ...);
+    template <class Table>
+    void table(const Table& rows) {
+        Table::columns([&](const char* name, auto member) { column(name, rows.*member); });
+    }
+
+    void signature(const Signature& row) {
+        Signature::columns(
+            [&](const char*, auto field) { text_ += std::to_string(row.*field) + ' '; });
+        text_ += '\n';
     }
 
     void strings(const char* name, const std::vector<std::string>& strings) {
@@ -41,14 +47,6 @@ private:
     std::string text_;
 };
 
-std::string row(std::initializer_list<std::int64_t> values) {
-    std::string text;
-    for (const std::int64_t value : values) {
-        text += std::to_string(value) + ' ';
-    }
-    return text;
-}
-
 }  // namespace
 
 std::string digest(const Result& result) {
@@ -57,31 +55,20 @@ std::string digest(const Result& result) {
         out.add(process.host + ' ' + std::to_string(process.pid) + " <" + process.prefix + "> " +
                 std::to_string(process.first_line));
     }
-    out.table("threads", result.threads.process, result.threads.tid);
+    out.table(result.threads);
     out.strings("op", result.ops.strings());
-    const Comms& comms = result.comms;
-    out.table("comms", comms.process, comms.ptr, comms.nranks, comms.global_rank, comms.generation);
-    for (const Signature& s : result.signatures.keys()) {
-        out.add(row({static_cast<std::int64_t>(s.count), s.op, s.datatype, s.redop, s.root,
-                     s.nranks, s.flags}));
+    out.table(result.comms);
+    for (const Signature& signature : result.signatures.keys()) {
+        out.signature(signature);
     }
-    const Calls& calls = result.calls;
-    out.table("coll", calls.comm, calls.sig, calls.op_count, calls.slot, calls.task, calls.thread,
-              calls.line, calls.source);
-    const Groups& groups = result.groups;
-    out.table("groups", groups.process, groups.thread, groups.line, groups.delta);
-    const Kernels& k = result.kernels;
-    out.table("kernel", k.process, k.kind, k.time_ns, k.rank, k.block, k.channel, k.thread,
-              k.op_count, k.op_count2, k.name, k.bus_id, k.nranks, k.comm_ptr, k.root, k.nc,
-              k.line);
+    out.table(result.calls);
+    out.table(result.groups);
+    out.table(result.kernels);
     out.strings("kernel_name", result.kernel_names.strings());
-    const Tunings& t = result.tunings;
-    out.table("tuning", t.process, t.thread, t.line, t.kind, t.op, t.bytes, t.algorithm, t.protocol,
-              t.kernel, t.channels, t.time_us, t.comm_ptr);
+    out.table(result.tunings);
     out.strings("tuning_name", result.tuning_names.strings());
-    const Messages& messages = result.messages;
-    out.table("messages", messages.process, messages.thread, messages.line, messages.kind);
-    out.strings("message", messages.text);
+    out.table(result.messages);
+    out.strings("message", result.messages.text);
     for (const auto& [line, text] : result.unknown_samples) {
         out.add(std::to_string(line) + ' ' + text);
     }
@@ -89,8 +76,8 @@ std::string digest(const Result& result) {
         out.add(std::string(counter_names[i]) + ' ' + std::to_string(result.counters[i]));
     }
     for (const Damage& damage : result.damage) {
-        out.add(row({static_cast<std::int64_t>(damage.line), static_cast<int>(damage.code)}) +
-                damage.excerpt);
+        out.add(std::to_string(damage.line) + ' ' + std::to_string(static_cast<int>(damage.code)) +
+                ' ' + damage.excerpt);
     }
     return out.take();
 }

@@ -40,9 +40,8 @@ Result scan(std::string_view input, std::size_t piece, AScanner&& scanner) {
 
 Result scan(std::string_view input, std::size_t piece) { return scan(input, piece, Scanner()); }
 
-template <class T>
-bool starts_with(const logscan::Column<T>& whole, const logscan::Column<T>& part,
-                 std::size_t rows) {
+template <class Column>
+bool starts_with(const Column& whole, const Column& part, std::size_t rows) {
     return whole.size() >= rows && part.size() >= rows &&
            std::equal(part.data(), part.data() + rows, whole.data());
 }
@@ -51,7 +50,7 @@ void check_cut(const Result& whole, std::string_view input, std::size_t cut) {
     const Result part = scan(input.substr(0, cut), cut);
     const auto lines =
         std::count(input.begin(), input.begin() + static_cast<std::ptrdiff_t>(cut), '\n');
-    const auto until = [lines](const logscan::Column<std::uint32_t>& column) {
+    const auto until = [lines](const logscan::IndexColumn<logscan::Index::line>& column) {
         std::size_t rows = 0;
         while (rows < column.size() && column[rows] <= static_cast<std::uint64_t>(lines)) {
             ++rows;

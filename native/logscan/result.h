@@ -1,4 +1,4 @@
-// The result of a scan: one struct of columns per table. Names and units: collscope/_logscan.pyi.
+// The result of a scan: one struct of columns per table, see collscope/model/scanned_log.py.
 #pragma once
 
 #include <array>
@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "coll_line.h"
 #include "column.h"
 #include "intern.h"
 
@@ -20,57 +21,55 @@ struct Process {
 };
 
 struct Threads {
-    Column<std::uint32_t> process;
+    IndexColumn<Index::process> process;
     Column<std::int64_t> tid;
+
+    template <class With>
+    static constexpr void columns(With&& with) {
+        with("process", &Threads::process);
+        with("tid", &Threads::tid);
+    }
 };
+static_assert(lists_all_columns<Threads>());
 
 struct Comms {
-    Column<std::uint32_t> process;
+    IndexColumn<Index::process> process;
     Column<std::uint64_t> ptr;
     Column<std::int32_t> nranks;
     Column<std::int32_t> global_rank;
     Column<std::uint32_t> generation;
+
+    template <class With>
+    static constexpr void columns(With&& with) {
+        with("process", &Comms::process);
+        with("ptr", &Comms::ptr);
+        with("nranks", &Comms::nranks);
+        with("global_rank", &Comms::global_rank);
+        with("generation", &Comms::generation);
+    }
 };
+static_assert(lists_all_columns<Comms>());
 
 inline constexpr std::uint32_t line_number_limit = NONE - 1;  // lines beyond it share a number
 
-// Bits of Signature::flags.
-inline constexpr std::uint32_t COUNT_MODULO_32 = 1;
-inline constexpr std::uint32_t HAS_ACCUMULATOR = 2;
-inline constexpr std::uint32_t POINTERS_ONLY = 4;
-
-// No padding: compared and hashed as four machine words.
-struct Signature {
-    std::uint64_t count;
-    std::uint32_t op;
-    std::int32_t datatype;
-    std::int32_t redop;
-    std::int32_t root;
-    std::int32_t nranks;
-    std::uint32_t flags;
-};
-static_assert(sizeof(Signature) == 32);
-
-struct Calls {
-    Column<std::uint32_t> comm;
-    Column<std::uint32_t> sig;
-    Column<std::uint64_t> op_count;
-    Column<std::int32_t> slot;
-    Column<std::int32_t> task;
-    Column<std::uint32_t> thread;
-    Column<std::uint32_t> line;
-    Column<std::uint8_t> source;
-};
-
 struct Groups {
-    Column<std::uint32_t> process;
-    Column<std::uint32_t> thread;
-    Column<std::uint32_t> line;
+    IndexColumn<Index::process> process;
+    IndexColumn<Index::thread> thread;
+    IndexColumn<Index::line> line;
     Column<std::int8_t> delta;
+
+    template <class With>
+    static constexpr void columns(With&& with) {
+        with("process", &Groups::process);
+        with("thread", &Groups::thread);
+        with("line", &Groups::line);
+        with("delta", &Groups::delta);
+    }
 };
+static_assert(lists_all_columns<Groups>());
 
 struct Kernels {
-    Column<std::uint32_t> process;
+    IndexColumn<Index::process> process;
     Column<std::uint8_t> kind;
     Column<std::int64_t> time_ns;
     Column<std::int32_t> rank;
@@ -79,37 +78,84 @@ struct Kernels {
     Column<std::int32_t> thread;
     Column<std::uint64_t> op_count;
     Column<std::uint64_t> op_count2;
-    Column<std::uint32_t> name;
+    IndexColumn<Index::kernel_name> name;
     Column<std::int64_t> bus_id;
     Column<std::int32_t> nranks;
     Column<std::uint64_t> comm_ptr;
     Column<std::int32_t> root;
     Column<std::int32_t> nc;
-    Column<std::uint32_t> line;
+    IndexColumn<Index::line> line;
+
+    template <class With>
+    static constexpr void columns(With&& with) {
+        with("process", &Kernels::process);
+        with("kind", &Kernels::kind);
+        with("time_ns", &Kernels::time_ns);
+        with("rank", &Kernels::rank);
+        with("block", &Kernels::block);
+        with("channel", &Kernels::channel);
+        with("thread", &Kernels::thread);
+        with("op_count", &Kernels::op_count);
+        with("op_count2", &Kernels::op_count2);
+        with("name", &Kernels::name);
+        with("bus_id", &Kernels::bus_id);
+        with("nranks", &Kernels::nranks);
+        with("comm_ptr", &Kernels::comm_ptr);
+        with("root", &Kernels::root);
+        with("nc", &Kernels::nc);
+        with("line", &Kernels::line);
+    }
 };
+static_assert(lists_all_columns<Kernels>());
 
 struct Tunings {
-    Column<std::uint32_t> process;
-    Column<std::uint32_t> thread;
-    Column<std::uint32_t> line;
+    IndexColumn<Index::process> process;
+    IndexColumn<Index::thread> thread;
+    IndexColumn<Index::line> line;
     Column<std::uint8_t> kind;
-    Column<std::uint32_t> op;
+    IndexColumn<Index::op> op;
     Column<std::uint64_t> bytes;
-    Column<std::uint32_t> algorithm;
-    Column<std::uint32_t> protocol;
-    Column<std::uint32_t> kernel;
+    IndexColumn<Index::tuning_name> algorithm;
+    IndexColumn<Index::tuning_name> protocol;
+    IndexColumn<Index::tuning_name> kernel;
     Column<std::int32_t> channels;
     Column<double> time_us;
     Column<std::uint64_t> comm_ptr;
+
+    template <class With>
+    static constexpr void columns(With&& with) {
+        with("process", &Tunings::process);
+        with("thread", &Tunings::thread);
+        with("line", &Tunings::line);
+        with("kind", &Tunings::kind);
+        with("op", &Tunings::op);
+        with("bytes", &Tunings::bytes);
+        with("algorithm", &Tunings::algorithm);
+        with("protocol", &Tunings::protocol);
+        with("kernel", &Tunings::kernel);
+        with("channels", &Tunings::channels);
+        with("time_us", &Tunings::time_us);
+        with("comm_ptr", &Tunings::comm_ptr);
+    }
 };
+static_assert(lists_all_columns<Tunings>());
 
 struct Messages {
-    Column<std::uint32_t> process;
-    Column<std::uint32_t> thread;
-    Column<std::uint32_t> line;
+    IndexColumn<Index::process> process;
+    IndexColumn<Index::thread> thread;
+    IndexColumn<Index::line> line;
     Column<std::uint8_t> kind;
     std::vector<std::string> text;
+
+    template <class With>
+    static constexpr void columns(With&& with) {
+        with("process", &Messages::process);
+        with("thread", &Messages::thread);
+        with("line", &Messages::line);
+        with("kind", &Messages::kind);
+    }
 };
+static_assert(lists_all_columns<Messages, std::vector<std::string>>());
 
 // Order is that of counter_names.
 enum class Counter {

@@ -117,6 +117,16 @@ struct Cursor {
         return true;
     }
 
+    // The same of a text whose length is known when this is compiled.
+    template <std::size_t length>
+    bool take(std::string_view text) {
+        if (left() < length || std::memcmp(p, text.data(), length) != 0) {
+            return false;
+        }
+        p += length;
+        return true;
+    }
+
     bool at_delimiter() const { return p == end || is_blank(*p) || *p == ']' || *p == ','; }
 
     bool take_decimal(std::uint64_t& value) {

@@ -241,10 +241,11 @@ def test_segments_survive_the_store(
 ) -> None:
     from collscope._logscan import Scanner
     from collscope.match.observe import observe
+    from collscope.model.scanned_log import LogScan
 
     scanner = Scanner()
     scanner.feed("".join(_rccl(r, op) for op in ops for r in range(2)).encode())
-    observed = observe(scanner.finish(), []).observations
+    observed = observe(LogScan.of(scanner.finish()), []).observations
     again = decode(encode(observed), observed.handles)
     assert again.signatures == observed.signatures
     for name, column in observed.columns.items():
@@ -265,6 +266,15 @@ def test_segments_keep_every_integer(values: list[int]) -> None:
         np.testing.assert_array_equal(again.columns[name], column)
         assert again.columns[name].dtype == column.dtype
     np.testing.assert_array_equal(again.tuning["row"], observed.tuning["row"])
+
+
+def test_a_column_younger_than_the_store_is_absent() -> None:
+    columns = {name: np.arange(3).astype(dtype) for name, dtype in COLUMNS.items()}
+    stored = {name: column for name, column in columns.items() if name != "task"}
+    again = decode(encode(Observations([], [], stored, {}, [])), [])
+    assert again.columns["task"].tolist() == [-1, -1, -1]
+    assert again.columns["task"].dtype == COLUMNS["task"]
+    assert again.columns["line"].tolist() == [0, 1, 2]
 
 
 def _traced(time_us: int, what: str, *, count: int, block: int = 0, nranks: int = 4) -> str:

@@ -130,7 +130,7 @@ def test_columns_have_the_promised_types() -> None:
     promised = {
         "coll": "comm u4 sig u4 op_count u8 slot i4 task i4 thread u4 line u4 source u1",
         "comms": "process u4 ptr u8 nranks i4 global_rank i4 generation u4",
-        "signatures": "op u4 count u8 datatype i4 redop i4 root i4 nranks i4 flags u1",
+        "signatures": "op u4 count u8 datatype i4 redop i4 root i4 nranks i4 flags u4",
         "groups": "process u4 thread u4 line u4 delta i1",
         "threads": "process u4 tid i8",
         "tuning": "process u4 thread u4 line u4 kind u1 op u4 bytes u8 algorithm u4 protocol u4"

@@ -19,6 +19,7 @@ from nccl_message_samples import (
     SETTINGS,
     TOPOLOGY,
     VERSIONS,
+    log_messages,
 )
 
 from collscope.model import (
@@ -50,9 +51,7 @@ from collscope.parsers.nccl_log import (
 def run(kind: int, *texts: str, process: int = 0) -> tuple[list[LogRecord], list[Diagnostic]]:
     """`parse_messages` on texts of one kind on lines 1, 2, …"""
     n = len(texts)
-    return parse_messages(
-        {"process": [process] * n, "line": range(1, n + 1), "kind": [kind] * n, "text": texts}
-    )
+    return parse_messages(log_messages([process] * n, range(1, n + 1), [kind] * n, texts))
 
 
 NO_LINKS = [
@@ -178,12 +177,12 @@ def test_fact(message: tuple[MessageKind, str], expected: tuple[str, str]) -> No
 
 def test_unknown_forms_are_counted_by_kind() -> None:
     records, diagnostics = parse_messages(
-        {
-            "process": [0, 0, NO_PROCESS, 0],
-            "line": [4, 6, 8, 9],
-            "kind": [MessageKind.LINK, MessageKind.LINK, MessageKind.INIT, 77],
-            "text": ["Channel x" + "y" * 300, "Channel z", next(iter(INITS)), "new"],
-        }
+        log_messages(
+            [0, 0, NO_PROCESS, 0],
+            [4, 6, 8, 9],
+            [MessageKind.LINK, MessageKind.LINK, MessageKind.INIT, 77],
+            ["Channel x" + "y" * 300, "Channel z", next(iter(INITS)), "new"],
+        )
     )
     assert records == []
     assert [(d.severity, d.code, d.line, d.count) for d in diagnostics] == [
@@ -219,12 +218,7 @@ def test_every_sample_gives_a_record_on_its_line(samples: list[tuple[MessageKind
     kinds = [int(kind) for kind, _ in samples]
     n = len(samples)
     records, diagnostics = parse_messages(
-        {
-            "process": [1] * n,
-            "line": list(range(n)),
-            "kind": kinds,
-            "text": [text for _, text in samples],
-        }
+        log_messages([1] * n, range(n), kinds, [text for _, text in samples])
     )
     assert diagnostics == []
     assert sorted({record.line for record in records}) == list(range(n))

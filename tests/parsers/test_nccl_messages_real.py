@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from nccl_message_samples import log_messages
 
 from collscope.model import CommInit, Fact, LibraryVersion, Link, LogRecord, Setting
 from collscope.parsers.nccl_log import MessageKind, parse_messages
@@ -59,12 +60,12 @@ def parse(path: Path) -> list[LogRecord]:
     rows = list(messages(path))
     names = {name: i for i, name in enumerate(dict.fromkeys(row[0] for row in rows))}
     records, diagnostics = parse_messages(
-        {
-            "process": [names[row[0]] for row in rows],
-            "line": [row[1] for row in rows],
-            "kind": [row[2] for row in rows],
-            "text": [row[3] for row in rows],
-        }
+        log_messages(
+            [names[row[0]] for row in rows],
+            [row[1] for row in rows],
+            [row[2] for row in rows],
+            [row[3] for row in rows],
+        )
     )
     assert diagnostics == []
     return records

@@ -10,10 +10,10 @@ from command import collscope, rows
 
 from collscope.ingest import auto
 from collscope.model import MeasurementSet
+from collscope.model.scanned_log import LogScan
 from collscope.parsers import registry
 from collscope.parsers.hints import Hints
 from collscope.parsers.reader import Fit, InMemory, Reader, whole_if
-from collscope.parsers.scanned_log import LogScan
 
 _MODULES = [(kind, module) for kind, modules in registry.DIALECTS.items() for module in modules]
 
@@ -89,7 +89,7 @@ def test_a_log_is_read_by_the_registry() -> None:
     found = registry.read_bytes("log", line, Hints())
     assert isinstance(found, LogScan)
     assert found.is_log
-    assert found.tables["counters"]["coll"] == 1
+    assert found.counters["coll"] == 1
     nothing = registry.read_bytes("log", b"no line of the library\n", Hints())
     assert isinstance(nothing, LogScan)
     assert not nothing.is_log

@@ -22,7 +22,7 @@ def test_calls_survive_the_store(first: int, rows: list[tuple[int, int, int, int
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE TABLE _call_row (call_id INTEGER PRIMARY KEY, a, b, c, d)")
     columns = np.array(rows, dtype=np.int64).reshape(-1, 4).T
-    _store_calls(connection, first, list(columns))
+    _store_calls(connection, first, dict(zip("abcd", columns, strict=True)))
     assert connection.execute("SELECT * FROM _call_row").fetchall() == [
         (first + i, total, seq, *(None if v == -1 else v for v in (group, op_count)))
         for i, (total, seq, group, op_count) in enumerate(rows)

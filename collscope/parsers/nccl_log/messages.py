@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import IntEnum
-from typing import Any
 
 from collscope.model import Diagnostic, LibraryVersion, LogRecord, Severity
+from collscope.model.scanned_log import LogMessages
 from collscope.parsers.nccl_log.facts import (
     parse_error,
     parse_net,
@@ -67,17 +67,16 @@ _SILENT = re.compile(
 )
 
 
-def parse_messages(messages: Mapping[str, Any]) -> tuple[list[LogRecord], list[Diagnostic]]:
-    """Records of the scanner's `messages` columns, in the order of the lines.
+def parse_messages(messages: LogMessages) -> tuple[list[LogRecord], list[Diagnostic]]:
+    """Records of the scanner's messages, in the order of the lines.
 
-    `messages` holds equally long columns `process`, `line`, `kind` (integer arrays) and `text`
-    (list of str). Text of a known kind in no known form is counted, one Diagnostic for each kind.
+    Text of a known kind in no known form is counted, one Diagnostic for each kind.
     """
     records: list[LogRecord] = []
     unparsed: Counter[int] = Counter()
     first: dict[int, tuple[int, str]] = {}
-    columns = (list(map(int, messages[name])) for name in ("process", "line", "kind"))
-    for process, line, kind, text in zip(*columns, messages["text"], strict=True):
+    columns = (c.tolist() for c in (messages.process, messages.line, messages.kind))
+    for process, line, kind, text in zip(*columns, messages.text, strict=True):
         record: LogRecord | None = None
         if process != NO_PROCESS:
             if parse := _PROCESS.get(kind):
