@@ -14,6 +14,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from collscope.reports.p2p.plot import write_p2p_plot
 from command import collscope, rows
 from inputs import ROOT
 from msgspec.structs import replace
@@ -40,7 +41,6 @@ from collscope.replay.results import relabel
 from collscope.replay.session import Method, Session, Target
 from collscope.replay.text import plan_text
 from collscope.reports.p2p.answer import CopyPoint, P2p, build_p2p, copies_beside
-from collscope.reports.p2p.plot import write_p2p_plot
 from collscope.reports.p2p.text import notice_notes, render_p2p
 from collscope.store.connection import open_store
 from collscope.store.copies import insert_copies

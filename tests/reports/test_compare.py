@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from collscope.reports.compare.plot import plot_compare
 from measured_builder import Noise, key, label, noisy_label
 from msgspec.structs import replace
 from store_builder import StoreBuilder, Value
@@ -17,7 +18,6 @@ from collscope.model import CollectiveClass, Datatype, Measurement, Op, Redop
 from collscope.reports.check.answer import check
 from collscope.reports.compare.answer import compare
 from collscope.reports.compare.labels import CIRCUMSTANCES, Label, aligned, load_labels
-from collscope.reports.compare.plot import plot_compare
 from collscope.reports.compare.text import render_compare
 from collscope.reports.compare.weights import run_weights
 from collscope.reports.rendering.note_words import note_words

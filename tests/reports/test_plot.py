@@ -7,15 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import collscope
-from matplotlib.colors import to_hex
-from matplotlib.figure import SubFigure
-from store_builder import StoreBuilder
-
-from collscope.errors import InputError
-from collscope.reports.rendering.drawing import PARTS
 from collscope.reports.rendering.figure import COLOURS
-from collscope.reports.report.answer import Report
 from collscope.reports.report.plot import (
     Drawing,
     busbw_plot,
@@ -26,6 +18,14 @@ from collscope.reports.report.plot import (
     sizes_plot,
     write_plot,
 )
+from command import collscope
+from matplotlib.colors import to_hex
+from matplotlib.figure import SubFigure
+from store_builder import StoreBuilder
+
+from collscope.errors import InputError
+from collscope.reports.rendering.drawing import PARTS
+from collscope.reports.report.answer import Report
 
 MIB = 1024**2
 
