@@ -159,9 +159,9 @@ def draw(make: Callable[[Sheet], Drawing]) -> Picture:
     with mpl.rc_context(STYLE):
         first = make(wide)
         keys = tuple(_key(artist, label) for label, artist in labelled(first).items())
-        forms = [_svg(whole(first), "wide")]
-        if whole(first).get_figwidth() > _NARROW:
-            forms.append(_svg(whole(make(narrow)), "narrow"))
+        forms = [_svg(picture_of(first), "wide")]
+        if picture_of(first).get_figwidth() > _NARROW:
+            forms.append(_svg(picture_of(make(narrow)), "narrow"))
     return Picture("".join(forms), keys)
 
 
@@ -180,7 +180,7 @@ def _svg(drawing: Whole, form: str) -> str:
     return svg.replace(INK, "var(--ink)").replace(LINE, "var(--line)")
 
 
-def whole(drawing: Drawing) -> Whole:
+def picture_of(drawing: Drawing) -> Whole:
     """The picture that a drawing stands in, or is."""
     return drawing.get_figure(root=True)
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure as Whole
 
 from collscope.errors import InputError, UsageError
 from collscope.outputs import replaced, require_output
-from collscope.reports.rendering.drawing import STYLE, Drawing, Sheet, labelled, whole
+from collscope.reports.rendering.drawing import STYLE, Drawing, Sheet, labelled, picture_of
 from collscope.reports.rendering.page import CLICK, Figure
 from collscope.writing import visible
 
@@ -82,7 +82,7 @@ class _Part(msgspec.Struct, frozen=True):
         columns = max(1, int((_WIDTH - 2 * _MARGIN) / (_SIGN + _LETTER * longest)))
         lines = -(-len(names) // columns)
         head = _TITLE + _LINE * len(text) + _KEY_LINE * lines + 0.05
-        return _Part(figure, text, columns, head, whole(drawn).get_figheight())
+        return _Part(figure, text, columns, head, picture_of(drawn).get_figheight())
 
 
 def _stacked(figures: Sequence[Figure]) -> Whole:
