@@ -76,7 +76,7 @@ class _Part(msgspec.Struct, frozen=True):
     @staticmethod
     def of(figure: Figure) -> _Part:
         drawn = figure.make(Sheet(_WIDTH))
-        text = wrap(visible(figure.text.replace(CLICK, "")), _LETTERS)
+        text = wrap(visible(" ".join(figure.text.replace(CLICK, "").split())), _LETTERS)
         names = labelled(drawn)
         longest = min(max(map(len, names), default=0), _LONGEST_KEY)
         columns = max(1, int((_WIDTH - 2 * _MARGIN) / (_SIGN + _LETTER * longest)))
