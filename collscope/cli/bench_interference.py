@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from collscope.cli import replay_options
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, tell, write
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, write, write_figures
 from collscope.gpu_vendors import Backend
 
 
@@ -114,7 +114,7 @@ def interference(
         launcher=mpiexec,
     )
     if plot is not None:
-        from collscope.reports.rendering.figure import check_plot
+        from collscope.reports.rendering.plot import check_plot
 
         check_plot(plot)
     done = measure_interference(request, Target(db, run, csv, label=label))
@@ -122,9 +122,8 @@ def interference(
     write(render_interference(found, format.value), output)
     # An error is what the command ends with, rather than that there is nothing to draw.
     if plot is not None and (found.rows or done.error is None):
-        from collscope.reports.interference.plot import write_interference_plot
+        from collscope.reports.interference.page import interference_extras
 
-        write_interference_plot(found, plot)
-        tell(f"plot: {plot}")
+        write_figures(interference_extras(found).figures(), plot, "nothing was measured")
     if done.error is not None:
         raise done.error

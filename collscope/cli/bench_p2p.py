@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from collscope.cli import replay_options
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, tell, write
+from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, write, write_figures
 from collscope.gpu_vendors import Backend
 
 
@@ -80,7 +80,7 @@ def p2p(
         oversubscribe=oversubscribe,
     )
     if plot is not None:
-        from collscope.reports.rendering.figure import check_plot
+        from collscope.reports.rendering.plot import check_plot
 
         check_plot(plot)
     request = P2pRequest(ranks, pairs, sizes, direction.value, not no_latency)
@@ -90,9 +90,12 @@ def p2p(
     # An error is what the command ends with, rather than that there is nothing to draw.
     timed = any(row.time_us is not None for row in found.rows)
     if plot is not None and (timed or done.error is None):
-        from collscope.reports.p2p.plot import write_p2p_plot
+        from collscope.reports.p2p.page import p2p_extras
 
-        write_p2p_plot(found, plot)
-        tell(f"plot: {plot}")
+        write_figures(
+            p2p_extras(found).figures(),
+            plot,
+            "it takes two pairs, or a pair with three sizes",
+        )
     if done.error is not None:
         raise done.error

@@ -16,6 +16,7 @@ from collscope.cli.options import (
     Output,
     checked_label,
     write,
+    write_figures,
 )
 from collscope.errors import UsageError
 
@@ -69,14 +70,24 @@ def compare(
     from collscope.reports.compare.sides import Runs
     from collscope.reports.compare.text import render_compare
 
-    found = compare_labels(db, labels, Runs(run, weights), system)
     if plot is not None:
-        from collscope.reports.compare.plot import plot_compare
+        from collscope.reports.rendering.plot import check_plot
+
+        check_plot(plot)
+    found = compare_labels(db, labels, Runs(run, weights), system)
+    roofs = None
+    if system is not None and (plot is not None or format is Format.HTML):
         from collscope.roofline.catalogue import load_system
         from collscope.roofline.roof import Roofs
 
-        plot_compare(found, plot, None if system is None else Roofs(load_system(system)))
-    write(render_compare(found, format.value), output)
+        roofs = Roofs(load_system(system))
+    if plot is not None:
+        from collscope.reports.compare.page import compare_extras
+
+        write_figures(
+            compare_extras(found, roofs).figures(), plot, "no common class has a size and a time"
+        )
+    write(render_compare(found, format.value, roofs), output)
 
 
 def check(

@@ -15,9 +15,10 @@ from collscope.outputs import require_output, write_file
 from collscope.writing import folded, one_line, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from collscope.ingest.result import Ingested
+    from collscope.reports.rendering.page import Figure
 
 
 class Format(str, Enum):
@@ -116,6 +117,17 @@ def write(text: str, output: Path | None, *, commands: bool = False) -> None:
         write_file(output, text)
     except OSError as error:
         raise InputError(f"{output}: {error.strerror}. Name another file with -o.") from error
+
+
+def write_figures(figures: Sequence[Figure], path: Path, why_none: str) -> None:
+    """Write the page's figures into the file of `--plot`, and name it; say why there are none."""
+    if not figures:
+        tell(f"plot: nothing to draw: {why_none}")
+        return
+    from collscope.reports.rendering.plot import write_plot
+
+    write_plot(figures, path)
+    tell(f"plot: {path}")
 
 
 def tell(text: str) -> None:

@@ -21,12 +21,13 @@ from collscope.cli.options import (
     checked_label,
     tell,
     write,
+    write_figures,
 )
 from collscope.errors import UsageError
 from collscope.writing import folded
 
 if TYPE_CHECKING:
-    from collscope.reports.report.answer import Report
+    pass
 
 
 def report(
@@ -61,7 +62,7 @@ def report(
     from collscope.reports.report.formats import render
 
     if plot is not None:
-        from collscope.reports.rendering.figure import check_plot
+        from collscope.reports.rendering.plot import check_plot
 
         check_plot(plot)
     with reading(db) as connection:  # to the end: what a damaged store holds may show late
@@ -74,19 +75,14 @@ def report(
 
             extras = report_extras(shown, connection)
         if plot is not None:
-            _plot(built, plot)
+            from collscope.reports.report.page import report_extras
+
+            write_figures(
+                report_extras(built, connection).figures(), plot,
+                f"run {run} has no measurements and no calls of known size",
+            )  # fmt: skip
         text = render(shown, format.value, extras, wide=wide)
     write(text, output)
-
-
-def _plot(built: Report, path: Path) -> None:
-    from collscope.reports.report.plot import write_plot
-
-    if write_plot(built, path):
-        tell(f"plot: {path}")
-    else:
-        run = built.header.run
-        tell(f"plot: nothing to draw: run {run} has no measurements and no calls of known size")
 
 
 def sql(

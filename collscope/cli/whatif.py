@@ -8,7 +8,15 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, checked_label, tell, write
+from collscope.cli.options import (
+    DEFAULT_DB,
+    Db,
+    Format,
+    Output,
+    checked_label,
+    write,
+    write_figures,
+)
 from collscope.cli.replay_options import (
     Environment,
     Library,
@@ -129,7 +137,7 @@ def fusion(
         first_bytes=parse_size(first_bucket),
     )
     if plot is not None:
-        from collscope.reports.rendering.figure import check_plot
+        from collscope.reports.rendering.plot import check_plot
 
         check_plot(plot)
     error = None
@@ -155,10 +163,11 @@ def fusion(
         found = predict_fusion(request)
     write(render_fusion(found, format.value), output)
     if plot is not None:
-        from collscope.reports.whatif.plot import write_fusion_plot
+        from collscope.reports.whatif.page import fusion_extras
 
-        write_fusion_plot(found, plot)
-        tell(f"plot: {plot}")
+        write_figures(
+            fusion_extras(found).figures(), plot, "no setting has a time; measure with --measure"
+        )
     if error is not None:
         raise error
 

@@ -31,7 +31,7 @@ from collscope.bench.p2p_plan import (
     prepare,
     sizes_by_pair,
 )
-from collscope.errors import NoVerdictError, UsageError
+from collscope.errors import UsageError
 from collscope.model import CopyTime, Measurement, Op
 from collscope.programs import installed_replayer, launchers
 from collscope.replay.mpi import Place
@@ -40,8 +40,9 @@ from collscope.replay.results import relabel
 from collscope.replay.session import Method, Session, Target
 from collscope.replay.text import plan_text
 from collscope.reports.p2p.answer import CopyPoint, P2p, build_p2p, copies_beside
-from collscope.reports.p2p.plot import write_p2p_plot
+from collscope.reports.p2p.page import p2p_extras
 from collscope.reports.p2p.text import notice_notes, render_p2p
+from collscope.reports.rendering.plot import write_plot
 from collscope.store.connection import open_store
 from collscope.store.copies import insert_copies
 from collscope.store.sources import SourceRow, insert_source, run_id
@@ -228,7 +229,7 @@ def test_variants_take_turns_in_one_command(db_path: Path, tmp_path: Path) -> No
     assert "Pair 1:0, GB/s" in outcome.out
     assert "one-way base" in outcome.out
     assert "two-way two" in outcome.out
-    assert plot.read_text().startswith("<?xml")
+    assert "plot: nothing to draw: it takes two pairs" in outcome.err
 
 
 @needs_replayer
@@ -405,8 +406,7 @@ def test_the_other_forms() -> None:
 def test_equal_plots_are_equal_and_nothing_is_no_plot(tmp_path: Path) -> None:
     found = _told(_three_ranks(), copies=[CopyPoint(MIB, 125.0)])
     for name in ("a.svg", "b.svg"):
-        write_p2p_plot(found, tmp_path / name)
+        write_plot(p2p_extras(found).figures(), tmp_path / name)
     drawn = (tmp_path / "a.svg").read_bytes()
     assert drawn == (tmp_path / "b.svg").read_bytes()
-    with pytest.raises(NoVerdictError, match="nothing was measured"):
-        write_p2p_plot(_told([]), tmp_path / "c.svg")
+    assert p2p_extras(_told([])).figures() == ()

@@ -17,10 +17,11 @@ from collscope.model import CollectiveClass, Datatype, Measurement, Op, Redop
 from collscope.reports.check.answer import check
 from collscope.reports.compare.answer import compare
 from collscope.reports.compare.labels import CIRCUMSTANCES, Label, aligned, load_labels
-from collscope.reports.compare.plot import plot_compare
+from collscope.reports.compare.page import compare_extras
 from collscope.reports.compare.text import render_compare
 from collscope.reports.compare.weights import run_weights
 from collscope.reports.rendering.note_words import note_words
+from collscope.reports.rendering.plot import write_plot
 from collscope.reports.replayed.text import render_measured
 from collscope.stats import (
     Effect,
@@ -395,6 +396,6 @@ def test_the_plot_is_logarithmic(tmp_path: Path) -> None:
     rated = {k: replace(m, busbw_gbps=k.size_bytes / 1e3) for k, m in a.classes.items()}
     rated[key(8)] = replace(rated[key(8)], busbw_gbps=0.0)  # has no place on the axis
     both = [replace(a, name=name, classes=rated) for name in "ab"]
-    plot_compare(compare(both), tmp_path / "p.svg")
+    write_plot(compare_extras(compare(both)).figures(), tmp_path / "p.svg")
     text = (tmp_path / "p.svg").read_text()
     assert all(f"<!-- {tick} -->" in text for tick in ("0.01", "1", "100", "10000"))

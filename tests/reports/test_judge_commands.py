@@ -145,9 +145,12 @@ def test_compare_csv_has_a_row_per_class_and_label(store: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_compare_draws(store: Path, tmp_path: Path, ending: str) -> None:
-    plot = tmp_path / f"curve.{ending}"
-    outcome = collscope("compare", "old", "slow", "--db", store, "--plot", plot, "--system", "h200")
-    assert outcome.code == 0, outcome.err
+    plot, again = tmp_path / f"curve.{ending}", tmp_path / f"again.{ending}"
+    for path in (plot, again):
+        drawing = ("--plot", path, "--system", "h200")
+        outcome = collscope("compare", "old", "slow", "--db", store, *drawing)
+        assert outcome.code == 0, outcome.err
+    assert plot.read_bytes() == again.read_bytes()
     start = {"png": b"\x89PNG", "svg": b"<?xml"}[ending]
     assert plot.read_bytes().startswith(start)
     if ending == "svg":

@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collscope.reports.rendering.drawing import Sheet, colour_of, draw, hatch_of
-from collscope.reports.rendering.figure import PLAIN
+from collscope.reports.rendering.drawing import (
+    PLAIN,
+    Sheet,
+    colour_of,
+    hatch_of,
+)
 from collscope.reports.rendering.layout import NUMBER, TEXT, table
 from collscope.reports.rendering.page import Figure
 from collscope.reports.report.answer import Report, report_ops
 from collscope.units import count, format_size
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+    from collscope.reports.rendering.drawing import Drawing
 
 
 _MANY_BINS, _MANY_BINS_NARROW = 14, 5  # beyond them their names are turned
@@ -67,5 +71,5 @@ def sizes_figure(report: Report) -> Figure | None:
         "Calls by message size",
         "Powers of two that have calls: above the calls, below their bytes. A bin ends at the next "
         "power of two.",
-        draw(make), found, marks,
+        make, found, marks,
     )  # fmt: skip

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from collscope.errors import UsageError
 from collscope.reports.compare.answer import ClassComparison, Comparison, curves
-from collscope.reports.rendering.drawing import INK, Sheet, draw, log_axis, series_style, size_axis
+from collscope.reports.rendering.drawing import INK, Sheet, log_axis, series_style, size_axis
 from collscope.reports.rendering.layout import NUMBER, table
 from collscope.reports.rendering.page import Extras, Fact, Figure
 from collscope.reports.rendering.ratio_figure import (
@@ -15,10 +16,12 @@ from collscope.reports.rendering.ratio_figure import (
     ratio_figure,
     step_facts,
 )
+from collscope.roofline.roof import Roofs
+from collscope.roofline.workload import Workload
 from collscope.units import count, format_size
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+    from collscope.reports.rendering.drawing import Drawing
 
 
 _MOST_CURVES = 12
@@ -26,8 +29,11 @@ _MOST_LABELS = 12
 _LONGEST = 44  # characters of a label
 
 
-def compare_extras(found: Comparison) -> Extras:
-    """Speed-ups with intervals over size, and each operation's curve of every label."""
+def compare_extras(found: Comparison, roofs: Roofs | None = None) -> Extras:
+    """Speed-ups with intervals over size, and each operation's curve of every label.
+
+    roofs  of the system whose reachable ceiling the curves have beside them
+    """
     alone = len(found.labels) == 2
     points = [
         RatioPoint(curve_name(c.key) if alone else cell.label, curve_name(c.key),
@@ -61,7 +67,9 @@ def compare_extras(found: Comparison) -> Extras:
     )  # fmt: skip
     drawn = [c for c in curves(found.classes) if len(c) > 1 and any(map(_rates, c))]
     chosen = sorted(drawn, key=lambda curve: -len(curve))[:_MOST_CURVES]
-    paired = [_curve(found, curve, n, len(drawn) - len(chosen)) for n, curve in enumerate(chosen)]
+    paired = [
+        _curve(found, curve, n, len(drawn) - len(chosen), roofs) for n, curve in enumerate(chosen)
+    ]
     return Extras(tuple(facts), {"": (ratios,) if ratios else (), "Classes": paired})
 
 
@@ -69,7 +77,9 @@ def _rates(row: ClassComparison) -> list[float]:
     return [cell.busbw_gbps for cell in row.cells if cell.busbw_gbps]
 
 
-def _curve(found: Comparison, curve: Sequence[ClassComparison], n: int, left: int) -> Figure:
+def _curve(
+    found: Comparison, curve: Sequence[ClassComparison], n: int, left: int, roofs: Roofs | None
+) -> Figure:
     """Bus bandwidth of every label over the sizes of one kind of call, a pair at each size."""
     key = curve[0].key
     rows = [c for c in curve if c.key.size_bytes and _rates(c)]
@@ -78,6 +88,7 @@ def _curve(found: Comparison, curve: Sequence[ClassComparison], n: int, left: in
         if (x.op, x.datatype, x.nranks, x.in_place) == (
             key.op.value, key.datatype.value if key.datatype else None, key.nranks, key.in_place)
     ]  # fmt: skip
+    roof = None if roofs is None else _roof(rows, roofs)
 
     def make(sheet: Sheet) -> Drawing:
         drawing, axis = sheet.axis(3.8)
@@ -93,6 +104,9 @@ def _curve(found: Comparison, curve: Sequence[ClassComparison], n: int, left: in
                     *zip(*points, strict=True), ms=5, lw=1.4, label=label, gid=f"label-{n}-{i}",
                     **series_style(i),
                 )  # fmt: skip
+        if roof is not None:
+            name, ceilings = roof
+            axis.plot(*zip(*ceilings, strict=True), "--", color=INK, lw=1.2, label=name)
         for x in crossings:
             axis.axvline(x.size_bytes, color=INK, lw=1, ls=":")
             axis.annotate(f" {x.to[:_LONGEST]} from here", (x.size_bytes, 0.03), fontsize=9,
@@ -112,6 +126,25 @@ def _curve(found: Comparison, curve: Sequence[ClassComparison], n: int, left: in
         f"Bus bandwidth of every label: {curve_name(key)}",
         "Grey joins the labels at one size; a dotted line is the size from which another label is "
         "the fastest." + more,
-        draw(make), cells,
+        make, cells,
         {f"label-{n}-{i}": label for i, label in enumerate(labels)},
     )  # fmt: skip
+
+
+def _roof(
+    rows: Sequence[ClassComparison], roofs: Roofs
+) -> tuple[str, Sequence[tuple[int, float]]] | None:
+    """Name of the reachable ceiling, and its size and GB/s; None where the system has none."""
+    points, name = [], ""
+    for row in rows:
+        key = row.key
+        ranks, size = key.nranks or 1, key.size_bytes or 0
+        work = Workload(key.op, size, ranks, key.nnodes or roofs.system.fewest_nodes(ranks))
+        try:
+            ceilings = roofs.ceilings(work)
+        except UsageError:
+            return None
+        if ceilings is not None:
+            points.append((size, ceilings.target.busbw_gbps))
+            name = f"roof: {ceilings.target.name}"
+    return (name, points) if points else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +19,9 @@ from collscope.reports.rendering.page import Extras
 from collscope.reports.rendering.step_words import PAIRED, runs_words, step_sections
 from collscope.units import count
 
+if TYPE_CHECKING:
+    from collscope.roofline.roof import Roofs
+
 _COMPARE_CSV = (
     "op", "datatype", "redop", "nranks", "in_place", "shape", "size_bytes", "weight", "label",
     "status", "time_us", "busbw_gbps", "speed_up", "low", "high", "root", "nnodes", "part", "rank",
@@ -26,9 +30,10 @@ _LONGEST_LABEL = 20  # of a label in a column's heading
 _TRANSFERS_SAID = "Transfer only, without waiting: the step may change less, or the other way."
 
 
-def render_compare(comparison: Comparison, fmt: str) -> str:
+def render_compare(comparison: Comparison, fmt: str, roofs: Roofs | None = None) -> str:
     """A comparison in one of `layout.FORMATS`; csv has a row for each class and label.
 
+    roofs   of the system whose ceilings a page draws
     raises  UsageError for another format
     """
     kind = "labels" if comparison.traced is None else "traced runs"
@@ -40,7 +45,7 @@ def render_compare(comparison: Comparison, fmt: str) -> str:
         ),
         lambda: to_csv(_COMPARE_CSV, _compare_rows(comparison)),
         lambda: (title, _compare_sections(comparison)),
-        lambda: _extras(comparison),
+        lambda: _extras(comparison, roofs),
     )
 
 
@@ -198,8 +203,8 @@ def _csv_key(k: CollectiveClass) -> tuple[object, ...]:
     )
 
 
-def _extras(comparison: Comparison) -> Extras:
+def _extras(comparison: Comparison, roofs: Roofs | None) -> Extras:
     """Imported here: drawing takes longer than the other forms."""
     from collscope.reports.compare.page import compare_extras  # noqa: PLC0415
 
-    return compare_extras(comparison)
+    return compare_extras(comparison, roofs)

@@ -17,21 +17,21 @@ from collscope.reports.rendering.drawing import (
     PARTS,
     Sheet,
     colour_of,
-    draw,
     log_axis,
     marker_of,
     series_style,
     size_axis,
 )
 from collscope.reports.rendering.layout import NUMBER, TEXT, table
-from collscope.reports.rendering.page import Figure
+from collscope.reports.rendering.page import CLICK, Figure
 from collscope.reports.report.answer import Report, report_ops
 from collscope.units import count, format_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.container import BarContainer
-    from matplotlib.figure import Figure as Drawing
+
+    from collscope.reports.rendering.drawing import Drawing
 
 
 _MOST_MARKS = 2000  # of one drawing; the classes with the least time are left out
@@ -68,8 +68,8 @@ def classes_figure(report: Report) -> Figure | None:
         "Every class: how large, how fast, how much of the time",
         "Each mark is a class; its area is its share of collective time, its colour the operation. "
         "The bar above a mark is the reachable ceiling, the dotted line the limit of the fabric. "
-        "A click filters the tables." + _not_drawn(judged, rows, outside),
-        draw(make), found, marks,
+        + CLICK + _not_drawn(judged, rows, outside),
+        make, found, marks,
         filters={f"class-{r.class_id}": f"class={r.class_id}" for r in rows},
     )  # fmt: skip
 
@@ -233,7 +233,7 @@ def _curves(op: str, curves: Sequence[Curve], total: int, limits: Mapping[int, f
     return Figure(
         f"Bus bandwidth against size: {op}",
         "Measured, with the reachable ceiling as a broken line." + left,
-        draw(make), found, marks,
+        make, found, marks,
     )  # fmt: skip
 
 
@@ -271,9 +271,9 @@ def bars_figure(report: Report) -> Figure | None:
     whole = report.judgement.decomposition
     return Figure(
         "Collective time by class",
-        "The largest first. A click filters the tables. "
+        f"The largest first. {CLICK} "
         + ("" if whole is None else f"Collective time: {whole.basis}.") + rest,
-        draw(make), found, marks,
+        make, found, marks,
         filters={mark: f"class={mark.split('-')[1]}" for mark in marks},
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ from collscope.reports.interference.answer import Failed, InterferenceReport, In
 from collscope.reports.rendering.csv import records_csv
 from collscope.reports.rendering.formats import in_format, in_words
 from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, or_unknown, table
+from collscope.reports.rendering.page import Extras
 from collscope.units import count, format_size
 
 _MOST_FAILED = 10
@@ -34,7 +35,15 @@ def render_interference(found: InterferenceReport, fmt: str) -> str:
         in_words(found, failed=failed),
         lambda: records_csv(InterferenceRow, found.rows),
         lambda: ("collscope bench interference", _sections(found, failed)),
+        lambda: _extras(found),
     )
+
+
+def _extras(found: InterferenceReport) -> Extras:
+    """Imported here: drawing takes longer than the other forms."""
+    from collscope.reports.interference.page import interference_extras  # noqa: PLC0415
+
+    return interference_extras(found)
 
 
 def failed_words(one: Failed) -> str:

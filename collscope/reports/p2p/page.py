@@ -10,20 +10,18 @@ from collscope.bench.p2p_plan import ONE_WAY, PING_PONG, TWO_WAY
 from collscope.reports.p2p.answer import P2p, PairRow
 from collscope.reports.rendering.drawing import (
     INK,
-    Matrix,
     Sheet,
-    draw,
-    heat_figure,
     log_axis,
     series_style,
     size_axis,
 )
+from collscope.reports.rendering.heat_map import Matrix, heat_figure
 from collscope.reports.rendering.layout import NUMBER, TEXT, table
 from collscope.reports.rendering.page import Extras, Fact, Figure
 from collscope.units import count, figure, format_size
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+    from collscope.reports.rendering.drawing import Drawing
 
 
 _MOST_RANKS = 64
@@ -122,7 +120,7 @@ def _pair_curve(found: P2p) -> Figure | None:
 
     return Figure(
         f"Bandwidth over message size, rank {found.curve_src} and rank {found.curve_dst}",
-        "GB/s are of one direction, also where both ranks send.", draw(make),
+        "GB/s are of one direction, also where both ranks send.", make,
         table([("what", TEXT), ("size", NUMBER), ("GB/s", NUMBER), ("us", NUMBER)],
               ((name, format_size(r.size_bytes), r.algbw_gbps, r.time_us)
                for name, rows in zip(names, drawn.values(), strict=True) for r in rows)),

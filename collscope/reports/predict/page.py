@@ -15,15 +15,19 @@ from collscope.reports.predict.words import (
     in_range,
     origin_words,
 )
-from collscope.reports.rendering.drawing import INK, Sheet, draw, log_axis
-from collscope.reports.rendering.figure import COLOURS
+from collscope.reports.rendering.drawing import (
+    COLOURS,
+    INK,
+    Sheet,
+    log_axis,
+)
 from collscope.reports.rendering.layout import NUMBER, TEXT, table
 from collscope.reports.rendering.page import Extras, Fact, Figure
 from collscope.timeline.records import ChangedClass
 from collscope.units import count, figure, format_size
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+    from collscope.reports.rendering.drawing import Drawing
 
 _MOST_ROWS = 30
 _KINDS = {  # of what bounds a step, in the order of the bars
@@ -114,7 +118,7 @@ def _step(report: PredictionReport) -> Figure:
         "The step before and after",
         "Each part is time on the longest path through the step. The line below the second bar is "
         "the range of the prediction.",
-        draw(make), found, marks,
+        make, found, marks,
     )  # fmt: skip
 
 
@@ -180,7 +184,7 @@ def _pairs(
         f"{prefix}-{i}": f"{name}\nbefore {figure(old, 4)}, after {figure(new, 4)} {unit}"
         for i, (name, old, new) in enumerate(rows)
     }
-    return Figure(title, text, draw(make), found, marks)
+    return Figure(title, text, make, found, marks)
 
 
 def _left(rows: Sequence[object]) -> str:

@@ -5,49 +5,56 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import ceil, log2
-from typing import TYPE_CHECKING, Any
+from math import log2
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import matplotlib as mpl
 import msgspec
-import numpy as np
 from matplotlib.colors import to_hex
 from matplotlib.container import BarContainer
-from matplotlib.figure import Figure as Drawing
+from matplotlib.figure import Figure as Whole
+from matplotlib.figure import SubFigure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import (
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
 
-from collscope.reports.rendering.figure import COLOURS, MARKERS, PLAIN, TWO_AND_FIVE
-from collscope.reports.rendering.layout import NUMBER, TEXT, table
-from collscope.reports.rendering.page import Figure, Key, Picture
-from collscope.units import figure, format_size
+from collscope.units import format_size
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 
+# Okabe and Ito 2008, told apart with every common colour blindness; yellow is too light for lines.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+# Labels of log axes, which matplotlib writes as powers of ten in TeX; the second of minor ticks.
+PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
+TWO_AND_FIVE = FuncFormatter(
+    lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else ""  # the first digit
+)
 # Stand for the page's own colours in the SVG, so that light, dark and print follow.
-INK, _LINE = "#010203", "#030201"
-_STYLE: dict[Any, Any] = {
+INK, LINE = "#010203", "#030201"
+STYLE: dict[Any, Any] = {
     "svg.fonttype": "none", "text.parse_math": False, "font.family": "sans-serif",
-    "font.size": 10, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": _LINE,
-    "xtick.color": INK, "ytick.color": INK, "grid.color": _LINE, "grid.linewidth": 0.5,
+    "font.size": 10, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": LINE,
+    "xtick.color": INK, "ytick.color": INK, "grid.color": LINE, "grid.linewidth": 0.5,
     "axes.grid": True, "axes.axisbelow": True, "axes.spines.top": False,
     "axes.spines.right": False, "figure.facecolor": "none", "axes.facecolor": "none",
 }  # fmt: skip
 _WIDE, _NARROW = 12.4, 4.4  # inches of a drawing as wide as the page, and as a telephone
-_LEFT, _RIGHT, _TOP, _BOTTOM = 0.72, 0.34, 0.12, 0.58  # inches around an axis with numbers
-_LETTER = 0.085  # inches of one in a name beside an axis, about
+_LEFT, _RIGHT, TOP, _BOTTOM = 0.72, 0.34, 0.12, 0.58  # inches around an axis with numbers
+LETTER = 0.085  # inches of one in a name beside an axis, about
 _LONGEST_NAME = 40  # characters of a row's name
 _ROW, _ROW_NARROW = 0.28, 0.46  # inches of a row with its name beside it, and above it
 _DECADE = 10  # highest over lowest value, below which evenly spaced numbers tell more
 _FEW_TICKS = 100  # highest over lowest value of an axis on which powers of ten are too few
 _SIZE_TICK = 1.1  # inches that a label of the axis of sizes needs
-_SHORT_NAME = 5  # characters of a column's name that needs no room to turn
-_MOST_NUMBERS = 400  # cells of a matrix with a number each
-_CELL, _CELL_NUMBER = 0.62, 0.4  # inches of a cell, and the least with a number in it
-_COLUMN_NAME = 0.2  # inches that the name of a column needs
 # How a legend writes marks and lines: there the page's own text stands for matplotlib's shapes.
 _SIGNS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "_": "▬", "|": "❘"}
 _HOLLOW = {"o": "○", "s": "□"}
@@ -55,10 +62,42 @@ _LINES = {"-": "—", "--": "– –", "-.": "– ·", ":": "···"}
 _HATCHES = {"": "■", "//": "▨", "\\\\": "▧", "..": "▩"}
 
 
+Drawing: TypeAlias = Whole | SubFigure  # a picture, or a part of one
+
+
+class Key(msgspec.Struct, frozen=True):
+    """An entry of a drawing's legend.
+
+    colour  as CSS writes it
+    sign    character that looks like the mark or line
+    mark    what the entry switches on and off; empty when it only explains
+    """
+
+    name: str
+    colour: str
+    sign: str
+    mark: str = ""
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """A drawing as markup, for wide and for narrow screens, and its legend.
+
+    svg  of our own making, in which text from input is escaped
+    """
+
+    svg: str
+    legend: tuple[Key, ...] = ()
+
+
 class Sheet(msgspec.Struct, frozen=True):
-    """What a drawing is made for: the page on a screen, or on a telephone, by inches of width."""
+    """What a drawing is made for, by inches of width: a screen, a telephone, a part of a file.
+
+    parts  gives the part of a file for a drawing of this width and height; without it a drawing is
+           a picture of its own
+    """
 
     width: float
+    parts: Callable[[float, float], Drawing] | None = None
 
     @property
     def narrow(self) -> bool:
@@ -70,14 +109,18 @@ class Sheet(msgspec.Struct, frozen=True):
         """Height of a bar in rows: on a narrow sheet its name stands above it."""
         return 0.42 if self.narrow else 0.72
 
+    def figure(self, width: float, height: float) -> Drawing:
+        """An empty drawing, in inches."""
+        return Whole(figsize=(width, height)) if self.parts is None else self.parts(width, height)
+
     def axes(
         self, height: float, rows: int = 1, *, left: float = _LEFT, bottom: float = _BOTTOM
     ) -> tuple[Drawing, Sequence[Axes]]:
         """Axes below each other that share what they show from left to right; all in inches."""
-        drawing = Drawing(figsize=(self.width, height))
+        drawing = self.figure(self.width, height)
         axes = drawing.subplots(rows, 1, sharex=True, squeeze=False, gridspec_kw={
             "left": left / self.width, "right": 1 - _RIGHT / self.width,
-            "top": 1 - _TOP / height, "bottom": bottom / height,
+            "top": 1 - TOP / height, "bottom": bottom / height,
         })  # fmt: skip
         return drawing, list(axes[:, 0])
 
@@ -92,9 +135,9 @@ class Sheet(msgspec.Struct, frozen=True):
         step  inches of a row on a wide sheet
         """
         shown = [n if len(n) <= _LONGEST_NAME else f"{n[: _LONGEST_NAME - 1]}…" for n in names]
-        longest = 0.2 if self.narrow else 0.25 + _LETTER * max(map(len, shown))
+        longest = 0.2 if self.narrow else 0.25 + LETTER * max(map(len, shown))
         row = _ROW_NARROW if self.narrow else step or _ROW
-        drawing, (axis,) = self.axes(_TOP + _BOTTOM + row * len(names), left=longest)
+        drawing, (axis,) = self.axes(TOP + _BOTTOM + row * len(names), left=longest)
         if self.narrow:
             axis.set_yticks([])
             for i, name in enumerate(shown):
@@ -113,16 +156,16 @@ def draw(make: Callable[[Sheet], Drawing]) -> Picture:
           the artist's `gid` where it has one. A `gid` with a hyphen is a mark's id.
     """
     wide, narrow = Sheet(_WIDE), Sheet(_NARROW)
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         first = make(wide)
-        keys = tuple(_keys(first))
-        forms = [_svg(first, "wide")]
-        if first.get_figwidth() > _NARROW:
-            forms.append(_svg(make(narrow), "narrow"))
+        keys = tuple(_key(artist, label) for label, artist in labelled(first).items())
+        forms = [_svg(picture_of(first), "wide")]
+        if picture_of(first).get_figwidth() > _NARROW:
+            forms.append(_svg(picture_of(make(narrow)), "narrow"))
     return Picture("".join(forms), keys)
 
 
-def _svg(drawing: Drawing, form: str) -> str:
+def _svg(drawing: Whole, form: str) -> str:
     """SVG markup; `form` is its class, and keeps its ids apart from those of other forms."""
     out = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": form}):
@@ -134,17 +177,21 @@ def _svg(drawing: Drawing, form: str) -> str:
     svg = svg.replace("<svg ", f'<svg class="{"small" if small else form}" ', 1)
     svg = re.sub(r' id="[^"-]*_\d+"', "", svg)  # matplotlib's own, which nothing refers to
     svg = re.sub(r' id="([^"]*-[^"]*)"', r' data-mark="\1"', svg)  # the same in both forms
-    return svg.replace(INK, "var(--ink)").replace(_LINE, "var(--line)")
+    return svg.replace(INK, "var(--ink)").replace(LINE, "var(--line)")
 
 
-def _keys(drawing: Drawing) -> Iterable[Key]:
-    """The legend: labelled artists, each label once."""
-    seen = set()
+def picture_of(drawing: Drawing) -> Whole:
+    """The picture that a drawing stands in, or is."""
+    return drawing.get_figure(root=True)
+
+
+def labelled(drawing: Drawing) -> Mapping[str, Artist | BarContainer]:
+    """What the legend names: labelled artists, each label once."""
+    found: dict[str, Artist | BarContainer] = {}
     for axis in drawing.axes:
         for artist, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            if label not in seen:
-                seen.add(label)
-                yield _key(artist, label)
+            found.setdefault(label, artist)
+    return found
 
 
 def _key(artist: Artist | BarContainer, label: str) -> Key:
@@ -208,67 +255,6 @@ def log_axis(axis: Axes, which: str) -> None:
     side.set_minor_locator(LogLocator(subs=(2, 5)) if few else NullLocator())
     side.set_major_formatter(PLAIN)
     side.set_minor_formatter(TWO_AND_FIVE if few else NullFormatter())
-
-
-class Matrix(msgspec.Struct, frozen=True):
-    """Values by row and column, None where there is none, and their unit.
-
-    corner  what rows and columns are, in the table's head
-    """
-
-    corner: str
-    rows: Sequence[str]
-    columns: Sequence[str]
-    values: Sequence[Sequence[float | None]]
-    unit: str
-
-
-def heat_figure(title: str, text: str, matrix: Matrix) -> Figure:
-    """A matrix as coloured cells with its values; a missing value stays empty."""
-    found = table(
-        [(matrix.corner, TEXT), *((f"{c} {matrix.unit}", NUMBER) for c in matrix.columns)],
-        ([name, *line] for name, line in zip(matrix.rows, matrix.values, strict=True)),
-    )
-    picture = draw(lambda sheet: _heat_map(matrix, sheet))
-    cells = [
-        [f"{row}, {column}: " + ("none" if v is None else f"{figure(v, 4)} {matrix.unit}")
-         for column, v in zip(matrix.columns, values, strict=True)]
-        for row, values in zip(matrix.rows, matrix.values, strict=True)
-    ]  # fmt: skip
-    return Figure(title, text, picture, found, {}, cells=cells)
-
-
-def _heat_map(matrix: Matrix, sheet: Sheet) -> Drawing:
-    rows, columns = matrix.rows, matrix.columns
-    grid = np.array([[np.nan if v is None else v for v in r] for r in matrix.values], dtype=float)
-    longest = max(map(len, columns))
-    turn = 0 if longest <= _SHORT_NAME else 90 if sheet.narrow else 45
-    across, down = ({0: 0.0, 45: 0.75, 90: 0.3}[turn], {0: 0.0, 45: 0.75, 90: 1.0}[turn])
-    left = max(0.25 + _LETTER * max(map(len, rows)), across * _LETTER * longest)
-    bottom, bar = 0.35 + down * _LETTER * longest, 0.95
-    cell = min(_CELL, (sheet.width - left - bar) / len(columns))
-    width, height = left + cell * len(columns) + bar, _TOP + 0.34 * len(rows) + bottom
-    drawing = Drawing(figsize=(width, height))
-    tall = bottom / height, 0.34 * len(rows) / height
-    axis = drawing.add_axes((left / width, tall[0], cell * len(columns) / width, tall[1]))
-    shown = axis.imshow(
-        np.ma.masked_invalid(grid), cmap="viridis", aspect="auto", interpolation="none",
-        extent=(0, len(columns), len(rows), 0), gid="heat-map",
-    )  # fmt: skip
-    places = range(0, len(columns), ceil(_COLUMN_NAME / cell))
-    axis.set_xticks([i + 0.5 for i in places], [columns[i] for i in places], rotation=turn,
-                    ha="right" if turn == 45 else "center")  # fmt: skip
-    axis.set_yticks(np.arange(len(rows)) + 0.5, rows)
-    axis.grid(visible=False)
-    scale = drawing.add_axes((1 - (bar - 0.15) / width, tall[0], 0.15 / width, tall[1]))
-    drawing.colorbar(shown, cax=scale, label=matrix.unit, format=PLAIN)
-    if grid.size <= _MOST_NUMBERS and cell >= _CELL_NUMBER:
-        middle = np.nanmean([np.nanmin(grid), np.nanmax(grid)])
-        for i, j in np.argwhere(~np.isnan(grid)):
-            colour = "black" if grid[i, j] > middle else "white"
-            axis.text(j + 0.5, i + 0.5, figure(grid[i, j]), ha="center", va="center",
-                      fontsize=9, color=colour)  # fmt: skip
-    return drawing
 
 
 WAITING = "waiting for a late rank"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,10 @@ from collscope.writing import visible
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from collscope.reports.rendering.drawing import Drawing, Sheet
+
 _FOLDER = Path(__file__).parent
+CLICK = "A click filters the tables."  # of a figure's text, on a page alone
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -45,33 +48,10 @@ class Fact(msgspec.Struct, frozen=True):
     query: str = ""
 
 
-class Key(msgspec.Struct, frozen=True):
-    """An entry of a drawing's legend.
-
-    colour  as CSS writes it
-    sign    character that looks like the mark or line
-    mark    what the entry switches on and off; empty when it only explains
-    """
-
-    name: str
-    colour: str
-    sign: str
-    mark: str = ""
-
-
-class Picture(msgspec.Struct, frozen=True):
-    """A drawing as markup, for wide and for narrow screens, and its legend.
-
-    svg  of our own making, in which text from input is escaped
-    """
-
-    svg: str
-    legend: tuple[Key, ...] = ()
-
-
 class Figure(msgspec.Struct, frozen=True):
     """A drawing with the same data as a table.
 
+    make     draws it on a sheet: when the page is written, or the file of `--plot`
     table    its data
     marks    what the pointer and the keyboard read of a mark, by its `data-mark` in the SVG
     filters  text that a click on a mark puts into a table's filter, by the same
@@ -80,7 +60,7 @@ class Figure(msgspec.Struct, frozen=True):
 
     title: str
     text: str
-    picture: Picture
+    make: Callable[[Sheet], Drawing]
     table: Table
     marks: Mapping[str, str]
     filters: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -111,6 +91,11 @@ class Extras(msgspec.Struct, frozen=True):
     facts: tuple[Fact, ...] = ()
     drawings: Mapping[str, Sequence[Figure | Strip]] = msgspec.field(default_factory=dict)
     run: str = ""
+
+    def figures(self) -> Sequence[Figure]:
+        """The drawings that a file can hold, in the page's order."""
+        found = (d for drawings in self.drawings.values() for d in drawings)
+        return tuple(d for d in found if isinstance(d, Figure))
 
 
 def to_html(title: str, sections: Iterable[Section], extras: Extras | None = None) -> str:
@@ -185,8 +170,11 @@ def _drawing(
         "filters": drawing.filters,
         "cells": [[visible(text) for text in row] for row in drawing.cells],
     }
-    legend = [replace(key, name=visible(key.name)) for key in drawing.picture.legend]
-    return {**common, "kind": "figure", "svg": drawing.picture.svg, "legend": legend}
+    from collscope.reports.rendering.drawing import draw  # noqa: PLC0415 - matplotlib
+
+    picture = draw(drawing.make)
+    legend = [replace(key, name=visible(key.name)) for key in picture.legend]
+    return {**common, "kind": "figure", "svg": picture.svg, "legend": legend}
 
 
 def _block(block: str | Item | Table, run: str) -> dict[str, object]:

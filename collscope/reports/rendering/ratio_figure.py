@@ -10,13 +10,13 @@ import msgspec
 
 from collscope.model import CollectiveClass
 from collscope.reports.compare.answer import TracedParts
-from collscope.reports.rendering.drawing import INK, Sheet, draw, log_axis, series_style, size_axis
+from collscope.reports.rendering.drawing import INK, Sheet, log_axis, series_style, size_axis
 from collscope.reports.rendering.layout import NUMBER, TEXT, table
 from collscope.reports.rendering.page import Fact, Figure
 from collscope.units import format_size
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+    from collscope.reports.rendering.drawing import Drawing
 
 
 _MOST_POINTS = 2000
@@ -96,7 +96,7 @@ def ratio_figure(
     rest = (
         f" {left} points without a size, or beyond {_MOST_POINTS}, are not drawn." if left else ""
     )
-    return Figure(title, text + rest, draw(make), found, marks)
+    return Figure(title, text + rest, make, found, marks)
 
 
 def _side_by_side(points: Sequence[RatioPoint]) -> list[float]:

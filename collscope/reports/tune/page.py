@@ -6,8 +6,12 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from collscope.reports.rendering.drawing import INK, Sheet, draw, log_axis
-from collscope.reports.rendering.figure import COLOURS
+from collscope.reports.rendering.drawing import (
+    COLOURS,
+    INK,
+    Sheet,
+    log_axis,
+)
 from collscope.reports.rendering.layout import NUMBER, TEXT, table
 from collscope.reports.rendering.page import Extras, Fact, Figure
 from collscope.tuning.choose import PRESENT
@@ -17,7 +21,8 @@ from collscope.units import count, figure, format_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+
+    from collscope.reports.rendering.drawing import Drawing
 
 _MOST_CLASSES = 12
 _MOST_SETTINGS = 14  # of a class, the fastest
@@ -93,7 +98,7 @@ def _step(found: Tuning) -> Iterable[Figure]:
         "The job's time, as it is and tuned",
         f"{job.basis[:1].upper()}{job.basis[1:]}. The line is the 95 % interval of the saved time;"
         " all else is taken as it is.",
-        draw(make),
+        make,
         table([("setting", TEXT), ("ms", NUMBER), ("from", NUMBER), ("to", NUMBER)],
               [("as it is", before, None, None), ("tuned", after, low, high)]),
         {"step-0": f"as it is: {before:.4g} ms",
@@ -145,7 +150,7 @@ def _times(shown: Sequence[TunedClass], rest: str) -> Iterable[Figure]:
         "Time of one call of each class",
         "With the present setting, the library's default and the tuned one; the stroke is the "
         "reachable time of the system, where one is named." + rest,
-        draw(make), found, marks,
+        make, found, marks,
     )  # fmt: skip
 
 
@@ -200,7 +205,7 @@ def _tried(found: Tuning, shown: Sequence[TunedClass], rest: str) -> Iterable[Fi
         "Settings tried on each class",
         "Left of 1 a setting is faster than the present one. Lines are the intervals that decided, "
         "where there were rounds enough." + rest + more,
-        draw(make), cells,
+        make, cells,
         {f"tried-{c.class_id}-{t.setting}": _says(c, t) for c, t, _ in rows},
     )  # fmt: skip
 

@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 
 from collscope.reports.rendering.drawing import (
     PARTS,
+    PLAIN,
     WAITING,
-    Matrix,
     Sheet,
     colour_of,
-    draw,
-    heat_figure,
     series_style,
 )
-from collscope.reports.rendering.figure import PLAIN
+from collscope.reports.rendering.heat_map import Matrix, heat_figure
 from collscope.reports.rendering.layout import NUMBER, table
 from collscope.reports.rendering.origin import origin
 from collscope.reports.rendering.page import Figure
@@ -29,7 +27,7 @@ from collscope.reports.waiting.traced_kernels import TracedKernels
 from collscope.units import count
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+    from collscope.reports.rendering.drawing import Drawing
 
 
 _MOST_RANKS = 64
@@ -94,7 +92,7 @@ def step_figure(report: Report, traced: TracedKernels, names: Mapping[int, str])
         "Traced time of each rank's GPU. Exposed: no compute beside it. Waiting: the exposed time "
         "beyond the call's transfer; where compute runs beside a part of a call, more of the "
         "class's time may be waiting." + (f" {left} more ranks are not drawn." if left else ""),
-        draw(make), found, marks,
+        make, found, marks,
     )  # fmt: skip
 
 
@@ -181,7 +179,7 @@ def lateness_figure(traced: TracedKernels) -> Figure | None:
         "Who comes last, and how late",
         f"{len(calls)} of {total} calls have a rank that came last by more than the clocks' error."
         + rest,
-        draw(make), found,
+        make, found,
         {f"late-{rank}": f"rank {rank}: last in {len(sums[rank])} calls" for rank in ranks},
     )  # fmt: skip
 

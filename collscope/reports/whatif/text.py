@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from collscope.reports.rendering.csv import to_csv
 from collscope.reports.rendering.formats import in_format
 from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, percent, scaled, table
+from collscope.reports.rendering.page import Extras
+from collscope.reports.whatif.words import setting_text, setting_word
 from collscope.units import count, decimals, figure, format_size
 from collscope.whatif.policies import Policy
 from collscope.whatif.records import Fusion, FusionRow, Recommended
@@ -27,7 +29,15 @@ def render_fusion(found: Fusion, fmt: str) -> str:
         found,
         lambda: _csv((found.present, *found.rows)),
         lambda: ("collscope whatif fusion", _sections(found)),
+        lambda: _extras(found),
     )
+
+
+def _extras(found: Fusion) -> Extras:
+    """Imported here: drawing takes longer than the other forms."""
+    from collscope.reports.whatif.page import fusion_extras  # noqa: PLC0415
+
+    return fusion_extras(found)
 
 
 def _sections(found: Fusion) -> list[Section]:
@@ -39,23 +49,6 @@ def _sections(found: Fusion) -> list[Section]:
     if found.notices:
         sections.append(Section("Notes", found.notices))
     return sections
-
-
-def setting_word(policy: str) -> str:
-    """What the settings of a policy are."""
-    return "number of buckets" if policy == Policy.FIXED_COUNT.value else "threshold"
-
-
-def setting_text(policy: str, setting: int) -> str:
-    """A setting as people write it.
-
-    >>> setting_text("post_gt", 1048576), setting_text("pre", 10240000)
-    ('1 MiB', '10000 KiB')
-    """
-    if policy == Policy.FIXED_COUNT.value:
-        return str(setting)
-    whole = setting % 1024 == 0 and setting % (1 << 20) != 0
-    return f"{setting // 1024} KiB" if whole else format_size(setting)
 
 
 def _csv(rows: Sequence[FusionRow]) -> str:
