@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
-from inputs import ROOT, SHARED
+from inputs import RECORDINGS, ROOT, SHARED
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 settings.register_profile("collscope", deadline=None)
 settings.load_profile("collscope")
 
-_RECORDINGS = "recordings/h200x4-nccl2.28.9-torch2.11"
 # Ranks that wait for each other take a core each, so of these files one test runs at a time.
 _MPI = {
     "test_bench_interference.py",
@@ -65,14 +64,14 @@ def corpus() -> Path:
 
 @pytest.fixture(scope="session")
 def recordings() -> Path:
-    """Untrimmed recordings behind samples/nccl; the test skips where they are absent."""
-    return _shared_folder(_RECORDINGS)
+    """Untrimmed recordings behind samples/nccl."""
+    return RECORDINGS / "h200x4-nccl2.28.9-torch2.11"
 
 
 @pytest.fixture(scope="session")
 def recorded_jobs() -> Path:
-    """Training jobs with traces and measured steps; the test skips where they are absent."""
-    return _shared_folder("recordings/h200x4-jobs")
+    """Training jobs with traces and measured steps."""
+    return RECORDINGS / "h200x4-jobs"
 
 
 @pytest.fixture

@@ -7,3 +7,5 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("COLLSCOPE_SHARED", ROOT.parent / "shared"))
+RECORDINGS = ROOT / "tests" / "recordings"
+"""Jobs and benchmarks that the project recorded itself (README.md there)."""

@@ -8,7 +8,7 @@ from itertools import chain, combinations
 from pathlib import Path
 
 import pytest
-from inputs import ROOT, SHARED
+from inputs import RECORDINGS, ROOT, SHARED
 
 from collscope.model import MeasurementSet, Op
 from collscope.parsers import registry
@@ -31,7 +31,7 @@ def tables() -> list[Path]:
         (ROOT / "samples" / "replay", "*.csv"),
         (SHARED / "corpus" / "perf-tables", "*"),
         (SHARED / "background", "*"),
-        (SHARED / "recordings", "**/nccl-tests/*.txt"),
+        (RECORDINGS, "**/nccl-tests/*.txt"),
     )
     return [path for folder, what in folders for path in sorted(folder.glob(what))]
 

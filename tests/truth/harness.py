@@ -23,7 +23,7 @@ from typing import Any, Literal
 import builders
 import msgspec
 from command import collscope, on_terminal
-from inputs import ROOT, SHARED
+from inputs import RECORDINGS, ROOT, SHARED
 
 CASES = Path(__file__).resolve().parent / "cases"
 # What `alone` allows a command: a guard against endless work, far above what any needs.
@@ -142,7 +142,9 @@ class _Bench:
             return self.folder / word.removeprefix("made/") if "/" in word else self.folder
         if top in ("samples", "docs") or word == "README.md":
             return ROOT / word
-        if top in ("recordings", "corpus", "background") and "/" in word:
+        if top == "recordings" and "/" in word:
+            return RECORDINGS.parent / word
+        if top in ("corpus", "background") and "/" in word:
             if not (SHARED / top).is_dir():
                 raise AbsentError(f"{top} folder (COLLSCOPE_SHARED)")
             return SHARED / word
