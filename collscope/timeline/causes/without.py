@@ -1,0 +1,151 @@
+"""The recorded steps played without something (pure)."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec.structs import replace
+
+from collscope.timeline.assumptions import GIVEN, STARTS, host_prior
+from collscope.timeline.causes.job import Job
+from collscope.timeline.causes.records import Change
+from collscope.timeline.graph import FIRST, NEVER, Graph
+from collscope.timeline.play import Substitutions, play
+
+Floats = npt.NDArray[np.float64]
+_PACES = np.array([0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
+NOTHING = Change()
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """One reading of what the recording does not tell.
+
+    pace      of the hosts without the profiler, in parts of the recorded time
+    kernels   which of `Job.contention`
+    untold    what rows wait for no known cause once something is gone, in parts of the recorded
+    alone     (rows,) ns of kernels with nothing beside
+    slowdown  (rows,) beside a collective, in parts of that
+    """
+
+    pace: float
+    kernels: int = 0
+    untold: float = 1.0
+
+
+class Player:
+    """Plays the recorded steps without a cause, by several readings of what is not known."""
+
+    def __init__(self, job: Job, step_ns: float | None) -> None:
+        """Prepare a job.
+
+        step_ns  the step without the profiler, where it was measured
+        """
+        self.job = job
+        recorded = job.recorded
+        self._fixed = self._cumulated(np.maximum(job.interval - job.stretched, 0.0))
+        low, usual, high = host_prior(recorded)
+        self.paces: tuple[float, ...] = (usual, low, high)
+        if step_ns is not None:
+            self.paces = self._paces_of(step_ns)
+        # As in predictions: multiprocessors that another stream's kernels hold are no known cause.
+        idle = float((recorded.graph.idle_ns / max(1, job.count)).max(initial=0))
+        untold = (1.0, 0.0) if idle > STARTS * (recorded.step_ns or 0.0) else (1.0,)
+        self.readings = tuple(
+            Reading(pace, kernels, rest)
+            for pace in self.paces
+            for kernels in range(len(job.contention))
+            for rest in untold
+        )
+        self._base = [self.steps(NOTHING, replace(r, untold=1.0)) for r in self.readings]
+        self._given = step_ns
+
+    def base(self, number: int) -> Floats:
+        """Steps with everything by one of the readings, (steps,) ns."""
+        return self._base[number]
+
+    def saved(self, change: Change, number: int, beside: Change = NOTHING) -> Floats:
+        """What each step is shorter by without something, (steps,) ns, by one of the readings.
+
+        beside  what is gone already
+        """
+        reading, base = self.readings[number], self._base[number]
+        if beside is not NOTHING:
+            base = self.steps(beside, reading)
+        return base - self.steps(both(beside, change), reading)
+
+    def steps(self, change: Change, reading: Reading) -> Floats:
+        """Steps in ns, of the rank whose steps take the longest together."""
+        job = self.job
+        graph = self._graph(change, reading.pace)
+        alone, slowdown = job.contention[reading.kernels]
+        if change.duration is not None:
+            alone = alone * change.duration
+        transfer = graph.transfer.astype(np.float64)
+        if change.transfer is not None:
+            transfer = transfer * change.transfer
+        played = play(graph, Substitutions(transfer, 1.0, alone, slowdown, reading.untold))
+        ends = job.steps.ends(played.end)
+        found: Floats = np.diff(ends[:, (ends[-1] - ends[0]).argmax()])
+        return found
+
+    def _paces_of(self, step_ns: float) -> tuple[float, ...]:
+        """Paces at which the played step is as long as measured; all that are as good as that."""
+        played = np.array(
+            [float(self.steps(NOTHING, Reading(p)).mean()) for p in _PACES.tolist()]
+        )
+        off = np.abs(played / step_ns - 1)
+        good = _PACES[off <= max(float(off.min()) + GIVEN / 2, GIVEN)]
+        middle = float(np.interp(step_ns, np.maximum.accumulate(played), _PACES))
+        return tuple(dict.fromkeys((middle, float(good.min()), float(good.max()))))
+
+    def _graph(self, change: Change, pace: float) -> Graph:
+        job, graph = self.job, self.job.graph
+        work = graph.work * pace + self._fixed * (1 - pace)
+        if change.host_ns is not None:
+            work = np.maximum(work - self._cumulated(change.host_ns), 0.0)
+        before, duration = graph.before, graph.duration
+        if change.waits is not None:
+            before = before.copy()
+            before[1:, change.waits] = NEVER
+        if change.duration is not None:
+            duration = np.rint(duration * change.duration).astype(np.int64)
+        return replace(
+            graph, work=np.rint(work).astype(np.int64), before=before, duration=duration
+        )
+
+    def _cumulated(self, host_ns: Floats) -> Floats:
+        """(nodes,) what is taken of the host's time from the call that each node follows on.
+
+        host_ns  (rows,) before the launch of each row
+        """
+        job = self.job
+        nodes, bounds = job.segments
+        row = job.graph.row[nodes]
+        start = job.graph.start_node[row] - FIRST == nodes  # a launch, and no synchronising call
+        own = np.where((row >= 0) & start, np.append(host_ns, 0.0)[row], 0.0)
+        total = np.cumsum(own)
+        before = np.append(0.0, total)[bounds[:-1]]
+        found = np.zeros(len(job.graph.work))
+        found[nodes] = total - np.repeat(before, np.diff(bounds))
+        return found
+
+
+def both(first: Change, second: Change) -> Change:
+    """Two changes together."""
+
+    def add(a: Floats | None, b: Floats | None) -> Floats | None:
+        return b if a is None else a if b is None else np.where(np.abs(a) > np.abs(b), a, b)
+
+    def multiply(a: Floats | None, b: Floats | None) -> Floats | None:
+        return b if a is None else a if b is None else np.minimum(a, b)
+
+    waits = first.waits if second.waits is None else second.waits
+    if first.waits is not None and second.waits is not None:
+        waits = first.waits | second.waits
+    return Change(
+        host_ns=add(first.host_ns, second.host_ns),
+        duration=multiply(first.duration, second.duration),
+        transfer=multiply(first.transfer, second.transfer),
+        waits=waits,
+    )
