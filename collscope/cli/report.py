@@ -23,6 +23,7 @@ from collscope.cli.options import (
     write,
 )
 from collscope.errors import UsageError
+from collscope.units import require_step_ms
 from collscope.writing import folded
 
 if TYPE_CHECKING:
@@ -48,6 +49,13 @@ def report(
             callback=checked_label,
         ),
     ] = None,
+    step_ms: Annotated[
+        float | None,
+        typer.Option(
+            "--step-ms", help="Step time without the profiler, in ms.", callback=require_step_ms
+        ),
+    ] = None,
+    brief: Annotated[bool, typer.Option("--brief", help="Print the verdict alone.")] = False,
     plot: Annotated[
         Path | None,
         typer.Option("--plot", help="Plot classes, bandwidths and gains: .png, .svg, .pdf."),
@@ -59,6 +67,7 @@ def report(
     from collscope.ingest.match import reading, require_run
     from collscope.reports.build import build_report, shorten
     from collscope.reports.render import render
+    from collscope.reports.verdict.text import brief as verdict_alone
 
     if plot is not None:
         from collscope.reports.figure import check_plot
@@ -66,7 +75,7 @@ def report(
         check_plot(plot)
     with reading(db) as connection:  # to the end: what a damaged store holds may show late
         require_run(connection, db, run)
-        built = build_report(connection, run, top=None, system=system, label=label)
+        built = build_report(connection, run, top=None, system=system, label=label, step_ms=step_ms)
         shown = shorten(built, top) if top else built
         extras = None
         if format is Format.HTML:
@@ -75,7 +84,10 @@ def report(
             extras = report_extras(shown, connection)
         if plot is not None:
             _plot(built, plot)
-        text = render(shown, format.value, extras, wide=wide)
+        if brief and format in (Format.TEXT, Format.MD):
+            text = verdict_alone(run, built.verdict, built.step, format.value)
+        else:
+            text = render(shown, format.value, extras, wide=wide)
     write(text, output)
 
 

@@ -21,6 +21,8 @@ from collscope.reports.findings import find
 from collscope.reports.judgement import JudgedClass
 from collscope.reports.model import Report, part_kinds
 from collscope.reports.overview import coverage_of, find_gaps
+from collscope.reports.verdict.answer import find_answer
+from collscope.reports.verdict.text import entries
 
 
 def build_report(
@@ -30,6 +32,7 @@ def build_report(
     top: int | None = 20,
     system: str | None = None,
     label: str | None = None,
+    step_ms: float | None = None,
 ) -> Report:
     """Everything the store says about one run; sections without data are empty.
 
@@ -40,6 +43,7 @@ def build_report(
     system      whose roof the classes are judged by: a name or file as `collscope roofline
                 --system` takes them, or `fit` for the best measurements of the run
     label       of the measurements to judge; None: those of the most recent source
+    step_ms     a step without the profiler, ms, where it was measured
     raises      InputError for an unknown system or label, NoVerdictError when there is nothing
                 to fit
     """
@@ -49,7 +53,10 @@ def build_report(
     communicators = communicator_rows(connection, run, totals, classes)
     transports = read_transports(connection, run, communicators)
     parts: dict[str, Any] = {n: kind.read(connection, run) for n, kind in part_kinds().items()}
+    answer = find_answer(connection, run, step_ms)
     report = Report(
+        verdict=entries(answer),
+        step=answer.step,
         header=read_header(connection, run, classes, communicators),
         shares=shares,
         classes=classes,

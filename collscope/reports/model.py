@@ -22,6 +22,7 @@ from collscope.analysis.transports import FactRow, SettingRow, TransportRow
 from collscope.reports.judgement import Judgement
 from collscope.reports.part import Part
 from collscope.reports.sections_timeline import TimelineReport
+from collscope.reports.verdict.answer import StepSummary, VerdictEntry
 
 SCHEMA = "collscope.report/1"
 
@@ -88,6 +89,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return framed(render(self, "html"))
 
     schema: str = SCHEMA
+    verdict: tuple[VerdictEntry, ...]  # why a step is long, the dearest cause first; never empty
+    step: StepSummary
     header: Header
     shares: tuple[Share, ...]
     classes: tuple[ClassRow, ...]  # the top ones, see Header.classes for their number

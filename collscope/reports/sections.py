@@ -41,6 +41,7 @@ from collscope.reports.timeline_words import (
     traced_ranks,
     withheld_sentences,
 )
+from collscope.reports.verdict.text import section
 from collscope.units import count, format_size, format_time
 
 _MOST_SENTENCES = 4  # profiles named in the first lines
@@ -53,10 +54,11 @@ _ABOUT_TRANSPORT = ("network", "net_", "channels", "gdr_", "nvls", "msccl", "tun
 def sections(report: Report) -> tuple[Section, ...]:
     """All sections, the answer first."""
     found = (
-        Section("", tuple(_answer(report))),
+        section(report.verdict, report.step),
+        Section("In short", tuple(_answer(report))),
         Section("Findings", tuple(_findings(report.findings))),
         Section("Share of GPU time", tuple(_shares(report))),
-        *(section for part in report.parts for section in part.sections()),
+        *(shown for part in report.parts for shown in part.sections()),
         Section("Classes", tuple(classes(report))),
         Section("Efficiency and gain", tuple(judgement(report))),
         Section("Message sizes", tuple(histograms(report))),
@@ -72,7 +74,7 @@ def sections(report: Report) -> tuple[Section, ...]:
     empty |= {"Findings"} if not report.findings else set()
     empty |= {"Communicators"} if not report.communicators else set()
     empty |= {"Transports and settings"} if not (report.transports or report.settings) else set()
-    return tuple(section for section in found if section.title not in empty)
+    return tuple(shown for shown in found if shown.title not in empty)
 
 
 def measured_only(report: Report) -> bool:

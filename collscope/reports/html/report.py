@@ -28,6 +28,7 @@ from collscope.reports.sections_judgement import gain_words
 from collscope.reports.sections_timeline import timeline_section
 from collscope.reports.share import denominator, percent_words, range_words
 from collscope.reports.timeline_words import traced_ranks, traced_share
+from collscope.reports.verdict.page import cards
 from collscope.units import count, figure, format_size, have
 
 
@@ -54,6 +55,7 @@ def _timeline_title(report: Report) -> str:
 
 def _facts(report: Report) -> Iterable[Fact]:
     """Share, class, who is late, gain, what to do: in this order, whatever the run holds."""
+    yield from cards(report.verdict)
     if not measured_only(report):
         yield _share(report)
     yield from _worst(report)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from collscope.model.trace import HostCalls
+from collscope.timeline.analyse import Timeline
 from collscope.timeline.assumptions import STARTS
 from collscope.timeline.causes.collectives import Facts, pipeline_bubble, slow_settings
 from collscope.timeline.causes.hosts import common_stalls, late_hosts
@@ -27,20 +27,20 @@ _MOST = 3  # causes that are named
 
 
 def diagnose(
+    timeline: Timeline,
     recorded: RecordedJob,
-    host: tuple[HostCalls | None, ...],
     facts: Facts,
     *,
     step_ns: float | None = None,
 ) -> Diagnosis:
     """Name what makes the steps long.
 
-    host     calls of each trace's host, None where the source tells none
+    recorded  steps and dependencies of the timeline
     step_ns  the step without the profiler, where it was measured
     """
     if not recorded.step_ns or recorded.steps.source == "window" or not recorded.steps.count.max():
         return Diagnosis((), None, None, 0, step_ns is None)
-    job = Job(recorded, host)
+    job = Job(recorded, timeline.host)
     player = Player(job, step_ns)
     found: list[Cause] = []
     gone = NOTHING

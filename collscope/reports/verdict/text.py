@@ -1,0 +1,228 @@
+"""The verdict in words: entries for every format, and at most ten lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from collscope.reports.layout import Item, Section, to_readable
+from collscope.reports.verdict.answer import Answer, MsPerStep, StepSummary, VerdictEntry
+from collscope.timeline.causes.records import Cause, Evidence
+from collscope.units import figure
+
+_TEMPLATE = re.compile(r"<[^<>]*>")
+_NAME = 40  # characters of a kernel's name
+_ONE_STEP = "Record at least three whole steps after the warm-up, and the traces of all ranks."
+_UNKNOWN = {
+    "no_traces": (
+        "The run has no traces: how long calls and steps take is not recorded.",
+        "Trace all ranks with torch.profiler for at least three steps, then run collscope ingest "
+        "trace on the traces.",
+    ),
+    "no_steps": ("The traces hold no whole step that recurs.", _ONE_STEP),
+    "contradiction": ("The traces contradict themselves.", "Trace the job again."),
+}  # fmt: skip
+_BOUND = {
+    "host": "its hosts bound it", "compute": "compute bounds it",
+    "collective": "collectives bound it", "waiting": "waiting bounds it",
+}  # fmt: skip
+_CALLS = {
+    "STREAM_SYNC": "cudaStreamSynchronize", "DEVICE_SYNC": "cudaDeviceSynchronize",
+    "EVENT_SYNC": "cudaEventSynchronize", "LAUNCH": "launches that wait for their kernel",
+}  # fmt: skip
+
+
+def entries(answer: Answer) -> tuple[VerdictEntry, ...]:
+    """What JSON has of a verdict: the causes in words, or why none is named; never empty."""
+    if answer.unknown is not None:
+        why, remedy = _UNKNOWN[answer.unknown]
+        nothing = MsPerStep(0.0, 0.0, 0.0)
+        return (VerdictEntry("unknown", "certain", (), "", nothing, why, remedy),)
+    if not answer.causes:
+        return (
+            VerdictEntry(
+                "none", "certain", (), "", MsPerStep(0.0, 0.0, 0.0),
+                f"No cause costs more than 1 % of the step, more than the {answer.step.steps} "
+                "whole steps differ by, and more than two starts of one job do.",
+                "Nothing to mend. For what faster collectives would give, see the classes below.",
+            ),
+        )  # fmt: skip
+    return tuple(
+        VerdictEntry(
+            cause.cause, "certain" if cause.certain else "likely", tuple(sorted(cause.ranks)),
+            where(cause), MsPerStep(cause.cost.value, cause.cost.low, cause.cost.high),
+            evidence(cause), advice(cause),
+        )
+        for cause in answer.causes
+    )  # fmt: skip
+
+
+def section(verdict: tuple[VerdictEntry, ...], step: StepSummary) -> Section:
+    """At most ten lines: what stands out, each cause with what to do, what all that is based on."""
+    first = verdict[0]
+    if first.cause == "unknown":
+        return Section("", (f"NOT KNOWN  {first.evidence}", f"Next: {first.advice}"))
+    length = f"A step takes {_ms(step.recorded_ms or 0)} ms as recorded; {_bound(step)}."
+    if first.cause == "none":
+        return Section(
+            "", (f"NOTHING STANDS OUT  {length}", f"{first.evidence} {first.advice}", _basis(step))
+        )
+    blocks: list[str | Item] = [f"{title(first).upper()}  {length}"]
+    blocks += [
+        Item(
+            f"{title(e)}: a step {_ms(e.ms_per_step.value)} ms shorter without it "
+            f"({_ms(e.ms_per_step.low)} to {_ms(e.ms_per_step.high)}), {e.certainty}. {e.evidence}",
+            (e.advice,),
+        )
+        for e in verdict
+    ]
+    return Section("", (*blocks, f"Look: {step.look}", _basis(step)))
+
+
+def brief(run: str, verdict: tuple[VerdictEntry, ...], step: StepSummary, fmt: str) -> str:
+    """The verdict alone, as text or Markdown."""
+    return to_readable(fmt, f"collscope verdict, run {run}", (section(verdict, step),))
+
+
+def kernel(name: str) -> str:
+    """Name of a kernel without its types, as it is spoken of.
+
+    >>> kernel("void at::native::vectorized_elementwise_kernel<4, float>(int, float)")
+    'vectorized_elementwise_kernel'
+    """
+    while _TEMPLATE.search(name):
+        name = _TEMPLATE.sub("", name)
+    plain = name.split("(")[0] if not name.startswith(("Memcpy", "Memset")) else name
+    plain = plain.removeprefix("void ").rsplit("::", maxsplit=1)[-1].strip() or name
+    return plain if len(plain) <= _NAME else plain[: _NAME - 1] + "…"
+
+
+def where(cause: Cause) -> str:
+    """Place of a cause in the step, in words."""
+    shown = cause.evidence
+    if cause.where == "launch":
+        return f"before {kernel(shown.before)}" + (f", after {kernel(shown.after)}" if shown.after else "")
+    return {"kernels": f"in {kernel(shown.name)}" if shown.name else "in all kernels",
+            "calls": "where the host waits", "copies": "in copies", "collectives": "in all collectives",
+            "exchanges": "between stages"}.get(cause.where, cause.where)  # fmt: skip
+
+
+def evidence(cause: Cause) -> str:
+    """What the recording shows, one sentence."""
+    return _EVIDENCE[cause.evidence.kind](cause, cause.evidence)
+
+
+def _gaps(cause: Cause, shown: Evidence) -> str:
+    who = f"rank {cause.ranks[0]}'s host" if cause.ranks else "every rank's host"
+    return (
+        f"Once {figure(shown.usual)} ms passed on {who} between the launches of "
+        f"{kernel(shown.after) or 'the step before'} and {kernel(shown.before)}; "
+        f"such gaps take {_ms(shown.ms)} ms a step"
+        + (" more than on another rank." if cause.ranks else ".")
+    )
+
+
+def _extra(cause: Cause, shown: Evidence) -> str:
+    return (
+        f"{figure(shown.count)} {kernel(shown.name)} a step, {figure(shown.usual)} on another "
+        f"rank: {_ms(shown.ms)} ms more kernel time."
+    )
+
+
+def _longer(cause: Cause, shown: Evidence) -> str:
+    return (
+        f"{kernel(shown.name)} takes {figure(shown.usual)} times as long as on another rank; "
+        f"equal kernels take {_ms(shown.ms)} ms more a step."
+    )
+
+
+def _setting(cause: Cause, shown: Evidence) -> str:
+    blocks = f"; kernels use {figure(shown.usual)} thread blocks" if shown.usual else ""
+    name = f"{shown.name}={shown.detail}" if shown.name else "Few channels"
+    return f"{name}{blocks}; collectives transfer for {_ms(shown.ms)} ms a step."
+
+
+_EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
+    "host_gaps": _gaps,
+    "extra_kernels": _extra,
+    "longer_kernels": _longer,
+    "setting": _setting,
+    "transport": _setting,
+    "turns": lambda _, e: (
+        f"Now one rank computes longer, now another: by {100 * e.count:.0f} % on average."
+    ),
+    "blocking_calls": lambda _, e: (
+        f"{figure(e.count)} {_CALLS.get(e.name, e.name)} a step make the host wait for its GPU."
+    ),
+    "small_calls": lambda _, e: (
+        f"{figure(e.count)} small {e.name} a step, one after the other; {figure(e.usual)} waits of "
+        "the host among them."
+    ),
+    "copies": lambda _, e: (
+        f"{figure(e.count)} {e.name} a step, {_ms(e.ms)} ms; the host waits for them."
+    ),
+    "bubble": lambda _, e: (
+        f"{figure(e.count)} microbatches for {figure(e.usual)} stages; stages wait {_ms(e.ms)} ms."
+    ),
+    "long_steps": lambda _, e: (
+        f"{figure(e.count)} of {figure(e.usual)} recorded steps took {_ms(e.ms)} ms longer than "
+        "the others."
+    ),
+}
+
+_ADVICE = {
+    "late_host": "Find what the host does there: data loading, garbage collection, logging, "
+    "allocation. A trace with ProfilerActivity.CPU names it.",
+    "extra_work": "Find out why only this rank runs them; spread the work or leave it out.",
+    "slow_gpu": "See with nvidia-smi who else uses this GPU, its clocks and its temperature.",
+    "uneven_work": "Give every rank as much: sort or pad by length, balance experts or shards.",
+    "blocking_sync": "Read values of the GPU less often, or together and later.",
+    "small_calls": "Stack the values into one tensor and reduce that once.",
+    "slow_setting": "Unset it, unless it is needed here, and measure again.",
+    "slow_transport": "Unset it, and see with nvidia-smi topo -m whether the GPUs reach each other.",
+    "slow_transfer": "Pin the memory (pin_memory=True), copy with non_blocking=True, one step ahead.",
+    "pipeline_bubble": "Use more microbatches, four for each stage or more, or interleave stages.",
+    "periodic": "Write checkpoints in the background, or less often.",
+    "no_overlap": "Use smaller buckets, so that calls start during the backward pass.",
+    "host_bound": "Launch less: torch.compile, CUDA graphs, fused optimizers, larger batches.",
+    "contention": "Try fewer channels (NCCL_MAX_CTAS), or other places for the collectives.",
+}
+_TITLES = {
+    "late_host": "Late host", "extra_work": "Extra work", "slow_gpu": "Slow GPU",
+    "uneven_work": "Uneven work", "blocking_sync": "Blocking calls", "small_calls": "Small calls",
+    "slow_setting": "Slow setting", "slow_transport": "Slow transport",
+    "slow_transfer": "Slow copies", "pipeline_bubble": "Pipeline bubble", "periodic": "Long steps",
+    "no_overlap": "No overlap", "host_bound": "Host bound", "contention": "Contention",
+}  # fmt: skip
+
+
+def advice(cause: Cause) -> str:
+    """What to do about a cause."""
+    text = _ADVICE[cause.cause]
+    if cause.cause == "late_host" and not cause.certain:
+        text += " Time the job without the profiler and give that as --step-ms."
+    return text
+
+
+def title(entry: VerdictEntry) -> str:
+    """Cause and ranks: `Late host, rank 1`."""
+    ranks = ", ".join(map(str, entry.ranks))
+    return _TITLES[entry.cause] + (f", rank {ranks}" if ranks else "")
+
+
+def _bound(step: StepSummary) -> str:
+    words = _BOUND.get(step.bound or "", "what bounds it is not known")
+    return words if step.bound_percent is None else f"{words} ({step.bound_percent:.0f} % of it)"
+
+
+def _basis(step: StepSummary) -> str:
+    of = f" of {step.world}" if step.world and step.world > step.ranks else ""
+    activities = "CPU and CUDA activities" if step.cpu_activities else "CUDA activities"
+    without = "no step time without the profiler was given (--step-ms)"
+    if step.given_ms is not None:
+        without = f"{_ms(step.given_ms)} ms a step without the profiler, as given"
+    return f"Basis: {step.steps} whole steps, {step.ranks}{of} ranks, {activities}; {without}."
+
+
+def _ms(value: float) -> str:
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
