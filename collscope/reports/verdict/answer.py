@@ -96,9 +96,8 @@ def find_answer(connection: sqlite3.Connection, run: str, step_ms: float | None 
         tuple(connection.execute(_SETTINGS, (run,))),
         tuple(name for (name,) in connection.execute(_LINKS, (run,)) if name),
     )
-    recorded = traced.recorded()
     given = None if step_ms is None else step_ms * 1e6
-    found = diagnose(traced.timeline, recorded, facts, step_ns=given)
+    found, recorded = diagnose(traced.timeline, facts, steps=traced.steps, step_ns=given)
     rows = recorded.rows
     step = replace(
         step, ranks=len(rows.ranks), world=rows.world_size, cpu_activities=recorded.full,

@@ -101,7 +101,9 @@ def where(cause: Cause) -> str:
     """Place of a cause in the step, in words."""
     shown = cause.evidence
     if cause.where == "launch":
-        return f"before {kernel(shown.before)}" + (f", after {kernel(shown.after)}" if shown.after else "")
+        return f"before {kernel(shown.before)}" + (
+            f", after {kernel(shown.after)}" if shown.after else ""
+        )
     return {"kernels": f"in {kernel(shown.name)}" if shown.name else "in all kernels",
             "calls": "where the host waits", "copies": "in copies", "collectives": "in all collectives",
             "exchanges": "between stages"}.get(cause.where, cause.where)  # fmt: skip
@@ -166,7 +168,7 @@ _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
     ),
     "long_steps": lambda _, e: (
         f"{figure(e.count)} of {figure(e.usual)} recorded steps took {_ms(e.ms)} ms longer than "
-        "the others."
+        "the others" + (f": {kernel(e.name)}." if e.name else ".")
     ),
 }
 

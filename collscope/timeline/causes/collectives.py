@@ -65,7 +65,13 @@ def _slower(
     """
     transfer = job.graph.transfer
     changes = [
-        Change(transfer=np.where(transfer > _LATENCY_NS, np.maximum(factor, _LATENCY_NS / np.maximum(transfer, 1)), 1.0))
+        Change(
+            transfer=np.where(
+                transfer > _LATENCY_NS,
+                np.maximum(factor, _LATENCY_NS / np.maximum(transfer, 1)),
+                1.0,
+            )
+        )
         for factor in (float(np.sqrt(factors[0] * factors[1])), *factors)
     ]
     inside = job.calls.row[job.step_of_row[job.calls.row] >= 0]
@@ -99,16 +105,15 @@ def pipeline_bubble(job: Job) -> Iterator[Candidate]:
     p = len(job.traces)
     if p < 2 or not stages(job):
         return
-    first = job.rows.entry[job.calls.row] >= 0
-    inside = first & (job.step_of_row[job.calls.row] >= 0)
-    of_rank = np.bincount(job.rows.trace[job.calls.row[inside]], minlength=len(job.rows.ranks))
+    inside = (job.rows.entry >= 0) & (job.step_of_row >= 0)
+    of_rank = np.bincount(job.rows.trace[inside], minlength=len(job.rows.ranks))
     # A stage that sends and receives at once makes one call more than there are microbatches.
     m = float(of_rank[job.traces].min()) / job.count - 1
     if m < 1 or m >= _MICROBATCHES * p:
         return
     step = job.recorded.step_ns or 0.0
     now, enough = (m + p - 1) / m, (_MICROBATCHES * p + p - 1) / (_MICROBATCHES * p)
-    waited = float(np.where(inside, (job.times.end - job.times.start), 0).sum())
+    waited = float((job.rows.end - job.rows.start)[inside].sum())
     yield Candidate(
         "pipeline_bubble", (), "exchanges",
         Evidence("bubble", count=m, usual=float(p), ms=waited / job.count / p / 1e6),

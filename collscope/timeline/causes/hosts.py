@@ -12,6 +12,8 @@ from collscope.timeline.causes.records import Candidate, Change, Evidence
 
 Floats = npt.NDArray[np.float64]
 
+_REGULAR = 0.5  # of what a host loses at places where it does in every step
+
 
 def late_hosts(job: Job) -> Iterator[Candidate]:
     """Ranks whose host takes far longer than another's between the same two launches."""
@@ -27,8 +29,29 @@ def late_hosts(job: Job) -> Iterator[Candidate]:
         if stalls.sum() > 0:
             yield Candidate(
                 "late_host", (job.rows.ranks[trace],), "launch", gaps(job, stalls),
-                changes=(Change(host_ns=stalls),), recorded=True,
+                changes=(Change(host_ns=stalls),), recorded=True, irregular=_irregular(job, trace, stalls),
             )  # fmt: skip
+
+
+def _irregular(job: Job, trace: int, stalls: Floats) -> bool:
+    """Whether a host is held up at other places in every step."""
+    if job.counted < 2:
+        return False
+    last = job.count - 1
+    at_place = np.zeros(len(job.rows))
+    whole = 0.0
+    for step in range(job.count - job.counted, job.count):
+        pair = job.pair_steps(trace, step, last)
+        both = pair.partner >= 0
+        at_place[pair.partner[both]] += stalls[pair.own[both]] > 0
+        whole += float(stalls[pair.own].sum())
+    every = at_place >= job.counted
+    recurring = 0.0
+    for step in range(job.count - job.counted, job.count):
+        pair = job.pair_steps(trace, step, last)
+        both = pair.partner >= 0
+        recurring += float(stalls[pair.own[both]][every[pair.partner[both]]].sum())
+    return recurring < _REGULAR * whole
 
 
 def against(job: Job, trace: int, other: int) -> Floats | None:
@@ -85,7 +108,7 @@ def gaps(job: Job, later: Floats, ranks: int = 1) -> Evidence:
     order = job.launched(int(job.rows.trace[most]))
     at = int(np.flatnonzero(order == most)[0])
     counted = max(1, job.counted) * ranks
-    inside = (job.step_of_row >= job.count - job.counted)
+    inside = job.step_of_row >= job.count - job.counted
     return Evidence(
         "host_gaps", count=float((later[inside] > job.stretched).sum()) / counted,
         ms=float(later[inside].sum()) / counted / 1e6,

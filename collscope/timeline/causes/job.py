@@ -18,6 +18,7 @@ from collscope.timeline.recorded_job import RecordedJob
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 _STRETCHED = 10
+_LONG = 2.0
 
 
 class Pairing(msgspec.Struct, frozen=True):
@@ -47,6 +48,25 @@ class Job:
     def ends(self) -> Floats:
         """Moments of the recorded boundaries, shape (steps + 1, traces)."""
         return self.steps.ends(self.rows.end)
+
+    @cached_property
+    def long(self) -> Bools:
+        """(steps,) those more than twice as long as the shortest, where they are not the most."""
+        found: Bools = self.lengths > _LONG * self.lengths.min(initial=np.inf)
+        return found if 2 * found.sum() <= self.count else np.zeros(self.count, dtype=bool)
+
+    @cached_property
+    def used(self) -> Bools:
+        """(steps,) those that a cause is held against: the usual ones of which all is known."""
+        known = np.arange(self.count) >= self.count - self.counted
+        usual: Bools = known & ~self.long
+        return usual if usual.any() else ~self.long
+
+    @cached_property
+    def lengths(self) -> Floats:
+        """ns of each whole step as recorded, of the rank whose step is the longest."""
+        found: Floats = np.diff(self.ends, axis=0).max(axis=1)
+        return found
 
     @cached_property
     def step_of_row(self) -> Ints:
@@ -139,7 +159,9 @@ class Job:
         if not others:
             return None
         inside = self.step_of_row >= 0
-        work = [float(self.duration[self.rows.of(t)][inside[self.rows.of(t)]].sum()) for t in others]
+        work = [
+            float(self.duration[self.rows.of(t)][inside[self.rows.of(t)]].sum()) for t in others
+        ]
         return others[int(np.argsort(work, kind="stable")[(len(work) - 1) // 2])]
 
     # Hosts: intervals between launches that follow the same synchronising call.
@@ -155,7 +177,9 @@ class Job:
             node = self.graph.start_node[order] - FIRST
             since, work = self.graph.before[HOST, node], self.graph.work[node].astype(np.float64)
             same = np.append(False, (since[1:] == since[:-1]) & (since[1:] >= FIRST))
-            found[order] = np.where(same, work - np.append(0.0, work[:-1]), np.where(since >= FIRST, work, 0))
+            found[order] = np.where(
+                same, work - np.append(0.0, work[:-1]), np.where(since >= FIRST, work, 0)
+            )
             if len(order):
                 found[order[0]] = 0.0  # the trace begins there
         return np.maximum(found, 0.0)

@@ -17,6 +17,7 @@ Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 _SMALL_NS = 50_000  # a transfer so short is latency, and no bytes: a few hops and the kernel
 _GROUP = 8  # calls a step that one call could do
+_MOSTLY = 0.75  # of the copies that are read one by one
 
 
 def sync_nodes(job: Job, trace: int | None = None) -> Ints:
@@ -65,9 +66,13 @@ def blocking_calls(job: Job) -> Iterator[Candidate]:
 
 def _blocking(job: Job, traces: tuple[int, ...], per_rank: dict[int, Ints]) -> Candidate:
     waits = np.zeros(len(job.graph.time), dtype=bool)
+    duration, host = np.ones(len(job.rows)), np.zeros(len(job.rows))
     chosen = traces or tuple(job.traces)
     for trace in chosen:
-        waits[sync_nodes(job, trace)] = True
+        nodes = sync_nodes(job, trace)
+        waits[nodes] = True
+        read = _what_is_read(job, trace, nodes)
+        duration[read], host[read] = 0.0, job.interval[read]
     count = sum(len(per_rank[t]) for t in chosen) / len(chosen) / max(1, job.count)
     names: list[str] = []
     for t in chosen:
@@ -76,8 +81,39 @@ def _blocking(job: Job, traces: tuple[int, ...], per_rank: dict[int, Ints]) -> C
     return Candidate(
         "blocking_sync", tuple(job.rows.ranks[t] for t in traces), "calls",
         Evidence("blocking_calls", name=name, count=count),
-        changes=(Change(waits=waits),),
+        changes=(Change(waits=waits, duration=duration, host_ns=host),),
+        others=(Change(waits=waits),),
     )  # fmt: skip
+
+
+def _what_is_read(job: Job, trace: int, nodes: Ints) -> Ints:
+    """Rows that make the values which a host waits for: what stands before most of such copies."""
+    copies = [
+        r for n in nodes.tolist() for r in job.graph.lasted[1:, n].tolist()
+        if r >= 0 and job.rows.kind[r] == Kind.COPY
+    ]  # fmt: skip
+    order = job.launched(trace)
+    place = np.flatnonzero(np.isin(order, copies))
+    found = [order[place]]
+    if len(place) < _GROUP * job.count:
+        return np.empty(0, dtype=np.int64)
+    for depth in range(1, _GROUP + 1):
+        earlier = place - depth
+        earlier = earlier[earlier >= 0]
+        if not len(earlier):
+            break
+        names = job.key[order[earlier]]
+        kinds, number = np.unique(names, return_inverse=True)
+        often = np.bincount(number)
+        most = int(often.argmax())
+        if (
+            often[most] < _MOSTLY * len(place)
+            or job.rows.entry[order[earlier[number == most][0]]] >= 0
+        ):
+            break
+        found.append(order[earlier[number == most]])
+        place = earlier[number == most] + depth
+    return np.unique(np.concatenate(found))
 
 
 def small_calls(job: Job) -> Iterator[Candidate]:
@@ -123,14 +159,18 @@ def small_calls(job: Job) -> Iterator[Candidate]:
     for node in sync_nodes(job).tolist():
         awaited = graph.before[1:, node]
         row = graph.lasted[1:, node]
-        behind = [int(r) for r, b in zip(row.tolist(), awaited.tolist(), strict=True) if b >= FIRST and r >= 0]
+        behind = [
+            int(r)
+            for r, b in zip(row.tolist(), awaited.tolist(), strict=True)
+            if b >= FIRST and r >= 0
+        ]
         waits[node] = bool(behind) and all(inner[r] for r in behind)
     spent = float((rows.end - rows.start)[inner & (rows.entry >= 0) & (job.step_of_row >= 0)].sum())
     ranks = len(job.traces)
     yield Candidate(
         "small_calls", (), "calls",
         Evidence("small_calls", job.name(last), count=count / job.count / ranks,
-                 ms=spent / job.count / ranks / 1e6, usual=float(waits.sum()) / job.count / ranks),
+                 ms=spent / job.count / ranks / 1e6, usual=len(_inside(job, np.flatnonzero(waits))) / job.count / ranks),
         changes=(Change(host_ns=host, duration=duration, transfer=transfer, waits=waits),),
     )  # fmt: skip
 
@@ -151,14 +191,16 @@ def slow_copies(job: Job) -> Iterator[Candidate]:
         waits[node] = bool(held) and all(rows[r] for r in held)
     held_up = np.where(rows, job.call_ns, 0.0)
     ranks = {int(t) for t in job.rows.trace[inside]}
-    chosen = () if len(ranks) == len(job.traces) else tuple(sorted(job.rows.ranks[t] for t in ranks))
+    chosen = (
+        () if len(ranks) == len(job.traces) else tuple(sorted(job.rows.ranks[t] for t in ranks))
+    )
     duration = (job.rows.end - job.rows.start)[inside]
     yield Candidate(
         "slow_transfer", chosen, "copies",
         Evidence("copies", names[int(job.rows.name[longest])],
                  count=float(inside.sum()) / job.count / len(ranks),
                  ms=float(duration.sum()) / job.count / len(ranks) / 1e6),
-        changes=(Change(duration=scale, waits=waits, host_ns=job.before_next(held_up)),),
+        changes=(Change(duration=scale, waits=waits, host_ns=held_up),),
     )  # fmt: skip
 
 

@@ -45,34 +45,36 @@ class Player:
         recorded = job.recorded
         self._fixed = self._cumulated(np.maximum(job.interval - job.stretched, 0.0))
         low, usual, high = host_prior(recorded)
+        self.usual = usual
         self.paces: tuple[float, ...] = (usual, low, high)
         if step_ns is not None:
             self.paces = self._paces_of(step_ns)
+            self.usual = min(usual, *self.paces)
         # As in predictions: multiprocessors that another stream's kernels hold are no known cause.
         idle = float((recorded.graph.idle_ns / max(1, job.count)).max(initial=0))
         untold = (1.0, 0.0) if idle > STARTS * (recorded.step_ns or 0.0) else (1.0,)
         self.readings = tuple(
             Reading(pace, kernels, rest)
-            for pace in self.paces
+            for pace in dict.fromkeys((*self.paces, self.usual))
             for kernels in range(len(job.contention))
             for rest in untold
         )
         self._base = [self.steps(NOTHING, replace(r, untold=1.0)) for r in self.readings]
-        self._given = step_ns
+        self.given = step_ns
+
+    @property
+    def scatter(self) -> float:
+        """Standard deviation of the usual steps, ns, the median of the readings; 0 of one step."""
+        usual = [base[~self.job.long] for base in self._base]
+        return float(np.median([s.std(ddof=1) if len(s) > 1 else 0.0 for s in usual]))
 
     def base(self, number: int) -> Floats:
         """Steps with everything by one of the readings, (steps,) ns."""
         return self._base[number]
 
-    def saved(self, change: Change, number: int, beside: Change = NOTHING) -> Floats:
-        """What each step is shorter by without something, (steps,) ns, by one of the readings.
-
-        beside  what is gone already
-        """
-        reading, base = self.readings[number], self._base[number]
-        if beside is not NOTHING:
-            base = self.steps(beside, reading)
-        return base - self.steps(both(beside, change), reading)
+    def left(self, change: Change, number: int) -> Floats:
+        """Steps without something, (steps,) ns, by one of the readings."""
+        return self.steps(change, self.readings[number])
 
     def steps(self, change: Change, reading: Reading) -> Floats:
         """Steps in ns, of the rank whose steps take the longest together."""
@@ -91,27 +93,31 @@ class Player:
 
     def _paces_of(self, step_ns: float) -> tuple[float, ...]:
         """Paces at which the played step is as long as measured; all that are as good as that."""
-        played = np.array(
-            [float(self.steps(NOTHING, Reading(p)).mean()) for p in _PACES.tolist()]
-        )
+        played = np.array([float(self.steps(NOTHING, Reading(p)).mean()) for p in _PACES.tolist()])
         off = np.abs(played / step_ns - 1)
         good = _PACES[off <= max(float(off.min()) + GIVEN / 2, GIVEN)]
         middle = float(np.interp(step_ns, np.maximum.accumulate(played), _PACES))
         return tuple(dict.fromkeys((middle, float(good.min()), float(good.max()))))
 
     def _graph(self, change: Change, pace: float) -> Graph:
-        job, graph = self.job, self.job.graph
+        graph = self.job.graph
         work = graph.work * pace + self._fixed * (1 - pace)
         if change.host_ns is not None:
-            work = np.maximum(work - self._cumulated(change.host_ns), 0.0)
-        before, duration = graph.before, graph.duration
+            taken, limit = change.host_ns, self.job.stretched
+            taken = taken - (1 - pace) * np.clip(taken, -limit, limit)
+            work = np.maximum(work - self._cumulated(taken), 0.0)
+        before, duration, gap = graph.before, graph.duration, graph.gap
         if change.waits is not None:
             before = before.copy()
             before[1:, change.waits] = NEVER
         if change.duration is not None:
             duration = np.rint(duration * change.duration).astype(np.int64)
+            # A row that is not there starts behind nothing.
+            none = graph.start_node[change.duration == 0] - FIRST
+            gap = gap.copy()
+            gap[1:, none] = 0
         return replace(
-            graph, work=np.rint(work).astype(np.int64), before=before, duration=duration
+            graph, work=np.rint(work).astype(np.int64), before=before, duration=duration, gap=gap
         )
 
     def _cumulated(self, host_ns: Floats) -> Floats:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from collscope.model import Op
+from collscope.timeline.assumptions import STARTS
 from collscope.timeline.causes.job import Job
 from collscope.timeline.causes.records import Candidate, Change, Evidence
 
@@ -16,6 +18,7 @@ Ints = npt.NDArray[np.int64]
 # Two GPUs of one kind differ by less: by their clocks, 3 % between two starts.
 _MORE = 0.1
 _FEW, _STEADY = 3, 3  # kernels of one kind; their scatter against how much longer they are
+
 
 def extra_work(job: Job) -> Iterator[Candidate]:
     """Ranks that run kernels which another rank has not at that place of the step."""
@@ -46,10 +49,9 @@ def extra_work(job: Job) -> Iterator[Candidate]:
 
 def stages(job: Job) -> bool:
     """Whether the ranks are stages of a pipeline, each with work of its own: they only exchange."""
-    calls = job.calls
-    point = np.array([e.op.point_to_point for e in job.rows.entries] + [False])
-    rows = calls.row[job.step_of_row[calls.row] >= 0]
-    return bool(len(rows)) and bool(point[job.rows.entry[rows]].all())
+    exchanges = np.array([e.op.point_to_point or e.op is Op.SEND_RECV for e in job.rows.entries])
+    rows = np.flatnonzero((job.rows.entry >= 0) & (job.step_of_row >= 0))
+    return bool(len(rows)) and bool(exchanges[job.rows.entry[rows]].all())
 
 
 def _longest(job: Job, rows: Ints) -> int:
@@ -104,7 +106,22 @@ def longer_kernels(job: Job) -> Iterator[Candidate]:
                 Change(duration=_as_there(job, trace, other, alone, unpaired=uneven))
                 for alone, _ in job.contention
             ),
+            others=() if uneven else _calls_too(job, trace, other), apart=STARTS,
         )  # fmt: skip
+
+
+def _calls_too(job: Job, trace: int, other: int) -> tuple[Change, ...]:
+    """The same with transfers, which a slow GPU makes longer, as the shortest of their class."""
+    calls, transfer = job.calls, job.graph.transfer.astype(np.float64)
+    if not len(calls):
+        return ()
+    class_ = calls.class_[calls.call_of_part]
+    least = np.full(len(calls.classes), np.inf)
+    np.minimum.at(least, class_, transfer)
+    kept = np.where(transfer > 0, least[class_] / np.maximum(transfer, 1), 1.0)
+    alone = job.contention[0][0]
+    scale = _as_there(job, trace, other, alone, unpaired=False)
+    return (Change(duration=scale, transfer=np.clip(kept, 0, 1)),)
 
 
 def _as_there(job: Job, trace: int, other: int, alone: Floats, *, unpaired: bool) -> Floats:
@@ -149,7 +166,9 @@ def _uneven(job: Job, own: Ints, partner: Ints) -> bool:
     known = [r for r in inside if len(r) >= _FEW]
     if not known:
         return False
-    steady = [float(np.median(np.abs(r - np.median(r)))) < (np.median(r) - 1) / _STEADY for r in known]
+    steady = [
+        float(np.median(np.abs(r - np.median(r)))) < (np.median(r) - 1) / _STEADY for r in known
+    ]
     return len(known) >= len(kinds) / 2 and sum(steady) >= 0.75 * len(known)
 
 
