@@ -26,6 +26,10 @@ _BOUND = {
     "host": "its hosts bound it", "compute": "compute bounds it",
     "collective": "collectives bound it", "waiting": "waiting bounds it",
 }  # fmt: skip
+_WHERE = {
+    "calls": "where the host waits", "copies": "in copies", "collectives": "in all collectives",
+    "exchanges": "between stages", "steps": "in some of the steps",
+}  # fmt: skip
 _CALLS = {
     "STREAM_SYNC": "cudaStreamSynchronize", "DEVICE_SYNC": "cudaDeviceSynchronize",
     "EVENT_SYNC": "cudaEventSynchronize", "LAUNCH": "launches that wait for their kernel",
@@ -104,9 +108,9 @@ def where(cause: Cause) -> str:
         return f"before {kernel(shown.before)}" + (
             f", after {kernel(shown.after)}" if shown.after else ""
         )
-    return {"kernels": f"in {kernel(shown.name)}" if shown.name else "in all kernels",
-            "calls": "where the host waits", "copies": "in copies", "collectives": "in all collectives",
-            "exchanges": "between stages"}.get(cause.where, cause.where)  # fmt: skip
+    if cause.where == "kernels":
+        return f"in {kernel(shown.name)}" if shown.name else "in all kernels"
+    return _WHERE[cause.where]
 
 
 def evidence(cause: Cause) -> str:
@@ -181,8 +185,8 @@ _ADVICE = {
     "blocking_sync": "Read values of the GPU less often, or together and later.",
     "small_calls": "Stack the values into one tensor and reduce that once.",
     "slow_setting": "Unset it, unless it is needed here, and measure again.",
-    "slow_transport": "Unset it, and see with nvidia-smi topo -m whether the GPUs reach each other.",
-    "slow_transfer": "Pin the memory (pin_memory=True), copy with non_blocking=True, one step ahead.",
+    "slow_transport": "Unset it, and see what links the GPUs have: nvidia-smi topo -m.",
+    "slow_transfer": "Pin the memory (pin_memory=True) and copy one step ahead, non_blocking=True.",
     "pipeline_bubble": "Use more microbatches, four for each stage or more, or interleave stages.",
     "periodic": "Write checkpoints in the background, or less often.",
     "no_overlap": "Use smaller buckets, so that calls start during the backward pass.",

@@ -10,6 +10,7 @@ import numpy as np
 from collscope.timeline.causes.job import Job
 from collscope.timeline.causes.records import Candidate, Change, Evidence
 from collscope.timeline.causes.work import stages
+from collscope.timeline.recorded_job import thread_blocks
 
 _CHANNELS = (12.0, 24.0)  # NCCL usually has so many on NVLink (its tuning tables; its logs on H200)
 # Half of what LL moves are flags, and a quarter of Simple's bandwidth is the least that was seen
@@ -17,6 +18,7 @@ _CHANNELS = (12.0, 24.0)  # NCCL usually has so many on NVLink (its tuning table
 _LL = (0.25, 0.5)
 # From one GPU to another through the host's memory: PCIe, 25 to 60 GB/s, for NVLink's 250 to 450.
 _HOST_MEMORY = (0.05, 0.25)
+_FEW = 2.0  # blocks that no library chooses for large calls between GPUs of one host
 _LATENCY_NS = 50_000  # shorter transfers are latency, which no bandwidth shortens
 _MICROBATCHES = 4  # for each stage: the bubble is small from there on (GPipe, arXiv 1811.06965)
 
@@ -35,7 +37,7 @@ class Facts(msgspec.Struct, frozen=True):
 def slow_settings(job: Job, facts: Facts) -> Iterator[Candidate]:
     """Settings that make the library slower than it is by itself, and detours of the data."""
     settings = dict(facts.settings)
-    blocks = job.recorded.blocks
+    blocks = _blocks(job)
     detour = next((t for t in facts.transports if t.upper().startswith("SHM")), None)
     if _on(settings.get("NCCL_P2P_DISABLE")) and (detour or not facts.transports):
         name = "NCCL_P2P_DISABLE"
@@ -52,7 +54,7 @@ def slow_settings(job: Job, facts: Facts) -> Iterator[Candidate]:
     if protocol.strip().upper() == "LL":
         yield _slower(job, "slow_setting", "NCCL_PROTO", protocol, _LL)
         return
-    if not settings and blocks is not None and blocks <= 2:
+    if not settings and blocks is not None and blocks <= _FEW:
         yield _slower(job, "slow_setting", "", "", (blocks / _CHANNELS[1], blocks / _CHANNELS[0]))
 
 
@@ -80,10 +82,22 @@ def _slower(
     return Candidate(
         cause, (), "collectives",
         Evidence("transport" if detour else "setting", name, count=len(inside) / job.count / ranks,
-                 ms=spent / job.count / ranks / 1e6, usual=job.recorded.blocks or 0.0,
+                 ms=spent / job.count / ranks / 1e6, usual=_blocks(job) or 0.0,
                  detail=f"{value} {detour}".strip()),
-        changes=(changes[0],), others=tuple(changes[1:]),
+        changes=(changes[0],), others=tuple(changes[1:]), direct=True,
     )  # fmt: skip
+
+
+def _blocks(job: Job) -> float | None:
+    """Thread blocks of the kernels that move most of a step's bytes; None where not told."""
+    blocks = thread_blocks(job.rows, job.calls)[job.calls.call_of_part]
+    transfer = job.graph.transfer
+    moves = (job.step_of_row[job.calls.row] >= 0) & (transfer > _LATENCY_NS) & np.isfinite(blocks)
+    if not moves.any():
+        return None
+    order = np.argsort(blocks[moves])
+    spent = np.cumsum(transfer[moves][order])
+    return float(blocks[moves][order][np.searchsorted(spent, spent[-1] / 2)])
 
 
 def _on(value: str | None) -> bool:

@@ -121,7 +121,8 @@ def _cost(job: Job, player: Player, candidate: Candidate, gone: Change) -> tuple
     least = max(_MATTERS * step, scatter, candidate.apart * step)
     low, high = min(cost.all), max(cost.all)
     sure = recurs and low - noise > least
-    if not sure and (gone is not NOTHING or not recurs or min(cost.plain) - noise <= least):
+    shown = max(cost.plain) if candidate.direct else min(cost.plain)
+    if not sure and (gone is not NOTHING or not recurs or shown - noise <= least):
         return None
     value = float(np.median(cost.all if sure else cost.plain))
     return Cost(value / 1e6, max(0.0, low - noise) / 1e6, (high + noise) / 1e6), sure
@@ -164,7 +165,7 @@ def _saved(job: Job, player: Player, candidate: Candidate, gone: Change) -> _Sav
             left = player.left(both(gone, change), k)[used]
             mean, rest = float((base[used] - left).mean()), float(left.mean())
             if candidate.recorded and gone is NOTHING:
-                # Without the profiler the others' hosts may be as fast as usual, and this one's not.
+                # Without the profiler the other hosts may be as fast as usual, and this one not.
                 if reading.pace == player.usual:
                     found.append(max(0.0, (player.given or float(job.lengths[used].mean())) - rest))
                 if player.given and abs(float(base[used].mean()) / player.given - 1) > REST:

@@ -29,7 +29,8 @@ def late_hosts(job: Job) -> Iterator[Candidate]:
         if stalls.sum() > 0:
             yield Candidate(
                 "late_host", (job.rows.ranks[trace],), "launch", gaps(job, stalls),
-                changes=(Change(host_ns=stalls),), recorded=True, irregular=_irregular(job, trace, stalls),
+                changes=(Change(host_ns=stalls),), recorded=True,
+                irregular=_irregular(job, trace, stalls),
             )  # fmt: skip
 
 

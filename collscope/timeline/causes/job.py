@@ -1,4 +1,4 @@
-"""A recorded job as the search for causes reads it: whole steps, places, hosts' intervals (pure)."""
+"""A recorded job as the search for causes reads it: whole steps, places, hosts (pure)."""
 
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ class Job:
         mine = np.arange(self.rows.bounds[trace], self.rows.bounds[trace + 1])
         launch = self.rows.launch[mine]
         # What was launched before the trace began comes first, as it ran.
-        return mine[np.lexsort((self.rows.start[mine], launch))]
+        found: Ints = mine[np.lexsort((self.rows.start[mine], launch))]
+        return found
 
     def in_step(self, trace: int, step: int) -> Ints:
         """Rows of a trace that end in a whole step, in the order of their launches."""
@@ -138,7 +139,7 @@ class Job:
     @cached_property
     def counted(self) -> int:
         """Steps, the last ones, of which everything is known: what the host did before the first
-        launch of a trace is not."""  # noqa: D205, D209
+        launch of a trace is not."""
         for trace in self.traces:
             first = self.in_step(trace, 0)[:1]
             if len(first) and not self.interval[first[0]] and self.count > 1:
@@ -146,7 +147,7 @@ class Job:
         return self.count
 
     def partners(self, trace: int, other: int, step: int) -> tuple[Ints, Ints, Ints]:
-        """Rows of a rank's step, their partners (-1: none), and these' places in all of its launches."""
+        """Rows of a rank's step, their partners (-1: none), and the places of these launches."""
         pair = self.pair(trace, other, step)
         place = np.full(len(self.rows) + 1, -2)
         order = self.launched(other)
@@ -162,14 +163,15 @@ class Job:
         work = [
             float(self.duration[self.rows.of(t)][inside[self.rows.of(t)]].sum()) for t in others
         ]
-        return others[int(np.argsort(work, kind="stable")[(len(work) - 1) // 2])]
+        middle = int(np.argsort(work, kind="stable")[(len(work) - 1) // 2])
+        return int(others[middle])
 
     # Hosts: intervals between launches that follow the same synchronising call.
 
     @cached_property
     def interval(self) -> Floats:
         """ns of the host before each row's launch, from the launch before it or from the call that
-        made it wait; 0 where that is not known, or within one launch."""  # noqa: D205, D209
+        made it wait; 0 where that is not known, or within one launch."""
         found = np.zeros(len(self.rows))
         for trace in range(len(self.rows.ranks)):
             order = self.launched(trace)
@@ -202,7 +204,7 @@ class Job:
 
     @property
     def usual_call(self) -> float:
-        """What a launch takes that waits for nothing, ns: 5 to 20 us, by the calls of all traces."""
+        """What a launch takes that waits for nothing, ns: 5 to 20 us by all traces' calls."""
         return 10_000.0
 
     def before_next(self, host_ns: Floats) -> Floats:
@@ -270,13 +272,14 @@ class Job:
     @cached_property
     def compute(self) -> Bools:
         """(rows,) kernels that are no collective."""
-        return (self.rows.kind == Kind.KERNEL) & (self.rows.entry < 0)
+        found: Bools = (self.rows.kind == Kind.KERNEL) & (self.rows.entry < 0)
+        return found
 
     def name(self, row: int) -> str:
         """Name of what a row is."""
         if row < 0:
             return ""
         if self.rows.entry[row] >= 0:
-            return self.rows.entries[self.rows.entry[row]].op.value
+            return str(self.rows.entries[self.rows.entry[row]].op.value)
         number = int(self.rows.name[row])
         return self.rows.names[number] if number >= 0 else ""

@@ -17,6 +17,7 @@ Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 _SMALL_NS = 50_000  # a transfer so short is latency, and no bytes: a few hops and the kernel
 _GROUP = 8  # calls a step that one call could do
+_SEVERAL = 2  # calls a step
 _MOSTLY = 0.75  # of the copies that are read one by one
 
 
@@ -58,9 +59,10 @@ def blocking_calls(job: Job) -> Iterator[Candidate]:
     counts = {t: len(n) / max(1, job.count) for t, n in per_rank.items()}
     least = min(counts.values(), default=0)
     for trace in job.traces:
-        if counts[trace] >= 1 and counts[trace] > 2 * least + 1:
+        if counts[trace] >= _SEVERAL and counts[trace] > 2 * least + 1:
             yield _blocking(job, (trace,), per_rank)
-    if least >= 1:
+    # One call at the end of a step, which reads the loss, is usual.
+    if least >= _SEVERAL:
         yield _blocking(job, (), per_rank)
 
 
@@ -103,7 +105,7 @@ def _what_is_read(job: Job, trace: int, nodes: Ints) -> Ints:
         if not len(earlier):
             break
         names = job.key[order[earlier]]
-        kinds, number = np.unique(names, return_inverse=True)
+        _, number = np.unique(names, return_inverse=True)
         often = np.bincount(number)
         most = int(often.argmax())
         if (
@@ -166,11 +168,11 @@ def small_calls(job: Job) -> Iterator[Candidate]:
         ]
         waits[node] = bool(behind) and all(inner[r] for r in behind)
     spent = float((rows.end - rows.start)[inner & (rows.entry >= 0) & (job.step_of_row >= 0)].sum())
-    ranks = len(job.traces)
+    ranks, held = len(job.traces), len(_inside(job, np.flatnonzero(waits)))
     yield Candidate(
         "small_calls", (), "calls",
         Evidence("small_calls", job.name(last), count=count / job.count / ranks,
-                 ms=spent / job.count / ranks / 1e6, usual=len(_inside(job, np.flatnonzero(waits))) / job.count / ranks),
+                 ms=spent / job.count / ranks / 1e6, usual=held / job.count / ranks),
         changes=(Change(host_ns=host, duration=duration, transfer=transfer, waits=waits),),
     )  # fmt: skip
 
